@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 common="gcc libc6-dev make cmake ninja-build pkg-config libdnnl-dev libssl-dev libyaml-dev libcjson-dev zlib1g-dev
-    libpcre2-dev libutf8proc-dev libjpeg-dev libpng-dev libhwloc-dev
+    libpcre2-dev libutf8proc-dev libjpeg-dev libpng-dev liblzma-dev libbz2-dev libzstd-dev libhwloc-dev
     dataset-fashion-mnist iproute2 procps"
 case "${1:-}" in
 demo | test) wanted=$common ;;

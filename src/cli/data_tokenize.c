@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
+#include "base/suggest.h"
 #include "base/units.h"
 #include "cli/cores.h"
 #include "cli/numbers.h"
@@ -20,9 +21,9 @@
 #include <sys/stat.h>
 
 typedef struct settings {
-    const char *tokenizer, *input, *out, *key, *end;
+    const char *tokenizer, *input, *out, *key, *end, *format;
     int64_t threads;
-    bool split_lines, special, plain_special, strict, force, json;
+    bool split_lines, special, plain_special, strict, skip_broken, force, json;
     const char **paths;
     int path_count;
 } settings;
@@ -35,15 +36,22 @@ static const rpi_option options[] = {
      "train:wordpiece=N (BERT's; train:wordpiece-cased=N), train:wordlevel=N",
      NULL},
     {"in", NULL, NULL, RPI_OPTION_TEXT, FIELD(input), NULL, 0, 0, "FILE",
-     "text, or JSON lines (*.jsonl, *.ndjson), each also with .gz; several may follow", NULL},
+     "text, or JSON objects, one a line or in a list: first bytes tell, also whether it is "
+     "packed (gzip, xz, bzip2, zstd); several may follow",
+     NULL},
     {"out", NULL, NULL, RPI_OPTION_TEXT, FIELD(out), NULL, 0, 0, "FOLDER",
      "where to write: PATH.ds, PATH.ds.index, PATH.ds.metadata, PATH.tokenizer.json", NULL},
     {"key", NULL, NULL, RPI_OPTION_TEXT, FIELD(key), "text", 0, 0, "NAME",
-     "of the text in a JSON line", NULL},
+     "of the text in a JSON object", NULL},
+    {"format", NULL, NULL, RPI_OPTION_TEXT, FIELD(format), "auto", 0, 0, "NAME",
+     "auto: JSON where it looks like that, else text, and other kinds of files are refused; "
+     "text: text, whatever it looks like; json",
+     NULL},
     {"split-lines", NULL, NULL, RPI_OPTION_FLAG, FIELD(split_lines), NULL, 0, 0, NULL,
      "each line of a text file is a document, instead of the file", NULL},
     {"end", NULL, NULL, RPI_OPTION_TEXT, FIELD(end), "auto", 0, 0, "TOKEN",
-     "behind each document; auto: <|endoftext|> or </s> where the tokenizer has it; none",
+     "behind each document; auto: the eos_token of tokenizer_config.json beside the "
+     "tokenizer, else <|endoftext|> or </s> where it has it; none",
      NULL},
     {"special", NULL, NULL, RPI_OPTION_FLAG, FIELD(special), NULL, 0, 0, NULL,
      "add what the tokenizer puts around a text, as [CLS] and [SEP]", NULL},
@@ -51,6 +59,8 @@ static const rpi_option options[] = {
      "special tokens that stand in the text are text, as in documents of strangers", NULL},
     {"strict", NULL, NULL, RPI_OPTION_FLAG, FIELD(strict), NULL, 0, 0, NULL,
      "refuse what is not UTF-8, instead of U+FFFD in its place", NULL},
+    {"skip-broken", NULL, NULL, RPI_OPTION_FLAG, FIELD(skip_broken), NULL, 0, 0, NULL,
+     "leave out rows of JSON that cannot be read, and count them", NULL},
     {"threads", NULL, NULL, RPI_OPTION_COUNT, FIELD(threads), NULL, 1,
      RPI_TOKENIZE_THREADS_MOST, "N", "that tokenize; one a core when absent", NULL},
     {"force", NULL, NULL, RPI_OPTION_FLAG, FIELD(force), NULL, 0, 0, NULL,
@@ -108,14 +118,24 @@ static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_h
     return *wants_help ? RP_OK : check(s);
 }
 
-static rp_status find_end(const settings *s, const rpi_tokenizer *tokenizer,
+/* Where a document ends is what a model learns to end by. */
+static void tell_no_end(const rpi_tokenizer *tokenizer) {
+    fprintf(stderr,
+            "redpoll: note: %s names no token that ends a text, so nothing stands between "
+            "documents; --end TOKEN names one, --end none says that this is meant\n",
+            rpi_tokenizer_name(tokenizer));
+}
+
+static rp_status find_end(const settings *s, rpi_tokenizer *tokenizer,
                           rpi_tokenize_options *o) {
     if (strcmp(s->end, "none") == 0) return RP_OK;
     if (strcmp(s->end, "auto") == 0) {
         o->has_end = rpi_tokenizer_special(tokenizer, RPI_SPECIAL_END, &o->end);
+        if (!o->has_end) tell_no_end(tokenizer);
         return RP_OK;
     }
     o->has_end = rpi_tokenizer_find(tokenizer, s->end, &o->end);
+    if (o->has_end) rpi_tokenizer_set_end(tokenizer, o->end);
     return o->has_end ? RP_OK
                       : RP_FAIL(INVALID, "--end: %s has no token '%s'; none is allowed",
                                 rpi_tokenizer_name(tokenizer), s->end);
@@ -231,6 +251,7 @@ static void print_json(const settings *s, const rpi_tokenizer *tokenizer, const 
     cJSON_AddNumberToObject(object, "token_bytes", d->token_bytes);
     cJSON_AddNumberToObject(object, "text_bytes", (double)d->totals.bytes);
     cJSON_AddNumberToObject(object, "repaired_documents", (double)d->totals.repaired);
+    cJSON_AddNumberToObject(object, "broken_rows", (double)d->totals.broken);
     cJSON_AddNumberToObject(object, "time_s", d->seconds);
     cJSON_AddNumberToObject(object, "threads", (double)s->threads);
     rpi_command_print_json(object);
@@ -241,9 +262,9 @@ static void print_text(const settings *s, const rpi_tokenizer *tokenizer, const 
     char time[RPI_TIME_BYTES];
     if (t->repaired)
         fprintf(stderr,
-                "redpoll: note: %lld document%s not UTF-8: U+FFFD stands in %lld places\n",
+                "redpoll: note: %lld document%s not UTF-8: U+FFFD stands in %lld place%s\n",
                 (long long)t->repaired, t->repaired == 1 ? " was" : "s were",
-                (long long)t->replaced);
+                (long long)t->replaced, t->replaced == 1 ? "" : "s");
     printf("%s.ds: %lld document%s, %lld tokens of %d bytes by %s (%u), %.2f bytes of text a "
            "token\n",
            s->out, (long long)t->documents, t->documents == 1 ? "" : "s", (long long)t->tokens,
@@ -293,11 +314,20 @@ static rp_status tokenize(const settings *s, rpi_text_source *source, rpi_tokeni
     return write_tokens(s, *tokenizer, source, &o, d);
 }
 
+static const char *format_name_at(const void *context, int index) {
+    (void)context;
+    return rpi_text_format_name(index);
+}
+
 static rp_status read_and_tokenize(const settings *s, rpi_tokenizer **tokenizer, done *d) {
+    int format = RPI_FORMAT_AUTO;
+    RP_TRY(rpi_name_find("format", s->format, format_name_at, NULL, &format));
     rpi_text_source_options text = {.paths = s->paths,
                                     .path_count = s->path_count,
                                     .key = s->key,
-                                    .split_lines = s->split_lines};
+                                    .split_lines = s->split_lines,
+                                    .format = (rpi_text_format)format,
+                                    .skip_broken = s->skip_broken};
     rpi_text_source *source = NULL;
     RP_TRY(rpi_text_source_open(&text, &source));
     rp_status status = tokenize(s, source, tokenizer, d);

@@ -70,7 +70,27 @@ says '^w.ds: 2 documents, 7 tokens .* by wordlevel=60 \(7\)' data tokenize --tok
 says '^In the beginning <\|endoftext\|>$' data decode w
 expect 2 'a vocabulary of 9 tokens; the characters of this text alone are' data tokenize --tokenizer train:wordpiece=9 --in a.txt --out x
 
+# First bytes tell what a file is, not its name; rows that are broken can be left out.
+cp b.jsonl lines.txt
+printf '{"text":"a"}\n{"text":null}\n' >null.jsonl
+says 'j.ds: 2 documents, 25 tokens' $data --in lines.txt --out j
+says 'j.ds: 1 document, 60 tokens' $data --in lines.txt --format text --out j --force
+expect 1 "null.jsonl:2: its 'text' is null, and no text; --skip-broken leaves it out" $data --in null.jsonl --out x
+says '"documents":1,.*"broken_rows":1,' $data --in null.jsonl --skip-broken --json --out j --force
+says 'j.ds: 1 document, 7 tokens' data tokenize --tokenizer gpt2:gpt2 --end c --in c.txt --split-lines --format text --out j --force
+says 'ab a ab<\|endoftext\|>cc$' data decode j
+grep -q '"eos_token":.*"c"' j.tokenizer_config.json || complain "the end of texts is not kept: $(cat j.tokenizer_config.json)"
+printf '{"eos_token":{"content":"c"}}' >gpt2/tokenizer_config.json
+cp e.tokenizer.json gpt2/tokenizer.json
+says 'j.ds: 1 document, 8 tokens' data tokenize --tokenizer gpt2:gpt2 --in c.txt --out j --force
+says 'c$' data decode j
+rm gpt2/tokenizer_config.json gpt2/tokenizer.json
+
 # ---- refusals ----
+
+expect 2 "unknown format 'xml'; there are auto, text, json" $data --in a.txt --format xml --out x
+printf 'PAR1' >p.jsonl
+expect 1 'p.jsonl is a Parquet file, which is not read: write it as JSON lines' $data --in p.jsonl --out x
 
 expect 2 'which tokenizer\?' data tokenize --in a.txt --out x
 expect 2 'which text\?' $data --out x
@@ -86,7 +106,7 @@ expect 1 "b.jsonl:1: no text under the key 'body'; there are text, n; --key" $da
 expect 2 "byte has no token '</s>'" $data --in a.txt --end '</s>' --out x
 expect 2 "'0' is (out of range|too small)" $data --in a.txt --threads 0 --out x
 printf 'a\377b\n' >bad.txt
-expect 1 'bad.txt: 1 places are not UTF-8' data tokenize --tokenizer gpt2:gpt2 --in bad.txt --strict --out x
+expect 1 'bad.txt: 1 place is not UTF-8' data tokenize --tokenizer gpt2:gpt2 --in bad.txt --strict --out x
 expect 1 'a.txt is not a folder' $data --in b.jsonl --out a.txt/x
 nothing_at x
 expect 2 'which data\?' data info
@@ -97,7 +117,7 @@ expect 2 'usage: redpoll data COMMAND' data
 
 # Text that is not UTF-8 is told, and other data than the index says refused.
 timeout 60 "$redpoll" data tokenize --tokenizer gpt2:gpt2 --in bad.txt --out g >out 2>err
-grep -q 'note: 1 document was not UTF-8: U+FFFD stands in 1 places' err || complain "U+FFFD is not told: $(cat err)"
+grep -q 'note: 1 document was not UTF-8: U+FFFD stands in 1 place$' err || complain "U+FFFD is not told: $(cat err)"
 head -c 100 d/two.ds >short && cp short d/two.ds
 expect 1 'd/two.ds holds 50 tokens, and d/two.ds.metadata says 79' data info d/two
 

@@ -5,7 +5,10 @@ usage: python3 tests/fuzz/make_corpus.py       (files that are not of its making
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import struct
 import zlib
 from pathlib import Path
@@ -218,6 +221,27 @@ def spans() -> None:
         put("spans", f"{name}.json", json.dumps(data).encode())
 
 
+def texts() -> None:
+    """The first byte: 1 splits lines, 2 skips broken rows, above: a format."""
+    line = b'{"text": "one"}\n'
+    zstd = bytes.fromhex("28b52ffd200f7900007b2274657874223a226f6e65227d0a")
+    inputs = {
+        "text": b"\x01one\ntwo\r\n",
+        "lines": b"\x02" + line + b'{"text": null}\n{"text": "\\ud83d\\u0000", "n": NaN}\n',
+        "list": b"\x00\xef\xbb\xbf[" + line + b"," + line + b"]",
+        "over": b'\x00{\n"text":\n"a"\n}\n{"text": "b"}',
+        "json": b"\x08one\n" + line,
+        "gzip": b"\x00" + 2 * gzip.compress(line, mtime=0),
+        "xz": b"\x00" + lzma.compress(line, check=lzma.CHECK_CRC32) + bytes(8),
+        "bzip2": b"\x00" + bz2.compress(line),
+        "zstd": b"\x00" + zstd + b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstd,
+        "utf16": b"\x00" + "hello".encode("utf-16"),
+        "tar": b"\x00a" + bytes(256) + b"ustar" + bytes(250),
+    }
+    for name, data in inputs.items():
+        put("texts", name, data)
+
+
 def tokenizers() -> None:
     words = {letter: i for i, letter in enumerate(["<s>", *"abdeginrth"])}
     bpe = {"type": "BPE", "vocab": words, "merges": ["i n"], "unk_token": "<s>"}
@@ -269,3 +293,4 @@ if __name__ == "__main__":
     pictures()
     tokenizers()
     spans()
+    texts()

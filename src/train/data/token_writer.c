@@ -4,10 +4,11 @@
 #include "base/regular_file.h"
 #include "net/endian.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TOKENS, INDEX, TOKENIZER, METADATA, FILES, BLOCK = 1 << 14 };
+enum { TOKENS, INDEX, TOKENIZER, CONFIG, METADATA, FILES, BLOCK = 1 << 14 };
 
 struct rpi_token_writer {
     const rpi_tokenizer *tokenizer;
@@ -19,7 +20,7 @@ struct rpi_token_writer {
 
 static rp_status open_file(rpi_token_writer *w, int which, const char *name) {
     static const char *const suffixes[FILES] = {".ds", ".ds.index", ".tokenizer.json",
-                                                ".ds.metadata"};
+                                                ".tokenizer_config.json", ".ds.metadata"};
     char path[RPI_PATH_BYTES];
     if (snprintf(path, sizeof path, "%s%s", name, suffixes[which]) >= (int)sizeof path)
         return RP_FAIL(INVALID, "the path %s is too long", name);
@@ -35,7 +36,7 @@ rp_status rpi_token_writer_open(const char *name, const rpi_tokenizer *tokenizer
     w->token_bytes = rpi_tokenizer_size(tokenizer) < 65536 ? 2 : 4;
     rp_status status = RP_OK;
     for (int i = 0; i < FILES && status == RP_OK; i++)
-        if (i != TOKENIZER || rpi_tokenizer_json(tokenizer, &bytes))
+        if ((i != TOKENIZER && i != CONFIG) || rpi_tokenizer_json(tokenizer, &bytes))
             status = open_file(w, i, name);
     if (status != RP_OK) return rpi_token_writer_close(w, status);
     *out_writer = w;
@@ -92,12 +93,31 @@ static const char *short_count(int64_t count, char text[32]) {
     return text;
 }
 
+/* Which token ends a text, for whoever opens the tokenizer again. */
+static rp_status put_config(rpi_token_writer *w) {
+    uint32_t id = 0;
+    bool has_end = rpi_tokenizer_special(w->tokenizer, RPI_SPECIAL_END, &id);
+    const char *token = has_end ? rpi_tokenizer_token(w->tokenizer, id) : NULL;
+    cJSON *object = cJSON_CreateObject();
+    if (token)
+        cJSON_AddStringToObject(object, "eos_token", token);
+    else
+        cJSON_AddNullToObject(object, "eos_token");
+    char *text = cJSON_Print(object);
+    rp_status status = text ? put(w, CONFIG, text, strlen(text))
+                            : RP_FAIL(NOMEM, "no memory for the end of texts");
+    cJSON_free(text);
+    cJSON_Delete(object);
+    return status;
+}
+
 static rp_status put_rest(rpi_token_writer *w) {
     char text[700], count[32];
     size_t bytes;
     if (w->documents == 0) return RP_FAIL(INVALID, "there are no documents in what is read");
     const char *json = rpi_tokenizer_json(w->tokenizer, &bytes);
     if (json) RP_TRY(put(w, TOKENIZER, json, bytes));
+    if (json) RP_TRY(put_config(w));
     int length =
         snprintf(text, sizeof text, "%.600s|%d\n%lld\n%s", rpi_tokenizer_name(w->tokenizer),
                  w->token_bytes, (long long)w->tokens, short_count(w->tokens, count));

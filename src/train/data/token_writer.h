@@ -5,6 +5,7 @@
  *     NAME.ds.index        where each document ends, in tokens, 8 bytes each
  *     NAME.ds.metadata     tokenizer|bytes a token; the count; the count for people
  *     NAME.tokenizer.json  the tokenizer, unless it is bytes
+ *     NAME.tokenizer_config.json  the token that ends a text: eos_token
  *
  * All are written aside and take their names together when everything is on the disk, the
  * metadata last: without them the rest is no data. */

@@ -12,6 +12,7 @@ typedef struct batch_document {
     size_t end;          /* of its ids in the batch's */
     const char *path;
     int64_t line;
+    size_t replaced; /* before it came here */
 } batch_document;
 
 typedef enum slot_state { FREE, FILLED, TAKEN, DONE } slot_state;
@@ -60,8 +61,10 @@ static rp_status encode_document(const job *j, rpi_encoder *encoder, slot *s,
     size_t replaced = 0, text_bytes = d->bytes;
     const char *text = s->text.at + d->start;
     RP_TRY(rpi_encode(encoder, text, text_bytes, j->options->flags, &s->ids, &replaced));
+    replaced += d->replaced;
     if (replaced && j->options->strict)
-        return RP_FAIL(CORRUPT, "%zu places are not UTF-8, which --strict refuses", replaced);
+        return RP_FAIL(CORRUPT, "%zu place%s not UTF-8, which --strict refuses", replaced,
+                       replaced == 1 ? " is" : "s are");
     s->replaced += (int64_t)replaced;
     s->repaired += replaced > 0;
     if (j->options->has_end) RP_TRY(rpi_ids_add(&s->ids, j->options->end));
@@ -121,8 +124,11 @@ static rp_status fill(job *j, slot *s) {
         rpi_document d;
         RP_TRY(rpi_text_source_next(j->source, &j->source_done, &d));
         if (j->source_done) break;
-        s->documents[s->count++] = (batch_document){
-            .start = s->text.count, .bytes = d.bytes, .path = d.path, .line = d.line};
+        s->documents[s->count++] = (batch_document){.start = s->text.count,
+                                                    .bytes = d.bytes,
+                                                    .path = d.path,
+                                                    .line = d.line,
+                                                    .replaced = d.replaced};
         RP_TRY(rpi_text_append(&s->text, d.text, d.bytes));
     }
     return RP_OK;
@@ -179,6 +185,7 @@ static rp_status run(job *j) {
         pthread_mutex_unlock(&j->lock);
     }
     while (written < filled) RP_TRY(write_when_done(j, written++));
+    j->totals->broken = rpi_text_source_broken(j->source);
     return tell(j);
 }
 

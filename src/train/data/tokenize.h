@@ -22,6 +22,7 @@ typedef struct rpi_tokenize_options {
 typedef struct rpi_tokenize_totals {
     int64_t documents, bytes, tokens; /* bytes of text, unpacked */
     int64_t repaired, replaced;       /* documents that were not UTF-8; U+FFFD put into them */
+    int64_t broken;                   /* rows of JSON that were left out */
 } rpi_tokenize_totals;
 
 /* Every document of the source goes to the writer, which the caller closes with the status.

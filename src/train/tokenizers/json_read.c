@@ -46,10 +46,17 @@ const char *rpi_json_type(const cJSON *object) {
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
-/* ---- escapes that end a C string, or are no character ---- */
+/* ---- what Python writes, and parsers or C strings cannot hold ---- */
 
 /* A NUL is kept as in modified UTF-8, by two bytes that are none of UTF-8. */
 enum { NUL_LEAD = 0xc0, NUL_TAIL = 0x80, NO_UTF8 = 0xff, ESCAPE = 6 };
+
+/* What stands for characters that are none. */
+typedef struct shield {
+    const char *nul, *half;
+    size_t replaced;
+} shield;
+static const char no_character[] = "\xef\xbf\xbd"; /* U+FFFD */
 
 /* The code of an escape \uXXXX at `at`; -1: there is none. */
 static int escaped(const char *at, const char *end) {
@@ -79,14 +86,16 @@ static bool is_nul(const char *at, const char *end) {
 }
 
 /* Copies what begins at `at`, a backslash; returns what stands behind it. */
-static const char *shield_escape(const char *at, const char *end, char **to) {
+static const char *take_escape(shield *s, const char *at, const char *end, char **to) {
     int code = escaped(at, end);
     size_t bytes = code >= 0 ? ESCAPE : end - at < 2 ? 1 : 2;
     if (is_high(code) && is_low(escaped(at + ESCAPE, end)))
         bytes = 2 * (size_t)ESCAPE;
     else if (is_high(code) || is_low(code) || code == 0) {
-        *(*to)++ = (char)(code == 0 ? NUL_LEAD : NO_UTF8);
-        if (code == 0) *(*to)++ = (char)NUL_TAIL;
+        const char *instead = code == 0 ? s->nul : s->half;
+        s->replaced++;
+        memcpy(*to, instead, strlen(instead));
+        *to += strlen(instead);
         return at + bytes;
     }
     memmove(*to, at, bytes);
@@ -94,18 +103,43 @@ static const char *shield_escape(const char *at, const char *end, char **to) {
     return at + bytes;
 }
 
-size_t rpi_json_shield(char *text, size_t bytes) {
+/* The length of a number that only Python writes; 0: there is none. */
+static size_t odd_number(const char *at, const char *end) {
+    static const char *const words[] = {"NaN", "Infinity"};
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = strlen(words[i]);
+        if ((size_t)(end - at) >= bytes && memcmp(at, words[i], bytes) == 0) return bytes;
+    }
+    return 0;
+}
+
+static size_t apply(shield *s, char *text, size_t bytes) {
     const char *at = text, *end = text + bytes;
     char *to = text;
+    bool in_text = false;
     while (at < end) {
         if (*at == '\\') {
-            at = shield_escape(at, end, &to);
+            at = take_escape(s, at, end, &to);
             continue;
         }
-        *to++ = is_nul(at, end) ? (char)NO_UTF8 : *at; /* of the text itself */
-        at++;
+        in_text ^= *at == '"';
+        size_t odd = in_text ? 0 : odd_number(at, end);
+        *to++ = odd ? '0' : is_nul(at, end) ? (char)NO_UTF8 : *at; /* of the text itself */
+        at += odd ? odd : 1;
     }
     return (size_t)(to - text);
+}
+
+size_t rpi_json_shield(char *text, size_t bytes) {
+    shield s = {.nul = "\xc0\x80", .half = "\xff"};
+    return apply(&s, text, bytes);
+}
+
+size_t rpi_json_shield_plain(char *text, size_t bytes, size_t *out_replaced) {
+    shield s = {.nul = no_character, .half = no_character};
+    size_t left = apply(&s, text, bytes);
+    *out_replaced = s.replaced;
+    return left;
 }
 
 size_t rpi_json_unshield(char *text) {

@@ -24,12 +24,16 @@ bool rpi_json_has(const cJSON *object, const char *key);
 /* Text that is one value, and nothing but blanks behind it; NULL when it is not. *out_end:
  * where it stops being so; *out_longer: what stands up to there is a value. */
 cJSON *rpi_json_whole(const char *text, size_t bytes, const char **out_end, bool *out_longer);
-/* The same of texts that people have written: before, what a C string cannot hold is put
- * otherwise, in place, and the new length given; behind it, a text of the JSON is taken, with
- * its length. Escapes of U+0000 are then NUL bytes, and those of halves of characters bytes
- * that are no UTF-8, each one place that rpi_encode() repairs and counts. */
+/* The same of texts that people and Python have written: before, what a parser or a C string
+ * cannot hold is put otherwise, in place, and the new length given; behind it, a text of the
+ * JSON is taken, with its length. Escapes of U+0000 are then NUL bytes, and those of halves of
+ * characters bytes that are no UTF-8, each one place for rpi_utf8_repair(). NaN and Infinity
+ * are 0. */
 size_t rpi_json_shield(char *text, size_t bytes);
 size_t rpi_json_unshield(char *text);
+/* Instead of both, of UTF-8: NULs and halves become U+FFFD, which is counted, and every text of
+ * the JSON is a C string. */
+size_t rpi_json_shield_plain(char *text, size_t bytes, size_t *out_replaced);
 /* The root of a whole file. RP_CORRUPT names it, and the line where it is no JSON, or
  * has a NUL in a text. */
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root);

@@ -59,6 +59,10 @@ bool rpi_tokenizer_special(const rpi_tokenizer *t, rpi_special special, uint32_t
     return true;
 }
 
+void rpi_tokenizer_set_end(rpi_tokenizer *t, uint32_t id) {
+    t->specials[RPI_SPECIAL_END] = id;
+}
+
 rp_status rpi_normalize(const rpi_tokenizer *t, rpi_matcher *matcher, rpi_text rooms[2],
                         const char *text, size_t bytes, const char **out_text,
                         size_t *out_bytes) {

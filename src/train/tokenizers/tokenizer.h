@@ -54,6 +54,11 @@ const char *rpi_special_name(rpi_special special); /* "end" */
 bool rpi_tokenizer_special(const rpi_tokenizer *tokenizer, rpi_special special,
                            uint32_t *out_id);
 
+/* Which token ends a text is known of files beside a tokenizer.json (tokenizer_config.json,
+ * special_tokens_map.json: eos_token), else by its usual names; or is this one, an id of the
+ * tokenizer's, from now on. */
+void rpi_tokenizer_set_end(rpi_tokenizer *tokenizer, uint32_t id);
+
 /* A thread's room for encoding and decoding; the tokenizer outlives it. */
 rp_status rpi_encoder_create(const rpi_tokenizer *tokenizer, rpi_encoder **out_encoder);
 void rpi_encoder_destroy(rpi_encoder *encoder); /* NULL is fine */

@@ -10,12 +10,10 @@ enum { FILE_MOST = 1 << 26 };
 static const char config_name[] = "tokenizer_config.json";
 
 /* An empty object where there is no such file. */
-static rp_status read_object(const char *folder, const char *name, cJSON **out_root) {
-    char path[RPI_PATH_BYTES], *text = NULL;
+static rp_status read_path(const char *path, cJSON **out_root) {
+    char *text = NULL;
     size_t bytes = 0;
     cJSON *root = NULL;
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return RP_FAIL(INVALID, "the path %s is too long", folder);
     rp_status status = rpi_regular_file_read(path, FILE_MOST, &text, &bytes);
     if (status == RP_NOT_FOUND) {
         *out_root = cJSON_CreateObject();
@@ -30,6 +28,13 @@ static rp_status read_object(const char *folder, const char *name, cJSON **out_r
     }
     *out_root = root;
     return root ? RP_OK : status;
+}
+
+static rp_status read_object(const char *folder, const char *name, cJSON **out_root) {
+    char path[RPI_PATH_BYTES];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return RP_FAIL(INVALID, "the path %s is too long", folder);
+    return read_path(path, out_root);
 }
 
 rp_status rpi_tokenizer_config_read(const char *folder, cJSON **out_config) {
@@ -123,4 +128,35 @@ rp_status rpi_tokenizer_config_check(const char *folder, const cJSON *config,
     RP_TRY(check_file(&k, check_named));
     k.file = "added_tokens.json";
     return check_file(&k, check_added);
+}
+
+/* ---- the end of a text ---- */
+
+/* "</s>", or {"content": "</s>", ...} */
+static rp_status end_of(const char *path, char **out_token) {
+    cJSON *root = NULL;
+    RP_TRY(read_path(path, &root));
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, "eos_token");
+    if (cJSON_IsObject(item)) item = cJSON_GetObjectItemCaseSensitive(item, "content");
+    rp_status status = RP_OK;
+    if (cJSON_IsString(item) && *item->valuestring)
+        status = rpi_strdup(item->valuestring, out_token);
+    cJSON_Delete(root);
+    return status;
+}
+
+rp_status rpi_tokenizer_config_end(const char *tokenizer_path, char **out_token) {
+    static const char own[] = "tokenizer.json";
+    static const char *const names[] = {config_name, "special_tokens_map.json"};
+    char path[RPI_PATH_BYTES];
+    size_t length = strlen(tokenizer_path), suffix = sizeof own - 1;
+    *out_token = NULL;
+    if (length < suffix || strcmp(tokenizer_path + length - suffix, own) != 0) return RP_OK;
+    for (int i = 0; i < 2 && !*out_token; i++) {
+        if (snprintf(path, sizeof path, "%.*s%s", (int)(length - suffix), tokenizer_path,
+                     names[i]) >= (int)sizeof path)
+            return RP_FAIL(INVALID, "the path %s is too long", tokenizer_path);
+        RP_TRY(end_of(path, out_token));
+    }
+    return RP_OK;
 }

@@ -1,8 +1,10 @@
 /* The catalogue of tokenizers that have a name, and where their files are looked for. */
 #include "train/tokenizers/tokenizers.h"
 
+#include "base/log.h"
 #include "base/regular_file.h"
 #include "base/suggest.h"
+#include "train/tokenizers/tokenizer_config.h"
 #include "train/tokenizers/tokenizer_parts.h"
 
 #include <stdlib.h>
@@ -68,16 +70,38 @@ static rp_status open_bytes(rpi_tokenizer **out_tokenizer) {
     return RP_OK;
 }
 
+/* What the files beside it say of the token that ends a text goes before what is usual. */
+static rp_status take_end(const char *path, rpi_tokenizer *t) {
+    char *token = NULL;
+    uint32_t id = 0;
+    RP_TRY(rpi_tokenizer_config_end(path, &token));
+    if (token && rpi_tokenizer_find(t, token, &id))
+        t->specials[RPI_SPECIAL_END] = id;
+    else if (token)
+        rpi_log(RP_LOG_WARNING,
+                "%s has no token '%.60s', which tokenizer_config.json beside it names as the "
+                "end of a text",
+                path, token);
+    rpi_free(token);
+    return RP_OK;
+}
+
+static rp_status rename_as(const char *name, rpi_tokenizer *t) {
+    if (!name) return RP_OK;
+    rpi_free(t->name);
+    t->name = NULL;
+    return rpi_strdup(name, &t->name);
+}
+
 static rp_status open_file(const char *path, const char *name, rpi_tokenizer **out_tokenizer) {
     char *text = NULL;
     size_t bytes = 0;
     RP_TRY(rpi_regular_file_read(path, FILE_MOST, &text, &bytes));
     rp_status status = rpi_tokenizer_parse(path, text, bytes, out_tokenizer);
     rpi_free(text);
-    if (status != RP_OK || !name) return status;
-    rpi_free((*out_tokenizer)->name);
-    (*out_tokenizer)->name = NULL;
-    status = rpi_strdup(name, &(*out_tokenizer)->name);
+    RP_TRY(status);
+    status = take_end(path, *out_tokenizer);
+    if (status == RP_OK) status = rename_as(name, *out_tokenizer);
     if (status != RP_OK) {
         rpi_tokenizer_close(*out_tokenizer);
         *out_tokenizer = NULL;

@@ -1,0 +1,395 @@
+/* Files of texts, by their first bytes: what is read of them, and what is refused with a way to
+ * go on. A kind of file that is not here yet is a row in the table. */
+#include "harness/check.h"
+#include "redpoll/log.h"
+#include "train/data/text_source.h"
+#include "train/texts/packing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES(text) text, sizeof(text) - 1
+#define ONE_GZIP                                                                               \
+    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\x2a\x49\xad\x28\x51\xb2\x52\xca\xcf\x4b" \
+    "\x55\xaa\xe5\x02\x00\x02\x9a\x73\x20\x0f\x00\x00\x00"
+#define ONE_XZ                                                                                 \
+    "\xfd\x37\x7a\x58\x5a\x00\x00\x01\x69\x22\xde\x36\x02\x00\x21\x01\x16\x00\x00\x00\x74\x2f" \
+    "\xe5\xa3\x01\x00\x0e\x7b\x22\x74\x65\x78\x74\x22\x3a\x22\x6f\x6e\x65\x22\x7d\x0a\x00\x00" \
+    "\x02\x9a\x73\x20\x00\x01\x23\x0f\xdb\xdf\x90\x0e\x90\x42\x99\x0d\x01\x00\x00\x00\x00\x01" \
+    "\x59\x5a"
+#define ONE_BZIP2                                                                              \
+    "\x42\x5a\x68\x39\x31\x41\x59\x26\x53\x59\x66\x62\x1d\xda\x00\x00\x06\xd9\x80\x00\x10\x10" \
+    "\x00\x00\x10\x02\x01\x84\x4a\x20\x00\x22\x01\x89\xa1\x00\x30\x6b\x59\x28\x76\x3a\x0e\xfc" \
+    "\x5d\xc9\x14\xe1\x42\x41\x99\x88\x77\x68"
+#define ONE_ZSTD                                                                               \
+    "\x28\xb5\x2f\xfd\x20\x0f\x79\x00\x00\x7b\x22\x74\x65\x78\x74\x22\x3a\x22\x6f\x6e\x65\x22" \
+    "\x7d\x0a"
+#define SKIPPED_ZSTD "\x50\x2a\x4d\x18\x04\0\0\0abcd"
+#define ZEROS        "\0\0\0\0\0\0\0\0"
+#define LINE         "{\"text\":\"one\"}\n"
+#define NO_CHARACTER "\xef\xbf\xbd"
+
+typedef struct row {
+    const char *name, *bytes;
+    size_t count;
+    /* Documents, each followed by '|'; or "!" and a part of what is said. */
+    const char *wanted;
+    const char *packing; /* NULL: every build reads it */
+    rpi_text_source_options options;
+} row;
+
+#define SPLIT                                                                                  \
+    { .split_lines = true }
+#define SKIP                                                                                   \
+    { .skip_broken = true }
+#define TEXT                                                                                   \
+    { .format = RPI_FORMAT_TEXT }
+#define JSON                                                                                   \
+    { .format = RPI_FORMAT_JSON }
+
+static const row rows[] = {
+    /* JSON lines, whatever the name says */
+    {"a.jsonl", BYTES(LINE "\n" LINE), "one|one|", NULL, {0}},
+    {"a.JSONL", BYTES(LINE), "one|", NULL, {0}},
+    {"a.json", BYTES(LINE LINE), "one|one|", NULL, {0}},
+    {"part-00000", BYTES(LINE), "one|", NULL, {0}},
+    {"a.txt", BYTES(" \n" LINE), "one|", NULL, SPLIT},
+    {"mark.json", BYTES("\xef\xbb\xbf" LINE), "one|", NULL, {0}},
+    {"mark.txt", BYTES("\xef\xbb\xbfone"), "one|", NULL, {0}},
+    {"crlf.json",
+     BYTES("{\"text\":\"one\"}\r\n\r\n{\"text\":\"two\"}\r\n"),
+     "one|two|",
+     NULL,
+     {0}},
+    {"empty.jsonl", BYTES("{\"text\":\"\"}\n{}\n"), "!empty.jsonl:2: no text under", NULL, {0}},
+    {"number.jsonl",
+     BYTES("{\"n\":[NaN,Infinity,-Infinity],\"text\":\"NaN\"}"),
+     "NaN|",
+     NULL,
+     {0}},
+    {"half.jsonl", BYTES("{\"text\":\"x\\ud83d y\"}"), "x" NO_CHARACTER " y|", NULL, {0}},
+    {"bytes.jsonl", BYTES("{\"text\":\"x\xff y\"}"), "x" NO_CHARACTER " y|", NULL, {0}},
+    {"text.jsonl", BYTES(LINE), LINE "|", NULL, TEXT},
+    {"json.txt", BYTES("\n" LINE), "one|", NULL, JSON},
+    {"no.txt", BYTES("one"), "!no.txt:1: no JSON; --skip-broken leaves it out", NULL, JSON},
+
+    /* lists, and objects over lines */
+    {"list.json", BYTES("[{\"text\": \"a\"}, {\"text\": \"b\"}]"), "a|b|", NULL, {0}},
+    {"list.txt",
+     BYTES("[\r\n{\"text\":\"a]}\"},\r\n{\"text\":\"\\\"[\"}\r\n]\n"),
+     "a]}|\"[|",
+     NULL,
+     {0}},
+    {"over.json",
+     BYTES("{\n  \"text\": \"a\",\n  \"n\": {\"text\": 1}\n}\n{\n\"text\":\"b\"}"),
+     "a|b|",
+     NULL,
+     {0}},
+    {"none.json", BYTES("[]"), "", NULL, {0}},
+    {"open.json",
+     BYTES("[{\"text\": \"a\"}"),
+     "!open.json is truncated: the list of objects does not end",
+     NULL,
+     {0}},
+    {"more.json",
+     BYTES("[{\"text\":\"a\"}]\n{\"text\":\"b\"}"),
+     "!more.json:2: goes on behind its list",
+     NULL,
+     {0}},
+    {"numbers.json",
+     BYTES("[1, 2]"),
+     "!numbers.json:1: this is no JSON object, but a number",
+     NULL,
+     {0}},
+    {"texts.json",
+     BYTES("[\"a\",\n\"b\"]"),
+     "!but a text; line 2: the same; 2 rows are broken",
+     NULL,
+     {0}},
+    {"one.json",
+     BYTES("{\"version\": 1,\n\"data\": []}"),
+     "!no text under the key 'text'; there are version, data; --key",
+     NULL,
+     {0}},
+    {"key.json", BYTES("[{\"body\":\"a\"}]"), "a|", NULL, {.key = "body"}},
+
+    /* rows that are broken: five are named */
+    {"null.jsonl",
+     BYTES("{\"text\":null}\n" LINE),
+     "!null.jsonl:1: its 'text' is null, and no text; --skip",
+     NULL,
+     {0}},
+    {"null.jsonl", BYTES("{\"text\":null}\n" LINE), "one|", NULL, SKIP},
+    {"five.jsonl",
+     BYTES("{\"text\":1}\nx\n{\"text\":[]}\n[]\n" LINE "{}{}\n{\"text\":{}}\n"),
+     "!five.jsonl:1: its 'text' is a number, and no text; line 2: no JSON; line 3: its 'text' "
+     "is a "
+     "list, and no text; line 4: this is no JSON object, but a list; line 6: goes on behind "
+     "its "
+     "JSON; a line holds one object; 5 rows and perhaps more are broken; --skip-broken",
+     NULL,
+     {0}},
+    {"five.jsonl", BYTES("{\"text\":1}\nx\n{\"text\":[]}\n[]\n" LINE "{}{}\n{\"text\":{}}\n"),
+     "one|", NULL, SKIP},
+
+    /* texts that only look like JSON */
+    {"chapter.txt", BYTES("[Chapter 1]\nwords\n"), "[Chapter 1]\nwords\n|", NULL, {0}},
+    {"a.tex", BYTES("{\\bf x}\n"), "{\\bf x}\n|", NULL, {0}},
+    {"wiki.txt", BYTES("{{Infobox}}\n"), "{{Infobox}}\n|", NULL, {0}},
+    {"quote.txt", BYTES("\"a\": 1\n"), "\"a\": 1\n|", NULL, {0}},
+    {"few.txt", BYTES("a\0b"), "a\0b|", NULL, {0}},
+
+    /* packed, whatever the name says */
+    {"a.gz", BYTES(ONE_GZIP), "one|", "gzip", {0}},
+    {"a.xz", BYTES(ONE_XZ), "one|", "xz", {0}},
+    {"a.bz2", BYTES(ONE_BZIP2), "one|", "bzip2", {0}},
+    {"a.zst", BYTES(ONE_ZSTD), "one|", "zstd", {0}},
+    {"many.gz", BYTES(ONE_GZIP ONE_GZIP ZEROS), "one|one|", "gzip", {0}},
+    {"many.xz", BYTES(ONE_XZ ZEROS ONE_XZ), "one|one|", "xz", {0}},
+    {"many.bz2", BYTES(ONE_BZIP2 ONE_BZIP2), "one|one|", "bzip2", {0}},
+    {"many.zst", BYTES(ONE_ZSTD SKIPPED_ZSTD ONE_ZSTD), "one|one|", "zstd", {0}},
+    {"text", BYTES(ONE_XZ), LINE "|", "xz", TEXT},
+    {"junk.gz",
+     BYTES(ONE_GZIP "junk"),
+     "!junk.gz is damaged, as gzip before byte 39: incorrect header",
+     "gzip",
+     {0}},
+    {"junk.xz",
+     BYTES(ONE_XZ "junk behind it"),
+     "!junk.xz is damaged, as xz before byte 82: no header of xz",
+     "xz",
+     {0}},
+    {"cut.gz",
+     ONE_GZIP,
+     33,
+     "!cut.gz is truncated: the end of the gzip is missing",
+     "gzip",
+     {0}},
+    {"cut.xz", ONE_XZ, 60, "!cut.xz is truncated: the end of the xz is missing", "xz", {0}},
+    {"cut.bz2",
+     ONE_BZIP2,
+     40,
+     "!cut.bz2 is truncated: the end of the bzip2 is missing",
+     "bzip2",
+     {0}},
+    {"cut.zst",
+     ONE_ZSTD,
+     20,
+     "!cut.zst is truncated: the end of the zstd is missing",
+     "zstd",
+     {0}},
+    {"bad.xz",
+     BYTES("\xfd\x37\x7a\x58\x5a\0damaged all over"),
+     "!bad.xz is damaged, as xz",
+     "xz",
+     {0}},
+
+    /* other kinds of files */
+    {"a.txt",
+     BYTES("\xff\xfeh\0i\0"),
+     "!a.txt is UTF-16 text, which is not read: write it as UTF-8: iconv -f UTF-16 -t",
+     NULL,
+     {0}},
+    {"a.txt", BYTES("\xfe\xff\0h\0i"), "!is UTF-16 text", NULL, {0}},
+    {"a.txt",
+     BYTES("h\0i\0"),
+     "!is UTF-16 text, which is not read: write it as UTF-8: iconv -f UTF-16LE",
+     NULL,
+     {0}},
+    {"a.txt", BYTES("\0h\0i"), "!iconv -f UTF-16BE", NULL, {0}},
+    {"a.txt", BYTES("\xff\xfe\0\0h\0\0\0"), "!is UTF-32 text", NULL, {0}},
+    {"a.parquet",
+     BYTES("PAR1\x15\x04\x15"),
+     "!a.parquet is a Parquet file, which is not read: write it as JSON lines",
+     NULL,
+     {0}},
+    {"a.arrow", BYTES("ARROW1\0\0"), "!is an Arrow file", NULL, {0}},
+    {"a.zip", BYTES("PK\x03\x04\x14"), "!is a zip archive", NULL, {0}},
+    {"a.jsonl", BYTES("PK\x03\x04\x14"), "!is a zip archive", NULL, {0}},
+    {"a.7z", BYTES("7z\xbc\xaf\x27\x1c"), "!is a 7-Zip archive", NULL, {0}},
+    {"a.h5", BYTES("\x89HDF\r\n\x1a\n"), "!is an HDF5 file", NULL, {0}},
+    {"a.npy", BYTES("\x93NUMPY\x01"), "!is a NumPy array", NULL, {0}},
+    {"a.pkl",
+     BYTES("\x80\x04\x95"),
+     "!is a pickle of Python, which could run programs",
+     NULL,
+     {0}},
+    {"a.lz4",
+     BYTES("\x04\x22\x4d\x18"),
+     "!is packed by lz4, which is not read: unpack it: lz4 -d FILE",
+     NULL,
+     {0}},
+    {"a.pdf",
+     BYTES("%PDF-1.4\n"),
+     "!is a PDF document, which is not read: write it as text: pdftotext",
+     NULL,
+     {0}},
+    {"a.png", BYTES("\x89PNG\r\n\x1a\n"), "!is a PNG picture", NULL, {0}},
+    {"a.db", BYTES("SQLite format 3\0"), "!is a database of SQLite", NULL, {0}},
+    {"a.idx", BYTES("MMIDIDX\0\0\x01"), "!is an index of Megatron's tokens", NULL, {0}},
+    {"a.jsonl",
+     BYTES("version https://git-lfs.github.com/spec/v1\noid"),
+     "!is a pointer of Git LFS to a file that is not here",
+     NULL,
+     {0}},
+    {"noise",
+     BYTES(ZEROS ZEROS ZEROS ZEROS "\1\2\3\4\5\6\7abcdefgh"),
+     "!noise is no text: 39 of its first 47 bytes are control characters; --format text",
+     NULL,
+     {0}},
+    {"a.txt", BYTES("PAR1\x15\x04"), "PAR1\x15\x04|", NULL, TEXT},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static char told[2048];
+
+static void listen(void *context, rp_log_level level, const char *line) {
+    (void)context, (void)level;
+    snprintf(told, sizeof told, "%s", line);
+}
+
+static const char *put(const char *name, const char *bytes, size_t count) {
+    static char path[700];
+    snprintf(path, sizeof path, "%s/%s", check_folder(), name);
+    FILE *stream = fopen(path, "wb");
+    if (stream) fwrite(bytes, 1, count, stream), fclose(stream);
+    return path;
+}
+
+/* All documents, each followed by '|', in `out`. */
+static rp_status read_all(rpi_text_source *source, rpi_text *out) {
+    for (bool done = false;;) {
+        rpi_document document;
+        RP_TRY(rpi_text_source_next(source, &done, &document));
+        if (done) return RP_OK;
+        RP_TRY(rpi_text_append(out, document.text, document.bytes));
+        RP_TRY(rpi_text_append(out, "|", 1));
+    }
+}
+
+static rp_status read_row(const row *r, rpi_text *out) {
+    rpi_text_source *source = NULL;
+    const char *path = put(r->name, r->bytes, r->count);
+    rpi_text_source_options options = r->options;
+    options.paths = &path;
+    options.path_count = 1;
+    RP_TRY(rpi_text_source_open(&options, &source));
+    rp_status status = read_all(source, out);
+    rpi_text_source_close(source);
+    return status;
+}
+
+static bool is_built(const char *name) {
+    const rpi_packing *packing;
+    for (int i = 0; name && (packing = rpi_packing_at(i)) != NULL; i++)
+        if (strcmp(packing->name, name) == 0) return packing->step != NULL;
+    return true;
+}
+
+/* A wanted text may hold a NUL: its end is the last '|'. */
+static size_t wanted_bytes(const char *wanted) {
+    size_t bytes = strlen(wanted);
+    return bytes && wanted[bytes - 1] != '|' ? bytes + 1 + strlen(wanted + bytes + 1) : bytes;
+}
+
+static void check_row(const row *r) {
+    rpi_text got = {0};
+    rp_status status = read_row(r, &got);
+    if (!is_built(r->packing)) {
+        CHECK_EQ(status, RP_UNSUPPORTED);
+        CHECK(strstr(rp_last_error()->message, "apt-get install"));
+    } else if (r->wanted[0] == '!') {
+        CHECK_MSG(status != RP_OK && strstr(rp_last_error()->message, r->wanted + 1),
+                  "%s: status %d, '%s', not '%s'", r->name, status,
+                  status ? rp_last_error()->message : "", r->wanted + 1);
+    } else {
+        size_t bytes = wanted_bytes(r->wanted);
+        CHECK_MSG(status == RP_OK && got.count == bytes && !memcmp(got.at, r->wanted, bytes),
+                  "%s: '%.*s', not '%s' (%s)", r->name, (int)got.count, got.at ? got.at : "",
+                  r->wanted, status ? rp_last_error()->message : "");
+    }
+    rpi_text_free(&got);
+}
+
+static void every_row_is_read_or_named(void) {
+    rp_log_set_sink(listen, NULL);
+    for (int i = 0; i < ROWS; i++) check_row(&rows[i]);
+    rp_log_set_sink(NULL, NULL);
+}
+
+/* A tar archive of one empty file, "a", without a magic. */
+static void old_tar_archives_are_known(void) {
+    static char tar[1024];
+    unsigned sum = 0;
+    rpi_text got = {0};
+    strcpy(tar, "a");
+    strcpy(tar + 100, "0000644");
+    memset(tar + 148, ' ', 8);
+    for (int i = 0; i < 512; i++) sum += (unsigned char)tar[i];
+    snprintf(tar + 148, 8, "%06o", sum);
+    row r = {"a.tar", tar, sizeof tar, "!a.tar is a tar archive, which is not read", NULL, {0}};
+    check_row(&r);
+    rpi_text_free(&got);
+}
+
+/* What is left out is told once, with what is wrong, and counted. */
+static void rows_that_are_left_out_are_told(void) {
+    rpi_text got = {0};
+    rpi_text_source *source = NULL;
+    static const char text[] = LINE "{}\n{\"text\":null}\n" LINE;
+    const char *path = put("told.jsonl", text, sizeof text - 1);
+    rpi_text_source_options options = {.paths = &path, .path_count = 1, .skip_broken = true};
+    rp_log_set_sink(listen, NULL);
+    REQUIRE_OK(rpi_text_source_open(&options, &source));
+    CHECK_OK(read_all(source, &got));
+    CHECK_EQ(rpi_text_source_broken(source), 2);
+    CHECK_MSG(strstr(told, "2 rows are broken and left out: ") && strstr(told, ":2: no text") &&
+                  strstr(told, "line 3: its 'text' is null"),
+              "%s", told);
+    told[0] = '\0';
+    rpi_text_source_rewind(source);
+    CHECK_OK(read_all(source, &got));
+    CHECK_MSG(told[0] == '\0', "%s", told);
+    CHECK_EQ(rpi_text_source_broken(source), 2);
+    rp_log_set_sink(NULL, NULL);
+    rpi_text_source_close(source);
+    rpi_text_free(&got);
+}
+
+static void json_under_another_name_is_told(void) {
+    rpi_text got = {0};
+    row r = {"notes.txt", BYTES(LINE), "one|", NULL, {0}};
+    told[0] = '\0';
+    rp_log_set_sink(listen, NULL);
+    check_row(&r);
+    rp_log_set_sink(NULL, NULL);
+    CHECK_MSG(strstr(told, "notes.txt holds JSON: ") && strstr(told, "--format text"), "%s",
+              told);
+    rpi_text_free(&got);
+}
+
+/* Documents longer than what is looked at first, whatever comes in pieces. */
+static void long_documents_are_whole(void) {
+    enum { LETTERS = 200000 };
+    static const char *const frames[][2] = {
+        {"{\"text\":\"", "\"}\n"}, {"[{\"text\":\"", "\"}]"}, {"{\n\"text\":\"", "\"\n}"}};
+    char *text = malloc(LETTERS + 100);
+    for (int f = 0; f < 3; f++) {
+        rpi_text got = {0};
+        int head = sprintf(text, "%s", frames[f][0]);
+        for (int i = 0; i < LETTERS; i++) text[head + i] = (char)('a' + i % 26);
+        int tail = sprintf(text + head + LETTERS, "%s", frames[f][1]);
+        row r = {"c4.json", text, (size_t)(head + LETTERS + tail), "", NULL, {0}};
+        CHECK_OK(read_row(&r, &got));
+        CHECK_EQ(got.count, LETTERS + 1);
+        CHECK(got.count > LETTERS && !memcmp(got.at, text + head, LETTERS));
+        rpi_text_free(&got);
+    }
+    free(text);
+}
+
+CASES({"every row is read or named", every_row_is_read_or_named},
+      {"old tar archives are known", old_tar_archives_are_known},
+      {"rows that are left out are told", rows_that_are_left_out_are_told},
+      {"json under another name is told", json_under_another_name_is_told},
+      {"long documents are whole", long_documents_are_whole})

@@ -36,7 +36,8 @@ static const rpi_option options[] = {
     {"samples", NULL, NULL, RPI_OPTION_COUNT, FIELD(samples), NULL, 0, 1e12, "N",
      "first images, or sequences, that are used; 0: all", NULL},
     {"skip-broken", NULL, NULL, RPI_OPTION_FLAG, FIELD(skip_broken), NULL, 0, 0, NULL,
-     "of images: go on without those that cannot be decoded, as a run does that was told so",
+     "of images, and of rows of questions and pairs: go on without those that cannot be read, "
+     "as a run does that was told so",
      NULL},
     {"backend", NULL, NULL, RPI_OPTION_TEXT, FIELD(backend), NULL, 0, 0, "NAME",
      "of the engine; the fastest when absent", NULL},

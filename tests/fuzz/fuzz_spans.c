@@ -34,11 +34,14 @@ static void use(const rpi_span_questions *questions, const rpi_tokenizer *tokeni
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     rpi_tokenizer *tokenizer = NULL;
     rpi_span_questions *questions = NULL;
+    char path[64];
+    int fd = -1;
     if (rpi_tokenizer_open("byte", &tokenizer) != RP_OK) return 0;
-    if (rpi_span_questions_parse("fuzz", (const char *)data, bytes, tokenizer, &questions) ==
-        RP_OK)
+    fuzz_file(data, bytes, path, &fd);
+    if (rpi_span_questions_open(path, tokenizer, bytes % 2, &questions) == RP_OK)
         use(questions, tokenizer);
     rpi_span_questions_close(questions);
     rpi_tokenizer_close(tokenizer);
+    close(fd);
     return 0;
 }

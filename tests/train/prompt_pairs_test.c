@@ -20,11 +20,13 @@ static const char *write_file(const char *name, const char *text) {
     return path;
 }
 
+static bool skips; /* broken rows */
+
 static rp_status open_pairs(const char *path, rpi_prompt_pairs **out_pairs) {
     rpi_tokenizer *bytes = NULL;
     *out_pairs = NULL;
     CHECK_OK(rpi_tokenizer_open("byte", &bytes));
-    rp_status status = rpi_prompt_pairs_open(path, bytes, SEQUENCE, out_pairs);
+    rp_status status = rpi_prompt_pairs_open(path, bytes, SEQUENCE, skips, out_pairs);
     rpi_tokenizer_close(bytes);
     return status;
 }
@@ -78,9 +80,11 @@ static void broken_lines_are_named(void) {
         {"", "has no pairs", RP_INVALID},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n[1]", ":2: this is no JSON object",
          RP_CORRUPT},
-        {"{\"prompt\": \"a\"}", ":1: 'completion' is no text; a line is {\"prompt\"",
+        {"{\"prompt\": \"a\"}",
+         ":1: no text under the key 'completion'; there are prompt; a row is {\"prompt\"",
          RP_CORRUPT},
-        {"\n{\"prompt\": 3, \"completion\": \"b\"}", ":2: 'prompt' is no text", RP_CORRUPT},
+        {"\n{\"prompt\": 3, \"completion\": \"b\"}",
+         ":2: its 'prompt' is a number, and no text", RP_CORRUPT},
         {"{\"prompt\": \"thirteen byte\", \"completion\": \"b\"}",
          "the prompt has 13 tokens, which leaves no room for its completion: --seq-length 13",
          RP_INVALID},
@@ -92,6 +96,30 @@ static void broken_lines_are_named(void) {
         CHECK_MSG(strstr(rp_last_error()->message, rows[i].part), "%s",
                   rp_last_error()->message);
     }
+}
+
+/* The first five are named; without them the others are read. */
+static void broken_rows_can_be_left_out(void) {
+    static const char text[] = "[{\"prompt\": \"a\", \"completion\": \"b\"},\n"
+                               "{\"prompt\": null, \"completion\": \"b\"},\n"
+                               "{\"prompt\": \"a\", \"complete\": \"b\"}, 3,\n"
+                               "{\"prompt\": \"thirteen byte\", \"completion\": \"b\"},\n"
+                               "{\"prompt\": \"\\ud83d\", \"completion\": \"d\", \"n\": NaN}]";
+    rpi_prompt_pairs *pairs = NULL;
+    const char *path = write_file("rows.json", text);
+    CHECK_FAILS(open_pairs(path, &pairs), CORRUPT,
+                "rows.json:2: its 'prompt' is null, and no text; line 3: no text under the "
+                "key 'completion'; there are prompt, complete; a row is {\"prompt\": \"...\", "
+                "\"completion\": \"...\"}; line 3: this is no JSON object, but a number; "
+                "line 4: the prompt has 13 tokens");
+    CHECK_FAILS(open_pairs(path, &pairs), CORRUPT,
+                "; 4 of 6 rows are broken; --skip-broken leaves them out");
+    skips = true;
+    REQUIRE_OK(open_pairs(path, &pairs));
+    skips = false;
+    CHECK_EQ(rpi_prompt_pairs_count(pairs), 2);
+    CHECK_EQ(rpi_prompt_pair_valid(pairs, 1), 2);
+    rpi_prompt_pairs_close(pairs);
 }
 
 /* ---- training ---- */
@@ -177,6 +205,7 @@ static void what_is_missing_is_told(void) {
 CASES({"completions_alone_are_learnt", completions_alone_are_learnt},
       {"a NUL is a character", a_nul_is_a_character},
       {"broken_lines_are_named", broken_lines_are_named},
+      {"broken_rows_can_be_left_out", broken_rows_can_be_left_out},
       {"answers_are_learnt", answers_are_learnt},
       {"any_number_of_ranks_equals_one", any_number_of_ranks_equals_one},
       {"what_is_missing_is_told", what_is_missing_is_told})

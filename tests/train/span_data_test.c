@@ -16,11 +16,13 @@ static const char *write_file(const char *text) {
     return path;
 }
 
+static bool skips; /* broken questions */
+
 static rp_status open_questions(const char *text, rpi_span_questions **out) {
     rpi_tokenizer *bytes = NULL;
     *out = NULL;
     CHECK_OK(rpi_tokenizer_open("byte", &bytes));
-    rp_status status = rpi_span_questions_open(write_file(text), bytes, out);
+    rp_status status = rpi_span_questions_open(write_file(text), bytes, skips, out);
     rpi_tokenizer_close(bytes);
     return status;
 }
@@ -245,6 +247,159 @@ static void answers_are_scored_as_squad_does(void) {
     }
 }
 
+/* ---- spellings ---- */
+
+/* Files as programs write them: a layout that is not here yet is a row. */
+#define FOX        "the quick fox jumps"
+#define FLAT(rest) "{\"id\": \"a\", \"context\": \"" FOX "\", \"question\": \"who\"" rest "}"
+#define FOX_AT_10  "{\"text\": \"fox\", \"answer_start\": 10}"
+#define NOTHING    ", \"is_impossible\": true, "
+
+static const struct spelling {
+    const char
+        *text; /* of a file; or of the questions of one paragraph, which begin with '+' */
+    int questions, unanswerable;
+    const char *id; /* of the first; NULL: any */
+    int broken;     /* questions that are left out */
+} spellings[] = {
+    /* ids */
+    {"+{\"id\": 12345, \"question\": \"who\", \"answers\": [" FOX_AT_10 "]}", 1, 0, "12345", 0},
+    {"+{\"id\": 1234567890123, \"question\": \"who\", \"answers\": []}", 1, 1, "1234567890123",
+     0},
+    {"+{\"id\": null, \"question\": \"who\", \"answers\": []}", 0, 0, NULL, 1},
+    {"+{\"question\": \"who\", \"answers\": []}", 0, 0, NULL, 1},
+
+    /* no answer */
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": []}", 1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": null}", 1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"is_impossible\": true}", 1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"is_impossible\": 1}", 1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\"" NOTHING "\"answers\": null}", 1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\"" NOTHING "\"plausible_answers\": [" FOX_AT_10 "]}",
+     1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\"" NOTHING
+     "\"answers\": [{\"text\": \"\", \"answer_start\": 0}]}",
+     1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": [{\"text\": \"\", \"answer_start\": "
+     "-1}]}",
+     1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": [], \"answer_start\": "
+     "[]}}",
+     1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": [\"\"], "
+     "\"answer_start\": [-1]}}",
+     1, 1, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": null, \"answer_start\": "
+     "null}}",
+     1, 1, "a", 0},
+
+    /* answers */
+    {"+{\"id\": \"a\", \"question\": \"who\", \"is_impossible\": false, \"answers\": "
+     "[" FOX_AT_10 "]}",
+     1, 0, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"is_impossible\": null, \"answers\": [" FOX_AT_10
+     "]}",
+     1, 0, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": " FOX_AT_10 "}", 1, 0, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": [\"fox\", \"quick "
+     "fox\"], \"answer_start\": [10, 4]}}",
+     1, 0, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": [\"fox\"], "
+     "\"answer_start\": []}}",
+     0, 0, NULL, 1},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": \"fox\"}", 0, 0, NULL, 1},
+    {"+{\"id\": \"a\", \"question\": \"who\"}", 0, 0, NULL, 1},
+    {"+{\"id\": \"a\", \"question\": \"w\\ud83d\", \"score\": NaN, \"answers\": [" FOX_AT_10
+     "]}",
+     1, 0, "a", 0},
+
+    /* rows */
+    {FLAT(", \"answers\": {\"text\": [\"fox\"], \"answer_start\": [10]}"), 1, 0, "a", 0},
+    {FLAT(", \"answers\": []") "\r\n\n" FLAT(", \"answers\": [" FOX_AT_10 "]"), 2, 1, "a", 0},
+    {"[" FLAT(", \"answers\": []") ",\n" FLAT(", \"answers\": [" FOX_AT_10 "]") "]", 2, 1, "a",
+     0},
+    {"{\"version\": \"1\", \"data\": [" FLAT(", \"answers\": []") "]}", 1, 1, "a", 0},
+    {"\xef\xbb\xbf{\"context\": \"" FOX "\", \"question\": \"who\", \"answers\": []}", 1, 1,
+     "row 1", 0},
+    {"{\"title\": \"t\", \"paragraphs\": [{\"context\": \"" FOX
+     "\", \"qas\": [{\"id\": 1, \"question\": \"who\", \"answers\": []}]}]}",
+     1, 1, "1", 0},
+    {"{\"context\": \"" FOX
+     "\", \"qas\": [{\"id\": 1, \"question\": \"who\", \"answers\": []}]}",
+     1, 1, "1", 0},
+    {FLAT(", \"answers\": []") "\n{\"context\": 3, \"question\": \"who\"}\nx\n", 1, 1, "a", 2},
+};
+
+static const char *text_of(const struct spelling *s) {
+    return s->text[0] == '+' ? paragraph(FOX, s->text + 1) : s->text;
+}
+
+static void check_spelling(size_t i) {
+    const struct spelling *s = &spellings[i];
+    rpi_span_questions *q = NULL;
+    skips = false;
+    rp_status status = open_questions(text_of(s), &q);
+    CHECK_MSG((status == RP_OK) == (s->broken == 0), "row %zu: %s", i,
+              status ? rp_last_error()->message : "it is read");
+    rpi_span_questions_close(q);
+    skips = true;
+    status = open_questions(text_of(s), &q);
+    skips = false;
+    if (s->questions == 0) {
+        CHECK_MSG(status != RP_OK && strstr(rp_last_error()->message, "leaves none of 1 question"),
+                  "row %zu: %s", i, rp_last_error()->message);
+        return;
+    }
+    REQUIRE_OK(status);
+    CHECK_MSG((int)q->question_count == s->questions && (int)q->unanswerable == s->unanswerable,
+              "row %zu: %zu questions, %zu without an answer", i, q->question_count,
+              q->unanswerable);
+    CHECK_MSG(q->broken.count == s->broken, "row %zu: %lld are broken", i,
+              (long long)q->broken.count);
+    if (s->id)
+        CHECK_MSG(!strcmp(q->questions[0].id, s->id), "row %zu: %s", i, q->questions[0].id);
+    if (s->unanswerable == 0) CHECK_EQ((int)q->questions[0].start_token, 10);
+    rpi_span_questions_close(q);
+}
+
+static void every_spelling_is_read(void) {
+    for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) check_spelling(i);
+}
+
+/* Rows of one text share it. */
+static void rows_of_a_text_share_it(void) {
+    rpi_span_questions *q = NULL;
+    REQUIRE_OK(open_questions(FLAT(", \"answers\": []") "\n" FLAT(", \"answers\": null"), &q));
+    CHECK_EQ(q->context_count, 1);
+    CHECK_EQ(q->question_count, 2);
+    rpi_span_questions_close(q);
+}
+
+static void five_broken_questions_are_named(void) {
+    char qas[1800] = "";
+    rpi_span_questions *q = NULL;
+    for (int i = 0; i < 7; i++) {
+        size_t used = strlen(qas);
+        snprintf(qas + used, sizeof qas - used,
+                 "{\"id\": %d, \"question\": \"who\", \"answers\": [{\"text\": \"%s\", "
+                 "\"answer_start\": 10}]}%s",
+                 i, i == 3 ? "fox" : "Fox", i < 6 ? "," : "");
+    }
+    CHECK_FAILS(
+        open_questions(paragraph(FOX, qas), &q), CORRUPT,
+        "questions.json: question 0: its answer 'Fox' does not stand at character 10 of "
+        "its context, but 'fox jumps' does; answer_start counts characters from 0; "
+        "question 1: the same; question 2: the same; question 4: the same; question 5: "
+        "the same; 6 of 7 questions are broken; --skip-broken leaves them out");
+    skips = true;
+    REQUIRE_OK(open_questions(paragraph(FOX, qas), &q));
+    skips = false;
+    CHECK_EQ(q->question_count, 1);
+    CHECK_EQ(q->broken.count, 6);
+    CHECK(strcmp(q->questions[0].id, "3") == 0);
+    rpi_span_questions_close(q);
+}
+
 /* ---- what is refused ---- */
 
 #define QUESTION(rest) "{\"id\": \"q7\", \"question\": \"who\"" rest "}"
@@ -254,7 +409,8 @@ static void broken_files_are_named(void) {
         const char *text, *part;
         rp_status status;
     } rows[] = {
-        {"", "questions.json is no JSON: line 1", RP_CORRUPT},
+        {"", "questions.json has no questions", RP_INVALID},
+        {"{\"data\": [", "questions.json:1: no JSON; --skip-broken", RP_CORRUPT},
         {"{}", "the file: 'data' is missing or no list; SQuAD's layout is {", RP_CORRUPT},
         {"{\"data\": []}", "questions.json has no questions", RP_INVALID},
         {"{\"data\": [{\"title\": 1}]}", "article 1: 'paragraphs' is missing", RP_CORRUPT},
@@ -317,5 +473,8 @@ CASES({"texts_are_cut_into_windows", texts_are_cut_into_windows},
       {"best_spans_are_found", best_spans_are_found},
       {"not_a_number_is_no_answer", not_a_number_is_no_answer},
       {"answers_are_scored_as_squad_does", answers_are_scored_as_squad_does},
+      {"every_spelling_is_read", every_spelling_is_read},
+      {"rows_of_a_text_share_it", rows_of_a_text_share_it},
+      {"five_broken_questions_are_named", five_broken_questions_are_named},
       {"broken_files_are_named", broken_files_are_named},
       {"questions_without_room_are_named", questions_without_room_are_named})

@@ -43,6 +43,7 @@ typedef struct rpi_dataset_kind {
     const char *name, *summary;
     bool takes_text;     /* "name:text" rather than "name" */
     bool takes_pictures; /* options of picture files mean something */
+    bool skips_broken;   /* and so does --skip-broken, of rows */
     /* Fill in *dataset, which is all zeros; what was allocated is the caller's to free, also
      * after a failure. Messages name the file and what to do. */
     /* Kinds whose source is rpi_source_images only. */

@@ -98,10 +98,12 @@ rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,
 rp_status rpi_dataset_check(const char *name, const rpi_picture_options *o) {
     const rpi_dataset_kind *kind = NULL;
     RP_TRY(rpi_dataset_kind_find(name, &kind));
-    const char *word = o->size          ? "--image-size"
-                       : o->skip_broken ? "--skip-broken"
-                       : o->threads     ? "--data-threads"
-                                        : NULL;
+    if (o->skip_broken && !kind->takes_pictures && !kind->skips_broken)
+        return RP_FAIL(INVALID,
+                       "--skip-broken is for pictures, questions and pairs, --data "
+                       "images:FOLDER, spans:FILE or pairs:FILE, not for %s",
+                       kind->name);
+    const char *word = o->size ? "--image-size" : o->threads ? "--data-threads" : NULL;
     if (word && !kind->takes_pictures)
         return RP_FAIL(INVALID,
                        "%s is for folders of pictures, --data images:FOLDER, not for %s", word,

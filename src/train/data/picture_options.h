@@ -8,7 +8,8 @@
 typedef struct rpi_picture_options {
     const char *augment; /* "none", "flip", "standard"; NULL: none */
     int64_t size;        /* pixels a side that a model sees; 0: 224 */
-    bool skip_broken;    /* another picture takes the place of one that cannot be decoded */
+    bool skip_broken;    /* another picture takes the place of one that cannot be decoded; of
+                          * rows of JSON: they are left out */
     int64_t threads;     /* that decode; 0: 2 */
 } rpi_picture_options;
 

@@ -1,12 +1,11 @@
 #include "train/data/prompt_pairs.h"
 
+#include "base/log.h"
 #include "base/memory.h"
-#include "base/regular_file.h"
-#include "train/tokenizers/json_read.h"
+#include "train/texts/broken_rows.h"
+#include "train/texts/json_row.h"
 
-#include <string.h>
-
-enum { FILE_MOST = 1 << 30 };
+static const char usage[] = "a row is {\"prompt\": \"...\", \"completion\": \"...\"}";
 
 /* Tokens of a pair: [start, end) of the list, of which the first `prompt` are not learnt. */
 typedef struct pair {
@@ -15,20 +14,23 @@ typedef struct pair {
 } pair;
 
 struct rpi_prompt_pairs {
+    char *path;
     int64_t sequence;
     rpi_ids ids;
     pair *pairs;
     size_t count, room;
     int32_t filler; /* behind the end of a pair */
+    rpi_broken_rows broken;
+    int64_t rows;
+    size_t replaced; /* U+FFFD */
 };
 
 /* What is needed while a file is read. */
 typedef struct reader {
-    const char *path;
     const rpi_tokenizer *tokenizer;
     rpi_encoder *encoder;
     rpi_prompt_pairs *pairs;
-    long long line;
+    rpi_text mended;
 } reader;
 
 static rp_status add_special(reader *r, rpi_special special) {
@@ -38,14 +40,12 @@ static rp_status add_special(reader *r, rpi_special special) {
 }
 
 static rp_status add_text(reader *r, const cJSON *object, const char *key) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    if (!cJSON_IsString(item))
-        return RP_FAIL(CORRUPT,
-                       "%s:%lld: '%s' is no text; a line is {\"prompt\": \"...\", "
-                       "\"completion\": \"...\"}",
-                       r->path, r->line, key);
-    size_t bytes = rpi_json_unshield(item->valuestring);
-    return rpi_encode(r->encoder, item->valuestring, bytes, 0, &r->pairs->ids, NULL);
+    const char *text = NULL;
+    size_t bytes = 0, replaced = 0, more = 0;
+    RP_TRY(rpi_json_row_text(object, key, usage, &r->mended, &text, &bytes, &replaced));
+    RP_TRY(rpi_encode(r->encoder, text, bytes, 0, &r->pairs->ids, &more));
+    r->pairs->replaced += replaced + more;
+    return RP_OK;
 }
 
 static rp_status make_room(rpi_prompt_pairs *p) {
@@ -69,63 +69,68 @@ static rp_status add_pair(reader *r, const cJSON *object) {
     added->end = p->ids.count;
     int64_t all = (int64_t)(added->end - added->start);
     if (all < 2 || all == added->prompt)
-        return RP_FAIL(INVALID, "%s:%lld: there is nothing to learn: an empty completion",
-                       r->path, r->line);
+        return RP_FAIL(INVALID, "there is nothing to learn: an empty completion");
     if (added->prompt > p->sequence)
         return RP_FAIL(INVALID,
-                       "%s:%lld: the prompt has %lld tokens, which leaves no room for its "
-                       "completion: --seq-length %lld or more, or leave the line out",
-                       r->path, r->line, (long long)added->prompt, (long long)added->prompt);
+                       "the prompt has %lld tokens, which leaves no room for its completion: "
+                       "--seq-length %lld or more",
+                       (long long)added->prompt, (long long)added->prompt);
     p->count++;
     return RP_OK;
 }
 
-static rp_status add_line(reader *r, char *text, size_t bytes) {
-    const char *end = NULL;
-    bool longer = false;
-    if (strspn(text, " \t\r") >= bytes) return RP_OK;
-    cJSON *object = rpi_json_whole(text, rpi_json_shield(text, bytes), &end, &longer);
-    if (!cJSON_IsObject(object)) {
-        cJSON_Delete(object);
-        return RP_FAIL(CORRUPT, "%s:%lld: this is no JSON object", r->path, r->line);
-    }
-    rp_status status = add_pair(r, object);
+/* A row that is broken leaves nothing behind. */
+static rp_status add_row(reader *r, rpi_text_part *part) {
+    rpi_prompt_pairs *p = r->pairs;
+    cJSON *object = NULL;
+    size_t tokens = p->ids.count, replaced = p->replaced;
+    p->rows++;
+    rp_status status = rpi_json_row_read(part, &object);
+    if (status == RP_OK) status = add_pair(r, object);
     cJSON_Delete(object);
-    return status;
+    if (status == RP_OK) return RP_OK;
+    p->ids.count = tokens;
+    p->replaced = replaced;
+    return rpi_broken_rows_add(&p->broken, status, part->line, NULL);
 }
 
-static rp_status read_lines(reader *r, char *text, size_t bytes) {
-    for (size_t at = 0; at < bytes;) {
-        size_t length = strcspn(text + at, "\n");
-        text[at + length] = '\0';
-        r->line++;
-        RP_TRY(add_line(r, text + at, length));
-        at += length + 1;
+static rp_status read_rows(reader *r, rpi_text_parts *parts) {
+    for (;;) {
+        rpi_text_part part;
+        bool done = false;
+        RP_TRY(rpi_text_parts_next(parts, &done, &part));
+        if (done) break;
+        RP_TRY(add_row(r, &part));
     }
+    RP_TRY(rpi_broken_rows_end(&r->pairs->broken, r->pairs->rows));
     if (r->pairs->count) return RP_OK;
-    return RP_FAIL(INVALID, "%s has no pairs of prompt and completion", r->path);
+    return RP_FAIL(INVALID, "%s has no pairs of prompt and completion", r->pairs->path);
 }
 
 static rp_status read_file(reader *r) {
-    char *text = NULL;
-    size_t bytes = 0;
+    rpi_text_parts *parts = NULL;
     uint32_t filler = 0;
     RP_TRY(rpi_encoder_create(r->tokenizer, &r->encoder));
-    RP_TRY(rpi_regular_file_read(r->path, FILE_MOST, &text, &bytes));
-    rp_status status = read_lines(r, text, bytes);
-    rpi_free(text);
+    RP_TRY(rpi_text_parts_open(r->pairs->path, RPI_FORMAT_JSON, false, &parts));
+    rp_status status = read_rows(r, parts);
+    rpi_text_parts_close(parts);
     if (rpi_tokenizer_special(r->tokenizer, RPI_SPECIAL_END, &filler))
         r->pairs->filler = (int32_t)filler;
     return status;
 }
 
 rp_status rpi_prompt_pairs_open(const char *path, const rpi_tokenizer *tokenizer,
-                                int64_t sequence, rpi_prompt_pairs **out_pairs) {
-    reader r = {.path = path, .tokenizer = tokenizer};
+                                int64_t sequence, bool skip_broken,
+                                rpi_prompt_pairs **out_pairs) {
+    reader r = {.tokenizer = tokenizer};
     RP_TRY(rpi_alloc(sizeof *r.pairs, "pairs", &r.pairs));
     r.pairs->sequence = sequence;
-    rp_status status = read_file(&r);
+    rp_status status = rpi_strdup(path, &r.pairs->path);
+    r.pairs->broken =
+        (rpi_broken_rows){.path = r.pairs->path, .unit = "row", .skips = skip_broken};
+    if (status == RP_OK) status = read_file(&r);
     rpi_encoder_destroy(r.encoder);
+    rpi_text_free(&r.mended);
     if (status == RP_OK)
         *out_pairs = r.pairs;
     else
@@ -133,9 +138,17 @@ rp_status rpi_prompt_pairs_open(const char *path, const rpi_tokenizer *tokenizer
     return status;
 }
 
+void rpi_prompt_pairs_tell(const rpi_prompt_pairs *p) {
+    rpi_broken_rows_tell(&p->broken, p->rows);
+    if (p->replaced)
+        rpi_log(RP_LOG_WARNING, "%s: U+FFFD stands in %zu place%s, for what is no text",
+                p->path, p->replaced, p->replaced == 1 ? "" : "s");
+}
+
 void rpi_prompt_pairs_close(rpi_prompt_pairs *p) {
     if (!p) return;
     rpi_ids_free(&p->ids);
+    rpi_free(p->path);
     rpi_free(p->pairs);
     rpi_free(p);
 }

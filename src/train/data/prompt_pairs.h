@@ -1,6 +1,7 @@
 /* Prompts with what shall follow them, for tuning a language model on instructions.
  *
- * A file has one JSON object a line, {"prompt": "...", "completion": "..."}. A row is
+ * A file has JSON objects, one a line or in a list, {"prompt": "...", "completion": "..."}, and
+ * may be packed (train/texts/). A row is
  *
  *     [begin] prompt completion [end] [end] ...
  *
@@ -15,10 +16,13 @@
 
 typedef struct rpi_prompt_pairs rpi_prompt_pairs;
 
-/* RP_CORRUPT, RP_INVALID name the line: it is no such object, or its prompt leaves no room for
- * the completion in a row. */
+/* RP_CORRUPT, RP_INVALID name the lines, up to five, that are no such object, or whose prompt
+ * leaves no room for the completion in a row; with skip_broken they are left out. */
 rp_status rpi_prompt_pairs_open(const char *path, const rpi_tokenizer *tokenizer,
-                                int64_t sequence, rpi_prompt_pairs **out_pairs);
+                                int64_t sequence, bool skip_broken,
+                                rpi_prompt_pairs **out_pairs);
+/* Warns of what was left out, and of U+FFFD that stands for what is no text. */
+void rpi_prompt_pairs_tell(const rpi_prompt_pairs *pairs);
 void rpi_prompt_pairs_close(rpi_prompt_pairs *pairs); /* NULL is fine */
 
 int64_t rpi_prompt_pairs_count(const rpi_prompt_pairs *pairs);

@@ -22,6 +22,7 @@ static const char usage[] =
 
 typedef struct pair_source {
     rpi_prompt_pairs *train, *validation; /* may be one */
+    bool skips_broken;
     int64_t sequence, train_count, first_test, test_count;
     uint32_t vocabulary;
     rpi_sampler sampler;
@@ -38,11 +39,12 @@ static void close_files(pair_source *self) {
 
 static rp_status open_pairs(const rpi_text_words *w, const rpi_tokenizer *tokenizer,
                             pair_source *self) {
-    RP_TRY(rpi_prompt_pairs_open(w->files.train, tokenizer, self->sequence, &self->train));
+    RP_TRY(rpi_prompt_pairs_open(w->files.train, tokenizer, self->sequence, self->skips_broken,
+                                 &self->train));
     int64_t all = self->train_count = rpi_prompt_pairs_count(self->train);
     if (w->files.validation[0]) {
         RP_TRY(rpi_prompt_pairs_open(w->files.validation, tokenizer, self->sequence,
-                                     &self->validation));
+                                     self->skips_broken, &self->validation));
         self->test_count = rpi_prompt_pairs_count(self->validation);
         return RP_OK;
     }
@@ -70,8 +72,13 @@ static rp_status open_files(const char *data, int64_t sequence, pair_source *sel
     return status;
 }
 
+static void tell(const pair_source *self) {
+    rpi_prompt_pairs_tell(self->train);
+    if (self->validation != self->train) rpi_prompt_pairs_tell(self->validation);
+}
+
 static rp_status probe(const rpi_dataset_options *options) {
-    pair_source self = {0};
+    pair_source self = {.skips_broken = options->pictures.skip_broken};
     if (options->folder) return RP_FAIL(INVALID, "--data-dir is for images; %s", usage);
     rp_status status = open_files(options->data, options->sequence, &self);
     close_files(&self);
@@ -90,7 +97,9 @@ static void close_source(void *context) {
 }
 
 static rp_status prepare(pair_source *self, const rpi_source_options *o) {
+    self->skips_broken = o->pictures.skip_broken;
     RP_TRY(open_files(o->data, o->sequence, self));
+    if (o->rank == 0) tell(self);
     size_t row = (size_t)self->sequence * sizeof(int32_t);
     self->rank = o->rank;
     self->world = o->world;
@@ -162,6 +171,7 @@ const rpi_dataset_kind rpi_dataset_pairs = {
         "...}, with ,validation=FILE.jsonl or ,validation=5% (what is held out; the last "
         "5% when absent)",
     .takes_text = true,
+    .skips_broken = true,
     .source = &source_pairs,
     .probe = probe,
 };

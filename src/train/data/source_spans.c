@@ -37,6 +37,7 @@ typedef struct span_source {
     rpi_span_options options;
     int64_t train_count, first_test, test_count; /* windows */
     bool may_decline;                            /* there are questions without an answer */
+    bool skips_broken;
     rpi_sampler sampler;
     int rank, world;
     rpi_span_rows rows;
@@ -76,7 +77,7 @@ static void close_file(span_file *file) {
 
 static rp_status open_file(const char *path, const rpi_tokenizer *tokenizer, span_source *self,
                            span_file *file) {
-    RP_TRY(rpi_span_questions_open(path, tokenizer, &file->questions));
+    RP_TRY(rpi_span_questions_open(path, tokenizer, self->skips_broken, &file->questions));
     rp_status status = rpi_span_windows_open(file->questions, &self->options, &file->windows);
     if (status != RP_OK) return rpi_fail_context(status, "%s: ", path);
     self->may_decline |= file->questions->unanswerable > 0;
@@ -131,7 +132,7 @@ static rp_status open_files(const char *data, int64_t sequence, span_source *sel
 }
 
 static rp_status probe(const rpi_dataset_options *options) {
-    span_source self = {0};
+    span_source self = {.skips_broken = options->pictures.skip_broken};
     if (options->folder) return RP_FAIL(INVALID, "--data-dir is for images; %s", usage);
     rp_status status = open_files(options->data, options->sequence, &self);
     close_file(&self.validation);
@@ -164,8 +165,15 @@ static rp_status make_rows(span_source *self, size_t count) {
     return rpi_alloc_array(count, RPI_SPAN_ENDS * sizeof(int32_t), "a batch", &rows->ends);
 }
 
+static void tell(const span_source *self) {
+    rpi_span_questions_tell(self->train.questions);
+    if (self->validation.questions) rpi_span_questions_tell(self->validation.questions);
+}
+
 static rp_status prepare(span_source *self, const rpi_source_options *o) {
+    self->skips_broken = o->pictures.skip_broken;
     RP_TRY(open_files(o->data, o->sequence, self));
+    if (o->rank == 0) tell(self);
     self->rank = o->rank;
     self->world = o->world;
     RP_TRY(make_rows(self, (size_t)o->most));
@@ -247,6 +255,7 @@ const rpi_dataset_kind rpi_dataset_spans = {
         "is held out; the last 5% when absent), ,stride=128 (tokens between the beginnings "
         "of two windows of a text) and ,max-answer=30 (tokens of an answer)",
     .takes_text = true,
+    .skips_broken = true,
     .source = &source_spans,
     .probe = probe,
 };

@@ -116,11 +116,9 @@ static rp_status open_file(rpi_text_source *s) {
     return RP_OK;
 }
 
-static rp_status end_file(rpi_text_source *s) {
-    rp_status status =
-        s->is_again && s->options.skip_broken ? RP_OK : rpi_broken_rows_end(&s->broken, 0);
+static void end_file(rpi_text_source *s) {
+    if (!s->is_again) rpi_broken_rows_tell(&s->broken, 0);
     close_file(s);
-    return status;
 }
 
 /* ---- documents ---- */
@@ -166,7 +164,7 @@ rp_status rpi_text_source_next(rpi_text_source *s, bool *out_done, rpi_document 
         if (!s->file) RP_TRY(open_file(s));
         RP_TRY(rpi_text_parts_next(s->file, &at_end, &part));
         if (at_end) {
-            RP_TRY(end_file(s));
+            end_file(s);
             continue;
         }
         RP_TRY(take(s, &part, out));

@@ -49,20 +49,21 @@ static void count_text(const rpi_broken_rows *rows, int64_t all, char text[80]) 
              (all ? all : rows->count) == 1 ? "" : "s");
 }
 
-static rp_status leave_out(const rpi_broken_rows *rows, int64_t all) {
+void rpi_broken_rows_tell(const rpi_broken_rows *rows, int64_t all) {
     char count[80];
+    if (rows->count == 0) return;
     count_text(rows, all, count);
     rpi_log(RP_LOG_WARNING, "%s %s broken and left out: %s%s", count,
             rows->count == 1 ? "is" : "are", rows->text,
             rows->count > RPI_BROKEN_NAMED ? "; ..." : "");
-    return RP_OK;
 }
 
 static rp_status refuse(const rpi_broken_rows *rows, int64_t all) {
     char count[80], how[200] = "--skip-broken leaves it out";
     count_text(rows, all, count);
     if (rows->skips)
-        snprintf(how, sizeof how, "all %s are broken", count);
+        snprintf(how, sizeof how, "--skip-broken leaves none of %lld %ss", (long long)all,
+                 rows->unit);
     else if (rows->count > 1)
         snprintf(how, sizeof how, "%s%s are broken; --skip-broken leaves them out", count,
                  !all && rpi_broken_rows_are_enough(rows) ? " and perhaps more" : "");
@@ -73,5 +74,5 @@ static rp_status refuse(const rpi_broken_rows *rows, int64_t all) {
 rp_status rpi_broken_rows_end(const rpi_broken_rows *rows, int64_t all) {
     if (rows->count == 0) return RP_OK;
     bool leaves_some = all == 0 || rows->count < all;
-    return rows->skips && leaves_some ? leave_out(rows, all) : refuse(rows, all);
+    return rows->skips && leaves_some ? RP_OK : refuse(rows, all);
 }

@@ -28,9 +28,11 @@ rp_status rpi_broken_rows_add(rpi_broken_rows *rows, rp_status status, int64_t l
                               const char *where);
 /* Have enough been named, so that looking for more is of no use? */
 bool rpi_broken_rows_are_enough(const rpi_broken_rows *rows);
-/* Of `all` rows, 0: not counted. Where they are left out, tells so and is RP_OK; else the
- * status of the first, with all that are named and the way to go on without. RP_INVALID also
- * where none would be left. */
+/* At the end, of `all` rows, 0: not counted. RP_OK where none is broken, or they are left out
+ * and others remain; else the status of the first, with all that are named and the way to go on
+ * without. */
 rp_status rpi_broken_rows_end(const rpi_broken_rows *rows, int64_t all);
+/* Warns of those that were left out, if there are. */
+void rpi_broken_rows_tell(const rpi_broken_rows *rows, int64_t all);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { BUFFER = RPI_TEXT_KIND_BYTES };
+enum { BUFFER = RPI_TEXT_KIND_BYTES, JSON_MOST = 1 << 30 };
 
 struct rpi_text_parts {
     rpi_unpacked_file *file;
@@ -97,9 +97,9 @@ static rp_status fill(rpi_text_parts *p) {
 }
 
 static rp_status append(rpi_text_parts *p, size_t count) {
-    if (p->part.count + count > RPI_DOCUMENT_MOST)
-        return RP_FAIL(INVALID, "%s: a document of more than %d bytes%s", p->path,
-                       RPI_DOCUMENT_MOST,
+    size_t most = p->kind == RPI_TEXT_PLAIN ? RPI_DOCUMENT_MOST : JSON_MOST;
+    if (p->part.count + count > most)
+        return RP_FAIL(INVALID, "%s: a document of more than %zu bytes%s", p->path, most,
                        p->kind == RPI_TEXT_PLAIN && !p->splits_lines
                            ? "; --split-lines makes each line a document"
                            : "");

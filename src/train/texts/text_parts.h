@@ -35,8 +35,8 @@ void rpi_text_parts_close(rpi_text_parts *parts); /* NULL is fine */
 rpi_text_kind rpi_text_parts_kind(const rpi_text_parts *parts);
 
 /* The next part; blank ones between objects are passed over. *out_done: there is none.
- * RP_CORRUPT: damaged, or a list that does not end; RP_INVALID: a part of more than
- * RPI_DOCUMENT_MOST bytes. */
+ * RP_CORRUPT: damaged, or a list that does not end; RP_INVALID: a text of more than
+ * RPI_DOCUMENT_MOST bytes, an object of more than 1 GiB. */
 rp_status rpi_text_parts_next(rpi_text_parts *parts, bool *out_done, rpi_text_part *out_part);
 /* How much was read of the file as it lies on the disk. */
 int64_t rpi_text_parts_offset(const rpi_text_parts *parts);

@@ -21,6 +21,20 @@ static rp_status check_kind(const char *path, const struct stat *facts) {
     return RP_FAIL(CORRUPT, "%s is a %s, not a regular file", path, kind_of(facts->st_mode));
 }
 
+/* What `git clone` leaves in the place of a large file where Git LFS is not installed. */
+static rp_status check_pointer(const char *path, int fd, off_t bytes) {
+    static const char signature[] = "version https://git-lfs.github.com/spec/";
+    enum { LENGTH = sizeof signature - 1, LONGEST = 1024 };
+    char begin[LENGTH];
+    if (bytes < LENGTH || bytes > LONGEST || pread(fd, begin, LENGTH, 0) != LENGTH ||
+        memcmp(begin, signature, LENGTH) != 0)
+        return RP_OK;
+    return RP_FAIL(CORRUPT,
+                   "%s is a pointer of Git LFS, not the file itself: fetch it with 'git lfs "
+                   "pull' in its repository",
+                   path);
+}
+
 /* Asked before opening, which is an action of its own on a device; and again of what was
  * opened, which may be another file by then. */
 rp_status rpi_regular_file_descriptor(const char *path, int *out_fd, int64_t *out_bytes) {
@@ -36,6 +50,7 @@ rp_status rpi_regular_file_descriptor(const char *path, int *out_fd, int64_t *ou
         status = RP_FAIL_ERRNO(IO, "cannot read %s", path);
     else
         status = check_kind(path, &facts);
+    if (status == RP_OK) status = check_pointer(path, fd, facts.st_size);
     if (status != RP_OK) {
         close(fd);
         return status;

@@ -10,7 +10,7 @@
 
 /* Open an existing regular file for reading, as a stream or a descriptor to close(), and tell
  * its size; never blocks. RP_NOT_FOUND: there is none; RP_IO: it cannot be opened; RP_CORRUPT:
- * it is something else, which is said. */
+ * it is something else, which is said, or a pointer of Git LFS. */
 rp_status rpi_regular_file_open(const char *path, FILE **out_stream, int64_t *out_bytes);
 rp_status rpi_regular_file_descriptor(const char *path, int *out_fd, int64_t *out_bytes);
 

@@ -2,6 +2,7 @@
 
 #include "train/tokenizers/utf8_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const cJSON *find(const cJSON *object, const char *key) {
@@ -187,6 +188,46 @@ cJSON *rpi_json_whole(const char *text, size_t bytes, const char **out_end, bool
     return NULL;
 }
 
+/* ---- members of one name ---- */
+
+typedef struct member {
+    cJSON *item;
+    int order;
+} member;
+
+static int by_name(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    int order = strcmp(x->item->string, y->item->string);
+    return order ? order : x->order - y->order;
+}
+
+static rp_status keep_last(cJSON *object) {
+    member *members = NULL;
+    cJSON *item;
+    int count = 0, all = cJSON_GetArraySize(object);
+    RP_TRY(rpi_alloc_array((size_t)all + 1, sizeof *members, "members", &members));
+    cJSON_ArrayForEach(item, object) {
+        members[count] = (member){item, count};
+        count++;
+    }
+    qsort(members, (size_t)count, sizeof *members, by_name);
+    for (int i = 0; i + 1 < count; i++)
+        if (strcmp(members[i].item->string, members[i + 1].item->string) == 0)
+            cJSON_Delete(cJSON_DetachItemViaPointer(object, members[i].item));
+    rpi_free(members);
+    return RP_OK;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): cJSON has limited the depth. */
+rp_status rpi_json_keep_last(cJSON *root) {
+    cJSON *item;
+    if (cJSON_IsObject(root)) RP_TRY(keep_last(root));
+    cJSON_ArrayForEach(item, root) if (item->child) RP_TRY(rpi_json_keep_last(item));
+    return RP_OK;
+}
+
+/* ---- files ---- */
+
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root) {
     const char *end = NULL;
     bool longer = false;
@@ -202,8 +243,12 @@ rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON
     if (!root)
         return RP_FAIL(CORRUPT, "%s is no JSON: line %d cannot be read", name,
                        line_of(text, end));
-    *out_root = root;
-    return RP_OK;
+    rp_status status = rpi_json_keep_last(root);
+    if (status == RP_OK)
+        *out_root = root;
+    else
+        cJSON_Delete(root);
+    return status;
 }
 
 rp_status rpi_json_refuse(const char *path, const cJSON *item, const char *known) {

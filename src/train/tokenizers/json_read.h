@@ -34,8 +34,10 @@ size_t rpi_json_unshield(char *text);
 /* Instead of both, of UTF-8: NULs and halves become U+FFFD, which is counted, and every text of
  * the JSON is a C string. */
 size_t rpi_json_shield_plain(char *text, size_t bytes, size_t *out_replaced);
-/* The root of a whole file. RP_CORRUPT names it, and the line where it is no JSON, or
- * has a NUL in a text. */
+/* Of members of one name, in any object, the last stays; as Python reads them. */
+rp_status rpi_json_keep_last(cJSON *root);
+/* The root of a whole file; of members of one name the last. RP_CORRUPT names it, and the line
+ * where it is no JSON, or has a NUL in a text. */
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root);
 
 /* RP_INVALID: "PATH: 'KEY' is VALUE; KNOWN". */

@@ -58,14 +58,23 @@ static const rpi_hf_tensor megatron_tensors[] = {
     {0},
 };
 
-/* Numbers of places, and the tied head. */
-static const char *const ignored[] = {"bert.embeddings.position_ids",
-                                      "cls.predictions.decoder.weight",
-                                      "cls.predictions.decoder.bias", NULL};
+#define USE "cls.predictions.bias"
+static const rpi_hf_tie ties[] = {
+    {"bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight", USE},
+    {"cls.predictions.bias", "cls.predictions.decoder.bias", USE},
+    {0},
+};
+
+static const char *const heads[] = {"bert.pooler.", "cls.predictions.", "cls.seq_relationship.",
+                                    "qa_outputs.", NULL};
+
+/* Numbers of places. */
+static const char *const ignored[] = {"bert.embeddings.position_ids", NULL};
 
 #define BERT                                                                                   \
     .model = "bert", .head_flag = "spans", .prefix = "bert.", .options = options,              \
-    .constants = constants, .ignored = ignored, .has_segments = true
+    .constants = constants, .ties = ties, .heads = heads, .ignored = ignored,                  \
+    .has_segments = true
 
 const rpi_hf_family rpi_hf_bert = {
     BERT,

@@ -4,6 +4,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "train/huggingface/hf_rope.h"
+#include "train/huggingface/hf_ties.h"
 #include "train/huggingface/hf_windows.h"
 #include "train/tokenizers/json_read.h"
 
@@ -155,10 +156,21 @@ static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_op
     return RP_OK;
 }
 
+/* By the other spelling of a key first. */
+static const cJSON *find_spelt(const cJSON *root, const rpi_hf_family *family,
+                               const char *key) {
+    for (const rpi_hf_alias *a = family->aliases; a && a->alias; a++) {
+        const cJSON *item = strcmp(a->key, key) == 0 ? find_key(root, a->alias) : NULL;
+        if (is_there(item)) return item;
+    }
+    return find_key(root, key);
+}
+
 /* The value as our option takes it; "": what our model has without it. */
-static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_option *row,
-                             const rpi_option *option, char text[32]) {
-    const cJSON *item = find_key(root, row->key);
+static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_family *family,
+                             const rpi_hf_option *row, const rpi_option *option,
+                             char text[32]) {
+    const cJSON *item = find_spelt(root, family, row->key);
     if (!is_there(item) && row->also) {
         const cJSON *other = find_key(root, row->also);
         item = other ? other : item;
@@ -194,7 +206,7 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
         char text[32];
         const rpi_option *option = rpi_model_option(choice.model, o->option);
         if (!option) return RP_FAIL(INTERNAL, "%s has no %s", family->model, o->option);
-        RP_TRY(read_option(path, root, o, option, text));
+        RP_TRY(read_option(path, root, family, o, option, text));
         if (!text[0] || (o->absent && is_implied(model, before, o->option, text))) continue;
         used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=%s", before,
                                  o->option, text);
@@ -219,12 +231,25 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
     return RP_OK;
 }
 
-static rp_status read_model(const char *path, const cJSON *root, char model[RPI_MODEL_TEXT],
-                            const rpi_hf_family **out_family) {
+/* Two matrices in the files are two, whatever config.json says; as transformers has it. */
+static rp_status untie(const char *folder, cJSON *root, const rpi_hf_family *family,
+                       bool *out_untied) {
+    static const char key[] = "tie_word_embeddings";
+    *out_untied = false;
+    if (!family->may_untie || !cJSON_IsTrue(find_key(root, key))) return RP_OK;
+    RP_TRY(rpi_hf_folder_is_untied(folder, family, out_untied));
+    if (*out_untied) cJSON_ReplaceItemInObjectCaseSensitive(root, key, cJSON_CreateBool(false));
+    return RP_OK;
+}
+
+static rp_status read_model(const char *folder, const char *path, cJSON *root,
+                            char model[RPI_MODEL_TEXT], const rpi_hf_family **out_family,
+                            bool *out_untied) {
     const rpi_hf_family *family = NULL;
     rpi_model_choice choice;
     RP_TRY(find_family(path, root, &family));
     RP_TRY(check_quantization(path, root));
+    RP_TRY(untie(folder, root, family, out_untied));
     RP_TRY(read_options(path, root, family, model));
     RP_TRY(check_constants(path, family, root));
     rp_status status = rpi_model_parse(model, &choice);
@@ -246,19 +271,26 @@ static rp_status read_json(const char *folder, const char *name, char path[RPI_P
     return status;
 }
 
-rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
-                             const rpi_hf_family **out_family) {
+rp_status rpi_hf_config_open(const char *folder, char model[RPI_MODEL_TEXT],
+                             const rpi_hf_family **out_family, bool *out_untied) {
     char path[RPI_PATH_BYTES];
     cJSON *root = NULL;
+    RP_TRY(rpi_hf_adapter_check(folder));
     rp_status status = read_json(folder, "config.json", path, &root);
     if (status == RP_NOT_FOUND)
         return RP_FAIL(NOT_FOUND,
                        "%s is missing: a Hugging Face folder has config.json and "
                        "model.safetensors",
                        path);
-    if (status == RP_OK) status = read_model(path, root, model, out_family);
+    if (status == RP_OK) status = read_model(folder, path, root, model, out_family, out_untied);
     cJSON_Delete(root);
     return status;
+}
+
+rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
+                             const rpi_hf_family **out_family) {
+    bool is_untied;
+    return rpi_hf_config_open(folder, model, out_family, &is_untied);
 }
 
 const char *rpi_hf_folder(const char *text) {

@@ -7,9 +7,15 @@
 
 /* The model of a folder as redpoll train --model takes it ("gpt2:layers=12,..."). RP_NOT_FOUND:
  * no config.json there; RP_CORRUPT: damaged, or a key is missing; RP_INVALID: an architecture
- * that we do not have, or a variant of it. Messages name file and key. */
+ * that we do not have, or a variant of it, or the folder of an adapter. Messages name file and
+ * key. Fails also as opening the files of weights does, where config.json ties the head. */
 rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
                              const rpi_hf_family **out_family);
+
+/* The same. *out_untied: config.json ties the head to the table of tokens, but the folder's
+ * files have two different matrices, and the model has, too. */
+rp_status rpi_hf_config_open(const char *folder, char model[RPI_MODEL_TEXT],
+                             const rpi_hf_family **out_family, bool *out_untied);
 
 /* The folder of "hf:FOLDER"; NULL: the text names no folder. */
 const char *rpi_hf_folder(const char *text);

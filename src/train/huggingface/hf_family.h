@@ -40,6 +40,20 @@ typedef struct rpi_hf_tensor {
     bool is_for_data; /* its first axis is the classes of the data: one of others starts anew */
 } rpi_hf_tensor;
 
+/* One matrix of our model under two names of theirs: a file has either, or both alike. */
+typedef struct rpi_hf_tie {
+    const char *name, *also; /* the first is that of `tensors` */
+    /* One of our parameters, without which the model has no use for the second name; NULL:
+     * it has one unless that is a parameter of its own. */
+    const char *used_by;
+} rpi_hf_tie;
+
+/* Another spelling of a key, as transformers' attribute_map has it. Its word counts there where
+ * both are said, and so it does here. */
+typedef struct rpi_hf_alias {
+    const char *alias, *key;
+} rpi_hf_alias;
+
 #define RPI_HF_TENSOR(mine, name)                                                              \
     { .ours = (mine), .theirs = (name) }
 #define RPI_HF_SAME(name) RPI_HF_TENSOR(name, name)
@@ -56,7 +70,10 @@ typedef struct rpi_hf_family {
     const char *head_flag, *head_architecture;
     const char *prefix; /* of names that files of the bare model have without it */
     const rpi_hf_option *options;
+    const rpi_hf_alias *aliases; /* NULL: there are none */
     const rpi_hf_constant *constants;
+    bool may_untie;       /* where files hold two matrices, whatever config.json says: its
+                             tie_word_embeddings is then read as false */
     bool is_rotary;       /* positions are, and may be stretched: hf_rope.h */
     bool has_layer_types; /* each layer may have a window: hf_windows.h */
     bool sees_pictures;   /* config.json has their sides, colours and classes */
@@ -64,7 +81,12 @@ typedef struct rpi_hf_family {
     int64_t text_end;     /* the token between texts where the tokenizer is not known, and the
                              vocabulary has it; 0: none */
     const rpi_hf_tensor *tensors;
-    /* Tensors of theirs that hold nothing to learn, or what stands elsewhere, too. */
+    const rpi_hf_tie *ties; /* NULL: there are none */
+    /* What a file may lack, which then starts anew in training: heads, each by what its names
+     * begin with, and whole or not at all; all else must be there. Those of bare_lacks only in
+     * files of the bare model. NULL ends a list, or is an empty one. */
+    const char *const *heads, *const *bare_lacks;
+    /* Tensors of theirs that hold nothing to learn. */
     const char *const *ignored; /* NULL ends it */
 } rpi_hf_family;
 

@@ -1,5 +1,5 @@
 /* GPT-2 as transformers has it: GPT2LMHeadModel. Its linear layers are Conv1D, whose weights
- * are inputs x outputs; its head is the table of tokens, and stands in no file. */
+ * are inputs x outputs; its head is the table of tokens, and one of both stands in a file. */
 #include "train/huggingface/hf_family.h"
 
 extern const rpi_hf_family rpi_hf_gpt2;
@@ -15,6 +15,14 @@ static const rpi_hf_option options[] = {
     {"intermediate", "n_inner", NULL, ""},
     {"norm-epsilon", "layer_norm_epsilon", NULL, "1e-05"},
     {"activation", "activation_function", NULL, "gelu-tanh"},
+    {0},
+};
+
+static const rpi_hf_alias aliases[] = {
+    {"num_hidden_layers", "n_layer"},
+    {"hidden_size", "n_embd"},
+    {"num_attention_heads", "n_head"},
+    {"max_position_embeddings", "n_positions"},
     {0},
 };
 
@@ -46,9 +54,14 @@ static const rpi_hf_tensor tensors[] = {
     {0},
 };
 
-/* Masks of old files, and the head. */
-static const char *const ignored[] = {
-    "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", "lm_head.weight", NULL};
+static const rpi_hf_tie ties[] = {
+    {"transformer.wte.weight", "lm_head.weight", NULL},
+    {0},
+};
+
+/* Masks of old files. */
+static const char *const ignored[] = {"transformer.h.*.attn.bias",
+                                      "transformer.h.*.attn.masked_bias", NULL};
 
 const rpi_hf_family rpi_hf_gpt2 = {
     .model = "gpt2",
@@ -56,8 +69,10 @@ const rpi_hf_family rpi_hf_gpt2 = {
     .architecture = "GPT2LMHeadModel",
     .prefix = "transformer.",
     .options = options,
+    .aliases = aliases,
     .constants = constants,
     .text_end = 50256,
     .tensors = tensors,
+    .ties = ties,
     .ignored = ignored,
 };

@@ -71,13 +71,19 @@ static const rpi_hf_tensor tensors[] = {
     {0},
 };
 
-/* Angles of old files; the head of a file whose head is tied. */
-static const char *const ignored[] = {"model.layers.*.self_attn.rotary_emb.inv_freq",
-                                      "lm_head.weight", NULL};
+static const rpi_hf_tie ties[] = {
+    {"model.embed_tokens.weight", "lm_head.weight", NULL},
+    {0},
+};
+
+static const char *const bare_lacks[] = {"lm_head.", NULL};
+
+/* Angles of old files. */
+static const char *const ignored[] = {"model.layers.*.self_attn.rotary_emb.inv_freq", NULL};
 
 #define LLAMA                                                                                  \
-    .model = "llama", .prefix = "model.", .is_rotary = true, .tensors = tensors,               \
-    .ignored = ignored
+    .model = "llama", .prefix = "model.", .is_rotary = true, .may_untie = true,                \
+    .tensors = tensors, .ties = ties, .bare_lacks = bare_lacks, .ignored = ignored
 
 const rpi_hf_family rpi_hf_llama = {
     LLAMA,

@@ -57,13 +57,15 @@ static const rpi_hf_tensor tensors[] = {
     {0},
 };
 
+static const char *const heads[] = {"classifier.", NULL};
+
 static const char *const ignored[] = {"vit.pooler.dense.weight", "vit.pooler.dense.bias",
                                       "vit.embeddings.mask_token", NULL};
 
 #define VIT                                                                                    \
     .model_type = "vit", .architecture = "ViTForImageClassification", .prefix = "vit.",        \
     .options = options, .constants = constants, .sees_pictures = true, .tensors = tensors,     \
-    .ignored = ignored
+    .heads = heads, .ignored = ignored
 
 const rpi_hf_family rpi_hf_vit = {VIT, .model = "vit"};
 /* The same under the name of its largest size. */

@@ -40,8 +40,9 @@ static rp_status check_range(const rpi_option *option, double value, const char 
         return RP_OK;
     if (option->max >= 1e18)
         return RP_FAIL(INVALID, "'%s' is too small; at least %g", text, option->min);
-    return RP_FAIL(INVALID, "'%s' is out of range; %.15g to %.15g are allowed", text,
-                   option->min, option->max);
+    return RP_FAIL(INVALID, "'%s' is %s; %.15g to %.15g are allowed", text,
+                   value > option->max ? "too large" : "out of range", option->min,
+                   option->max);
 }
 
 /* The stages write through memcpy: the field's type is known by the option's type only. */

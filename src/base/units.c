@@ -3,6 +3,7 @@
 #include "base/status.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,14 +16,19 @@ typedef struct unit {
     double factor;
 } unit;
 
-/* The number in front; *rest is what follows it. 0 when there is none, or it is not finite. */
-static int number_in_front(const char *text, double *value, const char **rest) {
+/* The number in front, which may be infinite; *rest is what follows it. 0: there is none. */
+static int any_number_in_front(const char *text, double *value, const char **rest) {
     if (!isdigit((unsigned char)text[0]) && text[0] != '.' && text[0] != '-' && text[0] != '+')
         return 0;
     char *end;
     *value = strtod(text, &end);
     *rest = end;
-    return end != text && isfinite(*value);
+    return end != text;
+}
+
+/* The same; 0 also when it is not finite. */
+static int number_in_front(const char *text, double *value, const char **rest) {
+    return any_number_in_front(text, value, rest) && isfinite(*value);
 }
 
 /* The unit of this name; NULL: none, and *nearest is then the one that differs in capitals. */
@@ -57,6 +63,19 @@ static int scaled(const char *text, const unit *units, double *value) {
     return found != NULL;
 }
 
+/* Is it a number with its unit, but one that is not held? Then that is what is wrong. */
+static rp_status check_size(const char *text, const unit *units, double most) {
+    const unit *nearest;
+    const char *rest = NULL;
+    double value = 0;
+    if (!isdigit((unsigned char)text[text[0] == '-' || text[0] == '+']) ||
+        !any_number_in_front(text, &value, &rest))
+        return RP_OK;
+    const unit *found = find_unit(units, rest, &nearest);
+    if (!found || fabs(value * found->factor) <= most) return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is too %s", text, value > 0 ? "large" : "small");
+}
+
 static int whole(double value, int64_t *out) {
     if (value != floor(value) || fabs(value) > 0x1p62) return 0;
     *out = (int64_t)value;
@@ -68,6 +87,7 @@ rp_status rpi_parse_count(const char *text, int64_t *out_count) {
                                  {"G", 0x1p30}, {"T", 0x1p40}, {NULL, 0}};
     double value = 0;
     char hint[96];
+    RP_TRY(check_size(text, units, 0x1p62));
     if (!scaled(text, units, &value) || !whole(value, out_count))
         return RP_FAIL(
             INVALID,
@@ -83,6 +103,7 @@ rp_status rpi_parse_bytes(const char *text, int64_t *out_bytes) {
         {"kB", 1e3},   {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {NULL, 0}};
     double value = 0;
     char hint[96];
+    RP_TRY(check_size(text, units, 0x1p62));
     if (!scaled(text, units, &value) || !whole(floor(value), out_bytes) || value < 0)
         return RP_FAIL(
             INVALID,
@@ -91,6 +112,7 @@ rp_status rpi_parse_bytes(const char *text, int64_t *out_bytes) {
     return RP_OK;
 }
 
+static const unit no_unit[] = {{"", 1}, {NULL, 0}};
 static const unit durations[] = {{"s", 1},    {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
                                  {"min", 60}, {"m", 60},    {"h", 3600},  {NULL, 0}};
 
@@ -98,6 +120,7 @@ rp_status rpi_parse_duration(const char *text, double *out_seconds) {
     double value = 0;
     char hint[96];
     const char *rest;
+    RP_TRY(check_size(text, durations, DBL_MAX));
     if (number_in_front(text, &value, &rest) && !*rest && value > 0)
         return RP_FAIL(INVALID, "'%s' has no unit; did you mean '%sus' or '%sms'?", text, text,
                        text);
@@ -113,6 +136,8 @@ rp_status rpi_parse_seconds(const char *text, double *out_seconds) {
     double value = 0;
     char hint[96];
     const char *rest;
+    RP_TRY(check_size(text, no_unit, DBL_MAX));
+    RP_TRY(check_size(text, durations, DBL_MAX));
     bool bare = number_in_front(text, &value, &rest) && !*rest;
     if ((!bare && !scaled(text, durations, &value)) || value < 0)
         return RP_FAIL(INVALID,
@@ -125,6 +150,7 @@ rp_status rpi_parse_seconds(const char *text, double *out_seconds) {
 rp_status rpi_parse_real(const char *text, double *out_value) {
     const char *rest;
     double value = 0;
+    RP_TRY(check_size(text, no_unit, DBL_MAX));
     if (!number_in_front(text, &value, &rest) || *rest)
         return RP_FAIL(INVALID, "'%s' is not a number", text);
     *out_value = value;

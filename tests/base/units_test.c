@@ -14,9 +14,27 @@ static void counts_are_binary(void) {
         CHECK_OK(rpi_parse_count(good[i].text, &value));
         CHECK_EQ(value, good[i].value);
     }
-    static const char *const bad[] = {"", "x", "1.5", "12Q", "nan", "inf", "1e30", " 5", "0x"};
+    static const char *const bad[] = {"", "x", "1.5", "12Q", "nan", "inf", "-inf", " 5", "0x"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_FAILS(rpi_parse_count(bad[i], &value), INVALID, "whole number");
+}
+
+static void what_is_too_large_is_said(void) {
+    static const char *const large[] = {"1e30", "99999999999999999999", "1e400", "8589934592G"};
+    int64_t value;
+    double real;
+    for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) {
+        CHECK_FAILS(rpi_parse_count(large[i], &value), INVALID, "' is too large");
+        CHECK_FAILS(rpi_parse_bytes(large[i], &value), INVALID, "' is too large");
+    }
+    CHECK_FAILS(rpi_parse_count("-1e30", &value), INVALID, "'-1e30' is too small");
+    CHECK_FAILS(rpi_parse_real("1e400", &real), INVALID, "'1e400' is too large");
+    CHECK_FAILS(rpi_parse_real("-1e400", &real), INVALID, "'-1e400' is too small");
+    CHECK_FAILS(rpi_parse_real("inf", &real), INVALID, "not a number");
+    CHECK_FAILS(rpi_parse_real("-inf", &real), INVALID, "not a number");
+    CHECK_FAILS(rpi_parse_seconds("1e400", &real), INVALID, "is too large");
+    CHECK_FAILS(rpi_parse_seconds("1e308h", &real), INVALID, "is too large");
+    CHECK_FAILS(rpi_parse_duration("1e400ms", &real), INVALID, "is too large");
 }
 
 static void sizes_know_both_worlds(void) {
@@ -79,6 +97,7 @@ static void the_nearest_name_is_found(void) {
 }
 
 CASES({"counts are binary", counts_are_binary},
+      {"what is too large is said", what_is_too_large_is_said},
       {"sizes know both worlds", sizes_know_both_worlds},
       {"durations have units", durations_have_units},
       {"short durations need a unit", short_durations_need_a_unit},

@@ -109,7 +109,7 @@ refused "$folder/?" -t "file:$folder" -n 5
 refused '7 ranks do not go in pairs' -t ceca:ports=1 -n 7
 refused 'no whole machines of 4' -t hierarchical:local=4 -n 6
 refused "k: '0' is out of range" -t base:k=0
-refused 'is out of range; 1 to 4096' -n 5000
+refused 'is too large; 1 to 4096' -n 5000
 refused 'more than 4194304 edges' -t full -n 4096
 refused '--hosts 9 is more than the 8 ranks' --hosts 9
 refused 'link' --link 0Gbit

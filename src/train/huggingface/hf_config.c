@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
+#include "train/huggingface/hf_number.h"
 #include "train/huggingface/hf_rope.h"
 #include "train/huggingface/hf_ties.h"
 #include "train/huggingface/hf_windows.h"
@@ -115,16 +116,15 @@ static rp_status check_quantization(const char *path, const cJSON *root) {
                    path, cJSON_IsString(method) ? method->valuestring : "quantization_config");
 }
 
-/* What is wanted of a value of such an option; NULL: nothing else than what it is. */
-static const char *wanted_of(const cJSON *item, rpi_option_type type) {
-    double number = item->valuedouble;
-    switch (type) {
-    case RPI_OPTION_COUNT:
-        return cJSON_IsNumber(item) && number >= 1 && number <= 1e9 && number == floor(number)
-                   ? NULL
-                   : "whole number above 0";
-    case RPI_OPTION_FLAG: return cJSON_IsBool(item) ? NULL : "true or false";
-    default: return cJSON_IsNumber(item) && isfinite(number) ? NULL : "number";
+/* Is it what such an option takes? */
+static rp_status check_value(const char *path, const cJSON *item, const rpi_option *option) {
+    double most = option->max > 0 ? option->max : RPI_HF_LARGEST;
+    switch (option->type) {
+    case RPI_OPTION_COUNT: return rpi_hf_whole_check(path, item->string, item, 1, most);
+    case RPI_OPTION_FLAG:
+        if (cJSON_IsBool(item)) return RP_OK;
+        return RP_FAIL(CORRUPT, "%s: '%s' is no true or false", path, item->string);
+    default: return rpi_hf_real_check(path, item->string, item);
     }
 }
 
@@ -147,8 +147,7 @@ static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_op
         return RP_OK;
     }
     if (option->type == RPI_OPTION_TEXT) return read_activation(path, item, text);
-    const char *wanted = wanted_of(item, option->type);
-    if (wanted) return RP_FAIL(CORRUPT, "%s: '%s' is no %s", path, item->string, wanted);
+    RP_TRY(check_value(path, item, option));
     if (option->type == RPI_OPTION_FLAG)
         snprintf(text, 32, "%s", cJSON_IsTrue(item) ? "on" : "off");
     else
@@ -314,7 +313,8 @@ rp_status rpi_hf_model_of(const char *text, char model[RPI_MODEL_TEXT],
 /* ---- where a text ends ---- */
 
 static rp_status add_end(const char *path, const cJSON *item, rpi_hf_ends *ends) {
-    if (!cJSON_IsNumber(item) || ends->count == RPI_HF_ENDS)
+    if (!cJSON_IsNumber(item) || ends->count == RPI_HF_ENDS ||
+        !(fabs(item->valuedouble) <= RPI_HF_LARGEST * 4.0))
         return RP_FAIL(CORRUPT, "%s: 'eos_token_id' is no token, and no list of %d at most",
                        path, (int)RPI_HF_ENDS);
     ends->at[ends->count++] = (int64_t)item->valuedouble;

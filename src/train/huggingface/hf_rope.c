@@ -2,6 +2,7 @@
 
 #include "base/append.h"
 #include "base/status.h"
+#include "train/huggingface/hf_number.h"
 #include "train/tokenizers/json_read.h"
 
 #include <cjson/cJSON.h>
@@ -36,8 +37,9 @@ static rp_status read_number(const char *path, const cJSON *object, const char *
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     if (!item || cJSON_IsNull(item))
         return RP_FAIL(CORRUPT, "%s: '%s.%s' is missing", path, object->string, key);
-    if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble))
-        return RP_FAIL(CORRUPT, "%s: '%s.%s' is no number", path, object->string, key);
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", object->string, key);
+    RP_TRY(rpi_hf_real_check(path, name, item));
     *out = item->valuedouble;
     return RP_OK;
 }
@@ -53,10 +55,10 @@ static rp_status read_original(const char *path, const cJSON *root, const cJSON 
         *out = outside->valuedouble; /* before what the object says, as there */
     else if (rpi_json_has(object, key))
         RP_TRY(read_number(path, object, key, out));
-    if (*out >= 1 && *out <= 1e9 && *out == floor(*out)) return RP_OK;
-    return RP_FAIL(CORRUPT,
-                   "%s: '%s.original_max_position_embeddings' is no whole number above 0", path,
-                   object->string);
+    cJSON number = {.type = cJSON_Number, .valuedouble = *out};
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", object->string, key);
+    return rpi_hf_whole_check(path, name, &number, 1, RPI_HF_LARGEST);
 }
 
 static rp_status read_llama3(const char *path, const cJSON *root, const cJSON *object,

@@ -2,6 +2,7 @@
 
 #include "base/append.h"
 #include "base/status.h"
+#include "train/huggingface/hf_number.h"
 #include "train/tokenizers/json_read.h"
 
 #include <cjson/cJSON.h>
@@ -18,8 +19,7 @@ static rp_status read_count(const char *path, const cJSON *root, const char *key
     *out = usual;
     if (!item) return RP_OK;
     *out = item->valuedouble;
-    if (cJSON_IsNumber(item) && *out >= 0 && *out <= 1e9 && *out == floor(*out)) return RP_OK;
-    return RP_FAIL(CORRUPT, "%s: '%s' is no whole number", path, key);
+    return rpi_hf_whole_check(path, key, item, 0, RPI_HF_LARGEST);
 }
 
 /* 0: there are no windows. */

@@ -37,7 +37,7 @@ static void mistakes_are_named(void) {
     REFUSED("star:centre=-1", 4, "centre: ");
     REFUSED("exponential:base=1", 4, "base: '1' is out of range");
     REFUSED("ceca:ports=1", 7, "7 ranks do not go in pairs");
-    REFUSED("ceca:ports=3", 8, "ports: '3' is out of range");
+    REFUSED("ceca:ports=3", 8, "ports: '3' is too large; 1 to 2 are allowed");
     REFUSED("equi:degree=8", 8, "8 ranks have 1 to 7 shifts");
     REFUSED("hierarchical", 8, "say how many ranks a machine has");
     REFUSED("hierarchical:local=3", 8, "8 ranks are no whole machines of 3");

@@ -5,6 +5,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "cli/nanotron.h"
+#include "cli/yaml_words.h"
 
 #include <string.h>
 #include <yaml.h>
@@ -44,12 +45,26 @@ static rp_status at_line(const walk *w, const yaml_node_t *node, rp_status statu
     return rpi_fail_context(status, "%s:%zu: ", w->file, node->start_mark.line + 1);
 }
 
+static bool takes_text(const rpi_option *table, const char *path) {
+    for (const rpi_option *o = table; o->name; o++)
+        if (o->yaml && strcmp(o->yaml, path) == 0) return o->type == RPI_OPTION_TEXT;
+    return false;
+}
+
+static rp_status set_number(const walk *w, const char *path, const yaml_node_t *value) {
+    char text[RPI_YAML_NUMBER];
+    rp_status status = rpi_yaml_check_finite(value);
+    if (status != RP_OK) return rpi_fail_context(status, "%s: ", path);
+    return rpi_options_set_yaml(w->table, path, rpi_yaml_number(value, text), w->target);
+}
+
 static rp_status set_scalar(const walk *w, const char *path, const yaml_node_t *value) {
     const char *text = (const char *)value->data.scalar.value;
-    bool is_null = !*text || strcmp(text, "null") == 0 || strcmp(text, "~") == 0;
-    return at_line(w, value,
-                   is_null ? rpi_options_check_yaml(w->table, path)
-                           : rpi_options_set_yaml(w->table, path, text, w->target));
+    rp_status status = rpi_yaml_is_null(value) ? rpi_options_check_yaml(w->table, path)
+                       : takes_text(w->table, path)
+                           ? rpi_options_set_yaml(w->table, path, text, w->target)
+                           : set_number(w, path, value);
+    return at_line(w, value, status);
 }
 
 static rp_status repeated(const walk *w, const yaml_node_t *mapping,
@@ -71,12 +86,6 @@ static rp_status repeated(const walk *w, const yaml_node_t *mapping,
 
 enum { LONGEST_TEXT = 1024 };
 
-static bool takes_text(const rpi_option *table, const char *path) {
-    for (const rpi_option *o = table; o->name; o++)
-        if (o->yaml && strcmp(o->yaml, path) == 0) return o->type == RPI_OPTION_TEXT;
-    return false;
-}
-
 static rp_status join_value(walk *w, const yaml_node_t *node, char *text);
 
 /* NOLINTNEXTLINE(misc-no-recursion): files are not nested deeper than DEEPEST. */
@@ -84,13 +93,15 @@ static rp_status join_options(walk *w, const yaml_node_t *options, char *text) {
     yaml_document_t *document = &w->config->document;
     const char *before = ":";
     for (yaml_node_pair_t *pair = options->data.mapping.pairs.start;
-         pair < options->data.mapping.pairs.top; pair++, before = ",") {
+         pair < options->data.mapping.pairs.top; pair++) {
         yaml_node_t *key = yaml_document_get_node(document, pair->key);
         if (key->type != YAML_SCALAR_NODE) return fail_at(w, key, "a key must be a word", "");
         if (strlen(text) == LONGEST_TEXT - 1) return fail_at(w, key, "too long a value", "");
         RP_TRY(repeated(w, options, pair));
+        if (rpi_yaml_is_null(yaml_document_get_node(document, pair->value))) continue;
         rpi_append(text, LONGEST_TEXT, "%s%s=", before, (const char *)key->data.scalar.value);
         RP_TRY(join_value(w, yaml_document_get_node(document, pair->value), text));
+        before = ",";
     }
     return RP_OK;
 }
@@ -100,7 +111,8 @@ static rp_status join_options(walk *w, const yaml_node_t *options, char *text) {
 static rp_status join_value(walk *w, const yaml_node_t *node, char *text) {
     yaml_document_t *document = &w->config->document;
     if (node->type == YAML_SCALAR_NODE) {
-        rpi_append(text, LONGEST_TEXT, "%s", (const char *)node->data.scalar.value);
+        char number[RPI_YAML_NUMBER];
+        rpi_append(text, LONGEST_TEXT, "%s", rpi_yaml_number(node, number));
         return RP_OK;
     }
     if (node->type != YAML_MAPPING_NODE)
@@ -234,6 +246,8 @@ rp_status rpi_config_open(const char *path, rpi_config **out_config) {
     rp_status status = rpi_strdup(path, &config->file);
     if (status == RP_OK) status = read_text(path, &text, &bytes);
     if (status == RP_OK) status = parse(path, text, bytes, config);
+    if (status == RP_OK && config->has_document)
+        status = rpi_yaml_merge(path, &config->document, MOST_KEYS);
     if (status == RP_OK && config->has_document)
         status = rpi_nanotron_translate(path, &config->document);
     rpi_free(text);

@@ -136,6 +136,9 @@ rp_status rpi_replacement_open(const char *path, rpi_replacement *out_replacemen
 }
 
 rp_status rpi_replacement_close(rpi_replacement *r, rp_status status) {
+    /* What an earlier write could not put down is in no buffer any more. */
+    if (status == RP_OK && ferror(r->stream))
+        status = RP_FAIL(IO, "cannot write %s; is the disk full?", r->path);
     if (status == RP_OK && (fflush(r->stream) != 0 || fsync(fileno(r->stream)) != 0))
         status = RP_FAIL_ERRNO(IO, "cannot write %s", r->path);
     if (fclose(r->stream) != 0 && status == RP_OK)

@@ -19,6 +19,7 @@ enum {
     RPI_RANK_VARIABLES = 12,
     RPI_RANK_VARIABLE_BYTES = 320,
     RPI_LAUNCH_CANNOT_START = 1, /* the exit code */
+    RPI_LAUNCH_CANNOT_WRITE = 1, /* likewise, of a launch whose ranks all did well */
 };
 
 typedef struct rpi_rank_process {
@@ -35,6 +36,7 @@ typedef struct rpi_launch_run {
     rpi_rank_process *processes; /* [ranks] */
     rpi_rank_output *outputs;    /* [ranks][RPI_RANK_STREAMS] */
     rpi_last_lines *last;        /* [ranks] where output goes into files; else NULL */
+    rpi_rank_file *files;        /* likewise */
     struct pollfd *polls;        /* some, and one for each of the outputs */
     rp_store_server *server;
     int signals;         /* signalfd */

@@ -1,5 +1,7 @@
 #include "cli/launch_signals.h"
 
+#include "cli/file_limit.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/signalfd.h>
@@ -13,6 +15,7 @@ rp_status rpi_launch_signals_take(sigset_t *before, int *out_fd) {
     static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t mask;
     sigemptyset(&mask);
+    rpi_file_limit_heed();    /* of the files of ranks */
     signal(SIGCHLD, SIG_DFL); /* ignored, ranks would end without a status */
     sigaddset(&mask, SIGCHLD);
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)

@@ -1,4 +1,5 @@
 /* The command `redpoll`: finds the subcommand and hands over. */
+#include "cli/file_limit.h"
 #include "cli/help.h"
 
 #include "redpoll/version.h"
@@ -46,5 +47,6 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     occupy_standard_streams();
+    rpi_file_limit_heed();
     return rpi_command_finish(run(argc - 1, argv + 1));
 }

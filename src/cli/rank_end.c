@@ -24,7 +24,8 @@ void rpi_launch_name_first(rpi_launch_run *l) {
     rpi_launch_say(l, "rank %d %s", rank, rpi_ending_text(status, how, sizeof how));
     if (!l->last) return;
     rpi_last_lines_print(&l->last[rank], rank, stderr);
-    rpi_launch_say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
+    if (!l->files[rank].has_failed)
+        rpi_launch_say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
 }
 
 /* To the launcher, as it is: that one cuts it into lines. As much as it has room for, or `all`

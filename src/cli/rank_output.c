@@ -11,41 +11,56 @@ static void remember(rpi_last_lines *last, const char *line, size_t length) {
 }
 
 static void print_line(const rpi_rank_output *output, const char *line, size_t length) {
-    remember(output->last, line, length);
     if (output->before) fputs(output->before, output->sink);
     if (output->name)
         fprintf(output->sink, "[%s] ", output->name);
-    else if (!output->bare)
+    else
         fprintf(output->sink, "[%d] ", output->rank);
     fwrite(line, 1, length, output->sink); /* a line may hold any byte */
     fputc('\n', output->sink);
 }
 
-/* Print every complete line; a carriage return ends one, too, as progress bars use it. */
-static void print_lines(rpi_rank_output *output) {
+static bool ends_line(char last) {
+    return last == '\n' || last == '\r';
+}
+
+/* What of the buffer can go: up to the last end of a line; all of it where there is none and it
+ * is full, or `all`. */
+static size_t ready_bytes(const rpi_rank_output *output, bool all) {
+    size_t bytes = output->bytes;
+    while (!all && bytes > 0 && !ends_line(output->line[bytes - 1])) bytes--;
+    return bytes == 0 && output->bytes == sizeof output->line ? output->bytes : bytes;
+}
+
+/* A carriage return ends a line, too, as progress bars use it; "\r\n" is one end, and "\r"
+ * alone before any letter is none. Lines that are in the file already are only remembered. */
+static void take_lines(rpi_rank_output *output, size_t bytes, size_t filed) {
     size_t start = 0;
-    for (;;) {
+    while (start < bytes) {
         const char *line = output->line + start;
-        size_t left = output->bytes - start, length = 0;
-        while (length < left && line[length] != '\n' && line[length] != '\r') length++;
-        if (length == left) break;
-        /* "\r\n" is one end, and "\r" alone before any letter is none. */
-        if (length || line[length] == '\n') print_line(output, line, length);
-        start += length + 1;
-        if (line[length] == '\r' && start < output->bytes && output->line[start] == '\n')
-            start++;
-    }
-    memmove(output->line, output->line + start, output->bytes - start);
-    output->bytes -= start;
-    if (output->bytes == sizeof output->line) {
-        print_line(output, output->line, output->bytes);
-        output->bytes = 0;
+        size_t left = bytes - start, length = 0;
+        while (length < left && !ends_line(line[length])) length++;
+        char end = length < left ? line[length] : '\0';
+        bool is_one = length > 0 || (end == '\n' && !output->after_return);
+        if (is_one) remember(output->last, line, length);
+        if (is_one && start >= filed) print_line(output, line, length);
+        /* A piece of a long line, too, may be followed by nothing but its end. */
+        output->after_return = end != '\n' && (length > 0 || output->after_return);
+        start += length + (length < left);
     }
 }
 
+static void take_buffer(rpi_rank_output *output, bool all) {
+    size_t bytes = ready_bytes(output, all), filed = 0;
+    if (output->file) filed = rpi_rank_file_write(output->file, output, output->line, bytes);
+    take_lines(output, bytes, filed);
+    memmove(output->line, output->line + bytes, output->bytes - bytes);
+    output->bytes -= bytes;
+}
+
 static void close_stream(rpi_rank_output *output) {
-    if (output->bytes) print_line(output, output->line, output->bytes);
-    output->bytes = 0;
+    take_buffer(output, true);
+    output->after_return = false;
     if (output->fd >= 0) close(output->fd);
     output->fd = -1;
 }
@@ -56,7 +71,7 @@ void rpi_rank_output_feed(rpi_rank_output *output, const char *text, size_t byte
         size_t taken = bytes < room ? bytes : room;
         memcpy(output->line + output->bytes, text, taken);
         output->bytes += taken;
-        print_lines(output);
+        take_buffer(output, false);
         text += taken;
         bytes -= taken;
     }
@@ -69,7 +84,7 @@ void rpi_rank_output_take(rpi_rank_output *output) {
             read(output->fd, output->line + output->bytes, sizeof output->line - output->bytes);
         if (got > 0) {
             output->bytes += (size_t)got;
-            print_lines(output);
+            take_buffer(output, false);
         } else if (got == 0) {
             close_stream(output);
         } else if (errno != EINTR) {
@@ -89,12 +104,4 @@ void rpi_last_lines_print(const rpi_last_lines *last, int rank, FILE *stream) {
     long first = last->count > RPI_LAST_LINES ? last->count - RPI_LAST_LINES : 0;
     for (long i = first; i < last->count; i++)
         fprintf(stream, "    [%d] %s\n", rank, last->text[i % RPI_LAST_LINES]);
-}
-
-FILE *rpi_rank_file_open(const char *folder, int rank) {
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/rank-%d.log", folder, rank);
-    if (length < (int)sizeof path) return fopen(path, "we");
-    errno = ENAMETOOLONG;
-    return NULL;
 }

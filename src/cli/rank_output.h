@@ -3,6 +3,8 @@
 #ifndef RPI_CLI_RANK_OUTPUT_H
 #define RPI_CLI_RANK_OUTPUT_H
 
+#include "cli/rank_file.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,11 +21,12 @@ typedef struct rpi_last_lines {
 typedef struct rpi_rank_output {
     int fd; /* our end of a pipe, non-blocking; -1: none, or closed */
     int rank;
-    FILE *sink;           /* stdout, stderr or a file */
+    rpi_rank_file *file;  /* takes the bytes as they are, while it can be written; NULL: none */
+    FILE *sink;           /* stdout or stderr, for lines that no file takes */
     const char *before;   /* what goes before a line; NULL: nothing */
     const char *name;     /* "[name] " in place of "[rank] "; NULL: the rank */
-    bool bare;            /* neither */
     rpi_last_lines *last; /* remembers lines; NULL: nobody asks */
+    bool after_return; /* what is printed has no newline yet: one that comes now is its end */
     size_t bytes;
     char line[RPI_LINE_BYTES];
 } rpi_rank_output;
@@ -38,8 +41,5 @@ void rpi_rank_output_finish(rpi_rank_output *output);
 
 /* "[3] LINE", as many as there are. */
 void rpi_last_lines_print(const rpi_last_lines *last, int rank, FILE *stream);
-
-/* "DIR/rank-3.log" opened for writing, lines of both streams together; NULL with errno. */
-FILE *rpi_rank_file_open(const char *folder, int rank);
 
 #endif

@@ -1,4 +1,5 @@
 /* A rank becomes a process. */
+#include "cli/file_limit.h"
 #include "cli/launch.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ static void become_rank(const rpi_launch_run *l, int rank, const int *streams, i
     if (streams[0] >= 0) dup2(streams[0], STDOUT_FILENO);
     if (streams[1] >= 0) dup2(streams[1], STDERR_FILENO);
     if (l->options->binding != RPI_BIND_NONE) bind_rank(l, share);
+    rpi_file_limit_restore();
     sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
     if (l->options->path)
         execve(l->options->path, l->options->argv, l->environment);
@@ -66,16 +68,14 @@ void rpi_launch_close_fds(int *fds, int count) {
 
 static rp_status open_file(rpi_launch_run *l, int rank) {
     rpi_rank_output *outputs = &l->outputs[rank * RPI_RANK_STREAMS];
-    if (outputs->bare) return RP_OK; /* a rank that was started again writes on */
-    FILE *file = rpi_rank_file_open(l->options->output_folder, outputs->rank);
-    if (!file)
-        return RP_FAIL_ERRNO(IO, "cannot write rank %d's file in %s", outputs->rank,
-                             l->options->output_folder);
-    for (int i = 0; i < RPI_RANK_STREAMS; i++) {
-        outputs[i].sink = file;
-        outputs[i].before = NULL;
-        outputs[i].bare = true;
+    rpi_rank_file *file = &l->files[rank];
+    if (outputs->file) { /* a rank that was started again writes on */
+        rpi_rank_file_end_writers(file);
+        return RP_OK;
     }
+    RP_TRY(
+        rpi_rank_file_open(file, l->options->name, l->options->output_folder, outputs->rank));
+    for (int i = 0; i < RPI_RANK_STREAMS; i++) outputs[i].file = file;
     return RP_OK;
 }
 
@@ -88,7 +88,7 @@ static rp_status open_pipes(rpi_launch_run *l, int rank, int *ends) {
         rpi_rank_output *output = &l->outputs[rank * RPI_RANK_STREAMS + i];
         output->fd = pair[0];
         output->rank = l->world.first_rank + rank;
-        if (!output->bare) output->sink = sinks[i];
+        output->sink = sinks[i];
         output->before = rpi_launch_line_start(l, sinks[i]);
         output->last = l->last ? &l->last[rank] : NULL;
         ends[i] = pair[1];

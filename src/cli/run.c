@@ -94,8 +94,10 @@ static rp_status prepare(rpi_launch_run *l) {
     for (size_t i = 0; i < ranks * RPI_RANK_STREAMS; i++) l->outputs[i].fd = -1;
     RP_TRY(rpi_alloc_array(FIRST_STREAM + ranks * RPI_RANK_STREAMS, sizeof *l->polls, "ranks",
                            &l->polls));
-    if (l->options->output == RPI_LAUNCH_FILES)
+    if (l->options->output == RPI_LAUNCH_FILES) {
         RP_TRY(rpi_alloc_array(ranks, sizeof *l->last, "last lines", &l->last));
+        RP_TRY(rpi_alloc_array(ranks, sizeof *l->files, "files", &l->files));
+    }
     if (l->options->binding != RPI_BIND_NONE) RP_TRY(rpi_bind_host_find(&l->host));
     return rpi_launch_copy_environment(l);
 }
@@ -236,23 +238,27 @@ static void watch(rpi_launch_run *l) {
 
 /* ---- ending ---- */
 
-static void finish_outputs(rpi_launch_run *l) {
+/* Is all that ranks have printed where it was to go? */
+static bool finish_outputs(rpi_launch_run *l) {
+    bool is_whole = true;
     for (int i = 0; i < l->ranks * RPI_RANK_STREAMS; i++) rpi_launch_finish_output(l, i);
-    for (int i = 0; i < l->ranks; i++)
-        if (l->outputs[i * RPI_RANK_STREAMS].bare)
-            fclose(l->outputs[i * RPI_RANK_STREAMS].sink);
+    for (int i = 0; l->files && i < l->ranks; i++)
+        is_whole = rpi_rank_file_close(&l->files[i]) && is_whole;
+    return is_whole;
 }
 
-static void finish(rpi_launch_run *l) {
+static bool finish(rpi_launch_run *l) {
     rpi_descendants_kill(); /* what ranks have left behind */
-    if (l->outputs) finish_outputs(l);
+    bool is_whole = !l->outputs || finish_outputs(l);
     if (l->agent) rpi_agent_finish(l->agent);
     rp_store_server_stop(l->server);
     rpi_free(l->processes);
     rpi_free(l->outputs);
     rpi_free(l->last);
+    rpi_free(l->files);
     rpi_free(l->polls);
     rpi_free(l->environment);
+    return is_whole;
 }
 
 static int run_ranks(rpi_launch_run *l) {
@@ -280,8 +286,8 @@ static int fail_to_start(const rpi_launch_run *l) {
 static int prepare_and_run(void *context) {
     rpi_launch_run *l = context;
     int code = prepare(l) == RP_OK ? run_ranks(l) : fail_to_start(l);
-    finish(l);
-    return code;
+    bool is_whole = finish(l);
+    return code == 0 && !is_whole ? RPI_LAUNCH_CANNOT_WRITE : code;
 }
 
 int rpi_launch(const rpi_launch_options *options) {

@@ -49,8 +49,8 @@ rp_status rpi_launch_check_ranks(int64_t ranks);
  * MASTER_PORT, REDPOLL_STORE (of a store served here) and REDPOLL_SECRET (drawn for this job)
  * in its environment, and wait for all. Returns 0 when all ranks did; else the code of the
  * first that failed (128 + signal when it was killed), 127 when there is no such program, 126
- * when it cannot be executed, 1 when ranks could not be started. Has printed why to standard
- * error, naming the rank.
+ * when it cannot be executed, 1 when ranks could not be started, or when what they printed
+ * could not all be written. Has printed why to standard error, naming the rank.
  *
  * Blocks. Call it from the main thread of a process without other threads and children; it
  * takes over SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 meanwhile and passes them

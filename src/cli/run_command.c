@@ -267,7 +267,8 @@ const rpi_command rpi_command_run = {
         "nothing started. Ranks start in this folder, with this environment's REDPOLL_* and "
         "what -x names; standard input is not forwarded. The exit code is that of the first "
         "rank that failed (128 + signal if it was killed), 1 if a host cannot take part or was "
-        "lost, 2 for a mistake in these options, 127 if there is no such program, 126 if it "
+        "lost, or output could not be written, 2 for a mistake in these options, 127 if there "
+        "is no such program, 126 if it "
         "cannot be executed.",
     .examples = "  redpoll run -n 4 ./all_reduce\n"
                 "  redpoll run -n 2 --no-prefix -- python train.py --epochs 3\n"

@@ -91,10 +91,12 @@ rp_status rpi_metrics_open(const char *folder, bool keep, rpi_metrics **out_metr
     return RP_OK;
 }
 
-void rpi_metrics_close(rpi_metrics *metrics) {
-    if (!metrics) return;
-    fclose(metrics->stream);
+rp_status rpi_metrics_close(rpi_metrics *metrics) {
+    if (!metrics) return RP_OK;
+    bool done = fclose(metrics->stream) == 0;
+    rp_status status = done ? RP_OK : RP_FAIL_ERRNO(IO, "cannot write %s", metrics->path);
     rpi_free(metrics);
+    return status;
 }
 
 /* Write an object as one line and free it. */

@@ -10,7 +10,8 @@ typedef struct rpi_metrics rpi_metrics;
  * but for a last line that was cut off in writing; else it is replaced. Every line reaches the
  * file at once; RP_IO when one cannot. */
 rp_status rpi_metrics_open(const char *folder, bool keep, rpi_metrics **out_metrics);
-void rpi_metrics_close(rpi_metrics *metrics); /* NULL is fine */
+/* NULL is fine. RP_IO: network file systems find out only now that the disk is full. */
+rp_status rpi_metrics_close(rpi_metrics *metrics);
 
 /* metrics NULL: nothing is written. */
 rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *trainer);

@@ -78,13 +78,13 @@ static rp_status run_all(rpi_training *r, rp_comm *comm) {
     return rpi_metrics_closing(r->metrics, &r->result);
 }
 
-static void close_run(rpi_training *r) {
+static rp_status close_run(rpi_training *r) {
     if (r->trainer.rank == 0) rpi_return_close(&r->growth.requests);
     rpi_trainer_close(&r->trainer);
     rpi_growth_close(&r->growth);
-    rpi_metrics_close(r->metrics);
     rpi_free(r->history);
     rpi_free(r->scratch);
+    return rpi_metrics_close(r->metrics);
 }
 
 rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
@@ -93,7 +93,7 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     rpi_training r = {.options = options, .hooks = hooks ? hooks : &none};
     rp_status status = run_all(&r, comm);
     if (status == RP_OK) {
-        close_run(&r);
+        RP_TRY(close_run(&r));
         *out_result = r.result;
         return RP_OK;
     }
@@ -106,6 +106,6 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
         rp_comm_abort(r.trainer.comm, status, message);
     int64_t steps = r.diverged ? r.told_step : r.trainer.step;
     (void)rpi_metrics_failure(r.metrics, steps, message); /* if it still can be */
-    close_run(&r);
+    (void)close_run(&r);
     return rpi_fail(status, error.file, error.line, "%s", message);
 }

@@ -333,7 +333,7 @@ static rp_status read_metrics(const char *file, uint32_t *out_digest) {
     RP_TRY(rpi_metrics_open(check_folder(), true, &metrics));
     CHECK_OK(
         rpi_metrics_evaluation(metrics, 77, &(rpi_evaluation){.count = 1, .unit = "images"}));
-    rpi_metrics_close(metrics);
+    CHECK_OK(rpi_metrics_close(metrics));
     while (lines > 0 && before[lines - 1] != '\n') lines--;
     size_t now = get("metrics.jsonl", after);
     static const char added[] = "{\"evaluated_step\":77,";

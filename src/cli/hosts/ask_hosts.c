@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "cli/file_limit.h"
 #include "cli/hosts/agent.h"
 #include "redpoll/version.h"
 
@@ -84,6 +85,7 @@ static _Noreturn void become_shell(const rpi_host_launch *launch, const rpi_remo
     dup2(pair[1], STDIN_FILENO);
     dup2(pair[1], STDOUT_FILENO);
     dup2(errors, STDERR_FILENO);
+    rpi_file_limit_restore();
     sigprocmask(SIG_SETMASK, &launch->mask_before, NULL);
     if (rpi_is_this_host(remote->host->name))
         execv("/proc/self/exe", own);

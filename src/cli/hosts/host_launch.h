@@ -48,6 +48,7 @@ typedef struct rpi_host_launch {
     struct pollfd *polls;     /* [1 + hosts * RPI_HOST_POLLS] */
     rpi_rank_output *outputs; /* [ranks][RPI_HOST_STREAMS] */
     rpi_last_lines *last;     /* [ranks] */
+    rpi_rank_file *files;     /* [ranks] where output goes into files; else NULL */
     rpi_agent_word expected;  /* of those that are asked */
     char secret[RPI_SECRET_TEXT_BYTES];
     int signals;

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* The world's; those of a host are fewer. */
-enum { RANKS_MAX = 16384, CANNOT_START = 1 };
+enum { RANKS_MAX = 16384, CANNOT_START = 1, CANNOT_WRITE = 1 };
 /* Agents end their ranks by themselves; beyond that they, or the way to them, are dead. */
 #define LEAVE_S      2.0 /* for remote shells to end behind their ranks */
 #define SLACK_S      15.0
@@ -104,13 +104,14 @@ static bool is_left_behind(const rpi_host_launch *launch, const rpi_ending *e) {
 }
 
 static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_ending *e) {
+    for (int i = 0; i < RPI_HOST_STREAMS; i++)
+        rpi_rank_output_finish(&launch->outputs[e->rank * RPI_HOST_STREAMS + i]);
     if (e->is_again) {
+        if (launch->files) rpi_rank_file_end_writers(&launch->files[e->rank]);
         say_left_behind(launch, remote, e);
         return;
     }
     remote->alive--;
-    for (int i = 0; i < RPI_HOST_STREAMS; i++)
-        rpi_rank_output_finish(&launch->outputs[e->rank * RPI_HOST_STREAMS + i]);
     launch->has_ended_well |= e->status == 0;
     if (e->status == 0 || launch->is_lost) return; /* lost: that is why it ended */
     if (is_left_behind(launch, e)) {
@@ -238,19 +239,15 @@ static int run(rpi_host_launch *launch) {
 static rp_status open_outputs(rpi_host_launch *launch, int rank) {
     const rpi_hosts_options *options = launch->options;
     FILE *const sinks[RPI_HOST_STREAMS] = {stdout, stderr};
-    FILE *file = NULL;
-    if (options->output == RPI_LAUNCH_FILES) {
-        file = rpi_rank_file_open(options->output_folder, rank);
-        if (!file)
-            return RP_FAIL_ERRNO(IO, "cannot write rank %d's file in %s", rank,
-                                 options->output_folder);
-    }
+    if (launch->files)
+        RP_TRY(rpi_rank_file_open(&launch->files[rank], options->name, options->output_folder,
+                                  rank));
     for (int i = 0; i < RPI_HOST_STREAMS; i++) {
         rpi_rank_output *output = &launch->outputs[rank * RPI_HOST_STREAMS + i];
         output->fd = -1;
         output->rank = rank;
-        output->sink = file ? file : sinks[i];
-        output->bare = file != NULL;
+        output->file = launch->files ? &launch->files[rank] : NULL;
+        output->sink = sinks[i];
         output->last = &launch->last[rank];
     }
     return RP_OK;
@@ -265,23 +262,28 @@ static rp_status prepare(rpi_host_launch *launch) {
     RP_TRY(
         rpi_hosts_open(launch, launch->options->output == RPI_LAUNCH_FILES ? (int)ranks : 0));
     RP_TRY(rpi_alloc_array(ranks, sizeof *launch->last, "ranks", &launch->last));
+    if (launch->options->output == RPI_LAUNCH_FILES)
+        RP_TRY(rpi_alloc_array(ranks, sizeof *launch->files, "files", &launch->files));
     RP_TRY(rpi_alloc_array(ranks * RPI_HOST_STREAMS, sizeof *launch->outputs, "ranks",
                            &launch->outputs));
     for (int rank = 0; rank < launch->ranks; rank++) RP_TRY(open_outputs(launch, rank));
     return RP_OK;
 }
 
-static void finish(rpi_host_launch *launch) {
+/* Is all that ranks have printed where it was to go? */
+static bool finish(rpi_host_launch *launch) {
+    bool is_whole = true;
     for (int i = 0; i < launch->hosts; i++) rpi_agent_link_close(&launch->remotes[i].link);
     rpi_descendants_kill();
     for (int i = 0; launch->outputs && i < launch->ranks * RPI_HOST_STREAMS; i++)
         if (launch->outputs[i].sink) rpi_rank_output_finish(&launch->outputs[i]);
-    for (int i = 0; launch->outputs && i < launch->ranks; i++)
-        if (launch->outputs[i * RPI_HOST_STREAMS].bare)
-            fclose(launch->outputs[i * RPI_HOST_STREAMS].sink);
+    for (int i = 0; launch->files && i < launch->ranks; i++)
+        is_whole = rpi_rank_file_close(&launch->files[i]) && is_whole;
     rpi_hosts_close(launch);
     rpi_free(launch->last);
+    rpi_free(launch->files);
     rpi_free(launch->outputs);
+    return is_whole;
 }
 
 static int prepare_and_run(void *context) {
@@ -296,8 +298,8 @@ static int prepare_and_run(void *context) {
         rpi_hosts_say(launch, "%s", rp_last_error()->message);
     else if (launch->stop_signal)
         code = 128 + launch->stop_signal;
-    finish(launch);
-    return code;
+    bool is_whole = finish(launch);
+    return code == 0 && !is_whole ? CANNOT_WRITE : code;
 }
 
 int rpi_launch_on_hosts(const rpi_hosts_options *options) {

@@ -27,7 +27,8 @@ rp_status rpi_output_finish(rpi_output_file *file) {
     bool failed = ferror(file->stream) != 0; /* errno is then that of another call */
     if (fflush(file->stream) != 0)
         return RP_FAIL_ERRNO(IO, "cannot write %s", file->replacement.path);
-    return failed ? RP_FAIL(IO, "cannot write %s", file->replacement.path) : RP_OK;
+    if (!failed) return RP_OK;
+    return RP_FAIL(IO, "cannot write %s; is the disk full?", file->replacement.path);
 }
 
 rp_status rpi_output_commit(rpi_output_file *file) {

@@ -23,7 +23,8 @@ void rpi_launch_name_first(rpi_launch_run *l) {
     if (l->stop_signal || getppid() != l->first_process) return;
     rpi_launch_say(l, "rank %d %s", rank, rpi_ending_text(status, how, sizeof how));
     if (!l->last) return;
-    rpi_last_lines_print(&l->last[rank], rank, stderr);
+    rpi_last_lines_print(&l->last[rank], rank, rpi_output_is_shown(stderr, l->options->is_raw),
+                         stderr);
     if (!l->files[rank].has_failed)
         rpi_launch_say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
 }

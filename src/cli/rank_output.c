@@ -1,13 +1,30 @@
 #include "cli/rank_output.h"
 
+#include "cli/visible_text.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 static void remember(rpi_last_lines *last, const char *line, size_t length) {
     if (!last || length == 0) return;
-    snprintf(last->text[last->count++ % RPI_LAST_LINES], RPI_LAST_LINE_BYTES, "%.*s",
-             (int)length, line);
+    size_t at = (size_t)(last->count++ % RPI_LAST_LINES);
+    bool fits = length <= RPI_LAST_LINE_BYTES;
+    last->bytes[at] = fits ? length : rpi_visible_break(line, RPI_LAST_LINE_BYTES);
+    memcpy(last->text[at], line, last->bytes[at]);
+}
+
+bool rpi_output_is_shown(FILE *sink, bool is_raw) {
+    return !is_raw && isatty(fileno(sink)) == 1;
+}
+
+/* A line may hold any byte. */
+static void put_text(const char *text, size_t bytes, bool is_shown, FILE *sink) {
+    if (is_shown)
+        rpi_visible_put(text, bytes, sink);
+    else
+        fwrite(text, 1, bytes, sink);
+    fputc('\n', sink);
 }
 
 static void print_line(const rpi_rank_output *output, const char *line, size_t length) {
@@ -16,8 +33,7 @@ static void print_line(const rpi_rank_output *output, const char *line, size_t l
         fprintf(output->sink, "[%s] ", output->name);
     else
         fprintf(output->sink, "[%d] ", output->rank);
-    fwrite(line, 1, length, output->sink); /* a line may hold any byte */
-    fputc('\n', output->sink);
+    put_text(line, length, output->is_shown, output->sink);
 }
 
 static bool ends_line(char last) {
@@ -29,7 +45,8 @@ static bool ends_line(char last) {
 static size_t ready_bytes(const rpi_rank_output *output, bool all) {
     size_t bytes = output->bytes;
     while (!all && bytes > 0 && !ends_line(output->line[bytes - 1])) bytes--;
-    return bytes == 0 && output->bytes == sizeof output->line ? output->bytes : bytes;
+    if (bytes > 0 || output->bytes < sizeof output->line) return bytes;
+    return rpi_visible_break(output->line, output->bytes);
 }
 
 /* A carriage return ends a line, too, as progress bars use it; "\r\n" is one end, and "\r"
@@ -100,8 +117,11 @@ void rpi_rank_output_finish(rpi_rank_output *output) {
     fflush(output->sink);
 }
 
-void rpi_last_lines_print(const rpi_last_lines *last, int rank, FILE *stream) {
+void rpi_last_lines_print(const rpi_last_lines *last, int rank, bool is_shown, FILE *stream) {
     long first = last->count > RPI_LAST_LINES ? last->count - RPI_LAST_LINES : 0;
-    for (long i = first; i < last->count; i++)
-        fprintf(stream, "    [%d] %s\n", rank, last->text[i % RPI_LAST_LINES]);
+    for (long i = first; i < last->count; i++) {
+        fprintf(stream, "    [%d] ", rank);
+        put_text(last->text[i % RPI_LAST_LINES], last->bytes[i % RPI_LAST_LINES], is_shown,
+                 stream);
+    }
 }

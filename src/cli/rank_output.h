@@ -15,6 +15,7 @@ enum { RPI_LAST_LINES = 5, RPI_LAST_LINE_BYTES = 400 };
 /* The last lines of a rank, of both streams. */
 typedef struct rpi_last_lines {
     char text[RPI_LAST_LINES][RPI_LAST_LINE_BYTES];
+    size_t bytes[RPI_LAST_LINES];
     long count; /* of all lines; number n stands at n % RPI_LAST_LINES */
 } rpi_last_lines;
 
@@ -25,6 +26,7 @@ typedef struct rpi_rank_output {
     FILE *sink;           /* stdout or stderr, for lines that no file takes */
     const char *before;   /* what goes before a line; NULL: nothing */
     const char *name;     /* "[name] " in place of "[rank] "; NULL: the rank */
+    bool is_shown;        /* the sink is a terminal: controls are shown (visible_text.h) */
     rpi_last_lines *last; /* remembers lines; NULL: nobody asks */
     bool after_return; /* what is printed has no newline yet: one that comes now is its end */
     size_t bytes;
@@ -40,6 +42,10 @@ void rpi_rank_output_feed(rpi_rank_output *output, const char *text, size_t byte
 void rpi_rank_output_finish(rpi_rank_output *output);
 
 /* "[3] LINE", as many as there are. */
-void rpi_last_lines_print(const rpi_last_lines *last, int rank, FILE *stream);
+void rpi_last_lines_print(const rpi_last_lines *last, int rank, bool is_shown, FILE *stream);
+
+/* Is what ranks print to be shown rather than passed on there? Not where it is no terminal,
+ * which alone obeys it, or where the user asked for it as it is. */
+bool rpi_output_is_shown(FILE *sink, bool is_raw);
 
 #endif

@@ -89,6 +89,7 @@ static rp_status open_pipes(rpi_launch_run *l, int rank, int *ends) {
         output->fd = pair[0];
         output->rank = l->world.first_rank + rank;
         output->sink = sinks[i];
+        output->is_shown = rpi_output_is_shown(sinks[i], l->options->is_raw);
         output->before = rpi_launch_line_start(l, sinks[i]);
         output->last = l->last ? &l->last[rank] : NULL;
         ends[i] = pair[1];

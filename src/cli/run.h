@@ -24,6 +24,7 @@ typedef struct rpi_launch_options {
     const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
     char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
     rpi_launch_output output;
+    bool is_raw;           /* a terminal obeys what ranks print; else it shows it */
     double grace_s;        /* for ranks to end by themselves after a failure; 0: 10 */
     double stop_grace_s;   /* the same after we were told to end; 0: grace_s */
     bool outlives_deaths;  /* ranks that are killed end nobody else and are no failure: the

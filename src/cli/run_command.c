@@ -21,7 +21,7 @@
 
 typedef struct settings {
     int64_t ranks, restarts;
-    bool prefix, tls, report_bindings;
+    bool prefix, raw, tls, report_bindings;
     double grace_s, answer_s;
     const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports,
         *lost_after, *bind_to, *on_loss;
@@ -74,6 +74,11 @@ static const rpi_option options[] = {
      "what rank N prints goes to FOLDER/rank-N.log", NULL},
     {"prefix", NULL, NULL, RPI_OPTION_FLAG, FIELD(prefix), "true", 0, 0, NULL,
      "--no-prefix: no \"[rank] \" in front of lines of output", NULL},
+    {"raw", NULL, NULL, RPI_OPTION_FLAG, FIELD(raw), NULL, 0, 0, NULL,
+     "a terminal gets what ranks print as it is; else it shows control characters, colours "
+     "apart, "
+     "in place of obeying them",
+     NULL},
     {"grace", NULL, NULL, RPI_OPTION_SECONDS, FIELD(grace_s), "10s", 0.001, 1e9, "TIME",
      "after a failure, how long the other ranks may take to end", NULL},
     {"on-loss", NULL, NULL, RPI_OPTION_TEXT, FIELD(on_loss), "stop", 0, 0, "stop|continue",
@@ -172,6 +177,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .bind_to = s->bind_to,
         .reports_bindings = s->report_bindings,
         .output = output_of(s),
+        .is_raw = s->raw,
         .output_folder = s->output_folder,
         .grace_s = s->grace_s,
         .outlives_deaths = outlives_deaths(s),
@@ -212,6 +218,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
         .ranks = s->ranks,
         .argv = argv,
         .output = output_of(s),
+        .is_raw = s->raw,
         .binding = binding,
         .reports_bindings = s->report_bindings,
         .output_folder = output_folder,

@@ -122,6 +122,9 @@ static void codes_and_words(void) {
         {2, "test \"$REDPOLL_STORE\" != 127.0.0.1:$MASTER_PORT", 0, "", "ended"},
         {2, "printf 'no end of line'", 0, "[0] no end of line\n", NULL},
         {1, "printf 'a\\r\\nb\\rc\\n\\nd'", 0, "[0] a\n[0] b\n[0] c\n[0] \n[0] d\n", NULL},
+        {1, "printf 'a\\r'; sleep 0.1; printf '\\nb\\r\\r\\n\\r\\nc\\n'", 0,
+         "[0] a\n[0] b\n[0] \n[0] c\n", NULL},
+        {1, "printf 'a\\033[2Jb\\0c\\302\\n'", 0, "[0] a\033[2Jb", NULL}, /* no terminal */
         {2, "echo to stderr >&2", 0, "[1] to stderr\n", NULL},
         {1, "cat; echo end", 0, "[0] end\n", NULL},
         {3, "test $RANK = 1 && exit 7; exit 0", 7, "launcher: rank 1 ended with exit code 7\n",
@@ -272,6 +275,53 @@ static void long_lines_and_many_lines(void) {
     options = shell(1, "head -c 10000 /dev/zero | tr '\\0' x");
     CHECK_EQ(finish(start(options)), 0);
     CHECK_EQ(strlen(output), 10000 + 2 * strlen("[0] \n"));
+}
+
+/* A character stays whole where a line is broken, and the end of a line of just that length is
+ * no line of its own. */
+static void long_lines_break_between_characters(void) {
+    rpi_launch_options options = shell(1, "head -c 8191 /dev/zero | tr '\\0' x; echo é");
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(strstr(output, "x\n[0] é\n"), "it ends with: %s", output + 8180);
+    options = shell(1, "head -c 8192 /dev/zero | tr '\\0' x; echo; echo y");
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(strstr(output, "x\n[0] y\n"), "it ends with: %s", output + 8180);
+}
+
+static const char *file_text(const char *folder, int rank) {
+    static char text[2 * OUTPUT_BYTES];
+    char path[400];
+    snprintf(path, sizeof path, "%s/rank-%d.log", folder, rank);
+    memset(text, 0, sizeof text);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0);
+    CHECK(read(fd, text, sizeof text - 1) >= 0);
+    close(fd);
+    return text;
+}
+
+/* Of each stream; where both are within a line, the other one's begins on a line of its own. */
+static void files_have_the_bytes(void) {
+    static const struct {
+        const char *script, *text;
+    } files[] = {
+        {"printf 'no end'", "no end"},
+        {"printf 'a\\r\\nb\\rc\\033[1m\\n\\n\\302'", "a\r\nb\rc\033[1m\n\n\302"},
+        {"head -c 8200 /dev/zero | tr '\\0' x; sleep .2; echo e >&2; sleep .2; echo y", NULL},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        rpi_launch_options options = shell(1, files[i].script);
+        options.output = RPI_LAUNCH_FILES;
+        options.output_folder = check_folder();
+        CHECK_EQ(finish(start(options)), 0);
+        const char *text = file_text(options.output_folder, 0);
+        if (files[i].text)
+            CHECK_MSG(strcmp(text, files[i].text) == 0, "'%s' leaves: %s", files[i].script,
+                      text);
+        else
+            CHECK_MSG(strcmp(text + strspn(text, "x"), "\ne\nxxxxxxxxy\n") == 0,
+                      "it leaves: %s", text + strspn(text, "x"));
+    }
 }
 
 /* ---- signals and leftovers ---- */
@@ -503,6 +553,8 @@ CASES({"codes_and_words", codes_and_words},
       {"a_path_and_another_name", a_path_and_another_name},
       {"output_without_prefix", output_without_prefix},
       {"long_lines_and_many_lines", long_lines_and_many_lines},
+      {"long lines break between characters", long_lines_break_between_characters},
+      {"files have the bytes", files_have_the_bytes},
       {"signals_are_passed_on", signals_are_passed_on},
       {"what_is_ignored_stays_ignored", what_is_ignored_stays_ignored},
       {"a_killed_launcher_takes_its_ranks_along", a_killed_launcher_takes_its_ranks_along},

@@ -93,4 +93,17 @@ for rank in 0 1; do
         complain "the launcher's word does not stand alone: $(tail -n 5 raw)"
 done
 
+# What ranks print does not move their user's cursor, unless that was asked for; a pipe has it as it is.
+print='printf "\033[2J\033]0;title\007\033[31mred\302\233x\n"'
+for where in "-n 2" "-H localhost:2"; do
+    script -qefc "$redpoll run $where sh -c '$print; exit 3'" /dev/null >raw 2>&1
+    grep -q "$(printf '\033\\[2J\|\033]0\|\007\|\302\233')" raw && complain "$where: a terminal is told: $(cat -v raw)"
+    grep -qF "^[[2J^[]0;title^G$(printf '\033')[31mred<U+009B>x$(printf '\033')[m" raw || complain "$where: not shown: $(cat -v raw)"
+    script -qefc "$redpoll run $where --raw sh -c '$print; exit 3'" /dev/null >raw 2>&1
+    grep -qF "$(printf '\033')[2J" raw || complain "$where: --raw does not pass it: $(cat -v raw)"
+    $redpoll run $where sh -c "$print" >raw 2>/dev/null
+    grep -qF "[1] $(printf '\033')[2J" raw || complain "$where: a pipe does not get it: $(cat -v raw)"
+    pass
+done
+
 finish

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "cli/file_limit.h"
 #include "cli/hosts/agent.h"
+#include "cli/visible_text.h"
 #include "redpoll/version.h"
 
 #include <fcntl.h>
@@ -53,6 +54,8 @@ rp_status rpi_hosts_open(rpi_host_launch *launch, int files) {
                                           .link = {.in = -1, .out = -1},
                                           .errors = {.fd = -1, .sink = stderr}};
         launch->remotes[i].errors.name = list->hosts[i].name;
+        launch->remotes[i].errors.is_shown =
+            rpi_output_is_shown(stderr, launch->options->is_raw);
         launch->ranks += list->hosts[i].slots;
     }
     raise_descriptor_limit((rlim_t)launch->hosts * 4 + 64 + (rlim_t)files);
@@ -184,6 +187,15 @@ static rp_status take_link(rpi_host_launch *launch, rpi_remote *remote) {
     return RP_OK;
 }
 
+/* Part of a message of ours, wherever that goes. */
+static void keep_words(rpi_remote *remote, const char *line) {
+    memset(remote->said, 0, sizeof remote->said);
+    FILE *sink = fmemopen(remote->said, sizeof remote->said - 1, "w");
+    if (!sink) return;
+    rpi_visible_put(line, strlen(line), sink);
+    fclose(sink);
+}
+
 /* Lines of ssh and of the agent: shown while ranks run, else kept for when they explain. */
 static void take_errors(rpi_remote *remote) {
     char text[4096];
@@ -199,7 +211,7 @@ static void take_errors(rpi_remote *remote) {
     if (got <= 0) return;
     text[got] = '\0';
     for (char *line = strtok(text, "\r\n"); line; line = strtok(NULL, "\r\n"))
-        if (line[strspn(line, " \t")]) snprintf(remote->said, sizeof remote->said, "%s", line);
+        if (line[strspn(line, " \t")]) keep_words(remote, line);
 }
 
 rp_status rpi_hosts_pump(rpi_host_launch *launch, int64_t until_ns) {

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/visible_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,10 +23,13 @@ static rp_status check_answers(rpi_host_launch *launch, bool *out_said) {
     if (failed == 0) return RP_OK;
     rpi_hosts_say(launch, "nothing was started, for %d of %d host%s cannot take part:", failed,
                   launch->hosts, launch->hosts == 1 ? "" : "s");
-    for (int i = 0; i < launch->hosts; i++)
-        if (launch->remotes[i].state == RPI_HOST_FAILED)
-            fprintf(stderr, "    %s: %s\n", launch->remotes[i].host->name,
-                    launch->remotes[i].failure);
+    for (int i = 0; i < launch->hosts; i++) {
+        const rpi_remote *remote = &launch->remotes[i];
+        if (remote->state != RPI_HOST_FAILED) continue;
+        fprintf(stderr, "    %s: ", remote->host->name);
+        rpi_visible_put(remote->failure, strlen(remote->failure), stderr);
+        fputc('\n', stderr);
+    }
     return RP_FAIL(PEER, "hosts cannot take part");
 }
 

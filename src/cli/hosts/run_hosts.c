@@ -69,7 +69,8 @@ static void name_first(rpi_host_launch *launch) {
     rpi_hosts_say(launch, "rank %d on %s %s%s", rank, remote_of(launch, rank)->host->name,
                   rpi_ending_text(launch->first.status, how, sizeof how),
                   launch->last[rank].count ? "; its last lines:" : "");
-    rpi_last_lines_print(&launch->last[rank], rank, stderr);
+    rpi_last_lines_print(&launch->last[rank], rank,
+                         rpi_output_is_shown(stderr, launch->options->is_raw), stderr);
 }
 
 static int alive_ranks(const rpi_host_launch *launch) {
@@ -248,6 +249,7 @@ static rp_status open_outputs(rpi_host_launch *launch, int rank) {
         output->rank = rank;
         output->file = launch->files ? &launch->files[rank] : NULL;
         output->sink = sinks[i];
+        output->is_shown = rpi_output_is_shown(sinks[i], options->is_raw);
         output->last = &launch->last[rank];
     }
     return RP_OK;

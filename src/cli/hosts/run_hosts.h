@@ -18,6 +18,7 @@ typedef struct rpi_hosts_options {
     bool reports_bindings;     /* as in rpi_launch_options */
     rpi_launch_output output;  /* not RPI_LAUNCH_PREFIX_OTHERS */
     const char *output_folder; /* of RPI_LAUNCH_FILES, on this host; it exists */
+    bool is_raw;               /* as in rpi_launch_options */
     double grace_s;            /* as in rpi_launch_options */
     bool outlives_deaths;      /* likewise; also those of a host that is lost */
     int restarts;              /* likewise */

@@ -1,13 +1,17 @@
 #include "cli/guard.h"
 
+#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/descendants.h"
 #include "net/quiet_thread.h"
+#include "net/stream.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +20,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- in the second process ---- */
+/* ---- in both processes ---- */
 
 /* Standard error may be a pipe that nobody reads any more. */
-static void say_if_possible(const char *name) {
+static void say_if_possible(const char *name, const char *what) {
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&room, 1, 0) == 1 && (room.revents & POLLOUT))
-        dprintf(STDERR_FILENO, "%s: the launcher was killed: its ranks have been ended\n",
-                name);
+        dprintf(STDERR_FILENO, "%s: %s\n", name, what);
+}
+
+/* ---- in the second process ---- */
+
+static atomic_bool is_orphan;
+
+bool rpi_guard_is_orphan(void) {
+    return atomic_load(&is_orphan);
 }
 
 typedef struct lifeline {
@@ -38,8 +49,9 @@ static void *watch_first(void *context) {
     ssize_t got;
     do got = read(line->fd, &byte, 1);
     while (got < 0 && errno == EINTR);
+    atomic_store(&is_orphan, true); /* before anybody sees a rank end of it */
     rpi_descendants_kill();
-    say_if_possible(line->name);
+    say_if_possible(line->name, "the launcher was killed: its ranks have been ended");
     _exit(128 + SIGKILL);
 }
 
@@ -81,15 +93,55 @@ static int end_with(const rpi_guard_options *options, int status) {
     return 128 + number;
 }
 
-static int wait_for_second(const rpi_guard_options *options, pid_t second) {
+/* What we have been told, and when the second process has had its time. */
+typedef struct ending {
+    int told; /* the first signal; 0: none */
+    int64_t kill_ns;
+} ending;
+
+static void limit_end(ending *e, double limit_s) {
+    int64_t at_ns = rpi_deadline_ns(limit_s);
+    if (at_ns < e->kill_ns) e->kill_ns = at_ns;
+}
+
+static void take_signals(const rpi_guard_options *options, pid_t second, ending *e) {
     struct signalfd_siginfo news;
+    while (read(options->signals, &news, sizeof news) == sizeof news) {
+        int number = (int)news.ssi_signo;
+        if (number == SIGCHLD) continue;
+        kill(second, number);
+        if (number == SIGUSR1 || number == SIGUSR2) continue;
+        limit_end(e, e->told ? RPI_GUARD_AGAIN_S : options->end_s);
+        if (!e->told) e->told = number;
+    }
+}
+
+/* It is stopped, or blocked in writing to who does not read. */
+static int kill_second(const rpi_guard_options *options, pid_t second, const ending *e) {
+    kill(second, SIGKILL);
+    (void)waitpid(second, NULL, 0);
+    rpi_descendants_kill();
+    say_if_possible(options->name,
+                    "the process that kept the ranks did not end in time: it was "
+                    "killed, and they with it");
+    return e->told ? 128 + e->told : 128 + SIGKILL;
+}
+
+static int wait_for_second(const rpi_guard_options *options, pid_t second) {
+    ending e = {.kill_ns = RPI_NEVER_NS};
     int status = 0;
+    bool is_called = options->caller >= 0;
     for (;;) {
-        struct pollfd wait = {.fd = options->signals, .events = POLLIN};
-        (void)poll(&wait, 1, -1);
-        while (read(options->signals, &news, sizeof news) == sizeof news)
-            if (news.ssi_signo != SIGCHLD) kill(second, (int)news.ssi_signo);
+        struct pollfd waits[] = {{.fd = options->signals, .events = POLLIN},
+                                 {.fd = is_called ? options->caller : -1}};
+        (void)poll(waits, 2, rpi_poll_ms(e.kill_ns));
+        take_signals(options, second, &e);
+        if (waits[1].revents & (POLLHUP | POLLERR)) {
+            is_called = false;
+            limit_end(&e, RPI_GUARD_AGAIN_S);
+        }
         if (waitpid(second, &status, WNOHANG) == second) return end_with(options, status);
+        if (rpi_now_ns() >= e.kill_ns) return kill_second(options, second, &e);
     }
 }
 

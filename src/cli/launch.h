@@ -28,6 +28,12 @@ typedef struct rpi_rank_process {
     int generation; /* how often it was started again */
 } rpi_rank_process;
 
+/* Of ranks that are stopped while the others have ended well. */
+typedef struct rpi_stopped_watch {
+    int64_t look_ns;  /* when they are looked at next */
+    int64_t since_ns; /* all that are left are stopped; 0: they are not */
+} rpi_stopped_watch;
+
 typedef struct rpi_launch_run {
     rpi_launch_options *options;
     rpi_agent *agent; /* of options */
@@ -39,14 +45,14 @@ typedef struct rpi_launch_run {
     rpi_rank_file *files;        /* likewise */
     struct pollfd *polls;        /* some, and one for each of the outputs */
     rp_store_server *server;
-    int signals;         /* signalfd */
-    pid_t first_process; /* of the two that a launch is: guard.h */
+    int signals; /* signalfd */
     sigset_t mask_before;
     char **environment; /* ours, without what we set */
     int variables;
     int alive;
-    rpi_bind_host host;      /* where ranks are bound */
-    bool has_ended_well;     /* a rank has */
+    rpi_bind_host host;  /* where ranks are bound */
+    bool has_ended_well; /* a rank has, here or elsewhere */
+    rpi_stopped_watch stopped;
     rpi_first_failure first; /* of ranks numbered as here */
     bool is_unread;          /* our standard output was a pipe, and its reader has gone */
     int stop_signal;         /* passed on to the ranks because we were told to end */
@@ -66,6 +72,17 @@ void rpi_launch_signal_all(rpi_launch_run *l, int number);
 void rpi_launch_count_down(rpi_launch_run *l, int first_signal, double grace_s);
 /* How long that is after a failure. */
 double rpi_launch_grace_s(const rpi_launch_run *l);
+
+/* ---- stopped_ranks.c ---- */
+
+/* When others have ended well, ranks that are stopped hold up the launch: once nothing but such
+ * ranks has been left for the grace they are named and killed, which is no failure. */
+void rpi_launch_watch_stopped(rpi_launch_run *l);
+/* When it is to be called next; RPI_NEVER_NS: never. */
+int64_t rpi_launch_stopped_due_ns(const rpi_launch_run *l);
+/* Of those that are here; named and killed. */
+int rpi_launch_count_stopped(const rpi_launch_run *l);
+void rpi_launch_kill_stopped(rpi_launch_run *l);
 
 /* ---- rank_environment.c ---- */
 

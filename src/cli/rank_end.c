@@ -1,4 +1,5 @@
 /* What a rank says, and what its end means for the others. */
+#include "cli/guard.h"
 #include "cli/launch.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ void rpi_launch_name_first(rpi_launch_run *l) {
     l->first.is_named = true;
     if (l->agent || has_had_enough(l, status)) return; /* the launcher says it */
     /* A consequence of what has been said already, or will be. */
-    if (l->stop_signal || getppid() != l->first_process) return;
+    if (l->stop_signal || rpi_guard_is_orphan()) return;
     rpi_launch_say(l, "rank %d %s", rank, rpi_ending_text(status, how, sizeof how));
     if (!l->last) return;
     rpi_last_lines_print(&l->last[rank], rank, rpi_output_is_shown(stderr, l->options->is_raw),
@@ -57,11 +58,14 @@ void rpi_launch_finish_output(rpi_launch_run *l, int stream) {
     }
 }
 
+/* Its death is no failure. */
+static bool may_die(const rpi_launch_run *l, int rank) {
+    return l->options->outlives_deaths && rank >= l->options->vital_ranks;
+}
+
 /* Nothing has failed, and nobody has told us to end. */
 static bool is_outlived(const rpi_launch_run *l, int rank) {
-    const rpi_launch_options *o = l->options;
-    bool may_be = o->outlives_deaths && rank >= o->vital_ranks && !l->stop_signal;
-    return may_be && l->first.rank < 0;
+    return may_die(l, rank) && !l->stop_signal && l->first.rank < 0;
 }
 
 bool rpi_launch_restarts(int restarts, int generation, int status) {
@@ -71,7 +75,7 @@ bool rpi_launch_restarts(int restarts, int generation, int status) {
 /* Of an agent's host it may be the only one. */
 static bool may_restart(const rpi_launch_run *l, int rank, int status) {
     bool others = (l->alive > 0 || l->agent) && !l->next_signal && !l->is_unread;
-    return others && is_outlived(l, rank) &&
+    return others && !l->has_ended_well && is_outlived(l, rank) &&
            rpi_launch_restarts(l->options->restarts, l->processes[rank].generation, status);
 }
 
@@ -87,13 +91,18 @@ static bool restart(rpi_launch_run *l, int rank) {
     return process->pid != 0;
 }
 
-/* Has it left the others to go on? A rank that was started again is not theirs before they have
- * taken it back, and from then on its failure fails them, too; they may have ended before it.
- */
+/* Has it left the others to go on, or to have ended well, in whatever order they did? A rank
+ * that was started again is not theirs before they have taken it back, and from then on its
+ * failure fails them, too. */
 static bool is_left_behind(const rpi_launch_run *l, int rank, int status) {
-    if (l->first.rank >= 0) return false;
-    if (l->processes[rank].generation > 0) return l->alive > 0 || l->has_ended_well;
-    return l->alive > 0 && WIFSIGNALED(status) && is_outlived(l, rank);
+    if (l->first.rank >= 0 || (l->alive == 0 && !l->has_ended_well)) return false;
+    if (l->processes[rank].generation > 0) return true;
+    return WIFSIGNALED(status) && is_outlived(l, rank);
+}
+
+static const char *what_of_the_others(const rpi_launch_run *l, bool again) {
+    if (again) return "it is started again, and the others may go on";
+    return l->alive > 0 ? "the others may go on" : "the others have ended";
 }
 
 void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
@@ -103,7 +112,7 @@ void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
     l->alive--;
     bool again = status != 0 && may_restart(l, rank, status) && restart(l, rank);
     /* Where the agent was killed, its ranks are killed for that. */
-    if (l->agent && getppid() == l->first_process)
+    if (l->agent && !rpi_guard_is_orphan())
         rpi_agent_ended(l->agent, &(rpi_ending){.rank = l->world.first_rank + rank,
                                                 .status = status,
                                                 .was_told = l->has_told,
@@ -114,11 +123,12 @@ void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
     if (again || is_left_behind(l, rank, status)) {
         if (!l->agent) /* the launcher says it */
             rpi_launch_say(l, "rank %d %s; %s", rank, rpi_ending_text(status, how, sizeof how),
-                           again ? "it is started again, and the others may go on"
-                                 : "the others may go on");
+                           what_of_the_others(l, again));
         return;
     }
-    rpi_first_failure_note(&l->first, rank, status, l->has_told);
+    /* Then a death does not explain another's failure, either. */
+    bool explains = l->first.rank < 0 || !WIFSIGNALED(status) || !may_die(l, rank);
+    if (explains) rpi_first_failure_note(&l->first, rank, status, l->has_told);
     if (rpi_first_failure_is_due(&l->first)) rpi_launch_name_first(l);
     if (has_had_enough(l, l->first.status)) rpi_launch_signal_all(l, SIGKILL);
     rpi_launch_count_down(l, SIGTERM, rpi_launch_grace_s(l));

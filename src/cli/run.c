@@ -25,6 +25,10 @@
 #define DEFAULT_GRACE_S 10.0
 /* Between asking ranks to end (SIGTERM) and making them (SIGKILL). */
 #define TERM_S          5.0
+/* Beyond the time that ranks have, when the launch was told to end: to kill what is left. */
+#define GUARD_SLACK_S   10.0
+/* An agent has no time of its own: its launcher's bounds it. */
+#define AGENT_END_S     1e9
 
 enum { SIGNALS, READER, AGENT_IN, AGENT_OUT, FIRST_STREAM }; /* what is polled */
 
@@ -150,6 +154,7 @@ static void pass_on(rpi_launch_run *l, int number) {
     if (!l->agent)
         rpi_launch_say(l, "stopping the ranks: signal %d (%s)", number, strsignal(number));
     rpi_launch_signal_all(l, number);
+    rpi_launch_signal_all(l, SIGCONT); /* a stopped process takes no other signal */
     l->next_signal = 0;
     rpi_launch_count_down(l, SIGKILL, stop_grace_of(l));
 }
@@ -164,6 +169,7 @@ static void take_signal_news(rpi_launch_run *l) {
 static void keep_time(rpi_launch_run *l) {
     int64_t now_ns = rpi_now_ns();
     if (rpi_first_failure_is_due(&l->first)) rpi_launch_name_first(l);
+    rpi_launch_watch_stopped(l);
     if (!l->next_signal || now_ns < l->next_ns) return;
     rpi_launch_say(l, "%d rank%s still running: sending %s", l->alive, l->alive == 1 ? "" : "s",
                    l->next_signal == SIGTERM ? "SIGTERM" : "SIGKILL");
@@ -177,6 +183,8 @@ static void keep_time(rpi_launch_run *l) {
 static int64_t wake_ns(const rpi_launch_run *l) {
     int64_t at_ns = l->next_signal ? l->next_ns : RPI_NEVER_NS;
     int64_t due_ns = rpi_first_failure_due_ns(&l->first);
+    int64_t stopped_ns = rpi_launch_stopped_due_ns(l);
+    if (stopped_ns < due_ns) due_ns = stopped_ns;
     return due_ns < at_ns ? due_ns : at_ns;
 }
 
@@ -295,13 +303,17 @@ int rpi_launch(const rpi_launch_options *options) {
     rpi_launch_run l = {.options = &own,
                         .agent = options->agent,
                         .ranks = (int)options->ranks,
-                        .first = {.rank = -1},
-                        .first_process = getpid()};
+                        .first = {.rank = -1}};
     if (rpi_launch_check_ranks(options->ranks) != RP_OK) return fail_to_start(&l);
     if (rpi_launch_signals_take(&l.mask_before, &l.signals) != RP_OK)
         return fail_to_start(&l); /* and the process ends */
-    int code = rpi_guard(&(rpi_guard_options){
-        .name = options->name, .signals = l.signals, .work = prepare_and_run, .context = &l});
+    double end_s = options->agent ? AGENT_END_S : stop_grace_of(&l) + GUARD_SLACK_S;
+    int code = rpi_guard(&(rpi_guard_options){.name = options->name,
+                                              .signals = l.signals,
+                                              .end_s = end_s,
+                                              .caller = options->agent ? STDIN_FILENO : -1,
+                                              .work = prepare_and_run,
+                                              .context = &l});
     close(l.signals);
     sigprocmask(SIG_SETMASK, &l.mask_before, NULL);
     return code;

@@ -542,6 +542,110 @@ static void a_stopped_rank_does_not_hold_up_the_end(void) {
     CHECK_EQ(finish(launcher), 5);
 }
 
+static rpi_launch_options outliving(int ranks, const char *script) {
+    rpi_launch_options options = shell(ranks, script);
+    options.outlives_deaths = true;
+    return options;
+}
+
+/* Also below a shell; and the run has ended well. */
+static void a_rank_that_is_stopped_for_ever_does_not_either(void) {
+    static const char *const scripts[] = {
+        "test $RANK = 1 && kill -STOP $$; exit 0",
+        "test $RANK = 1 && sh -c 'kill -STOP $$'; exit 0",
+        "test $RANK = 1 && { sleep 100 & kill -STOP $$; }; test $RANK = 2 && kill -STOP $$; "
+        "exit 0",
+    };
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        CHECK_EQ(finish(start(outliving(i == 2 ? 7 : 3, scripts[i]))), 0);
+        CHECK_MSG(strstr(output, "rank 1 is stopped, and the others have ended well: it is "
+                                 "killed"),
+                  "it says: %s", output);
+    }
+}
+
+/* Not while another one works; and not for good, when it goes on. */
+static void a_rank_that_is_stopped_for_a_while_is_left_alone(void) {
+    static const char *const scripts[] = {
+        "test $RANK = 0 && exit 0; test $RANK = 2 && exec sleep 1.5; "
+        "(sleep 1.2; kill -CONT $$) & kill -STOP $$; wait; exit 0",
+        "test $RANK = 0 && exit 0; test $RANK = 2 && exec sleep 2; "
+        "for i in 1 2 3; do (sleep 0.4; kill -CONT $$) & kill -STOP $$; wait; done; exit 0",
+    };
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        CHECK_EQ(finish(start(outliving(3, scripts[i]))), 0);
+        CHECK_MSG(!strstr(output, "it is killed"), "it says: %s", output);
+    }
+}
+
+/* With --on-loss continue the order in which ranks end does not tell the exit code. */
+static void the_order_of_ends_does_not_matter(void) {
+    static const struct {
+        const char *script;
+        int code;
+    } runs[] = {
+        {"test $RANK = 1 && kill -9 $$; sleep 0.3; exit 0", 0},
+        {"test $RANK = 1 && sleep 0.3 && kill -9 $$; exit 0", 0},
+        {"test $RANK = 1 || exit 0; sleep 0.3; exit 3", 3},
+        {"test $RANK = 1 && exit 3; kill -9 $$", 3},
+        {"kill -9 $$", 128 + SIGKILL},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
+        CHECK_MSG(finish(start(outliving(3, runs[i].script))) == runs[i].code,
+                  "'%s' did not end with %d: %s", runs[i].script, runs[i].code, output);
+}
+
+/* The run has ended, and nobody takes it back. */
+static void who_is_killed_when_others_have_ended_is_not_started_again(void) {
+    rpi_launch_options options =
+        outliving(2, "test $RANK = 0 && exit 0; sleep 0.5; echo life; kill -9 $$");
+    options.restarts = 3;
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(strstr(output, "rank 1 was killed by signal 9 (Killed); the others have ended"),
+              "it says: %s", output);
+    CHECK_MSG(!strstr(strstr(output, "life") + 1, "life"), "it says: %s", output);
+}
+
+/* SIGTERM ends it at once, if it can. */
+static void a_stopped_rank_hears_that_it_is_to_end(void) {
+    rpi_launch_options options =
+        outliving(2, "trap 'echo told; exit 0' TERM; echo up; kill -STOP $$; sleep 100");
+    options.grace_s = 20;
+    pid_t launcher = start(options);
+    CHECK(wait_for_output("up", 2));
+    kill(launcher, SIGTERM);
+    CHECK_EQ(finish(launcher), 128 + SIGTERM);
+    CHECK_MSG(strstr(output, "told") && !strstr(output, "SIGKILL"), "it says: %s", output);
+}
+
+/* Its second process is stopped, or cannot write to who does not read: told twice it ends, too.
+ */
+static pid_t child_of(pid_t pid) {
+    char path[64], line[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file) return 0;
+    char *read = fgets(line, sizeof line, file);
+    fclose(file);
+    return read ? (pid_t)atoi(line) : 0;
+}
+static void a_launcher_that_is_held_ends(void) {
+    pid_t launcher = start(shell(2, "trap '' TERM; echo pid $$; while :; do sleep 0.1; done"));
+    CHECK(wait_for_output("pid", 2));
+    pid_t keeper = child_of(launcher), rank = printed_pid(0);
+    if (!keeper) {
+        kill(launcher, SIGKILL);
+        (void)finish(launcher);
+        check_skip("the kernel lists no children");
+        return;
+    }
+    kill(keeper, SIGSTOP);
+    kill(launcher, SIGTERM);
+    CHECK_EQ(finish(launcher), 128 + SIGTERM);
+    CHECK_MSG(strstr(output, "did not end in time"), "it says: %s", output);
+    CHECK(ends_soon(rank));
+}
+
 CASES({"codes_and_words", codes_and_words},
       {"who_fails_of_a_death_did_not_fail_first", who_fails_of_a_death_did_not_fail_first},
       {"a_death_goes_before_a_failure", a_death_goes_before_a_failure},
@@ -564,4 +668,13 @@ CASES({"codes_and_words", codes_and_words},
       {"children_of_ranks_do_not_stay", children_of_ranks_do_not_stay},
       {"what_hears_no_signal_ends_with_its_rank", what_hears_no_signal_ends_with_its_rank},
       {"no_zombies_meanwhile", no_zombies_meanwhile},
-      {"a_stopped_rank_does_not_hold_up_the_end", a_stopped_rank_does_not_hold_up_the_end})
+      {"a_stopped_rank_does_not_hold_up_the_end", a_stopped_rank_does_not_hold_up_the_end},
+      {"a rank that is stopped for ever does not either",
+       a_rank_that_is_stopped_for_ever_does_not_either},
+      {"a rank that is stopped for a while is left alone",
+       a_rank_that_is_stopped_for_a_while_is_left_alone},
+      {"the order of ends does not matter", the_order_of_ends_does_not_matter},
+      {"who is killed when others have ended is not started again",
+       who_is_killed_when_others_have_ended_is_not_started_again},
+      {"a stopped rank hears that it is to end", a_stopped_rank_hears_that_it_is_to_end},
+      {"a launcher that is held ends", a_launcher_that_is_held_ends})

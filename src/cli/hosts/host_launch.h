@@ -53,7 +53,6 @@ typedef struct rpi_host_launch {
     char secret[RPI_SECRET_TEXT_BYTES];
     int signals;
     sigset_t mask_before;
-    pid_t first_process; /* guard.h */
     int stop_signal;     /* passed on, because we were told to end */
     rpi_first_failure first;
     bool is_lost;        /* a host was, before any rank failed */

@@ -17,9 +17,11 @@
 /* The world's; those of a host are fewer. */
 enum { RANKS_MAX = 16384, CANNOT_START = 1, CANNOT_WRITE = 1 };
 /* Agents end their ranks by themselves; beyond that they, or the way to them, are dead. */
-#define LEAVE_S      2.0 /* for remote shells to end behind their ranks */
-#define SLACK_S      15.0
-#define SECOND_INT_S 3.0
+#define LEAVE_S       2.0 /* for remote shells to end behind their ranks */
+#define SLACK_S       15.0
+#define SECOND_INT_S  3.0
+/* When that is over and the launcher has not ended: more than SLACK_S and LEAVE_S. */
+#define GUARD_SLACK_S 30.0
 
 void rpi_hosts_say(const rpi_host_launch *launch, const char *format, ...) {
     va_list arguments;
@@ -65,7 +67,7 @@ static void name_first(rpi_host_launch *launch) {
     int rank = launch->first.rank;
     char how[80];
     launch->first.is_named = true;
-    if (launch->stop_signal || getppid() != launch->first_process) return;
+    if (launch->stop_signal || rpi_guard_is_orphan()) return;
     rpi_hosts_say(launch, "rank %d on %s %s%s", rank, remote_of(launch, rank)->host->name,
                   rpi_ending_text(launch->first.status, how, sizeof how),
                   launch->last[rank].count ? "; its last lines:" : "");
@@ -150,7 +152,7 @@ void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote) {
     remote->state = RPI_HOST_OVER;
     if (remote->alive == 0) return;
     remote->alive = 0;
-    if (!is_first || launch->stop_signal || getppid() != launch->first_process) return;
+    if (!is_first || launch->stop_signal || rpi_guard_is_orphan()) return;
     bool goes_on = may_go_on(launch);
     rpi_hosts_say(launch, "the connection to %s was lost, with rank%s %d%s%.0d%s",
                   remote->host->name, count == 1 ? "" : "s", remote->first_rank,
@@ -305,16 +307,16 @@ static int prepare_and_run(void *context) {
 }
 
 int rpi_launch_on_hosts(const rpi_hosts_options *options) {
-    rpi_host_launch launch = {.options = options,
-                              .first = {.rank = -1},
-                              .first_process = getpid(),
-                              .kill_ns = RPI_NEVER_NS};
+    rpi_host_launch launch = {
+        .options = options, .first = {.rank = -1}, .kill_ns = RPI_NEVER_NS};
     if (rpi_launch_signals_take(&launch.mask_before, &launch.signals) != RP_OK) {
         rpi_hosts_say(&launch, "%s", rp_last_error()->message);
         return CANNOT_START;
     }
     int code = rpi_guard(&(rpi_guard_options){.name = options->name,
                                               .signals = launch.signals,
+                                              .end_s = options->grace_s + GUARD_SLACK_S,
+                                              .caller = -1,
                                               .work = prepare_and_run,
                                               .context = &launch});
     close(launch.signals);

@@ -32,8 +32,8 @@ extern "C" {
     X(INVALID, -1, "invalid argument")                                                         \
     X(NOMEM, -2, "out of memory")                                                              \
     X(IO, -3, "input or output failed")                                                        \
-    X(TIMEOUT, -4, "no progress before the deadline")                                          \
-    X(PEER, -5, "a peer is gone")                                                              \
+    X(TIMEOUT, -4, "timed out: no progress before the deadline")                               \
+    X(PEER, -5, "a peer is gone (connection closed by peer)")                                  \
     X(MISMATCH, -6, "ranks disagree")                                                          \
     X(CORRUPT, -7, "damaged data")                                                             \
     X(UNSUPPORTED, -8, "not supported")                                                        \

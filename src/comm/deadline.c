@@ -297,11 +297,11 @@ static bool fail_late_device(rp_comm *comm, int64_t idle) {
     const rp_request *request = with_late_device(comm);
     char text[160];
     if (!request || rpi_now_ns() < device_end_ns(comm)) return false;
-    rpi_comm_fail_text(comm, RP_TIMEOUT, comm->rank,
-                       "no progress for %.1f s in %s: the GPU of rank %d has not come to what "
-                       "it was given; what stands before it in the stream of the call?",
-                       rpi_seconds(idle), rpi_request_text(request, text, sizeof text),
-                       comm->rank);
+    rpi_comm_fail_text(
+        comm, RP_TIMEOUT, comm->rank,
+        "timed out: no progress for %.1f s in %s: the GPU of rank %d has not come to what "
+        "it was given; what stands before it in the stream of the call?",
+        rpi_seconds(idle), rpi_request_text(request, text, sizeof text), comm->rank);
     return true;
 }
 
@@ -338,6 +338,7 @@ void rpi_deadline_check(rp_comm *comm) {
     bool waits_for_others =
         s.silent < 0 && s.behind && idle < span_ns(comm->timeout_s) + COURTESY_NS;
     if (over && !in_peace && !waits_for_others)
-        rpi_comm_fail_text(comm, RP_TIMEOUT, rank, "no progress for %.1f s in %s: %s",
-                           rpi_seconds(idle), text, culprit);
+        rpi_comm_fail_text(comm, RP_TIMEOUT, rank,
+                           "timed out: no progress for %.1f s in %s: %s", rpi_seconds(idle),
+                           text, culprit);
 }

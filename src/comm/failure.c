@@ -98,14 +98,15 @@ void rpi_peer_leave(rp_comm *comm, int rank) {
     if (peer->broken) return;
     peer->broken = RP_PEER;
     comm->has_broken = true;
-    peer->reason = "it has destroyed the communicator";
+    peer->reason = "connection closed by peer: it has destroyed the communicator";
 }
 
 static void fail_gone(rp_comm *comm, int lost, int witness) {
     char operation[160] = "";
     const rp_request *request = comm->queue;
     if (request) rpi_request_text(request, operation, sizeof operation);
-    rpi_comm_fail_text(comm, RP_PEER, lost, "rank %d is gone, as rank %d says%s%s", lost,
+    rpi_comm_fail_text(comm, RP_PEER, lost,
+                       "rank %d is gone (connection closed by peer), as rank %d says%s%s", lost,
                        witness, request ? ", in " : "", operation);
     rpi_fabric_activate(comm);
 }

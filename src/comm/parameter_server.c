@@ -301,9 +301,10 @@ rp_status rpi_push_explain(const rp_parameter_server *s, rp_status status, int r
     const char *reason = reason_of(why.message);
     if (reason) return rpi_fail(status, __FILE__, __LINE__, "%s", reason);
     rank = rpi_push_name(s, rank);
-    if (status == RP_PEER) return RP_FAIL(PEER, "rank %d, %s, is gone", rank, role);
+    if (status == RP_PEER)
+        return RP_FAIL(PEER, "rank %d, %s, is gone (connection closed by peer)", rank, role);
     if (status == RP_TIMEOUT)
-        return RP_FAIL(TIMEOUT, "rank %d, %s, was silent for too long", rank, role);
+        return RP_FAIL(TIMEOUT, "rank %d, %s, was silent for too long (timed out)", rank, role);
     return rpi_fail(status, __FILE__, __LINE__, "%s", why.message);
 }
 

@@ -188,7 +188,8 @@ static uint64_t step_now(const rp_parameter_server *s) {
 
 static rp_status fail(rp_parameter_server *s, int64_t idle_ns, const char *why) {
     return RP_FAIL(
-        TIMEOUT, "rank %d, which serves parameters: no progress for %.1f s in step %llu: %s",
+        TIMEOUT,
+        "rank %d, which serves parameters, timed out: no progress for %.1f s in step %llu: %s",
         rpi_push_name(s, s->rank), rpi_seconds(idle_ns), (unsigned long long)step_now(s), why);
 }
 

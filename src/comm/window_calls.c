@@ -80,7 +80,9 @@ static rp_status check_there(const rp_window *window, int rank) {
     rp_status gone = window->gone[rank];
     pthread_mutex_unlock(lock);
     if (!gone) return RP_OK;
-    return RP_FAIL(PEER, "window '%s': rank %d has left: it takes and answers nothing more",
+    return RP_FAIL(PEER,
+                   "window '%s': connection closed by peer: rank %d has left: it takes and "
+                   "answers nothing more",
                    window->name, rank);
 }
 

@@ -53,13 +53,15 @@ static rp_status fail_late(const waiting *w, double timeout_s) {
         used +=
             (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", one);
     }
-    return RP_FAIL(TIMEOUT, "window '%s': %s for %.1f s: %s", w->window->name, w->what,
-                   timeout_s, names);
+    return RP_FAIL(TIMEOUT, "window '%s': timed out: %s for %.1f s: %s", w->window->name,
+                   w->what, timeout_s, names);
 }
 
 static rp_status fail_gone(const waiting *w, int rank) {
-    return RP_FAIL(PEER, "window '%s': %s: rank %d has left, or its link has failed",
-                   w->window->name, w->what, rank);
+    return RP_FAIL(
+        PEER,
+        "window '%s': %s: connection closed by peer: rank %d has left, or its link has failed",
+        w->window->name, w->what, rank);
 }
 
 static void sleep_until(rpi_fabric *fabric, int64_t deadline_ns) {

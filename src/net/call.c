@@ -130,9 +130,9 @@ static rp_status prove(const rpi_call_maker *maker, rpi_call *call) {
 /* Nobody listens at one of so many addresses; at none of them: it is gone. */
 static rp_status refused(rpi_call *call) {
     if (++call->refusals >= call->ways)
-        return RP_FAIL(PEER,
-                       "nobody listens there any more: it has left, or its process has ended");
-    return RP_FAIL(TIMEOUT, "nobody listens there");
+        return RP_FAIL(PEER, "connection closed by peer: nobody listens there any more: it has "
+                             "left, or its process has ended");
+    return RP_FAIL(TIMEOUT, "connection refused: nobody listens there");
 }
 
 static rp_status dial(const rpi_call_maker *maker, rpi_call *call) {
@@ -163,7 +163,8 @@ static rp_status hear(rpi_call *call, size_t bytes) {
         if (got > 0) call->got += (size_t)got;
         if (got < 0 && errno == EAGAIN) return RP_PENDING;
         if (got == 0 || (got < 0 && errno != EINTR))
-            return RP_FAIL(TIMEOUT, "it hung up before it had answered");
+            return RP_FAIL(TIMEOUT,
+                           "connection closed by peer: it hung up before it had answered");
     }
     return RP_OK;
 }
@@ -279,7 +280,7 @@ int64_t rpi_call_due_ns(const rpi_call *call) {
 rp_status rpi_call_keep_time(const rpi_call_maker *maker, rpi_call *call) {
     if (rpi_now_ns() < rpi_call_due_ns(call)) return RP_PENDING;
     if (call->stage == RESTING) return rpi_call_go_on(maker, call);
-    (void)RP_FAIL(TIMEOUT, "it does not answer");
+    (void)RP_FAIL(TIMEOUT, "timed out: it does not answer");
     call->refusals = 0;
     rest(maker, call);
     return RP_PENDING;

@@ -1,6 +1,7 @@
 #include "net/channel.h"
 
 #include "base/clock.h"
+#include "net/lost.h"
 #include "net/stream.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ static rp_status wait_for(int fd, short events, int64_t deadline_ns) {
     struct pollfd wait = {.fd = fd, .events = events};
     int ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
     if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for a connection");
-    if (ready == 0) return RP_FAIL(TIMEOUT, "no answer before the deadline");
+    if (ready == 0) return RP_FAIL(TIMEOUT, "timed out: no answer before the deadline");
     return RP_OK;
 }
 
@@ -107,7 +108,7 @@ short rpi_channel_awaits(const rpi_channel *channel, short events) {
 
 static rp_status broken(void) {
     if (errno == EPIPE || errno == ECONNRESET || errno == ETIMEDOUT)
-        return RP_FAIL(PEER, "closed the connection");
+        return RP_FAIL(PEER, "%s", rpi_lost_text(errno));
     return RP_FAIL_ERRNO(IO, "the connection failed");
 }
 
@@ -133,7 +134,7 @@ rp_status rpi_channel_read(rpi_channel *channel, void *data, size_t bytes,
     char *next = data;
     while (bytes > 0) {
         ssize_t got = rpi_channel_receive(channel, next, bytes);
-        if (got == 0) return RP_FAIL(PEER, "closed the connection");
+        if (got == 0) return RP_FAIL(PEER, "%s", rpi_lost_text(0));
         if (got > 0) {
             next += got;
             bytes -= (size_t)got;

@@ -246,7 +246,9 @@ static void attend_calls(rpi_connector *connector) {
             go_on(connector, call, poll->fd >= 0 && poll->revents);
         else if (poll->revents)
             give_up(connector, call,
-                    RP_FAIL(PEER, "rank %d hung up before all %d streams of its link stood",
+                    RP_FAIL(PEER,
+                            "connection closed by peer: rank %d hung up before all %d streams "
+                            "of its link stood",
                             call->peer, connector->self.streams));
     }
 }

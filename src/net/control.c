@@ -130,7 +130,8 @@ static void describe_missing(const rpi_control *control, double timeout_s,
             (size_t)snprintf(list + used, sizeof list - used, "%s%d", used ? ", " : "", rank);
     }
     snprintf(out_failure->text, sizeof out_failure->text,
-             "rank 0 had no control connection of rank %s within %g s", list, timeout_s);
+             "timed out: rank 0 had no control connection of rank %s within %g s", list,
+             timeout_s);
 }
 
 /* Sleep until everybody has come; if not, all who have hear of it. */
@@ -201,7 +202,8 @@ static rp_status wait_for_a_word(const rpi_channel *channel, int64_t deadline_ns
     if (ready <= 0) return RP_OK; /* the caller's deadline says so */
     return recv(channel->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0
                ? RP_OK
-               : RP_FAIL(PEER, "rank 0 ended, or refused this rank's control connection");
+               : RP_FAIL(PEER, "connection closed by peer: rank 0 ended, or refused this "
+                               "rank's control connection");
 }
 
 static rp_status call_hub(rpi_control *control, const char *host, int port,
@@ -223,7 +225,8 @@ static rp_status call_hub(rpi_control *control, const char *host, int port,
         status = dial_hub(control, host, port, dial_ns < deadline_ns ? dial_ns : deadline_ns,
                           &line->channel);
         if (status == RP_TIMEOUT && redials.first_ns)
-            return RP_FAIL(PEER, "rank 0 ended, or refused this rank's control connection");
+            return RP_FAIL(PEER, "connection closed by peer: rank 0 ended, or refused this "
+                                 "rank's control connection");
         line->rank = RPI_CONTROL_HUB;
         line->out_bytes = 0; /* to one that has hung up */
         if (status == RP_OK) status = rpi_control_line_send(line, &hello);
@@ -241,7 +244,8 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     rp_status status = store->ops->get(store->context, key, left_s > 0 ? left_s : 0, address,
                                        sizeof address - 1, &bytes);
     if (status == RP_TIMEOUT)
-        return RP_FAIL(TIMEOUT, "rank 0 did not say within %.3g s where it listens", left_s);
+        return RP_FAIL(TIMEOUT, "timed out: rank 0 did not say within %.3g s where it listens",
+                       left_s);
     RP_TRY(status);
     char *host = NULL;
     long port = strtol(address, &host, 10);
@@ -258,7 +262,8 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     pthread_mutex_unlock(&control->lock);
     if (welcome) return RP_OK;
     if (failed) return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
-    return RP_FAIL(TIMEOUT, "rank 0 did not answer this rank's control connection in time");
+    return RP_FAIL(TIMEOUT,
+                   "timed out: rank 0 did not answer this rank's control connection in time");
 }
 
 static void stop_thread(rpi_control *control) {
@@ -389,11 +394,13 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                                  .scope = group->scope};
     int used =
         snprintf(out_failure->text, sizeof out_failure->text, "rank %d is gone (", member);
-    used += snprintf(out_failure->text + used, sizeof out_failure->text - (size_t)used,
-                     control->lost[rank] ? "its host has answered nothing for %g s: it is off, "
-                                           "or cut off)"
-                                         : "its process ended)",
-                     rpi_seconds(control->lost_ns));
+    used += snprintf(
+        out_failure->text + used, sizeof out_failure->text - (size_t)used,
+        control->lost[rank]
+            ? "connection timed out: its host has answered nothing for %g s: it is off, "
+              "or cut off)"
+            : "connection closed by peer: its process ended)",
+        rpi_seconds(control->lost_ns));
     if (beat && beat->sequence && beat->round >= control->rounds[rank])
         snprintf(out_failure->text + used, sizeof out_failure->text - (size_t)used,
                  " in operation %llu", (unsigned long long)beat->sequence);

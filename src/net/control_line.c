@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "net/endian.h"
+#include "net/lost.h"
 
 #include <errno.h>
 #include <string.h>
@@ -41,7 +42,8 @@ rp_status rpi_control_line_flush(rpi_control_line *line) {
             rpi_channel_send(&line->channel, line->out + done, line->out_bytes - done);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && errno == EAGAIN) break;
-        if (sent < 0) return RP_FAIL_ERRNO(PEER, "a control connection broke");
+        if (sent < 0)
+            return RP_FAIL(PEER, "%s: a control connection broke", rpi_lost_text(errno));
         done += (size_t)sent;
         atomic_fetch_add(&line->sends, 1);
     }
@@ -51,7 +53,8 @@ rp_status rpi_control_line_flush(rpi_control_line *line) {
 }
 
 rp_status rpi_control_line_queue(rpi_control_line *line, const rpi_control_record *record) {
-    if (line->fd < 0) return RP_FAIL(PEER, "a control connection is closed");
+    if (line->fd < 0)
+        return RP_FAIL(PEER, "connection closed by peer: a control connection is closed");
     size_t bytes = RPI_CONTROL_RECORD_BYTES + record->text_bytes;
     if (line->out_bytes + bytes > line->out_capacity) {
         size_t wider = 2 * line->out_capacity + bytes;
@@ -89,7 +92,8 @@ static rp_status receive_more(rpi_control_line *line) {
                                   sizeof line->in - line->in_bytes);
     while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN) return RP_PENDING;
-    if (got <= 0) return RP_FAIL(PEER, "a control connection was closed");
+    if (got <= 0)
+        return RP_FAIL(PEER, "connection closed by peer: a control connection was closed");
     line->in_bytes += (size_t)got;
     return RP_OK;
 }

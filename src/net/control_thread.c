@@ -118,12 +118,12 @@ static void take_goodbye(rpi_control *control, rpi_control_line *line) {
     drop_line(control, line);
     rpi_control_judge_overdue(control);
     if (!is_welcome(control))
-        rpi_control_decide(
-            control,
-            &(rpi_failure){.status = RP_PEER,
-                           .rank = RPI_CONTROL_HUB,
-                           .finder = control->rank,
-                           .text = "rank 0 gave up before all control connections were open"});
+        rpi_control_decide(control,
+                           &(rpi_failure){.status = RP_PEER,
+                                          .rank = RPI_CONTROL_HUB,
+                                          .finder = control->rank,
+                                          .text = "connection closed by peer: rank 0 gave up "
+                                                  "before all control connections were open"});
 }
 
 static void take_record(rpi_control *control, rpi_control_line *line,
@@ -159,12 +159,12 @@ static void lose_line(rpi_control *control, rpi_control_line *line, bool closing
     if (is_up) rpi_control_lose_hub(control);
     if (rank < 0 || expected) return;
     if (is_up && !is_welcome(control))
-        rpi_control_decide(
-            control,
-            &(rpi_failure){.status = RP_PEER,
-                           .rank = RPI_CONTROL_HUB,
-                           .finder = control->rank,
-                           .text = "rank 0 ended, or refused this rank's control connection"});
+        rpi_control_decide(control,
+                           &(rpi_failure){.status = RP_PEER,
+                                          .rank = RPI_CONTROL_HUB,
+                                          .finder = control->rank,
+                                          .text = "connection closed by peer: rank 0 ended, or "
+                                                  "refused this rank's control connection"});
     else
         rpi_control_suspect(control, rank);
 }

@@ -394,7 +394,8 @@ static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
     int ready = poll(fds, (nfds_t)count, rpi_poll_ms(wake_ns));
     if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
     if (ready == 0 && rpi_now_ns() < deadline_ns) return RP_OK;
-    if (ready == 0) return RP_FAIL(TIMEOUT, "it did not connect before the deadline");
+    if (ready == 0)
+        return RP_FAIL(TIMEOUT, "timed out: it did not connect before the deadline");
     return ready < 0 ? RP_OK : rpi_acceptor_attend(acceptor, fds, count);
 }
 

@@ -203,7 +203,9 @@ static rp_status find(const inproc_endpoint *self, int peer, const char *address
         return RP_FAIL(INVALID, "'%s' is no address of an inproc endpoint", address);
     inproc_endpoint *other = registry;
     while (other && other->number != number) other = other->next;
-    if (!other) return RP_FAIL(PEER, "rank %d has closed its endpoint %s", peer, address);
+    if (!other)
+        return RP_FAIL(PEER, "connection closed by peer: rank %d has closed its endpoint %s",
+                       peer, address);
     if (other->session != self->session || other->base.world != self->base.world ||
         other->base.rank != peer || other->frame_bytes != self->frame_bytes)
         return RP_FAIL(MISMATCH,
@@ -310,8 +312,10 @@ static bool peer_closed(inproc_link *link) {
 }
 
 static rp_status gone(inproc_link *link) {
-    return rpi_fault_keep(&link->fault,
-                          RP_FAIL(PEER, "rank %d closed its end of the link", link->base.peer));
+    return rpi_fault_keep(
+        &link->fault,
+        RP_FAIL(PEER, "connection closed by peer: rank %d closed its end of the link",
+                link->base.peer));
 }
 
 static rp_status inproc_lend(rpi_link *base, size_t bytes, void **out_region) {
@@ -319,7 +323,8 @@ static rp_status inproc_lend(rpi_link *base, size_t bytes, void **out_region) {
     RP_TRY(rpi_fault_raise(&link->fault));
     if (peer_closed(link)) {
         link->fault.told = true; /* but frames that came before are still to be read */
-        return RP_FAIL(PEER, "rank %d closed its end of the link", base->peer);
+        return RP_FAIL(PEER, "connection closed by peer: rank %d closed its end of the link",
+                       base->peer);
     }
     return rpi_duplex_lend(&link->duplex, bytes, out_region);
 }

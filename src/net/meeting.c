@@ -177,7 +177,8 @@ static const char *plural(const rank_list *list) {
 static rp_status check_arrivals(rpi_meeting *meeting) {
     rank_list missing = list_without(meeting, "arrived");
     if (missing.count == 0) return RP_OK;
-    return RP_FAIL(TIMEOUT, "rank%s %s did not arrive within %g s: %d of %d ranks are here",
+    return RP_FAIL(TIMEOUT,
+                   "timed out: rank%s %s did not arrive within %g s: %d of %d ranks are here",
                    plural(&missing), missing.text, meeting->timeout_s,
                    meeting->world - missing.count, meeting->world);
 }
@@ -195,10 +196,11 @@ static rp_status wait_on(rpi_meeting *meeting, const char *subject, int rank, do
     RP_TRY(look_up(meeting));
     if (waited_s > 0) return RP_OK;
     RP_TRY(check_arrivals(meeting));
-    return RP_FAIL(TIMEOUT,
-                   "rank %d has arrived, but did not go on within %g s (no %s of it is in "
-                   "the store): is it stopped?",
-                   rank, meeting->timeout_s, subject);
+    return RP_FAIL(
+        TIMEOUT,
+        "timed out: rank %d has arrived, but did not go on within %g s (no %s of it is in "
+        "the store): is it stopped?",
+        rank, meeting->timeout_s, subject);
 }
 
 rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *value,
@@ -311,10 +313,11 @@ static rp_status wait_outcome(rpi_meeting *meeting) {
     if (status == RP_OK) return read_outcome(outcome);
     if (status != RP_TIMEOUT) return status;
     rank_list missing = list_without(meeting, "ready");
-    return RP_FAIL(TIMEOUT,
-                   "rank%s %s arrived, but did not finish connecting within %g s, nor said why "
-                   "not: stopped?",
-                   plural(&missing), missing.text, meeting->timeout_s);
+    return RP_FAIL(
+        TIMEOUT,
+        "timed out: rank%s %s arrived, but did not finish connecting within %g s, nor said why "
+        "not: stopped?",
+        plural(&missing), missing.text, meeting->timeout_s);
 }
 
 /* Nothing of a meeting that went well stays in the store; the last one to go takes the rest. */

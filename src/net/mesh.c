@@ -369,14 +369,15 @@ static rp_status blame(mesh_work *work, int peer, rp_status status) {
     if (pair.mutual)
         return rpi_fail(
             status, __FILE__, __LINE__,
-            "ranks %d and %d did not connect to each other within %g s, though both "
+            "timed out: ranks %d and %d did not connect to each other within %g s, though both "
             "have arrived: is the network between their hosts cut, or closed by a "
             "firewall? %s",
             low, pair.waiter + pair.late - low, meeting->timeout_s, pair.reason);
-    return rpi_fail(status, __FILE__, __LINE__,
-                    "rank %d waited %g s for rank %d, which has arrived and waits for nobody: "
-                    "is it stopped? %s",
-                    pair.waiter, meeting->timeout_s, pair.late, pair.reason);
+    return rpi_fail(
+        status, __FILE__, __LINE__,
+        "timed out: rank %d waited %g s for rank %d, which has arrived and waits for nobody: "
+        "is it stopped? %s",
+        pair.waiter, meeting->timeout_s, pair.late, pair.reason);
 }
 
 static rp_status cannot_connect(mesh_work *work, int peer, rp_status status) {

@@ -1,5 +1,6 @@
 #include "net/pass_fd.h"
 
+#include "net/lost.h"
 #include "net/stream.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ static rp_status wait_for(int socket, short events, int64_t deadline_ns) {
     do ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
     while (ready < 0 && errno == EINTR);
     if (ready < 0) return RP_FAIL_ERRNO(IO, "cannot wait for a socket");
-    if (ready == 0) return RP_FAIL(TIMEOUT, "no descriptors passed before the deadline");
+    if (ready == 0)
+        return RP_FAIL(TIMEOUT, "timed out: no descriptors passed before the deadline");
     return RP_OK;
 }
 
@@ -40,7 +42,7 @@ rp_status rpi_fds_send(int socket, const int *fds, int count, int64_t deadline_n
     memcpy(CMSG_DATA(header), fds, (size_t)count * sizeof(int));
     while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         if (errno == EPIPE || errno == ECONNRESET)
-            return RP_FAIL(PEER, "it closed the connection");
+            return RP_FAIL(PEER, "%s", rpi_lost_text(errno));
         if (errno != EAGAIN && errno != EINTR)
             return RP_FAIL_ERRNO(IO, "cannot pass descriptors");
         RP_TRY(wait_for(socket, POLLOUT, deadline_ns));
@@ -71,12 +73,12 @@ rp_status rpi_fds_receive(int socket, int *fds, int count, int64_t deadline_ns) 
         message.msg_controllen = sizeof control.bytes;
         got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         if (got >= 0) break;
-        if (errno == ECONNRESET) return RP_FAIL(PEER, "it closed the connection");
+        if (errno == ECONNRESET) return RP_FAIL(PEER, "%s", rpi_lost_text(errno));
         if (errno != EAGAIN && errno != EINTR)
             return RP_FAIL_ERRNO(IO, "cannot receive descriptors");
         RP_TRY(wait_for(socket, POLLIN, deadline_ns));
     }
-    if (got == 0) return RP_FAIL(PEER, "it closed the connection");
+    if (got == 0) return RP_FAIL(PEER, "%s", rpi_lost_text(0));
     int came = take_fds(&message, taken);
     if (came != count) {
         while (came > 0) close(taken[--came]);
@@ -102,7 +104,7 @@ rp_status rpi_note_send(int socket, const void *note, size_t bytes, int fd) {
     ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == (ssize_t)bytes) return RP_OK;
     if (sent < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)) return RP_PENDING;
-    return RP_FAIL(PEER, "it closed the connection");
+    return RP_FAIL(PEER, "%s", rpi_lost_text(sent < 0 ? errno : 0));
 }
 
 rp_status rpi_note_receive(int socket, void *note, size_t bytes, int *out_fd) {
@@ -115,7 +117,7 @@ rp_status rpi_note_receive(int socket, void *note, size_t bytes, int *out_fd) {
                              .msg_controllen = sizeof control.bytes};
     ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return RP_PENDING;
-    if (got <= 0) return RP_FAIL(PEER, "it closed the connection");
+    if (got <= 0) return RP_FAIL(PEER, "%s", rpi_lost_text(got < 0 ? errno : 0));
     int came = take_fds(&message, taken);
     if ((size_t)got == bytes && came <= 1) {
         *out_fd = came ? taken[0] : -1;

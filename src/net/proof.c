@@ -184,7 +184,9 @@ static rp_status take(rpi_proof *proof, int fd, unsigned char *bytes, size_t wan
         ssize_t got = recv(fd, bytes + proof->got, wanted - proof->got, MSG_DONTWAIT);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return RP_PENDING;
-        if (got <= 0) return RP_FAIL(PEER, "left before it had proved anything");
+        if (got <= 0)
+            return RP_FAIL(PEER,
+                           "connection closed by peer: it left before it had proved anything");
         proof->got += (size_t)got;
         /* Who says something else is not waited for to say all of it. */
         if (proof->got >= 4 && !rpi_proof_is_call(bytes))

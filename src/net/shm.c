@@ -253,7 +253,9 @@ static rp_status shm_flushed(rpi_endpoint *base) {
 
 static rp_status gone(rpi_shm_link *link) {
     link->fault.told = true; /* but frames that came before are still to be read */
-    return RP_FAIL(PEER, "rank %d closed its end or its process ended", link->base.peer);
+    return RP_FAIL(PEER,
+                   "connection closed by peer: rank %d closed its end or its process ended",
+                   link->base.peer);
 }
 
 static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {

@@ -54,7 +54,8 @@ static rp_status local_get(void *context, const char *key, double timeout_s, voi
     }
     pthread_mutex_unlock(&store->lock);
     if (!found)
-        return RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s", key, timeout_s);
+        return RP_FAIL(TIMEOUT, "timed out: nobody set store key '%s' within %g s", key,
+                       timeout_s);
     return RP_OK;
 }
 
@@ -91,8 +92,8 @@ static rp_status local_get_page(void *context, const char *prefix, int first, in
     int copied = copy_page(&page, store->dictionary, values, capacity, sizes);
     pthread_mutex_unlock(&store->lock);
     if (!copied)
-        return RP_FAIL(TIMEOUT, "nobody set store key '%s%d' within %g s", prefix, first,
-                       timeout_s);
+        return RP_FAIL(TIMEOUT, "timed out: nobody set store key '%s%d' within %g s", prefix,
+                       first, timeout_s);
     *got = copied;
     return RP_OK;
 }

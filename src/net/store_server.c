@@ -16,6 +16,7 @@
 #include "net/channel.h"
 #include "net/endian.h"
 #include "net/forget.h"
+#include "net/lost.h"
 #include "net/quiet_thread.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
@@ -145,7 +146,7 @@ static rp_status flush(rp_store_server *server, client *each) {
             watch(server, each, EPOLLOUT);
             return RP_OK;
         }
-        if (sent < 0) return RP_FAIL_ERRNO(PEER, "a store client");
+        if (sent < 0) return RP_FAIL(PEER, "%s: a store client left", rpi_lost_text(errno));
         each->done += (size_t)sent;
     }
     begin_request(each);
@@ -164,8 +165,8 @@ static rp_status answer_page(rp_store_server *server, client *each) {
     page->bytes = 0;
     (void)rpi_store_page_look(page, server->dictionary);
     if (page->have == 0)
-        return refuse(
-            each, RP_FAIL(TIMEOUT, "store key '%s%u' was removed", page->prefix, page->first));
+        return refuse(each, RP_FAIL(TIMEOUT, "timed out: store key '%s%u' was removed",
+                                    page->prefix, page->first));
     RP_TRY(reserve(each, RPI_STORE_HEADER_BYTES + page->bytes));
     rpi_store_page_write(page, server->dictionary, each->buffer + RPI_STORE_HEADER_BYTES);
     begin_reply(each, RP_OK, page->have, page->bytes);
@@ -306,7 +307,7 @@ static rp_status receive(rp_store_server *server, client *each) {
                                           each->bytes - each->done);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return RP_OK;
-        if (got <= 0) return RP_FAIL(PEER, "a store client left");
+        if (got <= 0) return RP_FAIL(PEER, "connection closed by peer: a store client left");
         each->done += (size_t)got;
         if (each->done < each->bytes) continue;
         if (each->bytes == RPI_STORE_HEADER_BYTES) RP_TRY(learn_length(server, each));
@@ -401,8 +402,8 @@ static void end(rp_store_server *server, client *each) {
         drop(server, each);
         return;
     }
-    rp_status late = RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s", each->key,
-                             (double)each->request.number * 1e-3);
+    rp_status late = RP_FAIL(TIMEOUT, "timed out: nobody set store key '%s' within %g s",
+                             each->key, (double)each->request.number * 1e-3);
     bool some = each->page.count && each->page.have > 0;
     rp_status status = some ? answer_page(server, each) : refuse(each, late);
     if (status != RP_OK || flush(server, each) != RP_OK) drop(server, each);

@@ -55,7 +55,9 @@ static rp_status exchange_by(tcp_store *store, rpi_store_header *request, const 
                              rpi_store_header *out_reply) {
     RP_TRY(rpi_store_check(key, request->value_bytes));
     if (store->broken)
-        return RP_FAIL(PEER, "the connection to the store at %s has failed", store->place);
+        return RP_FAIL(
+            PEER, "the store at %s has failed before: connection closed by peer, or timed out",
+            store->place);
     request->key_bytes = (uint16_t)strlen(key);
     rp_status status = ask(store, request, key, value, deadline_ns);
     if (status == RP_OK) status = hear(store, out_reply, deadline_ns);
@@ -73,10 +75,11 @@ static rp_status exchange(tcp_store *store, rpi_store_header *request, const cha
         wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + store->patience_s);
     rp_status status = exchange_by(store, request, key, value, deadline_ns, out_reply);
     if (status != RP_TIMEOUT) return status;
-    return RP_FAIL(PEER,
-                   "the store at %s does not answer: the process that serves it is stopped, or "
-                   "the network to it is cut",
-                   store->place);
+    return RP_FAIL(
+        PEER,
+        "timed out: the store at %s does not answer: the process that serves it is stopped, or "
+        "the network to it is cut",
+        store->place);
 }
 
 /* What the server refused, in its words. */

@@ -65,11 +65,11 @@ static void put_key(torch_store *store, const char *key) {
 static rp_status broke(torch_store *store, rp_status status) {
     store->broken = true;
     if (status == RP_TIMEOUT)
-        return RP_FAIL(
-            PEER,
-            "the torchrun agent's store at %s does not answer: the agent is stopped, "
-            "or the network to it is cut",
-            store->place);
+        return RP_FAIL(PEER,
+                       "timed out: the torchrun agent's store at %s does not answer: the agent "
+                       "is stopped, "
+                       "or the network to it is cut",
+                       store->place);
     return rpi_fail_context(status, "the torchrun agent's store at %s: ", store->place);
 }
 
@@ -77,7 +77,9 @@ static rp_status broke(torch_store *store, rp_status status) {
 static rp_status ask(torch_store *store, void *answer, size_t bytes) {
     int64_t deadline_ns = rpi_deadline_ns(store->patience_s);
     if (store->broken)
-        return RP_FAIL(PEER, "the connection to the torchrun agent's store at %s has failed",
+        return RP_FAIL(PEER,
+                       "the torchrun agent's store at %s has failed before: connection closed "
+                       "by peer, or timed out",
                        store->place);
     rp_status status = rpi_stream_write(store->fd, store->query, store->bytes, deadline_ns);
     if (status == RP_OK) status = rpi_stream_read(store->fd, answer, bytes, deadline_ns);
@@ -127,7 +129,7 @@ static rp_status wait_until_set(torch_store *store, const torch_keys *keys, doub
         if (set) return RP_OK;
         int64_t now_ns = rpi_now_ns();
         if (now_ns >= deadline_ns)
-            return RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s",
+            return RP_FAIL(TIMEOUT, "timed out: nobody set store key '%s' within %g s",
                            keys->name ? keys->name : keys->page.prefix, timeout_s);
         rpi_sleep_until_ns(deadline_ns - now_ns < pause_ns ? deadline_ns : now_ns + pause_ns);
         if (pause_ns < LONGEST_PAUSE_NS) pause_ns *= 2;
@@ -212,8 +214,8 @@ static rp_status torch_get_page(void *context, const char *prefix, int first, in
     if (status == RP_TIMEOUT && !store->broken) {
         RP_TRY(count_set(store, &keys));
         if (keys.count == 0)
-            return RP_FAIL(TIMEOUT, "nobody set store key '%s%d' within %g s", prefix, first,
-                           timeout_s);
+            return RP_FAIL(TIMEOUT, "timed out: nobody set store key '%s%d' within %g s",
+                           prefix, first, timeout_s);
     } else {
         RP_TRY(status);
     }

@@ -213,9 +213,10 @@ rp_status rpi_stream_begin_dial(const struct addrinfo *at, int *out_fd) {
         *out_fd = fd;
         return RP_PENDING;
     }
-    rp_status status = errno == ECONNREFUSED ? RP_FAIL(PEER, "nobody listens there")
-                       : may_come(errno)     ? RP_FAIL_ERRNO(TIMEOUT, "it cannot be reached")
-                                             : RP_FAIL_ERRNO(IO, "cannot connect to it");
+    rp_status status = errno == ECONNREFUSED
+                           ? RP_FAIL(PEER, "connection refused: nobody listens there")
+                       : may_come(errno) ? RP_FAIL_ERRNO(TIMEOUT, "it cannot be reached")
+                                         : RP_FAIL_ERRNO(IO, "cannot connect to it");
     close(fd);
     return status;
 }
@@ -246,7 +247,7 @@ rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
         if (next_ns >= deadline_ns) break;
     }
     if (fd < 0 && may_come(errno))
-        return RP_FAIL_ERRNO(TIMEOUT, "nobody answered at %s", shown);
+        return RP_FAIL_ERRNO(TIMEOUT, "timed out: nobody answered at %s", shown);
     if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot connect to %s", shown);
     *out_fd = fd;
     return RP_OK;

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "net/endian.h"
 #include "net/frame.h"
+#include "net/lost.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -73,7 +74,8 @@ static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
     stream->was_closed = errno == EPIPE || errno == ECONNRESET;
     rp_status status =
         stream->was_closed
-            ? RP_FAIL(PEER, "rank %d closed the connection (%s)", peer, doing)
+            ? RP_FAIL(PEER, "%s: rank %d closed the connection (%s)", rpi_lost_text(errno),
+                      peer, doing)
             : RP_FAIL_ERRNO(PEER, "the connection to rank %d failed (%s)", peer, doing);
     return rpi_fault_keep(&stream->fault, status);
 }
@@ -235,15 +237,20 @@ static void end_of_stream(rpi_tcp_stream *stream) {
     int peer = stream->link->peer;
     stream->was_closed = true;
     if (stream->missing > 0)
-        fail(stream,
-             RP_FAIL(PEER, "rank %d closed the connection in mid-frame, %zu bytes short", peer,
-                     stream->missing));
+        fail(stream, RP_FAIL(PEER,
+                             "connection closed by peer: rank %d closed the connection in "
+                             "mid-frame, %zu bytes short",
+                             peer, stream->missing));
     else if (stream->ahead_bytes > 0)
         fail(stream,
-             RP_FAIL(PEER, "rank %d closed the connection in mid-header, %zu bytes short", peer,
+             RP_FAIL(PEER,
+                     "connection closed by peer: rank %d closed the connection in mid-header, "
+                     "%zu bytes short",
+                     peer,
                      RPI_FRAME_HEADER_BYTES + number_bytes(stream) - stream->ahead_bytes));
     else
-        fail(stream, RP_FAIL(PEER, "rank %d closed the connection", peer));
+        fail(stream,
+             RP_FAIL(PEER, "connection closed by peer: rank %d closed the connection", peer));
 }
 
 /* One read: the rest of the frame that is coming straight to its place, and what follows. */

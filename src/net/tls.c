@@ -234,7 +234,7 @@ rp_status rpi_tls_shake_hands(rpi_tls *tls) {
     int error = SSL_get_error(tls->ssl, result);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return RP_PENDING;
     if (tls->ended || error == SSL_ERROR_SYSCALL)
-        return RP_FAIL(PEER, "closed the connection while TLS was begun");
+        return RP_FAIL(PEER, "connection closed by peer while TLS was begun");
     return RP_FAIL(MISMATCH, "TLS with the other side failed: %s", reason(text, sizeof text));
 }
 

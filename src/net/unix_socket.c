@@ -61,9 +61,11 @@ rp_status rpi_unix_dial(const char *name, int64_t deadline_ns, int *out_fd) {
     socklen_t length = socket_address(name, &address);
     if (connect_by(fd, &address, length, deadline_ns) != 0) {
         rp_status status =
-            errno == ECONNREFUSED ? RP_FAIL(PEER, "nobody listens there any more")
+            errno == ECONNREFUSED
+                ? RP_FAIL(PEER, "connection closed by peer: nobody listens there any more")
             : errno == EAGAIN
-                ? RP_FAIL(TIMEOUT, "it did not take the connection before the deadline")
+                ? RP_FAIL(TIMEOUT,
+                          "timed out: it did not take the connection before the deadline")
                 : RP_FAIL_ERRNO(IO, "cannot connect to it");
         close(fd);
         return status;

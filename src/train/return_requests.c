@@ -123,11 +123,12 @@ rp_status rpi_return_hear(rpi_return_requests *requests, int64_t number, const c
         if (status != RP_TIMEOUT) return status;
         if (is_told_to_end(hooks)) return RP_FAIL(CANCELLED, "told to end");
         if (rpi_now_ns() >= deadline_ns)
-            return RP_FAIL(TIMEOUT,
-                           "rank %d was started again, and rank 0 has not taken it back in "
-                           "%.0f s (--timeout): the steps of the others take longer, or they "
-                           "take nobody back",
-                           requests->way->rank, requests->way->timeout_s);
+            return RP_FAIL(
+                TIMEOUT,
+                "timed out: rank %d was started again, and rank 0 has not taken it back in "
+                "%.0f s (--timeout): the steps of the others take longer, or they "
+                "take nobody back",
+                requests->way->rank, requests->way->timeout_s);
     }
 }
 

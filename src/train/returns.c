@@ -347,7 +347,9 @@ static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growt
     if (*out_again) leave(t, g, RP_OK);
     return *out_again || status == RP_OK
                ? RP_OK
-               : RP_FAIL(PEER, "rank %d came back and was lost on the way", t->rank);
+               : RP_FAIL(PEER,
+                         "connection closed by peer: rank %d came back and was lost on the way",
+                         t->rank);
 }
 
 rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g,

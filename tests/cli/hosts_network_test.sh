@@ -114,7 +114,7 @@ a_host_without_a_cable() {
     start_bench --lost-after 2s --grace 2s
     cut_off "$1"
     ends 1
-    has err "rank $1 is gone \(its host has answered nothing for 2 s"
+    has err "rank $1 is gone \(connection timed out: its host has answered nothing for 2 s"
     mend "$1"
     within 20 none_running || complain "what was cut off does not end: $(ps -fp $(running))"
 }

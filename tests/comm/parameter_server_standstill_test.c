@@ -76,7 +76,7 @@ static void run(int world, const job *j) {
 
 /* Ranks that learn are alive: none is left behind where others would go on. */
 static void lost_on_the_way(void) {
-    static const char words[] = ", which serves parameters: no progress for ";
+    static const char words[] = ", which serves parameters, timed out: no progress for ";
     static const char which[] = "for what comes behind that: a message between them is lost";
     run(8, &(job){.options = {.servers = 3, .quorum = 2, .staleness = 2, .goes_on = 1},
                   .server = 1,

@@ -618,7 +618,8 @@ static void torch_is_spoken_to_as_it_expects(void) {
         CHECK(got == 1 && sizes[0] == 1 && page[0] == 'x');
         CHECK_FAILS(store.ops->get(store.context, "k", 10, value, sizeof value, &bytes),
                     CORRUPT, "key 'k' has");
-        CHECK_FAILS(store.ops->add(store.context, "n", 5, &result), PEER, "has failed");
+        CHECK_FAILS(store.ops->add(store.context, "n", 5, &result), PEER,
+                    "has failed before: connection closed by peer");
     }
     pthread_join(server, NULL);
     rp_store_close(&store);

@@ -189,9 +189,9 @@ static void a_dead_peer_is_an_end(void) {
     CHECK_OK(rpi_channel_read(&ends[0].channel, &byte, 1, rpi_deadline_ns(10)));
     CHECK_EQ(byte, 'x');
     CHECK_FAILS(rpi_channel_read(&ends[0].channel, &byte, 1, rpi_deadline_ns(10)), PEER,
-                "closed the connection");
+                "connection closed by peer");
     CHECK_FAILS(rpi_channel_write(&ends[0].channel, &byte, 1, rpi_deadline_ns(10)), PEER,
-                "closed the connection");
+                "connection closed by peer");
     close_ends(ends);
 }
 

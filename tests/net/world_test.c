@@ -180,8 +180,10 @@ static void a_transport_that_does_not_reach(void) {
 
 static void a_killed_rank_is_named_at_once(void) {
     for (int victim = 0; victim < WORLD; victim++) {
-        char text[64];
-        snprintf(text, sizeof text, "PEER: rank %d is gone (its process ended)", victim);
+        char text[100];
+        snprintf(text, sizeof text,
+                 "PEER: rank %d is gone (connection closed by peer: its process ended)",
+                 victim);
         ranks *world = run("wait_for_failure", NULL, 0);
         for (int rank = 0; rank < WORLD; rank++) ranks_wait_for(world, rank, "ready", 40);
         ranks_signal(world, victim, SIGKILL);

@@ -66,20 +66,20 @@ kill_rank_3() {
 }
 kill_rank_3 parameter-server:servers=2,on-loss=continue --steps 150 --no-eval
 if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(cat err)"; fi
-says err 'rank 3, a worker, is gone; 2 workers go on'
+says err 'rank 3, a worker, is gone \(connection closed by peer\); 2 workers go on'
 says killed/metrics.jsonl '"step":150,'
 # Most of the time is of evaluations and checkpoints.
 kill_rank_3 parameter-server:servers=2 --on-loss continue --steps 12 --test-images 8000 --eval-every 1 --checkpoint-every 1
 if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(cat err)"; fi
-says err 'rank 3, a worker, is gone; 2 workers go on'
+says err 'rank 3, a worker, is gone \(connection closed by peer\); 2 workers go on'
 says out 'saved step 12'
-says out 'note: rank 3 is lost after step [0-9]+ \(rank 3, a worker, is gone\); ranks 0, 1, 2 and 4 go on'
+says out 'note: rank 3 is lost after step [0-9]+ \(rank 3, a worker, is gone \(connection closed by peer\)\); ranks 0, 1, 2 and 4 go on'
 says out 'lost: rank 3 after step [0-9]+; 4 of 5 ranks have ended the run'
 says killed/metrics.jsonl '"lost_ranks":\[3\],"ranks_left":\[0,1,2,4\]'
 for step in 3 8 12; do says killed/metrics.jsonl "\"evaluated_step\":$step,"; done
 kill_rank_3 async-local-sgd:servers=2,every=3,on-loss=continue --steps 90 --eval-every 10
 if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(cat err)"; fi
-says err 'rank 3, a worker, is gone; 2 workers go on'
+says err 'rank 3, a worker, is gone \(connection closed by peer\); 2 workers go on'
 says out 'after step 90: test accuracy'
 grep -o '^{"step":[0-9]*' killed/metrics.jsonl | cut -d: -f2 >steps
 seq 90 >wanted

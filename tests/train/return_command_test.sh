@@ -107,7 +107,7 @@ stops "4 of 5"
 says err 'rank 1 was killed by signal 9 \(Killed\); the others may go on'
 says out 'rank 4 is lost .*; ranks 0, 2 and 3 go on'
 says out 'rank 4 is back behind step [0-9]+; ranks 0, 2, 3 and 4 go on'
-never_says out 'rank [0-9] is lost .*\(rank [0-9], a worker, is gone\)' 'rank ([0-9]) is lost .*\(rank \1, a worker, is gone\)'
+never_says out 'rank [0-9] is lost .*\(rank [0-9], a worker, is gone \(connection closed by peer\)\)' 'rank ([0-9]) is lost .*\(rank \1, a worker, is gone \(connection closed by peer\)\)'
 
 # ---- who comes back with other options, or too late ----
 # start_changed WORDS...: of which those behind the program are said by ranks that were started again

@@ -136,7 +136,7 @@ static rp_status wait_for_callers(const doctor_agent *own, callers *all,
     for (int i = 0; i < all->count; i++)
         polls[2 + i] = (struct pollfd){.fd = all->channels[i].fd, .events = POLLIN};
     int ready = poll(polls, 2 + (nfds_t)all->count, rpi_poll_ms(deadline_ns));
-    if (ready == 0) return RP_FAIL(TIMEOUT, "nobody called");
+    if (ready == 0) return RP_FAIL(TIMEOUT, "timed out: nobody called");
     if (polls[0].revents) return RP_FAIL(PEER, "the caller has given up");
     return RP_OK;
 }

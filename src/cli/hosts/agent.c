@@ -28,7 +28,7 @@ static rp_status wait_for_word(rpi_agent *agent) {
     rpi_agent_poll(&agent->link, polls);
     polls[2] = (struct pollfd){.fd = agent->signals, .events = POLLIN};
     int ready = poll(polls, 3, rpi_poll_ms(agent->deadline_ns));
-    if (ready == 0) return RP_FAIL(TIMEOUT, "the launcher says nothing");
+    if (ready == 0) return RP_FAIL(TIMEOUT, "timed out: the launcher says nothing");
     if (polls[2].revents) return RP_FAIL(PEER, "told to end before ranks were started");
     if (polls[1].revents) rpi_agent_flush(&agent->link);
     return polls[0].revents ? rpi_agent_fill(&agent->link) : RP_OK;
@@ -38,7 +38,8 @@ rp_status rpi_agent_hear(rpi_agent *agent, rpi_agent_frame *frame) {
     for (bool found = false;;) {
         RP_TRY(rpi_agent_next(&agent->link, frame, &found));
         if (found) return RP_OK;
-        if (agent->link.in < 0) return RP_FAIL(PEER, "the launcher has gone");
+        if (agent->link.in < 0)
+            return RP_FAIL(PEER, "connection closed by peer: the launcher has gone");
         RP_TRY(wait_for_word(agent));
     }
 }

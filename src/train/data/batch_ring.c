@@ -158,7 +158,7 @@ rp_status rpi_batch_ring_next(rpi_batch_ring *r, double timeout_s, int64_t *out_
     }
     pthread_mutex_unlock(&r->lock);
     if (!is_ready)
-        return RP_FAIL(TIMEOUT, "the data of step %lld are not there after %g s",
+        return RP_FAIL(TIMEOUT, "timed out: the data of step %lld are not there after %g s",
                        (long long)r->next_given, timeout_s);
     if (s->status != RP_OK) {
         rpi_error_put_back(&s->error);

@@ -586,6 +586,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_window_follow_p": (c_int, [_window, c_int]),
     "rp_window_read": (c_int, [_window, c_int, _data, POINTER(c_double)]),
     "rp_window_lock": (c_int, [_window, POINTER(c_int), c_size_t, c_int, c_double]),
+    "rp_window_waited": (None, [c_double]),
     "rp_window_unlock": (c_int, [_window, POINTER(c_int), c_size_t, c_int]),
     "rp_request_wait_for": (c_int, [_request, c_double]),
     "rp_memory_check": (c_int, [c_int]),

@@ -9,6 +9,19 @@
 /* A waiter looks so often whether somebody has died: nothing of his own may tell. */
 #define LOOK_NS (RPI_SECOND_NS / 20)
 
+/* What earlier slices of this thread's next wait have taken. */
+static _Thread_local double waited_before_s;
+
+void rp_window_waited(double waited_s) {
+    waited_before_s = waited_s > 0 ? waited_s : 0;
+}
+
+/* The wait that it was said of is over. */
+static rp_status over(rp_status status) {
+    waited_before_s = 0;
+    return status;
+}
+
 /* What is waited for: of which ranks something is missing. */
 typedef struct waiting {
     rp_window *window;
@@ -39,14 +52,15 @@ static void rank_text(const rp_comm *comm, int rank, char *text, size_t bytes) {
         snprintf(text, bytes, "rank %d", rank);
 }
 
-static rp_status fail_late(const waiting *w, double timeout_s) {
+/* missing: one that was when the time was over; it may have come since. */
+static rp_status fail_late(const waiting *w, int missing, double waited_s) {
     rp_comm *comm = w->window->comm;
     char names[400] = "";
     size_t used = 0;
     for (int rank = 0; rank < comm->world; rank++) {
         char one[96];
         pthread_mutex_lock(&comm->fabric->lock);
-        bool lacks = w->lacks(w, rank);
+        bool lacks = rank == missing || w->lacks(w, rank);
         pthread_mutex_unlock(&comm->fabric->lock);
         if (!lacks || used >= sizeof names) continue;
         rank_text(comm, rank, one, sizeof one);
@@ -54,7 +68,7 @@ static rp_status fail_late(const waiting *w, double timeout_s) {
             (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", one);
     }
     return RP_FAIL(TIMEOUT, "window '%s': timed out: %s for %.1f s: %s", w->window->name,
-                   w->what, timeout_s, names);
+                   w->what, waited_s, names);
 }
 
 static rp_status fail_gone(const waiting *w, int rank) {
@@ -97,7 +111,7 @@ static rp_status wait_for(const waiting *w, double timeout_s) {
         pthread_mutex_lock(&fabric->lock);
     }
     pthread_mutex_unlock(&fabric->lock);
-    if (status == RP_PENDING) return fail_late(w, timeout_s);
+    if (status == RP_PENDING) return fail_late(w, missing, waited_before_s + timeout_s);
     return status == RP_PEER ? fail_gone(w, missing) : RP_OK;
 }
 
@@ -145,7 +159,7 @@ rp_status rp_window_wait(rp_window_operation **in_out_operation, double timeout_
     /* The communicator itself may have failed by a timeout. */
     if (status != RP_TIMEOUT || rpi_window_check(w.window) != RP_OK)
         rp_window_operation_free(in_out_operation);
-    return status;
+    return over(status);
 }
 
 rp_status rp_window_test(rp_window_operation *operation) {
@@ -178,7 +192,7 @@ rp_status rp_window_flush(rp_window *window, double timeout_s) {
     waiting w = for_operation(all);
     rp_status status = wait_for(&w, timeout_s);
     rpi_free(all);
-    return status;
+    return over(status);
 }
 
 /* ---- mutexes ---- */
@@ -321,7 +335,7 @@ rp_status rp_window_lock(rp_window *window, const int *ranks, size_t count, int 
     RP_TRY(sort_ranks(window, ranks, count, false, &sorted, &number));
     rp_status status = lock_all(window, sorted, number, own != 0, timeout_s);
     rpi_free(sorted);
-    return status;
+    return over(status);
 }
 
 rp_status rp_window_unlock(rp_window *window, const int *ranks, size_t count, int own) {

@@ -62,6 +62,7 @@ static void in_a_world_of_one(rp_comm *comm, int rank, int world, void *context)
     REFUSES("no mutex", rp_window_lock, w, &self, 1, 0, 1);
     REFUSES("window is NULL", rp_window_unlock, NULL, NULL, 0, 0);
     REFUSES("no mutex", rp_window_unlock, w, &self, 1, 0);
+    LEGAL(rp_window_waited, rp_window_waited(NAN));
     CHECK_OK(rp_window_put(w, NULL, 4, NULL, &operation)); /* to nobody */
     CHECK_OK(rp_window_wait(&operation, 1));
     CHECK_OK(rp_window_update(w, NULL, NULL));

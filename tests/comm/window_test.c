@@ -500,6 +500,46 @@ static void what_is_refused(void) {
     world_run(4, NULL, refused, NULL);
 }
 
+/* Rank 2 keeps what rank 0 waits for, in slices; rank 1 is a bystander. */
+static void kept_waiting(rp_comm *comm, int rank, int world, void *context) {
+    float x[4] = {0};
+    const int others[] = {(rank + 1) % world, (rank + 2) % world};
+    rp_window_setup setup = {.name = "kept",
+                             .data = x,
+                             .count = 4,
+                             .dtype = RP_F32,
+                             .sources = others,
+                             .source_count = 2,
+                             .destinations = others,
+                             .destination_count = 2};
+    rp_window *window = NULL;
+    rp_window_operation *put = NULL;
+    rp_window_send send = {.mutex = 1};
+    REQUIRE_OK(rp_window_create(comm, &setup, &window));
+    if (rank == 2) CHECK_OK(rp_window_lock(window, NULL, 0, 1, 20));
+    CHECK_OK(rp_barrier(comm));
+    if (rank == 0) {
+        rp_window_waited(2.5);
+        CHECK_FAILS(rp_window_lock(window, NULL, 0, 0, 0.5), TIMEOUT,
+                    "timed out: a mutex was not given for 3.0 s: rank 2");
+        CHECK_OK(rp_window_put(window, NULL, 4, &send, &put));
+        rp_window_waited(59.5);
+        CHECK_FAILS(rp_window_flush(window, 0.5), TIMEOUT,
+                    "timed out: a push was not taken for 60.0 s: rank 2");
+        CHECK_FAILS(rp_window_wait(&put, 0.5), TIMEOUT, "for 0.5 s: rank 2");
+        CHECK(strstr(rp_last_error()->message, "rank 1") == NULL);
+    }
+    CHECK_OK(rp_barrier(comm));
+    if (rank == 2) CHECK_OK(rp_window_unlock(window, NULL, 0, 1));
+    if (rank == 0) CHECK_OK(rp_window_wait(&put, 20));
+    CHECK_OK(rp_window_free(&window));
+    (void)context;
+}
+
+static void who_is_waited_for(void) {
+    world_run(3, NULL, kept_waiting, NULL);
+}
+
 static void integers(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     int32_t x[3] = {rank, 100, INT32_MAX};
@@ -629,8 +669,8 @@ static void one_has_left(void) {
     world_run(3, NULL, one_leaves, NULL);
 }
 
-CASES({"what is refused", what_is_refused}, {"whole numbers", whole_numbers},
-      {"what a put costs", what_a_put_costs},
+CASES({"what is refused", what_is_refused}, {"who is waited for", who_is_waited_for},
+      {"whole numbers", whole_numbers}, {"what a put costs", what_a_put_costs},
       {"windows outlive nothing", windows_outlive_nothing}, {"one has left", one_has_left},
       {"destroyed behind a push", destroyed_behind_a_push}, {"means", means},
       {"pushes and gets", pushes_and_gets}, {"pushes merge", pushes_merge},

@@ -49,6 +49,35 @@ def creates_and_updates(rank, world):
     assert bf.get_current_created_window_names() == []
 
 
+def keeps_waiting(rank, world):
+    """Rank 2 keeps its mutex; rank 1 is a bystander, and gives its own at once."""
+    others = [other for other in range(world) if other != rank]
+    window = redpoll.torch.Window(torch.zeros(4), "kept", others, others)
+    said = ""
+    if rank == 2:
+        with window.mutex(own=True):
+            torch.distributed.barrier()
+            torch.distributed.barrier()
+    else:
+        torch.distributed.barrier()
+        if rank == 0:
+            for timeout_s in (0.01, 0.26, 0.6):
+                lock = window.mutex(timeout_s=timeout_s)
+                with pytest.raises(redpoll.torch.RedpollError) as raised, lock:
+                    pass
+                said += f"{raised.value}\n"
+        torch.distributed.barrier()
+    window.free()
+    return said
+
+
+def test_who_is_waited_for_is_named_with_the_whole_time():
+    short, middle, longer = values(run_group(keeps_waiting, 3))[0].splitlines()
+    assert "timed out: a mutex was not given for 0.0 s: rank " in short  # whoever was slower
+    for said, seconds in ((middle, "0.3 s"), (longer, "0.6 s")):
+        assert f"timed out: a mutex was not given for {seconds}: rank 2 [" in said
+
+
 def puts(rank, world):
     bf.init()
     sources = bf.in_neighbor_ranks()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -325,17 +326,20 @@ class Window:
     def _wait(
         self, name: str, call: Callable[[Any, float], int], timeout_s: Optional[float]
     ) -> None:
-        """In slices."""
+        """In slices of one length: the last is no shorter, so that it does not blame whoever
+        would have answered in a whole one."""
         limit = self._communicator.timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + limit
+        slice_s = max(limit / math.ceil(max(limit, 1e-6) / _SLICE_S), 1e-6)
+        begun = time.monotonic()
         while True:
-            left = deadline - time.monotonic()
+            waited = time.monotonic() - begun
             with self._entered(name) as window:
-                code = call(window, min(max(left, 1e-6), _SLICE_S))
+                _abi.rp_window_waited(waited)
+                code = call(window, slice_s)
                 message = last_message() if code < 0 else ""
             if code >= 0:
                 return
-            if code != _abi.RP_TIMEOUT or left <= _SLICE_S:
+            if code != _abi.RP_TIMEOUT or time.monotonic() - begun > limit - slice_s / 2:
                 raise self._communicator.error(code, message, f"Window.{name}")
             self._communicator.check()  # a group that has failed by a timeout says so, too
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import torch_cgx
-from redpoll.torch import Codec, Piece, communicator_of
+from redpoll.torch import Codec, Piece, communicator_of, gradients_of
 
 __all__ = ["CGXState", "cgx_hook"]
 
@@ -57,14 +57,14 @@ class CGXState:
     def layers(self, bucket: dist.GradBucket) -> dict[int, torch_cgx.Layer]:
         """The compressible tensors of a bucket by their place in it."""
         return {
-            index: torch_cgx.Layer(one.numel(), self.bits(), self.bucket_size(), of_hook=True)
-            for index, one in enumerate(bucket.gradients())
+            index: torch_cgx.Layer(flat.numel(), self.bits(), self.bucket_size(), of_hook=True)
+            for index, (one, flat) in enumerate(zip(bucket.parameters(), gradients_of(bucket)))
             if one.dim() > 1 and one.numel() >= self.layer_min_size
         }
 
     def announce(self, bucket: dist.GradBucket) -> None:
         """Make a bucket's layers known once, and again when DDP has rebuilt it."""
-        layout = [one.numel() for one in bucket.gradients()]
+        layout = [one.numel() for one in gradients_of(bucket)]
         if self._layouts.get(bucket.index()) != layout:
             self._layouts[bucket.index()] = layout
             torch_cgx.announce_layers(bucket.index(), self.layers(bucket))
@@ -96,8 +96,8 @@ def _segments(
     tensors: list[torch.Tensor] = []
     codecs: list[Optional[Codec]] = []
     compresses = torch_cgx.intra_compress()
-    for index, gradient in enumerate(bucket.gradients()):
-        flat, first = gradient.view(-1), 0
+    for index, flat in enumerate(gradients_of(bucket)):
+        first = 0
         for piece in _pieces(bucket.index(), index, flat, layers.get(index), compresses):
             tensors.append(flat.narrow(0, first, piece.numel))
             codecs.append(piece.codec)

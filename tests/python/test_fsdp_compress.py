@@ -57,12 +57,24 @@ def test_flat_buffers_are_cut_where_tensors_and_shards_end(world):
     fields = fields_of(
         (600, "w", (20, 30)), (3, None, ()), (20, "b", (20,)), (900, "v", (30, 30))
     )
-    total = -(-1530 // world) * world
+    total = -(-1523 // world) * world
     spans = flat_spans(fields, total, world, Rules("q4", None, MIN_SIZE))
     assert [span.codec is not None for span in spans[:3]] == [True, False, True]
     shard = total // world
     for rank in range(world):
         assert covered(spans, rank) == list(range(rank * shard, (rank + 1) * shard))
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("total", [610, 615, 628])
+def test_a_flat_buffer_of_other_tensors_is_refused(total):
+    from redpoll.torch._rules import Rules
+    from redpoll.torch._spans import flat_spans
+
+    fields = fields_of((600, "w", (20, 30)), (20, "b", (20,)))
+    assert "cannot be told apart" in refusal(
+        RuntimeError, lambda: flat_spans(fields, total, 4, Rules("q4"))
+    )
 
 
 # ---- FSDP2 and FSDP1 ----
@@ -203,6 +215,44 @@ def test_how_far_gradients_are(kind, grads, weights, dtype, options, least, most
     each, _, _ = values(run_group(errors, 2, kind, grads, weights, dtype, options))[0]
     worst = max(error for name, error in each.items() if name.endswith(MATRICES))
     assert least <= worst < most
+
+
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(48, 40, dtype=torch.complex64) / 7)
+
+    def forward(self, x):
+        return (x.to(torch.complex64) @ self.weight).abs()
+
+
+def complex_errors(rank, world, grads, weights):
+    """Relative errors of a complex gradient, its real and its imaginary part."""
+    from torch.distributed.fsdp import fully_shard
+
+    import redpoll.torch
+
+    torch.manual_seed(0)
+    twin, model = Complex(), Complex()
+    model.load_state_dict(twin.state_dict())
+    fully_shard(model)
+    redpoll.torch.compress(model, grads=grads, weights=weights, min_size=MIN_SIZE)
+    x, _ = batch(rank, 0)
+    model(x).square().mean().backward()
+    twin(x).square().mean().backward()
+    exact = torch.view_as_real(twin.weight.grad / world)
+    dist.all_reduce(exact)
+    ours = torch.view_as_real(model.weight.grad.full_tensor())
+    return [((ours - exact)[..., i].norm() / exact[..., i].norm()).item() for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    "grads, weights, least, most",
+    [(None, None, 0, 1e-6), ("q8", None, 1e-4, 0.02), (None, "q8", 1e-4, 0.1)],
+)
+def test_complex_parameters_are_whole(grads, weights, least, most):
+    for errors in values(run_group(complex_errors, 3, grads, weights)):
+        assert all(least <= error < most for error in errors), errors
 
 
 def train(rank, world, kind, grads, weights):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..errors import Error
 from . import _needs  # noqa: F401  (before everything that imports PyTorch)
 from ._backend import register_backend
+from ._buckets import gradients_of
 from ._codec import Codec
 from ._communicator import Communicator, communicator_of, communicators
 from ._errors import RedpollError, RedpollValueError
@@ -65,6 +66,7 @@ __all__ = [
     "communicators",
     "compress",
     "empty",
+    "gradients_of",
     "init",
     "keep_untraced",
     "monitored_barrier",

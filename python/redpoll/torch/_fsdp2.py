@@ -126,7 +126,7 @@ class LossyAllGather(_OfUnit):
         group: Any,
         async_op: bool = False,
     ) -> Optional[Work]:
-        if not input_tensor.is_floating_point():
+        if not (input_tensor.is_floating_point() or input_tensor.is_complex()):
             raise RuntimeError(
                 f"{self.unit.label}: its weights are gathered as bytes, because they are of "
                 "mixed types; they cannot be compressed"

@@ -14,6 +14,7 @@ import torch
 from .. import _abi
 from . import _cuda, statistics
 from ._adaptive import BitChooser, CodecTrial
+from ._buckets import check_holds, held_count, held_dtype
 from ._codec import Codec
 from ._loss_scale import LossScale
 from ._replay import Replay
@@ -56,10 +57,12 @@ class BucketReducer:
         seed: int,
         gradients_may_be_dropped: bool,
         grad_scaler: Any = None,
+        frozen: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         """communicator: of the model's group. gradients_may_be_dropped: whoever calls throws
         away the gradient of a parameter that no rank has used (DDP with unused parameters).
-        grad_scaler: what scales the loss, and skips steps that are not finite."""
+        grad_scaler: what scales the loss, and skips steps that are not finite. frozen: those
+        that come in no bucket, and therefore must not train."""
         self.communicator = communicator
         self.parameters = dict(parameters)
         self.rules = rules
@@ -72,8 +75,10 @@ class BucketReducer:
         self.loss_scale = LossScale(grad_scaler, self.residuals, self.forget_plans)
         self._gradients_may_be_dropped = gradients_may_be_dropped
         self._names = {parameter: name for name, parameter in self.parameters.items()}
+        self._frozen = dict(frozen or {})
+        self._due = set(self.parameters)  # those that this step has yet to bring
         self._plans: dict[int, tuple[Any, list[Run]]] = {}
-        self._layout: dict[int, list[str]] = {}
+        self._layout: list[list[str]] = []  # of this step, by bucket
         self._replay: Replay | None = None
         self.chooser = self._new_chooser()
         self._measures = False  # this step
@@ -120,8 +125,8 @@ class BucketReducer:
 
     def codec_of(self, name: str) -> Codec | None:
         """By the rules, for lossy steps; None: exact."""
-        codec = self._ruled_codec(name)
-        return None if codec is None or codec.is_exact(self.parameters[name].dtype) else codec
+        codec, dtype = self._ruled_codec(name), held_dtype(self.parameters[name].dtype)
+        return None if codec is None or codec.is_exact(dtype) else codec
 
     def check(self) -> None:
         """ValueError or TypeError for rules that these parameters cannot follow."""
@@ -135,7 +140,7 @@ class BucketReducer:
         for name, parameter in self.parameters.items():
             codec = self.rules.codec_for(name, parameter.shape)
             if codec is not None:
-                check_dtype(codec, parameter.dtype, name)
+                check_dtype(codec, held_dtype(parameter.dtype), name)
 
     def is_lossy_step(self) -> bool:
         """Whether rules apply now; otherwise everything is exact."""
@@ -150,18 +155,60 @@ class BucketReducer:
     def reduce_bucket(self, bucket: Any) -> torch.futures.Future:
         """Post the average of a DDP GradBucket; the future's value is its buffer. Does not
         block. The last bucket of a backward pass ends the step."""
-        buffer, is_last = bucket.buffer(), bucket.is_last()
+        buffer = bucket.buffer()
         names = [self._name_of(parameter) for parameter in bucket.parameters()]
+        check_holds(buffer, [self.parameters[name] for name in names])
+        is_first, is_last = self._place_in_step(names)
         if self._replay is None:
-            future = self._start(bucket.index(), names, buffer, is_last)
+            future = self._start(names, buffer, is_first, is_last)
         else:
-            future = self._replay.collect(buffer, dict(zip(names, bucket.gradients())))
+            future = self._replay.collect(buffer, dict(zip(names, self._cut(names, buffer))))
             if is_last:
                 self._replay.send(self._start)
                 self._replay = None
         if is_last:
             self._next_step()
+            self._check_frozen()
+        elif bucket.is_last():
+            self._refuse_missing()
         return future
+
+    def _cut(self, names: list[str], buffer: torch.Tensor) -> list[torch.Tensor]:
+        """Each parameter's gradient, flat; a sparse one as it is."""
+        if buffer.layout is torch.sparse_coo:
+            return [buffer]
+        counts = [held_count(self.parameters[name]) for name in names]
+        return list(buffer.view(-1).split(counts))
+
+    def _place_in_step(self, names: list[str]) -> tuple[bool, bool]:
+        """Whether a bucket of these parameters is the first of its step, and the last. Not by
+        its own word: in the first step of a static graph every bucket says that it is the first
+        one and that others follow."""
+        if not self._due.issuperset(names):  # the step before broke off
+            self._due = set(self.parameters)
+        is_first = len(self._due) == len(self.parameters)
+        self._due.difference_update(names)
+        is_last = not self._due
+        if is_last:
+            self._due = set(self.parameters)
+        return is_first, is_last
+
+    def _refuse_missing(self) -> None:
+        missing, self._due = min(self._due), set(self.parameters)
+        raise RuntimeError(
+            f"no bucket holds the gradient of {missing!r}, so that it is not averaged: did it "
+            "require no gradient when DistributedDataParallel was made? Make a new one, and "
+            "call compress() on it"
+        )
+
+    def _check_frozen(self) -> None:
+        for name, parameter in self._frozen.items():
+            if parameter.requires_grad:
+                raise RuntimeError(
+                    f"parameter {name!r} required no gradient when DistributedDataParallel was "
+                    "made and does now: its gradient is not averaged, and ranks would drift "
+                    "apart; make a new DistributedDataParallel, and call compress() on it"
+                )
 
     def _next_step(self) -> None:
         was_lossy = self.is_lossy_step()
@@ -171,23 +218,23 @@ class BucketReducer:
 
     def buckets(self) -> list[list[str]]:
         """Names by bucket, of the latest step."""
-        return [self._layout[index] for index in sorted(self._layout)]
+        return [list(names) for names in self._layout]
 
     def replay(self, layout: Sequence[Sequence[str]]) -> None:
         """Send the next step in these buckets, if they are of these parameters."""
         fits = Replay.fits(layout, self.parameters)
         self._replay = Replay(layout) if fits else None
-        self._layout = dict(enumerate(map(list, layout))) if fits else {}
+        self._layout = [list(names) for names in layout] if fits else []
 
     def _start(
-        self, index: int, names: list[str], buffer: torch.Tensor, is_last: bool
+        self, names: list[str], buffer: torch.Tensor, is_first: bool, is_last: bool
     ) -> torch.futures.Future:
         ready = time.perf_counter()
-        if index == 0:
+        if is_first:
             self._begin_step()  # which may ask how long buckets were
-            self._layout = {}
-        self._layout[index] = names
-        plan = self._plan(index, names, buffer.dtype)
+            self._layout = []
+        self._layout.append(names)
+        plan = self._plan(len(self._layout) - 1, names, buffer.dtype)
         if buffer.layout is torch.sparse_coo:
             return self._post_sparse(buffer, plan)
         if self.communicator.world == 1:
@@ -235,7 +282,7 @@ class BucketReducer:
         return trial.is_first_lossy
 
     def _ask(self, chooser: BitChooser, trial: CodecTrial) -> None:
-        buckets = list(self._layout.values()) or [list(self.parameters)]
+        buckets = self._layout or [list(self.parameters)]
         most = max(self._chosen_elements(chooser, names) for names in buckets)
         if not most:
             trial.lossy_from = _abi.RP_LOSSY_NEVER
@@ -245,7 +292,7 @@ class BucketReducer:
             log.info("codec auto: %s", text)
 
     def _chosen_elements(self, chooser: BitChooser, names: list[str]) -> int:
-        return sum(self.parameters[name].numel() for name in names if chooser.chooses(name))
+        return sum(held_count(self.parameters[name]) for name in names if chooser.chooses(name))
 
     @staticmethod
     def _is_tried_exact(chooser: BitChooser) -> bool:
@@ -261,7 +308,7 @@ class BucketReducer:
         if chooser is None or chooser.trial is None:
             return
         chosen = {name for name in names if chooser.chooses(name)}
-        elements = sum(self.parameters[name].numel() for name in chosen)
+        elements = sum(held_count(self.parameters[name]) for name in chosen)
         self._faster_exact -= chosen
         if chooser.trial.goes_exact or elements < chooser.trial.threshold:
             self._faster_exact |= chosen
@@ -391,7 +438,7 @@ class BucketReducer:
 
     def _run(self, name: str, dtype: torch.dtype) -> Run:
         parameter = self.parameters[name]
-        count, codec = parameter.numel(), self._ruled_codec(name)
+        count, codec = held_count(parameter), self._ruled_codec(name)
         if codec is not None:
             check_dtype(codec, dtype, name)
         if codec is None or codec.is_exact(dtype) or not self.is_lossy_step():

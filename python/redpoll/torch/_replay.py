@@ -38,7 +38,8 @@ class Replay:
     def collect(
         self, buffer: torch.Tensor, gradients: Mapping[str, torch.Tensor]
     ) -> torch.futures.Future:
-        """Keep a bucket's gradients, views of `buffer`; a future of it."""
+        """Keep a bucket's gradients, flat views of `buffer` or a sparse one that is alone in
+        it; a future of it."""
         self._gradients.update(gradients)
         settled = _cuda.seam.future([buffer])
         self._settled.append((settled, buffer))
@@ -49,16 +50,15 @@ class Replay:
             raise self._errors[0]
         return buffer
 
-    def send(self, post: Callable[[int, list[str], torch.Tensor, bool], Any]) -> None:
-        """post(index, names, buffer, is_last) each bucket of the layout; gradients get the
+    def send(self, post: Callable[[list[str], torch.Tensor, bool, bool], Any]) -> None:
+        """post(names, buffer, is_first, is_last) each bucket of the layout; gradients get the
         results and the collected futures complete when all of its futures have."""
         self._flats = [
-            torch.cat([self._gradients[name].reshape(-1) for name in names])
-            for names in self._layout
+            _joined([self._gradients[name] for name in names]) for names in self._layout
         ]
         self._left = last = len(self._layout)
         for index, (names, flat) in enumerate(zip(self._layout, self._flats)):
-            post(index, names, flat, index == last - 1).then(self._done)
+            post(names, flat, index == 0, index == last - 1).then(self._done)
 
     def _done(self, future: torch.futures.Future) -> None:
         try:
@@ -75,8 +75,15 @@ class Replay:
 
     def _copy_back(self) -> None:
         for names, flat in zip(self._layout, self._flats):
+            if flat.is_sparse:
+                continue  # summed in its place
             _cuda.seam.note_use(flat)
             each = flat.split([self._gradients[name].numel() for name in names])
             for name, values in zip(names, each):
-                gradient = self._gradients[name]
-                gradient.copy_(values.view(gradient.shape))
+                self._gradients[name].copy_(values)
+
+
+def _joined(gradients: list[torch.Tensor]) -> torch.Tensor:
+    """One behind the other; a sparse one travels alone."""
+    is_sparse = len(gradients) == 1 and gradients[0].is_sparse
+    return gradients[0] if is_sparse else torch.cat(gradients)

@@ -1,4 +1,5 @@
 """What error feedback holds back: one float32 tensor a parameter, kept by the parameter's name.
+That of a complex parameter holds pairs, as its gradient does in a bucket.
 
 A residual is in units of the mean gradient, whoever holds it: gradients are divided by the
 world before they are summed, so what a sender failed to send and what an owner failed to
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 
 from . import _cuda
+from ._buckets import held_count
 
 FORMAT = "redpoll.compress"
 VERSION = 1
@@ -83,7 +85,7 @@ class Residuals:
 
 def _zeros_of(parameter: torch.Tensor) -> torch.Tensor:
     device = _cuda.home(parameter)
-    return torch.zeros(parameter.numel(), dtype=torch.float32, device=device)
+    return torch.zeros(held_count(parameter), dtype=torch.float32, device=device)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -98,7 +100,10 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def shaped(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """A view of a flat residual with the parameter's shape: element for element that of the
-    parameter, also where its memory is ordered otherwise (channels_last)."""
+    parameter, also where its memory is ordered otherwise (channels_last). Of a complex
+    parameter: complex64."""
+    if parameter.is_complex():
+        flat = torch.view_as_complex(flat.view(-1, 2))
     if parameter.numel() and is_dense(parameter):
         return flat.as_strided(parameter.shape, parameter.stride())
     return flat.view(parameter.shape)

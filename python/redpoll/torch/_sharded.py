@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ._buckets import in_reals
 from ._codec import Codec
 from ._communicator import communicator_of
 from ._reducer import check_dtype, tensor_id
@@ -105,6 +106,8 @@ class Unit:
         """`output` gets this rank's part of the reduced `flat`, when the Work is complete."""
         communicator = communicator_of(group)
         works, filled, lossy = [], 0, self._lossy_now()
+        spans = _of_reals(spans, flat)
+        output, flat = in_reals(output), in_reals(flat)
         for span in spans:
             own = span.blocks[communicator.rank][1]
             works.append(
@@ -128,6 +131,8 @@ class Unit:
         again in one step, for the backward pass, have the same bits."""
         communicator = communicator_of(group)
         works, taken, lossy = [], 0, self._lossy_now()
+        spans = _of_reals(spans, own)
+        output, own = in_reals(output), in_reals(own)
         for span in spans:
             count = span.blocks[communicator.rank][1]
             works.append(
@@ -151,6 +156,11 @@ class Unit:
         if span.codec is not None:
             check_dtype(span.codec, dtype, span.name)
         return span.codec
+
+
+def _of_reals(spans: list[Span], tensor: torch.Tensor) -> list[Span]:
+    """Spans of a buffer's elements, for in_reals() of the buffer."""
+    return [span.doubled() for span in spans] if tensor.is_complex() else spans
 
 
 @contextlib.contextmanager

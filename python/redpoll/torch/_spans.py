@@ -28,6 +28,10 @@ class Span:
     name: str  # of the tensor; of the first of several exact ones
     blocks: list[tuple[int, int]]  # for each rank: offset in the flat buffer, elements
 
+    def doubled(self) -> Span:
+        """In a buffer that has two elements for each."""
+        return Span(self.codec, self.name, [(2 * first, 2 * n) for first, n in self.blocks])
+
 
 def row_spans(fields: Iterable[Field], world: int, rules: Rules) -> list[Span]:
     """Spans of FSDP2's layout: a row for each rank, in it a piece of every tensor. `fields`
@@ -45,9 +49,17 @@ def row_spans(fields: Iterable[Field], world: int, rules: Rules) -> list[Span]:
 
 def flat_spans(fields: Iterable[Field], total: int, world: int, rules: Rules) -> list[Span]:
     """Spans of FSDP1's layout: all tensors one behind the other, the whole cut into a shard of
-    total / world elements a rank, wherever that falls. What no field covers is padding."""
+    total / world elements a rank, wherever that falls. What no field covers is padding, to
+    shards of one size. RuntimeError: the buffer is not of these fields."""
     fields = list(fields)
-    fields.append(Field(total - sum(field.numel for field in fields), None, torch.Size()))
+    known = sum(field.numel for field in fields)
+    if not 0 <= total - known < world or total % world:
+        raise RuntimeError(
+            f"a flat gradient has {total} elements where its parameters, from "
+            f"{fields[0].name if fields else 'none'!r} on, have {known} and {world} ranks a "
+            "shard each; they cannot be told apart, and so not be compressed"
+        )
+    fields.append(Field(total - known, None, torch.Size()))
     shard = total // world
     spans: list[Span] = []
     first = 0

@@ -76,9 +76,9 @@ class CompressState(BucketReducer):
     def state_dict(self) -> dict[str, Any]:
         """This rank's part of the state: every rank saves its own.
 
-        Residuals by parameter name (without "module."), float32, on the parameter's device
-        (on the CPU where gradients travel through that), with its shape; live tensors, as in an
-        optimizer's state. Local."""
+        Residuals by parameter name (without "module."), float32 (complex64 of complex
+        parameters), on the parameter's device (on the CPU where gradients travel through that),
+        with its shape; live tensors, as in an optimizer's state. Local."""
         self.loss_scale.settle()
         self.settle_choice()
         for name, parameter in self.parameters.items():
@@ -297,13 +297,14 @@ def _compress_ddp(
     _check_no_hook(model)
     state = CompressState(
         communicator_of(model.process_group),
-        _reduced_parameters(model),
+        _own_parameters(model, trained=True),
         rules,
         error_feedback=error_feedback,
         warmup_steps=warmup_steps,
         seed=seed,
         gradients_may_be_dropped=bool(model.find_unused_parameters or model.static_graph),
         grad_scaler=grad_scaler,
+        frozen=_own_parameters(model, trained=False),
     )
     state.check()
     try:
@@ -336,10 +337,11 @@ def _check_no_hook(model: DistributedDataParallel) -> None:
         )
 
 
-def _reduced_parameters(model: DistributedDataParallel) -> dict[str, torch.Tensor]:
+def _own_parameters(model: DistributedDataParallel, trained: bool) -> dict[str, torch.Tensor]:
+    """Those that DDP looks after: that it averages, or that do not train."""
     ignored = getattr(model, "parameters_to_ignore", ())
     return {
         name: parameter
         for name, parameter in model.module.named_parameters()
-        if parameter.requires_grad and name not in ignored
+        if parameter.requires_grad == trained and name not in ignored
     }

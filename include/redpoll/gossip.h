@@ -39,11 +39,15 @@ typedef struct rp_gossip_info {
 } rp_gossip_info;
 
 /** Do these go together? topology: "base", "ring:direction=left" ...; NULL: "base", of choco
- *  "torus". algorithm: "awc", "atc", "exact-diffusion", "choco", "gradient-tracking",
- *  "push-sum", "push-diging"; NULL: "atc". ranks: of the world. info: set on success, NULL: not
- * wanted. Pure; any thread. RP_INVALID, RP_UNSUPPORTED: no topology or algorithm of that name,
- * or not for so many ranks, weights of which the average would be biased, edges that change
- * where copies are kept: what would do. RP_IO, RP_NOT_FOUND, RP_CORRUPT: a topology's file. */
+ * and exact-diffusion "torus". algorithm: "awc", "atc", "exact-diffusion", "choco",
+ *  "gradient-tracking", "push-sum", "push-diging"; NULL: "atc". ranks: of the world. info: set
+ *  on success, NULL: not wanted. Pure; any thread. RP_INVALID, RP_UNSUPPORTED: no topology or
+ *  algorithm of that name, or not for so many ranks, weights of which the average would be
+ *  biased, edges that change where copies are kept, or ranks that would drift apart, by the
+ *  spectral radius of what the algorithm does over the topology (exact-diffusion where that is
+ *  not symmetric or changes): what would do. RP_IO, RP_NOT_FOUND, RP_CORRUPT: a topology's
+ * file.
+ */
 RP_API rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks,
                                  rp_gossip_info *info);
 

@@ -103,6 +103,15 @@ static rp_status price_all_reduce(rpi_gossip_plan *plan, bool lossy,
     return RP_OK;
 }
 
+/* Which algorithms go with it? */
+static rp_status judge_rules(rpi_gossip_plan *plan) {
+    const rpi_gossip_rule *rule;
+    if (plan->topology->ranks > RPI_GOSSIP_JUDGED) return RP_OK;
+    for (int i = 0; i < RPI_GOSSIP_RULES && (rule = rpi_gossip_rule_at(i)) != NULL; i++)
+        RP_TRY(rpi_gossip_examine(rule, plan->topology, &plan->fits[i]));
+    return RP_OK;
+}
+
 static rp_status make_plan(const settings *s, const rpi_topology *topology,
                            rpi_gossip_plan *plan) {
     size_t count = (size_t)s->count;
@@ -118,6 +127,7 @@ static rp_status make_plan(const settings *s, const rpi_topology *topology,
                               .local = s->local};
     rp_codec_text(&s->codec, plan->codec, sizeof plan->codec);
     RP_TRY(rpi_topology_examine(topology, &plan->properties));
+    RP_TRY(judge_rules(plan));
     RP_TRY(rpi_plan_model_make(s->link, s->local, &s->codec, &model));
     model.chunk_bytes = (size_t)s->chunk_bytes;
     RP_TRY(price_rounds(plan, &request, &model));
@@ -177,7 +187,8 @@ const rpi_command rpi_command_plan_gossip = {
     .about =
         "Prints who averages with whom in each round of a topology and with which weight, what "
         "that promises (sums of weights, connectedness, spectral gap, rounds to the exact "
-        "average), and what a round takes beside an all-reduce of the same vector. "
+        "average), which algorithms of training go with it, and what a round takes beside an "
+        "all-reduce of the same vector. "
         "docs/topologies.md says which topology is for what.\n\n"
         "'a-b' are two ranks that send to each other, 'a>b' is one that sends and one that "
         "receives. The weight is what the receiver puts on what comes; it keeps the rest of 1, "

@@ -3,13 +3,20 @@
 #define RPI_CLI_PLAN_GOSSIP_H
 
 #include "plan/cost.h"
+#include "plan/gossip/gossip_fit.h"
 #include "plan/topologies/topology_properties.h"
 #include "redpoll/codec.h"
+
+enum {
+    RPI_GOSSIP_RULES = 16,  /* of the catalogue, at most */
+    RPI_GOSSIP_JUDGED = 256 /* ranks up to which they are looked at */
+};
 
 typedef struct rpi_gossip_plan {
     const rpi_topology *topology;
     rpi_topology_properties properties;
-    int64_t hosts; /* 0: each rank on its own */
+    rpi_gossip_fit fits[RPI_GOSSIP_RULES]; /* of each rule of the catalogue */
+    int64_t hosts;                         /* 0: each rank on its own */
     size_t bytes, encoded;
     char codec[64];
     const char *link, *local;

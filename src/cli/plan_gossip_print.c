@@ -1,4 +1,5 @@
 /* What `redpoll plan gossip` says, for people and for programs. */
+#include "base/append.h"
 #include "base/memory.h"
 #include "base/wrap.h"
 #include "cli/command.h"
@@ -252,6 +253,25 @@ static void print_period(const rpi_gossip_plan *plan) {
         print_fact("period", "none: each step is drawn anew");
 }
 
+/* "awc, atc; not exact-diffusion (diverges), choco (changes)" */
+static void print_rules(const rpi_gossip_plan *plan) {
+    char good[256] = "", bad[256] = "";
+    const rpi_gossip_rule *rule;
+    for (int i = 0; i < RPI_GOSSIP_RULES && (rule = rpi_gossip_rule_at(i)) != NULL; i++) {
+        const rpi_gossip_fit *fit = &plan->fits[i];
+        bool fits = rpi_gossip_fits(fit);
+        char *text = fits ? good : bad;
+        rpi_append(text, sizeof good, "%s%s", text[0] ? ", " : "", rule->name);
+        if (fit->verdict != RPI_GOSSIP_FITS)
+            rpi_append(text, sizeof good, " (%s)", rpi_gossip_verdict_name(fit->verdict));
+    }
+    if (plan->topology->ranks > RPI_GOSSIP_JUDGED)
+        print_fact("algorithms", "not looked at for more than %d ranks", RPI_GOSSIP_JUDGED);
+    else
+        print_fact("algorithms", "%s%s%s", good[0] ? good : "none", bad[0] ? "; not " : "",
+                   bad);
+}
+
 static void print_promises(const rpi_gossip_plan *plan) {
     const rpi_topology_properties *p = &plan->properties;
     print_period(plan);
@@ -262,6 +282,7 @@ static void print_promises(const rpi_gossip_plan *plan) {
     print_fact("connected", p->connected ? "yes" : "no: some ranks never hear of others");
     print_gap(p);
     print_exact(p);
+    print_rules(plan);
 }
 
 /* ---- what it takes ---- */
@@ -343,6 +364,22 @@ static rp_status add_rounds(cJSON *object, const rpi_gossip_plan *plan) {
     return status;
 }
 
+static void add_rules(cJSON *object, const rpi_gossip_plan *plan) {
+    const rpi_gossip_rule *rule;
+    if (plan->topology->ranks > RPI_GOSSIP_JUDGED) {
+        cJSON_AddNullToObject(object, "algorithms");
+        return;
+    }
+    cJSON *rules = cJSON_AddObjectToObject(object, "algorithms");
+    for (int i = 0; i < RPI_GOSSIP_RULES && (rule = rpi_gossip_rule_at(i)) != NULL; i++) {
+        const rpi_gossip_fit *fit = &plan->fits[i];
+        cJSON *one = cJSON_AddObjectToObject(rules, rule->name);
+        cJSON_AddBoolToObject(one, "fits", rpi_gossip_fits(fit));
+        cJSON_AddStringToObject(one, "verdict", rpi_gossip_verdict_name(fit->verdict));
+        add_number(one, "factor_per_step", fit->radius);
+    }
+}
+
 static void add_promises(cJSON *object, const rpi_gossip_plan *plan) {
     const rpi_topology_properties *p = &plan->properties;
     add_number(object, "period", plan->topology->period ? (double)plan->topology->period : NAN);
@@ -356,6 +393,7 @@ static void add_promises(cJSON *object, const rpi_gossip_plan *plan) {
     add_number(object, "spectral_gap", 1 - p->second);
     add_number(object, "factor_per_round", p->factor);
     add_number(object, "exact_rounds", p->exact_rounds ? p->exact_rounds : NAN);
+    add_rules(object, plan);
 }
 
 rp_status rpi_gossip_print_json(const rpi_gossip_plan *plan, bool all) {

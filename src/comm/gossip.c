@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "comm/gossip_copies.h"
 #include "comm/topology_rounds.h"
-#include "plan/gossip/gossip_rule.h"
+#include "plan/gossip/gossip_fit.h"
 
 #include <string.h>
 
@@ -34,45 +34,15 @@ struct rp_gossip {
 
 /* ---- checks ---- */
 
-static const char *default_topology(const rpi_gossip_rule *rule) {
-    return rule->copies ? "torus" : "base";
-}
-
-/* Pushing rules divide by p what the rows have wrong; others take averages as they are. */
-static rp_status check_sums(const rpi_topology_rounds *rounds, const rpi_gossip_rule *rule) {
-    bool rows = false, columns = false;
-    const char *text = rpi_topology_rounds_of(rounds)->text;
-    RP_TRY(rpi_topology_rounds_sums(rounds, &rows, &columns));
-    if (columns && (rows || rule->pushes)) return RP_OK;
-    if (rule->pushes)
-        return RP_FAIL(INVALID,
-                       "%s needs a sender's weights, and those of topology %s do not sum to 1 "
-                       "for each sender; add weights=sender",
-                       rule->name, text);
-    return RP_FAIL(INVALID,
-                   "%s needs weights that sum to 1 for receivers and senders, and those of "
-                   "topology %s do not: its average would be biased; take another topology, or "
-                   "push-sum with weights=sender",
-                   rule->name, text);
-}
-
-/* The sum of all copies is kept by their changes, as long as it is of the same ones. */
-static rp_status check_rounds(const rpi_topology_rounds *rounds, const rpi_gossip_rule *rule) {
-    const rpi_topology *topology = rpi_topology_rounds_of(rounds);
-    if (!rule->copies || topology->period == 1) return RP_OK;
-    return RP_FAIL(INVALID,
-                   "%s keeps copies of its neighbours, which must stay the same, and topology "
-                   "%s changes them from round to round; take torus, ring or exponential",
-                   rule->name, topology->text);
-}
-
+/* The fit is of the ranks that there are. */
 static rp_status find(const char *topology, const char *algorithm, int ranks, int rank,
                       const rpi_gossip_rule **out_rule, rpi_topology_rounds **out_rounds) {
+    rpi_gossip_fit fit;
     RP_TRY(rpi_gossip_rule_find(algorithm ? algorithm : "atc", out_rule));
-    if (!topology) topology = default_topology(*out_rule);
+    if (!topology) topology = (*out_rule)->topology;
     RP_TRY(rpi_topology_rounds_open(topology, ranks, rank, out_rounds));
-    rp_status status = check_sums(*out_rounds, *out_rule);
-    if (status == RP_OK) status = check_rounds(*out_rounds, *out_rule);
+    rp_status status =
+        rpi_gossip_check_fit(*out_rule, rpi_topology_rounds_of(*out_rounds), &fit);
     if (status != RP_OK) {
         rpi_topology_rounds_close(*out_rounds);
         *out_rounds = NULL;
@@ -95,7 +65,7 @@ static rp_gossip_info info_of(const rpi_gossip_rule *rule) {
                             .pushes = rule->pushes,
                             .held = rule->states + own,
                             .copies = rule->copies,
-                            .topology = default_topology(rule)};
+                            .topology = rule->topology};
 }
 
 rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks,

@@ -3,8 +3,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-#include <math.h>
-
 enum { MOST_KEPT = 256 };
 
 typedef struct kept_round {
@@ -26,12 +24,7 @@ rp_status rpi_topology_rounds_open(const char *text, int ranks, int rank,
     RP_TRY(rpi_alloc(sizeof *rounds, "a topology's rounds", &rounds));
     rounds->rank = rank;
     rp_status status = rpi_topology_open(text, ranks, &rounds->topology);
-    if (status == RP_OK && rounds->topology->vectors > 1)
-        status =
-            RP_FAIL(UNSUPPORTED,
-                    "topology %s gives each rank %d vectors, and an exchange has one; take "
-                    "base, which is exact in few rounds too",
-                    text, rounds->topology->vectors);
+    if (status == RP_OK) status = rpi_topology_check_single(rounds->topology);
     int64_t period = status == RP_OK ? rounds->topology->period : 0;
     rounds->kept = period > 0 && period <= MOST_KEPT ? period : 1;
     if (status == RP_OK)
@@ -90,55 +83,4 @@ rp_status rpi_topology_rounds_at(rpi_topology_rounds *rounds, int64_t step,
     }
     *out_neighbors = &round->lists;
     return RP_OK;
-}
-
-/* ---- sums ---- */
-
-static bool are_one(const double *sums, int count) {
-    for (int i = 0; i < count; i++)
-        if (fabs(sums[i] - 1) > 1e-9) return false;
-    return true;
-}
-
-/* sums: rows, then columns. */
-static void add_edges(rpi_edges edges, int rank, int ranks, double *sums) {
-    for (int i = 0; i < edges.count; i++) {
-        double weight = rpi_edge_weight(&edges.list[i]);
-        sums[rank] += weight;
-        sums[ranks + edges.list[i].rank] += weight;
-    }
-}
-
-static rp_status look_at_round(const rpi_topology *topology, int64_t step, rpi_mixing *mixing,
-                               double *sums, bool *in_out_rows, bool *in_out_columns) {
-    int ranks = topology->ranks;
-    RP_TRY(rpi_topology_mix(topology, step, mixing));
-    for (int i = 0; i < 2 * ranks; i++) sums[i] = 0;
-    for (int rank = 0; rank < ranks; rank++) {
-        add_edges(rpi_mixing_in(mixing, rank), rank, ranks, sums);
-        add_edges(rpi_mixing_own(mixing, rank), rank, ranks, sums);
-    }
-    *in_out_rows &= are_one(sums, ranks);
-    *in_out_columns &= are_one(sums + ranks, ranks);
-    return RP_OK;
-}
-
-rp_status rpi_topology_rounds_sums(const rpi_topology_rounds *rounds, bool *out_rows,
-                                   bool *out_columns) {
-    enum { LOOKED_AT = 16 }; /* rounds: those of a longer period are all alike */
-    const rpi_topology *topology = rounds->topology;
-    int64_t period = topology->period;
-    int64_t steps = period > 0 && period < LOOKED_AT ? period : LOOKED_AT;
-    double *sums = NULL;
-    rpi_mixing mixing = {0};
-    bool rows = true, columns = true;
-    rp_status status =
-        rpi_alloc_array(2 * (size_t)topology->ranks, sizeof *sums, "sums of weights", &sums);
-    for (int64_t step = 0; step < steps && status == RP_OK; step++)
-        status = look_at_round(topology, step, &mixing, sums, &rows, &columns);
-    rpi_mixing_free(&mixing);
-    rpi_free(sums);
-    *out_rows = rows;
-    *out_columns = columns;
-    return status;
 }

@@ -17,9 +17,4 @@ const rpi_topology *rpi_topology_rounds_of(const rpi_topology_rounds *rounds);
 rp_status rpi_topology_rounds_at(rpi_topology_rounds *rounds, int64_t step,
                                  const rp_neighbors **out_neighbors);
 
-/* Do the weights of all ranks' vectors sum to 1 in each rank's result (rows), and what all
- * ranks put on a rank's vector (columns), in the rounds of a period, or in the first ones? */
-rp_status rpi_topology_rounds_sums(const rpi_topology_rounds *rounds, bool *out_rows,
-                                   bool *out_columns);
-
 #endif

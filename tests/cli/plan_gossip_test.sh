@@ -35,6 +35,8 @@ also '^ +1/2 +0-1$'
 also '^ +4  1/2 +0-2 1-3$'
 also 'doubly stochastic'
 also '^  exact average after 5 rounds, proved by fractions$'
+also '^  algorithms    awc, atc, gradient-tracking, push-sum, push-diging; not'
+also 'exact-diffusion \(diverges\), choco \(changes\)$'
 also '^predicted: a round .* 1\.00 MB sent by the busiest rank'
 also 'an all-reduce by [a-z-]+ .*, 1\.60 MB$'
 shows '^ +0 +16 +1 +8  0\.5$' --topology base --ranks 24 # a summary, 8 ranks idle
@@ -45,9 +47,14 @@ shows '^ +kept +0:1/5 1:1/2' -t star:weights=sender -n 5
 also 'columns are 1, rows are not'
 also '^    0  1/2 +1>0 2>0 3>0 4>0$'
 shows 'biased' -t star:weights=uniform -n 5
+also 'push-sum \(biased\)'
+shows 'not exact-diffusion \(diverges\),$' -t ring:direction=left -n 16
+also 'gradient-tracking \(unstable\), push-diging \(unstable\)$'
+shows '^  algorithms    awc, atc, exact-diffusion, choco, gradient-tracking, push-sum,$' -t ring -n 5
 shows 'A to B' -t ceca -n 5
 shows 'drawn anew in each step' -t equi -n 5
 shows 'not computed for more than 256 ranks' -t base -n 300
+also 'not looked at for more than 256 ranks'
 shows 'nobody sends' -n 1
 shows '12.*MB encoded' -n 4 --codec q4 --size 100MB
 shows 'on 2 hosts.*inside 5GB,2us' -n 8 --hosts 2 -t hierarchical:local=4,machines=ring
@@ -70,6 +77,11 @@ for edges in plan["rounds"]:
 exact = all(v == Fraction(1, n) for row in x for v in row)
 assert exact == (plan["exact_rounds"] == len(plan["rounds"])), plan
 assert plan["row_stochastic"] and plan["column_stochastic"] and plan["connected"]
+fits = {name: each["fits"] for name, each in plan["algorithms"].items()}
+assert fits["atc"] and fits["awc"] and fits["gradient-tracking"], fits
+assert all(each["fits"] == (each["verdict"] in ("fits", "small rates")) for each in plan["algorithms"].values())
+assert fits["choco"] == (plan["period"] == 1), fits
+assert not fits["exact-diffusion"] or plan["algorithms"]["exact-diffusion"]["factor_per_step"] < 1
 assert plan["round_s"] > 0 and plan["all_reduce_s"] > 0 and plan["spectral_gap"] > 0
 END
     for words in 'base -n 7' 'base:k=2 -n 24 --all' 'one-peer-exponential -n 8' 'one-peer-exponential -n 6' \
@@ -80,7 +92,7 @@ END
     "$redpoll" plan gossip --size 1MB --json -n 40 >out
     grep -q '"rounds"' out && complain 'edges of 40 ranks are listed unasked'
     "$redpoll" plan gossip --size 1MB --json -n 300 >out
-    also '"spectral_gap":null,"factor_per_round":null,"exact_rounds":null'
+    also '"spectral_gap":null,"factor_per_round":null,"exact_rounds":null,"algorithms":null'
 else
     echo "skipped the JSON: there is no python3 here"
 fi

@@ -200,7 +200,16 @@ static void alone_a_rank_takes_its_own_step(void) {
 }
 
 static void what_does_not_go_together_is_refused(void) {
-    CHECK_OK(rp_gossip_check("base", "exact-diffusion", 7, NULL));
+    CHECK_OK(rp_gossip_check("base", "exact-diffusion", 8, NULL));
+    CHECK_FAILS(
+        rp_gossip_check("base", "exact-diffusion", 7, NULL), INVALID,
+        "exact-diffusion over topology base with 7 ranks diverges: what they differ by "
+        "grows 1.009 times in each step, at any learning rate; it needs one that is "
+        "symmetric and stays the same; take torus, ring, exponential:symmetric=on or star");
+    CHECK_FAILS(rp_gossip_check("ring:direction=left", "gradient-tracking", 11, NULL), INVALID,
+                "with 11 ranks diverges at usual learning rates");
+    for (int ranks = 1; ranks <= 33; ranks++)
+        CHECK_OK(rp_gossip_check(NULL, "exact-diffusion", ranks, NULL));
     CHECK_OK(rp_gossip_check("star:weights=sender", "push-sum", 5, NULL));
     CHECK_FAILS(rp_gossip_check("star:weights=uniform", "atc", 5, NULL), INVALID, "biased");
     CHECK_FAILS(rp_gossip_check("star:weights=uniform", "push-sum", 5, NULL), INVALID,

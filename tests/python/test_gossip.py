@@ -376,6 +376,9 @@ def refused(rank, world):
         "biased": attempt("star:weights=uniform"),
         "weights=sender": attempt("star:weights=uniform", "push-sum"),
         "take torus, ring": attempt("base", "choco"),
+        "exact-diffusion over topology ring:direction=left with 3 ranks diverges": attempt(
+            "ring:direction=left", "exact-diffusion"
+        ),
         "gamma is of choco": attempt("ring", "atc", gamma=0.5),
         "gamma is 2": attempt("ring", "choco", gamma=2),
         "'fail' and 'continue'": attempt(on_loss="stop"),

@@ -424,7 +424,7 @@ HIERARCHICAL = "hierarchical:local=2,machines=ring"
 TOPOLOGIES = {
     "atc": STATIC + ONE_WAY + CHANGING,
     "awc": STATIC + ONE_WAY + CHANGING,
-    "exact-diffusion": STATIC + ONE_WAY + CHANGING,  # to the limit where edges stay
+    "exact-diffusion": STATIC,
     "gradient-tracking": STATIC + ONE_WAY + CHANGING,
     "choco": STATIC + ONE_WAY,
     "push-sum": PUSHING + STATIC + ONE_WAY + CHANGING,
@@ -861,8 +861,7 @@ def limit_of(case):
 
 def has_limit(case):
     if case.family == "gossip":
-        moves = case.kind == "exact-diffusion" and case.topology in ONE_WAY + CHANGING
-        return bool(case.get("limit")) and case.kind != "push-sum" and not moves
+        return bool(case.get("limit")) and case.kind != "push-sum"
     synchronous = case.kind in ("average", "diloco", "slowmo") and not case.get("halved")
     return case.family == "local" and synchronous and case.fragments == 1 and case.mixing == 0
 

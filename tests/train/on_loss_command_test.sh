@@ -87,7 +87,7 @@ never_says out 'begins from their mean'
 says out 'saved step 305'
 
 # ---- rank 0 among the two of five that die, one after the other ----
-start train -n 5 --strategy gossip:topology=base,algorithm=exact-diffusion,on-loss=continue --codec q8 --checkpoint-every 40
+start train -n 5 --strategy gossip:algorithm=exact-diffusion,on-loss=continue --codec q8 --checkpoint-every 40
 behind 20
 kill_ranks 0
 said 'rank 0 is lost after step'

@@ -79,6 +79,30 @@ static void every_algorithm_learns(void) {
     }
 }
 
+/* By what an algorithm takes when no topology is said, as many ranks as there may be. */
+static void algorithms_have_topologies_that_fit(void) {
+    static const char *const algorithms[] = {"atc", "awc", "exact-diffusion", "choco",
+                                             "gradient-tracking"};
+    for (int i = 0; i < 5; i++) {
+        char text[64];
+        rpi_train_result result = {0};
+        snprintf(text, sizeof text, "gossip:algorithm=%s", algorithms[i]);
+        rpi_train_options options = gossip_options(text);
+        options.steps = 60;
+        options.lr *= 2;
+        options.global_batch_size = 25;
+        REQUIRE_OK(ranks_train(&options, 5, &result));
+        CHECK_MSG(result.test.accuracy > 0.9 && result.test.consensus_distance < 0.1,
+                  "%s: accuracy %g, consensus distance %g", algorithms[i], result.test.accuracy,
+                  result.test.consensus_distance);
+        snprintf(text, sizeof text, "gossip:algorithm=%s,on-loss=continue", algorithms[i]);
+        for (int world = 1; world <= 16; world++) {
+            options.global_batch_size = 5 * world;
+            CHECK_OK(rpi_train_check(&options, world));
+        }
+    }
+}
+
 /* Few bits, and few elements: ranks stay as near as with all of them. */
 static void copies_bear_any_codec(void) {
     static const char *const codecs[] = {"q4", "q2", "topk:k=64,bucket=512"};
@@ -186,10 +210,19 @@ static void mistakes_are_named(void) {
     expect("gossip:topology=hierarchical:local=2", "machines of 2");
     expect("gossip:algorithm=push-sum", "take atc");
     expect("gossip:algorithm=choco,topology=base", "take torus, ring");
+    expect("gossip:algorithm=exact-diffusion,topology=base",
+           "exact-diffusion over topology base with 5 ranks diverges");
+    expect("gossip:algorithm=exact-diffusion,topology=base", "take torus, ring");
     expect("gossip:gamma=0.5", "gamma is of algorithm=choco");
     expect("gossip:algorithm=choco,gamma=2", "gamma");
     expect("all-reduce:topology=ring", "has no options");
-    rpi_train_options options = gossip_options("gossip:algorithm=gradient-tracking");
+    rpi_train_options options =
+        gossip_options("gossip:algorithm=exact-diffusion,topology=base");
+    options.global_batch_size = 24;
+    CHECK_OK(rpi_train_check(&options, 6));
+    options.strategy = "gossip:algorithm=exact-diffusion,topology=base,on-loss=continue";
+    CHECK_FAILS(rpi_train_check(&options, 6), INVALID, "that 5 of 6 ranks have, too");
+    options = gossip_options("gossip:algorithm=gradient-tracking");
     options.global_batch_size = 25;
     CHECK_OK(rpi_train_check(&options, 5));
     options.momentum = 0.9;
@@ -202,6 +235,7 @@ static void mistakes_are_named(void) {
 
 CASES({"averaging with all is all-reduce", averaging_with_all_is_all_reduce},
       {"every algorithm learns", every_algorithm_learns},
+      {"algorithms have topologies that fit", algorithms_have_topologies_that_fit},
       {"optimizers and codecs go with it", optimizers_and_codecs_go_with_it},
       {"copies bear any codec", copies_bear_any_codec},
       {"it goes on as if it had never stopped", it_goes_on_as_if_it_had_never_stopped},

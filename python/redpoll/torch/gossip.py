@@ -84,7 +84,7 @@ class Gossip(WrappingOptimizer):
         model: float32 or float64 parameters on the CPU, not wrapped in
         DistributedDataParallel. Buffers stay each rank's own.
         topology: "base", "ring", "exponential", "torus:shape=2x2", ... (docs/topologies.md).
-        None: base, of choco torus.
+        None: base, of choco and exact-diffusion torus.
         algorithm: "atc": W (x - step); "awc": W x - step, x travels while gradients are
         computed; "exact-diffusion", "gradient-tracking": no bias where data differ; "choco":
         atc for codecs of few bits, which neighbours' copies of x bear; "push-sum",
@@ -106,8 +106,9 @@ class Gossip(WrappingOptimizer):
         push-sum: none).
 
         ValueError, on every rank: no topology or algorithm of that name, or not for so many
-        ranks; weights that would bias the average; a codec that is none; parameters that cannot
-        be exchanged; ranks that were given different things."""
+        ranks; weights that would bias the average; an algorithm that drifts apart over this
+        topology (the text says which fit); a codec that is none; parameters that cannot be
+        exchanged; ranks that were given different things."""
         super().__init__(inner)
         self.model = model
         self.algorithm, self.gamma = algorithm, gamma

@@ -64,9 +64,11 @@ typedef struct rpi_gossip_line {
 
 typedef struct rpi_gossip_rule {
     const char *name, *summary;
-    int sends;   /* vectors a step: 1 or 2 */
-    int states;  /* 0 to 3 */
-    bool pushes; /* and p */
+    const char *topology; /* unless told otherwise: one that fits any number of ranks */
+    const char *needs;    /* of a topology, in the words of a refusal; NULL: nothing more */
+    int sends;            /* vectors a step: 1 or 2 */
+    int states;           /* 0 to 3 */
+    bool pushes;          /* and p */
     /* Neighbours keep copies of x, and what is sent are changes of these. Whatever a codec
      * makes of a change is what the copies become: in `after`, SENT is what neighbours have
      * decoded, and MIXED the sum of such, the own included. Every round has the same edges. */

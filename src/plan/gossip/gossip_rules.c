@@ -28,6 +28,7 @@ static const rpi_gossip_rule catalogue[] = {
     {
         .name = "awc",
         .summary = "adapt while combining: x becomes W x - a g",
+        .topology = "base",
         .sends = 1,
         .lies_in = {IN(X)},
         .before = {LINE(SENT, PLUS(X))},
@@ -36,6 +37,7 @@ static const rpi_gossip_rule catalogue[] = {
     {
         .name = "atc",
         .summary = "adapt, then combine: x becomes W (x - a g)",
+        .topology = "base",
         .sends = 1,
         .lies_in = {IN(X), 0, IN(GRADIENT)},
         .before = {LINE(SENT, PLUS(X), DOWN(GRADIENT))},
@@ -46,6 +48,8 @@ static const rpi_gossip_rule catalogue[] = {
          * it may diverge. */
         .name = "exact-diffusion",
         .summary = "atc corrected by the step before: reaches the optimum of all, not near it",
+        .topology = "torus",
+        .needs = "; it needs one that is symmetric and stays the same",
         .sends = 1,
         .lies_in = {0, 0, IN(GRADIENT)},
         .states = 1,
@@ -60,6 +64,7 @@ static const rpi_gossip_rule catalogue[] = {
          * have the same edges, the copies of all neighbours need no more than that sum. */
         .name = "choco",
         .summary = "atc whose neighbours keep copies; a codec loses nothing in the end",
+        .topology = "torus",
         .sends = 1,
         .lies_in = {0, 0, IN(GRADIENT)},
         .states = 2,
@@ -75,6 +80,7 @@ static const rpi_gossip_rule catalogue[] = {
          * g. */
         .name = "gradient-tracking",
         .summary = "steps along a running average of all gradients, which is exchanged too",
+        .topology = "base",
         .sends = 2,
         .lies_in = {IN(X), IN(STATE), IN(GRADIENT)},
         .states = 2,
@@ -88,6 +94,7 @@ static const rpi_gossip_rule catalogue[] = {
         /* Kempe et al. 2003; STATE is what is pushed, x that over p. */
         .name = "push-sum",
         .summary = "atc over graphs that go one way: a sender's weights, and p to divide by",
+        .topology = "base",
         .sends = 1,
         .lies_in = {IN(STATE), 0, IN(GRADIENT)},
         .states = 1,
@@ -101,6 +108,7 @@ static const rpi_gossip_rule catalogue[] = {
          * is u, STATE_2 y, STATE_3 the gradient of the step before. */
         .name = "push-diging",
         .summary = "gradient tracking over graphs that go one way",
+        .topology = "base",
         .sends = 2,
         .lies_in = {IN(STATE), IN(STATE_2), IN(GRADIENT)},
         .states = 3,

@@ -178,6 +178,15 @@ void rpi_topology_close(rpi_topology *topology) {
     rpi_free(topology);
 }
 
+rp_status rpi_topology_check_single(const rpi_topology *topology) {
+    if (topology->vectors == 1) return RP_OK;
+    return RP_FAIL(
+        UNSUPPORTED,
+        "topology %s gives each rank %d vectors, and an exchange has one; take base, "
+        "which is exact in few rounds too",
+        topology->text, topology->vectors);
+}
+
 /* ---- rounds ---- */
 
 rp_status rpi_topology_mix(const rpi_topology *topology, int64_t step, rpi_mixing *in_out) {

@@ -69,6 +69,9 @@ const rpi_topology_kind *rpi_topology_kind_at(int index);
 rp_status rpi_topology_open(const char *text, int ranks, rpi_topology **out_topology);
 void rpi_topology_close(rpi_topology *topology);
 
+/* RP_UNSUPPORTED: ranks have more than one vector in it, and an exchange of one is wanted. */
+rp_status rpi_topology_check_single(const rpi_topology *topology);
+
 /* The round of a step, 0 or more, into a mixing that is empty or of an earlier call; free it
  * with rpi_mixing_free. O(e log e) for e edges. */
 rp_status rpi_topology_mix(const rpi_topology *topology, int64_t step, rpi_mixing *in_out);

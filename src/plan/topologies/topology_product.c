@@ -112,6 +112,10 @@ static double log_radius(double *a, double *square, int size) {
     return norm > 0 ? before : -INFINITY;
 }
 
+double rpi_matrix_radius(double *matrix, double *scratch, int size) {
+    return exp(log_radius(matrix, scratch, size));
+}
+
 rp_status rpi_product_second(const rpi_product *product, double *out_second) {
     rpi_product copy = {.size = product->size};
     size_t elements = (size_t)product->size * (size_t)product->size;
@@ -120,7 +124,7 @@ rp_status rpi_product_second(const rpi_product *product, double *out_second) {
         rpi_alloc_array(elements, sizeof(double), "a product of rounds", &copy.next);
     if (status == RP_OK) {
         for (size_t i = 0; i < elements; i++) copy.at[i] = product->at[i] - 1.0 / product->size;
-        *out_second = exp(log_radius(copy.at, copy.next, copy.size));
+        *out_second = rpi_matrix_radius(copy.at, copy.next, copy.size);
     }
     rpi_product_close(&copy);
     return status;

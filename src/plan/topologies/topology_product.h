@@ -19,6 +19,9 @@ bool rpi_product_averages(const rpi_product *product, const rpi_mixing *mixing,
                           double tolerance);
 /* The largest modulus of an eigenvalue of product - J. */
 rp_status rpi_product_second(const rpi_product *product, double *out_second);
+/* The largest modulus of an eigenvalue of any matrix, by Gelfand's formula: |A^m|^(1/m), m = 1,
+ * 2, 4 ... Both are [size * size] and hold something else afterwards. */
+double rpi_matrix_radius(double *matrix, double *scratch, int size);
 
 /* Is vector 0 of every rank exactly the average after so many rounds? *out_fits false: a
  * fraction did not fit 63 bits, and nothing is known. */

@@ -12,6 +12,9 @@ static const rpi_variable variables[] = {
     {"REDPOLL_ISA", "scalar, avx2, avx512; scalar, neon on AArch64",
      "the widest instructions that kernels use; all give the same bytes. The best of this "
      "processor when absent (redpoll info shows it)"},
+    {"REDPOLL_FORMS", "KERNEL=FORM,...",
+     "forms of kernels that have several, as redpoll info lists them; all give the same bytes. "
+     "What a process has found to be the quickest here when absent"},
     {"REDPOLL_CUDA", "off", "no GPU is looked for; what would use one says so"},
     {"REDPOLL_CUDA_LIBRARY", "a file",
      "libredpoll_cuda.so, the kernels for GPUs; beside redpoll when absent"},

@@ -9,6 +9,7 @@
 #include "cli/help.h"
 #include "cli/host_hwloc.h"
 #include "cli/info_model.h"
+#include "cli/kernel_forms.h"
 #include "cli/option_rows.h"
 #include "cuda/cuda.h"
 #include "net/secret.h"
@@ -54,6 +55,13 @@ static const rpi_option options[] = {
     {0},
 };
 
+static void add_forms(cJSON *object) {
+    rpi_kernel_form *kernel;
+    for (int i = 0; (kernel = rpi_kernel_form_at(i)) != NULL; i++)
+        cJSON_AddStringToObject(object, kernel->kernel,
+                                kernel->names[rpi_form_for(kernel, RPI_FORM_LEAST)]);
+}
+
 static void print_json(void) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "version", rp_version());
@@ -67,6 +75,7 @@ static void print_json(void) {
     cJSON_AddStringToObject(object, "isa", rpi_isa_name(rpi_cpu_isa()));
     cJSON_AddStringToObject(object, "cpu_features", rpi_cpu_features());
     cJSON_AddNumberToObject(object, "cores", rpi_cpu_count());
+    add_forms(cJSON_AddObjectToObject(object, "kernel_forms"));
     const rpi_cuda_library *cuda = NULL;
     char gpu[512];
     cJSON_AddBoolToObject(object, "cuda", rpi_cuda_open(&cuda) == RP_OK);
@@ -79,6 +88,14 @@ static void print_json(void) {
             cJSON_AddItemToArray(list, cJSON_CreateString(e.name));
     }
     rpi_command_print_json(object);
+}
+
+static void print_forms(void) {
+    char text[128];
+    rpi_kernel_form *kernel;
+    for (int i = 0; (kernel = rpi_kernel_form_at(i)) != NULL; i++)
+        printf("  %-10s %s %s\n", i ? "" : "forms", kernel->kernel,
+               rpi_kernel_form_text(kernel, text, sizeof text));
 }
 
 static void print_entry(const rpi_entry *e) {
@@ -108,6 +125,7 @@ static void print_table(void) {
     snprintf(text, sizeof text, "%d cores, kernels for %s (it has: %s)", rpi_cpu_count(),
              rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());
     rpi_print_wrapped(stdout, text, 13, 13);
+    print_forms();
     printf("  cuda       ");
     rpi_print_wrapped(stdout, rpi_cuda_summary(text, sizeof text), 13, 13);
     const rpi_catalogue *catalogue;
@@ -177,6 +195,7 @@ static int run(int argc, char **argv) {
     settings s = {0};
     bool wants_help = false;
     rp_status status = rpi_options_defaults(options, &s);
+    if (status == RP_OK) status = rpi_kernel_forms_check();
     if (status == RP_OK) status = rpi_options_environment(options, getenv, &s);
     if (status == RP_OK) status = rpi_options_parse(options, argc, argv, &s, NULL, &wants_help);
     if (status != RP_OK) return rpi_command_misused("info", status);

@@ -10,6 +10,7 @@
 #define RPI_CODEC_CODEC_H
 
 #include "base/cpu.h"
+#include "base/kernel_form.h"
 #include "redpoll/codec.h"
 
 #include <stdbool.h>
@@ -68,6 +69,9 @@ typedef struct rpi_codec_kind {
     /* Optional: why options that are in range do not go together; NULL: they do. */
     const char *(*conflict)(const rp_codec *codec);
 } rpi_codec_kind;
+
+/* The kernels of this room that have forms; NULL past the end. */
+rpi_kernel_form *rpi_codec_form_at(int index);
 
 /* The catalogue: index 0 is the exact codec; NULL past the end. */
 const rpi_codec_kind *rpi_codec_at(int index);

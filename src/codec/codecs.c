@@ -12,6 +12,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 extern const rpi_codec_kind rpi_codec_exact, rpi_codec_half[2], rpi_codec_quant, rpi_codec_topk,
     rpi_codec_randk, rpi_codec_sign, rpi_codec_varied;
+extern rpi_kernel_form rpi_quant_form;
 
 static const rpi_codec_kind *const catalogue[] = {
     &rpi_codec_exact, &rpi_codec_half[0], &rpi_codec_half[1], &rpi_codec_quant,
@@ -22,6 +23,12 @@ enum { KINDS = sizeof catalogue / sizeof catalogue[0] };
 
 const rpi_codec_kind *rpi_codec_at(int index) {
     return index >= 0 && index < KINDS ? catalogue[index] : NULL;
+}
+
+static rpi_kernel_form *const forms[] = {&rpi_quant_form, NULL};
+
+rpi_kernel_form *rpi_codec_form_at(int index) {
+    return forms[index];
 }
 
 const rpi_codec_kind *rpi_codec_by_wire_id(uint8_t wire_id) {

@@ -49,8 +49,29 @@ static bool does_many(const rpi_quant_encoder *e) {
            (!e->convert || e->codec->bucket <= RPI_TILE);
 }
 
+static const char *const forms[] = {"plain", "fetch", "range-first", "fetch+range-first", NULL};
+
+static bool run_form(int form, float *memory) {
+    enum { COUNT = RPI_FORM_BYTES / sizeof(float), BUCKET = 512, BITS = 4 };
+    uint8_t out[COUNT / BUCKET * RPI_QUANT_HEAD + COUNT * BITS / 8];
+    const rpi_quant_kernels *kernels = rpi_quant_kernels_for(rpi_cpu_isa());
+    if (!kernels->quantise_buckets) return false;
+    kernels->quantise_buckets(&(rpi_quant_buckets){
+        .x = memory, .count = COUNT, .bucket = BUCKET, .bits = BITS, .form = form, .out = out});
+    return true;
+}
+
+rpi_kernel_form rpi_quant_form = {.kernel = "quantise", .names = forms, .run = run_form};
+
+/* A tile of converted elements is in the cache. */
+static int form_of(const rpi_quant_encoder *e) {
+    int form = rpi_form_for(&rpi_quant_form, e->count * sizeof(float));
+    return e->convert ? form & ~RPI_QUANT_FETCHES : form;
+}
+
 static void encode_many(rpi_quant_encoder *e, uint8_t *out) {
     size_t bucket = e->codec->bucket, step = e->convert ? RPI_TILE / bucket * bucket : e->count;
+    const int form = form_of(e);
     for (size_t i = 0; i < e->count; i += step) {
         e->kernels->quantise_buckets(&(rpi_quant_buckets){
             .x = rpi_quant_floats_at(e, i, least(step, e->count - i)),
@@ -58,6 +79,7 @@ static void encode_many(rpi_quant_encoder *e, uint8_t *out) {
             .count = least(step, e->count - i),
             .bucket = bucket,
             .bits = e->codec->bits,
+            .form = form,
             .out = out + i / bucket * bucket_bytes(e->codec, bucket),
         });
     }

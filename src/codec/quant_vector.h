@@ -122,21 +122,18 @@ static void range(const float *x, const float *residual, size_t count, rpi_quant
 
 enum { LINE = 64, AHEAD = 8192 }; /* bytes */
 
-/* Asks memory for what lies AHEAD of `count` elements: twice as fast as the processor's own
- * guesses, which end at every page. Behind the end there is nothing to read, which does no
- * harm.
- */
+/* Asks memory for what lies AHEAD of `count` elements: the processor's own guesses end at every
+ * page. Behind the end there is nothing to read, which does no harm. */
 INLINE void fetch_ahead(const float *x, size_t count) {
     const char *at = (const char *)x + AHEAD;
     for (size_t k = 0; k < count * sizeof *x; k += LINE) __builtin_prefetch(at + k);
 }
 
-INLINE rpi_quant_scale scale_of_bucket(const rpi_quant_buckets *all, size_t begin) {
+INLINE rpi_quant_scale scale_of_bucket(const rpi_quant_buckets *all, size_t begin, int form) {
     rpi_quant_range found = rpi_quant_no_range();
     size_t count = all->count - begin < all->bucket ? all->count - begin : all->bucket;
-    const float *residual = all->residual ? all->residual + begin : NULL;
-    if (!residual) fetch_ahead(all->x + begin, count);
-    range(all->x + begin, residual, count, &found);
+    if (form & RPI_QUANT_FETCHES) fetch_ahead(all->x + begin, count);
+    range(all->x + begin, all->residual ? all->residual + begin : NULL, count, &found);
     return rpi_quant_scale_of(&found, all->bits);
 }
 
@@ -145,19 +142,22 @@ INLINE void quantise_flat(const rpi_quant_run *run) {
     if (run->residual) rpi_quant_settle(run->x, run->residual, run->count, run->scale.min);
 }
 
-/* The range of the next bucket is looked for before the levels of this one: neither waits for
- * the other, and the processor does both at once. Not where residuals are written: two buckets
- * further on the same place of a page is read, for which processors wait. */
-INLINE void quantise_all(const rpi_quant_buckets *all, int feedback) {
+/* Inlined with constant flags. RPI_QUANT_RANGES_FIRST: neither the range of the next bucket nor
+ * the levels of this one wait for the other, and the processor does both at once. Where
+ * residuals are written it would read, two buckets further on, the same place of a page, for
+ * which processors wait. */
+INLINE void quantise_all(const rpi_quant_buckets *all, int feedback, int form) {
     packing how = packing_of(all->bits);
     rpi_quant_run run = {
         .x = all->x, .residual = all->residual, .bits = all->bits, .out = all->out};
+    const int ahead = form & RPI_QUANT_RANGES_FIRST;
     rpi_quant_scale next = {0, 0};
-    if (!feedback) next = scale_of_bucket(all, 0);
+    if (ahead) next = scale_of_bucket(all, 0, form);
     for (size_t i = 0; i < all->count; i += run.count) {
         run.count = all->count - i < all->bucket ? all->count - i : all->bucket;
-        run.scale = feedback ? scale_of_bucket(all, i) : next;
-        if (!feedback && i + run.count < all->count) next = scale_of_bucket(all, i + run.count);
+        run.scale = ahead ? next : scale_of_bucket(all, i, form);
+        if (ahead && i + run.count < all->count)
+            next = scale_of_bucket(all, i + run.count, form);
         memcpy(run.out, &run.scale, RPI_QUANT_HEAD);
         run.out += RPI_QUANT_HEAD;
         if (run.scale.unit > 0)
@@ -171,10 +171,17 @@ INLINE void quantise_all(const rpi_quant_buckets *all, int feedback) {
 }
 
 static void quantise_buckets(const rpi_quant_buckets *all) {
+    enum { BOTH = RPI_QUANT_FETCHES | RPI_QUANT_RANGES_FIRST };
     if (all->residual)
-        quantise_all(all, 1);
+        quantise_all(all, 1, 0);
+    else if (all->form == BOTH)
+        quantise_all(all, 0, BOTH);
+    else if (all->form == RPI_QUANT_RANGES_FIRST)
+        quantise_all(all, 0, RPI_QUANT_RANGES_FIRST);
+    else if (all->form == RPI_QUANT_FETCHES)
+        quantise_all(all, 0, RPI_QUANT_FETCHES);
     else
-        quantise_all(all, 0);
+        quantise_all(all, 0, 0);
 }
 
 /* ---- decode -------------------------------------------------------------------------- */

@@ -65,22 +65,26 @@ LOOP(bxor, uint8_t, (a ^ b))
 
 /* Some lines at a time, read before any of them is written: outputs may be inputs, and a
  * processor takes a store for one of what is read next where the two lie alike in their pages,
- * as vectors and frames do. At any address. */
+ * as vectors and frames do. At any address.
+ *
+ * RPI_ADD_TWO_FETCHES: lines ahead are asked for, the result's for writing. Not those of
+ * `also`, the frame that carries it: taken from its reader early, it took up to twice as long.
+ */
 enum { ADD_TWO_LANES = 8, ADD_TWO_AHEAD = 64 };
 #define ADD_TWO_LOOP(name, type)                                                               \
     typedef type name##_lane __attribute__((vector_size(32), aligned(1), may_alias));          \
-    static size_t add_two_lanes_##name(const void *first, const void *second, type factor,     \
-                                       size_t lanes, void *into, void *also) {                 \
+    static inline __attribute__((always_inline))                                               \
+    size_t add_two_lanes_##name(const void *first, const void *second, type factor,            \
+                                size_t lanes, void *into, void *also, bool fetches) {          \
         const name##_lane *a = first, *b = second;                                             \
         name##_lane *one = into, *other = also;                                                \
         size_t i = 0;                                                                          \
         for (; i + ADD_TWO_LANES <= lanes; i += ADD_TWO_LANES) {                               \
             name##_lane sum[ADD_TWO_LANES];                                                    \
-            for (int k = 0; k < ADD_TWO_LANES; k += 2) {                                       \
+            for (int k = 0; fetches && k < ADD_TWO_LANES; k += 2) {                            \
                 __builtin_prefetch(&a[i + k + ADD_TWO_AHEAD]);                                 \
                 __builtin_prefetch(&b[i + k + ADD_TWO_AHEAD]);                                 \
                 __builtin_prefetch(&one[i + k + ADD_TWO_AHEAD], 1);                            \
-                __builtin_prefetch(&other[i + k + ADD_TWO_AHEAD], 1);                          \
             }                                                                                  \
             for (int k = 0; k < ADD_TWO_LANES; k++) sum[k] = (a[i + k] + b[i + k]) * factor;   \
             for (int k = 0; k < ADD_TWO_LANES; k++) one[i + k] = sum[k];                       \
@@ -89,15 +93,19 @@ enum { ADD_TWO_LANES = 8, ADD_TWO_AHEAD = 64 };
         return i * sizeof(name##_lane);                                                        \
     }                                                                                          \
     static void add_two_##name(const void *first, const void *second, double factor,           \
-                               size_t count, void *into, void *also) {                         \
-        size_t lanes = count * sizeof(type) / sizeof(name##_lane);                             \
+                               size_t count, void *into, void *also, int form) {               \
+        size_t lanes = count * sizeof(type) / sizeof(name##_lane), at;                         \
+        const type by = (type)factor;                                                          \
         if (!also) also = into;                                                                \
-        size_t at = add_two_lanes_##name(first, second, (type)factor, lanes, into, also);      \
+        if (form == RPI_ADD_TWO_FETCHES)                                                       \
+            at = add_two_lanes_##name(first, second, by, lanes, into, also, true);             \
+        else                                                                                   \
+            at = add_two_lanes_##name(first, second, by, lanes, into, also, false);            \
         for (; at < count * sizeof(type); at += sizeof(type)) {                                \
             type a, b;                                                                         \
             memcpy(&a, (const char *)first + at, sizeof a);                                    \
             memcpy(&b, (const char *)second + at, sizeof b);                                   \
-            a = (a + b) * (type)factor;                                                        \
+            a = (a + b) * by;                                                                  \
             memcpy((char *)into + at, &a, sizeof a);                                           \
             memcpy((char *)also + at, &a, sizeof a);                                           \
         }                                                                                      \

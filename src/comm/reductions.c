@@ -122,9 +122,23 @@ void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void 
     loop_of(loops, reduction, dtype)(in, bits ? count * rp_dtype_bytes(dtype) : count, into);
 }
 
+static const char *const forms[] = {"fetch", "plain", NULL};
+
+static bool run_form(int form, float *memory) {
+    enum { COUNT = RPI_FORM_BYTES / sizeof(float) / 4 };
+    loops_of(rpi_cpu_isa())
+        ->add_two[RP_F32](memory, memory + COUNT, 1, COUNT, memory + 2 * COUNT,
+                          memory + 3 * COUNT, form);
+    return true;
+}
+
+rpi_kernel_form rpi_add_two_form = {.kernel = "add-two", .names = forms, .run = run_form};
+
 bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *second,
                  double factor, size_t count, void *into, void *also) {
     rpi_add_two_loop *loop = loops_of(isa)->add_two[dtype];
-    if (loop) loop(first, second, factor, count, into, also);
-    return loop != NULL;
+    if (!loop) return false;
+    int form = rpi_form_for(&rpi_add_two_form, count * rp_dtype_bytes(dtype));
+    loop(first, second, factor, count, into, also, form);
+    return true;
 }

@@ -7,6 +7,7 @@
 #define RPI_COMM_REDUCTIONS_H
 
 #include "base/cpu.h"
+#include "base/kernel_form.h"
 #include "redpoll/comm.h"
 
 #include <stdbool.h>
@@ -32,8 +33,12 @@ bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *sec
                  double factor, size_t count, void *into, void *also);
 
 typedef void rpi_reduce_loop(const void *in, size_t count, void *into);
+
+/* Of rpi_add_two(). */
+enum { RPI_ADD_TWO_FETCHES, RPI_ADD_TWO_PLAIN };
+extern rpi_kernel_form rpi_add_two_form;
 typedef void rpi_add_two_loop(const void *first, const void *second, double factor,
-                              size_t count, void *into, void *also);
+                              size_t count, void *into, void *also, int form);
 
 /* Loops over accumulators, by dtype; NULL where the dtype has none of its own. */
 enum { RPI_DTYPES = RP_C128 + 1 };

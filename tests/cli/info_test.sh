@@ -51,6 +51,22 @@ echo '{"model_type":"gpt2","architectures":["GPT2LMHeadModel"],"vocab_size":64,"
 shows '^hf:hf \(language-model\): 8,128 parameters$' --model hf:hf
 also '^  h\.0 to h\.1 +2 x '
 
+# ---- forms of kernels: what this machine takes, or what is said ----
+
+shows '^  forms +quantise (plain|fetch|range-first|fetch\+range-first) \(of plain, fetch, range-first, fetch\+range-first\)$'
+also '^ +add-two (fetch|plain) \(of fetch, plain\)$'
+export REDPOLL_FORMS=quantise=range-first,add-two=plain
+shows '^  forms +quantise range-first \(of '
+also '^ +add-two plain \(of '
+shows '"kernel_forms":\{"quantise":"range-first","add-two":"plain"\}' --json
+REDPOLL_FORMS=add-two=plane
+refused 2 "unknown form 'plane'; there are fetch, plain; did you mean 'plain'"
+REDPOLL_FORMS=add-two=plain,quantize=fetch
+refused 2 "unknown kernel 'quantize'; there are quantise, add-two; did you mean 'quantise'"
+REDPOLL_FORMS=plain
+refused 2 "REDPOLL_FORMS: 'plain' is not KERNEL=FORM"
+unset REDPOLL_FORMS
+
 # ---- mistakes ----
 
 refused 2 "unknown model 'gpt3'.*did you mean 'gpt2'" --model gpt3

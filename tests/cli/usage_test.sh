@@ -69,6 +69,7 @@ says '^usage: redpoll train ' help train
 says '^usage: redpoll COMMAND' help
 says 'REDPOLL_LOG +error, warning, info, debug' --help
 says 'REDPOLL_ISA +scalar, avx2, avx512' --help
+says 'REDPOLL_FORMS +KERNEL=FORM' --help
 expect 2 "unknown command 'trian'; did you mean 'train'" help trian
 expect 2 "unknown command 'bench all-redcue'; did you mean 'bench all-reduce'" help bench all-redcue
 expect 2 "redpoll bench --help' lists" bench zzzzzzzzzzzz

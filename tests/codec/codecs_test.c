@@ -87,6 +87,31 @@ static void compare_decoders(const rp_codec *codec, rpi_isa isa, rp_dtype dtype,
     for (int k = 0; k < 2; k++) free(y[k]), free(sum[k]);
 }
 
+/* An encoding by this instruction set beside that of the scalar kernels. */
+static void compare_encodings(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
+                              const float *residual, const encoding *scalar, const char *form) {
+    encoding e = encode_with(codec, isa, dtype, x, scalar->count, scalar->first, residual);
+    CHECK_MSG(e.size == scalar->size && codec_same(e.bytes, scalar->bytes, e.size),
+              "%s encodes %zu otherwise (%s)", rpi_isa_name(isa), scalar->count, form);
+    CHECK_MSG(!residual || codec_same(e.residual, scalar->residual, 4 * scalar->count),
+              "%s leaves other residuals of %zu (%s)", rpi_isa_name(isa), scalar->count, form);
+    compare_decoders(codec, isa, dtype, &e);
+    release(&e);
+}
+
+/* By every form of every kernel that has some. */
+static void compare_forms(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
+                          const float *residual, const encoding *scalar) {
+    rpi_kernel_form *kernel;
+    for (int k = 0; (kernel = rpi_codec_form_at(k)) != NULL; k++) {
+        for (int form = 0; form < rpi_form_count(kernel); form++) {
+            rpi_form_set(kernel, form);
+            compare_encodings(codec, isa, dtype, x, residual, scalar, kernel->names[form]);
+        }
+        rpi_form_set(kernel, 0);
+    }
+}
+
 static void compare_isas(const rp_codec *codec, rp_dtype dtype, codec_input input, int feedback,
                          rpi_rng *rng) {
     size_t count = some_count(codec, rng);
@@ -95,16 +120,10 @@ static void compare_isas(const rp_codec *codec, rp_dtype dtype, codec_input inpu
     float *residual = feedback ? some_residual(count, input, rng) : NULL;
     uint64_t first = rpi_rng_u32(rng) % 1000;
     encoding scalar = encode_with(codec, RPI_ISA_SCALAR, dtype, x, count, first, residual);
-    for (int isa = RPI_ISA_SCALAR + 1; isa <= (int)rpi_cpu_isa_max(); isa++) {
-        encoding e = encode_with(codec, (rpi_isa)isa, dtype, x, count, first, residual);
-        CHECK_MSG(e.size == scalar.size && codec_same(e.bytes, scalar.bytes, e.size),
-                  "%s encodes %zu of %d otherwise", rpi_isa_name((rpi_isa)isa), count, input);
-        CHECK_MSG(!feedback || codec_same(e.residual, scalar.residual, 4 * count),
-                  "%s leaves other residuals of %zu of %d", rpi_isa_name((rpi_isa)isa), count,
-                  input);
-        compare_decoders(codec, (rpi_isa)isa, dtype, &e);
-        release(&e);
-    }
+    int failures = check_failures();
+    for (int isa = RPI_ISA_SCALAR + 1; isa <= (int)rpi_cpu_isa_max(); isa++)
+        compare_forms(codec, (rpi_isa)isa, dtype, x, residual, &scalar);
+    if (check_failures() != failures) fprintf(stderr, "  ... of input %d\n", input);
     release(&scalar);
     free(residual);
     free(x);

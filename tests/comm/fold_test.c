@@ -73,6 +73,18 @@ static bool divides(rp_dtype dtype) {
     return rp_dtype_is_float(dtype) || dtype == RP_C64 || dtype == RP_C128;
 }
 
+/* By each form of the loop that adds two. */
+static void check_all_forms(const rpi_fold *fold) {
+    for (int form = 0; form < rpi_form_count(&rpi_add_two_form); form++) {
+        rpi_form_set(&rpi_add_two_form, form);
+        int failures = check_failures();
+        check_all_places(fold);
+        if (check_failures() != failures)
+            fprintf(stderr, "  ... by form %s\n", rpi_add_two_form.names[form]);
+        if (!rpi_reduction_adds(fold->reduce)) break; /* it is not used */
+    }
+}
+
 static void one_pass_gives_the_bits_of_three(void) {
     for (rp_dtype dtype = RP_F32; rp_dtype_bytes(dtype); dtype++) {
         for (int i = 0; i < 2; i++)
@@ -80,11 +92,11 @@ static void one_pass_gives_the_bits_of_three(void) {
         for (int r = 0; r < REDUCTIONS; r++) {
             rpi_fold fold = {.reduce = (rp_reduction)r, .dtype = dtype};
             if (!serial_takes(fold.reduce, dtype)) continue;
-            check_all_places(&fold);
+            check_all_forms(&fold);
             if (fold.reduce != RP_AVG || !divides(dtype)) continue;
             for (int over = 2; over <= 3; over++) {
                 fold.weight = (rpi_fraction){1, over};
-                check_all_places(&fold);
+                check_all_forms(&fold);
             }
         }
     }

@@ -1,0 +1,168 @@
+/* A kernel's form is found once, is the first unless another is quicker, and is what
+ * REDPOLL_FORMS says. */
+#include "base/kernel_form.h"
+
+#include "base/clock.h"
+#include "harness/check.h"
+#include "redpoll/log.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {"slow", "quick", "slower", NULL};
+static _Atomic int runs;
+static _Atomic bool all_differ;
+
+/* Busy so long: what other processes do may make it longer, never shorter. */
+static void spin(double milliseconds) {
+    int64_t end = rpi_now_ns() + (int64_t)(1e6 * milliseconds);
+    while (rpi_now_ns() < end) continue;
+}
+
+static bool run(int form, float *memory) {
+    static const double milliseconds[] = {0.3, 0, 0.4};
+    enum { COUNT = RPI_FORM_BYTES / sizeof(float) };
+    atomic_fetch_add(&runs, 1);
+    if (memory[0] == memory[1] || memory[COUNT - 2] == memory[COUNT - 1]) all_differ = false;
+    memory[0] = memory[1] = 1.0f + (float)form;
+    memory[1] = 0;
+    spin(milliseconds[form]);
+    return true;
+}
+
+static bool run_only_form(int form, float *memory) {
+    (void)form, (void)memory;
+    atomic_fetch_add(&runs, 1);
+    return false;
+}
+
+static char logged[512];
+
+static void note(void *context, rp_log_level level, const char *line) {
+    (void)context, (void)level;
+    strncpy(logged, line, sizeof logged - 1);
+}
+
+static rpi_kernel_form new_kernel(void) {
+    rp_log_set_sink(note, NULL);
+    logged[0] = '\0';
+    unsetenv("REDPOLL_FORMS");
+    runs = 0;
+    all_differ = true;
+    return (rpi_kernel_form){.kernel = "spin", .names = names, .run = run};
+}
+
+static void the_first_is_taken_unless_another_is_quicker(void) {
+    static const struct {
+        double seconds[RPI_FORMS_MAX];
+        int count, quickest;
+    } rows[] = {
+        {{1, 1, 1, 1}, 4, 0},       {{1, 0.96, 1.2, 0.97}, 4, 0}, {{1, 0.94, 1, 1}, 4, 1},
+        {{1, 0.94, 0.93, 1}, 4, 1}, {{1, 0.94, 0.88, 1}, 4, 2},   {{1, 2, 0.5, 0.1}, 3, 2},
+        {{1, 0.1}, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        CHECK_EQ(rpi_form_quickest(rows[i].seconds, rows[i].count), rows[i].quickest);
+}
+
+static void a_large_call_measures_and_a_small_one_does_not(void) {
+    rpi_kernel_form kernel = new_kernel();
+    CHECK_EQ(rpi_form_count(&kernel), 3);
+    CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST - 1), 0);
+    CHECK_EQ(runs, 0);
+    CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 1);
+    int measured = runs;
+    CHECK(measured >= 3 && all_differ);
+    CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 1);
+    CHECK_EQ(rpi_form_for(&kernel, 1), 1);
+    CHECK_EQ(runs, measured);
+}
+
+static void a_kernel_with_one_form_here_takes_the_first(void) {
+    rpi_kernel_form kernel = new_kernel();
+    kernel.run = run_only_form;
+    CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 0);
+    CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 0);
+    CHECK_EQ(runs, 1);
+}
+
+static void the_environment_says_it(void) {
+    static const struct {
+        const char *text;
+        int form; /* below 0: measured, and with a warning */
+    } rows[] = {
+        {"spin=slower", 2},
+        {"spin=slow", 0},
+        {"other=x,spin=slower", 2},
+        {"spin=slower,other=y", 2},
+        {"spinner=slow,spin=slower", 2},
+        {"spin=", -1},
+        {"spin=slo", -1},
+        {"other=x,spin=slowest,y=z", -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_kernel_form kernel = new_kernel();
+        setenv("REDPOLL_FORMS", rows[i].text, 1);
+        CHECK_EQ(rpi_form_for(&kernel, 1), rows[i].form < 0 ? 0 : rows[i].form);
+        CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), rows[i].form < 0 ? 1 : rows[i].form);
+        CHECK_EQ(runs > 0, rows[i].form < 0);
+        CHECK_MSG((strstr(logged, "slow, quick, slower") != NULL) == (rows[i].form < 0),
+                  "'%s' logs '%s'", rows[i].text, logged);
+    }
+}
+
+static void others_are_nothing_to_a_kernel(void) {
+    static const char *const texts[] = {"",     ",", "other=slow", "spinner=slow",
+                                        "spin", "=", "spi=slow"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        rpi_kernel_form kernel = new_kernel();
+        setenv("REDPOLL_FORMS", texts[i], 1);
+        CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 1);
+        CHECK_MSG(!logged[0], "'%s' logs '%s'", texts[i], logged);
+    }
+}
+
+enum { THREADS = 8 };
+static rpi_kernel_form shared;
+
+static void *ask(void *out) {
+    *(int *)out = rpi_form_for(&shared, RPI_FORM_LEAST);
+    return NULL;
+}
+
+/* Whoever comes while another measures goes on with the first. */
+static void threads_measure_once_and_wait_for_nobody(void) {
+    shared = new_kernel();
+    CHECK_EQ(rpi_form_for(&shared, RPI_FORM_LEAST), 1);
+    const int once = runs;
+    shared = new_kernel();
+    pthread_t threads[THREADS];
+    int forms[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        REQUIRE(!pthread_create(&threads[i], NULL, ask, &forms[i]));
+    for (int i = 0; i < THREADS; i++) REQUIRE(!pthread_join(threads[i], NULL));
+    for (int i = 0; i < THREADS; i++) CHECK(forms[i] == 0 || forms[i] == 1);
+    CHECK_EQ(runs, once);
+    CHECK_EQ(rpi_form_for(&shared, 1), 1);
+}
+
+static void tests_set_it(void) {
+    rpi_kernel_form kernel = new_kernel();
+    rpi_form_set(&kernel, 2);
+    CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 2);
+    CHECK_EQ(runs, 0);
+    rpi_form_set(&kernel, -1);
+    CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 1);
+}
+
+CASES({"the_first_is_taken_unless_another_is_quicker",
+       the_first_is_taken_unless_another_is_quicker},
+      {"tests_set_it", tests_set_it},
+      {"a_large_call_measures_and_a_small_one_does_not",
+       a_large_call_measures_and_a_small_one_does_not},
+      {"a_kernel_with_one_form_here_takes_the_first",
+       a_kernel_with_one_form_here_takes_the_first},
+      {"the_environment_says_it", the_environment_says_it},
+      {"others_are_nothing_to_a_kernel", others_are_nothing_to_a_kernel},
+      {"threads_measure_once_and_wait_for_nobody", threads_measure_once_and_wait_for_nobody})

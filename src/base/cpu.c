@@ -1,9 +1,14 @@
 #include "base/cpu.h"
 
+#include "base/cpu_quota.h"
 #include "base/log.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,9 +111,34 @@ const char *rpi_cpu_features(void) {
     return features;
 }
 
+/* Processors that it may run on; pid 0 is this process. The kernel refuses a set that is
+ * smaller than its own. */
+static int count_allowed(pid_t pid) {
+    enum { LEAST = CPU_SETSIZE, MOST = 64 * CPU_SETSIZE };
+    for (int processors = LEAST; processors <= MOST; processors *= 2) {
+        cpu_set_t *set = CPU_ALLOC((size_t)processors);
+        size_t bytes = CPU_ALLOC_SIZE((size_t)processors);
+        int allowed = 0;
+        if (set && sched_getaffinity(pid, bytes, set) == 0) allowed = CPU_COUNT_S(bytes, set);
+        bool too_small = set && !allowed && errno == EINVAL;
+        CPU_FREE(set);
+        if (!too_small) return allowed;
+    }
+    return 0;
+}
+
+static int limit(int processors, double quota) {
+    double whole = ceil(quota);
+    return whole < processors ? (int)whole : processors;
+}
+
 int rpi_cpu_count(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
+    int processors = count_allowed(0);
+    if (processors < 1) processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return limit(processors > 0 ? processors : 1, rpi_cpu_quota("", 0));
+}
+
+int rpi_cpu_count_of(int64_t pid) {
+    int processors = pid > 0 && pid <= INT_MAX ? count_allowed((pid_t)pid) : 0;
+    return processors > 0 ? limit(processors, rpi_cpu_quota("", pid)) : 0;
 }

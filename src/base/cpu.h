@@ -4,6 +4,8 @@
 
 #include "redpoll/status.h"
 
+#include <stdint.h>
+
 /* Those of the architecture that is compiled for, in order: a kernel table falls back from the
  * highest allowed to RPI_ISA_SCALAR. */
 typedef enum rpi_isa {
@@ -25,6 +27,10 @@ rpi_isa rpi_cpu_isa(void);
 rpi_isa rpi_cpu_isa_max(void);
 /* "avx2 fma bmi2 avx512f ...", "asimd crc32 ..." for `redpoll info`; static. */
 const char *rpi_cpu_features(void);
-int rpi_cpu_count(void); /* cores this process may run on */
+/* Threads that this process can keep busy, at least 1: the processors it may run on, or fewer
+ * where its control groups allow it less time than that (cpu_quota.h), rounded up. */
+int rpi_cpu_count(void);
+/* The same of another process, as far as it can be seen; 0: it cannot. */
+int rpi_cpu_count_of(int64_t pid);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef RPI_CLI_CORES_H
 #define RPI_CLI_CORES_H
 
-/* At least 1. own: cores this rank may run on; all: those that its launcher may, 0 when that is
+/* At least 1. own: cores this rank may use; all: those that its launcher may, 0 when that is
  * not known; local_ranks: at least 1.
  *
  * A launcher that binds each rank to cores of its own still has all of them itself; one that

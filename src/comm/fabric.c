@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/forget.h"
+#include "net/join.h"
 #include "plan/choose.h"
 #include "plan/outline.h"
 
@@ -54,10 +55,10 @@ rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric) {
 
 static bool is_crowded(const rpi_fabric *fabric) {
     const int *host_of = fabric->mesh->host_of;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), here = 0;
+    long here = 0;
     for (int rank = 0; rank < fabric->world; rank++)
         here += host_of[rank] == host_of[fabric->rank];
-    return rpi_is_crowd(here, cores);
+    return rpi_is_crowd(here, rpi_host_cores());
 }
 
 /* Its endpoint does not say which links have news. */

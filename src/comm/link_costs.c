@@ -1,13 +1,13 @@
 #include "comm/link_costs.h"
 
 #include "base/status.h"
+#include "net/join.h"
 #include "net/link_shape.h"
 #include "plan/choose.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     HALF_BYTES = RPI_LINK_COSTS_TEXT / 2,
@@ -58,10 +58,10 @@ const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_
 static rp_status tell(const rp_store *store, const char *key, const char *text,
                       rpi_cost_model *out_model) {
     char words[AGREED_BYTES];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int cores = rpi_host_cores();
     rpi_cost_model model;
     RP_TRY(rpi_link_costs_parse(text, &model));
-    model.cores = cores > 0 && cores <= CORES_MAX ? (int)cores : 0;
+    model.cores = cores <= CORES_MAX ? cores : 0;
     snprintf(words, sizeof words, "%d %s", model.cores, text ? text : "");
     RP_TRY(store->ops->set(store->context, key, words, strlen(words)));
     *out_model = model;

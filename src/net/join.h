@@ -48,6 +48,10 @@ rp_status rpi_place_find_own(rpi_place *out_place);
 /* The process that started this rank: its parent, or what started the scripts, numactl and the
  * like in between, which carry the rank's own variables. Reads /proc; 0 when out of sight. */
 int64_t rpi_launcher_pid(void);
+/* The cores that all ranks of this host have together, at least 1, as far as one of them can
+ * see: those that its launcher may use, who may have bound each rank to a part of them, or its
+ * own where these are more. */
+int rpi_host_cores(void);
 
 typedef struct rpi_join {
     rpi_place place;

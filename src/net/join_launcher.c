@@ -2,6 +2,8 @@
  * the ranks of a host have in common. */
 #include "net/join.h"
 
+#include "base/cpu.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,4 +63,9 @@ int64_t rpi_launcher_pid(void) {
     int64_t pid = getppid();
     while (pid > 1 && is_of_this_rank(pid)) pid = parent_of(pid);
     return pid;
+}
+
+int rpi_host_cores(void) {
+    int own = rpi_cpu_count(), launcher = rpi_cpu_count_of(rpi_launcher_pid());
+    return launcher > own ? launcher : own;
 }

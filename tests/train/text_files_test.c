@@ -229,7 +229,7 @@ static const row rows[] = {
     {"a.idx", BYTES("MMIDIDX\0\0\x01"), "!is an index of Megatron's tokens", NULL, {0}},
     {"a.jsonl",
      BYTES("version https://git-lfs.github.com/spec/v1\noid"),
-     "!is a pointer of Git LFS to a file that is not here",
+     "!is a pointer of Git LFS, not the file itself",
      NULL,
      {0}},
     {"noise",

@@ -38,6 +38,11 @@ static void put_packed(const char *name, const char *text, bool whole) {
 
 /* ---- writing and reading back ---- */
 
+static bool exists(const char *name) {
+    struct stat facts;
+    return stat(path_of(name), &facts) == 0;
+}
+
 typedef struct run {
     const char *paths[4];
     int path_count, threads;
@@ -113,6 +118,22 @@ static void reads_text_lines_and_json(void) {
     rpi_token_file_close(file);
 }
 
+static void another_tokenizer_leaves_nothing_of_the_first(void) {
+    rpi_token_file *file;
+    rpi_tokenize_totals totals;
+    put("words.txt", "one two", 7);
+    put("again.tokenizer.json", "{}", 2);
+    put("again.tokenizer_config.json", "{}", 2);
+    char path[600];
+    snprintf(path, sizeof path, "%s/words.txt", check_folder());
+    run r = {.paths = {path}, .path_count = 1};
+    REQUIRE_OK(tokenize(&r, "again", &totals));
+    CHECK(!exists("again.tokenizer.json") && !exists("again.tokenizer_config.json"));
+    REQUIRE_OK(rpi_token_file_open(path_of("again.ds"), &file));
+    CHECK(file->vocabulary == 257 && !file->tokenizer_json);
+    rpi_token_file_close(file);
+}
+
 static void threads_keep_the_order(void) {
     enum { LINES = 60000 };
     FILE *stream = fopen(path_of("many.txt"), "wb");
@@ -140,11 +161,6 @@ static void threads_keep_the_order(void) {
         }
         rpi_token_file_close(file);
     }
-}
-
-static bool exists(const char *name) {
-    struct stat facts;
-    return stat(path_of(name), &facts) == 0;
 }
 
 static void check_refused(const char *name, const char *content, size_t bytes, rp_status wanted,
@@ -424,6 +440,8 @@ static void reads_megatron(void) {
 }
 
 CASES({"reads_text_lines_and_json", reads_text_lines_and_json},
+      {"another_tokenizer_leaves_nothing_of_the_first",
+       another_tokenizer_leaves_nothing_of_the_first},
       {"threads_keep_the_order", threads_keep_the_order},
       {"escapes_of_json_lines_are_whole", escapes_of_json_lines_are_whole},
       {"bad_texts_leave_nothing", bad_texts_leave_nothing},

@@ -5,26 +5,28 @@
 #include "net/endian.h"
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TOKENS, INDEX, TOKENIZER, CONFIG, METADATA, FILES, BLOCK = 1 << 14 };
 
 struct rpi_token_writer {
     const rpi_tokenizer *tokenizer;
-    rpi_replacement files[FILES]; /* stream NULL: not open */
+    rpi_replacement files[FILES]; /* stream NULL: what is under this name goes at the end */
     int token_bytes;
     int64_t tokens, documents;
     uint8_t block[BLOCK];
 };
 
-static rp_status open_file(rpi_token_writer *w, int which, const char *name) {
+static rp_status open_file(rpi_token_writer *w, int which, bool wanted, const char *name) {
     static const char *const suffixes[FILES] = {".ds", ".ds.index", ".tokenizer.json",
                                                 ".tokenizer_config.json", ".ds.metadata"};
-    char path[RPI_PATH_BYTES];
-    if (snprintf(path, sizeof path, "%s%s", name, suffixes[which]) >= (int)sizeof path)
+    char *path = w->files[which].path;
+    if (snprintf(path, RPI_PATH_BYTES, "%s%s", name, suffixes[which]) >= RPI_PATH_BYTES)
         return RP_FAIL(INVALID, "the path %s is too long", name);
-    return rpi_replacement_open(path, &w->files[which]);
+    return wanted ? rpi_replacement_open(path, &w->files[which]) : RP_OK;
 }
 
 rp_status rpi_token_writer_open(const char *name, const rpi_tokenizer *tokenizer,
@@ -35,9 +37,9 @@ rp_status rpi_token_writer_open(const char *name, const rpi_tokenizer *tokenizer
     w->tokenizer = tokenizer;
     w->token_bytes = rpi_tokenizer_size(tokenizer) < 65536 ? 2 : 4;
     rp_status status = RP_OK;
+    const bool json = rpi_tokenizer_json(tokenizer, &bytes) != NULL;
     for (int i = 0; i < FILES && status == RP_OK; i++)
-        if ((i != TOKENIZER && i != CONFIG) || rpi_tokenizer_json(tokenizer, &bytes))
-            status = open_file(w, i, name);
+        status = open_file(w, i, json || (i != TOKENIZER && i != CONFIG), name);
     if (status != RP_OK) return rpi_token_writer_close(w, status);
     *out_writer = w;
     return RP_OK;
@@ -129,10 +131,20 @@ static rp_status put_rest(rpi_token_writer *w) {
     return RP_OK;
 }
 
+/* A tokenizer that has no file, put where one had: tokens are not read by the other's words. */
+static rp_status remove_old(const char *path) {
+    if (unlink(path) == 0 || errno == ENOENT) return RP_OK;
+    return RP_FAIL_ERRNO(IO, "cannot remove %s, of the tokens that were there before", path);
+}
+
 rp_status rpi_token_writer_close(rpi_token_writer *w, rp_status status) {
     if (status == RP_OK) status = put_rest(w);
-    for (int i = 0; i < FILES; i++)
-        if (w->files[i].stream) status = rpi_replacement_close(&w->files[i], status);
+    for (int i = 0; i < FILES; i++) {
+        if (w->files[i].stream)
+            status = rpi_replacement_close(&w->files[i], status);
+        else if (status == RP_OK)
+            status = remove_old(w->files[i].path);
+    }
     rpi_free(w);
     return status;
 }

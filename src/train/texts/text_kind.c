@@ -73,8 +73,6 @@ static const known kinds[] = {
     {"an index of Megatron's tokens", MAGIC("MMIDIDX\0\0"), 0, TOKENS},
     {"a file of llm.c's tokens", MAGIC("\x88\xd8\x34\x01"), 0, TOKENS},
     {"a file of llm.c's tokens", MAGIC("\xa1\xd9\x34\x01"), 0, TOKENS},
-    {"a pointer of Git LFS to a file that is not here",
-     MAGIC("version https://git-lfs.github.com/spec/"), 0, "fetch it: git lfs pull"},
 };
 
 static rp_status refuse(const char *path, const char *name, const char *advice) {

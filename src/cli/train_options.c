@@ -29,7 +29,8 @@ const rpi_option rpi_train_table[] = {
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
      "cifar10:FOLDER, cifar100:FOLDER, fashion-mnist, idx, synthetic, images:FOLDER, "
      "tokens:PATH or masked:PATH (for bert), each of the last three with [,validation=PATH or "
-     "5%], pairs:FILE.jsonl,tokenizer=NAME, or spans:FILE.json,tokenizer=NAME (for bert)",
+     "5%], stages:tokens:PATH;STEP=tokens:PATH, pairs:FILE.jsonl,tokenizer=NAME, or "
+     "spans:FILE.json,tokenizer=NAME (for bert)",
      NULL},
     {"augment", NULL, "data.augment", RPI_OPTION_TEXT, FIELD(pictures.augment), NULL, 0, 0,
      "NAME",

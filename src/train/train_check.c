@@ -3,6 +3,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/data/dataset.h"
+#include "train/data/stages.h"
 #include "train/huggingface/hf_pictures.h"
 #include "train/huggingface/hf_weights.h"
 
@@ -69,6 +70,8 @@ static rp_status check_task(const rpi_train_options *o, const rpi_model_choice *
     const rpi_task *task = NULL, *wanted = rpi_task_find(rpi_model_task(choice));
     RP_TRY(rpi_source_task(o->data, &task));
     if (!wanted) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
+    if (rpi_stages_are(o->data) && !o->steps)
+        return RP_FAIL(INVALID, "--data stages: how long is the last? --steps N");
     if (task == wanted) {
         RP_TRY(check_split(o, task));
         RP_TRY(check_samples(o, task));

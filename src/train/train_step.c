@@ -37,9 +37,8 @@ static rp_status compile_step(rpi_trainer *t, int64_t step) {
 
 /* An epoch has batches of two sizes: the last one is short. Each may end in a short run. */
 rp_status rpi_trainer_compile(rpi_trainer *t) {
-    int64_t epoch = rpi_source_steps_per_epoch(&t->source);
     if (t->options->eval) RP_TRY(rpi_trainer_compile_evaluation(t));
-    RP_TRY(compile_step(t, t->step / epoch * epoch + epoch - 1));
+    RP_TRY(compile_step(t, rpi_source_last_of_epoch(&t->source, t->step)));
     RP_TRY(compile_step(t, t->step + 1));
     return compile_step(t, t->step);
 }
@@ -117,7 +116,7 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
     t->scale = 1.0f / (float)out_batch->global_labels;
     t->sample_scale = 1.0f / (float)out_batch->global_count;
     mix(t, step, out_batch);
-    if (step % rpi_source_steps_per_epoch(&t->source) == 0) rpi_memories_forget(&t->memories);
+    if (rpi_source_begins_epoch(&t->source, step)) rpi_memories_forget(&t->memories);
     return out_batch->count ? run_batch(t, out_batch, out_loss) : run_nothing(t, out_loss);
 }
 

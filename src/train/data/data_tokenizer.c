@@ -1,6 +1,8 @@
 #include "train/data/data_tokenizer.h"
 
+#include "base/memory.h"
 #include "base/status.h"
+#include "train/data/stages.h"
 #include "train/data/token_data.h"
 #include "train/data/token_file.h"
 
@@ -17,11 +19,24 @@ static rp_status open_named(const char *data, rpi_tokenizer **out_tokenizer) {
     return rpi_tokenizer_open(name, out_tokenizer);
 }
 
+/* All stages are of one tokenizer's. */
+static rp_status open_first(const char *data, rpi_tokenizer **out_tokenizer) {
+    rpi_stage *stage = NULL;
+    bool more = false;
+    RP_TRY(rpi_alloc(sizeof *stage, "a stage", &stage));
+    rp_status status = rpi_stages_at(data, 0, stage, &more);
+    if (status == RP_OK) status = rpi_data_tokenizer_open(stage->data, out_tokenizer);
+    rpi_free(stage);
+    return status;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): a stage is no stages. */
 rp_status rpi_data_tokenizer_open(const char *data, rpi_tokenizer **out_tokenizer) {
     rpi_token_data tokens;
     rpi_token_file *file = NULL;
     if (strncmp(data, "pairs:", 6) == 0 || strncmp(data, "spans:", 6) == 0)
         return open_named(data, out_tokenizer);
+    if (rpi_stages_are(data)) return open_first(data, out_tokenizer);
     if (!rpi_token_data_is(data))
         return RP_FAIL(
             NOT_FOUND,

@@ -17,12 +17,13 @@ extern const rpi_dataset_kind rpi_dataset_tokens;
 extern const rpi_dataset_kind rpi_dataset_masked;
 extern const rpi_dataset_kind rpi_dataset_pairs;
 extern const rpi_dataset_kind rpi_dataset_spans;
+extern const rpi_dataset_kind rpi_dataset_stages;
 
 static const rpi_dataset_kind *const kinds[] = {
     &rpi_dataset_cifar10, &rpi_dataset_cifar100, &rpi_dataset_fashion_mnist,
     &rpi_dataset_idx,     &rpi_dataset_images,   &rpi_dataset_synthetic,
     &rpi_dataset_tokens,  &rpi_dataset_masked,   &rpi_dataset_pairs,
-    &rpi_dataset_spans,
+    &rpi_dataset_spans,   &rpi_dataset_stages,
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

@@ -70,7 +70,27 @@ int64_t rpi_source_steps_per_epoch(const rpi_source *source) {
     return rpi_sampler_steps_per_epoch(&counter);
 }
 
+/* The source that deals a step; *step is then its own. */
+static const rpi_source *part_of(const rpi_source *source, int64_t *step) {
+    int64_t first = 0;
+    if (!source->kind->part) return source;
+    const rpi_source *part = source->kind->part(source, *step, &first);
+    *step -= first;
+    return part;
+}
+
+bool rpi_source_begins_epoch(const rpi_source *source, int64_t step) {
+    const rpi_source *part = part_of(source, &step);
+    return step % rpi_source_steps_per_epoch(part) == 0;
+}
+
+int64_t rpi_source_last_of_epoch(const rpi_source *source, int64_t step) {
+    int64_t own = step;
+    int64_t epoch = rpi_source_steps_per_epoch(part_of(source, &own));
+    return step - own + own / epoch * epoch + epoch - 1;
+}
+
 int64_t rpi_source_count(const rpi_source *source, int64_t step) {
-    rpi_sampler counter = counter_of(source);
+    rpi_sampler counter = counter_of(part_of(source, &step));
     return rpi_sampler_count(&counter, step);
 }

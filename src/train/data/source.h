@@ -54,6 +54,9 @@ typedef struct rpi_source_kind {
     /* The model's vocabulary, for data that do not know theirs: labels beyond are refused with
      * their place. Before the first batch. NULL: there is nothing to limit. */
     void (*limit)(rpi_source *source, int64_t vocabulary);
+    /* Of several sources the one that deals a step, and the step that is its first; the
+     * caller's for reading. NULL: the source is one. */
+    rpi_source *(*part)(const rpi_source *source, int64_t step, int64_t *out_first);
     /* This rank's part of a step of training. */
     rp_status (*deal)(rpi_source *source, int64_t step, rpi_source_batch *out_batch);
     /* Held-out samples in [first, first + count), as they lie. Global numbers are 0. */
@@ -82,6 +85,10 @@ rp_status rpi_source_hold_out(rpi_source *source, int64_t first, int64_t count,
                               rpi_source_batch *out_batch);
 
 int64_t rpi_source_steps_per_epoch(const rpi_source *source);
+/* Of several sources that which deals the step: does an epoch of it begin there, and which is
+ * the last step of that epoch, which other steps may never come to? */
+bool rpi_source_begins_epoch(const rpi_source *source, int64_t step);
+int64_t rpi_source_last_of_epoch(const rpi_source *source, int64_t step);
 /* Samples of all ranks at a step: the last of an epoch takes what is left. */
 int64_t rpi_source_count(const rpi_source *source, int64_t step);
 

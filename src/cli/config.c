@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
-#include "cli/nanotron.h"
+#include "cli/nanotron_keys.h"
 #include "cli/yaml_words.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ struct rpi_config {
     char *file;
     made_text *made;
     yaml_document_t document;
-    bool has_document;
+    bool has_document, is_nanotron;
 };
 
 /* More than any file of settings needs, and little enough to look through at once. Aliases let
@@ -51,6 +51,17 @@ static bool takes_text(const rpi_option *table, const char *path) {
     return false;
 }
 
+/* Does an option have this key, or one below it? Of nanotron's files its keys beside it are
+ * suggested, too. */
+static rp_status check_key(const walk *w, const char *path) {
+    char hint[160];
+    rp_status status = rpi_options_check_yaml(w->table, path);
+    if (status == RP_OK || !w->config->is_nanotron) return status;
+    if (rpi_nanotron_has_below(path, w->table)) return RP_OK;
+    return RP_FAIL(INVALID, "unknown key '%s'%s", path,
+                   rpi_nanotron_suggest(path, w->table, hint, sizeof hint));
+}
+
 static rp_status set_number(const walk *w, const char *path, const yaml_node_t *value) {
     char text[RPI_YAML_NUMBER];
     rp_status status = rpi_yaml_check_finite(value);
@@ -60,24 +71,12 @@ static rp_status set_number(const walk *w, const char *path, const yaml_node_t *
 
 static rp_status set_scalar(const walk *w, const char *path, const yaml_node_t *value) {
     const char *text = (const char *)value->data.scalar.value;
-    rp_status status = rpi_yaml_is_null(value) ? rpi_options_check_yaml(w->table, path)
-                       : takes_text(w->table, path)
-                           ? rpi_options_set_yaml(w->table, path, text, w->target)
-                           : set_number(w, path, value);
-    return at_line(w, value, status);
-}
-
-static rp_status repeated(const walk *w, const yaml_node_t *mapping,
-                          const yaml_node_pair_t *pair) {
-    const char *name = (const char *)yaml_document_get_node(&w->config->document, pair->key)
-                           ->data.scalar.value;
-    for (yaml_node_pair_t *other = mapping->data.mapping.pairs.start; other < pair; other++) {
-        yaml_node_t *key = yaml_document_get_node(&w->config->document, other->key);
-        if (key->type == YAML_SCALAR_NODE &&
-            strcmp((const char *)key->data.scalar.value, name) == 0)
-            return fail_at(w, key, "this key is written twice: ", name);
-    }
-    return RP_OK;
+    rp_status status = check_key(w, path);
+    if (status != RP_OK || rpi_yaml_is_null(value)) return at_line(w, value, status);
+    return at_line(w, value,
+                   takes_text(w->table, path)
+                       ? rpi_options_set_yaml(w->table, path, text, w->target)
+                       : set_number(w, path, value));
 }
 
 /* ---- options below a value's name ----
@@ -97,7 +96,6 @@ static rp_status join_options(walk *w, const yaml_node_t *options, char *text) {
         yaml_node_t *key = yaml_document_get_node(document, pair->key);
         if (key->type != YAML_SCALAR_NODE) return fail_at(w, key, "a key must be a word", "");
         if (strlen(text) == LONGEST_TEXT - 1) return fail_at(w, key, "too long a value", "");
-        RP_TRY(repeated(w, options, pair));
         if (rpi_yaml_is_null(yaml_document_get_node(document, pair->value))) continue;
         rpi_append(text, LONGEST_TEXT, "%s%s=", before, (const char *)key->data.scalar.value);
         RP_TRY(join_value(w, yaml_document_get_node(document, pair->value), text));
@@ -150,19 +148,19 @@ static rp_status set_joined(walk *w, const char *path, const yaml_node_t *node) 
 static rp_status walk_mapping(walk *w, const yaml_node_t *mapping, const char *prefix) {
     yaml_document_t *document = &w->config->document;
     bool is_empty = mapping->data.mapping.pairs.start == mapping->data.mapping.pairs.top;
-    if (is_empty && *prefix)
-        return at_line(w, mapping, rpi_options_check_yaml(w->table, prefix));
+    if (is_empty && *prefix) return at_line(w, mapping, check_key(w, prefix));
     for (yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
          pair < mapping->data.mapping.pairs.top; pair++) {
         yaml_node_t *key = yaml_document_get_node(document, pair->key);
         yaml_node_t *value = yaml_document_get_node(document, pair->value);
         if (key->type != YAML_SCALAR_NODE) return fail_at(w, key, "a key must be a word", "");
         if (++w->keys > MOST_KEYS) return fail_at(w, key, "too many keys", "");
-        RP_TRY(repeated(w, mapping, pair));
         char path[LONGEST_PATH];
         int length = snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "",
                               (const char *)key->data.scalar.value);
         if (length >= LONGEST_PATH) return fail_at(w, key, "keys are nested too deep", "");
+        if (value->type == YAML_MAPPING_NODE && w->config->is_nanotron)
+            RP_TRY(at_line(w, key, check_key(w, path)));
         if (value->type == YAML_MAPPING_NODE && takes_text(w->table, path))
             RP_TRY(set_joined(w, path, value));
         else if (value->type == YAML_MAPPING_NODE)
@@ -231,6 +229,46 @@ static rp_status parse(const char *file, const char *text, size_t bytes, rpi_con
     return status;
 }
 
+/* ---- keys that are written twice ---- */
+
+static bool is_same(const yaml_node_t *a, const yaml_node_t *b) {
+    return a->type == YAML_SCALAR_NODE && b->type == YAML_SCALAR_NODE &&
+           strcmp((const char *)a->data.scalar.value, (const char *)b->data.scalar.value) == 0;
+}
+
+static rp_status check_pairs(const char *file, yaml_document_t *document,
+                             const yaml_node_t *mapping) {
+    const yaml_node_pair_t *start = mapping->data.mapping.pairs.start,
+                           *top = mapping->data.mapping.pairs.top;
+    if (top - start > MOST_KEYS)
+        return RP_FAIL(INVALID, "%s:%zu: too many keys", file, mapping->start_mark.line + 1);
+    for (const yaml_node_pair_t *pair = start; pair < top; pair++)
+        for (const yaml_node_pair_t *other = start; other < pair; other++) {
+            const yaml_node_t *key = yaml_document_get_node(document, pair->key);
+            if (is_same(key, yaml_document_get_node(document, other->key)))
+                return RP_FAIL(INVALID, "%s:%zu: this key is written twice: %.100s", file,
+                               key->start_mark.line + 1, (const char *)key->data.scalar.value);
+        }
+    return RP_OK;
+}
+
+static rp_status check_repeated(const char *file, yaml_document_t *document) {
+    for (yaml_node_t *node = document->nodes.start; node < document->nodes.top; node++)
+        if (node->type == YAML_MAPPING_NODE) RP_TRY(check_pairs(file, document, node));
+    return RP_OK;
+}
+
+/* A file of nanotron's becomes one of ours. */
+static rp_status prepare(const char *path, rpi_config *config) {
+    yaml_document_t *document = &config->document;
+    if (!config->has_document) return RP_OK;
+    RP_TRY(rpi_yaml_merge(path, document, MOST_KEYS));
+    config->is_nanotron = rpi_nanotron_is(document);
+    RP_TRY(rpi_nanotron_check_family(path, document));
+    RP_TRY(check_repeated(path, document));
+    return rpi_nanotron_translate(path, document);
+}
+
 /* A file that is none is a mistake in the words. */
 static rp_status read_text(const char *path, char **out_text, size_t *out_bytes) {
     rp_status status = rpi_regular_file_read(path, MOST_BYTES, out_text, out_bytes);
@@ -246,10 +284,7 @@ rp_status rpi_config_open(const char *path, rpi_config **out_config) {
     rp_status status = rpi_strdup(path, &config->file);
     if (status == RP_OK) status = read_text(path, &text, &bytes);
     if (status == RP_OK) status = parse(path, text, bytes, config);
-    if (status == RP_OK && config->has_document)
-        status = rpi_yaml_merge(path, &config->document, MOST_KEYS);
-    if (status == RP_OK && config->has_document)
-        status = rpi_nanotron_translate(path, &config->document);
+    if (status == RP_OK) status = prepare(path, config);
     rpi_free(text);
     if (status != RP_OK) {
         rpi_config_free(config);

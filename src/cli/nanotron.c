@@ -2,432 +2,278 @@
 
 #include "base/append.h"
 #include "base/status.h"
-#include "base/suggest.h"
+#include "cli/nanotron_nodes.h"
+#include "cli/nanotron_stages.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { LONGEST_MODEL = 512, LONGEST_NUMBER = 32, LONGEST_DATA = 1024 };
+#define MODEL   "model.model_config"
+#define FACTORY "optimizer.optimizer_factory."
+#define RATE    "optimizer.learning_rate_scheduler."
 
-typedef struct translation {
-    const char *file;
-    yaml_document_t *document;
-    int root;
-    size_t line;               /* of model_config, to which what is put in belongs */
-    char model[LONGEST_MODEL]; /* "llama:hidden=..." */
-} translation;
+enum { LONGEST_NUMBER = 32 };
 
-/* A key of theirs, and what it may say: words with '|' between them, "null" for nothing; NULL:
- * anything, as it changes nothing here. */
-typedef struct allowed {
-    const char *path, *words;
-} allowed;
-
-static const allowed settings[] = {
-    {"general.project", NULL},
-    {"general.run", NULL},
-    {"general.step", NULL},
-    {"general.consumed_train_samples", NULL},
-    {"general.benchmark_csv_path", NULL},
-    {"general.ignore_sanity_checks", NULL},
-    {"parallelism.pp", "1"},
-    {"parallelism.tp", "1"},
-    {"parallelism.expert_parallel_size", "1"},
-    {"parallelism.context_parallel_size", "1"},
-    {"parallelism.pp_engine", "1f1b|afab|null"},
-    {"parallelism.tp_mode", "ALL_REDUCE|REDUCE_SCATTER|null"},
-    {"parallelism.tp_linear_async_communication", NULL},
-    {"parallelism.tp_recompute_allgather", NULL},
-    {"optimizer.zero_stage", "0"},
-    {"optimizer.accumulate_grad_in_fp32", NULL}, /* they are added in fp32 in any case */
-    {"optimizer.weight_decay_exclude_named_params", "null"},
-    {"optimizer.optimizer_factory.torch_adam_is_fused", NULL},
-    {"optimizer.learning_rate_scheduler.lr_warmup_style", "linear|null"},
-    {"tokenizer.tokenizer_name_or_path", NULL}, /* tokens on disk say whose they are */
-    {"tokenizer.tokenizer_revision", NULL},
-    {"tokenizer.tokenizer_max_length", NULL},
-    {"tokens.limit_test_batches", NULL},
-    {"checkpoints.checkpoints_path_is_shared_file_system", NULL},
-    {"checkpoints.save_initial_state", "false|null"},
-    {"checkpoints.load_lr_scheduler", "true|null"},
-    {"checkpoints.load_optimizer", "true|null"},
-    {"logging.log_level", NULL},
-    {"logging.log_level_replica", NULL},
-    {"profiler", "null"},
-    {"lighteval", "null"},
-    {"s3_upload", "null"},
-    {0},
-};
-
-static const allowed model_settings[] = {
-    {"bos_token_id", NULL},         {"eos_token_id", NULL},
-    {"pad_token_id", NULL},         {"hidden_act", "silu"},
-    {"initializer_range", NULL}, /* init_method.std counts */
-    {"is_llama_config", "true"},    {"pretraining_tp", NULL},
-    {"rope_scaling", "null"},       {"rope_interleaved", "false"},
-    {"attention_bias", "false"},    {"use_cache", NULL},
-    {"_attn_implementation", NULL}, {"z_loss_enabled", "false"},
-    {"z_loss_coefficient", NULL},   {0},
-};
-
-static const allowed stage_settings[] = {
-    {"name", NULL},
-    {"start_training_step", "1"},
-    {"data.seed", NULL}, /* general.seed draws the order, too */
-    {"data.num_loading_workers", NULL},
-    {"data.dataset.dataset_weights", NULL}, /* of one folder */
-    {"data.dataset.tokenizer_name", NULL},
-    {"data.dataset.vocab_size", NULL},
-    {"data.dataset.token_size_in_bytes", NULL},
-    {"data.dataset.hf_dataset_splits", NULL},
-    {"data.dataset.hf_dataset_config_name", NULL},
-    {"data.dataset.dataset_processing_num_proc_per_process", NULL},
-    {"data.dataset.dataset_overwrite_cache", NULL},
-    {"data.dataset.text_column_name", NULL},
-    {0},
-};
-
-/* Options of our llama: their key, and what it is where it is left out. */
-static const struct {
-    const char *key, *option, *absent;
-} model_options[] = {
-    {"num_hidden_layers", "layers", "32"},
-    {"hidden_size", "hidden", "4096"},
-    {"num_attention_heads", "heads", "32"},
-    {"num_key_value_heads", "kv-heads", "0"},
-    {"intermediate_size", "intermediate", "11008"},
-    {"vocab_size", "vocabulary", "32000"},
-    {"max_position_embeddings", "positions", "2048"},
-    {"rope_theta", "rope-base", "10000"},
-    {"rms_norm_eps", "norm-epsilon", "1e-6"},
-    {"tie_word_embeddings", "tied", "off"},
-};
-enum { MODEL_OPTIONS = sizeof model_options / sizeof model_options[0] };
-
-/* ---- nodes; numbers of them stay, pointers do not when nodes are added ---- */
-
-static yaml_node_t *node_of(const translation *t, int id) {
-    return yaml_document_get_node(t->document, id);
+static int find(const rpi_nanotron *t, const char *path) {
+    return rpi_nanotron_find(t, t->root, path);
 }
 
-static bool is_mapping(const translation *t, int id) {
-    return id && node_of(t, id)->type == YAML_MAPPING_NODE;
+static int take(const rpi_nanotron *t, const char *path) {
+    return rpi_nanotron_take(t, t->root, path);
 }
 
-static bool is_empty(const translation *t, int mapping) {
-    yaml_node_t *node = node_of(t, mapping);
-    return node->data.mapping.pairs.start == node->data.mapping.pairs.top;
+static const char *text_at(const rpi_nanotron *t, const char *path) {
+    return rpi_nanotron_text(t, find(t, path));
 }
 
-static yaml_node_pair_t *find_pair(const translation *t, int mapping, const char *key,
-                                   size_t length) {
-    if (!is_mapping(t, mapping)) return NULL;
-    yaml_node_t *node = node_of(t, mapping);
+static size_t line_of(const rpi_nanotron *t, int id) {
+    return rpi_nanotron_node(t, id)->start_mark.line + 1;
+}
+
+/* ---- is it one? ---- */
+
+/* false: it is none. */
+static bool begin(const char *file, yaml_document_t *document, rpi_nanotron *out) {
+    rpi_nanotron t = {.file = file, .document = document};
+    yaml_node_t *root = yaml_document_get_root_node(document);
+    if (!root || root->type != YAML_MAPPING_NODE) return false;
+    t.root = (int)(root - document->nodes.start) + 1;
+    int config = find(&t, MODEL);
+    if (!rpi_nanotron_is_mapping(&t, config)) return false;
+    t.line = rpi_nanotron_node(&t, config)->start_mark.line;
+    *out = t;
+    return true;
+}
+
+bool rpi_nanotron_is(yaml_document_t *document) {
+    rpi_nanotron t;
+    return begin("", document, &t);
+}
+
+/* ---- families ---- */
+
+/* "is_qwen2_config" marks a family, if it is true. */
+static bool is_marker(const char *key) {
+    size_t length = strlen(key);
+    return strncmp(key, "is_", 3) == 0 && length > 10 &&
+           strcmp(key + length - 7, "_config") == 0 && strcmp(key, "is_llama_config") != 0;
+}
+
+static bool is_said(const rpi_nanotron *t, int value) {
+    return !rpi_nanotron_is_among(t, value, "false|null");
+}
+
+static rp_status refuse_family(const rpi_nanotron *t, const yaml_node_pair_t *pair,
+                               const char *family) {
+    return RP_FAIL(INVALID,
+                   "%s:%zu: " MODEL ".%s: a model of the family %s, and of nanotron's only "
+                   "LLaMA is known here (is_llama_config: true)",
+                   t->file, line_of(t, pair->key),
+                   (const char *)rpi_nanotron_node(t, pair->key)->data.scalar.value, family);
+}
+
+/* A key of a family, of whatever pair: one may be written twice. NULL: `key` is any marker. */
+static rp_status check_key(const rpi_nanotron *t, const char *wanted, const char *family) {
+    yaml_node_t *node = rpi_nanotron_node(t, find(t, MODEL));
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
          pair < node->data.mapping.pairs.top; pair++) {
-        yaml_node_t *name = node_of(t, pair->key);
-        if (name->type == YAML_SCALAR_NODE && name->data.scalar.length == length &&
-            memcmp(name->data.scalar.value, key, length) == 0)
-            return pair;
-    }
-    return NULL;
-}
-
-/* 0: there is no such key. */
-static int find(const translation *t, int mapping, const char *path) {
-    size_t length = strcspn(path, ".");
-    yaml_node_pair_t *pair = find_pair(t, mapping, path, length);
-    if (!pair || !path[length]) return pair ? pair->value : 0;
-    return find(t, pair->value, path + length + 1);
-}
-
-/* Take a key out, with the mappings that hold nothing else. 0: there is none. */
-/* NOLINTNEXTLINE(misc-no-recursion): as deep as a path of the tables above. */
-static int take(const translation *t, int mapping, const char *path) {
-    size_t length = strcspn(path, ".");
-    yaml_node_pair_t *pair = find_pair(t, mapping, path, length);
-    if (!pair) return 0;
-    int value = pair->value;
-    if (path[length]) {
-        int inner = take(t, value, path + length + 1);
-        if (!inner || !is_empty(t, value)) return inner;
-        value = inner;
-    }
-    yaml_node_t *node = node_of(t, mapping);
-    size_t behind = (size_t)(node->data.mapping.pairs.top - (pair + 1));
-    memmove(pair, pair + 1, behind * sizeof *pair);
-    node->data.mapping.pairs.top--;
-    return value;
-}
-
-/* "" where a value is null, or no scalar. */
-static const char *text_of(const translation *t, int id) {
-    yaml_node_t *node = id ? node_of(t, id) : NULL;
-    if (!node || node->type != YAML_SCALAR_NODE) return "";
-    const char *text = (const char *)node->data.scalar.value;
-    return strcmp(text, "null") == 0 || strcmp(text, "~") == 0 ? "" : text;
-}
-
-static rp_status refuse(const translation *t, int id, const char *path, const char *words) {
-    yaml_node_t *node = node_of(t, id);
-    const char *text = text_of(t, id);
-    return RP_FAIL(INVALID, "%s:%zu: %s is %s; redpoll train has %s only", t->file,
-                   node->start_mark.line + 1, path,
-                   node->type != YAML_SCALAR_NODE ? "a list or a mapping"
-                   : *text                        ? text
-                                                  : "null",
-                   words);
-}
-
-/* ---- putting in ---- */
-
-static rp_status no_memory(const translation *t) {
-    return RP_FAIL(NOMEM, "no memory to read %s", t->file);
-}
-
-static int mark(const translation *t, int id) {
-    if (id) node_of(t, id)->start_mark.line = t->line;
-    return id;
-}
-
-static int add_scalar(const translation *t, const char *text, size_t length) {
-    return mark(t, yaml_document_add_scalar(t->document, NULL, (const yaml_char_t *)text,
-                                            (int)length, YAML_PLAIN_SCALAR_STYLE));
-}
-
-/* A value, or what a key of theirs has as null, in its place. */
-/* NOLINTNEXTLINE(misc-no-recursion): as deep as a path. */
-static rp_status put(const translation *t, int mapping, const char *path, const char *text) {
-    size_t length = strcspn(path, ".");
-    yaml_node_pair_t *pair = find_pair(t, mapping, path, length);
-    if (pair && path[length] && is_mapping(t, pair->value))
-        return put(t, pair->value, path + length + 1, text);
-    int value =
-        path[length]
-            ? mark(t, yaml_document_add_mapping(t->document, NULL, YAML_BLOCK_MAPPING_STYLE))
-            : add_scalar(t, text, strlen(text));
-    int key = value && !pair ? add_scalar(t, path, length) : 0;
-    if (pair && value) find_pair(t, mapping, path, length)->value = value;
-    if (!value || (!pair && (!key || !yaml_document_append_mapping_pair(t->document, mapping,
-                                                                        key, value))))
-        return no_memory(t);
-    return path[length] ? put(t, value, path + length + 1, text) : RP_OK;
-}
-
-static rp_status put_absent(const translation *t, const char *path, const char *text) {
-    return *text_of(t, find(t, t->root, path)) ? RP_OK : put(t, t->root, path, text);
-}
-
-static rp_status put_number(const translation *t, const char *path, long long number) {
-    char text[LONGEST_NUMBER];
-    snprintf(text, sizeof text, "%lld", number);
-    return put(t, t->root, path, text);
-}
-
-static long long number_at(const translation *t, const char *path, long long absent) {
-    const char *text = text_of(t, find(t, t->root, path));
-    return *text ? strtoll(text, NULL, 10) : absent;
-}
-
-/* ---- what is the same for every run ---- */
-
-static bool is_allowed(const char *text, const char *words) {
-    size_t length = strlen(text);
-    if (!length) text = "null", length = 4;
-    for (const char *word = words; *word; word += *word == '|') {
-        size_t end = strcspn(word, "|");
-        if (end == length && strncasecmp(word, text, length) == 0) return true;
-        word += end;
-    }
-    return false;
-}
-
-static rp_status take_settings(const translation *t, int mapping, const allowed *rows,
-                               const char *prefix) {
-    for (const allowed *row = rows; row->path; row++) {
-        int id = take(t, mapping, row->path);
-        char path[128];
-        if (!id || !row->words) continue;
-        yaml_node_t *node = node_of(t, id);
-        bool is_nothing = node->type == YAML_SEQUENCE_NODE &&
-                          node->data.sequence.items.start == node->data.sequence.items.top;
-        if ((node->type == YAML_SCALAR_NODE || is_nothing) &&
-            is_allowed(text_of(t, id), row->words))
+        yaml_node_t *key = rpi_nanotron_node(t, pair->key);
+        if (key->type != YAML_SCALAR_NODE) continue;
+        const char *name = (const char *)key->data.scalar.value;
+        char other[64];
+        if ((wanted ? strcmp(name, wanted) != 0 : !is_marker(name)) || !is_said(t, pair->value))
             continue;
-        snprintf(path, sizeof path, "%s%s", prefix, row->path);
-        return refuse(t, id, path, row->words);
+        snprintf(other, sizeof other, "%.*s", (int)strlen(name) - 10, name + 3);
+        return refuse_family(t, pair, family ? family : other);
     }
     return RP_OK;
 }
 
-/* Is something left that is no key of theirs? */
-static rp_status check_left(const translation *t, int mapping, const char *prefix,
-                            rpi_name_at name_at, const void *names) {
-    if (!is_mapping(t, mapping) || is_empty(t, mapping)) return RP_OK;
-    yaml_node_t *key = node_of(t, node_of(t, mapping)->data.mapping.pairs.start->key);
-    const char *name = key->type == YAML_SCALAR_NODE ? (char *)key->data.scalar.value : "?";
-    char hint[160];
-    return RP_FAIL(INVALID, "%s:%zu: unknown key '%s%.100s'%s", t->file,
-                   key->start_mark.line + 1, prefix, name,
-                   rpi_suggest_text(name, name_at, names, hint, sizeof hint));
-}
-
-static const char *allowed_at(const void *context, int index) {
-    return ((const allowed *)context)[index].path;
-}
-
-static const char *model_key_at(const void *context, int index) {
-    (void)context;
-    return index < MODEL_OPTIONS ? model_options[index].key
-                                 : model_settings[index - MODEL_OPTIONS].path;
+rp_status rpi_nanotron_check_family(const char *file, yaml_document_t *document) {
+    rpi_nanotron t;
+    if (!begin(file, document, &t)) return RP_OK;
+    for (const rpi_nanotron_family *f = rpi_nanotron_families; f->key; f++)
+        RP_TRY(check_key(&t, f->key, f->name));
+    return check_key(&t, NULL, NULL);
 }
 
 /* ---- the model ---- */
 
+/* -1: as many as the data have. */
+static const char *data_vocabulary(const rpi_nanotron *t, char text[RPI_YAML_NUMBER]) {
+    int stages = find(t, "data_stages");
+    yaml_node_t *node = stages ? rpi_nanotron_node(t, stages) : NULL;
+    if (!node || node->type != YAML_SEQUENCE_NODE ||
+        node->data.sequence.items.start == node->data.sequence.items.top)
+        return "-1";
+    int size =
+        rpi_nanotron_find(t, *node->data.sequence.items.start, "data.dataset.vocab_size");
+    return *rpi_nanotron_text(t, size) ? rpi_nanotron_number(t, size, text) : "-1";
+}
+
+static rp_status read_count(const rpi_nanotron *t, const char *key, const char *text,
+                            long long *out) {
+    static const long long most = 1LL << 31;
+    char *end = NULL;
+    *out = strtoll(text, &end, 10);
+    if (*text && !*end && *out > most)
+        return RP_FAIL(INVALID, "%s:%zu: %s is %s, which is too large: %lld is the most",
+                       t->file, t->line + 1, key, text, most);
+    if (*text && !*end && *out >= 1) return RP_OK;
+    return RP_FAIL(INVALID, "%s:%zu: %s is %s; a whole number above 0 is wanted", t->file,
+                   t->line + 1, key, text);
+}
+
 /* The vocabulary is filled up to a multiple. */
-static rp_status add_vocabulary(translation *t, const char *text) {
-    long long size = strtoll(text, NULL, 10);
-    const char *by = text_of(t, take(t, t->root, "model.make_vocab_size_divisible_by"));
-    long long multiple = *by ? strtoll(by, NULL, 10) : 1;
-    if (size < 1 || multiple < 1 || size > 1LL << 32 || multiple > 1LL << 32)
-        return RP_FAIL(INVALID,
-                       "%s:%zu: vocab_size is %s, and make_vocab_size_divisible_by %s; whole "
-                       "numbers above 0",
-                       t->file, t->line + 1, text, *by ? by : "1");
+static rp_status add_vocabulary(rpi_nanotron *t, const char *text) {
+    char number[RPI_YAML_NUMBER];
+    long long size, multiple = 1;
+    const char *by =
+        rpi_nanotron_number(t, take(t, "model.make_vocab_size_divisible_by"), number);
+    if (*by) RP_TRY(read_count(t, "model.make_vocab_size_divisible_by", by, &multiple));
+    if (strcmp(text, "-1") == 0) text = data_vocabulary(t, number);
+    RP_TRY(read_count(t, MODEL ".vocab_size", text, &size));
     rpi_append(t->model, sizeof t->model, "vocabulary=%lld",
                (size + multiple - 1) / multiple * multiple);
     return RP_OK;
 }
 
-static rp_status add_options(translation *t, int config) {
+static rp_status add_options(rpi_nanotron *t, int config) {
     rpi_append(t->model, sizeof t->model, "llama");
-    for (int i = 0; i < MODEL_OPTIONS; i++) {
-        const char *text = text_of(t, take(t, config, model_options[i].key));
-        if (!*text) text = model_options[i].absent;
-        rpi_append(t->model, sizeof t->model, "%s", i ? "," : ":");
-        if (strcmp(model_options[i].option, "vocabulary") == 0)
+    for (const rpi_nanotron_option *o = rpi_nanotron_options; o->key; o++) {
+        char number[RPI_YAML_NUMBER];
+        const char *text = rpi_nanotron_number(t, rpi_nanotron_take(t, config, o->key), number);
+        if (!*text) text = o->absent;
+        rpi_append(t->model, sizeof t->model, "%s", o == rpi_nanotron_options ? ":" : ",");
+        if (strcmp(o->option, "vocabulary") == 0)
             RP_TRY(add_vocabulary(t, text));
         else
-            rpi_append(t->model, sizeof t->model, "%s=%.40s", model_options[i].option, text);
+            rpi_append(t->model, sizeof t->model, "%s=%.40s", o->option, text);
     }
     return RP_OK;
 }
 
 /* Weights whose output is added to the residual start with less, unless that is turned off. */
-static rp_status add_start(translation *t) {
+static rp_status add_start(rpi_nanotron *t) {
     static const char *const others[] = {"model.init_method.path", "model.init_method.use_mup"};
+    char number[RPI_YAML_NUMBER];
     for (int i = 0; i < 2; i++) {
-        int id = find(t, t->root, others[i]);
-        if (id) return refuse(t, id, others[i], "init_method.std, or --model hf:FOLDER,");
+        int id = find(t, others[i]);
+        if (id && !rpi_nanotron_is_among(t, id, "null|false"))
+            return rpi_nanotron_refuse(t, id, others[i],
+                                       "init_method.std, or --model hf:FOLDER,", NULL);
+        (void)take(t, others[i]);
     }
-    int scaling = take(t, t->root, "model.init_method.scaling_method");
-    if (!is_allowed(text_of(t, scaling), "NUM_LAYERS|NONE|null"))
-        return refuse(t, scaling, "model.init_method.scaling_method", "NUM_LAYERS and NONE");
-    const char *std = text_of(t, take(t, t->root, "model.init_method.std"));
+    int scaling = take(t, "model.init_method.scaling_method");
+    if (!rpi_nanotron_is_among(t, scaling, "NUM_LAYERS|NONE|null"))
+        return rpi_nanotron_refuse(t, scaling, "model.init_method.scaling_method",
+                                   "NUM_LAYERS and NONE", NULL);
+    const char *std = rpi_nanotron_number(t, take(t, "model.init_method.std"), number);
     if (*std)
         rpi_append(t->model, sizeof t->model, ",init-std=%.40s,init-scaled=%s", std,
-                   strcasecmp(text_of(t, scaling), "none") == 0 ? "off" : "on");
+                   strcasecmp(rpi_nanotron_text(t, scaling), "none") == 0 ? "off" : "on");
     return RP_OK;
 }
 
-static rp_status translate_model(translation *t, int config) {
-    if (find(t, t->root, "model.name"))
+static rp_status translate_model(rpi_nanotron *t) {
+    int config = find(t, MODEL);
+    if (find(t, "model.name"))
         return RP_FAIL(INVALID, "%s:%zu: model.name and model.model_config: one of them",
                        t->file, t->line + 1);
-    RP_TRY(take_settings(t, config, model_settings, "model.model_config."));
+    RP_TRY(rpi_nanotron_take_all(t, config, rpi_nanotron_model, MODEL "."));
     RP_TRY(add_options(t, config));
-    RP_TRY(check_left(t, config, "model.model_config.", model_key_at, NULL));
+    RP_TRY(rpi_nanotron_check_left(t, config, MODEL "."));
     RP_TRY(add_start(t));
-    (void)take(t, t->root, "model.model_config");
-    return put(t, t->root, "model.name", t->model);
+    (void)take(t, MODEL);
+    return rpi_nanotron_put(t, "model.name", t->model);
 }
 
-/* ---- the data ---- */
+/* ---- keys of older releases ---- */
 
-static rp_status put_data(const translation *t, int stage) {
-    char text[LONGEST_DATA];
-    int folder = take(t, stage, "data.dataset.dataset_folder");
-    /* Text that they read by its name is to be tokenized first, and lies where it is said. */
-    if (!folder) folder = take(t, stage, "data.dataset.hf_dataset_or_datasets");
-    if (!folder) return RP_OK;
-    yaml_node_t *node = node_of(t, folder);
-    if (node->type == YAML_SEQUENCE_NODE &&
-        node->data.sequence.items.top - node->data.sequence.items.start == 1)
-        folder = *node->data.sequence.items.start;
-    if (!*text_of(t, folder)) return refuse(t, folder, "dataset", "one folder of tokens");
-    snprintf(text, sizeof text, "tokens:%s", text_of(t, folder));
-    return put_absent(t, "data.dataset", text);
-}
-
-static rp_status translate_data(const translation *t) {
-    int stages = find(t, t->root, "data_stages");
-    yaml_node_t *node = stages ? node_of(t, stages) : NULL;
-    if (!node) return RP_OK;
-    (void)take(t, t->root, "data_stages");
-    if (node->type == YAML_SCALAR_NODE && !*text_of(t, stages)) return RP_OK;
-    if (node->type != YAML_SEQUENCE_NODE ||
-        node->data.sequence.items.top - node->data.sequence.items.start != 1)
-        return refuse(t, stages, "data_stages", "one stage");
-    int stage = *node->data.sequence.items.start;
-    if (!is_mapping(t, stage)) return refuse(t, stage, "data_stages", "one stage");
-    RP_TRY(put_data(t, stage));
-    int dataset = find(t, stage, "data.dataset");
-    if (dataset && !is_mapping(t, dataset)) (void)take(t, stage, "data.dataset");
-    RP_TRY(take_settings(t, stage, stage_settings, "data_stages."));
-    return check_left(t, stage, "data_stages.", allowed_at, stage_settings);
+/* `data` was what a stage is: a dataset with its seed. Ours has other keys. */
+static rp_status check_data(const rpi_nanotron *t) {
+    int data = find(t, "data"), dataset = find(t, "data.dataset");
+    bool is_old = dataset && (rpi_nanotron_is_mapping(t, dataset) ||
+                              rpi_yaml_is_null(rpi_nanotron_node(t, dataset)));
+    if (!data || !(is_old || find(t, "data.seed"))) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "%s:%zu: data is a section of older releases; it is data_stages: [{name: "
+                   "..., start_training_step: 1, data: ...}] now",
+                   t->file, line_of(t, data));
 }
 
 /* ---- what they take where a file says nothing ---- */
 
-#define FACTORY "optimizer.optimizer_factory."
-#define RATE    "optimizer.learning_rate_scheduler."
+static rp_status put_number(const rpi_nanotron *t, const char *path, long long number) {
+    char text[LONGEST_NUMBER];
+    snprintf(text, sizeof text, "%lld", number);
+    return rpi_nanotron_put(t, path, text);
+}
 
-static rp_status put_rates(const translation *t) {
-    const char *peak = text_of(t, find(t, t->root, RATE "learning_rate"));
+static long long number_at(const rpi_nanotron *t, const char *path, long long absent) {
+    char number[RPI_YAML_NUMBER];
+    const char *text = rpi_nanotron_number(t, find(t, path), number);
+    return *text ? strtoll(text, NULL, 10) : absent;
+}
+
+static rp_status put_rates(const rpi_nanotron *t) {
     long long steps = number_at(t, "tokens.train_steps", 0);
     long long warm_up = number_at(t, RATE "lr_warmup_steps", 0);
-    RP_TRY(put_absent(t, RATE "lr_decay_style", "linear"));
-    if (*peak) RP_TRY(put_absent(t, RATE "min_decay_lr", peak));
-    if (*text_of(t, find(t, t->root, RATE "lr_decay_steps")) || steps <= warm_up) return RP_OK;
+    const char *peak = text_at(t, RATE "learning_rate");
+    RP_TRY(rpi_nanotron_put_absent(t, RATE "lr_decay_style", "linear"));
+    if (*peak) RP_TRY(rpi_nanotron_put_absent(t, RATE "min_decay_lr", peak));
+    if (*text_at(t, RATE "lr_decay_steps") || steps <= warm_up) return RP_OK;
     return put_number(t, RATE "lr_decay_steps", steps - warm_up);
 }
 
-static rp_status put_evaluation(const translation *t) {
-    const char *batches = text_of(t, take(t, t->root, "tokens.limit_val_batches"));
-    long long count = strtoll(batches, NULL, 10);
-    if (count <= 0) return RP_OK;
-    return put_number(t, "evaluation.images",
-                      count * number_at(t, "tokens.micro_batch_size", 1) *
-                          number_at(t, "parallelism.dp", 1));
+static rp_status put_evaluation(const rpi_nanotron *t) {
+    char number[RPI_YAML_NUMBER];
+    const char *text = rpi_nanotron_number(t, take(t, "tokens.limit_val_batches"), number);
+    long long each = number_at(t, "tokens.micro_batch_size", 1), count;
+    long long ranks = number_at(t, "parallelism.dp", 1);
+    if (!*text || strcmp(text, "0") == 0) return RP_OK;
+    RP_TRY(read_count(t, "tokens.limit_val_batches", text, &count));
+    if (__builtin_mul_overflow(count, each, &count) ||
+        __builtin_mul_overflow(count, ranks, &count))
+        return RP_FAIL(INVALID, "%s:%zu: tokens.limit_val_batches is too large", t->file,
+                       t->line + 1);
+    return put_number(t, "evaluation.images", count);
 }
 
-static rp_status put_defaults(const translation *t) {
-    int bucket = take(t, t->root, "model.ddp_bucket_cap_mb");
+static rp_status put_defaults(const rpi_nanotron *t) {
+    int bucket = take(t, "model.ddp_bucket_cap_mb");
     /* They save a last checkpoint or not; we do, and false would stop those on the way. */
-    (void)take(t, t->root, "checkpoints.save_final_state");
-    if (*text_of(t, bucket))
-        RP_TRY(put_absent(t, "communication.bucket_mb", text_of(t, bucket)));
-    if (strcasecmp(text_of(t, find(t, t->root, FACTORY "name")), "sgd") == 0)
-        RP_TRY(put_absent(t, FACTORY "momentum", "0"));
-    RP_TRY(put_absent(t, "general.seed", "42"));
-    RP_TRY(put_absent(t, "model.dtype", "bfloat16"));
+    (void)take(t, "checkpoints.save_final_state");
+    if (*rpi_nanotron_text(t, bucket))
+        RP_TRY(rpi_nanotron_put_absent(t, "communication.bucket_mb",
+                                       rpi_nanotron_text(t, bucket)));
+    if (strcasecmp(text_at(t, FACTORY "name"), "sgd") == 0)
+        RP_TRY(rpi_nanotron_put_absent(t, FACTORY "momentum", "0"));
+    RP_TRY(rpi_nanotron_put_absent(t, "general.seed", "42"));
+    RP_TRY(rpi_nanotron_put_absent(t, "model.dtype", "bfloat16"));
     RP_TRY(put_evaluation(t));
     return put_rates(t);
 }
 
+/* Where nothing is loaded or warmed up, it does not matter how. */
+static void take_idle(const rpi_nanotron *t) {
+    if (!*text_at(t, "checkpoints.resume_checkpoint_path")) {
+        (void)take(t, "checkpoints.load_lr_scheduler");
+        (void)take(t, "checkpoints.load_optimizer");
+    }
+    if (number_at(t, RATE "lr_warmup_steps", 0) == 0) (void)take(t, RATE "lr_warmup_style");
+}
+
 rp_status rpi_nanotron_translate(const char *file, yaml_document_t *document) {
-    translation t = {.file = file, .document = document};
-    yaml_node_t *root = yaml_document_get_root_node(document);
-    if (!root || root->type != YAML_MAPPING_NODE) return RP_OK;
-    t.root = (int)(root - document->nodes.start) + 1;
-    int config = find(&t, t.root, "model.model_config");
-    if (!is_mapping(&t, config)) return RP_OK;
-    t.line = node_of(&t, config)->start_mark.line;
-    RP_TRY(translate_model(&t, config));
-    RP_TRY(translate_data(&t));
-    RP_TRY(take_settings(&t, t.root, settings, ""));
+    rpi_nanotron t;
+    if (!begin(file, document, &t)) return RP_OK;
+    RP_TRY(rpi_nanotron_check_moved(&t, t.root, rpi_nanotron_moved_keys, ""));
+    RP_TRY(check_data(&t));
+    take_idle(&t);
+    RP_TRY(rpi_nanotron_take_all(&t, t.root, rpi_nanotron_settings, ""));
+    RP_TRY(translate_model(&t));
+    RP_TRY(rpi_nanotron_stages(&t));
     return put_defaults(&t);
 }

@@ -1,15 +1,25 @@
 /* Configuration files of nanotron, Hugging Face's trainer of LLaMA, as files of our own: what
- * only it has is taken out, and put under our keys. */
+ * only it has is taken out, and put under our keys. A file with model.model_config is one. */
 #ifndef RPI_CLI_NANOTRON_H
 #define RPI_CLI_NANOTRON_H
 
-#include "redpoll/status.h"
+#include "base/option.h"
 
 #include <yaml.h>
 
-/* Keys that mean the same to both stay. A file with model.model_config is nanotron's, and what
- * it leaves out is what nanotron takes then. RP_INVALID names file, line and key: something
- * that we do not have, or no key of nanotron's where only these are. */
+bool rpi_nanotron_is(yaml_document_t *document);
+
+/* RP_INVALID, with file, line and key: the file is for a family of models that is none here. */
+rp_status rpi_nanotron_check_family(const char *file, yaml_document_t *document);
+
+/* Keys that mean the same to both stay; what the file leaves out is what nanotron takes then.
+ * RP_INVALID names file, line and key: something that we do not have, a key of older releases,
+ * with its place now, or no key of nanotron's where only these are. Other files stay. */
 rp_status rpi_nanotron_translate(const char *file, yaml_document_t *document);
+
+/* The key nearest to one that is unknown, among those beside it, of nanotron's and of ours; as
+ * rpi_suggest_text(). */
+const char *rpi_nanotron_suggest(const char *path, const rpi_option *table, char *text,
+                                 size_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* Files of nanotron, as its users have them, read by a table with our keys. */
 #include "cli/config.h"
 
+#include "base/append.h"
 #include "harness/check.h"
 
 #include <stdlib.h>
@@ -205,7 +206,9 @@ static void what_is_left_out_is_what_nanotron_takes(void) {
     rpi_config_free(config);
 }
 
-static void data_have_one_stage(void) {
+#define NANOSET "data: {dataset: {dataset_folder: "
+
+static void data_come_in_stages(void) {
     static const struct {
         const char *text, *data;
     } good[] = {
@@ -214,15 +217,179 @@ static void data_have_one_stage(void) {
         {"[{name: a, start_training_step: 1, data: {seed: 1, dataset: null}}]", ""},
         {"[{data: {dataset: {hf_dataset_or_datasets: a/b, hf_dataset_splits: train}}}]",
          "tokens:a/b"},
+        {"[]", ""},
+        {"~", ""},
+        /* One after the other, in the order of their steps. */
+        {"[{name: a, start_training_step: 1, " NANOSET "x}}},"
+         " {name: b, start_training_step: 10, " NANOSET "[y]}}}]",
+         "stages:tokens:x;10=tokens:y"},
+        {"[{name: c, start_training_step: 1_000, " NANOSET "z}}},"
+         " {name: a, start_training_step: 1, " NANOSET "x}}},"
+         " {name: b, start_training_step: 010, " NANOSET "y}}}]",
+         "stages:tokens:x;8=tokens:y;1000=tokens:z"},
+        {"[{start_training_step: 1, data: {dataset: ~}},"
+         " {start_training_step: 5, data: {dataset: ~}}]",
+         ""},
+        {"[{start_training_step: 1, data: {dataset: null}},"
+         " {start_training_step: 3, " NANOSET "x}}}]",
+         ""},
+        {"[{sequence_length: null, " NANOSET "x}}}]", "tokens:x"},
+        {"[{sequence_length: 0x100, " NANOSET "x}}}]", "tokens:x"},
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        char text[600];
+        char text[800];
         found f;
         rpi_config *config = NULL;
-        snprintf(text, sizeof text, LITTLE "data_stages: %s\n", good[i].text);
+        snprintf(text, sizeof text, LITTLE "tokens: {sequence_length: 256}\ndata_stages: %s\n",
+                 good[i].text);
         REQUIRE_OK(read_text(text, &f, &config));
         check_key(&f, "data.dataset", good[i].data);
         rpi_config_free(config);
+    }
+}
+
+/* ---- every key that nanotron's dataclasses have ---- */
+
+/* Its path in the file, its value, and one that is refused; NULL: none is. Keys that stand in
+ * our own tables are not here. */
+static const struct {
+    const char *path, *neutral, *refused;
+} keys[] = {
+    {"general.project", "p", NULL},
+    {"general.run", "tiny_%date_%jobid", NULL},
+    {"general.step", "null", NULL},
+    {"general.consumed_train_samples", "~", NULL},
+    {"general.benchmark_csv_path", "null", "bench.csv"},
+    {"general.ignore_sanity_checks", "true", NULL},
+    {"parallelism.pp", "1", "2"},
+    {"parallelism.tp", "1", "2"},
+    {"parallelism.expert_parallel_size", "1", "4"},
+    {"parallelism.context_parallel_size", "1", "2"},
+    {"parallelism.pp_engine", "1f1b", "other"},
+    {"parallelism.tp_mode", "REDUCE_SCATTER", "OTHER"},
+    {"parallelism.tp_linear_async_communication", "true", NULL},
+    {"parallelism.tp_recompute_allgather", "true", NULL},
+    {"parallelism.moe_layer_recompute", "false", NULL},
+    {"optimizer.zero_stage", "0", "1"},
+    {"optimizer.accumulate_grad_in_fp32", "false", NULL},
+    {"optimizer.weight_decay_exclude_named_params", "[]", "[bias]"},
+    {"optimizer.optimizer_factory.torch_adam_is_fused", "true", NULL},
+    {"optimizer.learning_rate_scheduler.lr_warmup_style", "constant", NULL}, /* of no steps */
+    {"tokenizer", "null", NULL},
+    {"tokenizer.tokenizer_name_or_path", "gpt2", NULL},
+    {"tokenizer.tokenizer_revision", "null", NULL},
+    {"tokenizer.tokenizer_max_length", "null", NULL},
+    {"tokens.limit_test_batches", "0", NULL},
+    {"tokens.limit_val_batches", "0", "many"},
+    {"checkpoints.checkpoints_path_is_shared_file_system", "false", NULL},
+    {"checkpoints.save_initial_state", "no", "yes"},
+    {"checkpoints.save_final_state", "true", NULL},
+    {"checkpoints.load_lr_scheduler", "false", NULL}, /* nothing is loaded */
+    {"checkpoints.load_optimizer", "false", NULL},
+    {"logging.log_level", "info", NULL},
+    {"logging.log_level_replica", "info", NULL},
+    {"metrics_logging", "null", NULL},
+    {"metrics_logging.log_level", "0", "1"},
+    {"metrics_logging.log_detail_interval", "10", NULL},
+    {"profiler", "null", NULL},
+    {"profiler.profiler_export_path", "null", "./tb"},
+    {"profiler.wait", "1", NULL},
+    {"profiler.skip_first", "3", NULL},
+    {"profiler.with_stack", "true", NULL},
+    {"profiler.export_chrome_trace", "false", NULL},
+    {"lighteval", "null", "{batch_size: 16}"},
+    {"s3_upload", "null", "{upload_s3_path: s3://x}"},
+    {"model.make_vocab_size_divisible_by", "64", "0"},
+    {"model.ddp_bucket_cap_mb", "120", NULL},
+    {"model.init_method.std", "0.02", NULL},
+    {"model.init_method.scaling_method", "NUM_LAYERS", "SPHERE"},
+    {"model.init_method.path", "null", "x"},
+    {"model.init_method.use_mup", "false", "true"},
+    {"model.model_config.bos_token_id", "1", NULL},
+    {"model.model_config.pad_token_id", "null", NULL},
+    {"model.model_config.hidden_act", "silu", "gelu"},
+    {"model.model_config.initializer_range", "0.02", NULL},
+    {"model.model_config.is_llama_config", "true", "false"},
+    {"model.model_config.pretraining_tp", "1", NULL},
+    {"model.model_config.rope_scaling", "null", "{factor: 2}"},
+    {"model.model_config.rope_interleaved", "false", "true"},
+    {"model.model_config.attention_bias", "false", "true"},
+    {"model.model_config.use_cache", "true", NULL},
+    {"model.model_config._attn_implementation", "flash_attention_2", NULL},
+    {"model.model_config._use_doc_masking", "off", "on"},
+    {"model.model_config._fused_rms_norm", "true", NULL},
+    {"model.model_config.flex_attention_mask", "null", "document"},
+    {"model.model_config.sliding_window_size", "null", "20"},
+    {"model.model_config.no_rope_layer", "null", "4"},
+    {"model.model_config.moe_config", "null", NULL},
+    {"model.model_config.z_loss_enabled", "false", "true"},
+    {"model.model_config.z_loss_coefficient", "0.0001", NULL},
+    {"data_stages.name", "Stable", NULL},
+    {"data_stages.start_training_step", "1", "0"},
+    {"data_stages.sequence_length", "null", "128"},
+    {"data_stages.data.seed", "42", NULL},
+    {"data_stages.data.num_loading_workers", "1", NULL},
+    {"data_stages.data.dataset.dataset_folder", "[x]", "[x, y]"},
+    {"data_stages.data.dataset.dataset_weights", "[1]", NULL},
+    {"data_stages.data.dataset.dataset_read_path", "null", "/local"},
+    {"data_stages.data.dataset.tokenizer_name", "gpt2", NULL},
+    {"data_stages.data.dataset.vocab_size", "50257", NULL},
+    {"data_stages.data.dataset.token_size_in_bytes", "2", NULL},
+    {"data_stages.data.dataset.return_positions", "true", NULL},
+    {"data_stages.data.dataset.skip_in_stream", "false", NULL},
+    {"data_stages.data.dataset.pad_samples_to_global_batch_size", "false", "true"},
+    {"data_stages.data.dataset.dataset_max_tokens", "null", "[1000]"},
+    {"data_stages.data.dataset.shuffle_files", "false", "true"},
+    {"data_stages.data.dataset.use_old_brrr_dataloader", "false", "true"},
+    {"data_stages.data.dataset.hf_dataset_or_datasets", "a/b", "{a/b: 1.0}"},
+    {"data_stages.data.dataset.hf_dataset_splits", "train", NULL},
+    {"data_stages.data.dataset.hf_dataset_config_name", "null", NULL},
+    {"data_stages.data.dataset.dataset_processing_num_proc_per_process", "1", NULL},
+    {"data_stages.data.dataset.dataset_overwrite_cache", "false", NULL},
+    {"data_stages.data.dataset.text_column_name", "text", NULL},
+    {"data_stages.data.dataset.sft_dataloader", "false", "true"},
+    {"data_stages.data.dataset.debug_max_samples", "null", "5"},
+};
+
+/* A file with one key more, in a line of its own below its sections. */
+static void write_file(const char *path, const char *value, char *text, size_t bytes) {
+    bool is_model = strncmp(path, "model.", 6) == 0;
+    bool is_config = strncmp(path, "model.model_config.", 19) == 0;
+    int depth = 0;
+    text[0] = '\0';
+    if (!is_model) rpi_append(text, bytes, LITTLE);
+    for (const char *part = path;; depth++) {
+        size_t length = strcspn(part, ".");
+        bool is_last = !part[length];
+        bool is_stage = depth == 1 && strncmp(path, "data_stages.", 12) == 0;
+        rpi_append(text, bytes, "%*s%s%.*s: %s\n", 2 * depth, "", is_stage ? "- " : "",
+                   (int)length, part, is_last ? value : "");
+        if (is_last) break;
+        part += length + 1;
+        if (is_stage) depth++; /* what stands below it stands behind the dash */
+    }
+    if (is_config) rpi_append(text, bytes, "    hidden_size: 16\n");
+    if (is_model && !is_config)
+        rpi_append(text, bytes, "  model_config:\n    hidden_size: 16\n");
+}
+
+static void every_key_is_known(void) {
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        char text[800], part[200];
+        found f;
+        rpi_config *config = NULL;
+        write_file(keys[i].path, keys[i].neutral, text, sizeof text);
+        CHECK_MSG(read_text(text, &f, &config) == RP_OK, "%s: %s", keys[i].path,
+                  rp_last_error()->message);
+        rpi_config_free(config);
+        config = NULL;
+        if (!keys[i].refused) continue;
+        write_file(keys[i].path, keys[i].refused, text, sizeof text);
+        snprintf(part, sizeof part, ": %s is ", keys[i].path);
+        CHECK_MSG(read_text(text, &f, &config) == RP_INVALID, "%s is taken: %s", keys[i].path,
+                  keys[i].refused);
+        CHECK_MSG(strstr(rp_last_error()->message, part), "'%s' lacks '%s'",
+                  rp_last_error()->message, part);
     }
 }
 
@@ -231,37 +398,119 @@ static void what_we_have_not_is_refused(void) {
         const char *text, *part;
     } bad[] = {
         {LITTLE "parallelism: {pp: 2}\n",
-         "nanotron.yaml:2: parallelism.pp is 2; redpoll train has 1 only"},
+         "nanotron.yaml:2: parallelism.pp is 2; redpoll train has 1 only: ranks share the data "
+         "alone, as dp says"},
         {LITTLE "optimizer: {zero_stage: 1}\n", "optimizer.zero_stage is 1; redpoll train has"},
-        {LITTLE "optimizer: {weight_decay_exclude_named_params: [a]}\n",
-         "weight_decay_exclude_named_params is a list or a mapping; redpoll train has null"},
-        {LITTLE "profiler: {wait: 1}\n", "profiler is a list or a mapping"},
+        {LITTLE "optimizer: {learning_rate_scheduler: {lr_warmup_steps: 3, lr_warmup_style: "
+                "constant}}\n",
+         "lr_warmup_style is constant; redpoll train has linear|null only"},
+        {LITTLE "checkpoints: {resume_checkpoint_path: x, load_optimizer: false}\n",
+         "checkpoints.load_optimizer is false; redpoll train has true|null only"},
+        /* Unknown keys, to their full depth. */
         {LITTLE "parallelism: {pd: 1}\n", "unknown key 'parallelism.pd'; did you mean"},
-        {LITTLE "data_stages: [{name: a}, {name: b}]\n",
-         "nanotron.yaml:2: data_stages is a list or a mapping; redpoll train has one stage"},
-        {LITTLE "data_stages: [{data: {dataset: {dataset_folder: [a, b]}}}]\n",
-         "dataset is a list or a mapping; redpoll train has one folder of tokens only"},
-        {LITTLE "data_stages: [{nmae: a}]\n", "unknown key 'data_stages.nmae'; did you mean"},
+        {LITTLE "parallelism: {tp_mod: 1}\n",
+         "nanotron.yaml:2: unknown key 'parallelism.tp_mod'; did you mean 'tp_mode'?"},
+        {LITTLE "optimzer: {zero_stage: 0}\n",
+         "nanotron.yaml:2: unknown key 'optimzer'; did you mean 'optimizer'?"},
+        {LITTLE "tokenizr: x\n", "unknown key 'tokenizr'; did you mean 'tokenizer'?"},
+        {LITTLE "metrics_logging: {log_lvl: 0}\n",
+         "unknown key 'metrics_logging.log_lvl'; did you mean 'log_level'?"},
+        {LITTLE "data_stages: [{nmae: a}]\n",
+         "unknown key 'data_stages.nmae'; did you mean 'name'?"},
+        {LITTLE "data_stages:\n- name: a\n  data:\n    seed: 1\n    dataset:\n"
+                "      dataset_folder: x\n      tokenizer_nam: y\n",
+         "nanotron.yaml:8: unknown key 'data_stages.data.dataset.tokenizer_nam'; did you mean "
+         "'tokenizer_name'?"},
+        {LITTLE "data_stages: [{data: {sed: 1}}]\n",
+         "unknown key 'data_stages.data.sed'; did you mean 'seed'?"},
+        {LITTLE "data_stages: [{data: {dataset: x}}]\n",
+         "keys and values are wanted below data_stages.data.dataset"},
         {"model: {model_config: {hiden_size: 16}}\n",
          "nanotron.yaml:1: unknown key 'model.model_config.hiden_size'; did you mean "
          "'hidden_size'?"},
-        {"model: {model_config: {hidden_act: gelu}}\n",
-         "model.model_config.hidden_act is gelu; redpoll train has silu only"},
+        {"model: {model_config: {hidden_size: 16}, init_metod: {std: 1}}\n",
+         "unknown key 'model.init_metod'; did you mean 'init_method'?"},
+        /* Stages */
+        {LITTLE "data_stages: [{name: a}, {name: b}]\n",
+         "nanotron.yaml:2: data_stages: another has the same start_training_step"},
+        {LITTLE "data_stages: [{start_training_step: 2}]\n",
+         "nanotron.yaml:2: data_stages: none has start_training_step: 1"},
+        {LITTLE "data_stages: {name: a}\n",
+         "data_stages is a list or a mapping; redpoll train"},
+        {LITTLE "data_stages: [a]\n", "data_stages is a; redpoll train has a list of stages"},
+        /* Other families */
         {"model: {model_config: {is_qwen2_config: true}}\n",
-         "unknown key 'model.model_config.is_qwen2_config'"},
-        {"model: {model_config: {rope_scaling: {factor: 2}}}\n",
-         "model.model_config.rope_scaling is a list or a mapping"},
-        {"model: {model_config: {vocab_size: many}}\n", "vocab_size is many"},
-        {"model: {model_config: {hidden_size: 16}, init_method: {path: x}}\n",
-         "model.init_method.path is x; redpoll train has init_method.std, or --model hf:"},
+         "nanotron.yaml:1: model.model_config.is_qwen2_config: a model of the family Qwen2, "
+         "and "
+         "of nanotron's only LLaMA is known here"},
+        {"model: {model_config: {is_starcoder2_config: yes, num_kv_heads: 2}}\n",
+         "a model of the family Starcoder2"},
+        {"model: {model_config: {d_model: 8, is_mamba_config: true, ssm_cfg: {d_conv: 4}}}\n",
+         "a model of the family Mamba"},
+        {"model: {model_config: {is_qwen2_config: true, moe_config: {top_k: 1}}}\n",
+         "model.model_config.moe_config: a model of the family mixture of experts (MoE)"},
+        {"model: {model_config: {moe_config: null, is_qwen2_config: true, moe_config: "
+         "{top_k: 1}}}\n",
+         "a model of the family mixture of experts (MoE)"},
+        {"model: {model_config: {is_llamoe_config: true}}\n", "mixture of experts (MoE)"},
+        {"model: {model_config: {moe_num_experts: 4}}\n", "mixture of experts (MoE)"},
+        {"model: {model_config: {is_gpt3_config: true}}\n", "a model of the family gpt3"},
+        /* Older releases */
+        {LITTLE "optimizer: {adam_beta1: 0.9}\n",
+         "nanotron.yaml:2: optimizer.adam_beta1 is a key of older releases; it is "
+         "optimizer.optimizer_factory.adam_beta1 now"},
+        {LITTLE "optimizer: {adam_eps: 1.0e-8}\n", "optimizer_factory.adam_eps now"},
+        {LITTLE "optimizer: {torch_adam_is_fused: true}\n", "torch_adam_is_fused now"},
+        {LITTLE "data: {seed: 42, dataset: {hf_dataset_or_datasets: x}}\n",
+         "nanotron.yaml:2: data is a section of older releases; it is data_stages: [{name:"},
+        {LITTLE "data:\n  dataset:\n  num_loading_workers: 1\n", "data is a section of older"},
+        {LITTLE "data: {dataset_stages: [{name: a}]}\n",
+         "data.dataset_stages is a key of older"},
+        {LITTLE "data_stages: [{data: {dataset: {dataset_path: x.npy}}}]\n",
+         "data_stages.data.dataset.dataset_path is a key of older releases; it is "
+         "dataset_folder now"},
+        {LITTLE "parallelism: {recompute_granularity: SELECTIVE}\n",
+         "parallelism.recompute_granularity is a key of older releases; it is "
+         "parallelism.recompute_layer: true now"},
+        /* Numbers */
+        {"model: {model_config: {vocab_size: many}}\n", "vocab_size is many; a whole number"},
+        {"model: {model_config: {vocab_size: -1}}\n", "vocab_size is -1; a whole number"},
+        {"model: {model_config: {vocab_size: 99999999999}}\n",
+         "vocab_size is 99999999999, which is too large"},
         {"model: {model_config: {hidden_size: 16}, name: gpt2}\n",
          "nanotron.yaml:1: model.name and model.model_config: one of them"},
+        {"model: {model_config: {hidden_size: 16, hidden_size: 8}}\n",
+         "nanotron.yaml:1: this key is written twice: hidden_size"},
         {"model: {model_config: [1]}\n", "a list stands where a value is wanted"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         found f;
         rpi_config *config = NULL;
         CHECK_FAILS(read_text(bad[i].text, &f, &config), INVALID, bad[i].part);
+    }
+}
+
+/* YAML's words in the places that are looked at before our options are. */
+static void words_are_yamls(void) {
+    static const struct {
+        const char *config, *model;
+    } rows[] = {
+        {"{hidden_size: 0x10, vocab_size: 1_000}", "hidden=16,heads=32,kv-heads=0,intermediate="
+                                                   "11008,vocabulary=1000,"},
+        {"{hidden_size: 16, num_key_value_heads: ~, tie_word_embeddings: yes}",
+         "hidden=16,heads=32,kv-heads=0,intermediate=11008,vocabulary=32000,positions=2048,"
+         "rope-base=10000,norm-epsilon=1e-6,tied=yes"},
+        {"{hidden_size: 16, attention_bias: no, rope_scaling: Null, rope_theta: 1_000.5}",
+         "positions=2048,rope-base=1000.5,"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[400];
+        found f;
+        rpi_config *config = NULL;
+        snprintf(text, sizeof text, "model: {model_config: %s}\n", rows[i].config);
+        REQUIRE_OK(read_text(text, &f, &config));
+        CHECK_MSG(strstr(f.at[0], rows[i].model), "'%s' lacks '%s'", f.at[0], rows[i].model);
+        rpi_config_free(config);
     }
 }
 
@@ -283,6 +532,7 @@ static void odd_shapes_are_read(void) {
 
 CASES({"a whole file is read", a_whole_file_is_read},
       {"what is left out is what nanotron takes", what_is_left_out_is_what_nanotron_takes},
-      {"data have one stage", data_have_one_stage},
+      {"data come in stages", data_come_in_stages}, {"every key is known", every_key_is_known},
+      {"words are YAML's", words_are_yamls},
       {"what we have not is refused", what_we_have_not_is_refused},
       {"odd shapes are read", odd_shapes_are_read})

@@ -110,7 +110,9 @@ static rp_status join_value(walk *w, const yaml_node_t *node, char *text) {
     yaml_document_t *document = &w->config->document;
     if (node->type == YAML_SCALAR_NODE) {
         char number[RPI_YAML_NUMBER];
-        rpi_append(text, LONGEST_TEXT, "%s", rpi_yaml_number(node, number));
+        const char *said = (const char *)node->data.scalar.value;
+        bool is_list = strchr(said, ':') != NULL; /* "10:20" may be one, whose option knows */
+        rpi_append(text, LONGEST_TEXT, "%s", is_list ? said : rpi_yaml_number(node, number));
         return RP_OK;
     }
     if (node->type != YAML_MAPPING_NODE)
@@ -122,7 +124,7 @@ static rp_status join_value(walk *w, const yaml_node_t *node, char *text) {
     yaml_node_t *options = yaml_document_get_node(document, pair->value);
     if (key->type != YAML_SCALAR_NODE) return fail_at(w, key, "a key must be a word", "");
     rpi_append(text, LONGEST_TEXT, "%s", (const char *)key->data.scalar.value);
-    if (options->type == YAML_SCALAR_NODE && !*options->data.scalar.value) return RP_OK;
+    if (rpi_yaml_is_null(options)) return RP_OK;
     if (options->type != YAML_MAPPING_NODE)
         return fail_at(w, options, "options with their values are wanted below ",
                        (const char *)key->data.scalar.value);

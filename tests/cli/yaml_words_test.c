@@ -146,6 +146,8 @@ static void words_below_a_name_are_read(void) {
         {"text: {mlp: {hidden: 1_000, depth: 010}}\n", "mlp:hidden=1000,depth=8"},
         {"text: {mlp: {hidden: ~, depth: 0x2, wide: yes}}\n", "mlp:depth=2,wide=yes"},
         {"text: {mlp: {hidden: null}}\n", "mlp"},
+        {"text: {mlp: ~}\n", "mlp"},
+        {"text: {mlp: {cutoffs: 10:20}}\n", "mlp:cutoffs=10:20"},
         {"text: {mlp: {hidden: '010'}}\n", "mlp:hidden=010"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -37,7 +37,7 @@ static void a_folder_is_refused_at_once(void) {
     make_class("b");
     put("a/one.png");
     put("b/two.png");
-    CHECK_FAILS(rpi_picture_folder_open(check_folder(), &folder), UNSUPPORTED,
+    CHECK_FAILS(rpi_picture_folder_open(check_folder(), 2, &folder), UNSUPPORTED,
                 "/a/one.png: this build of redpoll reads no PNG: install libpng-dev");
 }
 

@@ -136,9 +136,9 @@ static rp_status open_all(const char *text, rpi_picture_data *d) {
     RP_TRY(parse(text, &w));
     d->scale = w.scale;
     resolve(&w);
-    RP_TRY(rpi_picture_folder_open(w.train, &d->train));
+    RP_TRY(rpi_picture_folder_open(w.train, 2, &d->train));
     if (!w.validation[0]) return split(d, w.share > 0 ? w.share : RPI_TOKEN_DATA_SHARE);
-    RP_TRY(rpi_picture_folder_open(w.validation, &d->validation));
+    RP_TRY(rpi_picture_folder_open(w.validation, 1, &d->validation));
     d->train_count = d->train.count;
     d->test_count = d->validation.count;
     return rpi_picture_folder_number_as(&d->validation, &d->train);

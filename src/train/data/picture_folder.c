@@ -8,42 +8,80 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
-enum { FIRST_ROOM = 64 };
+enum { FIRST_ROOM = 64, DEEPEST = 32 };
 
 typedef enum entry_kind { FILE_ENTRY, FOLDER_ENTRY, OTHER_ENTRY } entry_kind;
 
-/* What is being listed. */
-typedef struct listing {
-    rpi_picture_folder *folder;
-    int64_t picture_room;
-    int class_room;
-} listing;
+/* Where a walk is: folders that are open, one below the other. */
+typedef struct walk {
+    rpi_picture_listing *listing;
+    int label; /* of the class */
+    int depth;
+    dev_t devices[DEEPEST];
+    ino_t inodes[DEEPEST];
+} walk;
 
-/* ---- names ---- */
+/* ---- what is listed ---- */
 
-static rp_status keep_name(rpi_picture_folder *f, const char *name, const char **out_name) {
+rp_status rpi_picture_listing_name(rpi_picture_listing *l, const char *name,
+                                   const char **out_name) {
     char *copy = NULL;
     size_t bytes = strlen(name) + 1;
-    RP_TRY(rpi_arena_alloc(f->names, bytes, &copy));
+    RP_TRY(rpi_arena_alloc(l->folder->names, bytes, &copy));
     memcpy(copy, name, bytes);
     *out_name = copy;
     return RP_OK;
 }
 
-static rp_status join(const char *folder, const char *name, char out[RPI_PATH_BYTES]) {
-    if (snprintf(out, RPI_PATH_BYTES, "%s/%s", folder, name) < RPI_PATH_BYTES) return RP_OK;
-    return RP_FAIL(INVALID, "the path %.200s.../%.200s is longer than %d bytes", folder, name,
-                   RPI_PATH_BYTES - 1);
-}
-
-static void note_other(rpi_picture_folder *f, const char *class_name, const char *name) {
+void rpi_picture_listing_other(rpi_picture_listing *l, const char *name) {
+    rpi_picture_folder *f = l->folder;
     size_t used = strlen(f->others_text);
     f->others++;
-    if (used + strlen(class_name) + strlen(name) + 8 > sizeof f->others_text) return;
-    snprintf(f->others_text + used, sizeof f->others_text - used, "%s%s%s%s", used ? ", " : "",
-             class_name, *class_name ? "/" : "", name);
+    if (used + strlen(name) + 8 > sizeof f->others_text) return;
+    snprintf(f->others_text + used, sizeof f->others_text - used, "%s%s", used ? ", " : "",
+             name);
+}
+
+rp_status rpi_picture_listing_class(rpi_picture_listing *l, const char *name) {
+    rpi_picture_folder *f = l->folder;
+    if (f->class_count == RPI_PICTURE_CLASSES_MOST)
+        return RP_FAIL(UNSUPPORTED, "%s has more than %d classes", f->path, f->class_count);
+    if (f->class_count == l->class_room) {
+        int room = l->class_room ? l->class_room * 2 : FIRST_ROOM;
+        RP_TRY(rpi_grow_array((size_t)l->class_room, (size_t)room, sizeof *f->classes,
+                              "classes", &f->classes));
+        l->class_room = room;
+    }
+    f->classes[f->class_count++] = name;
+    return RP_OK;
+}
+
+rp_status rpi_picture_listing_add(rpi_picture_listing *l, const char *name, int label) {
+    rpi_picture_folder *f = l->folder;
+    rp_status status = rpi_picture_format_check(rpi_picture_format_of_name(name));
+    if (status != RP_OK) return rpi_fail_context(status, "%s/%s: ", f->path, name);
+    if (f->count == l->picture_room) {
+        int64_t room = l->picture_room ? l->picture_room * 2 : FIRST_ROOM;
+        RP_TRY(rpi_grow_array((size_t)l->picture_room, (size_t)room, sizeof *f->pictures,
+                              "the list of pictures", &f->pictures));
+        l->picture_room = room;
+    }
+    f->pictures[f->count++] =
+        (rpi_listed_picture){.class_name = f->classes[label], .name = name, .label = label};
+    return RP_OK;
+}
+
+/* ---- names ---- */
+
+static rp_status join(const char *folder, const char *name, char out[RPI_PATH_BYTES]) {
+    if (snprintf(out, RPI_PATH_BYTES, "%s%s%s", folder, *folder ? "/" : "", name) <
+        RPI_PATH_BYTES)
+        return RP_OK;
+    return RP_FAIL(INVALID, "the path %.200s.../%.200s is longer than %d bytes", folder, name,
+                   RPI_PATH_BYTES - 1);
 }
 
 /* Some file systems do not say, and a link is what it leads to. */
@@ -67,71 +105,82 @@ static rp_status kind_of(const char *folder, const struct dirent *entry, entry_k
 
 /* ---- going through folders ---- */
 
-typedef rp_status (*visitor)(listing *l, const char *name, entry_kind kind, int class_index);
+/* What stands in the folder `below` that of all; "" is that itself. */
+typedef rp_status (*visitor)(walk *w, const char *below, const char *name, entry_kind kind);
 
-static rp_status visit(listing *l, const char *path, int class_index, visitor see) {
-    DIR *stream = opendir(path);
-    if (!stream && errno == ENOENT) return RP_FAIL(NOT_FOUND, "there is no folder %s", path);
-    if (!stream) return RP_FAIL_ERRNO(IO, "cannot open the folder %s", path);
+static rp_status visit_entries(walk *w, DIR *stream, const char *path, const char *below,
+                               visitor see) {
     rp_status status = RP_OK;
     errno = 0;
     for (struct dirent *entry; status == RP_OK && (entry = readdir(stream)) != NULL;) {
         entry_kind kind = OTHER_ENTRY;
         if (entry->d_name[0] == '.') continue;
         status = kind_of(path, entry, &kind);
-        if (status == RP_OK) status = see(l, entry->d_name, kind, class_index);
+        if (status == RP_OK) status = see(w, below, entry->d_name, kind);
         errno = 0;
     }
     if (status == RP_OK && errno) status = RP_FAIL_ERRNO(IO, "cannot list the folder %s", path);
+    return status;
+}
+
+/* A link to a folder above would be walked for ever. */
+static rp_status enter(walk *w, DIR *stream, const char *path) {
+    struct stat facts;
+    if (fstat(dirfd(stream), &facts) != 0) return RP_FAIL_ERRNO(IO, "cannot look at %s", path);
+    for (int i = 0; i < w->depth; i++)
+        if (w->devices[i] == facts.st_dev && w->inodes[i] == facts.st_ino)
+            return RP_FAIL(INVALID, "%s is a link that leads back to a folder above it", path);
+    if (w->depth == DEEPEST)
+        return RP_FAIL(INVALID, "%s: %d folders below each other are the most", path, DEEPEST);
+    w->devices[w->depth] = facts.st_dev;
+    w->inodes[w->depth++] = facts.st_ino;
+    return RP_OK;
+}
+
+static rp_status visit(walk *w, const char *below, visitor see) {
+    char path[RPI_PATH_BYTES];
+    const char *root = w->listing->folder->path;
+    RP_TRY(*below ? join(root, below, path) : join("", root, path));
+    DIR *stream = opendir(path);
+    if (!stream && errno == ENOENT) return RP_FAIL(NOT_FOUND, "there is no folder %s", path);
+    if (!stream) return RP_FAIL_ERRNO(IO, "cannot open the folder %s", path);
+    rp_status status = enter(w, stream, path);
+    if (status == RP_OK) {
+        status = visit_entries(w, stream, path, below, see);
+        w->depth--;
+    }
     closedir(stream);
     return status;
 }
 
-static rp_status add_class(listing *l, const char *name, entry_kind kind, int class_index) {
-    (void)class_index;
-    rpi_picture_folder *f = l->folder;
+static rp_status add_class(walk *w, const char *below, const char *name, entry_kind kind) {
+    (void)below;
+    rpi_picture_listing *l = w->listing;
+    const char *kept = NULL;
     if (kind != FOLDER_ENTRY && rpi_picture_format_of_name(name))
         return RP_FAIL(INVALID,
                        "%s holds pictures itself (%s): put those of each class into a "
                        "sub-folder, whose name is the class's",
-                       f->path, name);
+                       l->folder->path, name);
     if (kind != FOLDER_ENTRY) {
-        note_other(f, "", name);
+        rpi_picture_listing_other(l, name);
         return RP_OK;
     }
-    if (f->class_count == RPI_PICTURE_CLASSES_MOST)
-        return RP_FAIL(UNSUPPORTED, "%s has more than %d classes", f->path, f->class_count);
-    if (f->class_count == l->class_room) {
-        int room = l->class_room ? l->class_room * 2 : FIRST_ROOM;
-        RP_TRY(rpi_grow_array((size_t)l->class_room, (size_t)room, sizeof *f->classes,
-                              "classes", &f->classes));
-        l->class_room = room;
-    }
-    return keep_name(f, name, &f->classes[f->class_count++]);
+    RP_TRY(rpi_picture_listing_name(l, name, &kept));
+    return rpi_picture_listing_class(l, kept);
 }
 
-static rp_status add_picture(listing *l, const char *name, entry_kind kind, int class_index) {
-    rpi_picture_folder *f = l->folder;
-    const rpi_picture_format *format = rpi_picture_format_of_name(name);
-    if (kind != FILE_ENTRY || !format) {
-        note_other(f, f->classes[class_index], name);
+static rp_status add_picture(walk *w, const char *below, const char *name, entry_kind kind) {
+    char path[RPI_PATH_BYTES];
+    const char *kept = NULL;
+    RP_TRY(join(below, name, path));
+    if (kind == FOLDER_ENTRY) return visit(w, path, add_picture);
+    if (kind != FILE_ENTRY || !rpi_picture_format_of_name(name)) {
+        rpi_picture_listing_other(w->listing, path);
         return RP_OK;
     }
-    rp_status status = rpi_picture_format_check(format);
-    if (status != RP_OK)
-        return rpi_fail_context(status, "%s/%s/%s: ", f->path, f->classes[class_index], name);
-    if (f->count == l->picture_room) {
-        int64_t room = l->picture_room ? l->picture_room * 2 : FIRST_ROOM;
-        RP_TRY(rpi_grow_array((size_t)l->picture_room, (size_t)room, sizeof *f->pictures,
-                              "the list of pictures", &f->pictures));
-        l->picture_room = room;
-    }
-    rpi_listed_picture *picture = &f->pictures[f->count];
-    RP_TRY(keep_name(f, name, &picture->name));
-    picture->class_name = f->classes[class_index];
-    picture->label = class_index;
-    f->count++;
-    return RP_OK;
+    RP_TRY(rpi_picture_listing_name(w->listing, path, &kept));
+    return rpi_picture_listing_add(w->listing, kept, w->label);
 }
 
 /* ---- order: of bytes, whatever the locale ---- */
@@ -144,46 +193,71 @@ static int compare_pictures(const void *a, const void *b) {
     return strcmp(((const rpi_listed_picture *)a)->name, ((const rpi_listed_picture *)b)->name);
 }
 
-static rp_status list_class(listing *l, int class_index) {
-    rpi_picture_folder *f = l->folder;
-    char path[RPI_PATH_BYTES];
-    int64_t first = f->count;
-    RP_TRY(join(f->path, f->classes[class_index], path));
-    RP_TRY(visit(l, path, class_index, add_picture));
-    if (f->count == first)
-        return RP_FAIL(INVALID,
-                       "%s holds no pictures (.jpg, .jpeg, .png): fill it, or take it away if "
-                       "it is no class",
-                       path);
-    qsort(f->pictures + first, (size_t)(f->count - first), sizeof *f->pictures,
-          compare_pictures);
+/* Pictures of a class that all lie in folders below "train" or "test" are of many classes. */
+static rp_status check_part(const rpi_picture_folder *f, int label, int64_t first) {
+    static const char *const parts[] = {"train", "training", "test",      "testing",
+                                        "val",   "valid",    "validation"};
+    const char *name = f->classes[label];
+    for (int64_t i = first; i < f->count; i++)
+        if (!strchr(f->pictures[i].name + strlen(name) + 1, '/')) return RP_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strcasecmp(name, parts[i]) == 0)
+            return RP_FAIL(INVALID,
+                           "%s/%s is no class, but has folders of its own: name the parts, as "
+                           "images:%s/TRAINING,validation=%s/%s",
+                           f->path, name, f->path, f->path, name);
     return RP_OK;
 }
 
-static rp_status list(listing *l) {
+static rp_status list_class(rpi_picture_listing *l, int label) {
+    rpi_picture_folder *f = l->folder;
+    walk w = {.listing = l, .label = label};
+    int64_t first = f->count;
+    RP_TRY(visit(&w, f->classes[label], add_picture));
+    if (f->count == first)
+        return RP_FAIL(INVALID,
+                       "%s/%s holds no pictures (.jpg, .jpeg, .png): fill it, or take it away "
+                       "if it is no class",
+                       f->path, f->classes[label]);
+    qsort(f->pictures + first, (size_t)(f->count - first), sizeof *f->pictures,
+          compare_pictures);
+    return check_part(f, label, first);
+}
+
+static rp_status list_classes(rpi_picture_listing *l, int least) {
+    rpi_picture_folder *f = l->folder;
+    walk w = {.listing = l};
+    RP_TRY(visit(&w, "", add_class));
+    if (f->class_count < least)
+        return RP_FAIL(INVALID,
+                       "%s has %d sub-folder%s; one for each class is wanted, %s at least",
+                       f->path, f->class_count, f->class_count == 1 ? "" : "s",
+                       least == 1 ? "one" : "two");
+    qsort(f->classes, (size_t)f->class_count, sizeof *f->classes, compare_classes);
+    for (int c = 0; c < f->class_count; c++) RP_TRY(list_class(l, c));
+    return RP_OK;
+}
+
+static rp_status list(rpi_picture_listing *l, int least) {
     enum { ARENA_BLOCK = 1 << 16 };
     rpi_picture_folder *f = l->folder;
     RP_TRY(rpi_arena_create(ARENA_BLOCK, &f->names));
-    RP_TRY(visit(l, f->path, 0, add_class));
-    if (f->class_count < 2)
-        return RP_FAIL(INVALID,
-                       "%s has %d sub-folder%s; one for each class is wanted, two at least",
-                       f->path, f->class_count, f->class_count == 1 ? "" : "s");
-    qsort(f->classes, (size_t)f->class_count, sizeof *f->classes, compare_classes);
-    for (int c = 0; c < f->class_count; c++) RP_TRY(list_class(l, c));
+    RP_TRY(rpi_picture_annotations_are_there(f->path) ? rpi_picture_annotations_read(l)
+                                                      : list_classes(l, least));
     if (f->count > UINT32_MAX)
         return RP_FAIL(UNSUPPORTED, "%s holds %lld pictures; 2^32 - 1 are the most", f->path,
                        (long long)f->count);
     return RP_OK;
 }
 
-rp_status rpi_picture_folder_open(const char *path, rpi_picture_folder *out_folder) {
+rp_status rpi_picture_folder_open(const char *path, int least_classes,
+                                  rpi_picture_folder *out_folder) {
     rpi_picture_folder folder = {.count = 0};
-    listing l = {.folder = &folder};
+    rpi_picture_listing l = {.folder = &folder};
     if (snprintf(folder.path, sizeof folder.path, "%s", path) >= (int)sizeof folder.path)
         return RP_FAIL(INVALID, "the path %.200s... is longer than %d bytes", path,
                        RPI_PATH_BYTES - 1);
-    rp_status status = list(&l);
+    rp_status status = list(&l, least_classes);
     if (status == RP_OK)
         *out_folder = folder;
     else
@@ -219,11 +293,7 @@ rp_status rpi_picture_folder_number_as(rpi_picture_folder *folder,
 rp_status rpi_picture_folder_path(const rpi_picture_folder *folder, int64_t picture,
                                   char out_path[RPI_PATH_BYTES]) {
     const rpi_listed_picture *p = &folder->pictures[picture];
-    if (snprintf(out_path, RPI_PATH_BYTES, "%s/%s/%s", folder->path, p->class_name, p->name) <
-        RPI_PATH_BYTES)
-        return RP_OK;
-    return RP_FAIL(INVALID, "the path %.200s.../%.200s/%.200s is longer than %d bytes",
-                   folder->path, p->class_name, p->name, RPI_PATH_BYTES - 1);
+    return join(folder->path, p->name, out_path);
 }
 
 bool rpi_folder_has(const char *path, const char *name) {

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 /* ---- decoding ---- */
 
@@ -168,6 +169,52 @@ static void large_headers_are_refused(void) {
     CHECK(c.rgb == NULL);
     free(png.bytes);
     free(jpeg.bytes);
+}
+
+/* ---- a few pixels, and much behind them ---- */
+
+static size_t put_chunk(uint8_t *to, const char *type, const uint8_t *data, size_t count) {
+    put_big_endian(to, (uint32_t)count);
+    memcpy(to + 4, type, 4);
+    if (count) memcpy(to + 8, data, count);
+    put_big_endian(to + 8 + count, crc(to + 4, count + 4));
+    return count + 12;
+}
+
+/* A black PNG of 24 x 20 with so many bytes of pixels more than it needs, not packed. */
+static picture_file make_overfull(int bits, bool is_interlaced, size_t more) {
+    static const uint8_t magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    enum { NEEDED = 24 * 20 * 6 + 64 };
+    uint8_t head[13] = {0, 0, 0, 24, 0, 0, 0, 20, (uint8_t)bits, 2, 0, 0, is_interlaced};
+    uLongf packed = compressBound(NEEDED + more);
+    uint8_t *zeros = calloc(1, NEEDED + more), *data = malloc(packed);
+    picture_file file = {.bytes = malloc(packed + 200), .count = 8};
+    size_t needed = (size_t)(20 * (1 + 24 * 3 * bits / 8)); /* of rows one by one */
+    CHECK(compress2(data, &packed, zeros, (is_interlaced ? NEEDED : needed) + more, 0) == Z_OK);
+    memcpy(file.bytes, magic, 8);
+    file.count += put_chunk(file.bytes + file.count, "IHDR", head, sizeof head);
+    file.count += put_chunk(file.bytes + file.count, "IDAT", data, packed);
+    file.count += put_chunk(file.bytes + file.count, "IEND", NULL, 0);
+    free(zeros);
+    free(data);
+    return file;
+}
+
+static void what_is_packed_behind_pixels_is_refused(void) {
+    for (int i = 0; i < 4; i++) {
+        canvas c = {0};
+        int bits = i % 2 ? 16 : 8;
+        picture_file good = make_overfull(bits, i / 2, 1000);
+        CHECK_OK(decode(good.bytes, good.count, &c));
+        CHECK_EQ(c.rows, 20);
+        picture_file bad = make_overfull(bits, i / 2, 1 << 21);
+        CHECK_FAILS(
+            decode(bad.bytes, bad.count, &c), CORRUPT,
+            "bytes of packed pixels follow the last row of its 24x20; 65536 are the most");
+        free(good.bytes);
+        free(bad.bytes);
+        free(c.rgb);
+    }
 }
 
 static void other_files_are_named(void) {
@@ -399,6 +446,7 @@ CASES({"every kind is decoded", every_kind_is_decoded},
       {"truncated files are named", truncated_files_are_named},
       {"damaged files do no harm", damaged_files_do_no_harm},
       {"large headers are refused", large_headers_are_refused},
+      {"what is packed behind pixels is refused", what_is_packed_behind_pixels_is_refused},
       {"other files are named", other_files_are_named},
       {"formats are known by their names", formats_are_known_by_their_names},
       {"resizing equals Pillow", resizing_equals_pillow},

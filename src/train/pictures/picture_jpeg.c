@@ -22,6 +22,7 @@ extern const rpi_picture_format rpi_picture_jpeg;
 
 /* A small file can hold scans that each go over all pixels of a picture. */
 enum { MOST_SCANS = 500, WORDS = JMSG_LENGTH_MAX };
+#    define MOST_SCANNED (INT64_C(1) << 32) /* pixels, over all scans */
 
 typedef struct decoding {
     struct jpeg_error_mgr errors; /* first: libjpeg hands it back */
@@ -59,8 +60,11 @@ static void on_message(j_common_ptr jpeg, int level) {
 
 static void on_progress(j_common_ptr jpeg) {
     decoding *d = decoding_of(jpeg);
-    if (d->jpeg.input_scan_number <= MOST_SCANS) return;
-    snprintf(d->words, sizeof d->words, "more than %d scans", MOST_SCANS);
+    int64_t scans = d->jpeg.input_scan_number;
+    int64_t pixels = (int64_t)d->jpeg.image_width * d->jpeg.image_height;
+    if (scans <= MOST_SCANS && scans * pixels <= MOST_SCANNED) return;
+    snprintf(d->words, sizeof d->words, "more than %lld scans of its %ux%u pixels",
+             (long long)scans - 1, d->jpeg.image_width, d->jpeg.image_height);
     d->offset = d->count - d->jpeg.src->bytes_in_buffer;
     longjmp(d->leave, 1);
 }

@@ -12,13 +12,22 @@ extern const rpi_picture_format rpi_picture_png;
 
 #    include <png.h>
 
-enum { WORDS = 256, LARGEST_CHUNK = 1 << 23 };
+enum {
+    WORDS = 256,
+    LARGEST_CHUNK = 1 << 23, /* of texts and profiles, as they are unpacked */
+    /* Bytes of the file that may follow the last row of pixels as it comes: the end of the
+     * packed stream. Behind more of them gigabytes could wait to be unpacked. */
+    SPARE = 1 << 16,
+    DEEPEST_PIXEL = 8, /* bytes: four channels of 16 bits */
+};
 
 typedef struct decoding {
     png_structp png;
     png_infop info;
     const uint8_t *bytes;
     size_t count, offset;
+    size_t width, height;
+    size_t end;        /* of what may be read for the last row; 0: it is not its turn */
     char words[WORDS]; /* of the failure */
     uint8_t *pixels;   /* a row, or all of an interlaced picture */
     png_bytepp rows;   /* of an interlaced picture */
@@ -36,9 +45,19 @@ static void warn_nobody(png_structp png, png_const_charp words) {
     (void)png, (void)words;
 }
 
+/* libpng unpacks all that follows the last row before it returns that. */
+static void refuse_rest(decoding *d) {
+    char words[WORDS];
+    snprintf(words, sizeof words,
+             "%zu bytes of packed pixels follow the last row of its %zux%zu; %d are the most",
+             d->count - d->offset, d->width, d->height, SPARE);
+    png_error(d->png, words);
+}
+
 static void read_bytes(png_structp png, png_bytep out, png_size_t count) {
     decoding *d = png_get_io_ptr(png);
     if (count > d->count - d->offset) png_error(png, "the file ends too early");
+    if (d->end && d->offset + count > d->end) refuse_rest(d);
     memcpy(out, d->bytes + d->offset, count);
     d->offset += count;
 }
@@ -54,34 +73,48 @@ static void ask_for_rgb(decoding *d) {
     png_set_strip_alpha(d->png);
 }
 
-static rp_status begin(decoding *d, const rpi_picture_sink *sink, bool *out_whole) {
+static rp_status begin(decoding *d, const rpi_picture_sink *sink, int *out_passes) {
     png_read_info(d->png, d->info);
     uint64_t width = png_get_image_width(d->png, d->info);
     uint64_t height = png_get_image_height(d->png, d->info);
     RP_TRY(rpi_picture_check_size(width, height));
     ask_for_rgb(d);
-    *out_whole = png_set_interlace_handling(d->png) > 1;
+    d->width = width;
+    d->height = height;
+    *out_passes = png_set_interlace_handling(d->png);
+    bool is_whole = *out_passes > 1;
     png_read_update_info(d->png, d->info);
     if (png_get_rowbytes(d->png, d->info) != width * RPI_PICTURE_CHANNELS)
         return RP_FAIL(INTERNAL, "PNG: rows of %zu bytes for %llu pixels",
                        png_get_rowbytes(d->png, d->info), (unsigned long long)width);
-    RP_TRY(rpi_alloc_array(width * RPI_PICTURE_CHANNELS, *out_whole ? height : 1,
+    RP_TRY(rpi_alloc_array(width * RPI_PICTURE_CHANNELS, is_whole ? height : 1,
                            "the rows of a picture", &d->pixels));
-    if (*out_whole)
+    if (is_whole)
         RP_TRY(rpi_alloc_array(height, sizeof *d->rows, "the rows of a picture", &d->rows));
-    for (uint64_t y = 0; *out_whole && y < height; y++)
+    for (uint64_t y = 0; is_whole && y < height; y++)
         d->rows[y] = d->pixels + y * width * RPI_PICTURE_CHANNELS;
     return sink->begin(sink->context, (int)width, (int)height, 1);
 }
 
+static void read_row(decoding *d, uint8_t *row, bool is_last) {
+    if (is_last) d->end = d->offset + DEEPEST_PIXEL * d->width + SPARE;
+    png_read_row(d->png, row, NULL);
+    d->end = 0;
+}
+
+static void read_passes(decoding *d, int passes) {
+    for (int pass = 0; pass < passes; pass++)
+        for (size_t y = 0; y < d->height; y++)
+            read_row(d, d->rows[y], pass == passes - 1 && y == d->height - 1);
+}
+
 static rp_status decode_rows(decoding *d, const rpi_picture_sink *sink) {
-    bool is_whole = false;
-    RP_TRY(begin(d, sink, &is_whole));
-    int height = (int)png_get_image_height(d->png, d->info);
-    if (is_whole) png_read_image(d->png, d->rows);
-    for (int y = 0; y < height; y++) {
-        if (!is_whole) png_read_row(d->png, d->pixels, NULL);
-        sink->row(sink->context, y, is_whole ? d->rows[y] : d->pixels);
+    int passes = 1;
+    RP_TRY(begin(d, sink, &passes));
+    if (d->rows) read_passes(d, passes);
+    for (size_t y = 0; y < d->height; y++) {
+        if (!d->rows) read_row(d, d->pixels, y == d->height - 1);
+        sink->row(sink->context, (int)y, d->rows ? d->rows[y] : d->pixels);
     }
     png_read_end(d->png, NULL);
     return RP_OK;

@@ -611,6 +611,11 @@ def test_csv(tmp: Path) -> None:
     with (tmp / "deep" / "er" / "runs.csv").open(newline="") as stream:
         (summary,) = csv.DictReader(stream)
     assert summary["codec"] == "fp32" and float(summary["exposed_share"]) == 0.2
+    # A spreadsheet runs no name.
+    report(f"@SUM(1)={run}", "--csv", tmp / "formula")
+    for name in ("steps", "evaluations", "runs", "settings"):
+        with (tmp / "formula" / f"{name}.csv").open(newline="") as stream:
+            assert {row["run"] for row in csv.DictReader(stream)} == {"'@SUM(1)"}, name
     report(run, "--csv", tmp / "steps.csv")
     assert (tmp / "steps.csv").read_text().startswith("run,step,loss,")
 

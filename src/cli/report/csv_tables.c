@@ -3,6 +3,7 @@
 #include "base/folder.h"
 #include "base/status.h"
 #include "cli/report/comparison.h"
+#include "cli/report/csv_cell.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,19 +29,6 @@ static const struct {
                "time_max_s,algbw_bytes_s,busbw_bytes_s,wire_bytes,rel_l2_error,encode_bytes_s,"
                "decode_add_bytes_s,memcpy_bytes_s,encoded_bytes"},
 };
-
-static void put_text(FILE *stream, const char *text) {
-    if (!text[strcspn(text, ",\"\r\n")]) {
-        fputs(text, stream);
-        return;
-    }
-    fputc('"', stream);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', stream);
-        fputc(*text, stream);
-    }
-    fputc('"', stream);
-}
 
 static void put_number(FILE *stream, double value) {
     char text[RPI_QUANTITY_TEXT];
@@ -99,10 +87,10 @@ static void add_bench(FILE *stream, const char *label, const rpi_bench_row *row)
                         row->algbw,          row->busbw,          row->wire_bytes,
                         row->error,          row->encode_bytes_s, row->decode_add_bytes_s,
                         row->memcpy_bytes_s, row->encoded_bytes};
-    put_text(stream, label);
+    rpi_csv_put_text(stream, label);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         fputc(',', stream);
-        put_text(stream, texts[i]);
+        rpi_csv_put_text(stream, texts[i]);
     }
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         put_number(stream, numbers[i]);
@@ -112,7 +100,7 @@ static void add_bench(FILE *stream, const char *label, const rpi_bench_row *row)
 void rpi_csv_add(rpi_csv_tables *tables, const char *label, const rpi_metrics_file *file) {
     FILE *stream = tables->files[STEPS].stream;
     for (size_t i = 0; i < file->step_count; i++) {
-        put_text(stream, label);
+        rpi_csv_put_text(stream, label);
         fprintf(stream, ",%lld", (long long)file->steps[i].step);
         for (int v = 0; v < RPI_STEP_VALUES; v++) put_number(stream, file->steps[i].values[v]);
         fputc('\n', stream);
@@ -121,7 +109,7 @@ void rpi_csv_add(rpi_csv_tables *tables, const char *label, const rpi_metrics_fi
     stream = tables->files[EVALUATIONS].stream;
     for (size_t i = 0; i < file->evaluation_count; i++) {
         const rpi_evaluation_row *row = &file->evaluations[i];
-        put_text(stream, label);
+        rpi_csv_put_text(stream, label);
         fprintf(stream, ",%lld", (long long)row->step);
         put_number(stream, row->accuracy);
         put_number(stream, row->loss);
@@ -145,16 +133,16 @@ static void add_run(rpi_csv_tables *tables, const rpi_run *run) {
         }
         const char *cell = column->cell(run, text);
         if (i > 0) fputc(',', stream);
-        put_text(stream, strcmp(cell, "–") == 0 ? "" : cell);
+        rpi_csv_put_text(stream, strcmp(cell, "–") == 0 ? "" : cell);
     }
     fputc('\n', stream);
     stream = tables->files[SETTINGS].stream;
     for (int i = 0; i < run->setting_count; i++) {
-        put_text(stream, run->label);
+        rpi_csv_put_text(stream, run->label);
         fputc(',', stream);
-        put_text(stream, run->settings[i].name);
+        rpi_csv_put_text(stream, run->settings[i].name);
         fputc(',', stream);
-        put_text(stream, run->settings[i].value);
+        rpi_csv_put_text(stream, run->settings[i].value);
         fputc('\n', stream);
     }
 }

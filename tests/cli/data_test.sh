@@ -86,6 +86,12 @@ says 'j.ds: 1 document, 8 tokens' data tokenize --tokenizer gpt2:gpt2 --in c.txt
 says 'c$' data decode j
 rm gpt2/tokenizer_config.json gpt2/tokenizer.json
 
+# Ids without a header, as nanoGPT writes them.
+printf 'a\0b\0' >train.bin
+says '^==> document 0, 2 tokens <==$' data decode uint16:train.bin --tokenizer byte --first 2
+says '"layout":"raw",' data info uint16:train.bin --json
+expect 1 'train.bin is .*' data info train.bin
+
 # ---- refusals ----
 
 expect 2 "unknown format 'xml'; there are auto, text, json" $data --in a.txt --format xml --out x

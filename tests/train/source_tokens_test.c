@@ -206,6 +206,27 @@ static void folders_stand_for_their_files(void) {
     CHECK_FAILS(rpi_token_data_parse(text, &data), INVALID, "several files of tokens");
 }
 
+/* As nanoGPT leaves it: a mark in front says of what type the ids are. */
+static void folders_of_raw_ids_stand_for_their_files(void) {
+    rpi_token_data data;
+    char text[800], wanted[800];
+    const char *folder = path_of("nano");
+    REQUIRE(mkdir(folder, 0700) == 0);
+    static const char *const names[] = {"nano/train.bin", "nano/val.bin", "nano/meta.pkl"};
+    for (int i = 0; i < 3; i++) {
+        FILE *stream = fopen(path_of(names[i]), "wb");
+        REQUIRE(stream);
+        fputs("abcdefgh", stream);
+        fclose(stream);
+    }
+    snprintf(text, sizeof text, "tokens:uint16:%s", path_of("nano"));
+    REQUIRE_OK(rpi_token_data_parse(text, &data));
+    snprintf(wanted, sizeof wanted, "uint16:%s", path_of("nano/train.bin"));
+    CHECK_MSG(strcmp(data.train, wanted) == 0, "%s", data.train);
+    snprintf(wanted, sizeof wanted, "uint16:%s", path_of("nano/val.bin"));
+    CHECK_MSG(strcmp(data.validation, wanted) == 0, "%s", data.validation);
+}
+
 /* No vocabulary of their own, as Megatron's and other writers' files: the model's is the limit.
  */
 static void tokens_beyond_the_model_are_named(void) {
@@ -287,6 +308,7 @@ CASES({"rows_go_on", rows_go_on},
       {"what_is_held_out_is_not_learnt", what_is_held_out_is_not_learnt},
       {"a_file_of_its_own_is_held_out", a_file_of_its_own_is_held_out},
       {"folders_stand_for_their_files", folders_stand_for_their_files},
+      {"folders_of_raw_ids_stand_for_their_files", folders_of_raw_ids_stand_for_their_files},
       {"tokens_beyond_the_model_are_named", tokens_beyond_the_model_are_named},
       {"mistakes_say_what_to_do", mistakes_say_what_to_do},
       {"memory_that_runs_out_is_reported", memory_that_runs_out_is_reported})

@@ -352,6 +352,61 @@ static void reads_llmc(void) {
     CHECK_FAILS(rpi_token_file_open(path_of("x*.bin"), &file), NOT_FOUND, "no file is named");
 }
 
+/* ---- ids without a header ---- */
+
+/* Types, and what the same eight bytes are of each. */
+static void reads_ids_without_a_header(void) {
+    static const uint8_t bytes[] = {1, 0, 0, 0, 2, 1, 0, 0};
+    static const struct {
+        const char *prefix;
+        int count;
+        uint32_t ids[8];
+    } rows[] = {{"uint8:", 8, {1, 0, 0, 0, 2, 1, 0, 0}},
+                {"uint16:", 4, {1, 0, 258, 0}},
+                {"uint32:", 2, {1, 258}},
+                {"int32:", 2, {1, 258}}};
+    char path[700];
+    rpi_token_file *file = NULL;
+    uint32_t ids[8];
+    put("train.bin", bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(path, sizeof path, "%s%s", rows[i].prefix, path_of("train.bin"));
+        REQUIRE_OK(rpi_token_file_open(path, &file));
+        CHECK(file->count == rows[i].count && file->documents == 1 && !file->vocabulary);
+        CHECK_OK(rpi_token_file_read(file, 0, file->count, ids));
+        CHECK(memcmp(ids, rows[i].ids, (size_t)rows[i].count * sizeof *ids) == 0);
+        rpi_token_file_close(file);
+    }
+    put("train_2.bin", bytes, 6);
+    snprintf(path, sizeof path, "uint16:%s", path_of("train*.bin"));
+    REQUIRE_OK(rpi_token_file_open(path, &file));
+    CHECK(file->count == 7 && file->documents == 2);
+    rpi_token_file_close(file);
+}
+
+static void ids_without_a_header_are_noticed(void) {
+    uint8_t bytes[2048];
+    char path[700], says[800];
+    rpi_token_file *file = NULL;
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i % 2 ? 0 : i % 199);
+    for (size_t count = 1000; count <= sizeof bytes; count += 1048) {
+        put("nano.bin", bytes, count);
+        snprintf(
+            says, sizeof says,
+            "; ids of 2 bytes without a header, as nanoGPT writes them, are read as uint16:%s",
+            path_of("nano.bin"));
+        CHECK_FAILS(rpi_token_file_open(path_of("nano.bin"), &file), CORRUPT, says);
+    }
+    put("odd.bin", bytes, 1001);
+    snprintf(path, sizeof path, "uint16:%s", path_of("odd.bin"));
+    CHECK_FAILS(rpi_token_file_open(path, &file), CORRUPT, "no whole number of tokens of 2");
+    CHECK_FAILS(rpi_token_file_open("uint16:/nowhere.bin", &file), NOT_FOUND,
+                "no file is named");
+    put("empty.bin", bytes, 0);
+    snprintf(path, sizeof path, "uint16:%s", path_of("empty.bin"));
+    CHECK_FAILS(rpi_token_file_open(path, &file), CORRUPT, "holds no tokens");
+}
+
 /* ---- Megatron ---- */
 
 typedef struct megatron {
@@ -447,4 +502,6 @@ CASES({"reads_text_lines_and_json", reads_text_lines_and_json},
       {"bad_texts_leave_nothing", bad_texts_leave_nothing},
       {"a_stop_leaves_nothing", a_stop_leaves_nothing},
       {"refuses_nanosets_that_do_not_fit", refuses_nanosets_that_do_not_fit},
-      {"reads_llmc", reads_llmc}, {"reads_megatron", reads_megatron})
+      {"reads_llmc", reads_llmc}, {"reads_ids_without_a_header", reads_ids_without_a_header},
+      {"ids_without_a_header_are_noticed", ids_without_a_header_are_noticed},
+      {"reads_megatron", reads_megatron})

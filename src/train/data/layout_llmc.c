@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "net/endian.h"
 
-#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,20 +39,31 @@ static bool recognises(const char *path) {
     return got == sizeof magic && is_magic(rpi_get_u32(magic));
 }
 
+/* A .bin may be anybody's; nanoGPT's have no header at all. */
+static rp_status refuse(const rpi_mapped_file *file, uint32_t magic, uint32_t version) {
+    return RP_FAIL(CORRUPT,
+                   "%s is no file of tokens of llm.c: it begins with %u and version %u, not "
+                   "20240520 and 1 or 20240801 and 7%s%s",
+                   file->path, magic, version,
+                   is_magic(magic) || file->count % 2
+                       ? ""
+                       : "; ids of 2 bytes without a header, as nanoGPT writes them, are read "
+                         "as uint16:",
+                   is_magic(magic) || file->count % 2 ? "" : file->path);
+}
+
 static rp_status check_header(const rpi_mapped_file *file, int *out_version) {
-    if (file->count < HEADER)
+    uint32_t magic = file->count < 8 ? 0 : rpi_get_u32(file->bytes);
+    uint32_t version = file->count < 8 ? 0 : rpi_get_u32(file->bytes + 4);
+    if (file->count < HEADER && (is_magic(magic) || file->count < 8))
         return RP_FAIL(CORRUPT, "%s is truncated: %zu bytes, and its header has %d", file->path,
                        file->count, HEADER);
-    uint32_t magic = rpi_get_u32(file->bytes), version = rpi_get_u32(file->bytes + 4);
     for (int i = 0; i < VERSIONS; i++) {
         if (versions[i].magic != magic || versions[i].version != version) continue;
         *out_version = i;
         return RP_OK;
     }
-    return RP_FAIL(CORRUPT,
-                   "%s is no file of tokens of llm.c: it begins with %u and version %u, not "
-                   "20240520 and 1 or 20240801 and 7",
-                   file->path, magic, version);
+    return refuse(file, magic, version);
 }
 
 static rp_status add_shard(const char *path, rpi_token_file *file) {
@@ -77,26 +87,8 @@ static rp_status add_shard(const char *path, rpi_token_file *file) {
                                    path, (long long)count, (long long)said);
 }
 
-static rp_status add_ends(rpi_token_file *file) {
-    RP_TRY(rpi_alloc_array((size_t)file->part_count, 8, "documents", &file->own_ends));
-    for (int i = 0; i < file->part_count; i++)
-        rpi_put_u64(file->own_ends + 8 * (size_t)i,
-                    (uint64_t)(file->parts[i].first + file->parts[i].count));
-    file->ends = file->own_ends;
-    file->documents = file->part_count;
-    return RP_OK;
-}
-
 static rp_status open_llmc(const char *path, rpi_token_file *file) {
-    glob_t found;
-    int code = glob(path, 0, NULL, &found);
-    if (code == GLOB_NOMATCH) return RP_FAIL(NOT_FOUND, "no file is named %s", path);
-    if (code != 0) return RP_FAIL(IO, "cannot look for %s", path);
-    rp_status status = RP_OK;
-    for (size_t i = 0; i < found.gl_pathc && status == RP_OK; i++)
-        status = add_shard(found.gl_pathv[i], file);
-    globfree(&found);
-    return status == RP_OK ? add_ends(file) : status;
+    return rpi_token_file_add_shards(file, path, add_shard);
 }
 
 const rpi_token_layout rpi_token_layout_llmc = {

@@ -1,6 +1,7 @@
 #include "train/data/token_data.h"
 
 #include "base/status.h"
+#include "train/data/token_file.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@ enum { MOST_SETS = 3 };
 
 /* Sets of files in a folder, each by the path that opens it. */
 typedef struct sets {
+    const char *prefix; /* "uint16:" of ids without a header, or "" */
     char path[MOST_SETS][RPI_PATH_BYTES];
     int count; /* may be more than there is room for */
 } sets;
@@ -44,8 +46,8 @@ static rp_status add_set(sets *found, const char *folder, const char *name) {
     int length = (int)strlen(name) - (ends_with(name, ".ds") ? 3 : 4);
     if (ends_with(name, ".bin")) length += 4;
     if (found->count++ >= MOST_SETS) return RP_OK;
-    if (snprintf(found->path[found->count - 1], RPI_PATH_BYTES, "%s/%.*s", folder, length,
-                 name) < RPI_PATH_BYTES)
+    if (snprintf(found->path[found->count - 1], RPI_PATH_BYTES, "%s%s/%.*s", found->prefix,
+                 folder, length, name) < RPI_PATH_BYTES)
         return RP_OK;
     return RP_FAIL(INVALID, "the path %s/%s is too long", folder, name);
 }
@@ -69,15 +71,18 @@ static bool is_for_validation(const char *path) {
 }
 
 static rp_status resolve_folder(rpi_token_data *data) {
-    sets found = {.count = 0};
-    char folder[RPI_PATH_BYTES];
-    snprintf(folder, sizeof folder, "%s", data->train);
+    char folder[RPI_PATH_BYTES], prefix[16];
+    size_t raw = rpi_token_raw_prefix(data->train);
+    sets found = {.prefix = prefix};
+    snprintf(prefix, sizeof prefix, "%.*s", (int)raw, data->train);
+    snprintf(folder, sizeof folder, "%s", data->train + raw);
     RP_TRY(look(folder, &found));
     if (found.count == 0)
-        return RP_FAIL(NOT_FOUND,
-                       "the folder %s holds no tokens: no NAME.ds (of redpoll data tokenize), "
-                       "NAME.idx with NAME.bin (Megatron) or NAME.bin (llm.c)",
-                       folder);
+        return RP_FAIL(
+            NOT_FOUND,
+            "the folder %s holds no tokens: no NAME.ds (of redpoll data tokenize), "
+            "NAME.idx with NAME.bin (Megatron) or NAME.bin (llm.c, or nanoGPT as uint16:)",
+            folder);
     int held_out = found.count == 2 && is_for_validation(found.path[1]);
     bool is_pair = found.count == 2 &&
                    is_for_validation(found.path[0]) != is_for_validation(found.path[1]);
@@ -140,7 +145,9 @@ rp_status rpi_token_data_parse(const char *text, rpi_token_data *out_data) {
     snprintf(data.kind, sizeof data.kind, "%.*s", colon ? (int)(colon - text) : 0, text);
     if (length >= RPI_PATH_BYTES) return RP_FAIL(INVALID, "the text of the data is too long");
     RP_TRY(parse_words(words, &data));
-    if (stat(data.train, &facts) == 0 && S_ISDIR(facts.st_mode)) RP_TRY(resolve_folder(&data));
+    if (stat(data.train + rpi_token_raw_prefix(data.train), &facts) == 0 &&
+        S_ISDIR(facts.st_mode))
+        RP_TRY(resolve_folder(&data));
     *out_data = data;
     return RP_OK;
 }

@@ -4,6 +4,7 @@
 #include "base/regular_file.h"
 #include "net/endian.h"
 
+#include <glob.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,11 +41,13 @@ void rpi_mapped_file_close(rpi_mapped_file *file) {
 
 /* ---- opening ---- */
 
+extern const rpi_token_layout rpi_token_layout_raw;
 extern const rpi_token_layout rpi_token_layout_nanoset;
 extern const rpi_token_layout rpi_token_layout_megatron;
 extern const rpi_token_layout rpi_token_layout_llmc;
 
 static const rpi_token_layout *const layouts[] = {
+    &rpi_token_layout_raw, /* first: a path may hold anything behind its mark */
     &rpi_token_layout_nanoset,
     &rpi_token_layout_megatron,
     &rpi_token_layout_llmc,
@@ -65,7 +68,8 @@ static rp_status open_layout(const char *path, rpi_token_file *file) {
     return RP_FAIL(
         NOT_FOUND,
         "no tokens at %s: neither %s.ds (of redpoll data tokenize, or a nanoset) nor "
-        "%s.idx with %s.bin (Megatron) nor a .bin of llm.c",
+        "%s.idx with %s.bin (Megatron) nor a .bin of llm.c; ids without a header are "
+        "uint16:PATH",
         path, path, path, path);
 }
 
@@ -113,6 +117,29 @@ rp_status rpi_token_file_add_part(rpi_token_file *file, const char *path, size_t
     file->parts[file->part_count - 1].count = tokens;
     file->count += tokens;
     return RP_OK;
+}
+
+static rp_status add_ends(rpi_token_file *file) {
+    RP_TRY(rpi_alloc_array((size_t)file->part_count, 8, "documents", &file->own_ends));
+    for (int i = 0; i < file->part_count; i++)
+        rpi_put_u64(file->own_ends + 8 * (size_t)i,
+                    (uint64_t)(file->parts[i].first + file->parts[i].count));
+    file->ends = file->own_ends;
+    file->documents = file->part_count;
+    return RP_OK;
+}
+
+rp_status rpi_token_file_add_shards(rpi_token_file *file, const char *pattern,
+                                    rp_status (*add)(const char *path, rpi_token_file *file)) {
+    glob_t found;
+    int code = glob(pattern, 0, NULL, &found);
+    if (code == GLOB_NOMATCH) return RP_FAIL(NOT_FOUND, "no file is named %s", pattern);
+    if (code != 0) return RP_FAIL(IO, "cannot look for %s", pattern);
+    rp_status status = RP_OK;
+    for (size_t i = 0; i < found.gl_pathc && status == RP_OK; i++)
+        status = add(found.gl_pathv[i], file);
+    globfree(&found);
+    return status == RP_OK ? add_ends(file) : status;
 }
 
 rp_status rpi_token_file_check_ends(const rpi_token_file *file, const char *path) {

@@ -1,7 +1,8 @@
 /* Tokens on disk, mapped into memory and checked: documents one behind the other.
  *
  * Kinds of layout are in token_layouts.c: nanoset's (which `redpoll data tokenize` writes),
- * Megatron's and llm.c's. A new one is a file with one rpi_token_layout and a row there. */
+ * Megatron's, llm.c's and ids without a header. A new one is a file with one rpi_token_layout
+ * and a row there. */
 #ifndef RPI_TRAIN_TOKEN_FILE_H
 #define RPI_TRAIN_TOKEN_FILE_H
 
@@ -87,6 +88,11 @@ int64_t rpi_token_file_document(const rpi_token_file *file, int64_t token);
 /* For layouts. */
 rp_status rpi_token_file_add_part(rpi_token_file *file, const char *path, size_t offset);
 void rpi_token_file_set_type(rpi_token_file *file, rpi_token_type type);
+/* Files that a pattern names, in the order of their names, each one document. */
+rp_status rpi_token_file_add_shards(rpi_token_file *file, const char *pattern,
+                                    rp_status (*add)(const char *path, rpi_token_file *file));
+/* How long "uint16:" in front of a path is, where ids have no header; 0: there is none. */
+size_t rpi_token_raw_prefix(const char *path);
 /* Do the ends rise to the count of tokens? */
 rp_status rpi_token_file_check_ends(const rpi_token_file *file, const char *path);
 

@@ -185,6 +185,7 @@ static int64_t wake_ns(const rpi_launch_run *l) {
     int64_t due_ns = rpi_first_failure_due_ns(&l->first);
     int64_t stopped_ns = rpi_launch_stopped_due_ns(l);
     if (stopped_ns < due_ns) due_ns = stopped_ns;
+    if (l->agent && rpi_agent_beat_ns(l->agent) < due_ns) due_ns = rpi_agent_beat_ns(l->agent);
     return due_ns < at_ns ? due_ns : at_ns;
 }
 
@@ -203,16 +204,19 @@ static bool reader_is_watched(const rpi_launch_run *l) {
 
 /* Our launcher, on another host, speaks or has gone. */
 static void serve_launcher(rpi_launch_run *l) {
+    rpi_agent_word word;
     int number = 0;
     rpi_agent_flush(&l->agent->link);
     if (l->polls[AGENT_IN].revents && rpi_agent_fill(&l->agent->link) != RP_OK)
         l->agent->is_over = true;
-    while (rpi_agent_order(l->agent, &number)) {
-        if (number)
-            pass_on(l, number);
-        else
-            rpi_launch_count_down(l, SIGTERM, rpi_launch_grace_s(l));
+    while (rpi_agent_order(l->agent, &word, &number)) {
+        if (number) pass_on(l, number);
+        if (word == RPI_AGENT_HURRY) rpi_launch_count_down(l, SIGTERM, rpi_launch_grace_s(l));
+        if (word == RPI_AGENT_WELL) l->has_ended_well = true;
+        if (word == RPI_AGENT_FORGO) rpi_launch_kill_stopped(l);
     }
+    if (rpi_now_ns() >= rpi_agent_beat_ns(l->agent))
+        rpi_agent_beat(l->agent, l->has_ended_well ? rpi_launch_count_stopped(l) : 0);
     if (!l->agent->is_over) return;
     l->stop_signal = SIGHUP; /* nobody is there to be told */
     rpi_launch_signal_all(l, SIGKILL);

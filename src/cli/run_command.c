@@ -11,6 +11,7 @@
 #include "cli/option_rows.h"
 #include "cli/run.h"
 #include "net/addresses.h"
+#include "net/control.h"
 #include "net/tls.h"
 
 #include <limits.h>
@@ -160,6 +161,8 @@ static rp_status working_folder(const settings *s, char *text, size_t bytes) {
 
 static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) {
     char folder[PATH_MAX], path[PATH_MAX], **passed = NULL;
+    double lost_s = 0;
+    RP_TRY(rpi_control_lost_after(&lost_s));
     RP_TRY(rpi_remote_shell_check(s->ssh, &s->list));
     RP_TRY(working_folder(s, folder, sizeof folder));
     RP_TRY(rpi_program_own(path, sizeof path));
@@ -170,7 +173,8 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .shell = {.command = s->ssh,
                   .redpoll = s->remote_redpoll ? s->remote_redpoll : path,
                   .agent = "run",
-                  .connect_timeout_s = 1 + (int)(s->answer_s / 2)},
+                  .connect_timeout_s = 1 + (int)(s->answer_s / 2),
+                  .lost_s = lost_s},
         .folder = folder,
         .argv = argv,
         .passed = (const char *const *)passed,

@@ -324,8 +324,7 @@ int64_t rpi_control_silence_ns(double beat_s) {
     return (int64_t)(4 * beat_s * 1e9) + RPI_SECOND_NS / 2;
 }
 
-/* REDPOLL_LOST_AFTER: of the hosts, so for all communicators of a process. */
-static rp_status find_lost_after(int64_t *out_ns) {
+rp_status rpi_control_lost_after(double *out_s) {
     const char *text = getenv("REDPOLL_LOST_AFTER");
     double seconds = LOST_AFTER_S;
     if (text && *text) {
@@ -334,6 +333,13 @@ static rp_status find_lost_after(int64_t *out_ns) {
             status = RP_FAIL(INVALID, "'%s' is out of range; 1s to 1e9s are allowed", text);
         if (status != RP_OK) return rpi_fail_context(status, "REDPOLL_LOST_AFTER: ");
     }
+    *out_s = seconds;
+    return RP_OK;
+}
+
+static rp_status find_lost_after(int64_t *out_ns) {
+    double seconds = 0;
+    RP_TRY(rpi_control_lost_after(&seconds));
     *out_ns = (int64_t)(seconds * 1e9);
     return RP_OK;
 }

@@ -75,6 +75,10 @@ typedef struct rpi_control_beat {
     rpi_control_gap gap;
 } rpi_control_beat;
 
+/* REDPOLL_LOST_AFTER, or 30: a host that answers nothing for so many seconds is lost. Of hosts,
+ * so for all communicators of a process. RP_INVALID: it is no such time. */
+rp_status rpi_control_lost_after(double *out_s);
+
 /* Collective over the store: returns on every rank or fails on every rank by the deadline,
  * naming those that did not come. A world of 1 opens nothing; only what it publishes fails it.
  */

@@ -264,6 +264,69 @@ lost_hosts() {
     has err 'the connection to small was lost, with ranks 1 to 2'
 }
 
+# The processes of an agent: the first, which started with the remote shell, and the one that keeps the ranks.
+agents_of() { # HOST
+    for pid in $(running | sort -n); do
+        tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q 'run --agent' &&
+            grep -qzx "AT_HOME=$1" "/proc/$pid/environ" && echo "$pid"
+    done
+}
+# Whether it is seen before or after the others end, and whichever process goes first.
+lost_hosts_that_the_others_outlive() {
+    for others in 'until [ -e go ]; do sleep .05; done' 'true'; do
+        for which in head tail; do
+            rm -f go
+            launch -H big:2,small:2 --on-loss continue sh -c 'echo up; [ $AT_HOME = small ] && exec sleep 100; '"$others"
+            within 20 are_up 4 || complain "the ranks do not come up"
+            kill -9 $(agents_of small | $which -n 1)
+            within 10 grep -q 'connection to small' err || complain "the loss is not said"
+            : >go
+            ends 0
+            has err 'the connection to small was lost, with ranks 2 to 3; the others (may go on|have ended)'
+            nothing_left
+        done
+    done
+    launch -H small:1,big:1 --on-loss continue sh -c 'echo up; exec sleep 100'
+    within 20 are_up 2 || complain "the ranks do not come up"
+    kill -9 $(agents_of small) $(agents_of big)
+    ends 1 # nobody is left to end well
+}
+
+# Its kernel and ssh answer for it.
+a_stopped_agent() {
+    for loss in continue stop; do
+        rm -f go
+        launch -H big:1,small:1 --lost-after 1s --grace 1s --on-loss $loss sh -c 'echo up; [ $RANK = 1 ] && exec sleep 100; until [ -e go ]; do sleep .05; done'
+        within 20 are_up 2 || complain "the ranks do not come up"
+        kill -STOP $(agents_of small | tail -n 1)
+        within 20 grep -q 'small has said nothing for 6 s: its agent is stopped, or it is cut off' err || complain "it is not noticed"
+        has err 'the connection to small was lost, with rank 1'
+        : >go
+        [ $loss = stop ] && ends 1 || ends 0
+        nothing_left
+    done
+}
+
+stopped_ranks() {
+    on_hosts 0 -H big:2,small:1,last:1 --on-loss continue --grace 0.5s sh -c '[ $RANK -eq 1 ] || [ $RANK -eq 3 ] && kill -STOP $$; exit 0'
+    has err '^.big. redpoll run: rank 1 is stopped, and the others have ended well: it is killed'
+    has err '^.last. redpoll run: rank 3 is stopped'
+}
+
+# What ssh is told of it; 30 s when absent.
+time_for_hosts() {
+    for row in "30:ServerAliveInterval=10 -o ServerAliveCountMax=3" "6:ServerAliveInterval=2 -o ServerAliveCountMax=3" \
+        "2:ServerAliveInterval=1 -o ServerAliveCountMax=2" "1:ServerAliveInterval=1 -o ServerAliveCountMax=1" \
+        "600:ServerAliveInterval=200 -o ServerAliveCountMax=3"; do
+        : >../calls
+        on_hosts 0 -H big:1 --lost-after "${row%%:*}s" true
+        has ../calls "${row#*:}"
+    done
+    : >../calls
+    REDPOLL_LOST_AFTER=12s on_hosts 0 -H big:1 true
+    has ../calls "ServerAliveInterval=4 -o ServerAliveCountMax=3"
+}
+
 signals() {
     launch -H big:1,small:1 sh -c 'trap "echo told; exit 0" TERM INT HUP; echo up; while :; do sleep 0.05; done'
     within 20 are_up 2 || complain "the ranks do not come up"
@@ -316,7 +379,7 @@ restarts_that_fail() {
     for where in "-H big:1,small:1" "-n 2"; do
         rm -f err.pid
         on_hosts 0 $where --on-loss continue --restart 1 sh -c "$last" "$PWD/err"
-        has err 'rank 1.* ended with exit code 3; the others may go on'
+        has err 'rank 1.* ended with exit code 3; the others have ended'
     done
     cat >once <<'EOF'
 #!/bin/sh
@@ -376,6 +439,10 @@ check "unfit programs" unfit_programs
 check "words" words
 check "failures" failures
 check "lost hosts" lost_hosts
+check "lost hosts that the others outlive" lost_hosts_that_the_others_outlive
+check "a stopped agent" a_stopped_agent
+check "stopped ranks" stopped_ranks
+check "time for hosts" time_for_hosts
 check "deaths that the others outlive" deaths_that_the_others_outlive
 check "ranks that are started again" ranks_that_are_started_again
 check "SIGINT" signals INT 130

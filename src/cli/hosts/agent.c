@@ -261,12 +261,24 @@ void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending) {
         agent->is_over = true;
 }
 
-bool rpi_agent_order(rpi_agent *agent, int *out_signal) {
+void rpi_agent_beat(rpi_agent *agent, int stopped) {
+    agent->beat_ns = rpi_deadline_ns(RPI_AGENT_BEAT_S);
+    if (rpi_agent_has_room(&agent->link) &&
+        rpi_agent_send(&agent->link, RPI_AGENT_ALIVE, stopped, NULL, 0) != RP_OK)
+        agent->is_over = true;
+}
+
+int64_t rpi_agent_beat_ns(const rpi_agent *agent) {
+    return agent->beat_ns;
+}
+
+bool rpi_agent_order(rpi_agent *agent, rpi_agent_word *out_word, int *out_signal) {
     rpi_agent_frame frame;
     bool found = false;
     rp_status status = rpi_agent_next(&agent->link, &frame, &found);
     if (status != RP_OK || agent->link.in < 0 || agent->link.out < 0) agent->is_over = true;
     if (status != RP_OK || !found) return false;
+    *out_word = frame.word;
     *out_signal = frame.word == RPI_AGENT_SIGNAL ? frame.rank : 0;
     return true;
 }

@@ -27,6 +27,7 @@ typedef struct rpi_agent {
     int64_t deadline_ns; /* of the meeting */
     int ranks;           /* on this host */
     bool is_over;        /* the launcher's end is gone */
+    int64_t beat_ns;     /* when it says next that it is alive */
 } rpi_agent;
 
 /* `redpoll run --agent`: rpi_launch() over standard input and output; the exit code. */
@@ -42,9 +43,13 @@ rp_status rpi_agent_meet(rpi_agent *agent, rpi_launch_options *options, rpi_laun
 void rpi_agent_output(rpi_agent *agent, int rank, bool is_error, const char *text,
                       size_t bytes);
 void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending);
-/* What the launcher says next, after reading and sending what goes: a signal to pass on, HURRY
- * (0 as signal), or nothing: false. */
-bool rpi_agent_order(rpi_agent *agent, int *out_signal);
+/* It is alive, and so many of its ranks are stopped; about every second. */
+void rpi_agent_beat(rpi_agent *agent, int stopped);
+/* When that is due. */
+int64_t rpi_agent_beat_ns(const rpi_agent *agent);
+/* What the launcher says next, after reading and sending what goes: a signal to pass on, HURRY,
+ * WELL or FORGO (with no signal), or nothing: false. */
+bool rpi_agent_order(rpi_agent *agent, rpi_agent_word *out_word, int *out_signal);
 /* Parts of it, for agents that do something else. The launcher's next word, before the agent's
  * deadline: RP_TIMEOUT; RP_PEER: the launcher has gone. */
 rp_status rpi_agent_hear(rpi_agent *agent, rpi_agent_frame *frame);

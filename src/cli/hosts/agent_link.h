@@ -14,8 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RPI_AGENT_PROTOCOL = 2 };
+enum { RPI_AGENT_PROTOCOL = 3 };
 enum { RPI_AGENT_FRAME_BYTES = 1 << 20 }; /* the longest */
+#define RPI_AGENT_BEAT_S 1.0
 
 typedef enum rpi_agent_word {
     RPI_AGENT_JOB = 'J',     /* to the agent: words on folder, program, variables, secret */
@@ -32,6 +33,10 @@ typedef enum rpi_agent_word {
                                little-endian */
     RPI_AGENT_SIGNAL = 'K', /* to it: pass this one on; the number stands for the rank */
     RPI_AGENT_HURRY = 'C',  /* to it: a rank of another host has failed */
+    RPI_AGENT_ALIVE = 'b',  /* from it, every second while ranks run; how many of its ranks are
+                               stopped stands for the rank, once it knows of a good end */
+    RPI_AGENT_WELL = 'W',   /* to it: a rank has ended with 0 */
+    RPI_AGENT_FORGO = 'L',  /* to it: those that are stopped are to be killed */
     /* Of `redpoll doctor`, which asks its agents to SERVE, too. */
     RPI_AGENT_EXAMINE = 'X',  /* to it: words on secret and variables */
     RPI_AGENT_FACTS = 'I',    /* from it: words on its host */

@@ -170,6 +170,7 @@ static void take_frame(rpi_host_launch *launch, rpi_remote *remote,
 
 static rp_status take_link(rpi_host_launch *launch, rpi_remote *remote) {
     RP_TRY(rpi_agent_fill(&remote->link));
+    remote->heard_ns = rpi_now_ns();
     if (remote->state == RPI_HOST_GREETING) take_greeting(remote);
     while (remote->state != RPI_HOST_GREETING && remote->state != RPI_HOST_FAILED) {
         rpi_agent_frame frame;

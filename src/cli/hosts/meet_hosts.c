@@ -1,6 +1,7 @@
 /* Before the first rank: what all hosts are asked. Those that are not fit are all named. */
 #include "cli/hosts/host_launch.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/visible_text.h"
@@ -124,6 +125,7 @@ static rp_status go(rpi_host_launch *launch, const char *store, const char *mast
                     launch->remotes[0].host->name, host);
         remote->alive = remote->host->slots;
         remote->state = RPI_HOST_RUNNING;
+        remote->heard_ns = rpi_now_ns();
         RP_TRY(rpi_agent_send_words(&remote->link, RPI_AGENT_GO, &words));
     }
     return RP_OK;

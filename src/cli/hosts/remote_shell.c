@@ -4,12 +4,15 @@
 #include "base/memory.h"
 #include "cli/hosts/find_program.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
+#define LOST_S 30.0
+enum { KEEPALIVE_MOST_S = 100000000 };
 enum { SSH_FAILED = 255, NOT_EXECUTABLE = 126, NOT_FOUND = 127, MISUSED = 2 };
 
 /* In single quotes, for a shell to read as one word. Returns what is behind it. */
@@ -44,16 +47,20 @@ static rp_status remote_command(const rpi_remote_shell *shell, char **out_text) 
     return status;
 }
 
+/* ssh asks three times, or every second where three do not go in. */
+static void put_keepalive(double lost_s, rpi_remote_words *words) {
+    double third = floor(lost_s / 3);
+    int interval = third < 1 ? 1 : third > KEEPALIVE_MOST_S ? KEEPALIVE_MOST_S : (int)third;
+    int count =
+        (int)(lost_s / interval < KEEPALIVE_MOST_S ? lost_s / interval : KEEPALIVE_MOST_S);
+    snprintf(words->interval, sizeof words->interval, "ServerAliveInterval=%d", interval);
+    snprintf(words->count, sizeof words->count, "ServerAliveCountMax=%d",
+             count < 1 ? 1 : count);
+}
+
 rp_status rpi_remote_shell_words(const rpi_remote_shell *shell, const char *host,
                                  rpi_remote_words *out_words) {
-    static const char *const fixed[] = {"-T",
-                                        "-o",
-                                        "BatchMode=yes",
-                                        "-o",
-                                        "ServerAliveInterval=10",
-                                        "-o",
-                                        "ServerAliveCountMax=3",
-                                        "-o"};
+    static const char *const fixed[] = {"-T", "-o", "BatchMode=yes", "-o"};
     rpi_remote_words words = {.argv = {NULL}};
     size_t bytes = strlen(shell->command) + 64, count = 0;
     RP_TRY(rpi_alloc(bytes, "words", &words.texts[0]));
@@ -65,6 +72,7 @@ rp_status rpi_remote_shell_words(const rpi_remote_shell *shell, const char *host
     int length = snprintf(words.texts[0], bytes, "exec %s \"$@\"", shell->command);
     char *timeout = words.texts[0] + length + 1;
     snprintf(timeout, 32, "ConnectTimeout=%d", shell->connect_timeout_s);
+    put_keepalive(shell->lost_s > 0 ? shell->lost_s : LOST_S, out_words);
 #define WORD(text) words.argv[count++] = (char *)(uintptr_t)(text)
     WORD("sh");
     WORD("-c");
@@ -72,10 +80,15 @@ rp_status rpi_remote_shell_words(const rpi_remote_shell *shell, const char *host
     WORD("ssh");
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) WORD(fixed[i]);
     WORD(timeout);
+    WORD("-o");
+    WORD(out_words->interval);
+    WORD("-o");
+    WORD(out_words->count);
     WORD(host);
     WORD(words.texts[1]);
 #undef WORD
-    *out_words = words;
+    memcpy(out_words->argv, words.argv, sizeof words.argv);
+    memcpy(out_words->texts, words.texts, sizeof words.texts);
     return RP_OK;
 }
 

@@ -13,6 +13,7 @@ typedef struct rpi_remote_shell {
     const char *redpoll; /* on the other hosts; where there is none, `redpoll` of their PATH */
     const char *agent;   /* the command whose --agent is started: "run" */
     int connect_timeout_s;
+    double lost_s; /* a host that answers nothing for so long is lost; 0: 30 */
 } rpi_remote_shell;
 
 /* The words of the child that runs the agent: of a shell here that calls ssh, or of this very
@@ -20,6 +21,7 @@ typedef struct rpi_remote_shell {
 typedef struct rpi_remote_words {
     char *argv[24];
     char *texts[2]; /* what was put together for them */
+    char interval[48], count[48];
 } rpi_remote_words;
 rp_status rpi_remote_shell_words(const rpi_remote_shell *shell, const char *host,
                                  rpi_remote_words *out_words);

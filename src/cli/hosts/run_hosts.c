@@ -17,11 +17,13 @@
 /* The world's; those of a host are fewer. */
 enum { RANKS_MAX = 16384, CANNOT_START = 1, CANNOT_WRITE = 1 };
 /* Agents end their ranks by themselves; beyond that they, or the way to them, are dead. */
-#define LEAVE_S       2.0 /* for remote shells to end behind their ranks */
-#define SLACK_S       15.0
-#define SECOND_INT_S  3.0
+#define LEAVE_S         2.0 /* for remote shells to end behind their ranks */
+#define SLACK_S         15.0
+#define SECOND_INT_S    3.0
+/* Behind the time for hosts: an agent says every second that it is there. */
+#define SILENCE_SLACK_S 5.0
 /* When that is over and the launcher has not ended: more than SLACK_S and LEAVE_S. */
-#define GUARD_SLACK_S 30.0
+#define GUARD_SLACK_S   30.0
 
 void rpi_hosts_say(const rpi_host_launch *launch, const char *format, ...) {
     va_list arguments;
@@ -86,9 +88,13 @@ static bool is_outlived(const rpi_host_launch *launch) {
     return launch->options->outlives_deaths && !launch->stop_signal && launch->first.rank < 0;
 }
 
-/* May the other ranks go on? */
-static bool may_go_on(const rpi_host_launch *launch) {
-    return is_outlived(launch) && alive_ranks(launch) > 0;
+/* Do the other ranks go on, or have they ended well, in whatever order they did? */
+static bool others_do(const rpi_host_launch *launch) {
+    return is_outlived(launch) && (alive_ranks(launch) > 0 || launch->has_ended_well);
+}
+
+static const char *what_of_the_others(const rpi_host_launch *launch) {
+    return alive_ranks(launch) > 0 ? "the others may go on" : "the others have ended";
 }
 
 static void say_left_behind(const rpi_host_launch *launch, const rpi_remote *remote,
@@ -97,13 +103,18 @@ static void say_left_behind(const rpi_host_launch *launch, const rpi_remote *rem
     rpi_hosts_say(launch, "rank %d on %s %s; %s", e->rank, remote->host->name,
                   rpi_ending_text(e->status, how, sizeof how),
                   e->is_again ? "it is started again, and the others may go on"
-                              : "the others may go on");
+                              : what_of_the_others(launch));
 }
 
-/* As on one host (run.c): they may have ended before a rank that was started again. */
+/* As on one host (rank_end.c). */
 static bool is_left_behind(const rpi_host_launch *launch, const rpi_ending *e) {
-    if (e->generation > 0 && launch->has_ended_well) return is_outlived(launch);
-    return (WIFSIGNALED(e->status) || e->generation > 0) && may_go_on(launch);
+    return (WIFSIGNALED(e->status) || e->generation > 0) && others_do(launch);
+}
+
+static void note_good_end(rpi_host_launch *launch) {
+    if (launch->has_ended_well) return;
+    launch->has_ended_well = true;
+    tell_all(launch, RPI_AGENT_WELL, 0);
 }
 
 static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_ending *e) {
@@ -115,19 +126,25 @@ static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_en
         return;
     }
     remote->alive--;
-    launch->has_ended_well |= e->status == 0;
+    if (e->status == 0) note_good_end(launch);
     if (e->status == 0 || launch->is_lost) return; /* lost: that is why it ended */
     if (is_left_behind(launch, e)) {
         say_left_behind(launch, remote, e);
         return;
     }
     bool is_first = launch->first.rank < 0;
-    rpi_first_failure_note(&launch->first, e->rank, e->status, e->was_told);
+    /* Where deaths are outlived, none explains another's failure. */
+    if (is_first || !WIFSIGNALED(e->status) || !launch->options->outlives_deaths)
+        rpi_first_failure_note(&launch->first, e->rank, e->status, e->was_told);
     if (is_first) hurry(launch);
 }
 
 void rpi_hosts_hear(rpi_host_launch *launch, rpi_remote *remote, const rpi_agent_frame *frame) {
     int rank = frame->rank, stream = frame->word == RPI_AGENT_ERR ? 1 : 0;
+    if (frame->word == RPI_AGENT_ALIVE) {
+        remote->stopped = rank;
+        return;
+    }
     if (rank < remote->first_rank || rank >= remote->first_rank + remote->host->slots) return;
     rpi_rank_output *output = &launch->outputs[rank * RPI_HOST_STREAMS + stream];
     if (frame->word == RPI_AGENT_ENDED && frame->bytes == RPI_ENDING_BYTES &&
@@ -153,13 +170,53 @@ void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote) {
     if (remote->alive == 0) return;
     remote->alive = 0;
     if (!is_first || launch->stop_signal || rpi_guard_is_orphan()) return;
-    bool goes_on = may_go_on(launch);
-    rpi_hosts_say(launch, "the connection to %s was lost, with rank%s %d%s%.0d%s",
+    bool goes_on = others_do(launch);
+    rpi_hosts_say(launch, "the connection to %s was lost, with rank%s %d%s%.0d%s%s",
                   remote->host->name, count == 1 ? "" : "s", remote->first_rank,
                   count == 1 ? "" : " to ", count == 1 ? 0 : remote->first_rank + count - 1,
-                  goes_on ? "; the others may go on" : "");
+                  goes_on ? "; " : "", goes_on ? what_of_the_others(launch) : "");
     launch->is_lost = !goes_on;
     if (!goes_on) hurry(launch);
+}
+
+/* ---- who does not move ---- */
+
+/* A stopped agent, whose kernel and ssh answer for it; or, where the remote shell does not ask
+ * whether the other host is there, one that is cut off. */
+static void watch_silence(rpi_host_launch *launch) {
+    double silence_s = launch->options->shell.lost_s + SILENCE_SLACK_S;
+    for (int i = 0; i < launch->hosts; i++) {
+        rpi_remote *remote = &launch->remotes[i];
+        if (remote->state != RPI_HOST_RUNNING || remote->alive == 0 ||
+            rpi_seconds(rpi_now_ns() - remote->heard_ns) < silence_s)
+            continue;
+        rpi_hosts_say(launch,
+                      "%s has said nothing for %.0f s: its agent is stopped, or it is "
+                      "cut off",
+                      remote->host->name, silence_s);
+        rpi_hosts_end(launch, remote);
+    }
+}
+
+static int stopped_ranks(const rpi_host_launch *launch) {
+    int stopped = 0;
+    for (int i = 0; i < launch->hosts; i++)
+        if (launch->remotes[i].alive > 0) stopped += launch->remotes[i].stopped;
+    return stopped;
+}
+
+/* As on one host (stopped_ranks.c): the agents name and kill theirs. */
+static void watch_stopped(rpi_host_launch *launch) {
+    int alive = alive_ranks(launch);
+    if (!is_outlived(launch) || !launch->has_ended_well || alive == 0 ||
+        stopped_ranks(launch) < alive) {
+        launch->stopped_ns = 0;
+        return;
+    }
+    if (!launch->stopped_ns) launch->stopped_ns = rpi_now_ns();
+    if (rpi_seconds(rpi_now_ns() - launch->stopped_ns) < launch->options->grace_s) return;
+    tell_all(launch, RPI_AGENT_FORGO, 0);
+    launch->stopped_ns = 0;
 }
 
 /* ---- signals ---- */
@@ -213,14 +270,22 @@ static bool has_shells(const rpi_host_launch *launch) {
     return false;
 }
 
+/* Hosts are looked at every second. */
+static int64_t wake_ns(const rpi_host_launch *launch) {
+    int64_t at_ns = rpi_deadline_ns(RPI_AGENT_BEAT_S);
+    int64_t due_ns = rpi_first_failure_due_ns(&launch->first);
+    if (due_ns < at_ns) at_ns = due_ns;
+    return launch->kill_ns < at_ns ? launch->kill_ns : at_ns;
+}
+
 static int run(rpi_host_launch *launch) {
     while (is_running(launch)) {
-        int64_t due_ns = rpi_first_failure_due_ns(&launch->first);
-        if (rpi_hosts_pump(launch, due_ns < launch->kill_ns ? due_ns : launch->kill_ns) !=
-            RP_OK) {
+        if (rpi_hosts_pump(launch, wake_ns(launch)) != RP_OK) {
             rpi_hosts_say(launch, "%s", rp_last_error()->message);
             return CANNOT_START;
         }
+        watch_silence(launch);
+        watch_stopped(launch);
         if (rpi_first_failure_is_due(&launch->first)) name_first(launch);
         if (rpi_now_ns() < launch->kill_ns) continue;
         rpi_hosts_say(launch, "hosts that do not answer are left alone");

@@ -1,7 +1,9 @@
 #include "base/memory.h"
 
+#include "base/lacking.h"
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +29,19 @@ static void put_pointer(void *out_pointer, void *pointer) {
     memcpy(out_pointer, &pointer, sizeof pointer);
 }
 
+static rp_status no_memory(const char *what, size_t bytes) {
+    char advice[256];
+    return RP_FAIL(NOMEM, "no memory for %s (%zu bytes)%s", what, bytes,
+                   rpi_lacking_text(ENOMEM, advice, sizeof advice));
+}
+
 /* Names in parentheses: the analyser's model is a macro of the same name. */
 rp_status(rpi_alloc)(size_t bytes, const char *what, void *out_pointer) {
     size_t rounded = rpi_align_up(bytes);
     if (rounded == 0) rounded = RPI_ALIGNMENT;
     void *pointer =
         rounded < bytes || must_fail() ? NULL : aligned_alloc(RPI_ALIGNMENT, rounded);
-    if (!pointer) return RP_FAIL(NOMEM, "no memory for %s (%zu bytes)", what, bytes);
+    if (!pointer) return no_memory(what, bytes);
     memset(pointer, 0, rounded);
     put_pointer(out_pointer, pointer);
     return RP_OK;
@@ -75,8 +83,7 @@ rp_status rpi_alloc_pages(size_t bytes, const char *what, void *out_pointer) {
     void *pointer = must_fail() ? MAP_FAILED
                                 : mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pointer == MAP_FAILED)
-        return RP_FAIL(NOMEM, "no memory for %s (%zu bytes)", what, bytes);
+    if (pointer == MAP_FAILED) return no_memory(what, bytes);
     put_pointer(out_pointer, pointer);
     return RP_OK;
 }

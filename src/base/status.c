@@ -1,5 +1,7 @@
 #include "base/status.h"
 
+#include "base/lacking.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,9 +59,10 @@ rp_status rpi_fail_errno(rp_status status, const char *file, int line, const cha
     int length = vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     if (length >= 0 && (size_t)length < sizeof message) {
-        char text[128];
-        snprintf(message + length, sizeof message - (size_t)length, ": %s",
-                 strerror_r(saved, text, sizeof text));
+        char text[128], advice[256];
+        snprintf(message + length, sizeof message - (size_t)length, ": %s%s",
+                 strerror_r(saved, text, sizeof text),
+                 rpi_lacking_text(saved, advice, sizeof advice));
     }
     memcpy(record.message, message, sizeof message);
     return store(status, file, line);

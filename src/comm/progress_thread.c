@@ -13,9 +13,10 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/lacking.h"
 #include "base/status.h"
 
-#include <errno.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -91,10 +92,9 @@ rp_status rpi_progress_thread_start(rpi_fabric *fabric) {
         error = pthread_create(&fabric->thread, NULL, progress_main, fabric);
     if (!error) fabric->has_thread = true;
     pthread_mutex_unlock(&fabric->lock);
-    if (error) {
-        errno = error;
-        return RP_FAIL_ERRNO(IO, "cannot start the progress thread");
-    }
+    if (error)
+        return RP_FAIL(IO, "cannot start the progress thread: %s%s", strerror(error),
+                       rpi_lacking_threads(error));
     return RP_OK;
 }
 

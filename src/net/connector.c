@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/event.h"
 #include "base/fpenv.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/forget.h"
 #include "net/quiet_thread.h"
@@ -35,8 +36,11 @@ struct rpi_connector {
     rpi_call **calls;     /* [slots] [thread] */
     atomic_int *fds;      /* [slots] of the calls, for forget() */
     struct pollfd *polls; /* [1 + RPI_CALLERS + 1 + slots] [thread] */
+    bool has_said;        /* [thread] that it can take no caller */
     int64_t deaf_ns;      /* [thread] the listener is left alone until then */
 };
+
+enum { RESTS = -2 }; /* in place of its poll: the call waits for a time only */
 
 /* ---- the thread ---- */
 
@@ -219,9 +223,10 @@ static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
     for (int slot = 0; slot < connector->slots; slot++) {
         rpi_call *call = connector->calls[slot];
         if (!call || (call->stands && call->is_caller)) continue;
-        call->poll = count;
-        polls[count++] = rpi_call_poll(call);
-        if (call->stands) polls[count - 1].events = POLLRDHUP;
+        struct pollfd wait = rpi_call_poll(call);
+        call->poll = wait.fd >= 0 ? count : RESTS;
+        if (call->stands) wait.events = POLLRDHUP;
+        if (wait.fd >= 0) polls[count++] = wait; /* poll() takes only so many as may be open */
         if (rpi_call_due_ns(call) < *wake_ns) *wake_ns = rpi_call_due_ns(call);
     }
     return count;
@@ -230,7 +235,12 @@ static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
 static void attend_callers(rpi_connector *connector, int callers) {
     rp_status status = rpi_acceptor_attend(&connector->acceptor, connector->polls + 1, callers);
     /* Out of descriptors, the listener stays readable: rest, do not spin. */
-    if (status == RP_IO) connector->deaf_ns = rpi_now_ns() + BREATHER_NS;
+    if (status != RP_IO) return;
+    connector->deaf_ns = rpi_now_ns() + BREATHER_NS;
+    if (!connector->has_said)
+        rpi_log(RP_LOG_WARNING, "rank %d lets others wait: %s", connector->self.rank,
+                rp_last_error()->message);
+    connector->has_said = true;
 }
 
 /* Some end others, and begin new ones, which were not polled for. Who has called hangs up when
@@ -239,12 +249,12 @@ static void attend_callers(rpi_connector *connector, int callers) {
 static void attend_calls(rpi_connector *connector) {
     for (int slot = 0; slot < connector->slots; slot++) {
         rpi_call *call = connector->calls[slot];
-        if (!call || call->poll < 0) continue;
-        const struct pollfd *poll = &connector->polls[call->poll];
+        if (!call || call->poll == -1) continue;
+        bool is_ready = call->poll != RESTS && connector->polls[call->poll].revents;
         call->poll = -1;
         if (!call->stands)
-            go_on(connector, call, poll->fd >= 0 && poll->revents);
-        else if (poll->revents)
+            go_on(connector, call, is_ready);
+        else if (is_ready)
             give_up(connector, call,
                     RP_FAIL(PEER,
                             "connection closed by peer: rank %d hung up before all %d streams "

@@ -79,7 +79,8 @@ static rp_status allocate(rpi_control *control) {
     control->line_count = listens ? control->world + STRANGERS : 1;
     size_t world = (size_t)control->world, lines = (size_t)control->line_count;
     RP_TRY(rpi_alloc_array(lines, sizeof *control->lines, "control lines", &control->lines));
-    for (size_t i = 0; i < lines; i++) control->lines[i].fd = control->lines[i].rank = -1;
+    for (size_t i = 0; i < lines; i++)
+        control->lines[i].fd = control->lines[i].rank = control->lines[i].poll = -1;
     RP_TRY(
         rpi_alloc_array(lines + 2, sizeof *control->polls, "control lines", &control->polls));
     RP_TRY(rpi_alloc_array(world, sizeof *control->heard_ns, "beats", &control->heard_ns));
@@ -130,8 +131,8 @@ static void describe_missing(const rpi_control *control, double timeout_s,
             (size_t)snprintf(list + used, sizeof list - used, "%s%d", used ? ", " : "", rank);
     }
     snprintf(out_failure->text, sizeof out_failure->text,
-             "timed out: rank 0 had no control connection of rank %s within %g s", list,
-             timeout_s);
+             "timed out: rank 0 had no control connection of rank %s within %g s%s%s", list,
+             timeout_s, control->lack[0] ? ": " : "", control->lack);
 }
 
 /* Sleep until everybody has come; if not, all who have hear of it. */

@@ -43,6 +43,7 @@ typedef struct rpi_control_line {
         rpi_channel channel;
     };
     int rank;     /* of the other side; -1: it has not said */
+    int poll;     /* which of the thread's polls is this line's; -1: none */
     bool goodbye; /* the other side said it */
     int64_t since_ns;
     bool proved;     /* a caller of the hub: that it has the job's secret */

@@ -103,6 +103,7 @@ struct rpi_control {
     size_t scoped_count, scoped_room;
     int64_t beat_at_ns, leave_by_ns;
     struct pollfd *polls; /* [line_count + 2] */
+    char lack[240];       /* [lock] why callers could not be let in; "": they could */
 };
 
 /* Under the lock: this is the group's first failure. */

@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "base/event.h"
 #include "base/fpenv.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "net/stream.h"
 
 #include <errno.h>
@@ -255,17 +257,34 @@ static int64_t make_place(rpi_control *control) {
     return RPI_NEVER_NS;
 }
 
+/* Said at once here; whoever waits for the callers in vain passes it on to all who have come.
+ * It fails nothing: callers that are strangers may have taken what is lacking, for a moment. */
+static void note_lack(rpi_control *control, int error) {
+    char lack[sizeof control->lack];
+    errno = error;
+    (void)RP_FAIL_ERRNO(IO, "rank %d cannot accept a connection", control->rank);
+    snprintf(lack, sizeof lack, "%s", rp_last_error()->message);
+    pthread_mutex_lock(&control->lock);
+    bool is_news = !control->lack[0];
+    memcpy(control->lack, lack, sizeof lack);
+    pthread_mutex_unlock(&control->lock);
+    if (is_news) rpi_log(RP_LOG_WARNING, "%s", lack);
+}
+
 static void accept_callers(rpi_control *control) {
     rpi_control_line *line = NULL;
     while ((line = free_line(control)) != NULL) {
         int fd = rpi_stream_accept(control->listener);
         if (fd < 0) {
             /* Out of descriptors, or dead, the listener stays readable: rest, do not spin. */
-            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+                note_lack(control, errno);
                 rpi_sleep_until_ns(rpi_now_ns() + BREATHER_NS);
+            }
             return;
         }
-        *line = (rpi_control_line){.channel = {.fd = fd}, .rank = -1, .since_ns = rpi_now_ns()};
+        *line = (rpi_control_line){
+            .channel = {.fd = fd}, .rank = -1, .poll = -1, .since_ns = rpi_now_ns()};
     }
 }
 
@@ -339,12 +358,17 @@ static void sleep_until(rpi_control *control, int64_t time_ns) {
     polls[0] = (struct pollfd){.fd = control->wake, .events = POLLIN};
     bool room = control->listener >= 0 && free_line(control);
     polls[1] = (struct pollfd){.fd = room ? control->listener : -1, .events = POLLIN};
+    int count = 2;
     for (int i = 0; i < control->line_count; i++) {
-        short events = control->lines[i].out_bytes ? POLLIN | POLLOUT : POLLIN;
-        polls[2 + i] = (struct pollfd){.fd = control->lines[i].fd, .events = events};
+        rpi_control_line *line = &control->lines[i];
+        line->poll = line->fd >= 0 ? count : -1;
+        if (line->fd < 0)
+            continue; /* poll() takes no more entries than open files are allowed */
+        short events = line->out_bytes ? POLLIN | POLLOUT : POLLIN;
+        polls[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
-    if (poll(polls, (nfds_t)control->line_count + 2, rpi_poll_ms(time_ns)) < 0)
-        for (int i = 0; i < control->line_count + 2; i++) polls[i].revents = 0;
+    if (poll(polls, (nfds_t)count, rpi_poll_ms(time_ns)) < 0)
+        for (int i = 0; i < count; i++) polls[i].revents = 0;
 }
 
 void *rpi_control_run(void *context) {
@@ -355,9 +379,11 @@ void *rpi_control_run(void *context) {
         if (control->polls[0].revents) rpi_event_clear(control->wake);
         if (control->polls[1].revents) accept_callers(control);
         bool closing = control->leave_by_ns != RPI_NEVER_NS;
-        for (int i = 0; i < control->line_count; i++)
-            if (control->polls[2 + i].revents && control->lines[i].fd >= 0)
-                hear_line(control, &control->lines[i], closing);
+        for (int i = 0; i < control->line_count; i++) {
+            rpi_control_line *line = &control->lines[i];
+            if (line->fd >= 0 && line->poll >= 0 && control->polls[line->poll].revents)
+                hear_line(control, line, closing);
+        }
     }
     return NULL;
 }

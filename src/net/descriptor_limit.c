@@ -1,5 +1,7 @@
 #include "net/descriptor_limit.h"
 
+#include "base/lacking.h"
+
 #include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +21,7 @@ static long count_open(void) {
 rp_status rpi_descriptors_check(int rank, int world, long needed) {
     struct rlimit limit;
     long open = count_open();
+    rpi_lacking_note_world(world, needed + (open > 0 ? open : 0));
     if (open < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
         (rlim_t)(open + needed) <= limit.rlim_cur)
         return RP_OK;

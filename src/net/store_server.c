@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/event.h"
 #include "base/fpenv.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/channel.h"
 #include "net/endian.h"
@@ -62,6 +63,7 @@ struct rp_store_server {
     client *clients; /* those that came last first */
     int stranger_count;
     unsigned refusals;
+    bool has_said;            /* that it lacks descriptors or memory */
     int64_t resume_accept_ns; /* RPI_NEVER_NS: accepting */
     int64_t due_ns;           /* nothing of a client's ends before */
 };
@@ -372,13 +374,26 @@ static bool make_place(rp_store_server *server) {
     return true;
 }
 
+/* Once: strangers may have taken what is lacking, for a moment. */
+static void say_lack(rp_store_server *server, int error) {
+    if (server->has_said) return;
+    server->has_said = true;
+    errno = error;
+    (void)RP_FAIL_ERRNO(IO, "the store lets ranks wait: it cannot accept a connection");
+    rpi_log(RP_LOG_WARNING, "%s", rp_last_error()->message);
+}
+
 static void accept_clients(rp_store_server *server) {
     while (make_place(server)) {
         int fd = rpi_stream_accept(server->listener);
         if (fd < 0) {
             /* Out of descriptors the listener stays readable: rest instead of spinning. */
-            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            int error = errno;
+            if (error != EAGAIN && error != EINTR && error != ECONNABORTED) {
+                say_lack(server, error);
                 stop_accepting_until(server, rpi_now_ns() + BREATHER_NS);
+            }
+            errno = error;
             if (errno != EINTR && errno != ECONNABORTED) return;
         } else if (welcome(server, fd) != RP_OK) {
             close(fd);

@@ -1,14 +1,26 @@
 #include "base/event.h"
 
+#include "base/lacking.h"
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 rp_status rpi_event_open(int *out_fd) {
     *out_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return *out_fd < 0 ? RP_FAIL_ERRNO(IO, "cannot make an event descriptor") : RP_OK;
+    return *out_fd < 0 ? RP_FAIL_ERRNO(IO, "cannot make an event descriptor (eventfd2%s)",
+                                       rpi_lacking_call(errno))
+                       : RP_OK;
+}
+
+rp_status rpi_epoll_open(int *out_fd) {
+    *out_fd = epoll_create1(EPOLL_CLOEXEC);
+    return *out_fd < 0 ? RP_FAIL_ERRNO(IO, "cannot make an epoll descriptor (epoll_create1%s)",
+                                       rpi_lacking_call(errno))
+                       : RP_OK;
 }
 
 void rpi_event_set(int fd) {

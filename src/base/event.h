@@ -6,6 +6,8 @@
 
 /* *out_fd is -1 where it fails. */
 rp_status rpi_event_open(int *out_fd);
+/* An epoll instance, close-on-exec. *out_fd is -1 where it fails. */
+rp_status rpi_epoll_open(int *out_fd);
 /* From any thread, and from processes that hold the descriptor. */
 void rpi_event_set(int fd);
 /* Does nothing where it is not set. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -14,7 +15,13 @@ void rpi_lacking_note_world(int world, long descriptors) {
     atomic_store(&descriptors_needed, descriptors);
 }
 
+const char *rpi_lacking_call(int error) {
+    bool is_forbidden = error == ENOSYS || error == EPERM || error == EACCES;
+    return is_forbidden ? ", which a seccomp profile or an old kernel forbids: allow it" : "";
+}
+
 const char *rpi_lacking_threads(int error) {
+    if (error == EPERM) return "; a seccomp profile forbids clone3(): allow it";
     if (error != EAGAIN) return "";
     return "; more threads and processes than are allowed: `ulimit -u`, or the pids limit of "
            "the container, says how many";

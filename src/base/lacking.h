@@ -8,8 +8,12 @@
  * errno's words; "" where errno says nothing of that kind. Opens nothing. Returns text. */
 const char *rpi_lacking_text(int error, char *text, size_t bytes);
 
-/* The same for threads and processes, which fail with EAGAIN; "" where it is not that. Static. */
+/* The same for threads and processes, which fail with EAGAIN; "" where it is not that. Static.
+ */
 const char *rpi_lacking_threads(int error);
+
+/* ", which ..." where a system call is forbidden, for behind its name; else "". Static. */
+const char *rpi_lacking_call(int error);
 
 /* What a rank of this world needs, for such messages: "; a rank of 64 needs about 90". */
 void rpi_lacking_note_world(int world, long descriptors);

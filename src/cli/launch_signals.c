@@ -1,7 +1,10 @@
 #include "cli/launch_signals.h"
 
+#include "base/lacking.h"
+#include "base/status.h"
 #include "cli/file_limit.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/signalfd.h>
@@ -22,5 +25,7 @@ rp_status rpi_launch_signals_take(sigset_t *before, int *out_fd) {
         if (!is_ignored(taken[i])) sigaddset(&mask, taken[i]);
     sigprocmask(SIG_BLOCK, &mask, before);
     *out_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    return *out_fd < 0 ? RP_FAIL_ERRNO(IO, "cannot watch signals") : RP_OK;
+    return *out_fd < 0 ? RP_FAIL_ERRNO(IO, "cannot watch signals (signalfd4%s)",
+                                       rpi_lacking_call(errno))
+                       : RP_OK;
 }

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "net/sealed_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,9 +47,8 @@ static rp_status map(rpi_host_nic *nic, int fd) {
 
 static rp_status fill(rpi_host_nic *nic, const rpi_link_shape *shape, size_t frame_bytes,
                       char *address, size_t bytes) {
-    nic->fd = memfd_create("redpoll-nic", MFD_CLOEXEC);
-    if (nic->fd < 0 || ftruncate(nic->fd, sizeof *nic->memory) != 0)
-        return RP_FAIL_ERRNO(IO, "cannot make the network interface of a host");
+    rp_status made = rpi_sealed_make(sizeof *nic->memory, &nic->fd);
+    if (made != RP_OK) return rpi_fail_context(made, "the network interface of a host: ");
     RP_TRY(map(nic, nic->fd));
     RP_TRY(make_lock(nic->memory));
     rpi_nic_init(&nic->memory->nic, shape, frame_bytes);

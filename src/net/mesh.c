@@ -7,13 +7,13 @@
 #include "net/endian.h"
 #include "net/host_nic.h"
 #include "net/meeting.h"
+#include "net/random_bytes.h"
 #include "net/secret.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { MESH_VERSION = 5, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
 
@@ -196,8 +196,9 @@ static void number_hosts(rpi_mesh *mesh) {
 
 static rp_status exchange_info(mesh_work *work) {
     rpi_mesh *mesh = work->mesh;
-    if (mesh->rank == 0 && getrandom(&mesh->session, sizeof mesh->session, 0) < 0)
-        return RP_FAIL_ERRNO(IO, "cannot draw a number for the session");
+    if (mesh->rank == 0)
+        RP_TRY(
+            rpi_random_bytes("a number for the session", &mesh->session, sizeof mesh->session));
     rpi_peer_info *self = &mesh->peers[mesh->rank];
     RP_TRY(rpi_peer_info_self(self));
     if (work->options->host)

@@ -1,16 +1,16 @@
+#include "net/random_bytes.h"
 #include "net/transport.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t process_number; /* with the pid it names this process */
 
 static void draw_process_number(void) {
-    if (getrandom(&process_number, sizeof process_number, 0) != sizeof process_number)
+    if (rpi_random_bytes("a number", &process_number, sizeof process_number) != RP_OK)
         process_number = (uint64_t)getpid();
 }
 

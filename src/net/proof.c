@@ -3,13 +3,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/endian.h"
+#include "net/random_bytes.h"
 #include "net/tls.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -41,9 +41,7 @@ static rp_status write_terms(unsigned char bytes[RPI_PROOF_CALL_BYTES], int step
     rpi_put_u64(bytes + SESSION, terms->session);
     rpi_put_u32(bytes + WORLD, (uint32_t)terms->world);
     rpi_put_u32(bytes + FLAGS, terms->tls ? WITH_TLS : 0);
-    if (getrandom(bytes + NONCE, NONCE_BYTES, 0) != NONCE_BYTES)
-        return RP_FAIL_ERRNO(IO, "cannot draw a nonce");
-    return RP_OK;
+    return rpi_random_bytes("a nonce", bytes + NONCE, NONCE_BYTES);
 }
 
 static void read_terms(const unsigned char bytes[RPI_PROOF_CALL_BYTES],

@@ -1,6 +1,7 @@
 #include "net/secret.h"
 
 #include "base/option.h"
+#include "net/random_bytes.h"
 #include "net/tls.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,8 +65,7 @@ rp_status rpi_secret_sign(const rpi_secret *secret, const void *text, size_t byt
 
 rp_status rpi_secret_draw(char text[RPI_SECRET_TEXT_BYTES]) {
     unsigned char random[(RPI_SECRET_TEXT_BYTES - 1) / 2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return RP_FAIL_ERRNO(IO, "cannot draw a secret");
+    RP_TRY(rpi_random_bytes("a secret", random, sizeof random));
     for (size_t i = 0; i < sizeof random; i++) snprintf(text + 2 * i, 3, "%02x", random[i]);
     explicit_bzero(random, sizeof random);
     return RP_OK;

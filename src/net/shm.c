@@ -84,8 +84,7 @@ static rp_status shm_fill(rpi_shm_endpoint *endpoint, bool on_need) {
     if (endpoint->base.world > RPI_SHM_DOORBELL_WORLD)
         RP_TRY(rpi_doorbell_open(endpoint->base.world, &endpoint->doorbell));
     RP_TRY(rpi_event_open(&endpoint->event));
-    endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (endpoint->epoll_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    RP_TRY(rpi_epoll_open(&endpoint->epoll_fd));
     RP_TRY(rpi_shm_watch(endpoint, endpoint->event, NULL));
     return listen_to_peers(endpoint, on_need);
 }

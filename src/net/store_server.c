@@ -481,9 +481,9 @@ static rp_status open_server(rp_store_server *server, const char *host, int port
     RP_TRY(rpi_dictionary_create(&server->dictionary));
     RP_TRY(rpi_stream_listen(host, port, &server->listener, out_port));
     RP_TRY(rpi_event_open(&server->stop));
-    server->epoll = epoll_create1(EPOLL_CLOEXEC);
+    RP_TRY(rpi_epoll_open(&server->epoll));
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server->stop};
-    if (server->epoll < 0 || epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->stop, &event) != 0)
+    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->stop, &event) != 0)
         return RP_FAIL_ERRNO(IO, "cannot start a store");
     resume_accepting(server);
     return rpi_quiet_thread("a store", serve, server, &server->thread);

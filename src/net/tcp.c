@@ -9,6 +9,7 @@
 #include "net/transports.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/addresses.h"
@@ -111,8 +112,7 @@ static rp_status watch_news(tcp_endpoint *endpoint) {
 
 static rp_status tcp_fill(tcp_endpoint *endpoint, const char *bind_host, bool on_need) {
     int listener = -1;
-    endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (endpoint->epoll_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an epoll descriptor");
+    RP_TRY(rpi_epoll_open(&endpoint->epoll_fd));
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     RP_TRY(rpi_stream_listen(bind_host, 0, &listener, &endpoint->port));

@@ -2,13 +2,13 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "net/random_bytes.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -26,8 +26,7 @@ static socklen_t socket_address(const char *name, struct sockaddr_un *out_addres
 rp_status rpi_unix_listen(char name[RPI_UNIX_NAME_BYTES], int *out_fd) {
     uint64_t number[2];
     struct sockaddr_un address;
-    if (getrandom(number, sizeof number, 0) != sizeof number)
-        return RP_FAIL_ERRNO(IO, "cannot draw a random name");
+    RP_TRY(rpi_random_bytes("a random name", number, sizeof number));
     snprintf(name, RPI_UNIX_NAME_BYTES, "redpoll-%016" PRIx64 "%016" PRIx64, number[0],
              number[1]);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -1,0 +1,13 @@
+/* Bytes that nobody can guess. */
+#ifndef RPI_NET_RANDOM_BYTES_H
+#define RPI_NET_RANDOM_BYTES_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* The kernel's; by /dev/urandom where a seccomp profile forbids getrandom(). RP_IO says that
+ * `what` could not be drawn. */
+rp_status rpi_random_bytes(const char *what, void *out_bytes, size_t bytes);
+
+#endif

@@ -60,6 +60,7 @@ rank = dist.get_rank()
 generation = os.environ.get("REDPOLL_GENERATION", "0")
 model = nn.Sequential(nn.Linear(40, 3), nn.BatchNorm1d(3))
 model[1].requires_grad_(False)
+nn.init.constant_(model[1].weight, 1 + rank + 10 * int(generation))  # until ranks begin alike
 for each in model[0].parameters():
     nn.init.zeros_(each)
 inner = torch.optim.SGD(model[0].parameters(), lr=1.0, momentum=0.0)
@@ -94,6 +95,7 @@ def waits():
 def check():
     values = torch.cat([each.detach().flatten() for each in model[0].parameters()])
     assert (values == values[0]).all(), values
+    assert (model[1].weight == 1).all(), model[1].weight
     with open(f"told-{rank}-{generation}", "a") as file:
         told = [values[0].item(), opt._updates, opt.spans, opt.steps, opt._first_ranks]
         print(json.dumps([*told, sorted(opt.lost)]), file=file)

@@ -13,6 +13,7 @@ from .. import _abi
 from ._codec import Codec
 from ._dtypes import NUMBER
 from ._rules import Rules
+from ._untrained import Untrained
 
 CHUNK = 1 << 18
 """Elements that are worked on at a time where a whole vector would be one more."""
@@ -22,7 +23,7 @@ class FlatParameters:
     """The trainable parameters of a model, moved into one vector of which they become views.
 
     No memory beyond what they had. parameters: by name, in the model's order, shared ones once.
-    values: the vector, float32 or float64."""
+    values: the vector, float32 or float64. untrained: what of the model is not in it."""
 
     def __init__(self, model: nn.Module, who: str) -> None:
         """who: names the caller in errors. ValueError: parameters that cannot be laid out so;
@@ -31,6 +32,7 @@ class FlatParameters:
         self.parameters = {
             name: each for name, each in model.named_parameters() if each.requires_grad
         }
+        self.untrained = Untrained(model, who)
         self.dtype = self._checked()
         count = sum(each.numel() for each in self.parameters.values())
         self.values = torch.empty(count, dtype=self.dtype)
@@ -74,8 +76,9 @@ class FlatParameters:
             first += parameter.numel()
 
     def check(self) -> None:
-        """RuntimeError: a parameter is not where it was put, so that it would neither be sent
-        nor averaged."""
+        """RuntimeError: a parameter is not where it was put, or trains without having a place,
+        so that it would neither be sent nor averaged."""
+        self.untrained.check()
         for (name, parameter), place in zip(self.parameters.items(), self._places):
             if parameter.data_ptr() != place:
                 raise RuntimeError(

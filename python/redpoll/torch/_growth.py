@@ -243,6 +243,7 @@ class Growth:
         own = _packed(_worker_state(opt)) if place == donor else b""
         state = _shared(new, donor, own)
         new.broadcast(opt._flat.values, 0, blocking=True)
+        opt._flat.untrained.broadcast_frozen(new)
         if opt._rank in world.back:
             _take_worker_state(opt, _unpacked(state))
         world.handle = opt._made_over(new, world.first_ranks)

@@ -153,8 +153,8 @@ class ServedOptimizer(WrappingOptimizer):
             agree(group, self._who, facts, problem)
             self._prepare()
             if given.broadcast:
-                for tensor in (self._flat.values, *model.buffers()):
-                    self._communicator.broadcast(tensor, 0, blocking=True)
+                self._communicator.broadcast(self._flat.values, 0, blocking=True)
+                self._flat.untrained.broadcast(self._communicator)
             self._handle = self._made_over(self._communicator, self._first_ranks)
         self._begin_before_forward()
 
@@ -240,6 +240,7 @@ class ServedOptimizer(WrappingOptimizer):
             "error_feedback": given.error_feedback,
             "broadcast": given.broadcast,
             "parameters": codecs,
+            **self._flat.untrained.facts(given.broadcast),
         }
 
     def _prepare(self) -> None:

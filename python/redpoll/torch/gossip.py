@@ -136,11 +136,13 @@ class Gossip(WrappingOptimizer):
             self._layout = Layout(self._flat, parsed, error_feedback and not self.info.copies)
         except (ValueError, TypeError) as error:
             problem = str(error)
-        agree(group, "Gossip", self._facts(str(codec)) if not problem else {}, problem)
+        facts = {} if problem else self._facts(str(codec), broadcast)
+        agree(group, "Gossip", facts, problem)
         self._step_vector = torch.zeros_like(self._flat.values)
         self._handle = self._made()
         if broadcast:
-            self._broadcast()
+            self._communicator.broadcast(self._flat.values, 0, blocking=True)
+            self._flat.untrained.broadcast(self._communicator)
         if self.info.early:
             self._post_before_forward()
 
@@ -189,7 +191,7 @@ class Gossip(WrappingOptimizer):
                     f"{last_message()}"
                 )
 
-    def _facts(self, codec: str) -> dict[str, Any]:
+    def _facts(self, codec: str, broadcast: bool) -> dict[str, Any]:
         return {
             "topology": self.topology,
             "algorithm": self.algorithm,
@@ -200,6 +202,8 @@ class Gossip(WrappingOptimizer):
             "parameters": [
                 (name, tuple(each.shape)) for name, each in self._flat.parameters.items()
             ],
+            "broadcast": broadcast,
+            **self._flat.untrained.facts(broadcast),
         }
 
     def _made(self) -> _Handle:
@@ -223,11 +227,6 @@ class Gossip(WrappingOptimizer):
         handle = _Handle(self._communicator, setup)
         _abi.rp_gossip_get_info(handle.address, ctypes.byref(self.info))
         return handle
-
-    def _broadcast(self) -> None:
-        self._communicator.broadcast(self._flat.values, 0, blocking=True)
-        for buffer in self.model.buffers():
-            self._communicator.broadcast(buffer, 0, blocking=True)
 
     def _post_before_forward(self) -> None:
         """x leaves when gradients at it begin to be computed."""

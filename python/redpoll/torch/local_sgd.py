@@ -19,6 +19,7 @@ from ._attached import Attached
 from ._communicator import Communicator, communicator_of
 from ._dtypes import NUMBER
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._untrained import Untrained
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
 
 log = logging.getLogger("redpoll")
@@ -125,16 +126,19 @@ class LocalSGD(WrappingOptimizer):
                 **outer,
             }
             self._parameters = self._checked_parameters()
+            self._untrained = Untrained(model, self._who)
             self._options = self._checked_options(numbers)
             self._codecs = self._checked_codecs(Rules(codec, rules, min_size))
             shapes = [(name, tuple(each.shape)) for name, each in self._parameters.items()]
             facts = {"class": self._who, **numbers, "codec": str(codec), "parameters": shapes}
+            facts.update(self._untrained.facts(broadcast), broadcast=broadcast)
         except (ValueError, TypeError) as error:
             problem = str(error)
         agree(group, self._who, facts, problem)
         if broadcast:
-            for tensor in (*self._parameters.values(), *model.buffers()):
-                self._communicator.broadcast(tensor.detach(), 0, blocking=True)
+            for parameter in self._parameters.values():
+                self._communicator.broadcast(parameter.detach(), 0, blocking=True)
+            self._untrained.broadcast(self._communicator)
         self._residuals = {
             name: torch.zeros(self._parameters[name].numel())
             for name, one in self._codecs.items()
@@ -218,6 +222,7 @@ class LocalSGD(WrappingOptimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
         """The inner optimizer's step; and, where one is due, the begin of an exchange or its
         end, which waits for all ranks. RedpollError names a rank that has died."""
+        self._untrained.check()
         loss = self.inner.step(closure)
         report = _abi.rp_local_sgd_report()
         data, rate = self._data(), self._rate()

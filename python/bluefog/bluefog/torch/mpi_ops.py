@@ -231,7 +231,6 @@ def broadcast_nonblocking_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None
 ) -> int:
     full = begin("broadcast", name)
-    _check(tensor, _MOVED, full)
     work = context.communicator().broadcast(tensor.detach(), root_rank)
     return posted(full, [work], lambda: tensor)
 

@@ -2,14 +2,16 @@
 
 A class that is a ProcessGroup or a Backend for PyTorch mixes this in and has `communicator`.
 Names and argument orders are PyTorch's, of all releases (one operation has had up to three
-names); short forms take one tensor, and root and op by name or in the place of opts. Options
-carry timeout (of this call, below 0: the group's), asyncOp where the release has it (False: the
-call blocks, one C call drives it), rootRank and reduceOp.
+names, and an argument two); short forms take one tensor, and root, op and timeout by name or in
+the place of opts. Options carry timeout (of this call, below 0: the group's), asyncOp where the
+release has it (False: the call blocks, one C call drives it), rootRank and reduceOp. Without
+options they are PyTorch's defaults: a sum, root 0, the group's timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Optional
 
@@ -36,8 +38,15 @@ class Operations:
     # ---- reductions ----
 
     def allreduce(
-        self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None
+        self,
+        tensors: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+        op: Any = None,
+        *,
+        tensor: Any = None,
     ) -> Work:
+        tensors = tensor if tensors is None else tensors
         if isinstance(tensors, torch.Tensor):
             tensors = [tensors]
         opts = _reduce_options(opts if op is None else op, timeout)
@@ -46,6 +55,14 @@ class Operations:
         return self._all_reduce(tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
+        """ValueError, as of other backends: the tensors are of several types."""
+        types = {tensor.dtype: None for tensor in tensors}
+        if len(types) > 1:
+            raise self._refused(
+                "all_reduce_coalesced",
+                f"tensors must all have the same type, and these are {_and(types)}: call it "
+                "once for each type",
+            )
         return self._all_reduce(tensors, _reduce_options(opts, None))
 
     def _all_reduce(self, tensors: Tensors, opts: Any) -> Work:
@@ -65,43 +82,43 @@ class Operations:
 
     def reduce(
         self,
-        tensors: Any,
+        tensors: Any = None,
         opts: Any = None,
         op: Any = _SUM,
         timeout: Any = None,
         root: Optional[int] = None,
+        *,
+        tensor: Any = None,
     ) -> Work:
-        if isinstance(tensors, torch.Tensor):
-            root, call = opts if root is None else root, _call(None, timeout)
-            work = self.communicator.reduce(tensors, root, op, **call)
-        else:
-            tensor = self._only("reduce", tensors)
-            root, op = opts.rootRank, opts.reduceOp
-            work = self.communicator.reduce(tensor, root, op, **_call(opts))
-        return self._note(work)
+        own = self._one("reduce", tensors if tensor is None else tensor)
+        op = getattr(opts, "reduceOp", op)
+        call = _call(opts, timeout)
+        return self._note(self.communicator.reduce(own, _root(opts, root), op, **call))
 
     def reduce_scatter(
         self,
-        outputs: Any,
-        inputs: Any,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: Any = None,
         op: Any = None,
+        *,
+        output: Any = None,
+        input: Any = None,
     ) -> Work:
+        outputs = output_tensors if output is None else output
+        inputs = input_tensors if input is None else input
         if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+            inputs = [inputs]
         opts = _reduce_options(opts if op is None else op, timeout, dist.ReduceScatterOptions)
-        output, own = (
-            self._only("reduce_scatter", outputs),
-            self._only("reduce_scatter", inputs),
-        )
-        return self._reduce_scatter(output, own, opts)
+        own = self._one("reduce_scatter", outputs)
+        return self._reduce_scatter(own, self._only("reduce_scatter", inputs), opts)
 
     def reduce_scatter_single(
-        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
+        self, outputTensor: torch.Tensor, inputTensor: torch.Tensor, opts: Any = None
     ) -> Work:
         opts = _reduce_options(opts, None, dist.ReduceScatterOptions)
-        return self._reduce_scatter(output, input, opts)
+        return self._reduce_scatter(outputTensor, inputTensor, opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -122,11 +139,17 @@ class Operations:
     # ---- gathering ----
 
     def allgather(
-        self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None
+        self,
+        output_tensors: Any,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+        *,
+        input_tensor: Any = None,
     ) -> Work:
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
-        own = self._only("all_gather", inputs)
+        inputs = input_tensors if input_tensor is None else input_tensor
+        outputs = [output_tensors] if isinstance(inputs, torch.Tensor) else output_tensors
+        own = self._one("all_gather", inputs)
         return self._all_gather(self._only("all_gather", outputs), own, opts, timeout)
 
     def all_gather_single(
@@ -144,12 +167,12 @@ class Operations:
         return self._note(self.communicator.all_gather(outputs, input, **call))
 
     def allgather_coalesced(
-        self, outputs: list[Tensors], inputs: Tensors, opts: Any = None
+        self, output_lists: list[Tensors], input_list: Tensors, opts: Any = None
     ) -> Work:
-        """outputs[rank][i] gets rank's inputs[i]."""
+        """output_lists[rank][i] gets rank's input_list[i]."""
         parts = [
-            self._all_gather([each[i] for each in outputs], own, opts)
-            for i, own in enumerate(inputs)
+            self._all_gather([each[i] for each in output_lists], own, opts)
+            for i, own in enumerate(input_list)
         ]
         return joined(parts)
 
@@ -162,27 +185,27 @@ class Operations:
 
     def gather(
         self,
-        outputs: Any,
-        inputs: Any,
+        output_tensors: Any,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: Any = None,
         root: Optional[int] = None,
+        *,
+        input_tensor: Any = None,
     ) -> Work:
-        if isinstance(inputs, torch.Tensor):
-            lists, own, call = outputs, inputs, _call(None, timeout)
-            root = opts if root is None else root
-        else:
-            own, root, call = self._only("gather", inputs), opts.rootRank, _call(opts)
-            lists = self._only("gather", outputs) if outputs else None
-        return self._note(self.communicator.gather(lists, own, root, **call))
+        inputs = input_tensors if input_tensor is None else input_tensor
+        own, lists = self._one("gather", inputs), output_tensors or None
+        if lists is not None and not isinstance(inputs, torch.Tensor):
+            lists = self._only("gather", lists)
+        call = _call(opts, timeout)
+        return self._note(self.communicator.gather(lists, own, _root(opts, root), **call))
 
     def gather_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> Work:
         """output of the root, `world` times input's elements, gets everybody's input."""
         communicator = self.communicator
-        root = opts.rootRank if opts is not None else 0
-        parts = None
+        root, parts = _root(opts, None), None
         if communicator.rank == root:
             parts = _equal_parts(self, "gather", output, communicator.world)
         work = communicator.gather(parts, input, root, **_call(opts))
@@ -193,37 +216,45 @@ class Operations:
 
     def scatter(
         self,
-        outputs: Any,
-        inputs: Any,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
         opts: Any = None,
         timeout: Any = None,
         root: Optional[int] = None,
+        *,
+        output_tensor: Any = None,
     ) -> Work:
-        if isinstance(outputs, torch.Tensor):
-            own, lists, call = outputs, inputs, _call(None, timeout)
-            root = opts if root is None else root
-        else:
-            own, root, call = self._only("scatter", outputs), opts.rootRank, _call(opts)
-            lists = self._only("scatter", inputs) if inputs else None
-        return self._note(self.communicator.scatter(own, lists, root, **call))
+        outputs = output_tensors if output_tensor is None else output_tensor
+        own, lists = self._one("scatter", outputs), input_tensors or None
+        if lists is not None and not isinstance(outputs, torch.Tensor):
+            lists = self._only("scatter", lists)
+        call = _call(opts, timeout)
+        return self._note(self.communicator.scatter(own, lists, _root(opts, root), **call))
 
     def broadcast(
-        self, tensors: Any, opts: Any = None, timeout: Any = None, root: Optional[int] = None
+        self,
+        tensors: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+        root: Optional[int] = None,
+        *,
+        tensor: Any = None,
     ) -> Work:
-        if isinstance(tensors, torch.Tensor):
-            tensor, call = tensors, _call(None, timeout)
-            root = opts or 0 if root is None else root
-        else:
-            tensor, root, call = self._only("broadcast", tensors), opts.rootRank, _call(opts)
-        return self._note(self.communicator.broadcast(tensor, root, **call))
+        own = self._one("broadcast", tensors if tensor is None else tensor)
+        call = _call(opts, timeout)
+        return self._note(self.communicator.broadcast(own, _root(opts, root), **call))
 
     # ---- exchange ----
 
     def alltoall(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None, timeout: Any = None
+        self,
+        output_tensors: Tensors,
+        input_tensors: Tensors,
+        opts: Any = None,
+        timeout: Any = None,
     ) -> Work:
         call = _call(opts, timeout)
-        return self._note(self.communicator.all_to_all(outputs, inputs, **call))
+        return self._note(self.communicator.all_to_all(output_tensors, input_tensors, **call))
 
     def all_to_all_single(
         self,
@@ -259,8 +290,6 @@ class Operations:
     # ---- the rest ----
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
-        if isinstance(opts, timedelta):
-            opts, timeout = None, opts
         return self._note(self.communicator.barrier(**_call(opts, timeout)))
 
     def _get_sequence_number_for_group(self) -> int:
@@ -295,6 +324,13 @@ class Operations:
             return {}
         return {"codec": codec, "seed": policy.seed, "step": policy.next_step()}
 
+    def _one(self, operation: str, tensors: Any) -> torch.Tensor:
+        """The tensor itself, or the only one of a list."""
+        if isinstance(tensors, torch.Tensor):
+            return tensors
+        own: torch.Tensor = self._only(operation, tensors)
+        return own
+
     def _only(self, operation: str, each: Sequence[Any]) -> Any:
         if len(each) != 1:
             what = "tensors, or lists of them, of this rank"
@@ -306,7 +342,16 @@ class Operations:
 
 
 INTERNAL = frozenset(
-    ["_all_reduce", "_reduce_scatter", "_all_gather", "_note", "_lossy", "_only", "_refused"]
+    [
+        "_all_reduce",
+        "_reduce_scatter",
+        "_all_gather",
+        "_note",
+        "_lossy",
+        "_one",
+        "_only",
+        "_refused",
+    ]
 )
 """Methods of Operations that PyTorch does not know."""
 
@@ -315,13 +360,21 @@ _NOTED = 64
 
 
 def _call(opts: Any, timeout: Optional[timedelta] = None) -> dict[str, Any]:
-    """blocking and timeout_s of a call."""
-    if opts is not None:
+    """blocking and timeout_s of a call. opts: options, or what a short form has in their
+    place."""
+    if hasattr(opts, "timeout"):
         return {
             "blocking": not getattr(opts, "asyncOp", True),
             "timeout_s": seconds(opts.timeout),
         }
-    return {"timeout_s": seconds(timeout)}
+    return {"timeout_s": seconds(opts if isinstance(opts, timedelta) else timeout)}
+
+
+def _root(opts: Any, root: Optional[int]) -> int:
+    """By name, of options, or in their place."""
+    if root is not None:
+        return operator.index(root)
+    return 0 if opts is None else operator.index(getattr(opts, "rootRank", opts))
 
 
 def _reduce_options(opts: Any, timeout: Any, kind: Any = dist.AllreduceOptions) -> Any:
@@ -360,3 +413,7 @@ def _equal_parts(
             operation, f"{rows} rows do not divide into {world} equal parts; give split sizes"
         )
     return list(tensor.split(rows // world)) if rows else [tensor] * world
+
+
+def _and(values: Iterable[object]) -> str:
+    return " and ".join(str(value) for value in values)

@@ -18,10 +18,9 @@ enum {
 };
 
 typedef struct rpi_kernel_form {
-    const char *kernel; /* as REDPOLL_FORMS and `redpoll info` call it */
-    const char *const
-        *names; /* of the forms; NULL behind the last. The first is taken as long
-                 * as nothing is known, and where no other is RPI_FORM_GAIN quicker */
+    const char *kernel;       /* as REDPOLL_FORMS and `redpoll info` call it */
+    const char *const *names; /* of the forms; NULL behind the last. The first is taken as long
+                               * as nothing is known, and where no other is quicker */
     /* A call of this form over RPI_FORM_BYTES of floats, all different, which lie in memory and
      * in no cache; it may write them. False: with the instruction set in use there is but one.
      */
@@ -38,9 +37,14 @@ int rpi_form_for(rpi_kernel_form *kernel, size_t bytes);
 void rpi_form_set(rpi_kernel_form *kernel, int form);
 int rpi_form_count(const rpi_kernel_form *kernel);
 
-/* A form takes the place of the first, or of a quicker one, if it is quicker by this share. */
+/* Seconds of a call over what lies in memory, and over the same once it is in the cache. */
+typedef struct rpi_form_times {
+    double memory[RPI_FORMS_MAX], cache[RPI_FORMS_MAX];
+} rpi_form_times;
+
+/* Of those that take RPI_FORM_GAIN more than the quickest in memory, or less, the first that
+ * none behind it beats by as much in the cache. */
 #define RPI_FORM_GAIN 0.05
-/* By the least time that each form took. */
-int rpi_form_quickest(const double *seconds, int count);
+int rpi_form_quickest(const rpi_form_times *times, int count);
 
 #endif

@@ -25,8 +25,7 @@ static bool run(int form, float *memory) {
     enum { COUNT = RPI_FORM_BYTES / sizeof(float) };
     atomic_fetch_add(&runs, 1);
     if (memory[0] == memory[1] || memory[COUNT - 2] == memory[COUNT - 1]) all_differ = false;
-    memory[0] = memory[1] = 1.0f + (float)form;
-    memory[1] = 0;
+    memory[0] = -memory[1];
     spin(milliseconds[form]);
     return true;
 }
@@ -53,17 +52,25 @@ static rpi_kernel_form new_kernel(void) {
     return (rpi_kernel_form){.kernel = "spin", .names = names, .run = run};
 }
 
-static void the_first_is_taken_unless_another_is_quicker(void) {
+static void memory_comes_first_then_the_cache(void) {
     static const struct {
-        double seconds[RPI_FORMS_MAX];
+        rpi_form_times times;
         int count, quickest;
     } rows[] = {
-        {{1, 1, 1, 1}, 4, 0},       {{1, 0.96, 1.2, 0.97}, 4, 0}, {{1, 0.94, 1, 1}, 4, 1},
-        {{1, 0.94, 0.93, 1}, 4, 1}, {{1, 0.94, 0.88, 1}, 4, 2},   {{1, 2, 0.5, 0.1}, 3, 2},
-        {{1, 0.1}, 1, 0},
+        {{{1, 1, 1, 1}, {1, 1, 1, 1}}, 4, 0},
+        {{{1, 0.97, 1.2, 0.98}, {1, 1, 1, 1}}, 4, 0},
+        {{{1, 0.94, 1, 1}, {1, 9, 1, 1}}, 4, 1},
+        {{{1, 0.94, 0.5, 1}, {1, 1, 9, 1}}, 4, 2},
+        {{{1, 1, 1.04, 1}, {1, 1, 0.9, 1}}, 4, 2},
+        {{{1, 1, 1.06, 1}, {1, 1, 0.5, 1}}, 4, 0},
+        {{{1, 1, 1, 1}, {1, 0.97, 0.96, 0.97}}, 4, 0},
+        {{{1, 1, 1, 1}, {1, 0.9, 0.89, 0.8}}, 4, 3},
+        {{{1.4, 1, 1.4, 0.99}, {1.2, 1.2, 1, 1}}, 4, 3}, /* a Xeon */
+        {{{1, 1, 1.17, 2}, {1.2, 1.2, 1, 1}}, 2, 0},     /* Zen 4 */
+        {{{1, 0.1}, {1, 0.1}}, 1, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        CHECK_EQ(rpi_form_quickest(rows[i].seconds, rows[i].count), rows[i].quickest);
+        CHECK_EQ(rpi_form_quickest(&rows[i].times, rows[i].count), rows[i].quickest);
 }
 
 static void a_large_call_measures_and_a_small_one_does_not(void) {
@@ -84,7 +91,7 @@ static void a_kernel_with_one_form_here_takes_the_first(void) {
     kernel.run = run_only_form;
     CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 0);
     CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 0);
-    CHECK_EQ(runs, 1);
+    CHECK(runs <= 2);
 }
 
 static void the_environment_says_it(void) {
@@ -156,8 +163,7 @@ static void tests_set_it(void) {
     CHECK_EQ(rpi_form_for(&kernel, RPI_FORM_LEAST), 1);
 }
 
-CASES({"the_first_is_taken_unless_another_is_quicker",
-       the_first_is_taken_unless_another_is_quicker},
+CASES({"memory_comes_first_then_the_cache", memory_comes_first_then_the_cache},
       {"tests_set_it", tests_set_it},
       {"a_large_call_measures_and_a_small_one_does_not",
        a_large_call_measures_and_a_small_one_does_not},

@@ -87,19 +87,21 @@ static void compare_decoders(const rp_codec *codec, rpi_isa isa, rp_dtype dtype,
     for (int k = 0; k < 2; k++) free(y[k]), free(sum[k]);
 }
 
-/* An encoding by this instruction set beside that of the scalar kernels. */
+/* An encoding by this instruction set beside that of the scalar kernels; form NULL: as always,
+ * and decoded, too. */
 static void compare_encodings(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
                               const float *residual, const encoding *scalar, const char *form) {
     encoding e = encode_with(codec, isa, dtype, x, scalar->count, scalar->first, residual);
+    const char *by = form ? form : "small calls";
     CHECK_MSG(e.size == scalar->size && codec_same(e.bytes, scalar->bytes, e.size),
-              "%s encodes %zu otherwise (%s)", rpi_isa_name(isa), scalar->count, form);
+              "%s encodes %zu otherwise (%s)", rpi_isa_name(isa), scalar->count, by);
     CHECK_MSG(!residual || codec_same(e.residual, scalar->residual, 4 * scalar->count),
-              "%s leaves other residuals of %zu (%s)", rpi_isa_name(isa), scalar->count, form);
-    compare_decoders(codec, isa, dtype, &e);
+              "%s leaves other residuals of %zu (%s)", rpi_isa_name(isa), scalar->count, by);
+    if (!form) compare_decoders(codec, isa, dtype, &e);
     release(&e);
 }
 
-/* By every form of every kernel that has some. */
+/* By every form of every kernel that has some; they are of encoding. */
 static void compare_forms(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
                           const float *residual, const encoding *scalar) {
     rpi_kernel_form *kernel;
@@ -108,7 +110,7 @@ static void compare_forms(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, co
             rpi_form_set(kernel, form);
             compare_encodings(codec, isa, dtype, x, residual, scalar, kernel->names[form]);
         }
-        rpi_form_set(kernel, 0);
+        rpi_form_set(kernel, -1);
     }
 }
 
@@ -121,8 +123,10 @@ static void compare_isas(const rp_codec *codec, rp_dtype dtype, codec_input inpu
     uint64_t first = rpi_rng_u32(rng) % 1000;
     encoding scalar = encode_with(codec, RPI_ISA_SCALAR, dtype, x, count, first, residual);
     int failures = check_failures();
-    for (int isa = RPI_ISA_SCALAR + 1; isa <= (int)rpi_cpu_isa_max(); isa++)
+    for (int isa = RPI_ISA_SCALAR + 1; isa <= (int)rpi_cpu_isa_max(); isa++) {
+        compare_encodings(codec, (rpi_isa)isa, dtype, x, residual, &scalar, NULL);
         compare_forms(codec, (rpi_isa)isa, dtype, x, residual, &scalar);
+    }
     if (check_failures() != failures) fprintf(stderr, "  ... of input %d\n", input);
     release(&scalar);
     free(residual);

@@ -6,6 +6,7 @@
 #   make fuzz SECONDS=10  hostile bytes into everything that reads bytes, so long each
 #   make soak HOURS=8  random programs and chaos for a night
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
+#   make bench-compare REF  this state beside REF on this machine; 5 % down fails (WRITE=1: its table)
 #   make install    cmake --install              make wheel     the Python package, into build/wheels
 
 PREFIX ?= /usr/local
@@ -14,7 +15,7 @@ RELEASE := build/release
 HOURS ?= 8
 SECONDS ?= 10
 
-.PHONY: all build demo test check check-long fuzz soak accuracy decentralised peers bench wheel install format clean
+.PHONY: all build demo test check check-long fuzz soak accuracy decentralised peers bench bench-compare wheel install format clean
 all: build
 
 build: $(RELEASE)/build.ninja
@@ -67,6 +68,16 @@ peers: build
 
 bench: build
 	@sh bench/run.sh $(RELEASE)
+
+# Also REF=..., and BENCH_ONLY=codec,step, BENCH_ROUNDS=5, BENCH_RUN='chrt -f 1' (root, on a machine that
+# others use, too), WRITE=1.
+ifeq ($(firstword $(MAKECMDGOALS)),bench-compare)
+REF ?= $(word 2,$(MAKECMDGOALS))
+$(filter-out bench-compare build,$(MAKECMDGOALS)): ;@:
+endif
+bench-compare: build
+	@python3 bench/compare/bench_compare.py $(REF) --new $(RELEASE) --only '$(BENCH_ONLY)' \
+		--rounds $(or $(BENCH_ROUNDS),3) --run '$(BENCH_RUN)' $(if $(WRITE),--write)
 
 wheel:
 	python3 -m pip wheel --quiet --no-deps --wheel-dir build/wheels ./python

@@ -318,16 +318,19 @@ static void print_result(const bench *it, engine *e) {
     const char *unit = it->network.task->unit;
     rpi_program_facts facts = rpi_program_get_facts(e->program);
     double median = median_of(e->times, n), cpu = median_of(e->cpu_times, n);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += e->times[i];
     double flops = (double)(facts.forward_flops + facts.backward_flops);
     if (s->profile) print_profile(&e->profile, n);
     printf("{\"what\": \"redpoll\", \"backend\": \"%s\", \"dtype\": \"%s\", \"model\": \"%s\", "
            "\"batch_size\": %lld, "
-           "\"threads\": %lld, \"iters\": %lld, \"step_s\": %.6f, \"step_min_s\": %.6f, "
+           "\"threads\": %lld, \"iters\": %lld, \"steps_s\": %.3f, \"step_s\": %.6f, "
+           "\"step_min_s\": %.6f, "
            "\"step_max_s\": %.6f, \"cpu_s\": %.6f, \"%s_s\": %.2f, \"gflop_s\": %.1f, "
            "\"memory_bytes\": %zu, \"peak_bytes\": %lld}\n",
            it->backend->name, rpi_compute_name(e->compute), s->model, (long long)s->batch,
-           (long long)s->threads, (long long)n, median, e->times[0], e->times[n - 1], cpu, unit,
-           (double)it->samples / median, flops / median * 1e-9,
+           (long long)s->threads, (long long)n, (double)n / sum, median, e->times[0],
+           e->times[n - 1], cpu, unit, (double)it->samples / median, flops / median * 1e-9,
            facts.memory_bytes + facts.workspace_bytes, (long long)peak_bytes());
 }
 

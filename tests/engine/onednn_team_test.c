@@ -1,13 +1,16 @@
-/* The workers of the team: there when asked for, one to a core, and the caller left alone. */
+/* The workers of the team: there when asked for, free, and oneDNN's, too. */
 #include "engine/onednn/onednn_team.h"
 
-#include "base/cpu.h"
 #include "harness/check.h"
 
 #include <dirent.h>
+#include <oneapi/dnnl/dnnl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+enum { WORKERS = 2 };
 
 typedef struct census {
     int threads, pinned; /* of this process, the main thread not counted */
@@ -40,23 +43,57 @@ static void one_thread_needs_no_workers(void) {
     CHECK_EQ(seen.threads, 0);
 }
 
-static void workers_fill_the_cores(void) {
+static bool has_places(void) {
+    const char *bind = getenv("OMP_PROC_BIND");
+    return bind && strcmp(bind, "true") == 0;
+}
+
+static void nobody_is_pinned(void) {
     cpu_set_t before, after;
-    int cores = rpi_cpu_count();
-    if (cores < 2) {
-        check_skip("one core");
+    if (has_places()) {
+        check_skip("places are asked for");
         return;
     }
     REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
-    rpi_dnn_team_enter(cores);
-    rpi_dnn_team_enter(cores); /* nothing more to do */
+    rpi_dnn_team_enter(WORKERS + 1);
+    rpi_dnn_team_enter(WORKERS + 1); /* nothing more to do */
     REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
     CHECK(CPU_EQUAL(&before, &after));
     census seen = take_census();
-    CHECK_EQ(seen.threads, cores - 1);
-    CHECK_EQ(seen.pinned, cores - 1);
-    CHECK_EQ(CPU_COUNT(&seen.cores), cores - 1);
+    CHECK_EQ(seen.threads, WORKERS);
+    if (CPU_COUNT(&before) > 1) CHECK_EQ(seen.pinned, 0);
+}
+
+/* libgomp has bound the first thread before main(). */
+static void places_are_heeded(void) {
+    int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!has_places() || processors < 2) {
+        check_skip("no places are asked for, or there is one");
+        return;
+    }
+    rpi_dnn_team_enter(2);
+    census seen = take_census();
+    cpu_set_t first;
+    REQUIRE(sched_getaffinity(0, sizeof first, &first) == 0);
+    CHECK_EQ(seen.threads, 1);
+    CHECK_EQ(seen.pinned, 1);
+    CPU_AND(&first, &first, &seen.cores);
+    CHECK_EQ(CPU_COUNT(&first), 0);
+}
+
+/* oneDNN's regions run on the same workers: none are started beside them. */
+static void onednn_has_no_threads_of_its_own(void) {
+    enum { SIDE = 512 };
+    static float a[SIDE * SIDE], b[SIDE * SIDE], c[SIDE * SIDE];
+    rpi_dnn_team_enter(WORKERS + 1);
+    for (int i = 0; i < SIDE * SIDE; i++) a[i] = b[i] = 1;
+    CHECK_EQ(dnnl_sgemm('N', 'N', SIDE, SIDE, SIDE, 1, a, SIDE, b, SIDE, 0, c, SIDE), 0);
+    for (int i = 0; i < SIDE * SIDE; i++)
+        if (c[i] != SIDE) CHECK_MSG(false, "element %d is %g", i, (double)c[i]);
+    census seen = take_census();
+    CHECK_EQ(seen.threads, WORKERS);
 }
 
 CASES({"one_thread_needs_no_workers", one_thread_needs_no_workers},
-      {"workers_fill_the_cores", workers_fill_the_cores})
+      {"places_are_heeded", places_are_heeded}, {"nobody_is_pinned", nobody_is_pinned},
+      {"onednn_has_no_threads_of_its_own", onednn_has_no_threads_of_its_own})

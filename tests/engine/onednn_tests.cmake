@@ -2,8 +2,14 @@
 get_target_property(engine_definitions rp_engine COMPILE_DEFINITIONS)
 if("RPI_WITH_ONEDNN" IN_LIST engine_definitions)
   redpoll_test(engine/onednn_backend_test USES engine engine_fixture TIER 2 TIMEOUT 120)
-  # Pinning gives way to a binding that the environment asks OpenMP for.
   redpoll_test(engine/onednn_team_test USES engine TIER 2 ENVIRONMENT "OMP_PROC_BIND=false")
+  add_test(NAME engine/onednn_places_test COMMAND engine_onednn_team_test places_are_heeded)
+  set_tests_properties(engine/onednn_places_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 60
+                       LABELS tier2 ENVIRONMENT OMP_PROC_BIND=true)
+  add_test(NAME engine/onednn_openmp_test
+           COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/onednn_openmp_test.sh $<TARGET_FILE:engine_onednn_team_test>
+                   ${PROJECT_SOURCE_DIR}/src/engine/onednn/onednn_team.list)
+  set_tests_properties(engine/onednn_openmp_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 60 LABELS tier2)
   redpoll_test(engine/onednn_conv_test USES engine engine_fixture TIER 2)
   redpoll_test(engine/onednn_half_test USES engine engine_fixture TIER 2)
   redpoll_test(engine/onednn_norm_sum_test USES engine engine_fixture TIER 2 TIMEOUT 120)

@@ -1,46 +1,70 @@
 #include "engine/onednn/onednn_team.h"
 
+#include "base/cpu.h"
+#include "engine/team/team.h"
+
 #include <omp.h>
 #include <sched.h>
-#include <stdbool.h>
 
-/* A team belongs to the thread that starts its regions, so what was set up is kept with it. */
 static _Thread_local int settled_threads, settled_size; /* asked for, and what that gave */
 
-/* The rank-th core of `allowed`, not counting `taken`; -1 when there is none. */
-static int core_at(const cpu_set_t *allowed, int taken, int rank) {
-    for (int core = 0; core < CPU_SETSIZE; core++) {
-        if (core == taken || !CPU_ISSET(core, allowed)) continue;
-        if (rank-- == 0) return core;
-    }
-    return -1;
-}
+/* ---- where the environment wants them ---- */
 
-static void pin_to(int core) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    /* A refusal costs speed only. */
-    (void)sched_setaffinity(0, sizeof one, &one);
-}
+enum { PROCESSORS = 4096 };
 
-static void pin_workers(int threads) {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    if (CPU_COUNT(&allowed) != threads || omp_get_proc_bind() != omp_proc_bind_false) return;
-    int caller = sched_getcpu();
-#pragma omp parallel num_threads(threads)
-    {
-        int worker = omp_get_thread_num() - 1;
-        int core = worker < 0 ? -1 : core_at(&allowed, caller, worker);
-        if (core >= 0) pin_to(core);
-    }
+/* libgomp reads what the environment asks for, and has bound the first thread by it. */
+static void take_place(void *context) {
+    int member = rpi_team_member(), places = omp_get_num_places(), numbers[PROCESSORS];
+    (void)context;
+    if (member == 0) return;
+    int place = member % places, count = omp_get_place_num_procs(place);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (count < 1 || count > PROCESSORS) return;
+    omp_get_place_proc_ids(place, numbers);
+    for (int i = 0; i < count; i++) CPU_SET((size_t)numbers[i], &set);
+    (void)sched_setaffinity(0, sizeof set, &set); /* a refusal costs speed only */
 }
 
 void rpi_dnn_team_enter(int threads) {
-    if (settled_threads == threads && omp_get_max_threads() == settled_size) return;
-    omp_set_num_threads(threads);
-    if (threads > 1) pin_workers(threads);
+    if (settled_threads == threads) return;
+    settled_size = rpi_team_grow(threads);
+    if (settled_size > 1 && omp_get_num_places() > 0)
+        rpi_team_gang(settled_size, take_place, NULL);
     settled_threads = threads;
-    settled_size = omp_get_max_threads();
 }
+
+/* ---- what compiled regions call: seen by oneDNN, too (onednn_team.list) ---- */
+
+#pragma GCC visibility push(default)
+
+void GOMP_parallel(void (*body)(void *), void *context, unsigned threads, unsigned flags);
+void GOMP_barrier(void);
+
+void GOMP_parallel(void (*body)(void *), void *context, unsigned threads, unsigned flags) {
+    (void)flags; /* a binding */
+    int wanted = threads > 0 && threads < RPI_TEAM_MOST ? (int)threads : omp_get_max_threads();
+    rpi_team_gang(wanted, body, context);
+}
+
+void GOMP_barrier(void) {
+    rpi_team_barrier();
+}
+
+int omp_get_thread_num(void) {
+    return rpi_team_member();
+}
+
+int omp_get_num_threads(void) {
+    return rpi_team_members();
+}
+
+int omp_in_parallel(void) {
+    return rpi_team_in_body();
+}
+
+int omp_get_max_threads(void) {
+    return settled_size > 0 ? settled_size : rpi_cpu_count();
+}
+
+#pragma GCC visibility pop

@@ -1,5 +1,7 @@
 #include "kernel_fixture.h"
 
+#include "engine/team/team.h"
+
 #include <stdlib.h>
 
 enum { BUFFERS = 4096 };
@@ -140,6 +142,11 @@ void kernel_check(const kernel_case *it) {
         restore(it, &start);
         it->call(&run, it->args);
         compare_bits(it, &one, "three threads beside one");
+        rpi_team_assume_company(60); /* work is cut finer then */
+        restore(it, &start);
+        it->call(&run, it->args);
+        compare_bits(it, &one, "three threads in company beside one");
+        rpi_team_assume_company(0);
         forget(&one);
     }
     restore(it, &wanted);

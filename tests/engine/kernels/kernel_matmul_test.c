@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "engine/backends/cpu/kernels/kernel_matmul.h"
+#include "engine/team/team.h"
 
 #include <math.h>
 #include <string.h>
@@ -65,6 +66,10 @@ static void check_product(int index, const rpi_kernel_matmul *it, const float *w
                   (long long)j, (double)found[j], (double)wanted[j]);
     CHECK_MSG(!memcmp(found, product(&threads, it, form), (size_t)count * sizeof *found),
               "product %d, form %d: other bits with %d threads", index, (int)form, THREADS);
+    rpi_team_assume_company(60); /* work may be cut finer then */
+    CHECK_MSG(!memcmp(found, product(&threads, it, form), (size_t)count * sizeof *found),
+              "product %d, form %d: other bits in company", index, (int)form);
+    rpi_team_assume_company(0);
 }
 
 /* All round the factors alike, so that only sums differ: of k products of normal numbers. What

@@ -20,7 +20,7 @@
 
 /* How to run a kernel. */
 typedef struct rpi_kernel_run {
-    int threads; /* 1 or more; OpenMP threads of the caller's team */
+    int threads; /* 1 or more; members of the caller's team (engine/team/team.h) */
     rpi_isa isa; /* rpi_cpu_isa(), or less */
 } rpi_kernel_run;
 
@@ -53,7 +53,8 @@ typedef struct rpi_kernel_heads {
 /* Units [begin, end) of the work that `args` describes. */
 typedef void (*rpi_kernel_body)(const void *args, int64_t begin, int64_t end);
 
-/* Runs the body over [0, count), cut over the threads at multiples of `grain`. */
+/* Runs the body over [0, count), cut at multiples of `grain` into parts that the threads share;
+ * into how many depends on who else wants their processors, and no bit of a result on it. */
 void rpi_kernel_parallel(const rpi_kernel_run *run, int64_t count, int64_t grain,
                          const rpi_kernel_body bodies[RPI_ISA_COUNT], const void *args);
 

@@ -162,28 +162,32 @@ typedef struct shared_work {
     int64_t grains, parts;
 } shared_work;
 
-/* Part p begins at grain floor(grains p / parts), as rpi_kernel_parallel cuts; so p is: */
-static int64_t part_at(const shared_work *work, int64_t begin) {
-    return (begin / RPI_MATMUL_GRAIN * work->parts + work->grains - 1) / work->grains;
+static int64_t part_begin(const shared_work *work, int64_t part, int64_t count) {
+    const int64_t begin = work->grains * part / work->parts * RPI_MATMUL_GRAIN;
+    return begin < count ? begin : count;
 }
 
-static void run_part(const void *args, int64_t begin, int64_t end) {
+static void run_parts(const void *args, int64_t begin, int64_t end) {
     const shared_work *work = args;
     const rpi_kernel_matmul *it = work->it;
-    rpi_matmul_part part = {.first = 0, .end = it->m, .left = begin, .right = end};
-    if (!work->by_columns)
-        part = (rpi_matmul_part){.first = begin, .end = end, .left = 0, .right = it->n};
-    part.packed = (uint16_t *)it->workspace + part_at(work, begin) * RPI_MATMUL_PACKED;
-    rpi_matmul_part_amx(it, &part);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t count = work->by_columns ? it->n : it->m;
+        const int64_t first = part_begin(work, i, count), last = part_begin(work, i + 1, count);
+        rpi_matmul_part part = {.first = 0, .end = it->m, .left = first, .right = last};
+        if (!work->by_columns)
+            part = (rpi_matmul_part){.first = first, .end = last, .left = 0, .right = it->n};
+        part.packed = (uint16_t *)it->workspace + i * RPI_MATMUL_PACKED;
+        rpi_matmul_part_amx(it, &part);
+    }
 }
 
 static void run_threads(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
-    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {run_part, run_part, run_part};
+    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {run_parts, run_parts, run_parts};
     shared_work work = {.it = it, .by_columns = it->n > it->m};
     int64_t count = work.by_columns ? it->n : it->m;
     work.grains = (count + RPI_MATMUL_GRAIN - 1) / RPI_MATMUL_GRAIN;
     work.parts = run->threads < work.grains ? run->threads : work.grains;
-    rpi_kernel_parallel(run, count, RPI_MATMUL_GRAIN, bodies, &work);
+    rpi_kernel_parallel(run, work.parts, 1, bodies, &work);
 }
 
 /* ---- where a's pixels lie apart: the gradient of a strided convolution's input ---- */

@@ -12,6 +12,8 @@
 
 enum { WORKERS = 2 };
 
+int omp_get_max_threads(void); /* ours (onednn_team.c) */
+
 typedef struct census {
     int threads, pinned; /* of this process, the main thread not counted */
     cpu_set_t cores;     /* of the pinned ones */
@@ -35,6 +37,17 @@ static census take_census(void) {
     }
     closedir(tasks);
     return seen;
+}
+
+/* A thread that has not said how many it wants has what the environment says. */
+static void the_environment_says_how_many(void) {
+    setenv("OMP_NUM_THREADS", "7", 1);
+    CHECK_EQ(omp_get_max_threads(), 7);
+    setenv("OMP_NUM_THREADS", "none", 1);
+    CHECK(omp_get_max_threads() >= 1);
+    unsetenv("OMP_NUM_THREADS");
+    rpi_dnn_team_enter(1);
+    CHECK_EQ(omp_get_max_threads(), 1);
 }
 
 static void one_thread_needs_no_workers(void) {
@@ -94,6 +107,7 @@ static void onednn_has_no_threads_of_its_own(void) {
     CHECK_EQ(seen.threads, WORKERS);
 }
 
-CASES({"one_thread_needs_no_workers", one_thread_needs_no_workers},
+CASES({"the_environment_says_how_many", the_environment_says_how_many},
+      {"one_thread_needs_no_workers", one_thread_needs_no_workers},
       {"places_are_heeded", places_are_heeded}, {"nobody_is_pinned", nobody_is_pinned},
       {"onednn_has_no_threads_of_its_own", onednn_has_no_threads_of_its_own})

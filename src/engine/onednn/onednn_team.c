@@ -5,6 +5,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <stdlib.h>
 
 static _Thread_local int settled_threads, settled_size; /* asked for, and what that gave */
 
@@ -63,8 +64,12 @@ int omp_in_parallel(void) {
     return rpi_team_in_body();
 }
 
+/* Of a thread that has said nothing: what the environment says, as ever. */
 int omp_get_max_threads(void) {
-    return settled_size > 0 ? settled_size : rpi_cpu_count();
+    if (settled_size > 0) return settled_size;
+    const char *told = getenv("OMP_NUM_THREADS");
+    long threads = told ? strtol(told, NULL, 10) : 0;
+    return threads > 0 && threads <= RPI_TEAM_MOST ? (int)threads : rpi_cpu_count();
 }
 
 #pragma GCC visibility pop

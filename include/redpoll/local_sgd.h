@@ -88,13 +88,26 @@ typedef struct rp_local_sgd_report {
 
 /** Fill *options for an outer optimizer, with the defaults of its paper: every 100, one
  *  fragment, no delay; slowmo 1 and .5, diloco .7 and .9 with nesterov, noloco .7, .5 and .7,
- *  sparseloco 1 and decay .95. outer NULL: "average". RP_INVALID: unknown, with those there
- *  are. Pure; any thread. */
+ *  sparseloco 1 and decay .95. With fewer steps less momentum is needed: rp_outer_momentum().
+ * outer NULL: "average". RP_INVALID: unknown, with those there are. Pure; any thread. */
 RP_API rp_status rp_local_sgd_defaults(const char *outer, rp_local_sgd_options *options);
 
 /** Are the numbers possible together? tensors: how many there are, 0 where that is not known
  *  yet. RP_INVALID names what cannot be and what can. Pure; any thread. */
 RP_API rp_status rp_local_sgd_check(const rp_local_sgd_options *options, size_t tensors);
+
+/** The outer momentum that is known to work with so many local steps: up to 20 of them 0.3 at
+ *  most, up to 50 0.6, beyond that the paper's. outer: "slowmo", "diloco", "noloco", or
+ *  "delayed-nesterov" (rp_delayed_nesterov), of which up to 50 steps have 0.3. 0: it has no
+ *  momentum, or is unknown. `redpoll train` and PyTorch take it where none is given. Pure. */
+RP_API double rp_outer_momentum(const char *outer, uint64_t every);
+
+/** What should be known of these numbers before the first step, in a line: momentum beyond
+ *  what is known to work, steps of a delay that are lost, ranks that never take what is agreed
+ *  on. Empty: nothing. text: `bytes` long, 512 are enough. RP_INVALID: as
+ *  rp_local_sgd_check(). Pure; any thread. */
+RP_API rp_status rp_local_sgd_advise(const rp_local_sgd_options *options, char *text,
+                                     size_t bytes);
 
 /** Create an object over `count` tensors, whose x must be equal on all ranks and becomes the
  *  first G.

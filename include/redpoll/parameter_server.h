@@ -192,7 +192,8 @@ RP_API void rp_parameter_server_abort(rp_parameter_server *server, rp_status sta
  *  takes all. Equal on all servers, each with vectors of its own. */
 typedef struct rp_delayed_nesterov {
     double outer_rate;        /**< Above 0; of the paper .7 and less. */
-    double outer_momentum;    /**< 0 up to 1; of the paper .9. */
+    double outer_momentum;    /**< 0 up to 1; of the paper .9, with up to 50 local steps .3:
+                                   rp_outer_momentum("delayed-nesterov", every). */
     uint64_t delay;           /**< Pushes; at least as many as workers, as a rule. */
     uint64_t pushes;          /**< So far: 0, or as saved. */
     float *momentum, *buffer; /**< As long as the vector, zeros or as saved; a server's shard is
@@ -200,6 +201,11 @@ typedef struct rp_delayed_nesterov {
 } rp_delayed_nesterov;
 /** RP_INVALID names what cannot be. Pure. */
 RP_API rp_status rp_delayed_nesterov_check(const rp_delayed_nesterov *outer);
+/** What should be known of momentum and so many local steps before the first one, in a line;
+ *  empty: nothing. text: `bytes` long, 512 are enough. RP_INVALID: an argument is NULL. Pure.
+ */
+RP_API rp_status rp_delayed_nesterov_advise(const rp_delayed_nesterov *outer, uint64_t every,
+                                            char *text, size_t bytes);
 /** For rp_parameter_server_options.merge; context: an rp_delayed_nesterov, borrowed. */
 RP_API rp_status rp_delayed_nesterov_merge(void *context, const rp_parameter_merge *merge);
 

@@ -526,6 +526,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_gossip_alone": (c_int, [_gossip, c_double]),
     "rp_local_sgd_defaults": (c_int, [c_char_p, POINTER(rp_local_sgd_options)]),
     "rp_local_sgd_check": (c_int, [POINTER(rp_local_sgd_options), c_size_t]),
+    "rp_outer_momentum": (c_double, [c_char_p, c_uint64]),
+    "rp_local_sgd_advise": (c_int, [POINTER(rp_local_sgd_options), c_char_p, c_size_t]),
     "rp_local_sgd_create": (
         c_int,
         [_comm, _segments, c_size_t, POINTER(rp_local_sgd_options), _out],
@@ -570,6 +572,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_parameter_server_lost": (c_char_p, [_server, c_int]),
     "rp_parameter_server_abort": (None, [_server, c_int, c_char_p]),
     "rp_delayed_nesterov_check": (c_int, [POINTER(rp_delayed_nesterov)]),
+    "rp_delayed_nesterov_advise": (
+        c_int,
+        [POINTER(rp_delayed_nesterov), c_uint64, c_char_p, c_size_t],
+    ),
     "rp_delayed_nesterov_merge": (c_int, [c_void_p, POINTER(rp_parameter_merge)]),
     "rp_window_create": (c_int, [_comm, POINTER(rp_window_setup), _out]),
     "rp_window_free": (c_int, [_out]),

@@ -3,9 +3,11 @@
 
 #include "base/fpenv.h"
 #include "base/status.h"
+#include "plan/local_sgd/outer_momentum.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 rp_status rp_delayed_nesterov_check(const rp_delayed_nesterov *outer) {
     if (!outer) return RP_FAIL(INVALID, "delayed Nesterov: the outer optimizer is NULL");
@@ -22,6 +24,17 @@ rp_status rp_delayed_nesterov_check(const rp_delayed_nesterov *outer) {
     if (!outer->momentum || !outer->buffer)
         return RP_FAIL(INVALID, "delayed Nesterov: momentum or buffer is NULL; each has as "
                                 "many elements as the vector");
+    return RP_OK;
+}
+
+rp_status rp_delayed_nesterov_advise(const rp_delayed_nesterov *outer, uint64_t every,
+                                     char *text, size_t bytes) {
+    char advice[RPI_OUTER_ADVICE];
+    if (!outer || !text || !bytes)
+        return RP_FAIL(INVALID, "delayed Nesterov: %s is NULL",
+                       outer ? "the place for a text" : "the outer optimizer");
+    rpi_outer_momentum_advise(outer->outer_rate, outer->outer_momentum, every, false, advice);
+    snprintf(text, bytes, "%s", advice);
     return RP_OK;
 }
 

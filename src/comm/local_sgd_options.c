@@ -1,10 +1,13 @@
 #include "redpoll/local_sgd.h"
 
+#include "base/append.h"
 #include "base/status.h"
+#include "plan/local_sgd/outer_momentum.h"
 #include "plan/local_sgd/outer_rule.h"
 
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
 rp_status rp_local_sgd_defaults(const char *outer, rp_local_sgd_options *options) {
     const rpi_outer_rule *rule = NULL;
@@ -96,4 +99,52 @@ rp_status rp_local_sgd_check(const rp_local_sgd_options *options, size_t tensors
     RP_TRY(check_counts(options, tensors));
     RP_TRY(check_rates(options, rule));
     return check_fragments(options, tensors);
+}
+
+/* ---- what is known to work ---- */
+
+double rp_outer_momentum(const char *outer, uint64_t every) {
+    const rpi_outer_rule *rule;
+    if (!outer) return 0;
+    if (strcmp(outer, "delayed-nesterov") == 0) return rpi_outer_momentum(.9, every, false);
+    for (int i = 0; (rule = rpi_outer_rule_at(i)) != NULL; i++)
+        if (strcmp(rule->name, outer) == 0)
+            return rpi_outer_momentum(rule->defaults.momentum, every, true);
+    return 0;
+}
+
+/* Of the steps of a window those under which an exchange travels count as far as mixing says.
+ */
+static void advise_windows(const rp_local_sgd_options *o, char *text, size_t bytes) {
+    unsigned long long window = o->every / o->fragments, delay = o->delay;
+    double lost = (double)delay / (double)window * (1 - o->mixing);
+    const char *behind = text[0] ? "; " : "";
+    if (o->mixing == 1)
+        rpi_append(text, bytes,
+                   "%smixing 1 keeps each rank's own parameters: what is agreed on is never "
+                   "taken, and ranks drift apart; take 0.5 or less",
+                   behind);
+    else if (o->mixing > .9)
+        rpi_append(text, bytes,
+                   "%smixing %g takes %.2g %% of what is agreed on at an exchange, and ranks "
+                   "drift apart; take 0.5 or less",
+                   behind, o->mixing, 100 * (1 - o->mixing));
+    else if (lost >= .5)
+        rpi_append(
+            text, bytes,
+            "%sof each %llu steps %llu go on under an exchange, and %.0f %% of what they "
+            "learn is thrown away; take a shorter delay, or a mixing of 0.5",
+            behind, window, delay, 100 * (1 - o->mixing));
+}
+
+rp_status rp_local_sgd_advise(const rp_local_sgd_options *options, char *text, size_t bytes) {
+    char advice[RPI_OUTER_ADVICE];
+    if (!text || !bytes) return RP_FAIL(INVALID, "local SGD: no room for a text");
+    RP_TRY(rp_local_sgd_check(options, 0));
+    rpi_outer_momentum_advise(options->outer_rate, options->outer_momentum, options->every,
+                              true, advice);
+    text[0] = '\0';
+    rpi_append(text, bytes, "%s", advice);
+    advise_windows(options, text, bytes);
+    return RP_OK;
 }

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -204,9 +205,10 @@ static void chose(void *context, const char *line) {
     snprintf(t->choice, sizeof t->choice, "%s", line);
 }
 
+/* Behind those that were not told yet. */
 static void note(void *context, const char *line) {
     rpi_trainer *t = context;
-    snprintf(t->note, sizeof t->note, "%s", line);
+    rpi_append(t->note, sizeof t->note, "%s%s", t->note[0] ? "\n" : "", line);
 }
 
 static double rate(void *context) {

@@ -76,7 +76,7 @@ typedef struct rpi_trainer {
     rpi_profile *profile;             /* borrowed; NULL: nobody asks */
     rpi_step_reports reports;         /* to the other ranks and from them */
     char choice[RPI_BIT_CHOICE_TEXT]; /* other bits were chosen in this step; else empty */
-    char note[320];                   /* of the strategy in this step; else empty */
+    char note[1024];                  /* of the strategy, untold: lines; else empty */
     double learning_rate;             /* of the current step */
     /* Clipping: the squares of the current step's gradients, their root (NaN: not measured),
      * and what gradients are therefore multiplied by (0: nothing). */

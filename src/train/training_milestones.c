@@ -8,6 +8,7 @@
 #include "train/text_samples.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int rpi_training_asked(const rpi_training *r) {
     return r->hooks->asked ? r->hooks->asked(r->hooks->context) : 0;
@@ -70,9 +71,10 @@ static void tell_choice(rpi_training *r) {
 }
 
 void rpi_training_tell_note(rpi_training *r) {
-    char *note = r->trainer.note;
-    if (note[0] && r->hooks->note) r->hooks->note(r->hooks->context, note);
-    note[0] = '\0';
+    char *rest = r->trainer.note;
+    for (char *line = strtok_r(rest, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (r->hooks->note) r->hooks->note(r->hooks->context, line);
+    r->trainer.note[0] = '\0';
 }
 
 rp_status rpi_training_take_step(void *context, const rpi_step_metrics *metrics) {

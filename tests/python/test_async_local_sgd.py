@@ -12,7 +12,7 @@ from torch import nn
 
 import redpoll.torch
 from ranks import die, refusal, run_group, values
-from redpoll.torch import AsyncLocalSGD, DiLoCo
+from redpoll.torch import AsyncLocalSGD, DiLoCo, NoLoCo, SlowMo
 
 # ---- least squares: f_i(x) = a_i (x - b_i)^2 / 2, inner rate .1, four local steps ----
 
@@ -39,7 +39,7 @@ class Point(nn.Module):
 
 def made(model, **options):
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
-    return AsyncLocalSGD(model, inner, every=4, **options)
+    return AsyncLocalSGD(model, inner, every=4, **{"outer_momentum": 0.9, **options})
 
 
 def descend(model, opt, steps):
@@ -170,6 +170,39 @@ def slides(rank, world):
         if kind is AsyncLocalSGD:
             opt.finish()
     return told
+
+
+def by_every(rank, world):
+    """Where none is given it goes with the steps; of several the rank that has most."""
+    logged = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())
+    logging.getLogger("redpoll").addHandler(handler)
+    found = {}
+    for every in (1, 20, 21, 50, 51):
+        for kind in (AsyncLocalSGD, DiLoCo, SlowMo, NoLoCo):
+            model = Slope()
+            inner = torch.optim.SGD(model.parameters(), lr=0.1)
+            opt = kind(model, inner, every=every - (kind is AsyncLocalSGD and rank and every > 1))
+            options = opt._outer if kind is AsyncLocalSGD else opt._options
+            found[kind.__name__, every] = options.outer_momentum
+            if kind is AsyncLocalSGD:
+                opt.finish()
+    return found, logged
+
+
+def test_momentum_goes_by_the_number_of_steps():
+    wanted = {
+        "AsyncLocalSGD": (0.3, 0.3, 0.3, 0.3, 0.9),
+        "DiLoCo": (0.3, 0.3, 0.6, 0.6, 0.9),
+        "SlowMo": (0.3, 0.3, 0.5, 0.5, 0.5),
+        "NoLoCo": (0.3, 0.3, 0.5, 0.5, 0.5),
+    }
+    for found, logged in values(run_group(by_every, 2)):
+        for kind, momenta in wanted.items():
+            for every, momentum in zip((1, 20, 21, 50, 51), momenta):
+                assert found[kind, every] == momentum, (kind, every)
+        assert not [line for line in logged if "momentum" in line]
 
 
 def test_a_momentum_that_does_not_fit_is_told_once():

@@ -522,7 +522,7 @@ KINDS = {
     "noloco": NoLoCo,
     "sparseloco": SparseLoCo,
 }
-PAPERS = {  # the defaults: outer_rate, outer_momentum, consensus_rate
+PAPERS = {  # the defaults with many steps: outer_rate, outer_momentum, consensus_rate
     "average": (1.0, 0.0, 0.0),
     "slowmo": (1.0, 0.5, 0.0),
     "diloco": (0.7, 0.9, 0.0),
@@ -771,6 +771,7 @@ def by_parameter(select):
 
 def local_model(case):
     rate, momentum, consensus = PAPERS[case.kind]
+    momentum = min(momentum, 0.3)  # of few steps: no window here has more than 20
     outer = models.Outer(
         case.kind,
         case.get("outer_rate", rate),

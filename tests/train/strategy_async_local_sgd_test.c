@@ -127,7 +127,7 @@ static void the_first_iterates_in_turn(void) {
         double value;
     } wanted[] = {{1, .0601825},  {2, -.0431375},   {3, .2228275},
                   {4, .56807625}, {8, 1.159212026}, {12, 1.391332547}};
-    problem p = {.options = "servers=1,every=4", .in_turn = true};
+    problem p = {.options = "servers=1,every=4,outer-momentum=.9", .in_turn = true};
     REQUIRE_OK(ranks_run(1 + WORKERS, solve, &p));
     for (int i = 0; i < 6; i++)
         CHECK_NEAR(p.values[wanted[i].exchanges], wanted[i].value, 1e-5);
@@ -135,7 +135,7 @@ static void the_first_iterates_in_turn(void) {
 
 static void the_first_iterates_together(void) {
     static const double wanted[] = {.56807625, .8939169984, .9533516921};
-    problem p = {.options = "servers=1,every=4,staleness=0"};
+    problem p = {.options = "servers=1,every=4,staleness=0,outer-momentum=.9"};
     REQUIRE_OK(ranks_run(1 + WORKERS, solve, &p));
     for (int i = 0; i < 3; i++) CHECK_NEAR(p.values[(i + 1) * WORKERS], wanted[i], 1e-5);
 }
@@ -247,13 +247,18 @@ static void every_kind_learns(void) {
 }
 
 static void high_momentum_is_told(void) {
-    rpi_train_options options = local_options("async-local-sgd:every=1,staleness=0");
+    rpi_train_options options =
+        local_options("async-local-sgd:every=1,staleness=0,outer-momentum=.9");
     options.optimizer = "sgd";
     options.lr = .001;
     options.steps = 40;
     CHECK_OK(ranks_train(&options, 2, NULL));
     CHECK_MSG(strstr(ranks_notes(), "outer momentum 0.9 is high for 1 local step"), "%s",
               ranks_notes());
+    CHECK_MSG(strstr(ranks_notes(), "where none is given it is 0.3"), "'%s'", ranks_notes());
+    options.strategy = "async-local-sgd:every=10";
+    CHECK_OK(ranks_train(&options, 2, NULL));
+    CHECK_MSG(!strstr(ranks_notes(), "outer momentum"), "%s", ranks_notes());
 }
 
 static void asked_to_stop(void) {

@@ -208,12 +208,48 @@ static void exchanges_are_in_the_metrics(void) {
 }
 
 static void a_momentum_that_does_not_fit_is_told(void) {
-    rpi_train_options options = local_options("local-sgd:outer=diloco,every=1");
+    rpi_train_options options =
+        local_options("local-sgd:outer=diloco,every=1,outer-momentum=.9");
     options.steps = 30;
     options.lr = 1e-4; /* the same way in each step */
     REQUIRE_OK(ranks_train(&options, 2, NULL));
+    CHECK_MSG(strstr(ranks_notes(), "where none is given it is 0.3"), "'%s'", ranks_notes());
     CHECK_MSG(strstr(ranks_notes(), "outer momentum 0.9 is high for 1 local steps"), "'%s'",
               ranks_notes());
+}
+
+/* Where none is said it is one that works with so few steps. */
+static void momentum_goes_by_the_number_of_steps(void) {
+    static const char *const outers[] = {"diloco", "slowmo", "noloco"};
+    for (int i = 0; i < 3; i++)
+        for (int every = 2; every <= 10; every += 8) {
+            char text[64];
+            rpi_train_result result = {0};
+            snprintf(text, sizeof text, "local-sgd:outer=%s,every=%d", outers[i], every);
+            rpi_train_options options = local_options(text);
+            options.model = "mlp:hidden=48";
+            options.momentum = 0;
+            options.lr *= 2;
+            options.steps = 120;
+            REQUIRE_OK(ranks_train(&options, 4, &result));
+            CHECK_MSG(result.test.accuracy > .9, "%s: accuracy is %g", text,
+                      result.test.accuracy);
+            CHECK_MSG(!strstr(ranks_notes(), "outer momentum"), "%s: '%s'", text,
+                      ranks_notes());
+        }
+}
+
+static void windows_that_lose_much_are_told(void) {
+    rpi_train_options options = local_options("local-sgd:every=4,delay=2");
+    options.steps = 4;
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    CHECK_MSG(strstr(ranks_notes(),
+                     "of each 4 steps 2 go on under an exchange, and 100 % of what "
+                     "they learn is thrown away"),
+              "'%s'", ranks_notes());
+    options.strategy = "local-sgd:every=4,delay=2,mixing=.5";
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    CHECK_MSG(!strstr(ranks_notes(), "thrown away"), "'%s'", ranks_notes());
 }
 
 static void expect(const char *strategy, const char *codec, const char *words) {
@@ -237,6 +273,10 @@ static void mistakes_are_named(void) {
     expect("local-sgd:every=10,delay=10", "fp32", "less than every / fragments");
     expect("local-sgd:every=8,fragments=4,delay=2", "fp32", "windows of 2");
     expect("local-sgd:mixing=2", "fp32", "mixing is 2");
+    expect("local-sgd:mixing=1", "fp32", "never agree");
+    expect("local-sgd:every=10,delay=9", "fp32", "in 9 of each 10 steps is thrown away");
+    expect("local-sgd:outer=diloco,every=60,fragments=2,delay=28", "fp32",
+           "28 of each 30 steps");
     expect("local-sgd:outer-lr=.5", "fp32", "take diloco");
     expect("local-sgd:outer=noloco,outer-momentum=.9", "fp32", "drift apart");
     expect("local-sgd:inner-state=lost", "fp32", "keep, average or reset");
@@ -252,7 +292,9 @@ static void mistakes_are_named(void) {
     CHECK(ranks_status(0) == RP_INVALID && ranks_status(1) == RP_INVALID);
 }
 
-CASES({"averaging each step is all-reduce", averaging_each_step_is_all_reduce},
+CASES({"momentum goes by the number of steps", momentum_goes_by_the_number_of_steps},
+      {"windows that lose much are told", windows_that_lose_much_are_told},
+      {"averaging each step is all-reduce", averaging_each_step_is_all_reduce},
       {"alone it is the inner optimizer", alone_it_is_the_inner_optimizer},
       {"every kind learns", every_kind_learns},
       {"it goes on as if it had never stopped", it_goes_on_as_if_it_had_never_stopped},

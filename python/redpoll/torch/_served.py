@@ -151,6 +151,7 @@ class ServedOptimizer(WrappingOptimizer):
             self._come_back(problem)
         else:
             agree(group, self._who, facts, problem)
+            self._after_agreed()
             self._prepare()
             if given.broadcast:
                 self._communicator.broadcast(self._flat.values, 0, blocking=True)
@@ -166,6 +167,9 @@ class ServedOptimizer(WrappingOptimizer):
     def _more_facts(self) -> dict[str, Any]:
         """Equal on all ranks."""
         return {}
+
+    def _after_agreed(self) -> None:
+        """What all ranks find out together, of a group that was never lost."""
 
     def _give_merge(self, options: _abi.rp_parameter_server_options) -> Any:
         """merge and context; what the library borrows there is kept as long as it needs."""

@@ -7,6 +7,7 @@ import logging
 from typing import Any, Callable, Optional, Union
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from .. import _abi
@@ -45,7 +46,7 @@ class AsyncLocalSGD(ServedOptimizer):
         servers: Union[int, str] = "shared",
         staleness: Union[int, float, str] = "inf",
         outer_rate: float = 0.7,
-        outer_momentum: float = 0.9,
+        outer_momentum: Optional[float] = None,
         momentum_every: Optional[int] = None,
         codec: CodecLike = None,
         quorum: int = 0,
@@ -65,8 +66,10 @@ class AsyncLocalSGD(ServedOptimizer):
         optimizer of them; its state stays the worker's own.
         every: steps between two exchanges; a slow worker may have fewer than others, so that
         what it brings is not late.
-        outer_rate, outer_momentum: of the servers' optimizer. momentum_every: it has momentum
-        after so many exchanges of any workers, by what came since; None: as many as workers.
+        outer_rate, outer_momentum: of the servers' optimizer. None: 0.3 with up to 50 steps
+        (every, of the rank that has most), beyond that the paper's 0.9; more with few steps may
+        lose the training, and is logged. momentum_every: it has momentum after so many
+        exchanges of any workers, by what came since; None: as many as workers.
         staleness: 0: all exchange together, which is DiLoCo; K: what a worker brings was begun
         at most K exchanges of another ago; "inf": nobody waits.
         codec: how what was learnt travels; that bears "q4".
@@ -84,12 +87,10 @@ class AsyncLocalSGD(ServedOptimizer):
         ValueError, on every rank: what does not go together, ranks that were given different
         things (every may differ)."""
         self.every = every
-        self._outer = _abi.rp_delayed_nesterov(
-            outer_rate=outer_rate, outer_momentum=outer_momentum
-        )
-        self._asked = momentum_every
+        self._outer = _abi.rp_delayed_nesterov(outer_rate=outer_rate)
+        self._asked, self._asked_momentum = momentum_every, outer_momentum
         self._local = 0  # inner steps since the latest exchange
-        self._watch = MomentumWatch(outer_rate, outer_momentum)
+        self._is_advised = False  # before the first step: the watch needs not say it again
         super().__init__(
             inner,
             model,
@@ -116,15 +117,38 @@ class AsyncLocalSGD(ServedOptimizer):
         if self._asked is not None:
             whole(self._who, "momentum_every", self._asked, None, 1)
         self._outer.delay = self._asked or self.workers
+        self._set_momentum(self.every)
         one = (ctypes.c_float * 1)()  # stands for the vectors, of which there are none yet
         self._outer.momentum = self._outer.buffer = ctypes.addressof(one)
         if _abi.rp_delayed_nesterov_check(ctypes.byref(self._outer)) < 0:
             raise ValueError(f"{self._who}: {last_message()}")
 
+    def _set_momentum(self, every: int) -> None:
+        """Where none was given, one that goes with so many steps."""
+        momentum = self._asked_momentum
+        if momentum is None:
+            momentum = _abi.rp_outer_momentum(b"delayed-nesterov", every)
+        self._outer.outer_momentum = momentum
+        self._watch = MomentumWatch(self._outer.outer_rate, momentum)
+
+    def _after_agreed(self) -> None:
+        most = torch.tensor([float(self.every)], dtype=torch.float64)
+        self._communicator.all_reduce([most], dist.ReduceOp.MAX, blocking=True)
+        self._set_momentum(int(most.item()))
+        text = ctypes.create_string_buffer(512)
+        _abi.rp_delayed_nesterov_advise(
+            ctypes.byref(self._outer), int(most.item()), text, len(text)
+        )
+        self._is_advised = bool(text.value)
+        if self._is_advised:
+            log.warning("%s: %s", self._who, text.value.decode())
+
     def _more_facts(self) -> dict[str, Any]:
+        momentum = self._asked_momentum
         return {
-            name: getattr(self._outer, name)
-            for name in ("outer_rate", "outer_momentum", "delay")
+            "outer_rate": self._outer.outer_rate,
+            "outer_momentum": "by every" if momentum is None else momentum,
+            "delay": self._outer.delay,
         }
 
     def _give_merge(self, options: _abi.rp_parameter_server_options) -> Any:
@@ -172,7 +196,7 @@ class AsyncLocalSGD(ServedOptimizer):
         self._flat.check()
         self._gradient.sub_(self._flat.values)
         warning = self._watch.look(self._gradient, self._local)
-        if warning is not None:
+        if warning is not None and not self._is_advised:
             log.warning("%s: %s", self._who, warning)
         self._push(1.0)
         self._after_begin()

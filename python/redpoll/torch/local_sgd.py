@@ -105,7 +105,9 @@ class LocalSGD(WrappingOptimizer):
         seed: of stochastic rounding. broadcast: begin with rank 0's parameters and buffers;
         False: they are equal already. group: a process group; None: the default one.
         outer: outer_rate, outer_momentum, residual_decay, of DiLoCo nesterov, of NoLoCo
-        consensus_rate; the paper's where they are not given.
+        consensus_rate; the paper's where they are not given, but for outer_momentum: with up to
+        20 steps it is .3 at most, with up to 50 .6. What is beyond that, and windows of which
+        most is lost, are logged.
 
         ValueError, on every rank: numbers that do not go together, parameters or codecs that
         cannot be exchanged, ranks that were given different things."""
@@ -145,8 +147,17 @@ class LocalSGD(WrappingOptimizer):
             if one is not None and error_feedback
         }
         self._handle = self._made()
+        self._advise()
 
     # ---- making ----
+
+    def _advise(self) -> None:
+        """Before the first step; the watch over the run needs not say it again."""
+        text = ctypes.create_string_buffer(512)
+        _abi.rp_local_sgd_advise(ctypes.byref(self._options), text, len(text))
+        self._is_advised = bool(text.value)
+        if self._is_advised:
+            log.warning("%s: %s", self._who, text.value.decode())
 
     def _checked_parameters(self) -> dict[str, torch.nn.Parameter]:
         found = {
@@ -179,6 +190,8 @@ class LocalSGD(WrappingOptimizer):
             if isinstance(value, int) and value < 0:
                 raise ValueError(f"{self._who}: {name} is {value}; it is not negative")
             setattr(options, name, value)
+        if numbers.get("outer_momentum") is None:
+            options.outer_momentum = _abi.rp_outer_momentum(self._outer.encode(), options.every)
         count = len(self._parameters)
         _refuse(_abi.rp_local_sgd_check(ctypes.byref(options), count))
         if self._outer == "slowmo":
@@ -235,7 +248,7 @@ class LocalSGD(WrappingOptimizer):
             _number(report.autocorrelation),
             report.wait_s,
         )
-        if report.warning:
+        if report.warning and not self._is_advised:
             log.warning("%s: %s", self._who, report.warning.decode())
         return loss
 
@@ -357,23 +370,24 @@ class LocalSGD(WrappingOptimizer):
 
 
 class SlowMo(LocalSGD):
-    """LocalSGD with slow momentum over the rounds (arXiv 1910.00643); outer_momentum .5,
-    outer_rate 1. It divides by inner's learning rate, of which there is one."""
+    """LocalSGD with slow momentum over the rounds (arXiv 1910.00643); outer_momentum .5
+    (with up to 20 steps .3), outer_rate 1. It divides by inner's learning rate, of which there is one."""
 
     _outer = "slowmo"
 
 
 class DiLoCo(LocalSGD):
     """LocalSGD with an outer SGD with Nesterov momentum (arXiv 2311.08105): outer_rate .7,
-    outer_momentum .9. With fragments and a delay it is Streaming DiLoCo (arXiv 2501.18512)."""
+    outer_momentum .9 (with up to 50 steps .6, with up to 20 .3). With fragments and a delay it
+    is Streaming DiLoCo (arXiv 2501.18512)."""
 
     _outer = "diloco"
 
 
 class NoLoCo(LocalSGD):
     """DiLoCo without an all-reduce (arXiv 2506.10911): each round every rank combines what it
-    has learnt with one random partner; outer_rate .7, outer_momentum .5, consensus_rate .7,
-    which is below 2 (1 - outer_momentum^2), where ranks stay together. Between rounds ranks
+    has learnt with one random partner; outer_rate .7, outer_momentum .5 (with up to 20 steps
+    .3), consensus_rate .7, which is below 2 (1 - outer_momentum^2), where ranks stay together. Between rounds ranks
     differ: evaluate inside consensus().
 
     partner: (round, rank) -> rank, the same on all ranks, the partner's partner the rank

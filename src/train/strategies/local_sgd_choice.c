@@ -45,7 +45,8 @@ const rpi_option rpi_local_sgd_option_rows[] = {
     RATE("outer-lr", outer_rate,
          "of the outer optimizer; when absent diloco and noloco 0.7, others 1"),
     RATE("outer-momentum", outer_momentum,
-         "of the outer optimizer; when absent diloco 0.9, slowmo and noloco 0.5"),
+         "of the outer optimizer; when absent up to 20 steps 0.3, up to 50 diloco 0.6, beyond "
+         "that 0.9; slowmo and noloco 0.5 from 21 on"),
     RPI_STRATEGY_OPTION("nesterov", RPI_OPTION_FLAG, offsetof(choice, nesterov), "on", 0, 0,
                         "on|off", "diloco: Nesterov's momentum"),
     RATE("consensus-rate", consensus_rate, "noloco: towards the partner; 0.7 when absent"),
@@ -75,6 +76,23 @@ static rp_status find_inner_state(const char *name, rpi_inner_state *out_state) 
     return RP_FAIL(INVALID, "local-sgd: inner-state is keep, average or reset, not '%s'", name);
 }
 
+/* What is possible, and would not train. */
+static rp_status check_learning(const rp_local_sgd_options *o) {
+    uint64_t window = o->every / o->fragments;
+    if (o->mixing == 1)
+        return RP_FAIL(INVALID,
+                       "local-sgd: mixing=1 keeps each rank's own parameters, and ranks would "
+                       "never agree; take 0.5 or less, or 0");
+    if (o->mixing == 0 && 10 * o->delay >= 9 * window)
+        return RP_FAIL(INVALID,
+                       "local-sgd: with a delay of %llu what ranks learn in %llu of each %llu "
+                       "steps is thrown away; take a shorter one, or a mixing of 0.5, which "
+                       "keeps half of it",
+                       (unsigned long long)o->delay, (unsigned long long)o->delay,
+                       (unsigned long long)window);
+    return RP_OK;
+}
+
 rp_status rpi_local_sgd_choose(const rpi_strategy *strategy, const char *text,
                                rpi_local_sgd_choice *out_choice) {
     choice c = {0};
@@ -94,11 +112,13 @@ rp_status rpi_local_sgd_choose(const rpi_strategy *strategy, const char *text,
     o->delay = (uint64_t)c.delay;
     o->mixing = c.mixing;
     o->nesterov = c.nesterov;
+    o->outer_momentum = rp_outer_momentum(o->outer, o->every);
     set_rate(c.outer_rate, &o->outer_rate);
     set_rate(c.outer_momentum, &o->outer_momentum);
     set_rate(c.consensus_rate, &o->consensus_rate);
     set_rate(c.residual_decay, &o->residual_decay);
     RP_TRY(rp_local_sgd_check(o, 0));
+    RP_TRY(check_learning(o));
     *out_choice = chosen;
     return RP_OK;
 }

@@ -13,7 +13,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "plan/local_sgd/momentum_watch.h"
+#include "redpoll/local_sgd.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,7 +28,13 @@ typedef struct choice {
     rpi_served_choice served;
     int64_t every, momentum_every;
     double outer_rate, outer_momentum;
+    const char *momentum_text; /* NULL: by `every` */
 } choice;
+
+static rp_status check_real(const char *text) {
+    double value;
+    return rpi_parse_real(text, &value);
+}
 
 #define CHOICE(name, type, field, fallback, most, value, help)                                 \
     RPI_STRATEGY_OPTION(name, type, offsetof(choice, field), fallback, 0, most, value, help)
@@ -41,8 +49,9 @@ static const rpi_option options[] = {
                          "another"),
     CHOICE("outer-lr", RPI_OPTION_REAL, outer_rate, "0.7", 0, "NUMBER",
            "of the servers' optimizer"),
-    CHOICE("outer-momentum", RPI_OPTION_REAL, outer_momentum, "0.9", 0, "NUMBER",
-           "of the servers' optimizer; with few local steps (up to 50) 0.6 at most"),
+    {"outer-momentum", NULL, "outer-momentum", RPI_OPTION_TEXT, offsetof(choice, momentum_text),
+     NULL, 0, 0, "NUMBER",
+     "of the servers' optimizer; when absent up to 50 steps 0.3, beyond that 0.9", check_real},
     CHOICE("momentum-every", RPI_OPTION_COUNT, momentum_every, "0", 1e9, "N",
            "exchanges of any workers from one use of the momentum to the next; 0: as many as "
            "workers"),
@@ -66,10 +75,13 @@ static rp_status check_outer(const choice *c) {
 
 static rp_status read_options(const char *text, choice *c, rp_parameter_server_options *out) {
     const rpi_strategy *strategy = &rpi_strategy_async_local_sgd;
+    *c = (choice){.every = 0};
     RP_TRY(rpi_strategy_read(strategy, text, &c->served.words, c));
     if (c->every < 1)
         return RP_FAIL(INVALID, "%s: every=0; 1 step or more from one exchange to the next",
                        strategy->name);
+    c->outer_momentum = rp_outer_momentum("delayed-nesterov", (uint64_t)c->every);
+    if (c->momentum_text) RP_TRY(rpi_parse_real(c->momentum_text, &c->outer_momentum));
     RP_TRY(check_outer(c));
     return rpi_served_read(strategy->name, &c->served, out);
 }
@@ -166,14 +178,28 @@ static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
     return allocate(self);
 }
 
+/* Before the first step; the watch needs not say it again. */
+static void advise_at_first(async_local *self) {
+    char text[512];
+    const rpi_strategy_setup *s = &self->served.setup;
+    if (!s->note || rp_comm_world(s->comm) == 1) return;
+    rp_status status =
+        rp_delayed_nesterov_advise(&self->outer, (uint64_t)self->every, text, sizeof text);
+    if (status != RP_OK || !text[0]) return;
+    self->watch.has_warned = true;
+    s->note(s->context, text);
+}
+
 static rp_status open_local(const rpi_strategy_setup *setup, void **out_self) {
     async_local *self = NULL;
     RP_TRY(rpi_alloc(sizeof *self, "a strategy", &self));
     rp_status status = prepare(self, setup);
-    if (status == RP_OK)
+    if (status == RP_OK) {
+        advise_at_first(self);
         *out_self = self;
-    else
+    } else {
         close_local(self);
+    }
     return status;
 }
 

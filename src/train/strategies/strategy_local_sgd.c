@@ -50,6 +50,7 @@ typedef struct local_sgd {
     float *in_flight[RPI_STRATEGY_STATES];
     int64_t in_flight_step; /* of which it is a copy; -1: of none */
     bool has_begun, has_resumed;
+    bool is_advised; /* before the first step: the watch needs not say it again */
     int parts;       /* of the global batch: ranks when the run began */
     bool is_alone;   /* a rank has died, and the others are not met yet */
     float *momentum; /* of the outer optimizer, while there is none; NULL: it has none */
@@ -146,16 +147,29 @@ static rp_status prepare(local_sgd *self) {
     return allocate_states(self);
 }
 
+/* Before the first step; a rank alone trains all the same. */
+static void advise(local_sgd *self) {
+    char text[512];
+    const rpi_strategy_setup *s = &self->setup;
+    if (!s->note || rp_comm_world(s->comm) == 1) return;
+    if (rp_local_sgd_advise(&self->choice.options, text, sizeof text) != RP_OK || !text[0])
+        return;
+    self->is_advised = true;
+    s->note(s->context, text);
+}
+
 static rp_status open_local_sgd(const rpi_strategy_setup *setup, void **out_self) {
     local_sgd *self = NULL;
     RP_TRY(rpi_alloc(sizeof *self, "a strategy", &self));
     self->setup = *setup;
     self->in_flight_step = -1;
     rp_status status = prepare(self);
-    if (status == RP_OK)
+    if (status == RP_OK) {
+        advise(self);
         *out_self = self;
-    else
+    } else {
         close_local_sgd(self);
+    }
     return status;
 }
 
@@ -270,7 +284,8 @@ static rp_status exchange(local_sgd *self, int64_t *out_exposed_ns) {
     int64_t start = rpi_now_ns();
     RP_TRY(treat_inner_state(self, self->report.finished));
     *out_exposed_ns = rpi_now_ns() - start + (int64_t)(self->report.wait_s * RPI_SECOND_NS);
-    if (self->report.warning && s->note) s->note(s->context, self->report.warning);
+    if (self->report.warning && s->note && !self->is_advised)
+        s->note(s->context, self->report.warning);
     return RP_OK;
 }
 

@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/c_locale.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -51,7 +53,7 @@ void rpi_log(rp_log_level level, const char *format, ...) {
     char line[1200];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
+    rpi_vprint(line, sizeof line, format, arguments);
     va_end(arguments);
     pthread_mutex_lock(&lock);
     if (current_sink)

@@ -1,6 +1,7 @@
 #include "base/option.h"
 
 #include "base/append.h"
+#include "base/c_locale.h"
 #include "base/status.h"
 #include "base/suggest.h"
 #include "base/units.h"
@@ -114,7 +115,7 @@ rp_status rpi_options_defaults(const rpi_option *table, void *target) {
 
 const char *rpi_option_variable(const rpi_option *option, char *text, size_t bytes) {
     snprintf(text, bytes, "REDPOLL_%s", option->name);
-    for (char *c = text + 8; *c; c++) *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    for (char *c = text + 8; *c; c++) *c = *c == '-' ? '_' : rpi_upper(*c);
     return text;
 }
 
@@ -344,7 +345,7 @@ const char *rpi_option_text(const rpi_option *option, const void *target, char *
     case RPI_OPTION_SECONDS:
     case RPI_OPTION_REAL:
         memcpy(&real, field, sizeof real);
-        snprintf(text, bytes, "%.15g", real);
+        rpi_print(text, bytes, "%.15g", real);
         break;
     case RPI_OPTION_TEXT:
         memcpy(&string, field, sizeof string);

@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include "base/c_locale.h"
 #include "base/lacking.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ rp_status rpi_fail(rp_status status, const char *file, int line, const char *for
     char message[RPI_ERROR_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    rpi_vprint(message, sizeof message, format, arguments);
     va_end(arguments);
     memcpy(record.message, message, sizeof message);
     return store(status, file, line);
@@ -56,7 +57,7 @@ rp_status rpi_fail_errno(rp_status status, const char *file, int line, const cha
     char message[RPI_ERROR_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(message, sizeof message, format, arguments);
+    int length = rpi_vprint(message, sizeof message, format, arguments);
     va_end(arguments);
     if (length >= 0 && (size_t)length < sizeof message) {
         char text[128], advice[256];
@@ -72,7 +73,7 @@ rp_status rpi_fail_context(rp_status status, const char *format, ...) {
     char message[RPI_ERROR_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(message, sizeof message, format, arguments);
+    int length = rpi_vprint(message, sizeof message, format, arguments);
     va_end(arguments);
     if (length >= 0 && (size_t)length < sizeof message)
         snprintf(message + length, sizeof message - (size_t)length, "%s", record.message);

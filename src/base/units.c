@@ -1,5 +1,6 @@
 #include "base/units.h"
 
+#include "base/c_locale.h"
 #include "base/status.h"
 
 #include <ctype.h>
@@ -21,7 +22,7 @@ static int any_number_in_front(const char *text, double *value, const char **res
     if (!isdigit((unsigned char)text[0]) && text[0] != '.' && text[0] != '-' && text[0] != '+')
         return 0;
     char *end;
-    *value = strtod(text, &end);
+    *value = rpi_strtod(text, &end);
     *rest = end;
     return end != text;
 }

@@ -1,4 +1,5 @@
 /* `redpoll bench link`: latency and rate of every pair of ranks, between hosts and inside. */
+#include "base/c_locale.h"
 #include "cli/commands.h"
 
 #include "base/clock.h"
@@ -189,7 +190,7 @@ static rp_status sum_up(const rp_comm *comm, bool inside, const pair *pairs, int
 static double rounded(double value) {
     char text[32];
     snprintf(text, sizeof text, "%.3g", value);
-    return strtod(text, NULL);
+    return rpi_strtod(text, NULL);
 }
 
 /* Of what this world has none, nominal costs stay. */

@@ -1,5 +1,6 @@
 #include "redpoll/codec_comparison.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
@@ -165,11 +166,11 @@ const char *rp_codec_comparison_text(const rp_codec_comparison *comparison,
     if (!comparison) return text;
     rp_codec_text(codec, name, sizeof name);
     if (comparison->lossy_from != RP_LOSSY_NEVER)
-        snprintf(choice, sizeof choice, "%s from %.3g MB on, fp32 below", name,
-                 megabytes(comparison->lossy_from));
-    snprintf(text, RP_COMPARISON_TEXT,
-             "%s: %.3g MB take %.3g ms exact (%.3g Gbit/s sent by a rank), %.3g ms as %s",
-             choice, megabytes(comparison->count), comparison->exact_s * 1e3,
-             comparison->sent_bytes_s * 8e-9, comparison->lossy_s * 1e3, name);
+        rpi_print(choice, sizeof choice, "%s from %.3g MB on, fp32 below", name,
+                  megabytes(comparison->lossy_from));
+    rpi_print(text, RP_COMPARISON_TEXT,
+              "%s: %.3g MB take %.3g ms exact (%.3g Gbit/s sent by a rank), %.3g ms as %s",
+              choice, megabytes(comparison->count), comparison->exact_s * 1e3,
+              comparison->sent_bytes_s * 8e-9, comparison->lossy_s * 1e3, name);
     return text;
 }

@@ -8,6 +8,7 @@
  * Where a rank serves others it expects their messages all the time, and waits for none in
  * particular: whose turn it is only the owner of the communicator knows (is_watched). Of such
  * receives nothing is said here, unless the other side is stopped. */
+#include "base/c_locale.h"
 #include "comm/communicator.h"
 #include "comm/device.h"
 
@@ -269,12 +270,12 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
     sequence_text(s->elsewhere_sequence, theirs, sizeof theirs);
     sequence_text(comm->queue->sequence, ours, sizeof ours);
     if (s->silent >= 0) /* heartbeats come by way of rank 0 */
-        snprintf(text, bytes,
-                 "rank %d is stopped, or cut off from rank %d (no heartbeat for %.1f s)",
-                 s->silent, s->silent == 0 ? comm->rank : 0, s->silent_s);
+        rpi_print(text, bytes,
+                  "rank %d is stopped, or cut off from rank %d (no heartbeat for %.1f s)",
+                  s->silent, s->silent == 0 ? comm->rank : 0, s->silent_s);
     else if (s->quiet >= 0)
-        snprintf(text, bytes, "rank %d has not come (no heartbeat for %.1f s)", s->quiet,
-                 s->quiet_s);
+        rpi_print(text, bytes, "rank %d has not come (no heartbeat for %.1f s)", s->quiet,
+                  s->quiet_s);
     else if (s->computing >= 0)
         snprintf(text, bytes, "rank %d has not come (it is alive and computes)", s->computing);
     else if (has_pair(s))

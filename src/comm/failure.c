@@ -1,4 +1,5 @@
 /* The first failure of the world: found here or heard of, it fails everything in flight. */
+#include "base/c_locale.h"
 #include "comm/communicator.h"
 
 #include "base/clock.h"
@@ -35,7 +36,7 @@ void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *f
     rpi_failure failure = {.status = status, .rank = rank, .finder = comm->rank};
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(failure.text, sizeof failure.text, format, arguments);
+    rpi_vprint(failure.text, sizeof failure.text, format, arguments);
     va_end(arguments);
     rpi_comm_fail(comm, &failure);
 }

@@ -1,4 +1,5 @@
 /* Windows: waiting for what others do. Every wait has a deadline, and says for whom it was. */
+#include "base/c_locale.h"
 #include "comm/window_table.h"
 
 #include "base/clock.h"
@@ -46,8 +47,8 @@ static void rank_text(const rp_comm *comm, int rank, char *text, size_t bytes) {
     if (comm->group) rpi_control_beat_of(comm->group, rank, &beat);
     int64_t silence = rpi_now_ns() - beat.heard_ns;
     if (beat.heard_ns && silence > comm->silence_ns / 2)
-        snprintf(text, bytes, "rank %d (no heartbeat for %.1f s: stopped or cut off)", rank,
-                 rpi_seconds(silence));
+        rpi_print(text, bytes, "rank %d (no heartbeat for %.1f s: stopped or cut off)", rank,
+                  rpi_seconds(silence));
     else
         snprintf(text, bytes, "rank %d", rank);
 }

@@ -1,4 +1,5 @@
 /* The callers' side of the control connection: opening, closing, asking. */
+#include "base/c_locale.h"
 #include "net/control_state.h"
 
 #include "base/clock.h"
@@ -130,9 +131,9 @@ static void describe_missing(const rpi_control *control, double timeout_s,
         used +=
             (size_t)snprintf(list + used, sizeof list - used, "%s%d", used ? ", " : "", rank);
     }
-    snprintf(out_failure->text, sizeof out_failure->text,
-             "timed out: rank 0 had no control connection of rank %s within %g s%s%s", list,
-             timeout_s, control->lack[0] ? ": " : "", control->lack);
+    rpi_print(out_failure->text, sizeof out_failure->text,
+              "timed out: rank 0 had no control connection of rank %s within %g s%s%s", list,
+              timeout_s, control->lack[0] ? ": " : "", control->lack);
 }
 
 /* Sleep until everybody has come; if not, all who have hear of it. */
@@ -401,7 +402,7 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                                  .scope = group->scope};
     int used =
         snprintf(out_failure->text, sizeof out_failure->text, "rank %d is gone (", member);
-    used += snprintf(
+    used += rpi_print(
         out_failure->text + used, sizeof out_failure->text - (size_t)used,
         control->lost[rank]
             ? "connection timed out: its host has answered nothing for %g s: it is off, "

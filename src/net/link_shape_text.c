@@ -1,3 +1,4 @@
+#include "base/c_locale.h"
 #include "net/link_shape.h"
 
 #include "base/units.h"
@@ -60,7 +61,7 @@ static rp_status fail_rate(const char *text, double value, const char *suffix) {
 
 static rp_status parse_rate(const char *text, double *out_bytes_per_s) {
     char *suffix;
-    double value = strtod(text, &suffix);
+    double value = rpi_strtod(text, &suffix);
     const rate_unit *unit = find_unit(bits, suffix);
     if (!unit) unit = find_unit(bytes_units, suffix);
     if (suffix == text || !unit || !isfinite(value)) return fail_rate(text, value, suffix);
@@ -91,13 +92,13 @@ rp_status rpi_link_shape_parse(const char *text, rpi_link_shape *out_shape) {
 
 static const char *seconds_text(double seconds, char *text, size_t bytes) {
     if (seconds >= 1)
-        snprintf(text, bytes, "%.9gs", seconds);
+        rpi_print(text, bytes, "%.9gs", seconds);
     else if (seconds >= 1e-3)
-        snprintf(text, bytes, "%.9gms", seconds * 1e3);
+        rpi_print(text, bytes, "%.9gms", seconds * 1e3);
     else if (seconds >= 1e-6)
-        snprintf(text, bytes, "%.9gus", seconds * 1e6);
+        rpi_print(text, bytes, "%.9gus", seconds * 1e6);
     else
-        snprintf(text, bytes, "%.9gns", seconds * 1e9);
+        rpi_print(text, bytes, "%.9gns", seconds * 1e9);
     return text;
 }
 
@@ -106,8 +107,8 @@ const char *rpi_link_shape_text(const rpi_link_shape *shape, char *text, size_t 
     if (shape->bytes_per_s > 0) {
         const rate_unit *unit = bits;
         while (unit[1].suffix && shape->bytes_per_s < unit->bytes_per_s) unit++;
-        snprintf(rate, sizeof rate, "%.9g%s", shape->bytes_per_s / unit->bytes_per_s,
-                 unit->suffix);
+        rpi_print(rate, sizeof rate, "%.9g%s", shape->bytes_per_s / unit->bytes_per_s,
+                  unit->suffix);
     }
     if (shape->latency_s > 0)
         snprintf(text, bytes, "%s,%s", rate,

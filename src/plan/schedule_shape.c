@@ -1,5 +1,6 @@
 /* Is a list of steps a schedule at all? What the proof (plan_check.h), the price (cost.h) and
  * the executor may rely on without looking again. */
+#include "base/c_locale.h"
 #include "base/memory.h"
 #include "plan/schedule.h"
 
@@ -9,7 +10,7 @@ rp_status rpi_schedule_fail(const rpi_schedule *schedule, int step, const char *
     char text[256], place[64] = "";
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    rpi_vprint(text, sizeof text, format, arguments);
     va_end(arguments);
     if (step >= 0 && step < schedule->count)
         snprintf(place, sizeof place, ", step %d (%s part %d)", step,

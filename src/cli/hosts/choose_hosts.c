@@ -1,5 +1,6 @@
 #include "cli/hosts/choose_hosts.h"
 
+#include "base/c_locale.h"
 #include "base/memory.h"
 
 #include <ctype.h>
@@ -19,7 +20,7 @@ static const char *variable(const char *name) {
 /* One of srun's ranks is not to start ranks on all hosts of the job. */
 static bool is_slurm_rank(void) {
     const char *step = variable("SLURM_STEP_ID");
-    return step && strtod(step, NULL) < FIRST_SPECIAL_STEP;
+    return step && rpi_strtod(step, NULL) < FIRST_SPECIAL_STEP;
 }
 
 static void say_batch(const char *command, const rpi_host_list *list, const char *where,

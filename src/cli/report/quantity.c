@@ -1,5 +1,7 @@
 #include "cli/report/quantity.h"
 
+#include "base/c_locale.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +103,7 @@ const char *rpi_exact_text(double value, char text[RPI_QUANTITY_TEXT]) {
     if (!isfinite(value)) return text;
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, RPI_QUANTITY_TEXT, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
+        if (rpi_strtod(text, NULL) == value) break;
     }
     return text;
 }

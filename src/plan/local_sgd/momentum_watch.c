@@ -1,5 +1,7 @@
 #include "plan/local_sgd/momentum_watch.h"
 
+#include "base/c_locale.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -41,18 +43,18 @@ static const char *warn(rpi_momentum_watch *w, uint64_t local_steps) {
     unsigned long long steps = local_steps;
     double r = w->mean, way = w->rate / (1 - w->momentum * r);
     if (way > 2)
-        snprintf(
+        rpi_print(
             w->warning, sizeof w->warning,
             "outer momentum %g is high for %llu local steps: pseudo-gradients point the "
             "same way (autocorrelation %.2f), so that an outer step goes %.1f times as far "
             "as the ranks went; take %g or less, or more local steps",
             w->momentum, steps, r, way, advised_momentum(w));
     else if (r < -.3)
-        snprintf(w->warning, sizeof w->warning,
-                 "outer steps overshoot: pseudo-gradients turn back from one exchange to the "
-                 "next (autocorrelation %.2f, %llu local steps); take an outer momentum below "
-                 "%g, or a lower outer rate",
-                 r, steps, w->momentum);
+        rpi_print(w->warning, sizeof w->warning,
+                  "outer steps overshoot: pseudo-gradients turn back from one exchange to the "
+                  "next (autocorrelation %.2f, %llu local steps); take an outer momentum below "
+                  "%g, or a lower outer rate",
+                  r, steps, w->momentum);
     else
         return NULL;
     w->has_warned = true;

@@ -1,5 +1,6 @@
 #include "plan/topologies/graph_text.h"
 
+#include "base/c_locale.h"
 #include "base/memory.h"
 #include "plan/rational.h"
 #include "plan/topologies/topology.h"
@@ -38,7 +39,7 @@ static rp_status parse_decimal(const char *text, rpi_rational *out_value) {
     const char *point = strchr(text, '.');
     size_t digits = point ? strlen(point + 1) : 0;
     char *end;
-    double value = strtod(text, &end);
+    double value = rpi_strtod(text, &end);
     if (*end || end == text || strspn(text, "-0123456789.") != strlen(text) || !(value < 1e9))
         return fail_fraction(text);
     if (value < 0)

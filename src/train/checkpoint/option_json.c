@@ -1,5 +1,6 @@
 #include "train/checkpoint/option_json.h"
 
+#include "base/c_locale.h"
 #include "base/status.h"
 
 #include <cjson/cJSON.h>
@@ -24,7 +25,7 @@ static void add_number(cJSON *object, const char *name, double number) {
     char text[40];
     int digits = 15;
     do snprintf(text, sizeof text, "%.*g", digits, number);
-    while (strtod(text, NULL) != number && ++digits <= 17);
+    while (rpi_strtod(text, NULL) != number && ++digits <= 17);
     if (isfinite(number))
         cJSON_AddRawToObject(object, name, text);
     else

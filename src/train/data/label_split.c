@@ -1,5 +1,6 @@
 #include "train/data/label_split.h"
 
+#include "base/c_locale.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -25,7 +26,7 @@ rp_status rpi_split_parse(const char *text, rpi_split *out) {
     const char *number = text + sizeof dirichlet - 1;
     char *end = NULL;
     out->kind = RPI_SPLIT_DIRICHLET;
-    out->concentration = strtod(number, &end);
+    out->concentration = rpi_strtod(number, &end);
     bool is_number = end != number && !*end;
     if (!is_number || !(out->concentration > 0 && out->concentration <= CONCENTRATION_MOST))
         return RP_FAIL(INVALID,

@@ -1,5 +1,6 @@
 #include "train/data/token_data.h"
 
+#include "base/c_locale.h"
 #include "base/status.h"
 #include "train/data/token_file.h"
 
@@ -100,7 +101,7 @@ static rp_status resolve_folder(rpi_token_data *data) {
 
 bool rpi_token_data_share(const char *text, double *out_share) {
     char *end = NULL;
-    double share = strtod(text, &end);
+    double share = rpi_strtod(text, &end);
     if (end == text) return false;
     if (strcmp(end, "%") == 0)
         share /= 100;

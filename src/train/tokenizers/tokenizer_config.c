@@ -1,5 +1,6 @@
 #include "train/tokenizers/tokenizer_config.h"
 
+#include "base/c_locale.h"
 #include "base/regular_file.h"
 
 #include <stdlib.h>
@@ -98,7 +99,7 @@ static rp_status check_named(const known *k, const cJSON *root) {
 /* {"50256": {"content": ...}} */
 static rp_status check_decoder(const known *k, const cJSON *root) {
     const cJSON *item, *all = cJSON_GetObjectItemCaseSensitive(root, "added_tokens_decoder");
-    cJSON_ArrayForEach(item, all) RP_TRY(check_item(k, item, strtod(item->string, NULL)));
+    cJSON_ArrayForEach(item, all) RP_TRY(check_item(k, item, rpi_strtod(item->string, NULL)));
     return RP_OK;
 }
 

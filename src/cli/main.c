@@ -2,9 +2,11 @@
 #include "cli/file_limit.h"
 #include "cli/help.h"
 
+#include "base/variables.h"
 #include "redpoll/version.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,5 +50,6 @@ static int run(int argc, char **argv) {
 int main(int argc, char **argv) {
     occupy_standard_streams();
     rpi_file_limit_heed();
+    if (!getenv("REDPOLL_STORE")) rpi_variables_check_own(); /* else the launcher has */
     return rpi_command_finish(run(argc - 1, argv + 1));
 }

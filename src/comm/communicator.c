@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/variables.h"
 #include "comm/link_costs.h"
 #include "net/link_shape.h"
 #include "net/meeting.h"
@@ -329,6 +330,8 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
     static const rp_comm_options defaults = {0};
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     RP_TRY(check_place(store, rank, world));
+    /* `redpoll run` has looked for its ranks. */
+    if (rank == 0 && !getenv("REDPOLL_STORE")) rpi_variables_check_own();
     rpi_fabric *fabric = NULL;
     RP_TRY(rpi_fabric_new(rank, world, &fabric));
     rp_status status = create(fabric, store, options ? options : &defaults, out_comm);

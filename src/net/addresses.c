@@ -2,6 +2,7 @@
 
 #include "net/stream.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,6 +20,24 @@ static void add_part(rpi_addresses *addresses, struct addrinfo *part) {
         if (entry != addresses->entries) entry[-1].ai_next = entry;
     }
     addresses->first = addresses->entries;
+}
+
+void rpi_host_unwrap(char *host) {
+    size_t length = strlen(host);
+    if (length < 2 || host[0] != '[' || host[length - 1] != ']') return;
+    memmove(host, host + 1, length - 2);
+    host[length - 2] = '\0';
+}
+
+rp_status rpi_host_check(const char *host) {
+    struct in6_addr address;
+    if (inet_pton(AF_INET6, host, &address) != 1 || !IN6_IS_ADDR_LINKLOCAL(&address))
+        return RP_OK; /* with its zone it is none for inet_pton() */
+    return RP_FAIL(
+        INVALID,
+        "'%s' is an address that holds on one link only: say of which interface, as "
+        "%s%%eth0 (`ip -6 address` lists them), or take another address of that host",
+        host, host);
 }
 
 static rp_status resolve(const char *host, int port, int flags, struct addrinfo **out_list) {
@@ -42,7 +61,9 @@ rp_status rpi_addresses_find(const char *host, int port, int flags, rpi_addresse
         size_t length = strcspn(at, ",");
         struct addrinfo *part = NULL;
         snprintf(name, sizeof name, "%.*s", (int)length, at);
-        rp_status one = resolve(name, port, flags, &part);
+        rpi_host_unwrap(name);
+        rp_status one = rpi_host_check(name);
+        if (one == RP_OK) one = resolve(name, port, flags, &part);
         if (one == RP_OK)
             add_part(out, part);
         else

@@ -25,8 +25,14 @@ bool rpi_interface_matches(const char *filter, const char *name) {
     return excludes;
 }
 
-static bool is_bridge(const char *name) {
-    return strncmp(name, "docker", 6) == 0 || strncmp(name, "virbr", 5) == 0;
+bool rpi_interface_is_inside(const char *name) {
+    static const char *const kinds[] = {"docker", "virbr", "podman", "cni0",
+                                        "lxcbr",  "lxdbr", "vboxnet"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strncmp(name, kinds[i], strlen(kinds[i])) == 0) return true;
+    /* Docker's other networks: br- and twelve digits of their number */
+    return strncmp(name, "br-", 3) == 0 && strspn(name + 3, "0123456789abcdef") == 12 &&
+           !name[15];
 }
 
 /* Does the filter say which ones, not only which not? */
@@ -50,7 +56,7 @@ static void collect(const struct ifaddrs *all, const char *filter, int family, b
     for (const struct ifaddrs *at = all; at && *count < RPI_INTERFACES_MAX; at = at->ifa_next) {
         if (!has_address(at, family) || !rpi_interface_matches(filter, at->ifa_name)) continue;
         if ((at->ifa_flags & IFF_LOOPBACK) && !names_some(filter)) continue;
-        if (is_bridge(at->ifa_name) != bridges) continue;
+        if (rpi_interface_is_inside(at->ifa_name) != bridges) continue;
         rpi_interface *next = &list[*count];
         snprintf(next->name, sizeof next->name, "%s", at->ifa_name);
         if (getnameinfo(at->ifa_addr, bytes, next->address, sizeof next->address, NULL, 0,

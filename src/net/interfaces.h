@@ -18,6 +18,9 @@ enum { RPI_INTERFACES_MAX = 16 };
  * others. NULL: any. */
 bool rpi_interface_matches(const char *filter, const char *name);
 
+/* Of containers and virtual machines of this host, as docker0: nobody else reaches them. */
+bool rpi_interface_is_inside(const char *name);
+
 /* Addresses of interfaces that are up and match, at most RPI_INTERFACES_MAX: IPv4 first, then
  * IPv6, none that is only for its own link. No loopback, and docker's bridges (which have the
  * same address on every host) last, unless the filter names them. RP_INVALID: the filter

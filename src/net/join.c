@@ -90,6 +90,35 @@ static const char *store_address(const rpi_place *place, char *text, size_t byte
     return known ? text : NULL;
 }
 
+/* The first that MASTER_ADDR means is of no interface here, or of one that is not left: said,
+ * since somebody may lead others here all the same (NAT, a Kubernetes Service). */
+static void name_address(const rpi_place *place) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    char own[RPI_HOST_BYTES] = "";
+    rpi_interface at = {.name = ""};
+    bool is_own = false, known = false;
+    if (place->one_host || getaddrinfo(place->host, NULL, &hints, &list) != 0) return;
+    for (const struct addrinfo *one = list; one; one = one->ai_next) {
+        rpi_interface_at(one->ai_addr, one->ai_addrlen, &at);
+        bool is_loopback = rpi_is_loopback(at.address); /* the others know it as another one */
+        is_own |= is_loopback || (at.name[0] && !rpi_interface_is_inside(at.name));
+        known |= at.name[0] != 0;
+    }
+    freeaddrinfo(list);
+    if (is_own || rpi_interfaces_text(NULL, "", own, sizeof own) != RP_OK) return;
+    if (!known)
+        rpi_log(RP_LOG_WARNING,
+                "rank 0 is to be found at MASTER_ADDR %s, which is no address of this host "
+                "(%s): unless it leads here, as a Kubernetes Service does, the others will not "
+                "find rank 0",
+                place->host, own);
+    else
+        rpi_log(RP_LOG_WARNING,
+                "rank 0 is to be found at MASTER_ADDR %s, the address of %s, which containers "
+                "of this host reach and other hosts do not: they need another one of %s",
+                place->host, at.name, own);
+}
+
 static rp_status find_secret(const rpi_place *place, rpi_secret *out_secret) {
     RP_TRY(rpi_secret_find_own(out_secret));
     return place->tls ? rpi_secret_ask_for_tls(out_secret) : RP_OK;
@@ -135,6 +164,7 @@ static rp_status open_store(rpi_join *join, double timeout_s) {
         return rpi_store_connect_torch(host, place->port, place->job, timeout_s, &join->store);
     case RPI_STORE_RANK_0:
         if (place->rank == 0) {
+            name_address(place);
             address = store_address(place, text, sizeof text);
             RP_TRY(serve(join, address, &secret));
             host = address ? address : "127.0.0.1";

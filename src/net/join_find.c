@@ -1,6 +1,9 @@
 /* Reading the launchers' variables. */
 #include "net/join.h"
 
+#include "base/variables.h"
+#include "net/addresses.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,7 +18,19 @@ enum { FIRST_PORT = 20000, PORTS = 12000 };
 
 static const char *variable(const rpi_environment *environment, const char *name) {
     const char *text = environment->get(environment->context, name);
-    return text && *text ? text : NULL;
+    return text && *text && !rpi_variable_is_of_service(name, text) ? text : NULL;
+}
+
+/* Why one that the environment has does not count. */
+static const char *service_text(const rpi_environment *environment, const char *name,
+                                char *text, size_t bytes) {
+    const char *value = environment->get(environment->context, name);
+    text[0] = '\0';
+    if (value && rpi_variable_is_of_service(name, value))
+        snprintf(text, bytes,
+                 " (what it holds, '%.60s', Kubernetes sets for a Service of that name)",
+                 value);
+    return text;
 }
 
 static bool is_set(const rpi_environment *environment, const char *name) {
@@ -38,11 +53,13 @@ static rp_status number(const rpi_environment *environment, const char *launcher
                         const char *name, int least, int *out_value) {
     const char *text = variable(environment, name);
     int64_t value = 0;
+    char service[160];
     if (!text)
-        return RP_FAIL(INVALID,
-                       "the environment looks like %s, but variable %s is not set; set it, or "
-                       "unset the others to run alone",
-                       launcher, name);
+        return RP_FAIL(
+            INVALID,
+            "the environment looks like %s, but variable %s is not set%s; set it, or "
+            "unset the others to run alone",
+            launcher, name, service_text(environment, name, service, sizeof service));
     RP_TRY(parse_number(name, text, &value));
     if (value < least || value > INT_MAX)
         return RP_FAIL(INVALID, "environment variable %s is %s; at least %d is allowed", name,
@@ -89,6 +106,9 @@ static rp_status set_host(rpi_place *place, const char *name, const char *host, 
                        host);
     memcpy(place->host, host, length);
     place->host[length] = '\0';
+    rpi_host_unwrap(place->host);
+    rp_status status = rpi_host_check(place->host);
+    if (status != RP_OK) return rpi_fail_context(status, "environment variable %s: ", name);
     if (strcmp(place->host, "127.0.0.1") == 0 || strcmp(place->host, "localhost") == 0)
         place->one_host = true;
     return RP_OK;

@@ -343,6 +343,11 @@ TORCHRUN_VARIABLES = {**by_hand(1), "MASTER_PORT": "5", "TORCHELASTIC_RUN_ID": "
         ({**open_mpi(1), **TORCHRUN_VARIABLES}, {"found_by": "torchrun"}),
         (open_mpi(1), {"found_by": "mpirun", "rank": 1, "host": "127.0.0.1", "one_host": True}),
         ({**open_mpi(1), "MASTER_PORT": "77"}, {"port": 77, "job": ""}),
+        (
+            {**open_mpi(1), "REDPOLL_PORT": "tcp://10.0.0.1:80", "MASTER_PORT": "77"},
+            {"port": 77, "job": ""},
+        ),
+        ({**open_mpi(1), "MASTER_ADDR": "[fd00::1]", "MASTER_PORT": "7"}, {"host": "fd00::1"}),
         ({**open_mpi(0), "PMIX_NAMESPACE": "j"}, {"job": "mpirun j"}),
         (
             TWO_HOSTS,

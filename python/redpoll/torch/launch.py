@@ -200,7 +200,7 @@ def _ranks(environment: Mapping[str, str], launcher: str, names: tuple[str, ...]
 def _find_common(environment: Mapping[str, str], launcher: str) -> Place:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     place = _ranks(environment, launcher, names)
-    host = environment.get("MASTER_ADDR", "")
+    host = _host(environment)
     if place.world == 1 and not host:
         return place
     if not host:
@@ -280,7 +280,7 @@ def _meet(environment: Mapping[str, str], place: Place, job: str | None, process
     """Where rank 0 serves the store, when the launcher has not said."""
     if place.world == 1:
         return replace(place, one_host=True)
-    launcher, host = place.found_by, environment.get("MASTER_ADDR", "")
+    launcher, host = place.found_by, _host(environment)
     if host in ("127.0.0.1", "localhost"):
         place = replace(place, one_host=True)
     if not host and place.one_host:
@@ -296,7 +296,8 @@ def _meet(environment: Mapping[str, str], place: Place, job: str | None, process
             "host of rank 0, on all of them"
         )
     for name in ("REDPOLL_PORT", "MASTER_PORT"):
-        if environment.get(name):
+        # Kubernetes sets NAME_PORT=tcp://10.0.0.1:80 for a Service of that name.
+        if environment.get(name) and "://" not in environment[name]:
             return replace(place, host=host, port=_port(environment, launcher, name))
     if not job and not (place.one_host and process):
         raise ValueError(
@@ -305,6 +306,12 @@ def _meet(environment: Mapping[str, str], place: Place, job: str | None, process
         )
     owner = f"{launcher} {job}" if job else f"{launcher}, process {process}"
     return replace(place, host=host, port=_port_of_job(owner), job=owner)
+
+
+def _host(environment: Mapping[str, str]) -> str:
+    """MASTER_ADDR; an address of IPv6 may stand in brackets, as in URLs."""
+    host = environment.get("MASTER_ADDR", "")
+    return host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
 
 
 def _port_of_job(job: str) -> int:

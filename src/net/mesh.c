@@ -9,6 +9,7 @@
 #include "net/meeting.h"
 #include "net/random_bytes.h"
 #include "net/secret.h"
+#include "redpoll/version.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,11 +80,12 @@ static rp_status show_info(mesh_work *work) {
         text, sizeof text,
         "version=%d\nworld=%d\ntransport=%s\nconnect=%s\nshaped=%d\nframe=%zu\nstreams=%d\n"
         "secret=%s\ntls=%d\nsession="
-        "%" PRIx64 "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
+        "%" PRIx64 "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64
+        "\nredpoll=%s\n",
         MESH_VERSION, mesh->world, wanted_transport(work->options), when_text(work),
         is_shaped(work->options), work->options->frame_bytes, streams_of(work->options), secret,
         uses_tls(work->options), mesh->session, self->host, self->named, self->machine,
-        self->pid, self->process);
+        self->pid, self->process, rp_version());
     return rpi_meeting_show(&work->meeting, "info", text);
 }
 
@@ -140,11 +142,23 @@ static rp_status agree(const mesh_work *work, int peer, const char *text, const 
                    words, peer, theirs, work->mesh->rank, ours);
 }
 
+/* As `redpoll run -H` has it: one release on all hosts. Before 0.3 ranks did not say theirs. */
+static rp_status check_release(const mesh_work *work, int peer, const char *text) {
+    char theirs[64];
+    int self = work->mesh->rank;
+    if (strcmp(field(text, "redpoll", theirs, sizeof theirs), rp_version()) == 0) return RP_OK;
+    return RP_FAIL(MISMATCH,
+                   "ranks have different versions: rank %d has redpoll %s, rank %d has redpoll "
+                   "%s; install the same one on all hosts",
+                   peer, theirs[0] ? theirs : "0.2.0 or older", self, rp_version());
+}
+
 static rp_status check_info(const mesh_work *work, int peer, const char *text) {
     char version[16], world[16], frame[32], streams[16];
     snprintf(version, sizeof version, "%d", MESH_VERSION);
     snprintf(world, sizeof world, "%d", work->mesh->world);
     snprintf(frame, sizeof frame, "%zu", work->options->frame_bytes);
+    RP_TRY(check_release(work, peer, text));
     RP_TRY(agree(work, peer, text, "version", version, "version of the protocol"));
     RP_TRY(agree(work, peer, text, "world", world, "size of the world"));
     RP_TRY(agree(work, peer, text, "transport", wanted_transport(work->options), "transport"));

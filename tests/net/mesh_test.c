@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "harness/check.h"
 #include "net/secret.h"
+#include "redpoll/version.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -162,6 +163,24 @@ static void missing_ranks_are_named(void) {
     gather(parties, 2);
     all_say(parties, 2, RP_TIMEOUT, "ranks 1, 3 did not arrive");
     CHECK(strstr(parties[1].message, "rank 0 gave up"));
+}
+
+/* One rank of another release, newer, older, or so old that it does not say: named by all, with
+ * both. */
+static void versions_that_differ_are_named(void) {
+    static const char *const theirs[][2] = {
+        {"redpoll=99.1.0\nversion=77\n", "rank 1 has redpoll 99.1.0, rank 0 has redpoll "},
+        {"version=1\nredpoll=0.0.9\n", "rank 1 has redpoll 0.0.9, rank 0 has redpoll "},
+        {"version=1\n", "rank 1 has redpoll 0.2.0 or older, rank 0 has redpoll "}};
+    for (size_t i = 0; i < sizeof theirs / sizeof theirs[0]; i++) {
+        party parties[3] = {member(0, 3), member(1, 3), member(2, 3)};
+        char words[200];
+        parties[0].hidden = "/info/1";
+        parties[0].lie = theirs[i][0];
+        gather(parties, 3);
+        snprintf(words, sizeof words, "%s%s; install", theirs[i][1], rp_version());
+        all_say(parties, 3, RP_MISMATCH, words);
+    }
 }
 
 /* Rank 2 dials rank 1 where nobody listens. The others have done nothing wrong and are named by
@@ -378,6 +397,7 @@ CASES({"hosts_that_interleave_meet", hosts_that_interleave_meet},
       {"a_rank_that_comes_twice", a_rank_that_comes_twice},
       {"ranks_with_one_secret_meet", ranks_with_one_secret_meet},
       {"secrets_that_differ_are_named", secrets_that_differ_are_named},
+      {"versions_that_differ_are_named", versions_that_differ_are_named},
       {"ranks_disagree", ranks_disagree}, {"unknown_transports", unknown_transports},
       {"shaped_links", shaped_links}, {"named_hosts", named_hosts},
       {"too_few_descriptors_are_named", too_few_descriptors_are_named},

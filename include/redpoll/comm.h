@@ -73,6 +73,14 @@ typedef struct rp_comm_options {
  *  RP_TIMEOUT names the ranks that did not arrive, or the two that could not connect. */
 RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
                                 const rp_comm_options *options, rp_comm **comm);
+/** Of a process that a launcher has started in the place of a rank that died, before it makes
+ * the communicator (REDPOLL_GENERATION of `redpoll run --restart` says so). Not collective;
+ * asks the store. store, rank, world, options->name and epoch: as for rp_comm_create(). RP_OK:
+ * *has_met 0: the one before had not come yet, and rp_comm_create() or rp_comm_join() takes its
+ * place as if it had never been; 1: the ranks had met, and go on without this one, or fail.
+ * RP_PEER: it died while they were meeting; all of them fail at once. */
+RP_API rp_status rp_comm_replace(const rp_store *store, int rank, int world,
+                                 const rp_comm_options *options, int *has_met);
 /** Join the world that this process was started in, and create its communicator: the place is
  *  read from the variables that `redpoll run`, torchrun, mpirun or srun set, in that order of
  *  trust; without any it is a world of one. Rank 0 serves the store where the launcher does

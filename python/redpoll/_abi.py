@@ -497,6 +497,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],
     ),
+    "rp_comm_replace": (
+        c_int,
+        [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), POINTER(c_int)],
+    ),
     "rp_buffer_allocate": (c_int, [c_size_t, _out]),
     "rp_buffer_free": (c_int, [c_void_p]),
     "rp_bind_addresses": (c_int, [c_char_p, c_char_p, c_size_t]),

@@ -170,7 +170,7 @@ static void keep_time(rpi_launch_run *l) {
     int64_t now_ns = rpi_now_ns();
     if (rpi_first_failure_is_due(&l->first)) rpi_launch_name_first(l);
     rpi_launch_watch_stopped(l);
-    if (!l->next_signal || now_ns < l->next_ns) return;
+    if (!l->next_signal || now_ns < l->next_ns || l->alive == 0) return;
     rpi_launch_say(l, "%d rank%s still running: sending %s", l->alive, l->alive == 1 ? "" : "s",
                    l->next_signal == SIGTERM ? "SIGTERM" : "SIGKILL");
     rpi_launch_signal_all(l, l->next_signal);
@@ -181,7 +181,7 @@ static void keep_time(rpi_launch_run *l) {
 }
 
 static int64_t wake_ns(const rpi_launch_run *l) {
-    int64_t at_ns = l->next_signal ? l->next_ns : RPI_NEVER_NS;
+    int64_t at_ns = l->next_signal && l->alive > 0 ? l->next_ns : RPI_NEVER_NS;
     int64_t due_ns = rpi_first_failure_due_ns(&l->first);
     int64_t stopped_ns = rpi_launch_stopped_due_ns(l);
     if (stopped_ns < due_ns) due_ns = stopped_ns;
@@ -213,6 +213,7 @@ static void serve_launcher(rpi_launch_run *l) {
         if (number) pass_on(l, number);
         if (word == RPI_AGENT_HURRY) rpi_launch_count_down(l, SIGTERM, rpi_launch_grace_s(l));
         if (word == RPI_AGENT_WELL) l->has_ended_well = true;
+        if (word == RPI_AGENT_RELEASE) l->agent->is_released = true;
         if (word == RPI_AGENT_FORGO) rpi_launch_kill_stopped(l);
     }
     if (rpi_now_ns() >= rpi_agent_beat_ns(l->agent))
@@ -233,9 +234,14 @@ static void choose_polls(rpi_launch_run *l) {
             (struct pollfd){.fd = has_room ? l->outputs[i].fd : -1, .events = POLLIN};
 }
 
+/* Ranks of other hosts may still need its store, and be told by it why they fail. */
+static bool serves_on(const rpi_launch_run *l) {
+    return l->agent && l->server && !l->agent->is_over && !l->agent->is_released;
+}
+
 static void watch(rpi_launch_run *l) {
     int streams = l->ranks * RPI_RANK_STREAMS;
-    while (l->alive > 0) {
+    while (l->alive > 0 || serves_on(l)) {
         choose_polls(l);
         if (poll(l->polls, (nfds_t)streams + FIRST_STREAM, rpi_poll_ms(wake_ns(l))) < 0)
             continue;

@@ -74,7 +74,7 @@ static rp_status train(rpi_train_settings *s, rpi_world *world, bool *out_stoppe
 
 static rp_status join_world(const rpi_train_settings *s, rpi_world *out_world) {
     if (!rpi_launch_generation()) return rpi_world_join(&s->world, out_world);
-    if (s->restarts) return rpi_world_find(&s->world, out_world);
+    if (s->restarts) return rpi_world_take_place(&s->world, out_world);
     return RP_FAIL(STATE, "this rank was started in the place of one that died, and the run "
                           "takes nobody back: --restart 0");
 }

@@ -132,7 +132,7 @@ rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_worl
 
 /* ---- ranks that come back ---- */
 
-rp_status rpi_world_find(const rpi_world_settings *settings, rpi_world *out_world) {
+static rp_status find_place(const rpi_world_settings *settings, rpi_world *out_world) {
     rpi_place place;
     rpi_world world;
     RP_TRY(find(settings, &place, &world));
@@ -142,6 +142,23 @@ rp_status rpi_world_find(const rpi_world_settings *settings, rpi_world *out_worl
             "rank %d was started again, and its launcher (%s) keeps no store through "
             "which it could come back",
             place.rank, place.found_by);
+    *out_world = world;
+    return RP_OK;
+}
+
+rp_status rpi_world_take_place(const rpi_world_settings *settings, rpi_world *out_world) {
+    rpi_world world;
+    const rp_store *store = NULL;
+    int has_met = 0;
+    RP_TRY(find_place(settings, &world));
+    rp_status status = rpi_world_store(&world, &store);
+    if (status == RP_OK)
+        status = rp_comm_replace(store, world.rank, world.ranks, NULL, &has_met);
+    if (status == RP_OK && !has_met) status = connect_ranks(&world);
+    if (status != RP_OK) {
+        rpi_world_leave(&world);
+        return status;
+    }
     *out_world = world;
     return RP_OK;
 }

@@ -75,8 +75,10 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
 /* Find this process's world, connect, create the communicator. Collective. On failure nothing
  * is left to undo. */
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world);
-/* In place of rpi_world_join(), in the place of a rank that has died: nothing is opened yet. */
-rp_status rpi_world_find(const rpi_world_settings *settings, rpi_world *out_world);
+/* In place of rpi_world_join(), in the place of a rank that has died: as that one where it had
+ * not come yet; without a communicator where the ranks have met, and go on without it. RP_PEER:
+ * it died while they were meeting, and all fail. */
+rp_status rpi_world_take_place(const rpi_world_settings *settings, rpi_world *out_world);
 /* Where ranks may come back: the launcher's store, opened when it is first asked for, and
  * another communicator over it, made as the world's was. */
 rp_status rpi_world_store(rpi_world *world, const rp_store **out_store);

@@ -117,11 +117,16 @@ static rp_status find_link_settings(link_settings *out_settings) {
     return rpi_streams_find(&out_settings->streams);
 }
 
+/* Under which the ranks of a communicator find each other in a store. */
+static void meeting_name(const char *name, uint32_t epoch, char *text, size_t bytes) {
+    snprintf(text, bytes, "%s/%u", name, epoch);
+}
+
 static rp_status connect_world(rp_comm *comm, const rp_store *store,
                                const rp_comm_options *options) {
     char prefix[256], links_key[300];
     rpi_cost_model links;
-    snprintf(prefix, sizeof prefix, "%s/%u", comm->name, comm->epoch);
+    meeting_name(comm->name, comm->epoch, prefix, sizeof prefix);
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
     rpi_secret secret;
     link_settings how = {.when = RPI_MESH_AUTO};
@@ -337,6 +342,24 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
     rp_status status = create(fabric, store, options ? options : &defaults, out_comm);
     if (status != RP_OK) rpi_fabric_close(fabric);
     return status;
+}
+
+rp_status rp_comm_replace(const rp_store *store, int rank, int world,
+                          const rp_comm_options *options, int *out_has_met) {
+    static const rp_comm_options defaults = {0};
+    const rp_comm_options *o = options ? options : &defaults;
+    char prefix[256];
+    bool has_met = false;
+    if (!out_has_met) return RP_FAIL(INVALID, "there is nowhere to put what was found");
+    RP_TRY(check_place(store, rank, world));
+    *out_has_met = 0;
+    if (world == 1) return RP_OK;
+    const char *name = o->name ? o->name : RPI_COMM_NAME;
+    RP_TRY(rpi_meeting_check_name(name));
+    meeting_name(name, o->epoch, prefix, sizeof prefix);
+    RP_TRY(rpi_meeting_replace(store, rank, world, prefix, &has_met));
+    *out_has_met = has_met;
+    return RP_OK;
 }
 
 rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {

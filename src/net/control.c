@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "net/forget.h"
+#include "net/meeting.h"
 #include "net/quiet_thread.h"
 #include "net/stream.h"
 
@@ -21,6 +22,7 @@
 enum { STRANGERS = 32 };
 #define DEFAULT_BEAT_S 0.5
 #define LOST_AFTER_S   30.0
+#define LOOK_S         0.2 /* for ranks that have died on the way */
 
 void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     rpi_control *control = group->control;
@@ -136,18 +138,44 @@ static void describe_missing(const rpi_control *control, double timeout_s,
               timeout_s, control->lack[0] ? ": " : "", control->lack);
 }
 
+static void describe_replaced(int rank, rpi_failure *out_failure) {
+    *out_failure = (rpi_failure){.status = RP_PEER, .rank = rank, .finder = RPI_CONTROL_HUB};
+    snprintf(out_failure->text, sizeof out_failure->text,
+             "rank %d died while the ranks were connecting, and they cannot go on without it; "
+             "start the job again",
+             rank);
+}
+
+/* Under the lock, which the store's answer is not waited for with. */
+static int look_for_replaced(rpi_control *control, const rp_store *store, const char *prefix) {
+    pthread_mutex_unlock(&control->lock);
+    int rank = rpi_meeting_replaced(store, prefix);
+    pthread_mutex_lock(&control->lock);
+    return rank;
+}
+
 /* Sleep until everybody has come; if not, all who have hear of it. */
-static rp_status wait_for_leaves(rpi_control *control, double timeout_s, int64_t deadline_ns) {
+static rp_status wait_for_leaves(rpi_control *control, const rp_store *store,
+                                 const rpi_control_options *options, int64_t deadline_ns) {
     rpi_failure failure = {0};
     const rpi_control_group *everybody = &control->everybody;
+    bool in_time = true;
+    int replaced = -1;
     pthread_mutex_lock(&control->lock);
-    while (control->arrived < control->world - 1 && !everybody->failed)
-        if (!wait_change(control, deadline_ns)) break;
+    while (control->arrived < control->world - 1 && !everybody->failed && in_time &&
+           replaced < 0) {
+        int64_t look_ns = rpi_deadline_ns(LOOK_S);
+        bool changed = wait_change(control, look_ns < deadline_ns ? look_ns : deadline_ns);
+        in_time = rpi_now_ns() < deadline_ns;
+        if (!changed && in_time) replaced = look_for_replaced(control, store, options->prefix);
+    }
     bool complete = control->arrived == control->world - 1;
     if (everybody->failed)
         failure = everybody->failure;
+    else if (replaced >= 0)
+        describe_replaced(replaced, &failure);
     else if (!complete)
-        describe_missing(control, timeout_s, &failure);
+        describe_missing(control, options->timeout_s, &failure);
     pthread_mutex_unlock(&control->lock);
     if (complete) return RP_OK;
     rpi_control_publish(&control->everybody, &failure);
@@ -163,7 +191,7 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
     snprintf(address, sizeof address, "%d %s", port,
              options->bind_host ? options->bind_host : "127.0.0.1");
     RP_TRY(store->ops->set(store->context, key, address, strlen(address) + 1));
-    rp_status status = wait_for_leaves(control, options->timeout_s, deadline_ns);
+    rp_status status = wait_for_leaves(control, store, options, deadline_ns);
     /* Gone before anybody returns, so that a later world of this name cannot read it. */
     rp_status removed = store->ops->remove(store->context, key);
     if (status != RP_OK) return status;

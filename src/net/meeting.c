@@ -146,6 +146,40 @@ rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int ra
     return look_up(meeting);
 }
 
+#define REPLACED "%s/replaced"
+
+rp_status rpi_meeting_replace(const rp_store *store, int rank, int world, const char *name,
+                              bool *out_has_met) {
+    rpi_meeting meeting = {.store = store, .rank = rank, .world = world};
+    char key[KEY_BYTES], number[16];
+    int64_t generation = 0, arrivals = 0;
+    snprintf(key, sizeof key, "%s/generation", name);
+    RP_TRY(store->ops->add(store->context, key, 0, &generation));
+    *out_has_met = generation > 0;
+    if (*out_has_met) {
+        snprintf(key, sizeof key, REPLACED, name);
+        snprintf(number, sizeof number, "%d", rank);
+        return store->ops->set(store->context, key, number, strlen(number) + 1);
+    }
+    snprintf(meeting.prefix, sizeof meeting.prefix, "%s/0", name);
+    RP_TRY(
+        store->ops->add(store->context, key_of(&meeting, "arrived", rank, key), 0, &arrivals));
+    if (arrivals == 0) return RP_OK;
+    return rpi_meeting_give_up(
+        &meeting,
+        RP_FAIL(PEER, "the process before this one died while the ranks were meeting, "
+                      "and they cannot meet without it; start the job again"));
+}
+
+int rpi_meeting_replaced(const rp_store *store, const char *name) {
+    char key[KEY_BYTES], number[16] = "";
+    size_t bytes = 0;
+    snprintf(key, sizeof key, REPLACED, name);
+    if (store->ops->get(store->context, key, 0, number, sizeof number - 1, &bytes) != RP_OK)
+        return -1;
+    return (int)strtol(number, NULL, 10);
+}
+
 rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *value) {
     return set(meeting, subject, meeting->rank, value);
 }

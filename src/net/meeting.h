@@ -33,6 +33,15 @@ rp_status rpi_meeting_check_name(const char *name);
  * rpi_meeting_give_up(). */
 rp_status rpi_meeting_decline(const rp_store *store, int rank, int world, const char *name,
                               double timeout_s, rp_status status);
+/* Of a process that was started in the place of a rank that died. Where that one had not come,
+ * this one comes in its place: RP_OK and not *out_has_met. Where all had met they go on, or
+ * fail, without it. Else it has died on the way, and nobody waits for it any longer: RP_PEER,
+ * here and on all ranks. */
+rp_status rpi_meeting_replace(const rp_store *store, int rank, int world, const char *name,
+                              bool *out_has_met);
+/* Of those that have met and still open what they meet over: the rank that has died since and
+ * been replaced, or -1. */
+int rpi_meeting_replaced(const rp_store *store, const char *name);
 /* Show what this rank says, below RPI_MEETING_BYTES, on one subject. */
 rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *value);
 /* Read what a rank says, waiting for it. RP_TIMEOUT names every rank that has not arrived, or

@@ -106,6 +106,9 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     if (r.trainer.comm && r.trainer.comm != comm)
         rp_comm_abort(r.trainer.comm, status, message);
     int64_t steps = r.diverged ? r.told_step : r.trainer.step;
+    /* Who comes back hears of it, however early. */
+    if (comm && options->returns && options->returns->rank == 0)
+        r.growth.requests.way = options->returns;
     (void)rpi_metrics_failure(r.metrics, steps, message); /* if it still can be */
     (void)close_run(&r);
     return rpi_fail(status, error.file, error.line, "%s", message);

@@ -420,6 +420,30 @@ life 1 of 1"
     has err 'say --on-loss continue, too'
 }
 
+# Killed before it has come, it is replaced; between coming and meeting, all fail at once and for that reason.
+deaths_before_the_first_step() {
+    cat >early <<'EOF'
+if [ "${REDPOLL_GENERATION:-0}" -eq 0 ] && [ $RANK -eq 2 ]; then
+    [ "$1" = before ] && kill -KILL $$
+    pid=$$
+    (until [ -e met ]; do sleep .05; done; sleep .3; kill -KILL $pid) &
+    : >met
+fi
+[ "$1" != while ] || [ $RANK -ne 1 ] || { until grep -q "is started again" err; do sleep .05; done; sleep .5; }
+exec "$2" train --model mlp --data synthetic --train-images 64 --test-images 16 --global-batch-size 16 --threads 1 --steps 5 \
+    --strategy parameter-server:servers=1,on-loss=continue --restart 1 --connect-timeout 10min
+EOF
+    for where in "-n 3" "-H big:1,small:2"; do
+        rm -rf met runs
+        on_hosts 0 $where --on-loss continue --restart 1 sh early before "$redpoll"
+        has out 'step 5/5'
+        on_hosts 1 $where --on-loss continue --restart 1 sh early while "$redpoll"
+        for rank in 0 1; do
+            has err "^\\[$rank\\] redpoll: rank 2 gave up connecting: the process before this one died while the ranks were meeting"
+        done
+    done
+}
+
 much_output() {
     on_hosts 0 -H big:2,small:2 --no-prefix sh -c 'head -c 3000000 /dev/zero | tr "\0" "x"; echo'
     [ "$(wc -c <out)" -eq 12000004 ] || complain "$(wc -c <out) bytes came"
@@ -445,6 +469,7 @@ check "stopped ranks" stopped_ranks
 check "time for hosts" time_for_hosts
 check "deaths that the others outlive" deaths_that_the_others_outlive
 check "ranks that are started again" ranks_that_are_started_again
+check "deaths before the first step" deaths_before_the_first_step
 check "SIGINT" signals INT 130
 check "SIGTERM" signals TERM 143
 check "SIGHUP" signals HUP 129

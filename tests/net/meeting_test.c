@@ -144,7 +144,32 @@ static void who_dies_while_leaving_is_named(void) {
     for (int requests = 0; requests < 3; requests++) leave_a_rank_that_dies(requests);
 }
 
-CASES({"who_dies_while_leaving_is_named", who_dies_while_leaving_is_named},
+/* Whether the one before had come, was on its way, or had met the others. */
+static void who_replaces_a_rank_learns_how_far_it_was(void) {
+    rp_store store = {0};
+    rpi_meeting meeting, other;
+    char value[16];
+    bool has_met = true;
+    REQUIRE_OK(rp_store_open_local(&store));
+    CHECK_OK(rpi_meeting_replace(&store, 1, 2, "meeting", &has_met));
+    CHECK(!has_met);
+    CHECK_OK(rpi_meeting_arrive(&meeting, &store, 1, 2, "meeting", 20)); /* in its place */
+    CHECK_OK(rpi_meeting_arrive(&other, &store, 0, 2, "meeting", 20));
+    CHECK_FAILS(rpi_meeting_replace(&store, 1, 2, "meeting", &has_met), PEER,
+                "died while the ranks were meeting");
+    CHECK_FAILS(rpi_meeting_read(&other, "info", 1, value, sizeof value), PEER,
+                "rank 1 gave up connecting: the process before this one died");
+    REQUIRE_OK(rpi_meeting_arrive(&meeting, &store, 0, 1, "well", 20));
+    CHECK_OK(rpi_meeting_leave(&meeting, (const char *const[]){NULL}));
+    CHECK_EQ(rpi_meeting_replaced(&store, "well"), -1);
+    CHECK_OK(rpi_meeting_replace(&store, 0, 1, "well", &has_met));
+    CHECK(has_met);
+    CHECK_EQ(rpi_meeting_replaced(&store, "well"), 0);
+    rp_store_close(&store);
+}
+
+CASES({"who replaces a rank learns how far it was", who_replaces_a_rank_learns_how_far_it_was},
+      {"who_dies_while_leaving_is_named", who_dies_while_leaving_is_named},
       {"info_that_is_too_long_is_refused", info_that_is_too_long_is_refused},
       {"the_end_of_a_chain_is_late", the_end_of_a_chain_is_late},
       {"a_pair_is_found_by_all", a_pair_is_found_by_all},

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Callable
 
@@ -199,9 +200,56 @@ def test_one_that_was_given_other_things_stays_away(place: Path) -> None:
         assert (value, updates, spans, lost) == (-90, 90, 3, [2])
 
 
+class Told(dist.Store):
+    """A store in which some keys have been counted: those whose names end so."""
+
+    def __init__(self, *counted: str) -> None:
+        super().__init__()
+        self.counted, self.values = counted, {}
+
+    def add(self, key: str, number: int) -> int:
+        if key.endswith(self.counted):
+            self.values.setdefault(key, 1)
+        self.values[key] = int(self.values.get(key, 0)) + number
+        return self.values[key]
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self.values for key in keys)
+
+    def get(self, key: str) -> bytes:
+        return self.values[key]
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = value.encode() if isinstance(value, str) else value
+
+    def delete_key(self, key: str) -> bool:
+        return self.values.pop(key, None) is not None
+
+
+def replacing(rank: int, world: int) -> list[str]:
+    """A rank that was started again before the ranks had met: it comes in the place of the one
+    before, and waits for others as any does; or that one had come, and all fail at once."""
+    told = []
+    for counted in ((), ("/arrived/1",)):
+        place = {"store": Told(*counted), "rank": 1, "world_size": 3}
+        limit = timedelta(seconds=1 if not counted else 600)
+
+        def join(place: dict[str, Any] = place, limit: timedelta = limit) -> None:
+            dist.init_process_group("redpoll", timeout=limit, **place)
+
+        told.append(refusal(RedpollError, join))
+    return told
+
+
+def test_a_rank_that_dies_before_the_others_are_there_is_replaced() -> None:
+    [(waited, failed)] = values(run_ranks(replacing, 1, environment=RESTARTED))
+    assert "ranks 0, 2 did not arrive within 1 s: 1 of 3 ranks are here" in waited
+    assert "the process before this one died while the ranks were meeting" in failed
+
+
 def absent(rank: int, world: int) -> dict[str, str]:
     """What a rank that was started again cannot do."""
-    store = dist.HashStore()
+    store = Told("/generation")
     dist.init_process_group("redpoll", store=store, rank=1, world_size=3)
     assert (dist.get_rank(), dist.get_world_size()) == (1, 3)
     model = nn.Linear(2, 2)

@@ -90,7 +90,7 @@ def create_group(
     parent = _parent_of(options)
     place = (options.store, options.group_rank, options.group_size, str(options.group_id))
     communicator: Communicator
-    if parent is None and is_lost_place(options.group_rank, options.group_size):
+    if parent is None and is_lost_place(*place):
         communicator = AbsentCommunicator(*place, options.timeout, policy)
     else:
         communicator = Communicator(*place, options.timeout, policy, parent=parent)

@@ -17,6 +17,7 @@ The same as src/train/return_requests.h, over a store of PyTorch's."""
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import time
@@ -26,10 +27,11 @@ from typing import Any, NoReturn
 import torch.distributed as dist
 
 from .. import __version__, _abi
+from ..errors import last_message
 from . import _notifier
 from ._communicator import Communicator, _live
 from ._errors import RedpollError
-from ._store import wait_for_key
+from ._store import StoreBridge, wait_for_key
 
 log = logging.getLogger("redpoll")
 
@@ -41,14 +43,26 @@ def _number(variable: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def is_lost_place(rank: int, world: int) -> bool:
+def is_lost_place(store: Any, rank: int, world: int, name: str) -> bool:
     """Was this process started by a launcher with --restart in the place of a rank that was
-    killed, and is this place in a group the one that was lost? Its children have its
-    environment, and make groups of their own."""
-    own = tuple(os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    killed, and has the group met without it, so that this place in it is lost? Where the rank
+    before had not come, this one comes for it. Its children have its environment, and make
+    groups of their own. RedpollError: it died while the ranks were meeting; all fail."""
+    own = tuple(os.environ.get(variable, "") for variable in ("RANK", "WORLD_SIZE"))
     if not os.environ.get("REDPOLL_STORE") or world < 2:
         return False
-    return _number("REDPOLL_GENERATION") > 0 and own == (str(rank), str(world))
+    if _number("REDPOLL_GENERATION") == 0 or own != (str(rank), str(world)):
+        return False
+    bridge, has_met = StoreBridge(store), ctypes.c_int(0)
+    options = _abi.rp_comm_options(name=name.encode())
+    code = _abi.rp_comm_replace(
+        ctypes.byref(bridge.structure), rank, world, ctypes.byref(options), ctypes.byref(has_met)
+    )
+    if bridge.failure is not None:
+        raise bridge.failure
+    if code < 0:
+        raise RedpollError(code, last_message())
+    return bool(has_met.value)
 
 
 def may_come_back() -> bool:

@@ -27,6 +27,7 @@ typedef struct rpi_agent {
     int64_t deadline_ns; /* of the meeting */
     int ranks;           /* on this host */
     bool is_over;        /* the launcher's end is gone */
+    bool is_released;    /* nobody needs the store any more */
     int64_t beat_ns;     /* when it says next that it is alive */
 } rpi_agent;
 

@@ -29,14 +29,15 @@ typedef enum rpi_agent_word {
     RPI_AGENT_GO = 'G',      /* to all: start; words on the store */
     RPI_AGENT_OUT = 'o',     /* from it: what a rank has printed */
     RPI_AGENT_ERR = 'e',
-    RPI_AGENT_ENDED = 'x',  /* from it: how a rank has ended (rpi_ending), numbers
-                               little-endian */
-    RPI_AGENT_SIGNAL = 'K', /* to it: pass this one on; the number stands for the rank */
-    RPI_AGENT_HURRY = 'C',  /* to it: a rank of another host has failed */
-    RPI_AGENT_ALIVE = 'b',  /* from it, every second while ranks run; how many of its ranks are
-                               stopped stands for the rank, once it knows of a good end */
-    RPI_AGENT_WELL = 'W',   /* to it: a rank has ended with 0 */
-    RPI_AGENT_FORGO = 'L',  /* to it: those that are stopped are to be killed */
+    RPI_AGENT_ENDED = 'x',   /* from it: how a rank has ended (rpi_ending), numbers
+                                little-endian */
+    RPI_AGENT_SIGNAL = 'K',  /* to it: pass this one on; the number stands for the rank */
+    RPI_AGENT_HURRY = 'C',   /* to it: a rank of another host has failed */
+    RPI_AGENT_ALIVE = 'b',   /* from it, every second while ranks run; how many of its ranks are
+                                stopped stands for the rank, once it knows of a good end */
+    RPI_AGENT_WELL = 'W',    /* to it: a rank has ended with 0 */
+    RPI_AGENT_FORGO = 'L',   /* to it: those that are stopped are to be killed */
+    RPI_AGENT_RELEASE = 'U', /* to it: all ranks have ended, on all hosts: the store may go */
     /* Of `redpoll doctor`, which asks its agents to SERVE, too. */
     RPI_AGENT_EXAMINE = 'X',  /* to it: words on secret and variables */
     RPI_AGENT_FACTS = 'I',    /* from it: words on its host */

@@ -57,6 +57,7 @@ typedef struct rpi_host_launch {
     sigset_t mask_before;
     int stop_signal; /* passed on, because we were told to end */
     rpi_first_failure first;
+    bool has_released;   /* all ranks have ended, and the agents know */
     bool is_lost;        /* a host was, before any rank failed, and nobody goes on */
     int64_t stopped_ns;  /* since then all ranks that are left are stopped; 0: they are not */
     bool has_ended_well; /* a rank has */

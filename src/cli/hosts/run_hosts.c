@@ -270,6 +270,14 @@ static bool has_shells(const rpi_host_launch *launch) {
     return false;
 }
 
+/* The first host's agent serves the store until then. */
+static void release(rpi_host_launch *launch) {
+    if (launch->has_released || alive_ranks(launch) > 0) return;
+    launch->has_released = true;
+    tell_all(launch, RPI_AGENT_RELEASE, 0);
+    limit_end(launch, SLACK_S);
+}
+
 /* Hosts are looked at every second. */
 static int64_t wake_ns(const rpi_host_launch *launch) {
     int64_t at_ns = rpi_deadline_ns(RPI_AGENT_BEAT_S);
@@ -286,6 +294,7 @@ static int run(rpi_host_launch *launch) {
         }
         watch_silence(launch);
         watch_stopped(launch);
+        release(launch);
         if (rpi_first_failure_is_due(&launch->first)) name_first(launch);
         if (rpi_now_ns() < launch->kill_ns) continue;
         rpi_hosts_say(launch, "hosts that do not answer are left alone");

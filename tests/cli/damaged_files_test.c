@@ -13,6 +13,7 @@
 #include "train/checkpoint/safetensors.h"
 #include "train/data/idx_file.h"
 #include "train/data/token_file.h"
+#include "train/huggingface/hf_config.h"
 #include "train/metrics.h"
 #include "train/tokenizers/tokenizer.h"
 
@@ -285,6 +286,53 @@ static rp_status read_yaml(const char *file_path, uint32_t *out_digest) {
     return RP_OK;
 }
 
+/* As nanotron writes it, with stages and a merge. */
+static size_t make_nanotron(uint8_t *data) {
+    static const char text[] =
+        "general: {seed: 42, project: p}\n"
+        "common: &c {hidden_size: 16, num_attention_heads: 4}\n"
+        "model:\n  init_method: {std: 0.02}\n"
+        "  model_config: {<<: *c, is_llama_config: true, vocab_size: 1_000, moe_config: ~}\n"
+        "tokens: {train_steps: 010, sequence_length: 0x10, limit_val_batches: 1}\n"
+        "data_stages:\n"
+        "- {name: b, start_training_step: 5, data: {dataset: {dataset_folder: [y]}}}\n"
+        "- {name: a, start_training_step: 1, data: {seed: 1, dataset: {dataset_folder: x}}}\n"
+        "profiler: {profiler_export_path: null, wait: 1}\nlighteval: null\n";
+    memcpy(data, text, sizeof text - 1);
+    return sizeof text - 1;
+}
+
+/* Our table here has not all of its keys. */
+static rp_status read_nanotron(const char *file_path, uint32_t *out_digest) {
+    rpi_config *config = NULL;
+    *out_digest = 0;
+    RP_TRY(rpi_config_open(file_path, &config));
+    rpi_config_free(config);
+    return RP_OK;
+}
+
+/* Of a Hugging Face folder. */
+static size_t make_config(uint8_t *data) {
+    static const char text[] =
+        "{\"model_type\":\"gpt2\",\"num_hidden_layers\":2,\"n_layer\":1,\"n_embd\":4,"
+        "\"n_head\":2,\"vocab_size\":8,\"n_positions\":6,\"resid_pdrop\":0.1,"
+        "\"activation_function\":\"gelu_new\",\"layer_norm_epsilon\":1e-05,"
+        "\"tie_word_embeddings\":true,\"eos_token_id\":[7,1]}";
+    memcpy(data, text, sizeof text - 1);
+    return sizeof text - 1;
+}
+
+static rp_status read_config(const char *file_path, uint32_t *out_digest) {
+    char folder[700], model[RPI_MODEL_TEXT] = "";
+    const rpi_hf_family *family = NULL;
+    rpi_hf_ends ends;
+    *out_digest = 0;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(file_path, '/') - file_path),
+             file_path);
+    RP_TRY(rpi_hf_config_ends(folder, &ends));
+    return rpi_hf_config_read(folder, model, &family);
+}
+
 static size_t make_settings(uint8_t *data) {
     settings s = {0};
     CHECK_OK(rpi_options_defaults(table, &s));
@@ -459,6 +507,9 @@ static const kind kinds[] = {
      true},
     {"labels", "labels", make_labels, read_labels, NULL, false, false},
     {"a YAML file", "config.yaml", make_yaml, read_yaml, NULL, false, false},
+    {"a YAML file of nanotron", "nanotron.yaml", make_nanotron, read_nanotron, NULL, false,
+     false},
+    {"a config.json", "config.json", make_config, read_config, NULL, false, false},
     {"settings.json", "settings.json", make_settings, read_settings, NULL, true, false},
     {"settings.json with a right checksum", "settings.json", make_settings, read_settings,
      reseal_settings, false, false},

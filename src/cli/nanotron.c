@@ -233,7 +233,8 @@ static rp_status put_evaluation(const rpi_nanotron *t) {
     const char *text = rpi_nanotron_number(t, take(t, "tokens.limit_val_batches"), number);
     long long each = number_at(t, "tokens.micro_batch_size", 1), count;
     long long ranks = number_at(t, "parallelism.dp", 1);
-    if (!*text || strcmp(text, "0") == 0) return RP_OK;
+    char *end = NULL;
+    if (!*text || (strtoll(text, &end, 10) <= 0 && !*end)) return RP_OK;
     RP_TRY(read_count(t, "tokens.limit_val_batches", text, &count));
     if (__builtin_mul_overflow(count, each, &count) ||
         __builtin_mul_overflow(count, ranks, &count))

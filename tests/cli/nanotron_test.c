@@ -281,6 +281,7 @@ static const struct {
     {"tokenizer.tokenizer_max_length", "null", NULL},
     {"tokens.limit_test_batches", "0", NULL},
     {"tokens.limit_val_batches", "0", "many"},
+    {"tokens.limit_val_batches", "-1", "1.5"},
     {"checkpoints.checkpoints_path_is_shared_file_system", "false", NULL},
     {"checkpoints.save_initial_state", "no", "yes"},
     {"checkpoints.save_final_state", "true", NULL},

@@ -431,6 +431,10 @@ static void adapters_are_named(void) {
                 "not a model");
     write_text(folder, "adapter_config.json", "{");
     CHECK_FAILS(rpi_hf_config_read(folder, model, &family), INVALID, "of another model");
+    folder = folder_of("adapter-alone");
+    write_text(folder, "adapter_model.safetensors", "");
+    CHECK_FAILS(rpi_hf_config_read(folder, model, &family), INVALID,
+                "adapter_model.safetensors is there: the folder is an adapter (LoRA)");
 }
 
 CASES({"every row is read or told", every_row_is_read_or_told},

@@ -249,22 +249,37 @@ rp_status rpi_hf_files_read(const rpi_hf_files *f, const rpi_hf_stored *stored, 
 
 /* ---- adapters ---- */
 
+/* What the adapter says that it is of; NULL: nothing. */
+static cJSON *read_adapter(const char *folder, const char **out_base) {
+    char path[PATH_BYTES];
+    cJSON *root = NULL;
+    *out_base = NULL;
+    path_in(folder, "adapter_config.json", path);
+    if (read_json(path, &root) != RP_OK ||
+        rpi_json_text(root, "base_model_name_or_path", NULL, out_base) != RP_OK)
+        *out_base = NULL;
+    return root;
+}
+
 rp_status rpi_hf_adapter_check(const char *folder) {
+    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors",
+                                        "adapter_model.bin"};
     char path[PATH_BYTES];
     const char *base = NULL;
-    cJSON *root = NULL;
     if (strlen(folder) >= RPI_PATH_BYTES) return RP_OK;
-    path_in(folder, "adapter_config.json", path);
-    if (access(path, F_OK) != 0) return RP_OK;
-    if (read_json(path, &root) != RP_OK ||
-        rpi_json_text(root, "base_model_name_or_path", NULL, &base) != RP_OK)
-        base = NULL;
-    rp_status status =
-        RP_FAIL(INVALID,
-                "%s is there: the folder is an adapter (LoRA) of %.200s, not a model; merge it "
-                "by PEFT's merge_and_unload() and save_pretrained(FOLDER), or take "
-                "adapter_config.json away where that has been done",
-                path, base ? base : "another model");
+    int i = 0;
+    for (; i < 3; i++) {
+        path_in(folder, names[i], path);
+        if (access(path, F_OK) == 0) break;
+    }
+    if (i == 3) return RP_OK;
+    cJSON *root = read_adapter(folder, &base);
+    rp_status status = RP_FAIL(
+        INVALID,
+        "%s is there: the folder is an adapter (LoRA) of %.200s, not a model; merge it "
+        "by PEFT's merge_and_unload() and save_pretrained(FOLDER), or take the adapter's "
+        "files away where that has been done",
+        path, base ? base : "another model");
     cJSON_Delete(root);
     return status;
 }

@@ -123,6 +123,63 @@ rp_status rpi_meeting_decline(const rp_store *store, int rank, int world, const 
     return arrived == RP_OK ? rpi_meeting_give_up(&meeting, status) : status;
 }
 
+/* ---- arriving ---- */
+
+static rp_status read_generation(const rpi_meeting *meeting, int64_t amount, int64_t *out) {
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "%s/generation", meeting->name);
+    return meeting->store->ops->add(meeting->store->context, key, amount, out);
+}
+
+/* Has somebody opened the next meeting of this name, until the deadline? */
+static rp_status await_next(const rpi_meeting *meeting, int64_t generation, int64_t deadline_ns,
+                            bool *out_moved) {
+    int64_t now = generation;
+    for (;;) {
+        RP_TRY(read_generation(meeting, 0, &now));
+        *out_moved = now > generation;
+        if (*out_moved || rpi_now_ns() >= deadline_ns) return RP_OK;
+        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 50);
+    }
+}
+
+/* This rank has been in that meeting, which has failed: it comes to the next one of the name.
+ */
+static rp_status open_next(rpi_meeting *meeting, int64_t generation) {
+    int64_t claims = 0, next = 0;
+    bool moved = false;
+    RP_TRY(add(meeting, "next", -1, &claims));
+    if (claims == 1) return read_generation(meeting, 1, &next);
+    return await_next(meeting, generation, meeting->deadline_ns, &moved);
+}
+
+/* The meeting of this name that goes on now. *out_again: it was one that had failed before, and
+ * the next one is open. Who has not been in a failed one is told why it failed, unless others
+ * who have come back at that moment: a failure is of one meeting, not of a name. */
+static rp_status enter(rpi_meeting *meeting, bool *out_again) {
+    int64_t generation = 0, arrivals = 0;
+    *out_again = false;
+    RP_TRY(read_generation(meeting, 0, &generation));
+    snprintf(meeting->prefix, sizeof meeting->prefix, "%s/%lld", meeting->name,
+             (long long)generation);
+    RP_TRY(add(meeting, "arrived", meeting->rank, &arrivals));
+    rp_status status = look_up(meeting);
+    if (arrivals == 1 && status == RP_OK) return RP_OK;
+    if (status == RP_OK)
+        return rpi_meeting_give_up(
+            meeting,
+            RP_FAIL(MISMATCH, "two processes say that they are rank %d", meeting->rank));
+    if (arrivals > 1) {
+        *out_again = true;
+        return open_next(meeting, generation);
+    }
+    rpi_kept_error why;
+    rpi_error_keep(&why);
+    RP_TRY(await_next(meeting, generation, rpi_now_ns() + CHAIN_NS, out_again));
+    rpi_error_put_back(&why);
+    return *out_again ? RP_OK : status;
+}
+
 rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int rank, int world,
                              const char *name, double timeout_s) {
     *meeting = (rpi_meeting){.store = store,
@@ -134,16 +191,11 @@ rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int ra
     if (length < 1 || (size_t)length >= sizeof meeting->name)
         return RP_FAIL(INVALID, "the name '%.40s' has %d bytes; 1 to %zu are allowed", name,
                        length, sizeof meeting->name - 1);
-    char key[KEY_BYTES];
-    int64_t generation = 0, arrivals = 0;
-    snprintf(key, sizeof key, "%s/generation", name);
-    RP_TRY(store->ops->add(store->context, key, 0, &generation));
-    snprintf(meeting->prefix, sizeof meeting->prefix, "%s/%lld", name, (long long)generation);
-    RP_TRY(add(meeting, "arrived", rank, &arrivals));
-    if (arrivals > 1)
-        return rpi_meeting_give_up(
-            meeting, RP_FAIL(MISMATCH, "two processes say that they are rank %d", rank));
-    return look_up(meeting);
+    rp_status status;
+    bool again;
+    do status = enter(meeting, &again);
+    while (status == RP_OK && again);
+    return status;
 }
 
 #define REPLACED "%s/replaced"
@@ -362,7 +414,7 @@ static rp_status clean_up(rpi_meeting *meeting, const char *const *subjects) {
     take_down(meeting, "ready", meeting->rank);
     RP_TRY(add(meeting, "left", -1, &left));
     if (left < meeting->world) return RP_OK;
-    static const char *const common[] = {"outcome", "claims", "count", "left"};
+    static const char *const common[] = {"outcome", "claims", "count", "left", "next"};
     for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
         take_down(meeting, common[i], -1);
     return RP_OK;

@@ -23,8 +23,9 @@ typedef struct rpi_meeting {
     char prefix[RPI_MEETING_PREFIX_BYTES + 24]; /* of this meeting's: name / generation */
 } rpi_meeting;
 
-/* Arrive. Meetings of one name follow each other; a failed one spoils the name for good. A rank
- * that comes twice fails the meeting: RP_MISMATCH. */
+/* Arrive. Meetings of one name follow each other, also behind one that has failed: who was in it
+ * comes to the next, who was not is told why it failed, unless others come back within half a
+ * second. A rank that comes twice fails a meeting that goes on: RP_MISMATCH. */
 rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int rank, int world,
                              const char *name, double timeout_s);
 /* RP_INVALID: no name for a communicator. */

@@ -148,6 +148,31 @@ static void a_name_serves_again(void) {
     for (int i = 0; i < 3; i++) CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].message);
 }
 
+/* What has failed before is another meeting: of those who were in it, and of one who was not.
+ */
+static void a_name_serves_again_behind_a_failure(void) {
+    party parties[3];
+    rp_store store = {0};
+    pthread_t threads[3];
+    REQUIRE_OK(rp_store_open_local(&store));
+    for (int attempt = 0; attempt < 3; attempt++) {
+        int count = attempt < 2 ? 2 : 3; /* rank 2 is missing, twice */
+        for (int i = 0; i < count; i++) {
+            parties[i] = member(i, 3);
+            parties[i].store = store;
+            parties[i].options.timeout_s = attempt < 2 ? 0.3 : 20;
+            pthread_create(&threads[i], NULL, come, &parties[i]);
+        }
+        for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+        for (int i = 0; i < count; i++)
+            CHECK_MSG(attempt < 2 ? parties[i].status == RP_TIMEOUT &&
+                                        strstr(parties[i].message, "rank 2 did not arrive")
+                                  : parties[i].status == RP_OK,
+                      "attempt %d, rank %d: %s", attempt, i, parties[i].message);
+    }
+    rp_store_close(&store);
+}
+
 /* All fail with this status, and all messages hold these words. */
 static void all_say(const party *parties, int count, rp_status status, const char *words) {
     for (int i = 0; i < count; i++) {
@@ -392,6 +417,7 @@ static void bad_arguments(void) {
 CASES({"hosts_that_interleave_meet", hosts_that_interleave_meet},
       {"every_world_meets", every_world_meets}, {"a_name_serves_again", a_name_serves_again},
       {"missing_ranks_are_named", missing_ranks_are_named},
+      {"a_name_serves_again_behind_a_failure", a_name_serves_again_behind_a_failure},
       {"a_pair_that_cannot_connect_is_named", a_pair_that_cannot_connect_is_named},
       {"a_rank_that_does_not_go_on_is_named", a_rank_that_does_not_go_on_is_named},
       {"a_rank_that_comes_twice", a_rank_that_comes_twice},

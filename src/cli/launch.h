@@ -16,7 +16,7 @@
 
 enum {
     RPI_RANK_STREAMS = 2, /* standard output and error */
-    RPI_RANK_VARIABLES = 12,
+    RPI_RANK_VARIABLES = 13,
     RPI_RANK_VARIABLE_BYTES = 320,
     RPI_LAUNCH_CANNOT_START = 1, /* the exit code */
     RPI_LAUNCH_CANNOT_WRITE = 1, /* likewise, of a launch whose ranks all did well */
@@ -26,13 +26,18 @@ typedef struct rpi_rank_process {
     pid_t pid;      /* 0: not started, or it has ended */
     pid_t group;    /* of it and its children */
     int generation; /* how often it was started again */
+    int returns;    /* where it says how far it is (RPI_RETURN_VARIABLE), and our end of it */
+    int return_end; /* the other end, until it has it; 0: none, of both */
+    unsigned long pipe; /* the inode of both */
+    bool waits;         /* it has said so: for the others to take it back */
+    bool is_back;       /* likewise; for good */
 } rpi_rank_process;
 
-/* Of ranks that are stopped while the others have ended well. */
-typedef struct rpi_stopped_watch {
+/* Of ranks that are idle for ever when the others have ended well. */
+typedef struct rpi_idle_watch {
     int64_t look_ns;  /* when they are looked at next */
-    int64_t since_ns; /* all that are left are stopped; 0: they are not */
-} rpi_stopped_watch;
+    int64_t since_ns; /* all that are left are idle; 0: they are not */
+} rpi_idle_watch;
 
 typedef struct rpi_launch_run {
     rpi_launch_options *options;
@@ -52,7 +57,7 @@ typedef struct rpi_launch_run {
     int alive;
     rpi_bind_host host;  /* where ranks are bound */
     bool has_ended_well; /* a rank has, here or elsewhere */
-    rpi_stopped_watch stopped;
+    rpi_idle_watch idle;
     rpi_first_failure first; /* of ranks numbered as here */
     bool is_unread;          /* our standard output was a pipe, and its reader has gone */
     int stop_signal;         /* passed on to the ranks because we were told to end */
@@ -73,16 +78,18 @@ void rpi_launch_count_down(rpi_launch_run *l, int first_signal, double grace_s);
 /* How long that is after a failure. */
 double rpi_launch_grace_s(const rpi_launch_run *l);
 
-/* ---- stopped_ranks.c ---- */
+/* ---- idle_ranks.c ---- */
 
-/* When others have ended well, ranks that are stopped hold up the launch: once nothing but such
- * ranks has been left for the grace they are named and killed, which is no failure. */
-void rpi_launch_watch_stopped(rpi_launch_run *l);
+/* When others have ended well, ranks that are idle for ever hold up the launch: those that are
+ * stopped, and those that were started again and wait for the others. Once nothing else has
+ * been left for the grace, or at once where none is stopped, they are named and ended, which is
+ * no failure. */
+void rpi_launch_watch_idle(rpi_launch_run *l);
 /* When it is to be called next; RPI_NEVER_NS: never. */
-int64_t rpi_launch_stopped_due_ns(const rpi_launch_run *l);
-/* Of those that are here; named and killed. */
-int rpi_launch_count_stopped(const rpi_launch_run *l);
-void rpi_launch_kill_stopped(rpi_launch_run *l);
+int64_t rpi_launch_idle_due_ns(const rpi_launch_run *l);
+/* Of those that are here. *out_stopped: some are stopped. */
+int rpi_launch_count_idle(rpi_launch_run *l, bool *out_stopped);
+void rpi_launch_end_idle(rpi_launch_run *l);
 
 /* ---- rank_environment.c ---- */
 

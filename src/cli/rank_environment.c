@@ -24,7 +24,8 @@ static bool is_ours(const rpi_launch_run *l, const char *variable) {
                                        "REDPOLL_STORE",
                                        "REDPOLL_SECRET",
                                        "REDPOLL_SECRET_FILE",
-                                       RPI_GENERATION_VARIABLE};
+                                       RPI_GENERATION_VARIABLE,
+                                       RPI_RETURN_VARIABLE};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         if (has_name(variable, ours[i])) return true;
     return l->options->restarts && has_name(variable, RPI_RESTARTS_VARIABLE);
@@ -55,6 +56,9 @@ void rpi_launch_set_variables(rpi_launch_run *l, int rank,
     int generation = l->processes[rank].generation;
     if (l->options->restarts) SET(RPI_RESTARTS_VARIABLE "=%d", l->options->restarts);
     if (generation) SET(RPI_GENERATION_VARIABLE "=%d", generation);
+    if (generation)
+        SET(RPI_RETURN_VARIABLE "=%d:%lu", l->processes[rank].return_end,
+            l->processes[rank].pipe);
     if (*world->secret) SET("REDPOLL_SECRET=%s", world->secret); /* unlike argv, not in ps */
     if (!getenv("OMP_NUM_THREADS")) SET("OMP_NUM_THREADS=%d", share > 1 ? share : 1);
     /* Barriers that spin for long take the core that the thread they wait for needs. */

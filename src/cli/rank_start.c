@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void write_words(const char *words) {
@@ -42,6 +43,7 @@ static void become_rank(const rpi_launch_run *l, int rank, const int *streams, i
     if (streams[0] >= 0) dup2(streams[0], STDOUT_FILENO);
     if (streams[1] >= 0) dup2(streams[1], STDERR_FILENO);
     if (l->options->binding != RPI_BIND_NONE) bind_rank(l, share);
+    if (l->processes[rank].return_end) fcntl(l->processes[rank].return_end, F_SETFD, 0);
     rpi_file_limit_restore();
     sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
     if (l->options->path)
@@ -77,6 +79,27 @@ static rp_status open_file(rpi_launch_run *l, int rank) {
         rpi_rank_file_open(file, l->options->name, l->options->output_folder, outputs->rank));
     for (int i = 0; i < RPI_RANK_STREAMS; i++) outputs[i].file = file;
     return RP_OK;
+}
+
+/* Of a rank that was started again: a pipe for each life. */
+static rp_status open_return(rpi_rank_process *process) {
+    int pair[2];
+    struct stat facts;
+    process->waits = process->is_back = false;
+    if (process->generation == 0) return RP_OK;
+    if (process->returns) close(process->returns);
+    process->returns = 0;
+    if (pipe2(pair, O_CLOEXEC) != 0) return RP_FAIL_ERRNO(IO, "cannot make a pipe");
+    fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    process->returns = pair[0];
+    process->return_end = pair[1];
+    process->pipe = fstat(pair[1], &facts) == 0 ? (unsigned long)facts.st_ino : 0;
+    return RP_OK;
+}
+
+static void close_return_end(rpi_rank_process *process) {
+    if (process->return_end) close(process->return_end);
+    process->return_end = 0;
 }
 
 static rp_status open_pipes(rpi_launch_run *l, int rank, int *ends) {
@@ -127,7 +150,9 @@ static rp_status fork_rank(rpi_launch_run *l, int rank, int *ends, int *out_erro
 int rpi_launch_start_rank(rpi_launch_run *l, int rank) {
     int ends[RPI_RANK_STREAMS + 2] = {-1, -1, -1, -1}, error = 0;
     rp_status status = open_pipes(l, rank, ends);
+    if (status == RP_OK) status = open_return(&l->processes[rank]);
     if (status == RP_OK) status = fork_rank(l, rank, ends, &error);
+    close_return_end(&l->processes[rank]);
     rpi_launch_close_fds(ends, RPI_RANK_STREAMS + 2);
     if (status != RP_OK) {
         rpi_launch_say(l, "%s", rp_last_error()->message);

@@ -169,7 +169,7 @@ static void take_signal_news(rpi_launch_run *l) {
 static void keep_time(rpi_launch_run *l) {
     int64_t now_ns = rpi_now_ns();
     if (rpi_first_failure_is_due(&l->first)) rpi_launch_name_first(l);
-    rpi_launch_watch_stopped(l);
+    rpi_launch_watch_idle(l);
     if (!l->next_signal || now_ns < l->next_ns || l->alive == 0) return;
     rpi_launch_say(l, "%d rank%s still running: sending %s", l->alive, l->alive == 1 ? "" : "s",
                    l->next_signal == SIGTERM ? "SIGTERM" : "SIGKILL");
@@ -183,8 +183,8 @@ static void keep_time(rpi_launch_run *l) {
 static int64_t wake_ns(const rpi_launch_run *l) {
     int64_t at_ns = l->next_signal && l->alive > 0 ? l->next_ns : RPI_NEVER_NS;
     int64_t due_ns = rpi_first_failure_due_ns(&l->first);
-    int64_t stopped_ns = rpi_launch_stopped_due_ns(l);
-    if (stopped_ns < due_ns) due_ns = stopped_ns;
+    int64_t idle_ns = rpi_launch_idle_due_ns(l);
+    if (idle_ns < due_ns) due_ns = idle_ns;
     if (l->agent && rpi_agent_beat_ns(l->agent) < due_ns) due_ns = rpi_agent_beat_ns(l->agent);
     return due_ns < at_ns ? due_ns : at_ns;
 }
@@ -202,6 +202,12 @@ static bool reader_is_watched(const rpi_launch_run *l) {
     return l->options->output == RPI_LAUNCH_PREFIX_OTHERS && !l->is_unread;
 }
 
+static void beat(rpi_launch_run *l) {
+    bool stopped = false;
+    int idle = l->has_ended_well ? rpi_launch_count_idle(l, &stopped) : 0;
+    rpi_agent_beat(l->agent, idle, stopped);
+}
+
 /* Our launcher, on another host, speaks or has gone. */
 static void serve_launcher(rpi_launch_run *l) {
     rpi_agent_word word;
@@ -214,10 +220,9 @@ static void serve_launcher(rpi_launch_run *l) {
         if (word == RPI_AGENT_HURRY) rpi_launch_count_down(l, SIGTERM, rpi_launch_grace_s(l));
         if (word == RPI_AGENT_WELL) l->has_ended_well = true;
         if (word == RPI_AGENT_RELEASE) l->agent->is_released = true;
-        if (word == RPI_AGENT_FORGO) rpi_launch_kill_stopped(l);
+        if (word == RPI_AGENT_FORGO) rpi_launch_end_idle(l);
     }
-    if (rpi_now_ns() >= rpi_agent_beat_ns(l->agent))
-        rpi_agent_beat(l->agent, l->has_ended_well ? rpi_launch_count_stopped(l) : 0);
+    if (rpi_now_ns() >= rpi_agent_beat_ns(l->agent)) beat(l);
     if (!l->agent->is_over) return;
     l->stop_signal = SIGHUP; /* nobody is there to be told */
     rpi_launch_signal_all(l, SIGKILL);

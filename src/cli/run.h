@@ -46,6 +46,12 @@ rp_status rpi_launch_check_ranks(int64_t ranks);
 #define RPI_RESTARTS_VARIABLE   "REDPOLL_RESTART"
 #define RPI_GENERATION_VARIABLE "REDPOLL_GENERATION"
 
+/* A pipe on which a rank that was started again says how far it is, for when the others end: a
+ * byte of these. DESCRIPTOR:INODE, by which a child that has another file there does not take
+ * it for that. */
+#define RPI_RETURN_VARIABLE "REDPOLL_RETURN_PIPE"
+enum { RPI_RETURN_WAITS = 'w', RPI_RETURN_DONE = 'b' };
+
 /* Start the ranks, each with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT, REDPOLL_STORE (of a store served here) and REDPOLL_SECRET (drawn for this job)
  * in its environment, and wait for all. Returns 0 when all ranks did; else the code of the

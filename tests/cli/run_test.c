@@ -606,6 +606,32 @@ static void who_is_killed_when_others_have_ended_is_not_started_again(void) {
     CHECK_MSG(!strstr(strstr(output, "life") + 1, "life"), "it says: %s", output);
 }
 
+/* It has said that it waits for the others, who have ended; not one that is back, or says
+ * nothing. */
+static void who_comes_back_too_late_is_told_so(void) {
+    static const struct {
+        const char *words;
+        bool told;
+    } kinds[] = {{"printf w >/proc/self/fd/$fd", true},
+                 {"printf wb >/proc/self/fd/$fd", false},
+                 {"true", false}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        char script[600];
+        snprintf(script, sizeof script,
+                 "if [ $RANK = 0 ]; then until grep -q 'started again' %s; do sleep .05; done; "
+                 "exit 0; fi; [ -z \"$REDPOLL_GENERATION\" ] && kill -9 $$; "
+                 "fd=${REDPOLL_RETURN_PIPE%%:*}; %s; exec sleep %s",
+                 output_path(), kinds[i].words, kinds[i].told ? "100" : "2");
+        rpi_launch_options options = outliving(2, script);
+        options.restarts = 1;
+        CHECK_EQ(finish(start(options)), 0);
+        CHECK_MSG(!strstr(output,
+                          "rank 1 was started again, and the others have ended: the run "
+                          "is over, and it is told to end") == !kinds[i].told,
+                  "'%s': it says: %s", kinds[i].words, output);
+    }
+}
+
 /* SIGTERM ends it at once, if it can. */
 static void a_stopped_rank_hears_that_it_is_to_end(void) {
     rpi_launch_options options =
@@ -676,5 +702,6 @@ CASES({"codes_and_words", codes_and_words},
       {"the order of ends does not matter", the_order_of_ends_does_not_matter},
       {"who is killed when others have ended is not started again",
        who_is_killed_when_others_have_ended_is_not_started_again},
+      {"who comes back too late is told so", who_comes_back_too_late_is_told_so},
       {"a stopped rank hears that it is to end", a_stopped_rank_hears_that_it_is_to_end},
       {"a launcher that is held ends", a_launcher_that_is_held_ends})

@@ -200,6 +200,42 @@ def test_one_that_was_given_other_things_stays_away(place: Path) -> None:
         assert (value, updates, spans, lost) == (-90, 90, 3, [2])
 
 
+# Rank 1 is started again, and comes to its group's store when the others have ended.
+LATE = """
+import os, signal, time
+from datetime import timedelta
+
+import torch.distributed as dist
+
+import redpoll.torch
+
+def wait_for(file):
+    while not os.path.exists(file):
+        time.sleep(0.05)
+
+rank, again = int(os.environ["RANK"]), "REDPOLL_GENERATION" in os.environ
+if again:
+    open("again", "w").close()
+    wait_for("over")
+    time.sleep(1)
+dist.init_process_group("redpoll", timeout=timedelta(minutes=10))
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+wait_for("again")
+open("over", "w").close()
+os._exit(0)
+"""
+
+
+def test_one_that_comes_when_the_others_have_ended_is_told_so(place: Path) -> None:
+    (place / "train.py").write_text(LATE)
+    run = subprocess.run(
+        command(3, 1), cwd=place, env=environment(), capture_output=True, text=True, timeout=DEADLINE
+    )
+    assert run.returncode == 0, run.stderr
+    assert "rank 1 was started again, and the others have ended: the run is over" in run.stderr
+
+
 class Told(dist.Store):
     """A store in which some keys have been counted: those whose names end so."""
 

@@ -16,6 +16,7 @@ from ._errors import RedpollError, RedpollValueError
 from ._options import Options
 from ._policy import Piece, Policy
 from ._process_group import RedpollGroup
+from ._returns import tell_launcher
 from ._rules import Rule
 from ._sharded import ShardedState
 from ._untraced import keep_untraced
@@ -32,6 +33,7 @@ from .statistics import GroupStats, Stats, stats
 from .window import Window, WindowOperation
 
 register_backend()
+tell_launcher(b"w")
 keep_untraced("redpoll")
 
 __all__ = [

@@ -33,7 +33,7 @@ import torch.distributed as dist
 from .. import __version__, _abi
 from ._communicator import Communicator
 from ._errors import RedpollError
-from ._returns import ReturnRequest, ReturnRequests
+from ._returns import ReturnRequest, ReturnRequests, tell_launcher
 from ._wrapping import compare
 
 log = logging.getLogger("redpoll")
@@ -299,6 +299,7 @@ class Growth:
             world.close()
             raise
         if is_made and verdict == "go":
+            tell_launcher(b"b")
             return world
         world.close()
         return None

@@ -20,6 +20,7 @@ import contextlib
 import ctypes
 import logging
 import os
+import stat
 import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -62,7 +63,19 @@ def is_lost_place(store: Any, rank: int, world: int, name: str) -> bool:
         raise bridge.failure
     if code < 0:
         raise RedpollError(code, last_message())
+    if not has_met.value:
+        tell_launcher(b"b")
     return bool(has_met.value)
+
+
+def tell_launcher(word: bytes) -> None:
+    """How far a rank that was started again is: b"w": it waits for the others to take it back, and
+    is told to end when they have ended; b"b": it is back, or never was away."""
+    pipe, _, inode = os.environ.get("REDPOLL_RETURN_PIPE", "").partition(":")
+    with contextlib.suppress(OSError, ValueError):
+        facts = os.fstat(int(pipe))  # of a child it may be another file
+        if stat.S_ISFIFO(facts.st_mode) and facts.st_ino == int(inode):
+            os.write(int(pipe), word)
 
 
 def may_come_back() -> bool:

@@ -261,10 +261,11 @@ void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending) {
         agent->is_over = true;
 }
 
-void rpi_agent_beat(rpi_agent *agent, int stopped) {
+void rpi_agent_beat(rpi_agent *agent, int idle, bool stopped) {
     agent->beat_ns = rpi_deadline_ns(RPI_AGENT_BEAT_S);
     if (rpi_agent_has_room(&agent->link) &&
-        rpi_agent_send(&agent->link, RPI_AGENT_ALIVE, stopped, NULL, 0) != RP_OK)
+        rpi_agent_send(&agent->link, RPI_AGENT_ALIVE, stopped ? idle | RPI_AGENT_STOPPED : idle,
+                       NULL, 0) != RP_OK)
         agent->is_over = true;
 }
 

@@ -44,8 +44,10 @@ rp_status rpi_agent_meet(rpi_agent *agent, rpi_launch_options *options, rpi_laun
 void rpi_agent_output(rpi_agent *agent, int rank, bool is_error, const char *text,
                       size_t bytes);
 void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending);
-/* It is alive, and so many of its ranks are stopped; about every second. */
-void rpi_agent_beat(rpi_agent *agent, int stopped);
+/* It is alive, and so many of its ranks are idle, of which some are stopped; about every
+ * second.
+ */
+void rpi_agent_beat(rpi_agent *agent, int idle, bool stopped);
 /* When that is due. */
 int64_t rpi_agent_beat_ns(const rpi_agent *agent);
 /* What the launcher says next, after reading and sending what goes: a signal to pass on, HURRY,

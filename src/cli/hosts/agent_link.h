@@ -16,6 +16,7 @@
 
 enum { RPI_AGENT_PROTOCOL = 3 };
 enum { RPI_AGENT_FRAME_BYTES = 1 << 20 }; /* the longest */
+enum { RPI_AGENT_STOPPED = 1 << 16 };
 #define RPI_AGENT_BEAT_S 1.0
 
 typedef enum rpi_agent_word {
@@ -33,10 +34,10 @@ typedef enum rpi_agent_word {
                                 little-endian */
     RPI_AGENT_SIGNAL = 'K',  /* to it: pass this one on; the number stands for the rank */
     RPI_AGENT_HURRY = 'C',   /* to it: a rank of another host has failed */
-    RPI_AGENT_ALIVE = 'b',   /* from it, every second while ranks run; how many of its ranks are
-                                stopped stands for the rank, once it knows of a good end */
+    RPI_AGENT_ALIVE = 'b',   /* from it, every second; how many of its ranks are idle
+                               (idle_ranks.c), and RPI_AGENT_STOPPED, stand for the rank */
     RPI_AGENT_WELL = 'W',    /* to it: a rank has ended with 0 */
-    RPI_AGENT_FORGO = 'L',   /* to it: those that are stopped are to be killed */
+    RPI_AGENT_FORGO = 'L',   /* to it: those that are idle are to be ended */
     RPI_AGENT_RELEASE = 'U', /* to it: all ranks have ended, on all hosts: the store may go */
     /* Of `redpoll doctor`, which asks its agents to SERVE, too. */
     RPI_AGENT_EXAMINE = 'X',  /* to it: words on secret and variables */

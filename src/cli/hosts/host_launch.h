@@ -35,7 +35,8 @@ typedef struct rpi_remote {
     rpi_agent_link link;
     rpi_rank_output errors;    /* what ssh and the agent write themselves */
     char said[RPI_SAID_BYTES]; /* the last line of it */
-    int stopped;               /* of its ranks, as it said last */
+    int idle;                  /* of its ranks, as it said last */
+    bool has_stopped;          /* some of these are stopped */
     int64_t heard_ns;          /* when it said anything last */
     int64_t last_words_ns; /* it has ended without an answer: what it says until then counts */
     char *answer;          /* the words of the last answer */
@@ -59,7 +60,7 @@ typedef struct rpi_host_launch {
     rpi_first_failure first;
     bool has_released;   /* all ranks have ended, and the agents know */
     bool is_lost;        /* a host was, before any rank failed, and nobody goes on */
-    int64_t stopped_ns;  /* since then all ranks that are left are stopped; 0: they are not */
+    int64_t idle_ns;     /* since then all ranks that are left are idle; 0: they are not */
     bool has_ended_well; /* a rank has */
     int64_t kill_ns;     /* when remote shells that are still there are killed */
 } rpi_host_launch;

@@ -142,7 +142,8 @@ static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_en
 void rpi_hosts_hear(rpi_host_launch *launch, rpi_remote *remote, const rpi_agent_frame *frame) {
     int rank = frame->rank, stream = frame->word == RPI_AGENT_ERR ? 1 : 0;
     if (frame->word == RPI_AGENT_ALIVE) {
-        remote->stopped = rank;
+        remote->idle = rank & ~RPI_AGENT_STOPPED;
+        remote->has_stopped = (rank & RPI_AGENT_STOPPED) != 0;
         return;
     }
     if (rank < remote->first_rank || rank >= remote->first_rank + remote->host->slots) return;
@@ -198,25 +199,31 @@ static void watch_silence(rpi_host_launch *launch) {
     }
 }
 
-static int stopped_ranks(const rpi_host_launch *launch) {
-    int stopped = 0;
-    for (int i = 0; i < launch->hosts; i++)
-        if (launch->remotes[i].alive > 0) stopped += launch->remotes[i].stopped;
-    return stopped;
+static int idle_ranks(const rpi_host_launch *launch, bool *out_stopped) {
+    int idle = 0;
+    *out_stopped = false;
+    for (int i = 0; i < launch->hosts; i++) {
+        if (launch->remotes[i].alive == 0) continue;
+        idle += launch->remotes[i].idle;
+        *out_stopped |= launch->remotes[i].has_stopped;
+    }
+    return idle;
 }
 
-/* As on one host (stopped_ranks.c): the agents name and kill theirs. */
-static void watch_stopped(rpi_host_launch *launch) {
+/* As on one host (idle_ranks.c): the agents name and end theirs. */
+static void watch_idle(rpi_host_launch *launch) {
     int alive = alive_ranks(launch);
+    bool stopped = false;
     if (!is_outlived(launch) || !launch->has_ended_well || alive == 0 ||
-        stopped_ranks(launch) < alive) {
-        launch->stopped_ns = 0;
+        idle_ranks(launch, &stopped) < alive) {
+        launch->idle_ns = 0;
         return;
     }
-    if (!launch->stopped_ns) launch->stopped_ns = rpi_now_ns();
-    if (rpi_seconds(rpi_now_ns() - launch->stopped_ns) < launch->options->grace_s) return;
+    if (!launch->idle_ns) launch->idle_ns = rpi_now_ns();
+    double limit_s = stopped ? launch->options->grace_s : RPI_AGENT_BEAT_S;
+    if (rpi_seconds(rpi_now_ns() - launch->idle_ns) < limit_s) return;
     tell_all(launch, RPI_AGENT_FORGO, 0);
-    launch->stopped_ns = 0;
+    launch->idle_ns = 0;
 }
 
 /* ---- signals ---- */
@@ -293,7 +300,7 @@ static int run(rpi_host_launch *launch) {
             return CANNOT_START;
         }
         watch_silence(launch);
-        watch_stopped(launch);
+        watch_idle(launch);
         release(launch);
         if (rpi_first_failure_is_due(&launch->first)) name_first(launch);
         if (rpi_now_ns() < launch->kill_ns) continue;

@@ -1,11 +1,15 @@
 /* What a rank says, and what its end means for the others. */
 #include "cli/guard.h"
 #include "cli/launch.h"
+#include "net/store_tcp.h"
+#include "train/return_requests.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define STORE_S 1.0
 
 enum { RELAYED_BYTES = 16384 };
 
@@ -72,11 +76,29 @@ bool rpi_launch_restarts(int restarts, int generation, int status) {
     return generation < restarts && WIFSIGNALED(status);
 }
 
+/* Has a run that takes ranks back said so? Its ranks have done their work then, and end. */
+static bool is_run_over(const rpi_launch_run *l) {
+    const rpi_launch_world *world = &l->world;
+    rpi_secret secret = {0};
+    rp_store store;
+    size_t bytes = 0;
+    if (*world->secret && rpi_secret_make("the job's secret", world->secret, &secret) != RP_OK)
+        return false;
+    if (rpi_store_connect(world->store_host, world->store_port, STORE_S, &secret, &store) !=
+        RP_OK)
+        return false;
+    bool is_over =
+        store.ops->get(store.context, RPI_RETURN_OVER_KEY, 0, NULL, 0, &bytes) == RP_OK;
+    rp_store_close(&store);
+    return is_over;
+}
+
 /* Of an agent's host it may be the only one. */
 static bool may_restart(const rpi_launch_run *l, int rank, int status) {
     bool others = (l->alive > 0 || l->agent) && !l->next_signal && !l->is_unread;
     return others && !l->has_ended_well && is_outlived(l, rank) &&
-           rpi_launch_restarts(l->options->restarts, l->processes[rank].generation, status);
+           rpi_launch_restarts(l->options->restarts, l->processes[rank].generation, status) &&
+           !is_run_over(l);
 }
 
 /* What it has left running must not meet the others in its place. Once there is a process, it

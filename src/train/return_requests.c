@@ -85,7 +85,7 @@ void rpi_return_close(rpi_return_requests *requests) {
     rpi_kept_error why;
     rpi_error_keep(&why);
     if (requests->way && open_store(requests) == RP_OK)
-        (void)set_text(requests, KEYS "over", "over");
+        (void)set_text(requests, RPI_RETURN_OVER_KEY, "over");
     rpi_error_put_back(&why);
 }
 
@@ -117,7 +117,7 @@ rp_status rpi_return_hear(rpi_return_requests *requests, int64_t number, const c
     for (;;) {
         rp_status status = get_text(requests, key, SLICE_S, text);
         if (status != RP_TIMEOUT) return status;
-        status = get_text(requests, KEYS "over", 0, text);
+        status = get_text(requests, RPI_RETURN_OVER_KEY, 0, text);
         *out_over = status == RP_OK;
         if (*out_over) return RP_FAIL(CANCELLED, "the run is over");
         if (status != RP_TIMEOUT) return status;

@@ -16,6 +16,7 @@
 #include "train/train.h"
 
 enum { RPI_RETURN_TEXT = 512 };
+#define RPI_RETURN_OVER_KEY "redpoll/returns/over"
 #define RPI_RETURN_CALL_S  2.0
 #define RPI_RETURN_PAUSE_S 1.0
 

@@ -444,6 +444,20 @@ EOF
     done
 }
 
+# Its work had ended, and so it is lost to nobody.
+killed_behind_the_end_of_its_work() {
+    for where in "-n 3" "-H big:1,small:2"; do
+        rm -rf runs met
+        on_hosts 0 $where --on-loss continue --restart 1 sh -c '"$0" train --model mlp --data synthetic --train-images 64 --test-images 16 \
+            --global-batch-size 16 --threads 1 --steps 3 --strategy parameter-server:servers=1,on-loss=continue --restart 1 || exit 1
+            if [ $RANK -eq 2 ]; then until [ -e met ]; do sleep .05; done; kill -KILL $$; fi
+            [ $RANK -gt 0 ] || : >met
+            until grep -q "rank 2.* was killed" err; do sleep .05; done' "$redpoll"
+        has err 'rank 2.* was killed by signal 9 .*; the others may go on'
+        ! grep -q 'started again' err || { complain "it is started again:" && show err; }
+    done
+}
+
 much_output() {
     on_hosts 0 -H big:2,small:2 --no-prefix sh -c 'head -c 3000000 /dev/zero | tr "\0" "x"; echo'
     [ "$(wc -c <out)" -eq 12000004 ] || complain "$(wc -c <out) bytes came"
@@ -470,6 +484,7 @@ check "time for hosts" time_for_hosts
 check "deaths that the others outlive" deaths_that_the_others_outlive
 check "ranks that are started again" ranks_that_are_started_again
 check "deaths before the first step" deaths_before_the_first_step
+check "killed behind the end of its work" killed_behind_the_end_of_its_work
 check "SIGINT" signals INT 130
 check "SIGTERM" signals TERM 143
 check "SIGHUP" signals HUP 129

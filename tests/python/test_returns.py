@@ -230,7 +230,12 @@ os._exit(0)
 def test_one_that_comes_when_the_others_have_ended_is_told_so(place: Path) -> None:
     (place / "train.py").write_text(LATE)
     run = subprocess.run(
-        command(3, 1), cwd=place, env=environment(), capture_output=True, text=True, timeout=DEADLINE
+        command(3, 1),
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
     )
     assert run.returncode == 0, run.stderr
     assert "rank 1 was started again, and the others have ended: the run is over" in run.stderr

@@ -57,7 +57,11 @@ def is_lost_place(store: Any, rank: int, world: int, name: str) -> bool:
     bridge, has_met = StoreBridge(store), ctypes.c_int(0)
     options = _abi.rp_comm_options(name=name.encode())
     code = _abi.rp_comm_replace(
-        ctypes.byref(bridge.structure), rank, world, ctypes.byref(options), ctypes.byref(has_met)
+        ctypes.byref(bridge.structure),
+        rank,
+        world,
+        ctypes.byref(options),
+        ctypes.byref(has_met),
     )
     if bridge.failure is not None:
         raise bridge.failure
@@ -69,8 +73,8 @@ def is_lost_place(store: Any, rank: int, world: int, name: str) -> bool:
 
 
 def tell_launcher(word: bytes) -> None:
-    """How far a rank that was started again is: b"w": it waits for the others to take it back, and
-    is told to end when they have ended; b"b": it is back, or never was away."""
+    """How far a rank that was started again is: b"w": it waits for the others to take it back,
+    and is told to end when they have ended; b"b": it is back, or never was away."""
     pipe, _, inode = os.environ.get("REDPOLL_RETURN_PIPE", "").partition(":")
     with contextlib.suppress(OSError, ValueError):
         facts = os.fstat(int(pipe))  # of a child it may be another file

@@ -198,8 +198,8 @@ static void list_names(const char *parent, const rpi_option *table, names *n) {
     static const char *const others[] = {
         "data_stages.start_training_step",
         "data_stages.sequence_length",
-        "data_stages." DATASET "dataset_folder",
-        "data_stages." DATASET "hf_dataset_or_datasets",
+        "data_stages.data.dataset.dataset_folder",
+        "data_stages.data.dataset.hf_dataset_or_datasets",
         "model.init_method.std",
         "model.init_method.scaling_method",
         "model.make_vocab_size_divisible_by",

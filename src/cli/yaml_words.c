@@ -1,5 +1,6 @@
 #include "cli/yaml_words.h"
 
+#include "base/c_locale.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -74,7 +75,7 @@ static bool sixties(const char *text, double *out) {
         text++;
     }
     if (*text == '.' && strspn(text + 1, "0123456789") == strlen(text + 1))
-        value += text[1] ? strtod(text, NULL) : 0;
+        value += text[1] ? rpi_strtod(text, NULL) : 0;
     else if (*text)
         return false;
     *out = value;

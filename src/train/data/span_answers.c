@@ -62,8 +62,9 @@ rp_status rpi_said_answers_read(const cJSON *question, rpi_said_answers *out) {
 static bool is_none(const rpi_said_answer *answer, bool is_impossible) {
     bool is_empty = cJSON_IsNull(answer->text) ||
                     (cJSON_IsString(answer->text) && !*answer->text->valuestring);
-    bool is_nowhere = cJSON_IsNull(answer->start) ||
-                      (cJSON_IsNumber(answer->start) && answer->start->valuedouble < 0);
+    bool is_nowhere =
+        cJSON_IsNull(answer->start) ||
+        (answer->start && cJSON_IsNumber(answer->start) && answer->start->valuedouble < 0);
     return is_empty && (is_nowhere || is_impossible);
 }
 

@@ -11,7 +11,7 @@ static bool goes_on_in_text(rpi_json_scan *s, char c) {
 }
 
 static bool ends_bare(char c) {
-    return c == ',' || c == ']' || c == '}' || c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    return c == ',' || c == ']' || c == '}' || rpi_json_is_blank(c);
 }
 
 /* Outside of texts; true: `c` is the last of the value. */

@@ -6,6 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* As JSON has it: no vertical tab, no form feed. */
+static inline bool rpi_json_is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* Zeros: before a value. */
 typedef struct rpi_json_scan {
     long depth;

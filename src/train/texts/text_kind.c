@@ -175,7 +175,7 @@ bool rpi_text_name_is_json(const char *path) {
 }
 
 static const char *skip_blanks(const char *at, const char *end) {
-    while (at < end && memchr(" \t\r\n", *at, 4)) at++;
+    while (at < end && rpi_json_is_blank(*at)) at++;
     return at;
 }
 

@@ -135,7 +135,7 @@ static rp_status skip_to_value(rpi_text_parts *p, bool *out_any) {
         if (p->used == p->filled) break;
         char c = p->buffer[p->used];
         p->line += c == '\n';
-        if (memchr(" \t\r\n", c, 4) || (c == ',' && p->is_list && !p->list_ended)) continue;
+        if (rpi_json_is_blank(c) || (c == ',' && p->is_list && !p->list_ended)) continue;
         if (p->list_ended)
             return RP_FAIL(CORRUPT, "%s:%lld: goes on behind its list", p->path,
                            (long long)p->line);
@@ -177,7 +177,7 @@ static rp_status read_json_value(rpi_text_parts *p, int64_t *out_line, bool *out
 
 static bool is_blank(const rpi_text *text) {
     for (size_t i = 0; i < text->count; i++)
-        if (!memchr(" \t\r\n", text->at[i], 4)) return false;
+        if (!rpi_json_is_blank(text->at[i])) return false;
     return true;
 }
 

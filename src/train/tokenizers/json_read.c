@@ -1,5 +1,6 @@
 #include "train/tokenizers/json_read.h"
 
+#include "train/texts/json_scan.h"
 #include "train/tokenizers/utf8_text.h"
 
 #include <stdlib.h>
@@ -171,16 +172,11 @@ static int line_of(const char *text, const char *at) {
     return line;
 }
 
-/* As JSON has it: no vertical tab, no form feed. */
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 cJSON *rpi_json_whole(const char *text, size_t bytes, const char **out_end, bool *out_longer) {
     const char *end = NULL, *behind = text + bytes;
     cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
     if (!end || end > behind) end = behind;
-    while (root && end < behind && is_blank(*end)) end++;
+    while (root && end < behind && rpi_json_is_blank(*end)) end++;
     *out_longer = root && end < behind;
     *out_end = end;
     if (!*out_longer) return root;

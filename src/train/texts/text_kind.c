@@ -192,12 +192,18 @@ static bool begins_object(const char *at, const char *end) {
     return at < end && *at == ':';
 }
 
-/* Does the first object end behind its line? */
-static bool is_over_lines(const char *at, const char *end) {
+/* Is the first object written over several lines? *out_ended: it ends among these bytes. */
+static bool is_over_lines(const char *at, const char *end, bool *out_ended) {
     rpi_json_scan scan = {0};
-    bool ended = false;
-    size_t bytes = rpi_json_scan_value(&scan, at, (size_t)(end - at), &ended);
+    size_t bytes = rpi_json_scan_value(&scan, at, (size_t)(end - at), out_ended);
     return memchr(at, '\n', bytes) != NULL;
+}
+
+static rpi_text_kind kind_of_objects(const char *path, const char *at, const char *end) {
+    bool ended = false, is_over = is_over_lines(at, end, &ended);
+    /* A line that is broken is no reason to doubt a name that says lines. */
+    if (is_over && has_suffix_of(path, lines_suffixes)) is_over = ended;
+    return is_over ? RPI_TEXT_JSON_VALUES : RPI_TEXT_JSON_LINES;
 }
 
 rp_status rpi_text_kind_of(const char *path, const char *bytes, size_t count,
@@ -206,11 +212,12 @@ rp_status rpi_text_kind_of(const char *path, const char *bytes, size_t count,
     RP_TRY(check_known(path, bytes, count));
     RP_TRY(check_text(path, bytes, count));
     *out_kind = RPI_TEXT_PLAIN;
-    if (has_suffix_of(path, lines_suffixes) && !(at < end && *at == '['))
+    bool is_list = at < end && *at == '[';
+    if (begins_object(at, end))
+        *out_kind = kind_of_objects(path, at, end);
+    else if (has_suffix_of(path, lines_suffixes) && !is_list)
         *out_kind = RPI_TEXT_JSON_LINES;
-    else if (begins_object(at, end))
-        *out_kind = is_over_lines(at, end) ? RPI_TEXT_JSON_VALUES : RPI_TEXT_JSON_LINES;
-    else if ((at < end && *at == '[' && begins_object(skip_blanks(at + 1, end), end)) ||
+    else if ((is_list && begins_object(skip_blanks(at + 1, end), end)) ||
              rpi_text_name_is_json(path))
         *out_kind = RPI_TEXT_JSON_VALUES;
     return RP_OK;

@@ -34,7 +34,7 @@ demo:
 test:
 	@sh tools/setup.sh test
 	@$(MAKE) --no-print-directory build
-	@sh tools/run_tests.sh $(RELEASE) -j "$$((4 * $$(nproc)))"
+	@sh tools/run_tests.sh $(RELEASE) -j "$$((4 * $$(sh tools/cores.sh)))"
 
 check:
 	@sh tools/setup.sh check

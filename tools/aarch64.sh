@@ -17,4 +17,4 @@ mkdir -p build
     tail -n 30 build/aarch64-build.log
     exit 1
 }
-exec ctest --preset aarch64 -j "$(nproc)"
+exec ctest --preset aarch64 -j "$(sh tools/cores.sh)"

@@ -98,11 +98,11 @@ step fuzz fuzz
 # ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. Plans, codecs and the
 # definitions of ops have no threads, and sums have the threads of others; all take it minutes. It runs
 # beside the address sanitizer.
-sanitize tsan -j "$(nproc)" -L 'tier[01]' \
+sanitize tsan -j "$(sh tools/cores.sh)" -L 'tier[01]' \
     -E '^(plan|codec)/|^(comm/reductions|engine/ops|train/safetensors|train/label_split)_test' >build/tsan-tests.log 2>&1 &
 # Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
 ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp \
-    sanitize asan -j "$(nproc)" >build/asan-tests.log 2>&1
+    sanitize asan -j "$(sh tools/cores.sh)" >build/asan-tests.log 2>&1
 step asan+ubsan sanitized asan
 wait
 step tsan sanitized tsan

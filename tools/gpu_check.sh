@@ -72,7 +72,7 @@ build() {
     needs nvcc "no nvcc on the PATH (export PATH=/usr/local/cuda/bin:\$PATH)"
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
     cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DREDPOLL_CUDA=ON -DREDPOLL_PYTHON=ON ${capability:+-DCMAKE_CUDA_ARCHITECTURES="$capability"}
-    cmake --build "$build" -j "$(nproc)"
+    cmake --build "$build" -j "$(sh tools/cores.sh)"
 }
 
 # The kernels of every codec, and the collectives over them: reads and writes beyond memory, races between threads.

@@ -27,5 +27,5 @@ build=build/onednn3/release
     tail -n 30 build/onednn3/build.log
     exit 1
 }
-exec ctest --test-dir $build -j "$(nproc)" --output-on-failure \
+exec ctest --test-dir $build -j "$(sh tools/cores.sh)" --output-on-failure \
     -R '^engine/|^train/(models|checkpoint|train_loop|language_model|masked_lm)_test|^train/train_command_test'

@@ -26,5 +26,5 @@ command -v clang-tidy >/dev/null || {
 }
 cmake --preset dev >/dev/null || exit 1
 git ls-files 'src/*.c' | compiled_here |
-    xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/dev \
+    xargs -P "$(sh tools/cores.sh)" -n 4 clang-tidy --quiet -p build/dev \
         --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=$analyzer 2>/dev/null

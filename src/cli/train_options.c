@@ -46,7 +46,7 @@ const rpi_option rpi_train_table[] = {
      NULL},
     {"data-threads", NULL, "data.num_loading_workers", RPI_OPTION_COUNT,
      FIELD(pictures.threads), NULL, 1, RPI_BATCH_THREADS_MOST, "N",
-     "of images: threads of each rank that decode ahead; 2 when absent", NULL},
+     "of images: threads of each rank that decode ahead; 2 when absent, 1 with one core", NULL},
     {"split", NULL, "data.split", RPI_OPTION_TEXT, FIELD(split), "iid", 0, 0,
      "iid|by-label|dirichlet=A",
      "of images: which rank sees which: all of them all; one label after the other; or shares "

@@ -4,6 +4,7 @@
 #include "redpoll/log.h"
 #include "train/data/dataset.h"
 #include "train/data/picture_data.h"
+#include "train/data/picture_options.h"
 #include "train/data/source.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
@@ -596,7 +597,17 @@ static void colours_are_learnt(void) {
     CHECK_MSG(result.test.accuracy > 0.99, "accuracy %g", result.test.accuracy);
 }
 
-CASES({"every picture comes once an epoch", every_picture_comes_once_an_epoch},
+static void threads_follow_the_cores(void) {
+    static const struct {
+        int64_t asked;
+        int cores, threads;
+    } rows[] = {{0, 1, 1}, {0, 2, 2}, {0, 64, 2}, {1, 64, 1}, {5, 1, 5}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        CHECK_EQ(rpi_picture_threads(rows[i].asked, rows[i].cores), rows[i].threads);
+}
+
+CASES({"threads follow the cores", threads_follow_the_cores},
+      {"every picture comes once an epoch", every_picture_comes_once_an_epoch},
       {"colours can be from -1 to 1", colours_can_be_from_minus_one_to_one},
       {"the held out lie in order", the_held_out_lie_in_order},
       {"boxes depend on nothing else", boxes_depend_on_nothing_else},

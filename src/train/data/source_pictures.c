@@ -3,6 +3,7 @@
  * when they are dealt. */
 #include "train/data/dataset.h"
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/data/batch_ring.h"
@@ -226,7 +227,7 @@ static rp_status prepare(picture_source *self, const rpi_source_options *o) {
     self->world = o->world;
     self->most = o->most;
     self->size = o->pictures.size ? (int)o->pictures.size : RPI_PICTURE_SIZE;
-    self->threads = o->pictures.threads ? (int)o->pictures.threads : RPI_PICTURE_THREADS;
+    self->threads = rpi_picture_threads(o->pictures.threads, rpi_cpu_count());
     RP_TRY(rpi_picture_data_open(o->data, &self->data));
     measure_levels(self);
     if (o->rank == 0) {

@@ -183,7 +183,9 @@ def by_every(rank, world):
         for kind in (AsyncLocalSGD, DiLoCo, SlowMo, NoLoCo):
             model = Slope()
             inner = torch.optim.SGD(model.parameters(), lr=0.1)
-            opt = kind(model, inner, every=every - (kind is AsyncLocalSGD and rank and every > 1))
+            opt = kind(
+                model, inner, every=every - (kind is AsyncLocalSGD and rank and every > 1)
+            )
             options = opt._outer if kind is AsyncLocalSGD else opt._options
             found[kind.__name__, every] = options.outer_momentum
             if kind is AsyncLocalSGD:

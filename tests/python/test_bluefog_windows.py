@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from datetime import timedelta
 
@@ -9,6 +12,7 @@ import pytest
 
 nx = pytest.importorskip("networkx", reason="networkx is not installed")
 import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 import bluefog.torch as bf  # noqa: E402
@@ -332,6 +336,38 @@ def one_step(rank, world):
 
 def test_win_put_optimizer_is_its_equation():
     values(run_group(one_step, 4))
+
+
+def brings_its_puts(rank, world):
+    """step() is over when the neighbour has what it put, though that one takes no step itself."""
+    bf.init()
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"process {rank}", str(os.getpid()))
+    model = nn.Linear(4, 1, bias=False)
+    opt = bf.DistributedWinPutOptimizer(torch.optim.SGD(model.parameters(), lr=0.5), model)
+    if rank == 0:
+        other = int(store.get("process 1"))
+        os.kill(other, signal.SIGSTOP)
+        try:
+            model(torch.ones(1, 4)).sum().backward()
+            step = threading.Thread(target=opt.step)
+            step.start()
+            step.join(0.5)
+            was_over = not step.is_alive()
+        finally:
+            os.kill(other, signal.SIGCONT)
+        step.join()
+        store.set("stepped", "yes")
+        assert not was_over
+    else:
+        store.wait(["stepped"])
+        assert bf.get_win_version("weight") == {0: 1}
+    bf.barrier()
+    opt.unregister_window()
+
+
+def test_a_step_brings_its_puts():
+    values(run_group(brings_its_puts, 2))
 
 
 # ---- what is refused ----

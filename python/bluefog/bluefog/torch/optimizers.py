@@ -327,7 +327,8 @@ class _GradientAllreduce(_Distributed):
 class _WinPut(_Distributed):
     """x becomes win_update - step; x goes into the neighbours' slots at the J-th forward pass.
 
-    Nobody waits: what a slow neighbour has not taken is replaced by what comes later.
+    step() waits until the neighbours have this rank's puts, which they take in while they
+    compute, and for no step of theirs: a slot is as old as its owner's latest step.
     force_barrier: all ranks' puts of this step are there before the update."""
 
     force_barrier = False
@@ -369,9 +370,9 @@ class _WinPut(_Distributed):
             _windows.put_and_forget(self._windows[name], name, self.dst_weights)
 
     def _communicate(self) -> None:
+        for name in self._was_put:
+            context.windows[name].flush()
         if self.force_barrier:
-            for name in self._windows:
-                context.windows[name].flush()
             context.communicator().barrier(blocking=True)
         for name in self._was_put:
             _windows.win_update(name)

@@ -67,7 +67,8 @@ typedef struct rp_gossip_setup {
     uint64_t seed; /**< Of stochastic rounding. */
     double gamma;  /**< Of choco, up to 1: how far a step goes from x towards the mean of its
                         neighbours' copies. 0: chosen by what the codec loses of a random
-                        vector, less the more it does; beyond that, ranks drift apart. */
+                        vector, less the more it does; far beyond that ranks drift apart. A
+                        codec that adds more than it takes (1 bit) is refused with any. */
 } rp_gossip_setup;
 
 typedef struct rp_gossip rp_gossip;
@@ -81,6 +82,11 @@ RP_API void rp_gossip_destroy(rp_gossip *gossip);
 
 /** Of this one. NULL: info stays as it is. */
 RP_API void rp_gossip_get_info(const rp_gossip *gossip, rp_gossip_info *info);
+/** What should be known before the first step, in a line: rates that the topology does not
+ * bear, a gamma or a codec with which ranks may drift apart. Empty: nothing. text: `bytes`
+ * long, 1024 are enough. Local; measures the codecs. RP_INVALID: an argument is NULL; RP_NOMEM.
+ */
+RP_API rp_status rp_gossip_advise(const rp_gossip *gossip, char *text, size_t bytes);
 /** Vector `index` of the states, `count` elements; NULL past the last. What goes into a
  *  checkpoint beside x and the residuals of layouts, after rp_gossip_apply(). */
 RP_API void *rp_gossip_state(rp_gossip *gossip, int index);

@@ -521,6 +521,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_gossip_check": (c_int, [c_char_p, c_char_p, c_int, POINTER(rp_gossip_info)]),
     "rp_gossip_create": (c_int, [_comm, POINTER(rp_gossip_setup), _out]),
     "rp_gossip_destroy": (None, [_gossip]),
+    "rp_gossip_advise": (c_int, [c_void_p, c_char_p, c_size_t]),
     "rp_gossip_get_info": (None, [_gossip, POINTER(rp_gossip_info)]),
     "rp_gossip_state": (c_void_p, [_gossip, c_int]),
     "rp_gossip_push_weight": (c_double, [_gossip]),

@@ -2,6 +2,7 @@
  * together. */
 #include "redpoll/gossip.h"
 
+#include "base/append.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -17,32 +18,34 @@ struct rp_gossip {
     rp_gossip_setup setup;
     const rpi_gossip_rule *rule;
     rpi_topology_rounds *rounds;
+    rpi_gossip_fit fit;
     void *slots[RPI_GOSSIP_SLOTS];
     void *own[RPI_GOSSIP_SLOTS]; /* those of them that are ours to free */
     double p, sent_p, mixed_p;   /* of a pushing rule; else 1 */
     rp_segment *segments;        /* of all that is sent, and where it goes */
     void **outputs;
     size_t segment_count;
-    void *scratch;     /* to decode what was sent, of a rule with copies */
-    double own_weight; /* of the exchange in flight, of a rule with copies */
-    int64_t step;      /* of the exchange in flight */
-    bool has_begun;    /* the rule's `begin` has run */
-    bool is_begun;     /* `before` has run, and `after` is due */
-    bool is_posted;    /* an exchange that was not applied yet */
-    bool is_exact;     /* its segments were sent without codecs */
+    void *scratch;        /* to decode what was sent, of a rule with copies */
+    double own_weight;    /* of the exchange in flight, of a rule with copies */
+    double fitting_gamma; /* what the codec bears, of a rule with copies */
+    int64_t step;         /* of the exchange in flight */
+    bool has_begun;       /* the rule's `begin` has run */
+    bool is_begun;        /* `before` has run, and `after` is due */
+    bool is_posted;       /* an exchange that was not applied yet */
+    bool is_exact;        /* its segments were sent without codecs */
 };
 
 /* ---- checks ---- */
 
 /* The fit is of the ranks that there are. */
 static rp_status find(const char *topology, const char *algorithm, int ranks, int rank,
-                      const rpi_gossip_rule **out_rule, rpi_topology_rounds **out_rounds) {
-    rpi_gossip_fit fit;
+                      const rpi_gossip_rule **out_rule, rpi_topology_rounds **out_rounds,
+                      rpi_gossip_fit *out_fit) {
     RP_TRY(rpi_gossip_rule_find(algorithm ? algorithm : "atc", out_rule));
     if (!topology) topology = (*out_rule)->topology;
     RP_TRY(rpi_topology_rounds_open(topology, ranks, rank, out_rounds));
     rp_status status =
-        rpi_gossip_check_fit(*out_rule, rpi_topology_rounds_of(*out_rounds), &fit);
+        rpi_gossip_check_fit(*out_rule, rpi_topology_rounds_of(*out_rounds), out_fit);
     if (status != RP_OK) {
         rpi_topology_rounds_close(*out_rounds);
         *out_rounds = NULL;
@@ -72,7 +75,8 @@ rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks
                           rp_gossip_info *out_info) {
     const rpi_gossip_rule *rule = NULL;
     rpi_topology_rounds *rounds = NULL;
-    RP_TRY(find(topology, algorithm, ranks, 0, &rule, &rounds));
+    rpi_gossip_fit fit;
+    RP_TRY(find(topology, algorithm, ranks, 0, &rule, &rounds, &fit));
     rpi_topology_rounds_close(rounds);
     if (out_info) *out_info = info_of(rule);
     return RP_OK;
@@ -147,9 +151,10 @@ static rp_status lay_out(rp_gossip *g) {
     return RP_OK;
 }
 
+/* A gamma that was given says nothing about a codec that no gamma bears. */
 static rp_status prepare_copies(rp_gossip *g) {
-    if (g->setup.gamma == 0)
-        RP_TRY(rpi_copies_gamma(g->segments, g->segment_count, &g->setup.gamma));
+    RP_TRY(rpi_copies_gamma(g->segments, g->segment_count, &g->fitting_gamma));
+    if (g->setup.gamma == 0) g->setup.gamma = g->fitting_gamma;
     return rpi_alloc(rpi_copies_scratch(g->segments, g->segment_count), "gossip", &g->scratch);
 }
 
@@ -190,7 +195,7 @@ rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
     g->setup = *setup;
     g->p = 1;
     rp_status status = find(setup->topology, setup->algorithm, rp_comm_world(comm),
-                            rp_comm_rank(comm), &g->rule, &g->rounds);
+                            rp_comm_rank(comm), &g->rule, &g->rounds, &g->fit);
     if (status == RP_OK) status = check_gamma(g->rule, setup->gamma);
     if (status == RP_OK) status = allocate(g);
     if (status == RP_OK) status = lay_out(g);
@@ -223,6 +228,48 @@ void rp_gossip_get_info(const rp_gossip *g, rp_gossip_info *out_info) {
         *out_info = info_of(g->rule);
         out_info->gamma = g->setup.gamma;
     }
+}
+
+/* ---- what should be known before the first step ---- */
+
+/* How many times as far as fits, from where on ranks drifted apart in some worlds. */
+static const double MUCH_FARTHER = 2;
+
+static void advise_gamma(const rp_gossip *g, char *text, size_t bytes) {
+    if (!g->rule->copies || !(g->setup.gamma > MUCH_FARTHER * g->fitting_gamma)) return;
+    rpi_append(
+        text, bytes,
+        "%s with a gamma of %.3g goes further towards neighbours' copies than this codec "
+        "lets them be right, and ranks may drift apart; %.3g fits (what is taken where "
+        "none is given)",
+        g->rule->name, g->setup.gamma, g->fitting_gamma);
+}
+
+/* What is lost of parameters, and of gradients that are tracked, moves them; copies bear it. */
+static rp_status advise_codec(const rp_gossip *g, char *text, size_t bytes) {
+    double taken = 1;
+    if (g->rule->copies) return RP_OK;
+    rp_status status = rpi_copies_taken(g->segments, g->segment_count, &taken);
+    if (status != RP_OK) return status;
+    if (taken >= (g->rule->sends > 1 ? .95 : .9)) return RP_OK;
+    rpi_append(
+        text, bytes,
+        "%s%s sends parameters%s, and a codec of so few bits moves them: ranks may drift "
+        "apart; take bf16, q8 or q4, or algorithm choco, which bears it",
+        text[0] ? "; " : "", g->rule->name, g->rule->sends > 1 ? " and tracked gradients" : "");
+    return RP_OK;
+}
+
+rp_status rp_gossip_advise(const rp_gossip *g, char *text, size_t bytes) {
+    char topology[RPI_GOSSIP_ADVICE];
+    RP_TRY(check_open(g));
+    if (!text || !bytes) return RP_FAIL(INVALID, "gossip: no room for a text");
+    text[0] = '\0';
+    if (rpi_topology_rounds_of(g->rounds)->ranks == 1) return RP_OK;
+    rpi_gossip_advise(g->rule, rpi_topology_rounds_of(g->rounds), &g->fit, topology);
+    rpi_append(text, bytes, "%s", topology);
+    advise_gamma(g, text, bytes);
+    return advise_codec(g, text, bytes);
 }
 
 void *rp_gossip_state(rp_gossip *g, int index) {

@@ -67,23 +67,48 @@ static rp_status find_taken(const rp_codec *codec, double *out_taken) {
     return status;
 }
 
-rp_status rpi_copies_gamma(const rp_segment *segments, size_t count, double *out_gamma) {
+static rp_status find_least(const rp_segment *segments, size_t count, double *out_least,
+                            char out_text[80]) {
     double least = 1, taken = 0;
     char text[80], last[80] = "";
+    out_text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         const rp_codec *codec = &segments[i].codec;
         if (rp_codec_is_exact(codec, segments[i].dtype)) continue;
         if (strcmp(rp_codec_text(codec, text, sizeof text), last) == 0) continue;
         RP_TRY(find_taken(codec, &taken));
         snprintf(last, sizeof last, "%s", text);
-        if (taken < least) least = taken;
-        if (taken > 0) continue;
+        if (taken >= least) continue;
+        least = taken;
+        snprintf(out_text, 80, "%s", text);
+    }
+    *out_least = least;
+    return RP_OK;
+}
+
+rp_status rpi_copies_taken(const rp_segment *segments, size_t count, double *out_taken) {
+    char text[80];
+    return find_least(segments, count, out_taken, text);
+}
+
+/* More than d where a codec sends next to nothing, since what is late then costs more than what
+ * goes too far; 0.7 of it, and d of it where that is more, for others. */
+static double gamma_of(double d) {
+    double share = 1.5 - 4 * d;
+    if (share < .7) share = .7;
+    return d * (d > share ? d : share);
+}
+
+rp_status rpi_copies_gamma(const rp_segment *segments, size_t count, double *out_gamma) {
+    double least = 1;
+    char text[80];
+    RP_TRY(find_least(segments, count, &least, text));
+    if (least <= 0)
         return RP_FAIL(INVALID,
                        "choco: codec %s adds more than it takes, and copies would not come "
-                       "nearer; take more bits, or rounding=nearest",
+                       "nearer with any gamma; take more bits, or rounding=nearest",
                        text);
-    }
-    *out_gamma = least * (least > .4 ? least : .4);
+    *out_gamma = gamma_of(least);
     return RP_OK;
 }
 

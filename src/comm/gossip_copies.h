@@ -8,10 +8,15 @@
 #include <stddef.h>
 
 /* A codec takes at least the share d from the square of what it is given, again and again what
- * it left. A gamma of d^2, or of 0.4 d where that is more, is about half of what was found
- * stable on rings and exponential graphs, and about as fast as any; d is of the codec that
- * takes least, 1 where nothing is lossy. RP_INVALID: a codec that adds more than it takes. */
+ * it left. Gamma is d^2, or 0.7 d where that is more, up to 1.5 d where a codec sends next to
+ * nothing: half or less of what was found stable on rings, tori and exponential graphs of 4 and
+ * 16 ranks; d is of the codec that takes least, 1 where nothing is lossy. RP_INVALID: a codec
+ * that adds more than it takes, which no gamma bears. */
 rp_status rpi_copies_gamma(const rp_segment *segments, size_t count, double *out_gamma);
+
+/* That d: of the square of a random vector, and of what was left of it again and again. Below
+ * 0: the codec adds more than it takes. */
+rp_status rpi_copies_taken(const rp_segment *segments, size_t count, double *out_taken);
 
 /* Bytes of scratch that rpi_copies_decode() needs for these. */
 size_t rpi_copies_scratch(const rp_segment *segments, size_t count);

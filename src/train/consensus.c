@@ -4,6 +4,7 @@
 #include "base/status.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static rp_status take_mean(rpi_trainer *t, rpi_consensus *c) {
@@ -26,13 +27,28 @@ static rp_status take_mean(rpi_trainer *t, rpi_consensus *c) {
     return RP_OK;
 }
 
+/* What of its options may be why, where the strategy has said so before the first step. */
+static void look_at_distance(rpi_trainer *t, double distance) {
+    const char *line = rpi_consensus_watch_take(&t->consensus_watch, t->step, distance);
+    const char *cause = t->strategy->suspect ? t->strategy->suspect(t->strategy_self) : NULL;
+    char text[1024];
+    if (!line) return;
+    snprintf(text, sizeof text, "%s; %s%s", line, cause ? "the cause may be: " : "try ",
+             cause                 ? cause
+             : t->strategy->nearer ? t->strategy->nearer
+                                   : "a smaller --lr");
+    rpi_trainer_note(t, text);
+}
+
 rp_status rpi_consensus_enter(rpi_trainer *t, rpi_consensus *c) {
     *c = (rpi_consensus){.distance = NAN};
     bool is_met = t->strategy->run; /* behind a span all have the servers' parameters */
     if (t->world == 1 || is_met || !t->strategy->replicas_differ) return RP_OK;
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_count(t->weights), sizeof *c->own,
                            "the ranks' mean", &c->own));
-    return take_mean(t, c);
+    RP_TRY(take_mean(t, c));
+    look_at_distance(t, c->distance);
+    return RP_OK;
 }
 
 void rpi_consensus_leave(rpi_trainer *t, rpi_consensus *c) {

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FAULT = sizeof(rpi_fault) / sizeof(double), TEXT = 512, ADVICE = 1536 };
+enum { FAULT = sizeof(rpi_fault) / sizeof(double), TEXT = 512, ADVICE = 2560 };
 
 /* ---- finding ---- */
 
@@ -142,10 +142,16 @@ static void tell_where(const rpi_trainer *t, const rpi_fault *fault, int64_t upd
     }
 }
 
+/* What a strategy has noted of its options comes before the rate. */
 static void tell_what_to_do(const rpi_trainer *t, char *text) {
+    const char *cause =
+        t->strategy && t->strategy->suspect ? t->strategy->suspect(t->strategy_self) : NULL;
     int used = snprintf(text, ADVICE,
-                        "nothing of this is saved. Try a smaller --lr or a warm-up "
-                        "(--lr-warmup-steps); ");
+                        "nothing of this is saved. %s%s%s smaller --lr or a warm-up "
+                        "(--lr-warmup-steps); ",
+                        cause ? "The cause may be: " : "", cause ? cause : "",
+                        cause ? ". Else try a" : "Try a");
+    if (used >= ADVICE) used = ADVICE - 1;
     if (t->good_folder[0])
         snprintf(
             text + used, ADVICE - (size_t)used,

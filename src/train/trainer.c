@@ -206,9 +206,12 @@ static void chose(void *context, const char *line) {
 }
 
 /* Behind those that were not told yet. */
-static void note(void *context, const char *line) {
-    rpi_trainer *t = context;
+void rpi_trainer_note(rpi_trainer *t, const char *line) {
     rpi_append(t->note, sizeof t->note, "%s%s", t->note[0] ? "\n" : "", line);
+}
+
+static void note(void *context, const char *line) {
+    rpi_trainer_note(context, line);
 }
 
 static double rate(void *context) {

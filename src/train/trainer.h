@@ -6,6 +6,7 @@
 #include "engine/backends/cpu/kernels/kernel_square_sum.h"
 #include "engine/optimizer.h"
 #include "redpoll/adaptive.h"
+#include "train/consensus_watch.h"
 #include "train/data/source.h"
 #include "train/divergence.h"
 #include "train/mixup.h"
@@ -76,8 +77,9 @@ typedef struct rpi_trainer {
     rpi_profile *profile;             /* borrowed; NULL: nobody asks */
     rpi_step_reports reports;         /* to the other ranks and from them */
     char choice[RPI_BIT_CHOICE_TEXT]; /* other bits were chosen in this step; else empty */
-    char note[1024];                  /* of the strategy, untold: lines; else empty */
-    double learning_rate;             /* of the current step */
+    char note[2048];                  /* of the strategy, untold: lines; else empty */
+    rpi_consensus_watch consensus_watch;
+    double learning_rate; /* of the current step */
     /* Clipping: the squares of the current step's gradients, their root (NaN: not measured),
      * and what gradients are therefore multiplied by (0: nothing). */
     rpi_square_sum squares;
@@ -93,6 +95,9 @@ typedef struct rpi_trainer {
     int64_t good_step;      /* of that, else 0 */
     bool newest_is_good;    /* it is the newest of the folder which this run writes to */
 } rpi_trainer;
+
+/* A line that is told with the next ones, on rank 0. */
+void rpi_trainer_note(rpi_trainer *trainer, const char *line);
 
 /* Load and check everything; nothing is written yet. Closing is the caller's also after a
  * failure. */

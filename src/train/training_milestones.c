@@ -24,6 +24,7 @@ rp_status rpi_training_evaluate(rpi_training *r) {
     r->result.test = evaluation;
     r->result.evaluated = true;
     r->evaluated_step = t->step;
+    rpi_training_tell_note(r);
     return RP_OK;
 }
 

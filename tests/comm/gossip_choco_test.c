@@ -211,10 +211,10 @@ static void gamma_follows_from_what_a_codec_loses(void) {
                  {"q8", .99, 1},
                  {"q4", .9, 1},
                  {"q2", .25, .6},
-                 {"topk:k=64,bucket=512", .1, .3},
-                 {"topk:k=64,bucket=4096", .01, .05},
+                 {"topk:k=64,bucket=512", .25, .35},
+                 {"topk:k=64,bucket=4096", .06, .1},
                  {"randk:k=64,bucket=512", .01, .1},
-                 {"sign", .001, .03}};
+                 {"sign", .03, .06}};
     rp_comm *comm = NULL;
     static vectors at;
     REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
@@ -240,6 +240,10 @@ static void gamma_follows_from_what_a_codec_loses(void) {
                              .layouts = {&layout},
                              .layout_counts = {1}};
     CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "adds more than it takes");
+    setup.gamma = 1;
+    CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "with any gamma");
+    CHECK_OK(rp_codec_parse("q1", &layout.codec));
+    CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "with any gamma");
     rp_comm_destroy(comm);
 }
 

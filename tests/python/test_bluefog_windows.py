@@ -339,7 +339,7 @@ def test_win_put_optimizer_is_its_equation():
 
 
 def brings_its_puts(rank, world):
-    """step() is over when the neighbour has what it put, though that one takes no step itself."""
+    """step() is over when the neighbour has what it put, though that takes no step itself."""
     bf.init()
     store = dist.distributed_c10d._get_default_store()
     store.set(f"process {rank}", str(os.getpid()))

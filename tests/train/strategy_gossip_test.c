@@ -137,6 +137,50 @@ static void optimizers_and_codecs_go_with_it(void) {
     CHECK(isnan(result.test.consensus_distance));
 }
 
+/* Before the first step, and again where training ends badly by it. */
+static void what_may_go_wrong_is_told(void) {
+    static const struct {
+        const char *strategy, *codec, *words;
+    } cases[] = {
+        {"gossip:algorithm=gradient-tracking", "q2",
+         "tracked gradients, and a codec of so few"},
+        {"gossip", "topk:k=16,bucket=4096", "a codec of so few bits moves them"},
+        {"gossip:algorithm=choco,gamma=1", "topk:k=16,bucket=4096", "choco with a gamma of 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpi_train_options options = gossip_options(cases[i].strategy);
+        options.codec = cases[i].codec;
+        options.steps = 3;
+        REQUIRE_OK(ranks_train(&options, 4, NULL));
+        CHECK_MSG(strstr(ranks_notes(), cases[i].words), "%s: '%s'", cases[i].strategy,
+                  ranks_notes());
+        options.lr = 1e30;
+        options.steps = 40;
+        CHECK_FAILS(ranks_train(&options, 4, NULL), CORRUPT, "The cause may be: ");
+        CHECK_MSG(strstr(ranks_message(0), cases[i].words), "'%s'", ranks_message(0));
+    }
+    rpi_train_options options = gossip_options("gossip");
+    options.codec = "q4";
+    options.steps = 3;
+    REQUIRE_OK(ranks_train(&options, 4, NULL));
+    CHECK_MSG(!strstr(ranks_notes(), "drift apart"), "'%s'", ranks_notes());
+}
+
+/* Ranks that have gone apart are named when that is measured. */
+static void ranks_that_are_apart_are_told(void) {
+    rpi_train_options options =
+        gossip_options("gossip:algorithm=choco,topology=ring,gamma=.001");
+    options.codec = "q4";
+    options.split = "by-label";
+    options.lr *= 20;
+    options.steps = 40;
+    rpi_train_result result = {0};
+    REQUIRE_OK(ranks_train(&options, 4, &result));
+    REQUIRE(result.test.consensus_distance > .3);
+    CHECK_MSG(strstr(ranks_notes(), "ranks are far apart behind step 40"), "'%s'",
+              ranks_notes());
+}
+
 static void check_same(const char *name) {
     CHECK_MSG(ranks_same_file(ranks_path(ranks_folder("whole"), name),
                               ranks_path(ranks_folder("parts"), name)),
@@ -237,6 +281,8 @@ CASES({"averaging with all is all-reduce", averaging_with_all_is_all_reduce},
       {"every algorithm learns", every_algorithm_learns},
       {"algorithms have topologies that fit", algorithms_have_topologies_that_fit},
       {"optimizers and codecs go with it", optimizers_and_codecs_go_with_it},
+      {"what may go wrong is told", what_may_go_wrong_is_told},
+      {"ranks that are apart are told", ranks_that_are_apart_are_told},
       {"copies bear any codec", copies_bear_any_codec},
       {"it goes on as if it had never stopped", it_goes_on_as_if_it_had_never_stopped},
       {"others begin from the mean", others_begin_from_the_mean},

@@ -140,6 +140,10 @@ class Gossip(WrappingOptimizer):
         agree(group, "Gossip", facts, problem)
         self._step_vector = torch.zeros_like(self._flat.values)
         self._handle = self._made()
+        text = ctypes.create_string_buffer(1024)
+        _checked(_abi.rp_gossip_advise(self._handle.address, text, len(text)))
+        if text.value:
+            log.warning("Gossip: %s", text.value.decode())
         if broadcast:
             self._communicator.broadcast(self._flat.values, 0, blocking=True)
             self._flat.untrained.broadcast(self._communicator)

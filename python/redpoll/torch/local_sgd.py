@@ -371,7 +371,8 @@ class LocalSGD(WrappingOptimizer):
 
 class SlowMo(LocalSGD):
     """LocalSGD with slow momentum over the rounds (arXiv 1910.00643); outer_momentum .5
-    (with up to 20 steps .3), outer_rate 1. It divides by inner's learning rate, of which there is one."""
+    (with up to 20 steps .3), outer_rate 1. It divides by inner's learning rate, of which there
+    is one."""
 
     _outer = "slowmo"
 
@@ -387,8 +388,8 @@ class DiLoCo(LocalSGD):
 class NoLoCo(LocalSGD):
     """DiLoCo without an all-reduce (arXiv 2506.10911): each round every rank combines what it
     has learnt with one random partner; outer_rate .7, outer_momentum .5 (with up to 20 steps
-    .3), consensus_rate .7, which is below 2 (1 - outer_momentum^2), where ranks stay together. Between rounds ranks
-    differ: evaluate inside consensus().
+    .3), consensus_rate .7, which is below 2 (1 - outer_momentum^2), where ranks stay together.
+    Between rounds ranks differ: evaluate inside consensus().
 
     partner: (round, rank) -> rank, the same on all ranks, the partner's partner the rank
     itself; None: drawn from the seed."""

@@ -145,6 +145,11 @@ typedef struct rpi_strategy {
      * others go on without a rank that dies, RP_PEER says that one has, and the step is done
      * all the same, by this rank alone, as are all that follow before rejoin(). */
     rp_status (*finish)(void *self, int64_t *out_exposed_ns);
+    /* What was noted of its options before the first step, of which ranks may drift apart or
+     * training diverge; returns NULL, as the function may be, where there was nothing. */
+    const char *(*suspect)(void *self);
+    const char
+        *nearer; /* what brings ranks nearer that are far apart, behind "try "; or NULL */
     /* What there is to tell of the step that has ended. NULL: nothing. */
     void (*report)(void *self, rpi_strategy_report *out_report);
     /* What it keeps from step to step, a float a parameter each, in the order of the arena: how

@@ -115,6 +115,7 @@ typedef struct async_local {
     int64_t exchanges;         /* of this worker, in the span */
     float *samples;            /* of a worker's latest pseudo-gradient */
     rpi_momentum_watch watch;  /* of rank 0, over all workers */
+    char advice[512];          /* noted before the first step; "": nothing */
 } async_local;
 
 static void close_local(void *context) {
@@ -180,14 +181,19 @@ static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
 
 /* Before the first step; the watch needs not say it again. */
 static void advise_at_first(async_local *self) {
-    char text[512];
+    char *text = self->advice;
     const rpi_strategy_setup *s = &self->served.setup;
-    if (!s->note || rp_comm_world(s->comm) == 1) return;
-    rp_status status =
-        rp_delayed_nesterov_advise(&self->outer, (uint64_t)self->every, text, sizeof text);
-    if (status != RP_OK || !text[0]) return;
+    if (rp_comm_world(s->comm) == 1) return;
+    (void)rp_delayed_nesterov_advise(&self->outer, (uint64_t)self->every, text,
+                                     sizeof self->advice);
+    if (!text[0]) return;
     self->watch.has_warned = true;
-    s->note(s->context, text);
+    if (s->note) s->note(s->context, text);
+}
+
+static const char *suspect(void *context) {
+    const async_local *self = context;
+    return self && self->advice[0] ? self->advice : NULL;
 }
 
 static rp_status open_local(const rpi_strategy_setup *setup, void **out_self) {
@@ -353,6 +359,7 @@ const rpi_strategy rpi_strategy_async_local_sgd = {
     .close = close_local,
     .gradient_final = gradient_final,
     .servers = servers,
+    .suspect = suspect,
     .outlives = outlives,
     .run = run,
     .confirm = confirm,

@@ -132,6 +132,7 @@ typedef struct gossip {
     bool is_alone; /* one has, and the others are not met yet */
     rp_status started;
     rpi_kept_error error; /* of the start */
+    char advice[1024];    /* what was noted before the first step; "": nothing */
 } gossip;
 
 static void close_gossip(void *context) {
@@ -149,6 +150,18 @@ static void tell_gamma(const gossip *self) {
     snprintf(line, sizeof line, "gossip: choco takes gamma=%.3g, by what the codec loses",
              self->info.gamma);
     if (s->note) s->note(s->context, line);
+}
+
+static rp_status advise(gossip *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    RP_TRY(rp_gossip_advise(self->gossip, self->advice, sizeof self->advice));
+    if (self->advice[0] && s->note) s->note(s->context, self->advice);
+    return RP_OK;
+}
+
+static const char *suspect(void *context) {
+    const gossip *self = context;
+    return self && self->advice[0] ? self->advice : NULL;
 }
 
 static rp_status make_gossip(gossip *self) {
@@ -170,7 +183,7 @@ static rp_status make_gossip(gossip *self) {
     RP_TRY(rp_gossip_create(s->comm, &setup, &self->gossip));
     rp_gossip_get_info(self->gossip, &self->info);
     if (self->info.copies && !(c.gamma > 0) && self->info.gamma < 1) tell_gamma(self);
-    return RP_OK;
+    return advise(self);
 }
 
 static rp_status prepare(gossip *self) {
@@ -332,6 +345,9 @@ const rpi_strategy rpi_strategy_gossip = {
     .begin = begin,
     .gradient_final = gradient_final,
     .finish = finish,
+    .suspect = suspect,
+    .nearer = "a codec of more bits, a topology that mixes faster (redpoll plan gossip), or a "
+              "smaller --lr",
     .states = states,
     .resumed = resumed,
 };

@@ -50,10 +50,10 @@ typedef struct local_sgd {
     float *in_flight[RPI_STRATEGY_STATES];
     int64_t in_flight_step; /* of which it is a copy; -1: of none */
     bool has_begun, has_resumed;
-    bool is_advised; /* before the first step: the watch needs not say it again */
-    int parts;       /* of the global batch: ranks when the run began */
-    bool is_alone;   /* a rank has died, and the others are not met yet */
-    float *momentum; /* of the outer optimizer, while there is none; NULL: it has none */
+    char advice[512]; /* noted before the first step, not said again by the watch; "": none */
+    int parts;        /* of the global batch: ranks when the run began */
+    bool is_alone;    /* a rank has died, and the others are not met yet */
+    float *momentum;  /* of the outer optimizer, while there is none; NULL: it has none */
     rp_local_sgd_report report; /* of the latest step */
     rp_status status;           /* of what could not be told at once */
     rpi_kept_error error;
@@ -149,13 +149,17 @@ static rp_status prepare(local_sgd *self) {
 
 /* Before the first step; a rank alone trains all the same. */
 static void advise(local_sgd *self) {
-    char text[512];
     const rpi_strategy_setup *s = &self->setup;
-    if (!s->note || rp_comm_world(s->comm) == 1) return;
-    if (rp_local_sgd_advise(&self->choice.options, text, sizeof text) != RP_OK || !text[0])
-        return;
-    self->is_advised = true;
-    s->note(s->context, text);
+    char *text = self->advice;
+    if (rp_comm_world(s->comm) == 1) return;
+    if (rp_local_sgd_advise(&self->choice.options, text, sizeof self->advice) != RP_OK)
+        text[0] = '\0';
+    if (text[0] && s->note) s->note(s->context, text);
+}
+
+static const char *suspect(void *context) {
+    const local_sgd *self = context;
+    return self && self->advice[0] ? self->advice : NULL;
 }
 
 static rp_status open_local_sgd(const rpi_strategy_setup *setup, void **out_self) {
@@ -284,7 +288,7 @@ static rp_status exchange(local_sgd *self, int64_t *out_exposed_ns) {
     int64_t start = rpi_now_ns();
     RP_TRY(treat_inner_state(self, self->report.finished));
     *out_exposed_ns = rpi_now_ns() - start + (int64_t)(self->report.wait_s * RPI_SECOND_NS);
-    if (self->report.warning && s->note && !self->is_advised)
+    if (self->report.warning && s->note && !self->advice[0])
         s->note(s->context, self->report.warning);
     return RP_OK;
 }
@@ -395,6 +399,8 @@ const rpi_strategy rpi_strategy_local_sgd = {
     .begin = begin,
     .gradient_final = gradient_final,
     .finish = finish,
+    .suspect = suspect,
+    .nearer = "fewer local steps (every), a lower outer momentum, or a smaller --lr",
     .report = report,
     .states = states,
     .resumed = resumed,

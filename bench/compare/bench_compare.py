@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -64,14 +65,12 @@ def prepare(rows_file: Path, work: Path, new: Path) -> None:
         subprocess.run(["sh", str(script), str(work), str(new)], check=True)
 
 
-def old_build(it: argparse.Namespace, rows: Rows) -> tuple[Path, Path]:
-    """The build folder of REF, and what to remove afterwards."""
-    commit = commit_of(ROOT, it.ref)
-    folder = ROOT / "build" / "compare" / commit[:12]
-    print(f"building {it.ref} in {folder}", flush=True)
+def old_build(ref: str, folder: Path, commit: str, rows: Rows) -> Path:
+    """The build folder of REF, whose files go to `folder`."""
+    print(f"building {ref} in {folder}", flush=True)
     if not folder.exists():
         unpack(ROOT, commit, folder)
-    return build(ROOT, folder, programs(rows)), folder
+    return build(ROOT, folder, programs(rows))
 
 
 def compare(it: argparse.Namespace, rows: Rows, old: Path, work: Path) -> list[Result]:
@@ -90,14 +89,16 @@ def compare(it: argparse.Namespace, rows: Rows, old: Path, work: Path) -> list[R
 def run() -> int:
     it, began = arguments(), time.monotonic()
     rows = chosen(read_rows(it.rows), it.only)
-    old, temporary = (it.old, None) if it.old else old_build(it, rows)
+    commit = commit_of(ROOT, it.ref) if it.ref else ""
+    folder = ROOT / "build" / "compare" / commit[:12]
     work = Path(tempfile.mkdtemp(prefix="bench-compare-"))
     try:
+        old = old_build(it.ref, folder, commit, rows) if it.ref else it.old
         results = compare(it, rows, old.resolve(), work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        if temporary and not it.keep:
-            shutil.rmtree(temporary, ignore_errors=True)
+        if it.ref and not it.keep:
+            shutil.rmtree(folder, ignore_errors=True)
     text, fails = summary(results)
     print(f"\n{text}; {processor()}, {(time.monotonic() - began) / 60:.0f} minutes")
     if it.write:
@@ -106,7 +107,14 @@ def run() -> int:
     return 1 if fails else 0
 
 
+def stop(number: int, frame: object) -> None:
+    """As by an exception, so that what runs and the build of REF are taken away."""
+    sys.exit(f"bench-compare: stopped by signal {number}")
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     try:
         sys.exit(run())
     except (BadRow, CannotBuild) as why:

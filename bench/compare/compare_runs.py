@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 from dataclasses import dataclass, field
 from enum import Enum
@@ -117,21 +118,31 @@ def last_line(text: str) -> str:
 def run(command: str, words: dict[str, str], prefix: str, timeout_s: float) -> str:
     for name, value in words.items():
         command = command.replace("{" + name + "}", shlex.quote(value))
-    shell = ["sh", "-c", command]
+    with subprocess.Popen(
+        [*shlex.split(prefix), "sh", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LC_ALL": "C"},
+        start_new_session=True,
+    ) as running:
+        try:
+            output, errors = running.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise CannotRun(f"not done after {timeout_s:g} s") from None
+        finally:
+            end_all(running)
+    if running.returncode:
+        raise CannotRun(last_line(output + errors), running.returncode == SKIPPED)
+    return output
+
+
+def end_all(running: subprocess.Popen[str]) -> None:
+    """The ranks that a command has started, too: none outlives it."""
     try:
-        done = subprocess.run(
-            shlex.split(prefix) + shell,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except subprocess.TimeoutExpired:
-        raise CannotRun(f"not done after {timeout_s:g} s") from None
-    if done.returncode:
-        why = last_line(done.stdout + done.stderr)
-        raise CannotRun(why, done.returncode == SKIPPED)
-    return done.stdout
+        os.killpg(running.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 @dataclass

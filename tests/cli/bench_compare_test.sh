@@ -1,6 +1,7 @@
 #!/bin/sh
 # What `make bench-compare` calls a loss, over builds that are scripts: what they print is said below, a number a run.
 # usage: bench_compare_test.sh REDPOLL
+# shellcheck disable=SC2154 # $folder is that of cases.sh
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/harness/cases.sh"
@@ -125,6 +126,25 @@ compares 1 '^breaks .* fails: ran, and then not: redpoll: it broke'
 
 echo 'slow | B/s | json rate | 100 | sleep 20' >rows.txt
 compares 0 '^slow .* does not run here: not done after 0.2 s' --timeout 0.2
+
+# ---- nothing outlives a comparison ----
+
+# gone FILE: the process whose number is in it ends in a few seconds
+gone() {
+    i=0
+    while kill -0 "$(cat "$1")" 2>/dev/null && [ $i -lt 50 ]; do sleep 0.1 && i=$((i + 1)); done
+    [ $i -lt 50 ] && pass || complain "process $(cat "$1") of a command lives on"
+}
+echo "child | B/s | json rate | 100 | sleep 60 & echo \$! >$folder/child; wait" >rows.txt
+compares 0 '^child .* does not run here: not done' --timeout 0.5
+gone child
+rm -f child
+python3 "$compare" --old old --new new --rows rows.txt >out 2>&1 &
+until [ -s child ]; do sleep 0.1; done
+kill $!
+wait $! && complain "a comparison that was stopped ends with 0"
+also 'stopped by signal 15'
+gone child
 
 # ---- mistakes ----
 

@@ -1,5 +1,7 @@
 #include "base/cpu_quota.h"
 
+#include "base/c_locale.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -90,9 +92,17 @@ static mount find_mount(const char *root, bool unified, const char *path) {
 static int read_numbers(const char *root, const char *folder, const char *name, double *first,
                         double *second) {
     FILE *file = open_below(root, folder, name);
-    int count = file ? fscanf(file, "%lf %lf", first, second) : 0;
+    char line[64] = "", *at = line, *end = NULL;
+    double *const numbers[] = {first, second};
+    int count = 0;
+    if (file && !fgets(line, sizeof line, file)) line[0] = '\0';
     if (file) fclose(file);
-    return count > 0 ? count : 0;
+    for (; count < 2; count++, at = end) {
+        double number = rpi_strtod(at, &end);
+        if (end == at) break;
+        *numbers[count] = number;
+    }
+    return count;
 }
 
 static double quota_of(const char *root, const char *folder, bool unified) {

@@ -219,8 +219,9 @@ rp_status rpi_meeting_replace(const rp_store *store, int rank, int world, const 
     if (arrivals == 0) return RP_OK;
     return rpi_meeting_give_up(
         &meeting,
-        RP_FAIL(PEER, "the process before this one died while the ranks were meeting, "
-                      "and they cannot meet without it; start the job again"));
+        RP_FAIL(PEER, "the process before this one died while the ranks were meeting "
+                      "(connection closed by peer), and they cannot meet without it; start the "
+                      "job again"));
 }
 
 int rpi_meeting_replaced(const rp_store *store, const char *name) {

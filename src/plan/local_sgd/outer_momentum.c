@@ -1,7 +1,8 @@
 #include "plan/local_sgd/outer_momentum.h"
 
+#include "base/c_locale.h"
+
 #include <math.h>
-#include <stdio.h>
 
 static double least(double a, double b) {
     return a < b ? a : b;
@@ -21,7 +22,7 @@ void rpi_outer_momentum_advise(double rate, double momentum, uint64_t every, boo
     out_text[0] = '\0';
     if (every > RPI_FEW_STEPS || momentum == 0 || !(way > most)) return;
     double fits = floor((1 - rate / 1.5) * 20) / 20;
-    snprintf(
+    rpi_print(
         out_text, RPI_OUTER_ADVICE,
         "outer momentum %g is high for %llu local steps: where pseudo-gradients point the "
         "same way, an outer step goes %.1f times as far as the ranks went; take %g or less "

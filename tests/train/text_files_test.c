@@ -312,7 +312,8 @@ static void check_row(const row *r) {
                   status ? rp_last_error()->message : "", r->wanted + 1);
     } else {
         size_t bytes = wanted_bytes(r->wanted);
-        CHECK_MSG(status == RP_OK && got.count == bytes && !memcmp(got.at, r->wanted, bytes),
+        CHECK_MSG(status == RP_OK && got.count == bytes &&
+                      (!bytes || !memcmp(got.at, r->wanted, bytes)),
                   "%s: '%.*s', not '%s' (%s)", r->name, (int)got.count, got.at ? got.at : "",
                   r->wanted, status ? rp_last_error()->message : "");
     }

@@ -74,8 +74,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     rp_store store = {0};
+    if (rp_store_open_local(&store) != RP_OK) return 1;
     double *seconds = calloc((size_t)iters, sizeof *seconds);
-    if (!seconds || rp_store_open_local(&store) != RP_OK) return 1;
+    if (!seconds) abort();
     for (int i = 0; i < world; i++)
         ranks[i] = (rank_thread){.store = &store,
                                  .rank = i,

@@ -91,11 +91,14 @@ static void print_json(void) {
 }
 
 static void print_forms(void) {
-    char text[128];
+    char text[128], line[192];
     rpi_kernel_form *kernel;
-    for (int i = 0; (kernel = rpi_kernel_form_at(i)) != NULL; i++)
-        printf("  %-10s %s %s\n", i ? "" : "forms", kernel->kernel,
-               rpi_kernel_form_text(kernel, text, sizeof text));
+    for (int i = 0; (kernel = rpi_kernel_form_at(i)) != NULL; i++) {
+        printf("  %-10s ", i ? "" : "forms");
+        snprintf(line, sizeof line, "%s %s", kernel->kernel,
+                 rpi_kernel_form_text(kernel, text, sizeof text));
+        rpi_print_wrapped(stdout, line, 13, 13);
+    }
 }
 
 static void print_entry(const rpi_entry *e) {

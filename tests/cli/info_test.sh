@@ -53,11 +53,16 @@ also '^  h\.0 to h\.1 +2 x '
 
 # ---- forms of kernels: what this machine takes, or what is said ----
 
-shows '^  forms +quantise (plain|fetch|range-first|fetch\+range-first) \(of plain, fetch, range-first, fetch\+range-first\)$'
+shows '^  forms +quantise (plain|fetch|range-first|fetch\+range-first) \(of plain, fetch,'
 also '^ +add-two (fetch|plain) \(of fetch, plain\)$'
 export REDPOLL_FORMS=quantise=range-first,add-two=plain
 shows '^  forms +quantise range-first \(of '
 also '^ +add-two plain \(of '
+for form in plain fetch range-first fetch+range-first; do
+    REDPOLL_FORMS=quantise=$form "$redpoll" info >out
+    if awk 'length > 80 { wide = 1 } END { exit wide }' out; then pass; else complain "wider than 80 columns: $(cat out)"; fi
+    also "^  forms +quantise $(echo "$form" | sed 's/+/[+]/') "
+done
 shows '"kernel_forms":\{"quantise":"range-first","add-two":"plain"\}' --json
 REDPOLL_FORMS=add-two=plane
 refused 2 "unknown form 'plane'; there are fetch, plain; did you mean 'plain'"

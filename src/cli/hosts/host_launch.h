@@ -96,6 +96,16 @@ rp_status rpi_hosts_pump(rpi_host_launch *launch, int64_t until_ns);
 void rpi_hosts_hear(rpi_host_launch *launch, rpi_remote *remote, const rpi_agent_frame *frame);
 /* The connection to a host has ended, as it does when its ranks have. */
 void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote);
+/* The same word to all that run. */
+void rpi_hosts_tell(rpi_host_launch *launch, rpi_agent_word word, int number);
+/* Ranks that have not ended. */
+int rpi_hosts_alive(const rpi_host_launch *launch);
+/* A death is no failure: nothing has failed, and nobody has told us to end. */
+bool rpi_hosts_outlive(const rpi_host_launch *launch);
+/* Now and then (watch_hosts.c): a host that has been silent for too long is lost, and ranks
+ * that are idle for ever when others have ended well are ended. */
+void rpi_hosts_watch_silence(rpi_host_launch *launch);
+void rpi_hosts_watch_idle(rpi_host_launch *launch);
 /* A signal has come, or a child has ended. */
 void rpi_hosts_take_signals(rpi_host_launch *launch);
 

@@ -17,13 +17,11 @@
 /* The world's; those of a host are fewer. */
 enum { RANKS_MAX = 16384, CANNOT_START = 1, CANNOT_WRITE = 1 };
 /* Agents end their ranks by themselves; beyond that they, or the way to them, are dead. */
-#define LEAVE_S         2.0 /* for remote shells to end behind their ranks */
-#define SLACK_S         15.0
-#define SECOND_INT_S    3.0
-/* Behind the time for hosts: an agent says every second that it is there. */
-#define SILENCE_SLACK_S 5.0
+#define LEAVE_S       2.0 /* for remote shells to end behind their ranks */
+#define SLACK_S       15.0
+#define SECOND_INT_S  3.0
 /* When that is over and the launcher has not ended: more than SLACK_S and LEAVE_S. */
-#define GUARD_SLACK_S   30.0
+#define GUARD_SLACK_S 30.0
 
 void rpi_hosts_say(const rpi_host_launch *launch, const char *format, ...) {
     va_list arguments;
@@ -47,7 +45,7 @@ static void limit_end(rpi_host_launch *launch, double limit_s) {
     if (at_ns < launch->kill_ns) launch->kill_ns = at_ns;
 }
 
-static void tell_all(rpi_host_launch *launch, rpi_agent_word word, int number) {
+void rpi_hosts_tell(rpi_host_launch *launch, rpi_agent_word word, int number) {
     for (int i = 0; i < launch->hosts; i++)
         if (launch->remotes[i].state == RPI_HOST_RUNNING)
             (void)rpi_agent_send(&launch->remotes[i].link, word, number, NULL, 0);
@@ -55,7 +53,7 @@ static void tell_all(rpi_host_launch *launch, rpi_agent_word word, int number) {
 
 /* Something has failed: the other hosts' ranks have the grace to end. */
 static void hurry(rpi_host_launch *launch) {
-    tell_all(launch, RPI_AGENT_HURRY, 0);
+    rpi_hosts_tell(launch, RPI_AGENT_HURRY, 0);
     limit_end(launch, launch->options->grace_s + SLACK_S);
 }
 
@@ -77,24 +75,23 @@ static void name_first(rpi_host_launch *launch) {
                          rpi_output_is_shown(stderr, launch->options->is_raw), stderr);
 }
 
-static int alive_ranks(const rpi_host_launch *launch) {
+int rpi_hosts_alive(const rpi_host_launch *launch) {
     int alive = 0;
     for (int i = 0; i < launch->hosts; i++) alive += launch->remotes[i].alive;
     return alive;
 }
 
-/* Nothing has failed, and nobody has told us to end. */
-static bool is_outlived(const rpi_host_launch *launch) {
+bool rpi_hosts_outlive(const rpi_host_launch *launch) {
     return launch->options->outlives_deaths && !launch->stop_signal && launch->first.rank < 0;
 }
 
 /* Do the other ranks go on, or have they ended well, in whatever order they did? */
 static bool others_do(const rpi_host_launch *launch) {
-    return is_outlived(launch) && (alive_ranks(launch) > 0 || launch->has_ended_well);
+    return rpi_hosts_outlive(launch) && (rpi_hosts_alive(launch) > 0 || launch->has_ended_well);
 }
 
 static const char *what_of_the_others(const rpi_host_launch *launch) {
-    return alive_ranks(launch) > 0 ? "the others may go on" : "the others have ended";
+    return rpi_hosts_alive(launch) > 0 ? "the others may go on" : "the others have ended";
 }
 
 static void say_left_behind(const rpi_host_launch *launch, const rpi_remote *remote,
@@ -114,7 +111,7 @@ static bool is_left_behind(const rpi_host_launch *launch, const rpi_ending *e) {
 static void note_good_end(rpi_host_launch *launch) {
     if (launch->has_ended_well) return;
     launch->has_ended_well = true;
-    tell_all(launch, RPI_AGENT_WELL, 0);
+    rpi_hosts_tell(launch, RPI_AGENT_WELL, 0);
 }
 
 static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_ending *e) {
@@ -180,68 +177,22 @@ void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote) {
     if (!goes_on) hurry(launch);
 }
 
-/* ---- who does not move ---- */
-
-/* A stopped agent, whose kernel and ssh answer for it; or, where the remote shell does not ask
- * whether the other host is there, one that is cut off. */
-static void watch_silence(rpi_host_launch *launch) {
-    double silence_s = launch->options->shell.lost_s + SILENCE_SLACK_S;
-    for (int i = 0; i < launch->hosts; i++) {
-        rpi_remote *remote = &launch->remotes[i];
-        if (remote->state != RPI_HOST_RUNNING || remote->alive == 0 ||
-            rpi_seconds(rpi_now_ns() - remote->heard_ns) < silence_s)
-            continue;
-        rpi_hosts_say(launch,
-                      "%s has said nothing for %.0f s: its agent is stopped, or it is "
-                      "cut off",
-                      remote->host->name, silence_s);
-        rpi_hosts_end(launch, remote);
-    }
-}
-
-static int idle_ranks(const rpi_host_launch *launch, bool *out_stopped) {
-    int idle = 0;
-    *out_stopped = false;
-    for (int i = 0; i < launch->hosts; i++) {
-        if (launch->remotes[i].alive == 0) continue;
-        idle += launch->remotes[i].idle;
-        *out_stopped |= launch->remotes[i].has_stopped;
-    }
-    return idle;
-}
-
-/* As on one host (idle_ranks.c): the agents name and end theirs. */
-static void watch_idle(rpi_host_launch *launch) {
-    int alive = alive_ranks(launch);
-    bool stopped = false;
-    if (!is_outlived(launch) || !launch->has_ended_well || alive == 0 ||
-        idle_ranks(launch, &stopped) < alive) {
-        launch->idle_ns = 0;
-        return;
-    }
-    if (!launch->idle_ns) launch->idle_ns = rpi_now_ns();
-    double limit_s = stopped ? launch->options->grace_s : RPI_AGENT_BEAT_S;
-    if (rpi_seconds(rpi_now_ns() - launch->idle_ns) < limit_s) return;
-    tell_all(launch, RPI_AGENT_FORGO, 0);
-    launch->idle_ns = 0;
-}
-
 /* ---- signals ---- */
 
 static void pass_on(rpi_host_launch *launch, int number) {
     if (number == SIGUSR1 || number == SIGUSR2) {
-        tell_all(launch, RPI_AGENT_SIGNAL, number);
+        rpi_hosts_tell(launch, RPI_AGENT_SIGNAL, number);
         return;
     }
     if (launch->stop_signal) { /* told twice: at once, then */
-        tell_all(launch, RPI_AGENT_SIGNAL, number);
+        rpi_hosts_tell(launch, RPI_AGENT_SIGNAL, number);
         limit_end(launch, SECOND_INT_S);
         return;
     }
     launch->stop_signal = number;
     rpi_hosts_say(launch, "stopping%s: signal %d (%s)", launch->outputs ? " the ranks" : "",
                   number, strsignal(number));
-    tell_all(launch, RPI_AGENT_SIGNAL, number);
+    rpi_hosts_tell(launch, RPI_AGENT_SIGNAL, number);
     limit_end(launch, launch->options->grace_s + SLACK_S);
 }
 
@@ -279,9 +230,9 @@ static bool has_shells(const rpi_host_launch *launch) {
 
 /* The first host's agent serves the store until then. */
 static void release(rpi_host_launch *launch) {
-    if (launch->has_released || alive_ranks(launch) > 0) return;
+    if (launch->has_released || rpi_hosts_alive(launch) > 0) return;
     launch->has_released = true;
-    tell_all(launch, RPI_AGENT_RELEASE, 0);
+    rpi_hosts_tell(launch, RPI_AGENT_RELEASE, 0);
     limit_end(launch, SLACK_S);
 }
 
@@ -299,8 +250,8 @@ static int run(rpi_host_launch *launch) {
             rpi_hosts_say(launch, "%s", rp_last_error()->message);
             return CANNOT_START;
         }
-        watch_silence(launch);
-        watch_idle(launch);
+        rpi_hosts_watch_silence(launch);
+        rpi_hosts_watch_idle(launch);
         release(launch);
         if (rpi_first_failure_is_due(&launch->first)) name_first(launch);
         if (rpi_now_ns() < launch->kill_ns) continue;

@@ -107,7 +107,8 @@ static double distance_after(const char *rule, const char *text, int ranks, doub
     begin(&s);
     double first = apart(&s), last = first;
     for (int i = 0; i < steps && last < 1e6 * first && last > 1e-9 * first; i++) {
-        CHECK_OK(rpi_topology_mix(s.topology, i, &s.mixing));
+        if (i == 0 || s.topology->period != 1)
+            CHECK_OK(rpi_topology_mix(s.topology, i, &s.mixing));
         take_step(&s);
         last = apart(&s);
         if (!isfinite(last)) last = INFINITY;

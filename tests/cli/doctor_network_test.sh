@@ -77,13 +77,13 @@ a_cut_pair() {
     deafen 1 2
     deafen 2 1
     doctor 1 -H host0,host1,host2 --time 0.1s --connect-timeout 1s
-    has out '^FAILED  host1 and host2 do not reach each other: nobody answered at 10.77.0.3:'
+    has out '^FAILED  host1 and host2 do not reach each other: timed out: nobody answered at 10.77.0.3:'
     [ "$(grep -c '^FAILED' out)" -eq 1 ] || { complain "more than that pair has failed:" && show out; }
     [ "$(cell Mbit 1 2) $(cell Latency 2 1)" = "none none" ] || { complain "the tables do not say so:" && show out; }
     is_between 1 "$(cell Mbit 0 1)" 1000000 "the rate of a link that is whole"
     doctor 1 -H host0,host1,host2 --time 0.1s --connect-timeout 1s --json
     has out '^\{"ready":false'
-    has out '"from":"host1","to":"host2","reached":false,"error":"nobody answered'
+    has out '"from":"host1","to":"host2","reached":false,"error":"timed out: nobody answered'
     has out '"from":"host2","to":"host0","reached":true'
     mend
 }
@@ -180,7 +180,7 @@ a_host_that_is_cut_off() {
         deafen 2 $other
     done
     doctor 1 -H host0,host1,host2 --time 0.1s --connect-timeout 1s
-    has out '^FAILED  host2: no other host reaches it, nor does it reach any: nobody answered'
+    has out '^FAILED  host2: no other host reaches it, nor does it reach any: timed out: nobody answered'
     [ "$(grep -c '^FAILED' out)" -eq 1 ] || { complain "that is not said once:" && show out; }
     mend
 }

@@ -72,10 +72,18 @@ static bool spin(rpi_gate *gate, unsigned old, rpi_company *company) {
     return false;
 }
 
-void rpi_gate_set(rpi_gate *gate, unsigned value) {
-    atomic_store(&gate->value, value);
+void rpi_gate_put(rpi_gate *gate, unsigned value) {
+    atomic_store_explicit(&gate->value, value, memory_order_release);
+}
+
+void rpi_gate_wake(rpi_gate *gate) {
     if (atomic_load(&gate->sleepers))
         syscall(SYS_futex, &gate->value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void rpi_gate_set(rpi_gate *gate, unsigned value) {
+    atomic_store(&gate->value, value);
+    rpi_gate_wake(gate);
 }
 
 unsigned rpi_gate_wait(rpi_gate *gate, unsigned old, rpi_company *company) {

@@ -198,7 +198,9 @@ static void begin(team *t, int members, int left, bool gang) {
     atomic_store(&t->members, members);
     atomic_store(&t->left, left);
     atomic_store(&t->processor, sched_getcpu());
-    for (int i = 1; i < members; i++) rpi_gate_set(&t->others[i]->go, t->region * 2 + gang);
+    for (int i = 1; i < members; i++) rpi_gate_put(&t->others[i]->go, t->region * 2 + gang);
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int i = 1; i < members; i++) rpi_gate_wake(&t->others[i]->go);
 }
 
 static void end(team *t, unsigned before) {

@@ -1,4 +1,4 @@
-# cmake -DSOURCE=python -DSTAGE=build/dev/python -DLIBRARY=build/dev/libredpoll.so.0.2.0
+# cmake -DSOURCE=python -DSTAGE=build/dev/python -DLIBRARY=build/dev/libredpoll.so.0.3.0
 # -DPROGRAM=build/dev/src/cli/redpoll -P StagePython.cmake
 # Links are made only where they are missing or point elsewhere: tests may be running.
 

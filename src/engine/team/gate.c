@@ -72,9 +72,23 @@ static bool spin(rpi_gate *gate, unsigned old, rpi_company *company) {
     return false;
 }
 
+/* ThreadSanitizer knows no fences. */
+#if defined(__SANITIZE_THREAD__)
+void rpi_gate_put(rpi_gate *gate, unsigned value) {
+    atomic_store(&gate->value, value);
+}
+
+void rpi_gate_fence(void) {
+}
+#else
 void rpi_gate_put(rpi_gate *gate, unsigned value) {
     atomic_store_explicit(&gate->value, value, memory_order_release);
 }
+
+void rpi_gate_fence(void) {
+    atomic_thread_fence(memory_order_seq_cst);
+}
+#endif
 
 void rpi_gate_wake(rpi_gate *gate) {
     if (atomic_load(&gate->sleepers))

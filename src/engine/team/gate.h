@@ -29,9 +29,10 @@ typedef struct rpi_gate {
 
 /* Set the number and wake who sleeps. */
 void rpi_gate_set(rpi_gate *gate, unsigned value);
-/* The same of many gates: put all, then a sequentially consistent fence, then wake at all, so
- * that no store waits for the one before. */
+/* The same of many gates: put all, rpi_gate_fence(), then wake at all, so that no store waits
+ * for the one before. */
 void rpi_gate_put(rpi_gate *gate, unsigned value);
+void rpi_gate_fence(void);
 void rpi_gate_wake(rpi_gate *gate);
 /* Until the number is another than `old`; returns it. */
 unsigned rpi_gate_wait(rpi_gate *gate, unsigned old, rpi_company *company);

@@ -199,7 +199,7 @@ static void begin(team *t, int members, int left, bool gang) {
     atomic_store(&t->left, left);
     atomic_store(&t->processor, sched_getcpu());
     for (int i = 1; i < members; i++) rpi_gate_put(&t->others[i]->go, t->region * 2 + gang);
-    atomic_thread_fence(memory_order_seq_cst);
+    rpi_gate_fence();
     for (int i = 1; i < members; i++) rpi_gate_wake(&t->others[i]->go);
 }
 

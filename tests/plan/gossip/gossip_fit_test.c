@@ -211,6 +211,68 @@ static void own_topologies_fit_all_worlds(void) {
         }
 }
 
+/* ---- what is said ---- */
+
+#define SLOW " bears a tenth of the learning rate that gradient descent does, or less: ranks "
+#define FAST                                                                                   \
+    "diverges at usual learning rates (it bears less than a twentieth of what gradient "
+#define GROW "diverges: what they differ by grows "
+#define BIAS " do not: its average would be biased; take another topology, or push-sum with "
+
+/* The whole of what is told, to its end. */
+static const struct {
+    const char *rule, *topology;
+    int ranks;
+    const char *told; /* "": nothing */
+} sayings[] = {
+    {"exact-diffusion", "torus", 8, ""},
+    {"gradient-tracking", "base", 8, ""},
+    {"exact-diffusion", "ring:direction=left", 8,
+     "exact-diffusion over topology ring:direction=left with 8 ranks " GROW
+     "1.256 times in each step, at any learning rate; it needs one that is symmetric and "
+     "stays the same; take torus, base, ring or exponential:symmetric=on"},
+    {"exact-diffusion", "ring:direction=left", 12,
+     "exact-diffusion over topology ring:direction=left with 12 ranks " GROW
+     "1.246 times in each step, at any learning rate; it needs one that is symmetric and "
+     "stays the same; take torus, ring, exponential:symmetric=on or star"},
+    {"gradient-tracking", "ring:direction=left", 8,
+     "gradient-tracking over topology ring:direction=left with 8 ranks " FAST
+     "descent does); take base, ring, exponential:symmetric=on or star"},
+    {"gradient-tracking", "torus", 8,
+     "gradient-tracking over topology torus with 8 ranks" SLOW
+     "drift apart above it; base, ring, exponential:symmetric=on or star bear more"},
+    {"atc", "star:weights=sender", 4,
+     "atc needs weights that sum to 1 for receivers and senders, and those of topology "
+     "star:weights=sender" BIAS "weights=sender"},
+    {"push-sum", "star:weights=uniform", 4,
+     "push-sum needs a sender's weights, and those of topology star:weights=uniform do not "
+     "sum to 1 for each sender; add weights=sender"},
+    {"choco", "one-peer-exponential", 8,
+     "choco keeps copies of its neighbours, which must stay the same, and topology "
+     "one-peer-exponential changes them from round to round; take torus, ring or exponential"},
+    {"atc", "ceca", 8, "ceca"}, /* in the topology's own words */
+};
+
+static void check_saying(const char *told, const char *wanted) {
+    bool is_whole = strcmp(told, wanted) == 0, has_part = *wanted && strstr(told, wanted);
+    CHECK_MSG(is_whole || (has_part && !strchr(wanted, ' ')), "'%s', not '%s'", told, wanted);
+}
+
+static void what_is_told_names_what_fits(void) {
+    for (size_t i = 0; i < sizeof sayings / sizeof sayings[0]; i++) {
+        const rpi_gossip_rule *rule = NULL;
+        rpi_topology *topology = NULL;
+        rpi_gossip_fit fit;
+        char advice[RPI_GOSSIP_ADVICE];
+        REQUIRE_OK(rpi_gossip_rule_find(sayings[i].rule, &rule));
+        REQUIRE_OK(rpi_topology_open(sayings[i].topology, sayings[i].ranks, &topology));
+        rp_status status = rpi_gossip_check_fit(rule, topology, &fit);
+        if (status == RP_OK) rpi_gossip_advise(rule, topology, &fit, advice);
+        check_saying(status == RP_OK ? advice : rp_last_error()->message, sayings[i].told);
+        rpi_topology_close(topology);
+    }
+}
+
 static double radius(const char *name, const char *text, int ranks, double step) {
     const rpi_gossip_rule *rule = NULL;
     rpi_topology *topology = NULL;
@@ -257,5 +319,6 @@ static void large_worlds_are_told_apart(void) {
 
 CASES({"verdicts_are_what_becomes_of_ranks", verdicts_are_what_becomes_of_ranks},
       {"own_topologies_fit_all_worlds", own_topologies_fit_all_worlds},
+      {"what_is_told_names_what_fits", what_is_told_names_what_fits},
       {"radii_are_those_of_closed_forms", radii_are_those_of_closed_forms},
       {"large_worlds_are_told_apart", large_worlds_are_told_apart})

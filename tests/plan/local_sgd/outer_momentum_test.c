@@ -39,12 +39,15 @@ static void what_is_beyond_is_told(void) {
     CHECK(!is_told(.3, .8, 20)); /* a lower rate bears more */
     CHECK(is_told(.7, .9, 50) && is_told(.7, .7, 20) && is_told(1, .6, 10) &&
           is_told(1, .5, 4));
+    CHECK(is_told(.7, .6, 9)); /* the fewest steps bear less than 10 do */
     char text[RPI_OUTER_ADVICE];
     rpi_outer_momentum_advise(.7, .9, 10, false, text);
     CHECK_MSG(strstr(text, "outer momentum 0.9 is high for 10 local steps") &&
                   strstr(text, "7.0 times as far") && strstr(text, "take 0.5 or less") &&
                   strstr(text, "none is given it is 0.3"),
               "%s", text);
+    rpi_outer_momentum_advise(1.6, .1, 9, true, text); /* no momentum is low enough */
+    CHECK_MSG(strstr(text, "1.8 times as far") && strstr(text, "take 0 or less"), "%s", text);
 }
 
 CASES({"it goes by the number of steps", it_goes_by_the_number_of_steps},

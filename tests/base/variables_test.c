@@ -67,11 +67,49 @@ static void mistakes_are_named(void) {
     rp_log_set_sink(NULL, NULL);
 }
 
+static const struct {
+    const char *name, *value;
+    bool is_of_service;
+} services_rows[] = {
+    {"MASTER_PORT", "tcp://10.0.0.1:29500", true},
+    {"MASTER_PORT", "29500", false},
+    {"MASTER_PORT", "://10.0.0.1:29500", false},
+    {"MASTER_PORT", "tcp:/10.0.0.1:29500", false},
+    {"MASTER_PORTAL", "tcp://10.0.0.1:29500", false},
+    {"PORT", "tcp://10.0.0.1:29500", false},
+    {"_PORT", "tcp://10.0.0.1:29500", true}, /* all of it is the end */
+    {"A_SERVICE_HOST", "10.0.0.1", true},
+    {"A_SERVICE_PORT", "80", true},
+    {"A_SERVICE_PORT_HTTP", "80", true},
+    {"A_SERVICE_PORTS", "80", false},
+    {"A_SERVICE_HOSTS", "80", false},
+    {"A_PORT_80_TCP", "tcp://10.0.0.1:80", true},
+    {"A_PORT_53_UDP_PROTO", "udp", true},
+    {"A_PORT_9_SCTP_ADDR", "10.0.0.1", true},
+    {"A_PORT_RANGE_PORT_80_TCP_PORT", "80", true}, /* of a Service named a-port-range */
+    {"A_PORT_80", "80", false},
+    {"A_PORT_80_TC", "80", false},
+    {"A_PORT_80_DCCP", "80", false},
+    {"A_PORT__TCP", "80", false},
+    {"REDPOLL_PORTS", "20000-20100", false},
+    {"REDPOLL_STORE", "10.0.0.1:29500", false},
+};
+
 static void services(void) {
-    CHECK(rpi_variable_is_of_service("MASTER_PORT", "tcp://10.0.0.1:29500"));
-    CHECK(!rpi_variable_is_of_service("MASTER_PORT", "29500"));
-    CHECK(!rpi_variable_is_of_service("REDPOLL_PORTS", "20000-20100"));
-    CHECK(!rpi_variable_is_of_service("REDPOLL_STORE", "10.0.0.1:29500"));
+    for (size_t i = 0; i < sizeof services_rows / sizeof services_rows[0]; i++)
+        CHECK_MSG(rpi_variable_is_of_service(services_rows[i].name, services_rows[i].value) ==
+                      services_rows[i].is_of_service,
+                  "%s=%s", services_rows[i].name, services_rows[i].value);
 }
 
-CASES({"mistakes are named", mistakes_are_named}, {"services", services})
+/* Indices beyond the list are nobody's, and the names are in order. */
+static void names_are_a_list(void) {
+    int count = 0;
+    CHECK(!rpi_variable_name(-1));
+    for (; rpi_variable_name(count); count++)
+        if (count) CHECK(strcmp(rpi_variable_name(count - 1), rpi_variable_name(count)) < 0);
+    CHECK(count > 100 && !rpi_variable_name(count + 1));
+}
+
+CASES({"mistakes are named", mistakes_are_named}, {"services", services},
+      {"names are a list", names_are_a_list})

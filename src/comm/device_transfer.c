@@ -158,6 +158,12 @@ static rp_status check_place(const rpi_cuda_library *cuda, const void *memory, s
                        "%s of segment %zu lies in memory of the host, and options->memory says "
                        "of a GPU",
                        what, index);
+    if (at == RPI_CUDA_FOREIGN)
+        return RP_FAIL(
+            INVALID,
+            "%s of segment %zu lies in a CUDA context of its own; allocate it in the "
+            "GPU's primary one (cuDevicePrimaryCtxRetain), as CUDA's runtime does",
+            what, index);
     if (*device == RPI_CUDA_HOST) *device = at;
     if (*device == at) return RP_OK;
     return RP_FAIL(INVALID, "%s of segment %zu lies on GPU %d, others on GPU %d", what, index,

@@ -15,9 +15,9 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file or of rpi_device_call. */
-enum { RPI_CUDA_INTERFACE = 5 };
-/* What device_of() says of memory that is not a GPU's. */
-enum { RPI_CUDA_HOST = -1 };
+enum { RPI_CUDA_INTERFACE = 6 };
+/* What device_of() says of memory that is not a GPU's, or of a context of its own there. */
+enum { RPI_CUDA_HOST = -1, RPI_CUDA_FOREIGN = -2 };
 #define RPI_CUDA_ENTRY "rpi_cuda_library_table"
 
 /* What a thread used before enter(). */
@@ -67,7 +67,9 @@ typedef struct rpi_cuda_library {
      * two another thread may capture a graph, which these calls neither disturb nor join. */
     int (*enter)(int device, rpi_cuda_before *before);
     void (*leave)(const rpi_cuda_before *before);
-    /* Where memory lies; RPI_CUDA_HOST: with the host, pinned or not. */
+    /* Where memory lies; RPI_CUDA_HOST: with the host, pinned or not. RPI_CUDA_FOREIGN: on a
+     * GPU, in a context that kernels of ours cannot reach. Of a thread that has chosen no GPU,
+     * too: it opens none. */
     int (*device_of)(const void *memory, int *device);
     /* Beside the default stream: neither waits for the other. Of the highest priority: what is
      * in it is short, and comes before blocks of others that have not begun. */

@@ -3,6 +3,7 @@
 #include "cuda/cuda_library.h"
 
 #include "cuda/kernels.h"
+#include "cuda/place.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -114,21 +115,34 @@ static int device_set(int device) {
 /* The runtime has no call for "the device of this thread, or none": cudaGetDevice() answers 0
  * where it has none, and setting that again would open it. The driver's library is there, as
  * the runtime has found it. */
-struct context_calls {
+struct of_driver {
     int (*get)(void **context), (*set)(void *context);
+    rpi_driver_calls place;
 };
 
-static context_calls find_context_calls() {
-    context_calls calls = {NULL, NULL};
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!driver) return calls;
-    calls.get = (int (*)(void **))dlsym(driver, "cuCtxGetCurrent");
-    calls.set = (int (*)(void *))dlsym(driver, "cuCtxSetCurrent");
-    return calls;
+template <typename CALL> static bool find_call(void *driver, const char *name, CALL *out) {
+    *out = (CALL)dlsym(driver, name);
+    return *out != NULL;
 }
 
-static const context_calls &contexts() {
-    static const context_calls calls = find_context_calls();
+/* All or none. */
+static of_driver find_driver() {
+    of_driver calls = {}, none = {};
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    bool all =
+        driver && find_call(driver, "cuCtxGetCurrent", &calls.get) &&
+        find_call(driver, "cuCtxSetCurrent", &calls.set) &&
+        find_call(driver, "cuPointerGetAttribute", &calls.place.cuPointerGetAttribute) &&
+        find_call(driver, "cuDevicePrimaryCtxGetState",
+                  &calls.place.cuDevicePrimaryCtxGetState) &&
+        find_call(driver, "cuDevicePrimaryCtxRetain", &calls.place.cuDevicePrimaryCtxRetain) &&
+        find_call(driver, "cuDevicePrimaryCtxRelease_v2",
+                  &calls.place.cuDevicePrimaryCtxRelease);
+    return all ? calls : none;
+}
+
+static const of_driver &calls_of_driver() {
+    static const of_driver calls = find_driver();
     return calls;
 }
 
@@ -136,31 +150,27 @@ static int enter(int device, rpi_cuda_before *before) {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     before->context = NULL;
     before->capture_mode = cudaStreamCaptureModeGlobal;
-    if (!contexts().get || !contexts().set) return cudaErrorInsufficientDriver;
-    (void)contexts().get(&before->context); /* NULL where the driver has not been begun */
+    if (!calls_of_driver().get) return cudaErrorInsufficientDriver;
+    (void)calls_of_driver().get(
+        &before->context); /* NULL where the driver has not been begun */
     cudaError_t error = cudaSetDevice(device);
     if (error == cudaSuccess) error = cudaThreadExchangeStreamCaptureMode(&mode);
     if (error == cudaSuccess)
         before->capture_mode = mode;
     else
-        (void)contexts().set(before->context);
+        (void)calls_of_driver().set(before->context);
     return error;
 }
 
 static void leave(const rpi_cuda_before *before) {
     cudaStreamCaptureMode mode = (cudaStreamCaptureMode)before->capture_mode;
     (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    (void)contexts().set(before->context);
+    (void)calls_of_driver().set(before->context);
 }
 
 static int device_of(const void *memory, int *device) {
-    cudaPointerAttributes attributes;
-    cudaError_t error = cudaPointerGetAttributes(&attributes, memory);
-    if (error != cudaSuccess) return error;
-    bool there =
-        attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
-    *device = there ? attributes.device : RPI_CUDA_HOST;
-    return cudaSuccess;
+    if (!calls_of_driver().get) return cudaErrorInsufficientDriver;
+    return rpi_place_of(&calls_of_driver().place, memory, device);
 }
 
 static int stream_make(void **out) {

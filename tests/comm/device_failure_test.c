@@ -55,6 +55,9 @@ static void what_is_refused(void) {
     CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &options), INVALID, "no kind of memory");
     CHECK_OK(reduce(comm, other.at, NULL, NULL, stream));
     CHECK_OK(reduce(comm, one.at, NULL, NULL, NULL));
+    atomic_store(&control->foreign, true);
+    CHECK_FAILS(reduce(comm, one.at, NULL, NULL, NULL), INVALID, "a CUDA context of its own");
+    atomic_store(&control->foreign, false);
     atomic_store(&control->captures[0], true);
     CHECK_FAILS(reduce(comm, one.at, NULL, NULL, NULL), UNSUPPORTED,
                 "a CUDA graph is being captured");

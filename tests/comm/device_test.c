@@ -213,8 +213,8 @@ static void between_hosts(void) {
 
 enum { BEYOND = 3 };
 
-/* The call is made with the rank's GPU chosen, and finished by a thread that has chosen none:
- * any call that it makes of its own would open the first one. */
+/* Memory is made with the rank's GPU chosen; the call is posted and finished by a thread that
+ * has chosen none: any call that it makes of its own would open the first one. */
 static void reduce_beyond(rp_comm *comm, int rank, int world, void *context) {
     const rpi_cuda_library *cuda = NULL;
     const char *codec = context;
@@ -228,9 +228,9 @@ static void reduce_beyond(rp_comm *comm, int rank, int world, void *context) {
     memory_set(&data, 0);
     segment.data = data.at;
     CHECK_OK(rp_codec_parse(codec, &segment.codec));
+    cuda->leave(&before);
     rp_collective_options options = {.memory = RP_MEMORY_CUDA};
     CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
-    cuda->leave(&before);
     if (request) CHECK_OK(rp_request_wait(&request));
     REQUIRE(cuda->enter(BEYOND + rank, &before) == 0);
     memory_give(&data);

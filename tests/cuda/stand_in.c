@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_library.h"
 #include "cuda/lane_loops.h"
+#include "cuda/place.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -545,11 +546,46 @@ static bool is_pinned(const char *at) {
     return false;
 }
 
+/* The driver's calls of place.h, which take no notice of what the thread has chosen. Under the
+ * lock. Contexts are numbers of devices, from 1 on; a foreign one's is behind those. */
+static int attribute_of(void *out, int attribute, unsigned long long address) {
+    const void *memory = (const void *)(uintptr_t)address;
+    int device = device_at(memory);
+    bool pinned = device == RPI_CUDA_HOST && is_pinned(memory);
+    if (device == RPI_CUDA_HOST && hosts_memory && !pinned) device = 0;
+    if (device == RPI_CUDA_HOST && !pinned) return INVALID_VALUE;
+    bool is_there = device != RPI_CUDA_HOST;
+    int context = device + 1 + (atomic_load(&control.foreign) ? STAND_IN_DEVICES : 0);
+    switch (attribute) {
+    case RPI_POINTER_CONTEXT: *(void **)out = (void *)(intptr_t)context; return NONE;
+    case RPI_POINTER_TYPE: *(unsigned *)out = is_there ? RPI_TYPE_DEVICE : 1; return NONE;
+    case RPI_POINTER_IS_MANAGED: *(unsigned char *)out = 0; return NONE;
+    default: *(int *)out = is_there ? device : 0; return NONE;
+    }
+}
+
+static int primary_state(int device, unsigned *flags, int *active) {
+    (void)device;
+    *flags = 0;
+    *active = 1;
+    return NONE;
+}
+
+static int primary_retain(void **context, int device) {
+    *context = (void *)(intptr_t)(device + 1);
+    return NONE;
+}
+
+static int primary_release(int device) {
+    (void)device;
+    return NONE;
+}
+
 static int device_of(const void *memory, int *device) {
+    static const rpi_driver_calls calls = {attribute_of, primary_state, primary_retain,
+                                           primary_release};
     lock();
-    *device = device_at(memory);
-    if (*device == RPI_CUDA_HOST && hosts_memory && !is_pinned(memory)) *device = 0;
-    return unlock(NONE);
+    return unlock(rpi_place_of(&calls, memory, device));
 }
 
 static int stream_make(void **out) {
@@ -661,6 +697,7 @@ stand_in *stand_in_control(void) {
     while (!all_done()) pthread_cond_wait(&state.changed, &state.lock);
     memset(state.sticky, 0, sizeof state.sticky);
     for (int d = 0; d < STAND_IN_DEVICES; d++) atomic_store(&control.opened[d], false);
+    atomic_store(&control.foreign, false);
     chosen_device = NO_DEVICE;
     (void)unlock(NONE);
     return &control;

@@ -39,6 +39,7 @@ typedef struct stand_in {
     /* Devices that a thread has opened since the last start: by choosing them, or the first one
      * by any call without having chosen. */
     atomic_bool opened[STAND_IN_DEVICES];
+    atomic_bool foreign;                    /* memory of devices is of contexts of its own */
     atomic_bool captures[STAND_IN_DEVICES]; /* its default stream is captured for a graph */
 } stand_in;
 

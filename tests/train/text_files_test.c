@@ -3,6 +3,7 @@
 #include "harness/check.h"
 #include "redpoll/log.h"
 #include "train/data/text_source.h"
+#include "train/texts/broken_rows.h"
 #include "train/texts/packing.h"
 
 #include <stdlib.h>
@@ -26,6 +27,8 @@
     "\x7d\x0a"
 #define SKIPPED_ZSTD "\x50\x2a\x4d\x18\x04\0\0\0abcd"
 #define ZEROS        "\0\0\0\0\0\0\0\0"
+#define SEVEN        "\1\2\3\4\5\6\7"
+#define BLANKS       "\b\t\n\v\f\r\x1b a"
 #define LINE         "{\"text\":\"one\"}\n"
 #define NO_CHARACTER "\xef\xbf\xbd"
 
@@ -140,6 +143,68 @@ static const row rows[] = {
     {"five.jsonl", BYTES("{\"text\":1}\nx\n{\"text\":[]}\n[]\n" LINE "{}{}\n{\"text\":{}}\n"),
      "one|", NULL, SKIP},
 
+    {"kinds.jsonl", BYTES("{\"text\":true}"), "!its 'text' is true, and no text", NULL, {0}},
+    {"kinds.jsonl", BYTES("{\"text\":false}"), "!its 'text' is false, and no text", NULL, {0}},
+    {"kinds.jsonl", BYTES("{\"text\":{}}"), "!its 'text' is an object, and no", NULL, {0}},
+    {"six.jsonl",
+     BYTES("{}\n{}\n{}\n{}\nx\ny\n"),
+     "!line 4: the same; line 5: no JSON; 5 rows and perhaps more are broken; --skip-broken "
+     "leaves them out",
+     NULL,
+     {0}},
+    /* the name decides where the text does not, also of what is or was packed */
+    {"a.jsonl", BYTES("one"), "!a.jsonl:1: no JSON", NULL, {0}},
+    {"a.ndjson", BYTES("one"), "!no JSON", NULL, {0}},
+    {"a.jsonlines", BYTES("one"), "!no JSON", NULL, {0}},
+    {"a.json", BYTES("one"), "!no JSON", NULL, {0}},
+    {"a.jsonl.gz", BYTES("one"), "!no JSON", NULL, {0}},
+    {"a.jsonl.xz", BYTES("one"), "!no JSON", NULL, {0}},
+    {"a.jsonl.bz2", BYTES("one"), "!no JSON", NULL, {0}},
+    {"a.json.zst", BYTES("one"), "!no JSON", NULL, {0}},
+    {"a.json.zstd", BYTES("one"), "!no JSON", NULL, {0}},
+    {"ajsonl", BYTES("one"), "one|", NULL, {0}},
+    {"a.jsonl.txt", BYTES("one"), "one|", NULL, {0}},
+
+    /* objects by how they begin */
+    {"a.txt", BYTES("{ \"text\" : \"a\" }"), "a|", NULL, {0}},
+    {"a.txt", BYTES("{\"\\\"\\\\\": 1, \"text\": \"a\"}"), "a|", NULL, {0}},
+    {"a.txt", BYTES("{ }"), "!no text under the key 'text'; --key", NULL, {0}},
+    {"a.txt", BYTES("[ {} ]"), "!no text under the key 'text'; --key", NULL, {0}},
+    {"a.txt", BYTES("{"), "{|", NULL, {0}},
+    {"a.txt", BYTES("{\"a"), "{\"a|", NULL, {0}},
+    {"a.txt", BYTES("{\"a\""), "{\"a\"|", NULL, {0}},
+    {"a.txt", BYTES("{\"a\", b}"), "{\"a\", b}|", NULL, {0}},
+    {"a.txt", BYTES("{\"a\nb\": 1}"), "{\"a\nb\": 1}|", NULL, {0}},
+    {"a.txt", BYTES("[1, 2]"), "[1, 2]|", NULL, {0}},
+    {"a.txt", BYTES("["), "[|", NULL, {0}},
+
+    /* lists and what stands around them */
+    {"a.json", BYTES("[{\"text\":\"a\"}],"), "!a.json:1: goes on behind its list", NULL, {0}},
+    {"a.json", BYTES("[{\"text\":\"a\"}]]"), "!a.json:1: goes on behind its", NULL, {0}},
+    {"a.json",
+     BYTES("{\"text\":\"a\"}\n[{\"text\":\"b\"}]"),
+     "!a.json:2: this is no JSON object, but a list",
+     NULL,
+     {0}},
+    {"a.json",
+     BYTES("{\n\"text\":\"a\"\n},\n{\"text\":\"b\"}"),
+     "!a.json:3: no JSON",
+     NULL,
+     {0}},
+    {"a.json",
+     BYTES("[\n\n{\"text\":\n1},\n\nnull]"),
+     "!a.json:3: its 'text' is a number, and no text; line 6: this is no JSON object, but null",
+     NULL,
+     {0}},
+
+    /* texts, whole and by lines */
+    {"a.txt", BYTES(""), "", NULL, {0}},
+    {"a.txt", BYTES("\xef\xbb\xbf"), "", NULL, {0}},
+    {"a.txt", BYTES("\xef\xbb"), "\xef\xbb|", NULL, TEXT},
+    {"a.txt", BYTES("a\r\n"), "a\r\n|", NULL, {0}},
+    {"a.txt", BYTES("a\r\n\n\r\nb"), "a|b|", NULL, SPLIT},
+    {"a.txt", BYTES("a\r"), "a\r|", NULL, {0}},
+
     /* texts that only look like JSON */
     {"chapter.txt", BYTES("[Chapter 1]\nwords\n"), "[Chapter 1]\nwords\n|", NULL, {0}},
     {"a.tex", BYTES("{\\bf x}\n"), "{\\bf x}\n|", NULL, {0}},
@@ -246,6 +311,23 @@ static const row rows[] = {
      NULL,
      {0}},
     {"a.txt", BYTES("PAR1\x15\x04"), "PAR1\x15\x04|", NULL, TEXT},
+
+    /* few controls, or few among many bytes, are text; those that texts have are none */
+    {"31",
+     BYTES(SEVEN SEVEN SEVEN SEVEN "\1\1\x7f"),
+     SEVEN SEVEN SEVEN SEVEN "\1\1\x7f|",
+     NULL,
+     {0}},
+    {"32", BYTES(SEVEN SEVEN SEVEN SEVEN "\1\1\1\x7f"), "!32 of its first 32 bytes", NULL, {0}},
+    {"blanks",
+     BYTES(BLANKS BLANKS BLANKS BLANKS BLANKS BLANKS),
+     BLANKS BLANKS BLANKS BLANKS BLANKS BLANKS "|",
+     NULL,
+     {0}},
+    {"a.txt", BYTES("h\0"), "h\0|", NULL, {0}},
+    {"a.txt", BYTES("abcdefg\0abcdefg\0"), "!UTF-16LE", NULL, {0}},
+    {"a.txt", BYTES("abcdefghi\0abcdefg\0"), "abcdefghi\0abcdefg\0|", NULL, {0}},
+    {"a.txt", BYTES("a\0b\0\0cd"), "a\0b\0\0cd|", NULL, {0}},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -294,10 +376,12 @@ static bool is_built(const char *name) {
     return true;
 }
 
-/* A wanted text may hold a NUL: its end is the last '|'. */
+/* A wanted text may hold NULs: its end is the last '|'. */
 static size_t wanted_bytes(const char *wanted) {
     size_t bytes = strlen(wanted);
-    return bytes && wanted[bytes - 1] != '|' ? bytes + 1 + strlen(wanted + bytes + 1) : bytes;
+    if (!bytes) return 0;
+    while (wanted[bytes - 1] != '|') bytes += 1 + strlen(wanted + bytes + 1);
+    return bytes;
 }
 
 static void check_row(const row *r) {
@@ -365,6 +449,70 @@ static void rows_that_are_left_out_are_told(void) {
     rpi_text_free(&got);
 }
 
+/* How many, of how many, and in which number of words. */
+static void broken_rows_are_counted_in_words(void) {
+    static const struct {
+        int count, all;
+        bool skips;
+        const char *begin, *end; /* of what is told, or else of the failure */
+    } cases[] = {
+        {1, 0, true, "1 row is broken and left out: a.jsonl:1: no 0", "no 0"},
+        {1, 9, true, "1 of 9 rows is broken and left out: a.jsonl:1: no 0", "no 0"},
+        {2, 0, true, "2 rows are broken and left out: a.jsonl:1: no 0; line 2: no 1", "no 1"},
+        {5, 6, true, "5 of 6 rows are broken and left out: ", "; line 5: no 4"},
+        {6, 7, true, "6 of 7 rows are broken and left out: ", "; line 5: no 4; ..."},
+        {1, 1, true, "a.jsonl:1: no 0; ", "no 0; --skip-broken leaves none of 1 rows"},
+        {3, 3, true, "a.jsonl:1: no 0; ", "; --skip-broken leaves none of 3 rows"},
+        {1, 9, false, "a.jsonl:1: no 0; ", "no 0; --skip-broken leaves it out"},
+        {2, 9, false, "a.jsonl:1: no 0; ",
+         "no 1; 2 of 9 rows are broken; --skip-broken leaves them out"},
+        {4, 0, false, "a.jsonl:1: no 0; ",
+         "no 3; 4 rows are broken; --skip-broken leaves them out"},
+        {5, 0, false, "a.jsonl:1: no 0; ",
+         "no 4; 5 rows and perhaps more are broken; --skip-broken leaves them out"},
+        {6, 8, false, "a.jsonl:1: no 0; ",
+         "no 4; 6 of 8 rows are broken; --skip-broken leaves them out"},
+    };
+    rp_log_set_sink(listen, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpi_broken_rows rows_of = {.path = "a.jsonl", .unit = "row", .skips = cases[i].skips};
+        for (int n = 0; n < cases[i].count; n++) {
+            CHECK_EQ(rpi_broken_rows_are_enough(&rows_of), !cases[i].skips && n >= 5);
+            CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "no %d", n), n + 1, NULL));
+        }
+        rp_status status = rpi_broken_rows_end(&rows_of, cases[i].all);
+        bool is_read = cases[i].skips && cases[i].count != cases[i].all;
+        CHECK_EQ(status, is_read ? RP_OK : RP_CORRUPT);
+        if (is_read) rpi_broken_rows_tell(&rows_of, cases[i].all);
+        const char *said = is_read ? told : rp_last_error()->message;
+        size_t length = strlen(said), end = strlen(cases[i].end);
+        CHECK_MSG(strstr(said, cases[i].begin) == said && length >= end &&
+                      strcmp(said + length - end, cases[i].end) == 0,
+                  "case %zu: '%s'", i, said);
+    }
+    rp_log_set_sink(NULL, NULL);
+}
+
+/* What is no row's own fault ends the reading; how a place is named, and no more than fits. */
+static void places_of_broken_rows_are_named(void) {
+    static char why[600];
+    rpi_broken_rows rows_of = {.path = "a.json", .unit = "question"};
+    CHECK_EQ(rpi_broken_rows_add(&rows_of, RP_FAIL(IO, "gone"), 1, NULL), RP_IO);
+    CHECK_EQ(rows_of.count, 0);
+    CHECK_OK(rpi_broken_rows_end(&rows_of, 0));
+    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(INVALID, "none"), 0, "question 7"));
+    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "none"), 0, "question 8"));
+    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "none"), 9, NULL));
+    CHECK(!strcmp(rows_of.text,
+                  "a.json: question 7: none; question 8: the same; line 9: the same"));
+    CHECK_EQ(rpi_broken_rows_end(&rows_of, 0), RP_INVALID); /* as the first */
+    memset(why, 'y', sizeof why - 1);
+    rows_of = (rpi_broken_rows){.path = "a.json", .unit = "row"};
+    for (int n = 0; n < 5; n++)
+        CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "%d%s", n, why), n, NULL));
+    CHECK(strlen(rows_of.text) < sizeof rows_of.text && strstr(rows_of.text, "; line 3: 3yyy"));
+}
+
 static void json_under_another_name_is_told(void) {
     rpi_text got = {0};
     row r = {"notes.txt", BYTES(LINE), "one|", NULL, {0}};
@@ -400,5 +548,7 @@ static void long_documents_are_whole(void) {
 CASES({"every row is read or named", every_row_is_read_or_named},
       {"old tar archives are known", old_tar_archives_are_known},
       {"rows that are left out are told", rows_that_are_left_out_are_told},
+      {"broken rows are counted in words", broken_rows_are_counted_in_words},
+      {"places of broken rows are named", places_of_broken_rows_are_named},
       {"json under another name is told", json_under_another_name_is_told},
       {"long documents are whole", long_documents_are_whole})

@@ -41,6 +41,8 @@ static const row rows[] = {
     {"REDPOLL_PORT_53_UDP_ADDR=10.0.0.1", NULL},
     {"REDPOLL_STORE_SERVICE_HOST=10.0.0.1", NULL},
     {"REDPOLL_STORE_PORT=tcp://10.0.0.1:29500", NULL},
+    {"REDPOLL_X_PORT=tcp://10.0.0.1:80", NULL},
+    {"REDPOLL_X_PORT=80", "REDPOLL_PORT"},
 };
 
 static char said[512];

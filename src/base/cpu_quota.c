@@ -27,10 +27,9 @@ static FILE *open_below(const char *root, const char *path, const char *name) {
 static bool has_word(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; *at; at += *at == ',') {
-        size_t here = strcspn(at, ",\n");
+        size_t here = strcspn(at, ",");
         if (here == length && strncmp(at, word, length) == 0) return true;
         at += here;
-        if (*at != ',') break;
     }
     return false;
 }

@@ -94,6 +94,50 @@ static void a_kernel_with_one_form_here_takes_the_first(void) {
     CHECK(runs <= 2);
 }
 
+static float *places[RPI_FORMS_MAX];
+
+static bool note_place(int form, float *memory) {
+    (void)form;
+    for (int i = 0; i < RPI_FORMS_MAX; i++) {
+        if (places[i] == memory) break;
+        if (places[i]) continue;
+        places[i] = memory;
+        break;
+    }
+    memory[RPI_FORM_BYTES / sizeof(float) - 1] = 1; /* is there */
+    return true;
+}
+
+/* Prefetches of one do not reach what another runs on, as many as there are. */
+static void forms_run_on_memory_apart(void) {
+    static const char *const most[RPI_FORMS_MAX + 1] = {"a", "b", "c", "d"};
+    _Static_assert(RPI_FORMS_MAX == 4, "a name for each");
+    rpi_kernel_form kernel = new_kernel();
+    kernel.run = note_place;
+    kernel.names = most;
+    (void)rpi_form_for(&kernel, RPI_FORM_LEAST);
+    for (int i = 1; i < RPI_FORMS_MAX; i++) {
+        REQUIRE(places[i] != NULL);
+        CHECK(places[i] - places[i - 1] >= (RPI_FORM_BYTES + 4096) / (int)sizeof(float));
+    }
+}
+
+/* A warning has room for some forms, and ends there. */
+static void long_names_are_cut(void) {
+    static const char *const long_names[] = {
+        "a-form-with-a-name-of-fifty-two-letters-and-no-meaning",
+        "b-form-with-a-name-of-fifty-two-letters-and-no-meaning",
+        "c-form-with-a-name-of-fifty-two-letters-and-no-meaning",
+        "d-form-with-a-name-of-fifty-two-letters-and-no-meaning", NULL};
+    rpi_kernel_form kernel = new_kernel();
+    kernel.names = long_names;
+    setenv("REDPOLL_FORMS", "spin=e", 1);
+    CHECK_EQ(rpi_form_for(&kernel, 1), 0);
+    CHECK_MSG(strstr(logged, long_names[0]) && strstr(logged, long_names[1]) &&
+                  !strstr(logged, long_names[2]) && strstr(logged, "; measuring"),
+              "'%s'", logged);
+}
+
 static void the_environment_says_it(void) {
     static const struct {
         const char *text;
@@ -169,6 +213,8 @@ CASES({"memory_comes_first_then_the_cache", memory_comes_first_then_the_cache},
        a_large_call_measures_and_a_small_one_does_not},
       {"a_kernel_with_one_form_here_takes_the_first",
        a_kernel_with_one_form_here_takes_the_first},
+      {"forms_run_on_memory_apart", forms_run_on_memory_apart},
+      {"long_names_are_cut", long_names_are_cut},
       {"the_environment_says_it", the_environment_says_it},
       {"others_are_nothing_to_a_kernel", others_are_nothing_to_a_kernel},
       {"threads_measure_once_and_wait_for_nobody", threads_measure_once_and_wait_for_nobody})

@@ -214,6 +214,20 @@ static const row rows[] = {
      RP_INVALID,
      "a LoRA adapter that was not merged into its model; PEFT's merge_and_unload()",
      false},
+    {"its other half",
+     "gpt2",
+     "",
+     {{COPY, "transformer.ln_f.bias", "transformer.h.0.attn.c_attn.lora_B.default.weight"}},
+     RP_INVALID,
+     "lora_B.default.weight: a LoRA adapter that was not merged",
+     false},
+    {"its embedding",
+     "gpt2",
+     "",
+     {{COPY, "transformer.ln_f.bias", "transformer.wte.lora_embedding_A.default"}},
+     RP_INVALID,
+     "lora_embedding_A.default: a LoRA adapter that was not merged",
+     false},
 };
 
 /* ---- a whole folder of a family ---- */
@@ -431,6 +445,12 @@ static void adapters_are_named(void) {
                 "not a model");
     write_text(folder, "adapter_config.json", "{");
     CHECK_FAILS(rpi_hf_config_read(folder, model, &family), INVALID, "of another model");
+    write_text(folder, "adapter_config.json", "{\"peft_type\":\"LORA\"}");
+    CHECK_FAILS(rpi_hf_config_read(folder, model, &family), INVALID, "of another model");
+    folder = folder_of("adapter-old");
+    write_text(folder, "adapter_model.bin", "");
+    CHECK_FAILS(rpi_hf_config_read(folder, model, &family), INVALID,
+                "adapter_model.bin is there: the folder is an adapter (LoRA)");
     folder = folder_of("adapter-alone");
     write_text(folder, "adapter_model.safetensors", "");
     CHECK_FAILS(rpi_hf_config_read(folder, model, &family), INVALID,

@@ -3,6 +3,7 @@
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_weights.h"
 
+#include "base/regular_file.h"
 #include "harness/check.h"
 #include "train/checkpoint/safetensors.h"
 
@@ -223,10 +224,57 @@ static void shards_are_read_by_their_index(void) {
     check_loaded(folder);
     write_index(folder, "../b.safetensors");
     check_refused(folder, RP_CORRUPT, "no file beside it is named for transformer.h.0.ln_2");
+    write_index(folder, "");
+    check_refused(folder, RP_CORRUPT, "no file beside it is named for transformer.h.0.ln_2");
+    char long_name[300] = "";
+    memset(long_name, 'x', 256);
+    write_index(folder, long_name);
+    check_refused(folder, RP_CORRUPT, "no file beside it is named for transformer.h.0.ln_2");
+    long_name[255] = '\0';
+    write_index(folder, long_name); /* no file system has longer ones */
+    check_refused(folder, RP_NOT_FOUND, "xxx is missing, which ");
+    write_text(folder, index_name, "{\"weight_map\":{\"a\":1}}");
+    check_refused(folder, RP_CORRUPT, "no file beside it is named for a");
     write_text(folder, index_name, "{\"weight_map\":[]}");
     check_refused(folder, RP_CORRUPT, "'weight_map' is missing");
+    write_text(folder, index_name, "{\"weight_map\":{}}");
+    check_refused(folder, RP_CORRUPT, "'weight_map' is missing or names nothing");
     write_text(folder, index_name, "{");
     check_refused(folder, RP_CORRUPT, "index.json is no JSON");
+}
+
+/* The second file has one of the first's, which the index does not ask it for. */
+static void one_tensor_of_two_files_is_told(void) {
+    const char *folder = folder_of("twice");
+    write_text(folder, "config.json", config);
+    write_index(folder, "b.safetensors");
+    write_file(folder, (file_plan){"a.safetensors", prefix, 0, 8, RP_F32, NULL});
+    write_file(folder, (file_plan){"b.safetensors", prefix, 7, TENSORS, RP_F32, NULL});
+    check_refused(folder, RP_CORRUPT, "safetensors are the same tensor");
+    CHECK(strstr(rp_last_error()->message, " of a.safetensors") &&
+          strstr(rp_last_error()->message, " of b.safetensors"));
+}
+
+static void paths_that_are_too_long_are_told(void) {
+    static char path[RPI_PATH_BYTES + 1];
+    memset(path, 'x', sizeof path - 1);
+    CHECK_FAILS(rpi_hf_check(path), INVALID, "a path longer than ");
+    path[RPI_PATH_BYTES] = '\0';
+    path[RPI_PATH_BYTES - 1] = '\0'; /* the longest */
+    CHECK(rpi_hf_check(path) != RP_OK && !strstr(rp_last_error()->message, "a path longer"));
+}
+
+/* Six are named, and more are more. */
+static void many_names_are_cut(void) {
+    const char *folder = folder_of("many");
+    write_text(folder, "config.json", config);
+    write_file(folder, (file_plan){single, prefix, 6, TENSORS, RP_F32, NULL});
+    check_refused(folder, RP_CORRUPT, "6 of 16 tensors are missing in ");
+    CHECK_MSG(!strstr(rp_last_error()->message, "..."), "%s", rp_last_error()->message);
+    write_file(folder, (file_plan){single, prefix, 8, TENSORS, RP_F32, NULL});
+    check_refused(folder, RP_CORRUPT, "8 of 16 tensors are missing in ");
+    const char *dots = strstr(rp_last_error()->message, ", ...");
+    CHECK_MSG(dots && !dots[5], "%s", rp_last_error()->message);
 }
 
 /* ---- what is wrong ---- */
@@ -542,6 +590,9 @@ static void a_bad_tensor_is_told(void) {
     values[5] = NAN;
     write_one(folder, RP_F32, (rpi_shape){2, {HIDDEN, 4 * HIDDEN}}, values);
     check_refused(folder, RP_CORRUPT, "element 5 of transformer.h.0.mlp.c_fc.weight is NaN");
+    values[4] = -INFINITY;
+    write_one(folder, RP_F32, (rpi_shape){2, {HIDDEN, 4 * HIDDEN}}, values);
+    check_refused(folder, RP_CORRUPT, "element 4 of transformer.h.0.mlp.c_fc.weight is inf");
     write_text(folder, single, "short");
     check_refused(folder, RP_CORRUPT, "model.safetensors is no safetensors file");
 }
@@ -550,6 +601,9 @@ CASES({"every type is read", every_type_is_read},
       {"other names are read", other_names_are_read},
       {"what is missing or left over is told", what_is_missing_or_left_over_is_told},
       {"shards are read by their index", shards_are_read_by_their_index},
+      {"one tensor of two files is told", one_tensor_of_two_files_is_told},
+      {"paths that are too long are told", paths_that_are_too_long_are_told},
+      {"many names are cut", many_names_are_cut},
       {"a bad config is told", a_bad_config_is_told},
       {"LLaMA's configs are read", llama_configs_are_read},
       {"relatives of LLaMA are read", relatives_of_llama_are_read},

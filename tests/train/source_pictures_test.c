@@ -334,6 +334,27 @@ static const struct layout {
      {ANNOTATIONS, "\nv0.png n2\n"},
      "",
      "!val_annotations.txt:2: a line is NAME, a tabulator, CLASS"},
+    {{TINY}, {ANNOTATIONS, "v1.png\tn1\nv0.png\tn2"}, "", "01/01"}, /* no last end of line */
+    {{TINY},
+     {ANNOTATIONS, "v0.png\tn2\n\tn1\n"},
+     "",
+     "!val_annotations.txt:2: a line is NAME, a tabulator, CLASS"},
+    {{TINY}, {ANNOTATIONS, "v0.png\t\n"}, "", "!val_annotations.txt:1: a line is NAME, a tab"},
+    {{TINY}, {ANNOTATIONS, "v0.png\t\tn1\n"}, "", "!:1: a line is NAME, a tabulator, CLASS"},
+    {{TINY},
+     {ANNOTATIONS, "v0.txt\tn2\n"},
+     "",
+     "!val_annotations.txt:1: no picture by its name (.jpg, .jpeg, .png)"},
+    {{TINY}, {"val/annotations.txt", "v0.png\tn2\n"}, "", "!has the class 'images', which "},
+    {{"a/1.png"}, {0}, "", "! has 1 sub-folder; one for each class is wanted, two at least"},
+    {{"train/a/1.png", "train/b/1.png"},
+     {"val/notes.txt", "none"},
+     "",
+     "!/val has 0 sub-folders; one for each class is wanted, one at least"},
+    {{"other/1.png", "Valid/b/1.png", "Valid/a/1.png"},
+     {0},
+     ",validation=50%",
+     "!/Valid is no class, but has folders of its own: name the parts, as images:"},
     {{TINY}, {ANNOTATIONS, "v0.png\tn3\n"}, "", "!has the class 'n3', which "},
     {{TINY}, {ANNOTATIONS, ""}, "", "!val_annotations.txt names no pictures"},
 };
@@ -381,6 +402,85 @@ static void every_layout_is_read_or_named(void) {
             CHECK_MSG(strcmp(got, wanted) == 0, "row %zu: '%s', not '%s': %s", i, got, wanted,
                       status ? rp_last_error()->message : "");
         if (status == RP_OK) rpi_picture_data_close(&data);
+    }
+}
+
+/* What lies beside a list's pictures is of no class, and told. */
+static void pictures_that_no_list_names_are_told(void) {
+    static const struct layout tiny = {{TINY}, {ANNOTATIONS, "v1.png\tn2\n"}, "", ""};
+    char root[700];
+    int64_t train, test;
+    snprintf(root, sizeof root, "%s/unlisted", check_folder());
+    make_layout(&tiny, root);
+    start_listening();
+    counts_of(data_of(root, ""), &train, &test);
+    rp_log_set_sink(NULL, NULL);
+    CHECK_EQ(test, 1);
+    CHECK_MSG(strstr(told, "1 file is no picture and left out: images/v0.png") ||
+                  (strstr(told, "images/v0.png") && !strstr(told, "images/v1.png")),
+              "%s", told);
+}
+
+/* More classes, pictures, rows of a list and folders beside each other than there is room for
+ * at first. */
+static void lists_grow(void) {
+    enum { MANY = 140, ROWS = 600 };
+    static const uint8_t grey[3] = {9, 9, 9};
+    static char list[ROWS * 32];
+    char root[700], path[800], name[64];
+    rpi_picture_data data;
+    snprintf(root, sizeof root, "%s/many", check_folder());
+    for (int i = 0; i < MANY; i++) {
+        snprintf(path, sizeof path, "%s/train/c%03d", root, MANY - 1 - i);
+        picture_put(path, "x", "a.png", 4, 4, grey);
+        snprintf(path, sizeof path, "%s/train/c000/s%03d", root, i);
+        picture_put(path, ".", "a.png", 4, 4, grey);
+    }
+    snprintf(path, sizeof path, "%s/val", root);
+    picture_put(path, "images", "v.png", 4, 4, grey);
+    for (int i = 0; i < ROWS; i++) {
+        snprintf(name, sizeof name, "v.png\tc%03d\n", (i * 7) % MANY);
+        memcpy(list + strlen(list), name, strlen(name) + 1);
+    }
+    snprintf(path, sizeof path, "%s/val/val_annotations.txt", root);
+    picture_write(path, list, strlen(list));
+    REQUIRE_OK(rpi_picture_data_open(data_of(root, ""), &data));
+    CHECK_EQ(data.train.class_count, MANY);
+    CHECK_EQ(data.train_count, 2 * MANY);
+    CHECK_EQ(data.test_count, ROWS);
+    for (int c = 0; c < MANY; c++) {
+        snprintf(name, sizeof name, "c%03d", c);
+        CHECK(strcmp(data.train.classes[c], name) == 0);
+    }
+    for (int64_t i = 0; i < data.train_count; i++) {
+        int label = i <= MANY ? 0 : (int)(i - MANY);
+        CHECK_EQ(data.train.pictures[i].label, label);
+        CHECK(strcmp(data.train.pictures[i].class_name, data.train.classes[label]) == 0);
+    }
+    for (int64_t i = 1; i < data.test_count; i++)
+        CHECK(data.validation.pictures[i].label >= data.validation.pictures[i - 1].label);
+    rpi_picture_data_close(&data);
+}
+
+/* 32 folders below each other, that of the class among them. */
+static void folders_are_not_walked_too_deep(void) {
+    static const uint8_t grey[3] = {9, 9, 9};
+    for (int deep = 32; deep <= 33; deep++) {
+        char root[700], path[1000];
+        rpi_picture_data data;
+        snprintf(root, sizeof root, "%s/deep%d", check_folder(), deep);
+        snprintf(path, sizeof path, "%s/b", root);
+        picture_put(path, ".", "1.png", 4, 4, grey);
+        snprintf(path, sizeof path, "%s/a", root);
+        for (int i = 1; i < deep; i++) strcat(path, "/x");
+        picture_put(path, ".", "1.png", 4, 4, grey);
+        rp_status status = rpi_picture_data_open(data_of(root, ",validation=50%"), &data);
+        if (status == RP_OK) rpi_picture_data_close(&data);
+        CHECK_MSG(deep < 33 ? status == RP_OK
+                            : status == RP_INVALID &&
+                                  strstr(rp_last_error()->message,
+                                         "32 folders below each other are the most"),
+                  "%d: %s", deep, status ? rp_last_error()->message : "it is read");
     }
 }
 
@@ -615,6 +715,9 @@ CASES({"threads follow the cores", threads_follow_the_cores},
       {"a share is of every class", a_share_is_of_every_class},
       {"other files are told", other_files_are_told},
       {"every layout is read or named", every_layout_is_read_or_named},
+      {"pictures that no list names are told", pictures_that_no_list_names_are_told},
+      {"lists grow", lists_grow},
+      {"folders are not walked too deep", folders_are_not_walked_too_deep},
       {"links that lead back are named", links_that_lead_back_are_named},
       {"links are followed", links_are_followed}, {"mistakes are named", mistakes_are_named},
       {"options of pictures are for pictures", options_of_pictures_are_for_pictures},

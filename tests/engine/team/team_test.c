@@ -74,6 +74,22 @@ static void parts_are_run_once(void) {
     }
 }
 
+static void count_many(const void *context, int part) {
+    atomic_fetch_add((atomic_int *)context + part, 1);
+}
+
+/* As many parts as a team keeps account of, and more, which the caller runs. */
+static void the_most_parts_are_run_once(void) {
+    enum { MOST = RPI_TEAM_MOST * RPI_TEAM_SHARES };
+    static atomic_int counts[MOST + 2];
+    for (int parts = MOST - 1; parts <= MOST + 2; parts++) {
+        memset((void *)counts, 0, sizeof counts);
+        rpi_team_share(2, parts, count_many, counts);
+        for (int i = 0; i < MOST + 2; i++)
+            CHECK_MSG(atomic_load(&counts[i]) == (i < parts), "part %d of %d", i, parts);
+    }
+}
+
 /* ---- a member that gets no processor, played by one that waits ---- */
 
 typedef struct late {
@@ -190,6 +206,7 @@ static void work_is_cut_finer_in_company(void) {
 
 CASES({"a_gang_is_there_at_once", a_gang_is_there_at_once},
       {"parts_are_run_once", parts_are_run_once},
+      {"the_most_parts_are_run_once", the_most_parts_are_run_once},
       {"the_caller_does_what_others_leave", the_caller_does_what_others_leave},
       {"a_team_ends_with_its_thread", a_team_ends_with_its_thread},
       {"a_child_has_a_team_of_its_own", a_child_has_a_team_of_its_own},

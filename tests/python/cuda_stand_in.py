@@ -10,8 +10,11 @@ before he has waited, and everything runs but PyTorch's own CUDA calls.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +43,24 @@ class StandIn(_cuda.Seam):
         super().__init__()
         self.counts = dict.fromkeys(("follow", "copy_back", "wait_for", "note_use"), 0)
         self._finish: Any = None
+        self._thread = threading.local()
         if LIBRARY.exists():
             self._finish = ctypes.CDLL(str(LIBRARY)).stand_in_finish
 
     def holds(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cpu
+
+    def is_chosen(self) -> bool:
+        """This thread has chosen the GPU: PyTorch would open no other one."""
+        return getattr(self._thread, "depth", 0) > 0
+
+    @contextlib.contextmanager
+    def on(self, device: torch.device) -> Iterator[None]:
+        self._thread.depth = getattr(self._thread, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._thread.depth -= 1
 
     def stream(self, device: torch.device) -> int:
         return 0
@@ -58,6 +74,7 @@ class StandIn(_cuda.Seam):
         return code
 
     def copy_back(self, device: torch.device, pairs: Any) -> Any:
+        assert self.is_chosen(), "PyTorch would open the first GPU of the host"
         self.counts["copy_back"] += 1
         _cuda.copy(pairs)
         return self

@@ -152,6 +152,79 @@ def test_streams_follow() -> None:
         assert counts["copy_back"] == counts["wait_for"] == 1
 
 
+# ---- other GPUs stay closed ----
+
+
+def threads_of_callbacks(rank: int, world: int, device: str) -> list[bool]:
+    """Whether each callback, and each copy, was run with the GPU of the operation chosen."""
+    stand_in, seen = installed(), []
+    for turn in range(4):
+        flat = values_of(rank, device, 50_000, turn).view(100, 500)
+        work = dist.all_reduce(flat.t() if turn % 2 else flat, async_op=True)
+        later = work.get_future().then(lambda _: seen.append(stand_in.is_chosen()))
+        later.wait() if turn < 2 else work.wait()
+        later.wait()
+    return seen
+
+
+@needs_stand_in
+@pytest.mark.parametrize("also", [{}, {"REDPOLL_CUDA": "off"}])
+def test_callbacks_have_the_gpu_chosen(also: dict[str, str]) -> None:
+    for seen in run_on("stand-in", threads_of_callbacks, 2, also=also):
+        assert seen == [True] * 4
+
+
+class LazyCuda:
+    """PyTorch's choice of devices: going back to a device that is not open is put off, and
+    set_stream() opens that of its stream."""
+
+    def __init__(self) -> None:
+        self.chosen, self.opened = 0, set()
+        outer = self
+
+        class Device:
+            def __init__(self, device: torch.device) -> None:
+                self.index = device.index
+
+            def __enter__(self) -> None:
+                self.before, outer.chosen = outer.chosen, self.index
+                outer.opened.add(self.index)
+
+            def __exit__(self, *_: Any) -> None:
+                outer.chosen = self.before
+
+        class Stream:
+            def __init__(self, device: torch.device) -> None:
+                self.device = device
+
+            def record_event(self) -> str:
+                return "an event"
+
+        class InStream:
+            def __init__(self, stream: Stream) -> None:
+                self.index = stream.device.index
+
+            def __enter__(self) -> None:
+                self.before, outer.chosen = outer.chosen, self.index
+                outer.opened.add(self.index)
+
+            def __exit__(self, *_: Any) -> None:
+                outer.chosen = self.before
+                outer.opened.add(self.before)
+
+        self.device, self.Stream, self.stream = Device, Stream, InStream
+
+
+def test_copies_open_their_own_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = LazyCuda()
+    for name in ("device", "Stream", "stream"):
+        monkeypatch.setattr(torch.cuda, name, getattr(cuda, name))
+    monkeypatch.setattr(_cuda, "seam", _cuda.Seam())
+    place = _cuda.Place(torch.device("cuda", 3))
+    place.copy_back()
+    assert cuda.opened == {3}
+
+
 # ---- what is refused ----
 
 
@@ -405,7 +478,7 @@ def test_memory_is_flat() -> None:
 
 def test_pytorch_has_what_the_seam_calls() -> None:
     """Names that only run where there is a GPU."""
-    for name in ("current_stream", "stream", "Stream", "is_available"):
+    for name in ("current_stream", "device", "stream", "Stream", "is_available"):
         assert hasattr(torch.cuda, name)
     for name in ("wait_event", "record_event", "synchronize", "cuda_stream"):
         assert hasattr(torch.cuda.Stream, name), name

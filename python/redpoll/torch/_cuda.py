@@ -6,9 +6,11 @@ everything above it runs there, too."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Optional
 
 import torch
@@ -34,6 +36,12 @@ class Seam:
         """Whether the tensor lies in memory of a GPU."""
         return tensor.is_cuda
 
+    def on(self, device: torch.device) -> AbstractContextManager[Any]:
+        """With this GPU as the calling thread's. A thread that has chosen none has the first
+        one of the host, which it would open, for hundreds of megabytes, as soon as PyTorch goes
+        back to "its" device: a notifier's, and any other that finds an operation done."""
+        return torch.cuda.device(device)
+
     def stream(self, device: torch.device) -> int:
         """The cudaStream_t that is current; 0: the default one."""
         return int(torch.cuda.current_stream(device).cuda_stream)
@@ -45,7 +53,8 @@ class Seam:
         return int(_abi.rp_request_wait_stream_for(handle, stream, timeout_s))
 
     def copy_back(self, device: torch.device, pairs: Sequence[Pair]) -> Any:
-        """Begin to copy; an event behind it. What the GPU is at now is not waited for."""
+        """Begin to copy, within `on` the device; an event behind it. What the GPU is at now is
+        not waited for."""
         if device not in self._beside:
             self._beside[device] = torch.cuda.Stream(device)
         beside = self._beside[device]
@@ -114,6 +123,14 @@ def is_there(tensor: torch.Tensor) -> bool:
     return seam.holds(tensor) and is_usable()
 
 
+def on_gpu_of(tensors: Sequence[torch.Tensor]) -> AbstractContextManager[Any]:
+    """`seam.on` the GPU of these; nothing where they are on the CPU."""
+    for one in tensors:
+        if seam.holds(one):
+            return seam.on(one.device)
+    return contextlib.nullcontext()
+
+
 def home(tensor: torch.Tensor) -> torch.device:
     """Where what goes with a tensor belongs, as its residual: beside it, or on the CPU where
     the tensor travels through that."""
@@ -151,7 +168,8 @@ class Place:
 
     def copy_back(self) -> None:
         """Once, on whatever thread finds the operation done."""
-        self._copied = seam.copy_back(self.device, self._copies)
+        with seam.on(self.device):
+            self._copied = seam.copy_back(self.device, self._copies)
 
     def let_go(self) -> None:
         """Of tensors: the operation is over."""

@@ -228,7 +228,8 @@ class Request:
     def _finished(self) -> tuple[int, str]:
         if self._finish is not None:
             try:
-                self._finish()
+                with _cuda.on_gpu_of(self.outputs):
+                    self._finish()
             except Exception as error:
                 return _abi.RP_STATE, f"results could not be copied back: {error}"
         return _abi.RP_OK, ""
@@ -250,7 +251,8 @@ class Request:
             self._untold.pop()
         except IndexError:
             return
-        self._settled.set_result(None)
+        with _cuda.on_gpu_of(self.outputs):  # callbacks are run there
+            self._settled.set_result(None)
 
     def is_looked_at(self) -> bool:
         """By this very thread, on which a handler runs."""

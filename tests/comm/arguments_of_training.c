@@ -33,6 +33,10 @@ static void gossip(rp_comm *comm) {
     REQUIRE_OK(rp_gossip_create(comm, &setup, &made));
     RECORDS("gossip is NULL", rp_gossip_get_info, (rp_gossip_get_info(NULL, &info), true));
     RECORDS("info is NULL", rp_gossip_get_info, (rp_gossip_get_info(made, NULL), true));
+    char text[64];
+    REFUSES("gossip is NULL", rp_gossip_advise, NULL, text, sizeof text);
+    REFUSES("no room", rp_gossip_advise, made, NULL, sizeof text);
+    REFUSES("no room", rp_gossip_advise, made, text, 0);
     RECORDS("gossip is NULL", rp_gossip_state, rp_gossip_state(NULL, 0) == NULL);
     RECORDS("gossip is NULL", rp_gossip_push_weight, rp_gossip_push_weight(NULL) == 0);
     LEGAL(rp_gossip_state, CHECK(rp_gossip_state(made, -1) == NULL));
@@ -65,6 +69,12 @@ static void local_sgd(rp_comm *comm) {
     REFUSES("unknown", rp_local_sgd_defaults, "", &options);
     REQUIRE_OK(rp_local_sgd_defaults(NULL, &options));
     REFUSES("needs options", rp_local_sgd_check, NULL, 1);
+    char text[64];
+    REFUSES("needs options", rp_local_sgd_advise, NULL, text, sizeof text);
+    REFUSES("no room", rp_local_sgd_advise, &options, NULL, sizeof text);
+    REFUSES("no room", rp_local_sgd_advise, &options, text, 0);
+    LEGAL(rp_outer_momentum, CHECK(rp_outer_momentum(NULL, 1) == 0));
+    LEGAL(rp_outer_momentum, CHECK(rp_outer_momentum("no-such", 1) == 0));
     REFUSES("needs a comm", rp_local_sgd_create, NULL, &tensor, 1, &options, &local);
     REFUSES("and a place", rp_local_sgd_create, comm, &tensor, 1, &options, NULL);
     REFUSES("needs tensors", rp_local_sgd_create, comm, NULL, 1, &options, &local);
@@ -167,8 +177,12 @@ static void parameter_server(rp_comm *comm) {
 
 static void delayed_nesterov(void) {
     static float some[4];
+    char text[64];
     rp_delayed_nesterov outer = {.outer_rate = 1, .delay = 1, .momentum = some, .buffer = some},
                         none = {0};
+    REFUSES("is NULL", rp_delayed_nesterov_advise, NULL, 1, text, sizeof text);
+    REFUSES("is NULL", rp_delayed_nesterov_advise, &outer, 1, NULL, sizeof text);
+    REFUSES("is NULL", rp_delayed_nesterov_advise, &outer, 1, text, 0);
     REFUSES("optimizer is NULL", rp_delayed_nesterov_check, NULL);
     REFUSES("an outer rate of 0", rp_delayed_nesterov_check, &none);
     REFUSES("optimizer is NULL", rp_delayed_nesterov_merge, NULL, NULL);

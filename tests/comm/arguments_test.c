@@ -184,6 +184,12 @@ static void making_communicators(void) {
     REFUSES("nowhere", rp_comm_create, NULL, 0, 1, NULL, NULL);
     REFUSES("nowhere", rp_comm_join, NULL, NULL);
     REFUSES("world is 0", rp_comm_create, NULL, 0, 0, NULL, &comm);
+    int has_met = 0;
+    REFUSES("nowhere", rp_comm_replace, &store, 0, 2, NULL, NULL);
+    REFUSES("world is 0", rp_comm_replace, &store, 0, 0, NULL, &has_met);
+    REFUSES("rank 2", rp_comm_replace, &store, 2, 2, NULL, &has_met);
+    REFUSES("needs a store", rp_comm_replace, NULL, 0, 2, NULL, &has_met);
+    REFUSES("1 to ", rp_comm_replace, &store, 0, 2, &(rp_comm_options){.name = ""}, &has_met);
     REFUSES("world is -3", rp_comm_create, NULL, 0, -3, NULL, &comm);
     REFUSES("rank -1", rp_comm_create, &store, -1, 2, NULL, &comm);
     REFUSES("rank 2", rp_comm_create, &store, 2, 2, NULL, &comm);

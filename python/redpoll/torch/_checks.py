@@ -13,17 +13,14 @@ from ._errors import RedpollError, RedpollValueError, place_text, user_place
 from ._types import Tensors
 
 
-class Checks:
-    """Each check returns what the call needs, or raises RedpollValueError."""
+class Names:
+    """What errors say of a group: this process's rank in it, and what people call it. Whoever
+    holds this does not hold the group."""
 
-    rank: int
-    world: int
-    name: str
+    __slots__ = ("label", "rank")
 
-    @property
-    def label(self) -> str:
-        """What people call the group."""
-        return self.name
+    def __init__(self, rank: int, label: str) -> None:
+        self.rank, self.label = rank, label
 
     def error(
         self, code: int, message: str, operation: str, posted_at: Optional[str] = None
@@ -40,13 +37,28 @@ class Checks:
             return RedpollValueError(message, **where)
         return RedpollError(code, message, **where)
 
+
+class Checks:
+    """Each check returns what the call needs, or raises RedpollValueError."""
+
+    rank: int
+    world: int
+    name: str
+    names: Names
+
+    @property
+    def label(self) -> str:
+        """What people call the group."""
+        return self.names.label
+
+    def error(
+        self, code: int, message: str, operation: str, posted_at: Optional[str] = None
+    ) -> RedpollError:
+        """The exception for a failed operation of this group; not raised here."""
+        return self.names.error(code, message, operation, posted_at)
+
     def _gone(self, name: str) -> NoReturn:
-        raise self.error(
-            _abi.RP_STATE,
-            f"group '{self.label}' is not usable: it was destroyed, or this process is a fork "
-            "of the one that made it",
-            name,
-        )
+        raise gone(self.names, name)
 
     def _buffers(self, operation: str) -> Buffers:
         return Buffers(lambda message: self.error(_abi.RP_INVALID, message, operation))
@@ -107,3 +119,13 @@ class Checks:
     def _moved(self, tensor: torch.Tensor) -> int:
         """The same for what is moved as it is."""
         return moved_number(tensor.dtype)
+
+
+def gone(names: Names, operation: str) -> RedpollError:
+    """Of an operation of a group that is no more."""
+    return names.error(
+        _abi.RP_STATE,
+        f"group '{names.label}' is not usable: it was destroyed, or this process is a fork of "
+        "the one that made it",
+        operation,
+    )

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from .. import _abi
 from ..errors import check, last_message
 from . import _notifier
+from ._checks import Names
 from ._codec import Codec
 from ._collectives import Collectives
 from ._errors import RedpollError, RedpollValueError, place_text
@@ -34,13 +35,20 @@ Parent = tuple["Communicator", Optional[Sequence[int]]]
 _NO_DESCRIPTIONS = ("undefined", "default_pg")  # PyTorch's own
 _DRAIN_S = 5.0
 
-_live: dict[int, Communicator] = {}  # by number: open, or not destroyed yet
+_live: weakref.WeakValueDictionary[int, Communicator] = weakref.WeakValueDictionary()
+"""By number: open, or not destroyed yet."""
+_dropped: dict[int, Communicator] = {}  # those that nobody holds, until they are destroyed
 _numbers = itertools.count(1)
 
 
 def communicators() -> list[Communicator]:
-    """The communicators of this process that are open, oldest group first."""
-    return [one for one in list(_live.values()) if not one.closed]
+    """The communicators of this process that are open and held, oldest group first."""
+    return [one for one in _held() if not one.closed and one.number not in _dropped]
+
+
+def _held() -> list[Communicator]:
+    found = [reference() for reference in _live.valuerefs()]
+    return [one for one in found if one is not None]
 
 
 class Communicator(Collectives):
@@ -56,6 +64,9 @@ class Communicator(Collectives):
     rank, world: of this process in the group. name: of the group. policy: None, or what chooses
     codecs for the collectives of a script that names none (a Policy of `_policy.py`); set it
     before the first collective, on all ranks alike."""
+
+    number = 0  # none yet
+    closed = False
 
     def __init__(
         self,
@@ -76,6 +87,7 @@ class Communicator(Collectives):
         None for those that are left; it then shares that one's links, opens nothing, and asks
         the store nothing."""
         super().__init__()
+        self.names = Names(rank, name)
         self.rank = rank
         self.world = world
         self.members: list[int] = []  # of survivors(): ranks of the other one
@@ -86,10 +98,8 @@ class Communicator(Collectives):
         self.asked_policy = policy
         self.describe("")
         self.timeout_s = timeout.total_seconds()
-        self.closed = False
-        self.store = store
         asks = store is not None and parent is None
-        self._bridge = StoreBridge(store, while_joining) if asks else None
+        self._end = _End(store, StoreBridge(store, while_joining) if asks else None)
         self._lane: Optional[SparseLane] = None
         self.notifier = _notifier.acquire()
         try:
@@ -101,13 +111,18 @@ class Communicator(Collectives):
                     address = self._create_of_survivors(of)
                 else:
                     address = self._create_of(of, ranks, while_joining)
-            self._life = Life(address, self._destroy)
+            self._life = Life(address, self._end)
         except BaseException:
             self.closed = True
             _notifier.release()
             raise
-        self.number = next(_numbers)
+        self.number = self._end.number = next(_numbers)
         _live[self.number] = self
+
+    @property
+    def store(self) -> Any:
+        """The group's; None where there is none, or not any more."""
+        return self._end.store
 
     def _create(self, store: Any, check: Optional[Callable[[], None]]) -> int:
         def from_environment(variable: str) -> Optional[bytes]:
@@ -125,7 +140,7 @@ class Communicator(Collectives):
             progress_thread=1,
         )
         handle = ctypes.c_void_p()
-        bridge = self._bridge
+        bridge = self._end.bridge
         code = _abi.rp_comm_create(
             ctypes.byref(bridge.structure) if bridge else None,
             self.rank,
@@ -185,6 +200,7 @@ class Communicator(Collectives):
             raise parent.error(code, last_message(), "survivors")
         self.members = [place for place in places if place >= 0]
         self.rank, self.world = self.members.index(parent.rank), len(self.members)
+        self.names.rank = self.rank
         return handle.value or 0
 
     def _meet(self, request: ctypes.c_void_p, check: Optional[Callable[[], None]]) -> None:
@@ -211,7 +227,7 @@ class Communicator(Collectives):
             raise self._joining_error(_abi.RP_IO, message) from error
 
     def _raise_creation(self, code: int, message: str) -> None:
-        cause = self._bridge.failure if self._bridge else None
+        cause = self._end.bridge.failure if self._end.bridge else None
         if cause is not None and not isinstance(cause, Exception):
             raise cause  # Ctrl-C
         if isinstance(cause, RedpollError):
@@ -247,7 +263,7 @@ class Communicator(Collectives):
             if self.closed:
                 self._gone("all_reduce")
             if self._lane is None:
-                self._lane = SparseLane(self, self._second)
+                self._lane = SparseLane(self.names, weakref.WeakMethod(self._second))
             lane = self._lane
         work = lane.post(tensors[0], timeout_s)
         if blocking:
@@ -311,13 +327,9 @@ class Communicator(Collectives):
         """What people call the group, as PyTorch passes it on after the group is made. Decides
         whether the policy that was asked for serves it."""
         self.description = "" if text in _NO_DESCRIPTIONS else text
+        self.names.label = self.description or self.name
         policy, names = self.asked_policy, [self.name, text] if text else [self.name]
         self.policy: Any = policy if policy is None or policy.serves(names) else None
-
-    @property
-    def label(self) -> str:
-        """The group's description, where people gave it one, or its name."""
-        return self.description or self.name
 
     def check(self) -> None:
         """RedpollError: the group has failed, or was destroyed. Local; never blocks."""
@@ -385,12 +397,17 @@ class Communicator(Collectives):
             reason += f" with {running.operation} (posted at {where}) in flight"
         _abi.rp_comm_abort(address, _abi.RP_CANCELLED, reason.encode())
 
-    def _destroy(self, address: int) -> None:
-        """By whoever is the last to use it."""
-        _abi.rp_comm_destroy(address)
-        self._bridge = self.store = None
-        _live.pop(self.number, None)
-        _notifier.release()
+    def close_dropped(self) -> None:
+        """Of the notifier, once nobody holds the communicator."""
+        threading.Thread(target=self.close, name="redpoll drop", daemon=True).start()
+
+    def __del__(self) -> None:
+        """The last reference goes: close, on another thread, as this may be in the middle of
+        anything. Other ranks hear it as they hear of close()."""
+        if not self.number or self.closed:
+            return
+        _dropped[self.number] = self
+        self.notifier.close_later(self)
 
     @contextlib.contextmanager
     def _entered(self, name: str) -> Iterator[int]:
@@ -408,6 +425,24 @@ class Communicator(Collectives):
         address = self._life.forget()
         if address:
             _abi.rp_comm_forget(address)
+
+
+class _End:
+    """What goes with an rp_comm when the last to use it has left. It does not hold the
+    communicator, or that would hold itself."""
+
+    def __init__(self, store: Any, bridge: Optional[StoreBridge]) -> None:
+        """store, bridge: kept until then."""
+        self.number = 0
+        self.store = store
+        self.bridge = bridge
+
+    def __call__(self, address: int) -> None:
+        _abi.rp_comm_destroy(address)
+        self.store = self.bridge = None
+        _live.pop(self.number, None)
+        _dropped.pop(self.number, None)
+        _notifier.release()
 
 
 def communicator_of(group: Any = None) -> Communicator:
@@ -439,18 +474,25 @@ def _group_text(group: Any) -> str:
         return repr(group)
 
 
+def _undestroyed() -> list[Communicator]:
+    """In the order in which they were made."""
+    found = {one.number: one for one in (*_held(), *list(_dropped.values()))}
+    return [found[number] for number in sorted(found)]
+
+
 def _close_all() -> None:
     """Before the interpreter ends."""
-    for one in reversed(list(_live.values())):
+    for one in reversed(_undestroyed()):
         one._leave(0.0)
     wait_for_threads()
 
 
 def _after_fork() -> None:
     _notifier.forget()
-    for one in list(_live.values()):
+    for one in _undestroyed():
         one._forget()
     _live.clear()
+    _dropped.clear()
 
 
 atexit.register(_close_all)

@@ -39,6 +39,7 @@ class Notifier:
         self._waiting: dict[int, Any] = {}  # token -> request
         self._numbers = itertools.count(1)
         self._abandoned: collections.deque[Any] = collections.deque()  # requests
+        self._dropped: collections.deque[Any] = collections.deque()  # communicators
         self._threads: set[threading.Thread] = set()
         self._running: list[None] = []  # one for each thread, from before its start to its end
         self._idle: list[None] = []  # one for each that leads, or waits to, or will
@@ -65,6 +66,11 @@ class Notifier:
     def watch_later(self, request: Any) -> None:
         """The same, by one of the threads. Of finalizers: takes no lock, and never raises."""
         self._abandoned.append(request)
+        self._wake()
+
+    def close_later(self, communicator: Any) -> None:
+        """Nobody holds it any more: have it closed. Of finalizers, too."""
+        self._dropped.append(communicator)
         self._wake()
 
     # ---- the threads ----
@@ -104,6 +110,7 @@ class Notifier:
         with self._lead:
             while not self._tokens:
                 self._watch_abandoned()
+                self._close_dropped()
                 if self._stopping:
                     self._idle.pop()
                     return None
@@ -133,6 +140,11 @@ class Notifier:
         while self._abandoned:
             with contextlib.suppress(Error):  # no memory: it is settled when its group ends
                 self._abandoned.popleft().watch()
+
+    def _close_dropped(self) -> None:
+        while self._dropped:
+            with contextlib.suppress(RuntimeError):  # the interpreter ends, and closes it
+                self._dropped.popleft().close_dropped()
 
     def _wake(self) -> None:
         queue = self._queue.enter()

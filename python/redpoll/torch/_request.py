@@ -39,6 +39,7 @@ def seconds(timeout: Optional[timedelta]) -> Optional[float]:
 
 class Request:
     """Owned by its communicator until it is freed; any number of threads may wait for it.
+    Afterwards whoever keeps it does not keep the communicator, only its names for errors.
 
     It runs; it is done when somebody has settled it (results are in place, or its failure is
     known); its rp_request is freed when it is done and nobody looks at it any more. As long as
@@ -241,7 +242,8 @@ class Request:
             handle, self.handle = self.handle, 0
         if handle:
             _free(ctypes.byref(ctypes.c_void_p(handle)))
-            self.communicator.forget_request(self)
+            communicator, self.communicator = self.communicator, self.communicator.names
+            communicator.forget_request(self)
 
     def _tell(self) -> None:
         """Complete the future, once it is there and there is something to tell."""

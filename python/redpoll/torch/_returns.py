@@ -94,6 +94,7 @@ class AbsentCommunicator(Communicator):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         _live.pop(self.number)  # there is nothing to close
+        self.number = 0
         _notifier.release()
 
     def _create(self, store: Any, check: Any) -> int:

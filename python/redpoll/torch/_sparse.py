@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from .. import _abi
 from . import _cuda
+from ._checks import Names, gone
 from ._dtypes import NUMBER
 from ._errors import Place, RedpollError, place_text, user_place
 from ._request import seconds
@@ -31,12 +32,12 @@ class SparseWork(Work):
     """One sparse all-reduce, complete when its thread says so."""
 
     def __init__(
-        self, owner: Any, tensor: torch.Tensor, timeout_s: Optional[float], place: Place
+        self, names: Names, tensor: torch.Tensor, timeout_s: Optional[float], place: Place
     ) -> None:
         super().__init__()
         self.tensor = tensor
         self._outputs = [tensor]
-        self._owner = owner
+        self._names = names
         self._timeout_s = timeout_s
         self._place = place
         self._done = threading.Event()
@@ -77,16 +78,16 @@ class SparseWork(Work):
         return list(self._outputs)
 
     def _error(self, code: int, message: str) -> RedpollError:
-        return self._owner.error(code, message, "all_reduce", place_text(self._place))
+        return self._names.error(code, message, "all_reduce", place_text(self._place))
 
 
 class SparseLane:
     """The sparse all-reduces of one group, in the order in which they were posted."""
 
-    def __init__(self, owner: Any, make: Callable[[], Any]) -> None:
-        """owner: the group's Communicator, which errors name. make: its second one; collective,
-        called by the lane's thread before the first sum."""
-        self._owner = owner
+    def __init__(self, names: Names, make: Callable[[], Optional[Callable[[], Any]]]) -> None:
+        """names: of the group. make: gives what makes its second Communicator, None once nobody
+        holds the first; collective, called by the lane's thread before the first sum."""
+        self._names = names
         self._make = make
         self._communicator: Any = None
         self._closed = self._cancelled = False
@@ -97,10 +98,10 @@ class SparseLane:
 
     def post(self, tensor: torch.Tensor, timeout_s: Optional[float]) -> SparseWork:
         """Never blocks. The tensor belongs to the operation until the Work is complete."""
-        work = SparseWork(self._owner, tensor, timeout_s, user_place())
+        work = SparseWork(self._names, tensor, timeout_s, user_place())
         with self._lock:
             if self._closed:
-                self._owner._gone("all_reduce")
+                raise gone(self._names, "all_reduce")
             self._posted.put(work)
         return work
 
@@ -136,10 +137,11 @@ class SparseLane:
 
     def _failure_of(self, work: SparseWork) -> Optional[tuple[int, str]]:
         try:
-            if self._cancelled:
-                self._owner._gone("all_reduce")
+            make = self._make()
+            if self._cancelled or make is None:
+                raise gone(self._names, "all_reduce")
             if self._communicator is None:
-                self._communicator = self._make()
+                self._communicator = make()
             _sum_in_order(self._communicator, work)
         except RedpollError as error:
             return error.code, error.message

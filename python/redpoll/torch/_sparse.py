@@ -51,7 +51,8 @@ class SparseWork(Work):
         if not self._done.wait(limit):
             raise self._error(
                 _abi.RP_TIMEOUT,
-                f"not complete after {limit:g} s; it goes on and may be waited for again",
+                f"timed out: not complete after {limit:g} s; it goes on and may be waited for "
+                "again",
             )
         if self._failure is not None:
             raise self._error(*self._failure)

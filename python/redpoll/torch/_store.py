@@ -243,7 +243,8 @@ def _missing(store: Any, keys: list[str], timeout_s: float) -> str:
     ranks = f"rank {late[0]}" if len(late) == 1 else f"ranks {', '.join(late)}"
     here = len(keys) - len(late)
     return (
-        f"{ranks} did not arrive within {timeout_s:g} s: {here} of {len(keys)} ranks are here"
+        f"timed out: {ranks} did not arrive within {timeout_s:g} s: {here} of {len(keys)} "
+        "ranks are here"
     )
 
 

@@ -50,11 +50,17 @@ def monitored_barrier(
 
 def _sentence(missing: list[int], rank: int, limit_s: float, name_all: bool) -> str:
     if rank in missing:
-        return f"rank {rank} came after the others had waited {limit_s:g} s for it"
+        return (
+            f"timed out: rank {rank} came after the others had waited {limit_s:g} s for it, "
+            "and failed to pass the monitored barrier"
+        )
     missing = missing if name_all else missing[:1]
     names = ", ".join(map(str, missing))
     word = "rank" if len(missing) == 1 else "ranks"
-    return f"{word} {names} did not arrive within {limit_s:g} s"
+    return (
+        f"timed out: {word} {names} did not arrive within {limit_s:g} s, and failed to pass "
+        "the monitored barrier"
+    )
 
 
 class _Meeting:

@@ -479,6 +479,25 @@ def test_bfrun_starts_ranks_with_their_variables(tmp_path):
         assert done.returncode == 2 and said in done.stderr
 
 
+def test_bfrun_is_our_own_beside_other_folders_of_its_name(tmp_path):
+    """As of BlueFog's own sources, where people try it."""
+    for name in ("bluefog", "redpoll"):
+        (tmp_path / "here" / name).mkdir(parents=True)
+        text = f"raise SystemExit('the {name} of this folder was started')"
+        (tmp_path / "here" / name / "__init__.py").write_text(text)
+        (tmp_path / "here" / name / "bfrun.py").write_text(text)
+    (tmp_path / "bfrun").write_text("from bluefog.bfrun import main\nmain()\n")
+    program = "import os; print('rank', os.environ['OMPI_COMM_WORLD_RANK'])"
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "bfrun"), "-np", "2", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path / "here",
+    )
+    assert sorted(done.stdout.split()) == ["0", "1", "rank", "rank"], done.stderr
+
+
 def test_what_is_behind_a_notebook_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         bfrun.refuse_notebooks()

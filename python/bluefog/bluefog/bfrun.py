@@ -89,11 +89,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ["BLUEFOG_TIMELINE"] = options.timeline_filename
     if options.network_interface:
         os.environ["REDPOLL_SOCKET_IFNAME"] = options.network_interface
-    python = [sys.executable, "-m"]
-    start = [*python, "redpoll", "run", "-n", str(options.num_proc), "--no-prefix"]
-    child = [*python, "bluefog.bfrun", "--as-rank"]
-    sys.stdout.flush()
-    os.execv(sys.executable, [*start, *_hosts(options), "--", *child, *options.command])
+    from redpoll.__main__ import main as be_redpoll
+
+    # By its file: with -m a folder `bluefog` where the user stands would come first.
+    child = [sys.executable, os.path.abspath(__file__), "--as-rank"]
+    start = ["redpoll", "run", "-n", str(options.num_proc), "--no-prefix"]
+    sys.argv = [*start, *_hosts(options), "--", *child, *options.command]
+    be_redpoll()
 
 
 def refuse_notebooks() -> None:

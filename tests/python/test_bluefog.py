@@ -498,6 +498,24 @@ def test_bfrun_is_our_own_beside_other_folders_of_its_name(tmp_path):
     assert sorted(done.stdout.split()) == ["0", "1", "rank", "rank"], done.stderr
 
 
+@pytest.mark.parametrize(
+    "call, older, newer",
+    [
+        ("neighbor_allreduce", "neighbor_weights", "src_weights"),
+        ("neighbor_allreduce_nonblocking", "send_neighbors", "dst_weights"),
+        ("hierarchical_neighbor_allreduce", "neighbor_machine_weights", "src_machine_weights"),
+        ("hierarchical_neighbor_allreduce", "send_neighbor_machines", "dst_machine_weights"),
+    ],
+)
+def test_older_names_say_what_they_are_called_now(call, older, newer):
+    said = refusal(TypeError, lambda: getattr(bf, call)(torch.ones(1), **{older: {}}))
+    assert f"no argument '{older}': it is called '{newer}' now" in said
+
+
+def test_pair_gossip_is_there():
+    assert callable(bf.pair_gossip) and "pair_gossip" in bf.__all__
+
+
 def test_what_is_behind_a_notebook_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         bfrun.refuse_notebooks()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -43,6 +44,8 @@ from ._windows import (  # noqa: F401  they are of this module, too
     win_update_then_collect,
     win_wait,
 )
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _FLOATS = (torch.float16, torch.float32, torch.float64)
 _SUMMED = (torch.int32, torch.int64, *_FLOATS)
@@ -276,7 +279,30 @@ def _room(header: torch.Tensor, own: torch.Tensor, operation: str) -> torch.Tens
 
 # ---- of neighbours ----
 
+_NEWER = {  # what 0.2 and the wheel of 0.3 called them
+    "neighbor_weights": "src_weights",
+    "send_neighbors": "dst_weights",
+    "neighbor_machine_weights": "src_machine_weights",
+    "send_neighbor_machines": "dst_machine_weights",
+}
 
+
+def _knows_older_names(function: _F) -> _F:
+    """TypeError for an argument's older name says what it is called now."""
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        for name in _NEWER.keys() & named.keys():
+            raise TypeError(
+                f"{function.__name__}() has no argument {name!r}: it is called "
+                f"{_NEWER[name]!r} now"
+            )
+        return function(*arguments, **named)
+
+    return cast(_F, checked)
+
+
+@_knows_older_names
 def neighbor_allreduce(
     tensor: torch.Tensor,
     *,
@@ -303,6 +329,7 @@ def neighbor_allreduce(
     )
 
 
+@_knows_older_names
 def neighbor_allreduce_nonblocking(
     tensor: torch.Tensor,
     *,
@@ -458,6 +485,7 @@ def pair_gossip_nonblocking(
 # ---- of machines ----
 
 
+@_knows_older_names
 def hierarchical_neighbor_allreduce(
     tensor: torch.Tensor,
     *,
@@ -480,6 +508,7 @@ def hierarchical_neighbor_allreduce(
     )
 
 
+@_knows_older_names
 def hierarchical_neighbor_allreduce_nonblocking(
     tensor: torch.Tensor,
     *,

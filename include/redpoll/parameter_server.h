@@ -69,7 +69,10 @@ typedef struct rp_parameter_server_options {
     int quorum;        /**< Pushes of a merge; 0: no quorum. Needs a staleness. */
     double grace_s;    /**< How long a quorum waits for more. */
     int goes_on;       /**< 1: a worker that dies, or is silent for the communicator's timeout,
-                            is left behind; the others go on. Needs servers. 0: all fail. */
+                            is left behind; the others go on. Needs servers. 0: all fail.
+                            2: as 1, and the death of the last ends the steps on the servers,
+                            as rp_parameter_server_stop() does, where 1 fails: for those who
+                            know that workers come back. */
     int workers;   /**< Among which a step is shared: as many pushes are one. More than there
                         are where some are missing, whose parts nobody learns. 0: those
                         that there are. */
@@ -154,9 +157,10 @@ RP_API rp_status rp_parameter_server_gather(rp_parameter_server *server, float *
  * is left behind, the communicator is another one without it (the former lives, and is of no
  * use); do all of it again. Collective over the ranks that live; blocks: a message to the first
  * server and one back. Where all are to fail (no goes_on) it sends nothing and returns
- * `status`. RP_PEER names a server that has died, says that no worker is left, or that ranks
- * fail each other again and again and none has died (then also this rank's own status, as
- * RP_TIMEOUT); a status that is no death's fails all with this thread's last error. */
+ * `status`. RP_PEER names a server that has died, says that no worker is left (goes_on 1), or
+ * that ranks fail each other again and again and none has died (then also this rank's own
+ * status, as RP_TIMEOUT); a status that is no death's fails all with this thread's last error.
+ */
 RP_API rp_status rp_parameter_server_confirm(rp_parameter_server *server, rp_status status,
                                              int *again);
 

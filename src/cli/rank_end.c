@@ -76,17 +76,20 @@ bool rpi_launch_restarts(int restarts, int generation, int status) {
     return generation < restarts && WIFSIGNALED(status);
 }
 
-/* Has a run that takes ranks back said so? Its ranks have done their work then, and end. */
-static bool is_run_over(const rpi_launch_run *l) {
+static bool open_store(const rpi_launch_run *l, rp_store *out_store) {
     const rpi_launch_world *world = &l->world;
     rpi_secret secret = {0};
-    rp_store store;
-    size_t bytes = 0;
     if (*world->secret && rpi_secret_make("the job's secret", world->secret, &secret) != RP_OK)
         return false;
-    if (rpi_store_connect(world->store_host, world->store_port, STORE_S, &secret, &store) !=
-        RP_OK)
-        return false;
+    return rpi_store_connect(world->store_host, world->store_port, STORE_S, &secret,
+                             out_store) == RP_OK;
+}
+
+/* Has a run that takes ranks back said so? Its ranks have done their work then, and end. */
+static bool is_run_over(const rpi_launch_run *l) {
+    rp_store store;
+    size_t bytes = 0;
+    if (!open_store(l, &store)) return false;
     bool is_over =
         store.ops->get(store.context, RPI_RETURN_OVER_KEY, 0, NULL, 0, &bytes) == RP_OK;
     rp_store_close(&store);
@@ -113,6 +116,14 @@ static bool restart(rpi_launch_run *l, int rank) {
     return process->pid != 0;
 }
 
+/* Servers that have no other worker wait for this one, or do not. */
+static void tell_fate(const rpi_launch_run *l, int rank, bool again) {
+    rp_store store;
+    if (!l->options->restarts || l->stop_signal || !open_store(l, &store)) return;
+    (void)rpi_return_note_fate(&store, l->world.first_rank + rank, again);
+    rp_store_close(&store);
+}
+
 /* Has it left the others to go on, or to have ended well, in whatever order they did? A rank
  * that was started again is not theirs before they have taken it back, and from then on its
  * failure fails them, too. */
@@ -133,6 +144,7 @@ void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
     l->processes[rank].pid = 0;
     l->alive--;
     bool again = status != 0 && may_restart(l, rank, status) && restart(l, rank);
+    if (status != 0 && l->alive > 0) tell_fate(l, rank, again);
     /* Where the agent was killed, its ranks are killed for that. */
     if (l->agent && !rpi_guard_is_orphan())
         rpi_agent_ended(l->agent, &(rpi_ending){.rank = l->world.first_rank + rank,

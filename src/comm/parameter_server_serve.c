@@ -145,7 +145,7 @@ rp_status rpi_push_lose(rp_parameter_server *s, int worker, rp_status status) {
     if (left && s->server == 0)
         rpi_log(RP_LOG_WARNING, "%s; %d worker%s on", s->reasons[rank], left,
                 left == 1 ? " goes" : "s go");
-    if (left) return RP_OK;
+    if (left || s->options.goes_on > 1) return RP_OK;
     return RP_FAIL(PEER, "no worker is left: %s", s->reasons[rank]);
 }
 

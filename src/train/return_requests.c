@@ -37,7 +37,25 @@ static rp_status set_text(rpi_return_requests *requests, const char *key, const 
     return requests->store->ops->set(requests->store->context, key, text, strlen(text));
 }
 
+/* ---- the launcher ---- */
+
+rp_status rpi_return_note_fate(const rp_store *store, int rank, bool again) {
+    char key[64];
+    const char *text = again ? "again" : "away";
+    return store->ops->set(store->context, key_of("fate", rank, key, sizeof key), text,
+                           strlen(text));
+}
+
 /* ---- rank 0 ---- */
+
+rpi_return_fate rpi_return_fate_of(rpi_return_requests *requests, int rank) {
+    char key[64], text[RPI_RETURN_TEXT];
+    if (!requests->way || requests->is_off) return RPI_FATE_AWAY;
+    if (open_store(requests) != RP_OK) return RPI_FATE_UNKNOWN;
+    key_of("fate", rank, key, sizeof key);
+    if (get_text(requests, key, 0, text) != RP_OK) return RPI_FATE_UNKNOWN;
+    return strcmp(text, "again") == 0 ? RPI_FATE_AGAIN : RPI_FATE_AWAY;
+}
 
 bool rpi_return_look(rpi_return_requests *requests) {
     int64_t now_ns = rpi_now_ns();

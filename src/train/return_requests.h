@@ -8,7 +8,10 @@
  *     here/N             ------------> in time, else nobody waits for it
  *               <---- place/N            come to a communicator; again: ask anew
  *               <---- verdict/N          go: this is the world now; again: ask anew
- *               <---- over               in place of any of them: the run has ended */
+ *               <---- over               in place of any of them: the run has ended
+ *
+ * And the launcher says to rank 0 what becomes of each rank that has died: it is started again,
+ * or stays away. */
 #ifndef RPI_TRAIN_RETURN_REQUESTS_H
 #define RPI_TRAIN_RETURN_REQUESTS_H
 
@@ -17,8 +20,9 @@
 
 enum { RPI_RETURN_TEXT = 512 };
 #define RPI_RETURN_OVER_KEY "redpoll/returns/over"
-#define RPI_RETURN_CALL_S  2.0
-#define RPI_RETURN_PAUSE_S 1.0
+#define RPI_RETURN_CALL_S   2.0
+#define RPI_RETURN_PAUSE_S  1.0
+#define RPI_RETURN_FATE_S   10.0 /* within which the launcher says what becomes of a rank */
 
 typedef struct rpi_return_requests {
     const rpi_train_returns *way; /* NULL: nobody comes back */
@@ -35,7 +39,22 @@ typedef struct rpi_return_request {
     char version[64];
 } rpi_return_request;
 
+/* Of a rank that was lost. */
+typedef enum rpi_return_fate {
+    RPI_FATE_UNKNOWN, /* the launcher has not said it yet, or knows of no death */
+    RPI_FATE_AGAIN,   /* it is started again */
+    RPI_FATE_AWAY     /* it comes no more */
+} rpi_return_fate;
+
+/* ---- the launcher, over its store ---- */
+
+/* `rank`, a process of which has ended, is started again, or stays away. */
+rp_status rpi_return_note_fate(const rp_store *store, int rank, bool again);
+
 /* ---- rank 0 ---- */
+
+/* What the launcher has said last. RPI_FATE_AWAY, too, where nobody comes back any more. */
+rpi_return_fate rpi_return_fate_of(rpi_return_requests *requests, int rank);
 
 /* Does anybody wait? Asks the store a few times a second at most; a store that does not answer
  * ends it: then nobody does. */

@@ -22,7 +22,8 @@
  * (rpi_trainer_confirm), and the attempt begins anew. Every wait has a deadline: who has died
  * since it asked costs the others RPI_RETURN_CALL_S, who dies while it connects
  * RPI_RETURN_CONNECT_S for each stage of that, and later what any death does. The links of the
- * world before stay until the run ends, those of a return until the next one. */
+ * world before stay until the run ends, those of a return until the next one. Servers that have
+ * lost all workers wait for one meanwhile (training_waits.c). */
 #ifndef RPI_TRAIN_RETURNS_H
 #define RPI_TRAIN_RETURNS_H
 

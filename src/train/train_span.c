@@ -92,11 +92,12 @@ static rp_status stepped(void *context, const rpi_strategy_step *step, bool *out
 
 /* ---- behind it ---- */
 
-/* Running statistics are of what workers have seen: servers take their mean. */
+/* Running statistics are of what workers have seen: servers take their mean, or keep their own
+ * where none is left. */
 static rp_status share_statistics(rpi_trainer *t) {
     float *states = rpi_weights_states(t->weights), *sum = NULL;
     size_t count = (size_t)rpi_weights_states_count(t->weights);
-    if (!t->servers || !count) return RP_OK;
+    if (!t->servers || !count || t->world <= t->servers) return RP_OK;
     RP_TRY(rpi_alloc_array(count, sizeof *sum, "running statistics", &sum));
     if (t->works) memcpy(sum, states, count * sizeof *sum);
     rp_segment segment = {.data = sum, .count = count, .dtype = RP_F32};

@@ -223,6 +223,7 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     rpi_strategy_setup setup = {.comm = t->comm,
                                 .workers = t->servers ? t->workers : 0,
+                                .may_return = o->returns != NULL,
                                 .first_ranks = t->losses.first_ranks,
                                 .network = &t->network,
                                 .weights = t->weights,

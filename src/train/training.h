@@ -79,6 +79,15 @@ rp_status rpi_training_span(rpi_training *r);
 rp_status rpi_training_do_together(rpi_training *r, rp_status (*what)(rpi_training *r));
 rp_status rpi_training_tell_lost(rpi_training *r);
 
+/* ---- training_waits.c ---- */
+
+/* Has every worker been lost? */
+bool rpi_training_lacks_workers(const rpi_training *r);
+/* Servers wait for one that the launcher starts again, until it asks for its place (RP_OK), or
+ * they are told to end (r->result.stopped). deadline_ns: of the whole of it. RP_PEER: none is
+ * started again; RP_TIMEOUT: none has come. The same on all. Collective. */
+rp_status rpi_training_wait_for_workers(rpi_training *r, int64_t deadline_ns);
+
 /* ---- training_summary.c ---- */
 
 /* Once. All ranks at once, as they share the machine while they train. */

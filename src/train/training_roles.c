@@ -3,6 +3,7 @@
 #include "train/training.h"
 
 #include "base/append.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "train/checkpoint/checkpoint.h"
 
@@ -74,6 +75,21 @@ static rp_status admit(rpi_training *r) {
     return rpi_metrics_return(r->metrics, &r->trainer, &back);
 }
 
+static bool goes_on(const rpi_training *r) {
+    return r->trainer.step < r->trainer.total_steps && !r->result.stopped;
+}
+
+/* One that comes may die on the way, and come again. */
+static rp_status await_workers(rpi_training *r) {
+    const rpi_train_returns *way = r->options->returns;
+    int64_t deadline_ns = rpi_deadline_ns(way ? way->timeout_s : 0);
+    while (goes_on(r) && rpi_training_lacks_workers(r)) {
+        RP_TRY(rpi_training_wait_for_workers(r, deadline_ns));
+        if (!r->result.stopped) RP_TRY(admit(r));
+    }
+    return RP_OK;
+}
+
 /* Steps are told where they are counted, on rank 0. */
 rp_status rpi_training_span(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
@@ -83,6 +99,6 @@ rp_status rpi_training_span(rpi_training *r) {
     rpi_training_tell_note(r);
     RP_TRY(rpi_training_do_together(r, close_span));
     if (t->rank > 0) r->result.steps += t->step - before;
-    bool goes_on = t->step < t->total_steps && !r->result.stopped;
-    return r->admits && goes_on ? admit(r) : RP_OK;
+    if (r->admits && goes_on(r)) RP_TRY(admit(r));
+    return await_workers(r);
 }

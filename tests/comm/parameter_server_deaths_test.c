@@ -356,7 +356,68 @@ static void at_speed(void) {
     } while (time(NULL) < end);
 }
 
+/* ---- the last worker ---- */
+
+/* Servers have what was pushed, and another span has no steps. */
+static void stay_alone(rp_parameter_server *s, float *values, const int *pushes) {
+    float before = values[0];
+    CHECK(rp_parameter_server_lost(s, 2) != NULL);
+    CHECK_EQ(rp_comm_world(rp_parameter_server_comm(s)), 2);
+    CHECK_EQ(*pushes, 3);
+    CHECK_OK(rp_parameter_server_begin(s, values, 3, 5));
+    CHECK_OK(rp_parameter_server_end(s));
+    CHECK_EQ(*pushes, 3);
+    CHECK(before == values[0] && before == values[COUNT - 1] && before == -3);
+}
+
+static void lose_the_last(void) {
+    static float gradient[COUNT], values[COUNT];
+    rp_store store = {0};
+    rp_comm *comm = NULL;
+    rp_parameter_server *s = NULL;
+    const char *how = ranks_argument();
+    int rank = ranks_rank(), pushes = 0;
+    REQUIRE_OK(ranks_store(&store));
+    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    if (rp_comm_create(&store, rank, ranks_world(), &options, &comm) != RP_OK) ranks_die();
+    for (int i = 0; i < COUNT; i++) gradient[i] = 1;
+    rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
+    rp_parameter_server_options o = {.servers = 2,
+                                     .staleness = atoi(how),
+                                     .quorum = strstr(how, "quorum") ? 1 : 0,
+                                     .goes_on = strstr(how, "wait") ? 2 : 1,
+                                     .merge = count_pushes,
+                                     .context = &pushes};
+    if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
+    CHECK_OK(rp_parameter_server_begin(s, values, 0, STEPS));
+    for (int step = 0; step < 3 && rank == 2; step++)
+        CHECK_OK(rp_parameter_server_push(s, 1, NULL, NULL));
+    if (rank == 2) raise(SIGKILL);
+    rp_status status = rp_parameter_server_end(s);
+    if (o.goes_on == 1)
+        CHECK_FAILS(status, PEER, rank ? "" : "no worker is left: rank 2, a worker, is gone");
+    else if (status == RP_OK)
+        stay_alone(s, values, &pushes);
+    else
+        CHECK_OK(status);
+    rp_parameter_server_destroy(s);
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static void the_last_ends_the_steps_or_all(void) {
+    static const char *const how[] = {"0",       "0, wait",         "-1, wait",
+                                      "2, wait", "2, quorum, wait", "-1, quorum, wait"};
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+        ranks *world = ranks_start("lose_the_last", 3, &(ranks_options){.argument = how[i]});
+        CHECK(ranks_finish(world, 60));
+        for (int rank = 0; rank < 2; rank++) ranks_check_exit(world, rank, 0, NULL);
+        ranks_free(world);
+    }
+}
+
 static const ranks_function functions[] = {{"take_part", take_part},
+                                           {"lose_the_last", lose_the_last},
                                            {"end_without_one", end_without_one},
                                            {"go_on_without_two", go_on_without_two},
                                            {"step_by_a_quorum", step_by_a_quorum}};
@@ -365,6 +426,7 @@ static const check_case cases[] = {
     {"a worker is left behind behind its last push", behind_the_last_push},
     {"two workers are left behind at any time", at_any_time},
     {"a worker is left behind by a quorum of several servers", at_speed},
+    {"the last worker's death ends the steps, or all", the_last_ends_the_steps_or_all},
     {"a worker is named", named},
     {"a server is named", a_server_is_named}};
 RANKS_MAIN(functions, cases)

@@ -94,6 +94,55 @@ if [ -e "run/rank-3-of-5-step-$last.safetensors" ]; then pass; else complain "no
 timeout 60 "$redpoll" train --resume run -n 5 --steps $((last + 5)) >out 2>err || complain "it does not go on: $(cat err)"
 says out "saved step $((last + 5))"
 
+# ---- the last workers: servers wait for those that are started again, and for nobody else ----
+start train -n 4 --strategy parameter-server:servers=2,on-loss=continue --restart 1 --eval-every 5
+kill_rank 2 0
+kill_rank 3 0
+until_true is_back 2 1
+until_true is_back 3 1
+until_true has_more
+kill_rank 2 1
+kill_rank 3 1
+wait $run
+code=$?
+if [ $code -eq 1 ]; then pass; else complain "ended with $code: $(tail -n 20 err)"; fi
+says out 'rank 3 is back behind step [0-9]+|ranks 2 and 3 are back behind step [0-9]+'
+says err 'no worker is left: rank [23], a worker, is gone'
+
+start train -n 2 --strategy async-local-sgd:servers=1,every=5,outer-momentum=.5,on-loss=continue --restart 1 --checkpoint-every 10
+kill_rank 1 0
+until_true is_back 1 1
+stops "2 of 2"
+
+# start_late TIMEOUT WORDS...: a worker that does as these words say when it is started again
+start_late() {
+    rm -rf run
+    # shellcheck disable=SC2016 # the ranks' shells expand it
+    timeout 280 "$redpoll" run -n 2 --no-prefix --on-loss continue --restart 1 sh -c 'test -z "$REDPOLL_GENERATION" || '"$2"'; exec "$0" train "$@"' \
+        "$redpoll" --model mlp:hidden=16 --data synthetic --train-images 240 --test-images 40 --threads 1 --global-batch-size 24 --link 1Gbit,2ms \
+        --out run --strategy parameter-server:servers=1 --on-loss continue --steps "$steps" --timeout "$1" >out 2>err &
+    run=$!
+    behind 3
+    kill_rank 1 0
+}
+fails() {
+    wait $run
+    code=$?
+    if [ $code -eq 1 ]; then pass; else complain "ended with $code: $(cat out err)"; fi
+}
+start_late 60 'sleep 1'
+until_true is_back 1 1
+stops "2 of 2"
+if [ "$(grep -c 'no worker is left' out)" -eq 1 ]; then pass; else complain "said once: $(cat out)"; fi
+says out 'no worker is left; waiting for rank 1, which is started again'
+start_late 1 'sleep 60'
+fails
+says err 'timed out: no worker is left \(rank 1, a worker, is gone .*\), and none that was started again has asked for its place in 1 s \(--timeout\)'
+start_late 60 'exit 7'
+fails
+says err 'rank 1 ended with exit code 7; the others may go on'
+says err 'no worker is left: rank 1, a worker, is gone'
+
 # ---- one of two that were lost, by redpoll run: the other has used up its restarts ----
 start run -n 5 --on-loss continue --restart 1 "$redpoll" train --strategy parameter-server:servers=1 --on-loss continue
 kill_rank 1 0

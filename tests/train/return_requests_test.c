@@ -75,6 +75,21 @@ static void a_request_is_seen_once_and_answered(void) {
     close_place(&p);
 }
 
+/* The launcher's last word counts; where the store does not answer any more nobody comes. */
+static void what_becomes_of_a_rank_is_said_by_the_launcher(void) {
+    place p;
+    open_place(&p);
+    CHECK(rpi_return_fate_of(&p.first, 3) == RPI_FATE_UNKNOWN);
+    CHECK_OK(rpi_return_note_fate(&p.stores[1], 3, true));
+    CHECK(rpi_return_fate_of(&p.first, 3) == RPI_FATE_AGAIN);
+    CHECK(rpi_return_fate_of(&p.first, 2) == RPI_FATE_UNKNOWN);
+    CHECK_OK(rpi_return_note_fate(&p.stores[1], 3, false));
+    CHECK(rpi_return_fate_of(&p.first, 3) == RPI_FATE_AWAY);
+    p.first.is_off = true;
+    CHECK(rpi_return_fate_of(&p.first, 2) == RPI_FATE_AWAY);
+    close_place(&p);
+}
+
 /* One that dies between its number and its text is passed over. */
 static void a_request_that_was_not_filled_in_is_passed_over(void) {
     place p;
@@ -165,7 +180,9 @@ static void a_store_that_fails_ends_it(void) {
     close_place(&p);
 }
 
-CASES({"a_request_is_seen_once_and_answered", a_request_is_seen_once_and_answered},
+CASES({"what_becomes_of_a_rank_is_said_by_the_launcher",
+       what_becomes_of_a_rank_is_said_by_the_launcher},
+      {"a_request_is_seen_once_and_answered", a_request_is_seen_once_and_answered},
       {"a_request_that_was_not_filled_in_is_passed_over",
        a_request_that_was_not_filled_in_is_passed_over},
       {"who_gets_no_place_asks_anew", who_gets_no_place_asks_anew}, {"waits_end", waits_end},

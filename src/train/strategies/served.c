@@ -69,6 +69,7 @@ rp_status rpi_served_open(const rpi_strategy_setup *setup,
     served->options = *options;
     served->options.seed = setup->seed;
     served->options.workers = alone ? 0 : setup->workers;
+    if (served->options.goes_on && setup->may_return) served->options.goes_on = 2;
     served->own_step = -1;
     RP_TRY(rpi_buckets_create(setup->network, setup->weights, setup->bucket_bytes,
                               alone ? &exact : &setup->codec, alone ? NULL : setup->residual,

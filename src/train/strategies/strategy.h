@@ -13,6 +13,7 @@ typedef struct rpi_strategy_setup {
     rp_comm *comm;
     int workers; /* that learnt when the run began, where that may be more than there are now;
                     0: it is not */
+    bool may_return;        /* the launcher starts those that are lost again */
     const int *first_ranks; /* of each rank its number then, which may change; NULL: the same */
     const rpi_network *network;
     rpi_weights *weights;

@@ -303,12 +303,13 @@ static void settle(void *context, bool grows) {
     rpi_served_settle(&self->served, grows);
 }
 
-/* From the first worker that lives. */
+/* From the first worker that lives; where none does the first server keeps what it had. */
 static rp_status give_inner_state(async_local *self) {
     const rpi_strategy_setup *s = &self->served.setup;
     rp_comm *comm = rp_parameter_server_comm(self->served.server);
     int first = self->served.options.servers, rank = rp_comm_rank(comm);
     size_t count = (size_t)rpi_weights_count(s->weights);
+    if (first >= rp_comm_world(comm)) return RP_OK;
     for (int i = 0; i < s->slot_count && first; i++) {
         if (rank == first) RP_TRY(rp_send(comm, s->slots[i], count, RP_F32, 0, 0));
         if (rank == 0) RP_TRY(rp_recv(comm, s->slots[i], count, RP_F32, first, 0));

@@ -1,6 +1,8 @@
 /* Questions and their texts: what of a file is read, how it is cut into windows, what a model's
  * logits come to, and what is refused. */
 #include "harness/check.h"
+#include "redpoll/log.h"
+#include "train/data/span_answers.h"
 #include "train/data/span_windows.h"
 
 #include <math.h>
@@ -313,6 +315,23 @@ static const struct spelling {
      "]}",
      1, 0, "a", 0},
 
+    {"+{\"id\": \"a\", \"question\": \"w\xff\", \"answers\": [" FOX_AT_10 "]}", 1, 0, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"is_impossible\": 0, \"answers\": [" FOX_AT_10
+     "]}",
+     1, 0, "a", 0},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": \"fox\", "
+     "\"answer_start\": [10, 4]}}",
+     0, 0, NULL, 1},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": null, "
+     "\"answer_start\": 10}}",
+     0, 0, NULL, 1},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": {\"text\": \"\", "
+     "\"answer_start\": 10}}",
+     0, 0, NULL, 1},
+    {"+{\"id\": \"a\", \"question\": \"who\", \"answers\": [{\"text\": null, "
+     "\"answer_start\": null}, " FOX_AT_10 "]}",
+     1, 0, "a", 0},
+
     /* rows */
     {FLAT(", \"answers\": {\"text\": [\"fox\"], \"answer_start\": [10]}"), 1, 0, "a", 0},
     {FLAT(", \"answers\": []") "\r\n\n" FLAT(", \"answers\": [" FOX_AT_10 "]"), 2, 1, "a", 0},
@@ -346,7 +365,8 @@ static void check_spelling(size_t i) {
     status = open_questions(text_of(s), &q);
     skips = false;
     if (s->questions == 0) {
-        CHECK_MSG(status != RP_OK && strstr(rp_last_error()->message, "leaves none of 1 question"),
+        CHECK_MSG(status != RP_OK &&
+                      strstr(rp_last_error()->message, "leaves none of 1 question"),
                   "row %zu: %s", i, rp_last_error()->message);
         return;
     }
@@ -364,6 +384,113 @@ static void check_spelling(size_t i) {
 
 static void every_spelling_is_read(void) {
     for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) check_spelling(i);
+}
+
+/* All that are said are kept, in their order, and nothing of what is broken. */
+static void every_answer_is_kept(void) {
+    static const struct {
+        const char *answers;
+        int count, starts[3]; /* below 0: the question is broken */
+    } cases[] = {
+        {"[" FOX_AT_10 ", {\"text\": \"the\", \"answer_start\": 0}]", 2, {10, 0}},
+        {"{\"text\": [\"fox\", \"\", \"jumps\"], \"answer_start\": [10, -1, 14]}", 2, {10, 14}},
+        {"{\"text\": \"fox\", \"answer_start\": 10}", 1, {10}},
+        {"[" FOX_AT_10 ", {\"text\": \"cat\", \"answer_start\": 0}]", -1, {0}},
+        {"[" FOX_AT_10 ", {\"text\": \"jumps\", \"answer_start\": 14}, " FOX_AT_10 "]",
+         3,
+         {10, 14, 10}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char qas[600];
+        rpi_span_questions *q = NULL;
+        snprintf(qas, sizeof qas,
+                 "{\"id\": 1, \"question\": \"who\", \"answers\": %s}, {\"id\": 2, "
+                 "\"question\": \"which\", \"answers\": [" FOX_AT_10 "]}",
+                 cases[i].answers);
+        skips = true;
+        REQUIRE_OK(open_questions(paragraph(FOX, qas), &q));
+        skips = false;
+        bool is_broken = cases[i].count < 0;
+        int count = is_broken ? 0 : cases[i].count;
+        CHECK_EQ((int)q->question_count, is_broken ? 1 : 2);
+        CHECK_EQ((int)q->answer_count, count + 1);
+        CHECK_EQ((int)q->question_ids.count, is_broken ? 5 : 3 + 5);
+        CHECK_EQ((int)q->rows, 2);
+        for (int a = 0; a < count; a++)
+            CHECK_EQ((int)(q->answers[a].text - q->contexts[0].text), cases[i].starts[a]);
+        const rpi_span_question *last = &q->questions[q->question_count - 1];
+        CHECK_EQ((int)last->first_answer, count);
+        CHECK_EQ((int)last->answers, 1);
+        CHECK_EQ((int)last->first, is_broken ? 0 : 3);
+        CHECK(last->start_token == 10 && last->end_token == 12);
+        rpi_span_questions_close(q);
+    }
+}
+
+/* More questions, answers and texts than there is room for at first. */
+static void many_questions_are_read(void) {
+    enum { MANY = 700 };
+    static char text[MANY * 120];
+    rpi_span_questions *q = NULL;
+    size_t used = 0;
+    for (int i = 0; i < MANY; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "{\"id\": %d, \"context\": \"t%d\", \"question\": \"q\", "
+                                 "\"answers\": [{\"text\": \"%d\", \"answer_start\": 1}]}\n",
+                                 i, i, i);
+    REQUIRE_OK(open_questions(text, &q));
+    REQUIRE(q->question_count == MANY && q->context_count == MANY && q->answer_count == MANY);
+    for (int i = 0; i < MANY; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        CHECK(strcmp(q->questions[i].id, id) == 0 && q->questions[i].context == i);
+        CHECK(q->questions[i].start_token == 1 && q->questions[i].end_token == strlen(id));
+    }
+    rpi_span_questions_close(q);
+}
+
+static char told[800];
+
+static void listen(void *context, rp_log_level level, const char *line) {
+    (void)context, (void)level;
+    snprintf(told, sizeof told, "%s", line);
+}
+
+static void what_is_no_text_is_told(void) {
+    static const struct {
+        const char *question, *told; /* "": nothing */
+    } cases[] = {
+        {"who", ""},
+        {"w\xff", ": U+FFFD stands in 1 place, for what is no text"},
+        {"w\xffh\xff\\ud83d", ": U+FFFD stands in 3 places, for what is no text"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char qas[200];
+        rpi_span_questions *q = NULL;
+        snprintf(qas, sizeof qas, "{\"id\": 1, \"question\": \"%s\", \"answers\": []}",
+                 cases[i].question);
+        REQUIRE_OK(open_questions(paragraph(FOX, qas), &q));
+        told[0] = '\0';
+        rp_log_set_sink(listen, NULL);
+        rpi_span_questions_tell(q);
+        rp_log_set_sink(NULL, NULL);
+        CHECK_MSG(*cases[i].told ? strstr(told, cases[i].told) != NULL : !told[0], "'%s'",
+                  told);
+        rpi_span_questions_close(q);
+    }
+}
+
+/* Sixty bytes of a text are shown, and no part of a character. */
+static void whole_characters_are_shown(void) {
+    char text[80];
+    for (int before = 55; before < 62; before++) {
+        memset(text, 'a', sizeof text);
+        memcpy(text + before, "\xe4\xb8\xad", 3);
+        text[before + 3] = '\0';
+        int shown = before + 3 <= 60 ? before + 3 : before < 60 ? before : 60;
+        CHECK_EQ(rpi_shown_bytes(text), shown);
+    }
+    CHECK_EQ(rpi_shown_bytes(""), 0);
 }
 
 /* Rows of one text share it. */
@@ -474,6 +601,10 @@ CASES({"texts_are_cut_into_windows", texts_are_cut_into_windows},
       {"not_a_number_is_no_answer", not_a_number_is_no_answer},
       {"answers_are_scored_as_squad_does", answers_are_scored_as_squad_does},
       {"every_spelling_is_read", every_spelling_is_read},
+      {"every_answer_is_kept", every_answer_is_kept},
+      {"many_questions_are_read", many_questions_are_read},
+      {"what_is_no_text_is_told", what_is_no_text_is_told},
+      {"whole_characters_are_shown", whole_characters_are_shown},
       {"rows_of_a_text_share_it", rows_of_a_text_share_it},
       {"five_broken_questions_are_named", five_broken_questions_are_named},
       {"broken_files_are_named", broken_files_are_named},

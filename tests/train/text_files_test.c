@@ -1,6 +1,7 @@
 /* Files of texts, by their first bytes: what is read of them, and what is refused with a way to
  * go on. A kind of file that is not here yet is a row in the table. */
 #include "harness/check.h"
+#include "long_packed.h"
 #include "redpoll/log.h"
 #include "train/data/text_source.h"
 #include "train/texts/broken_rows.h"
@@ -197,6 +198,19 @@ static const row rows[] = {
      NULL,
      {0}},
 
+    {"a.json", BYTES("{\n\"text\":\"a\"}{\"text\":\"b\"}"), "a|b|", NULL, {0}},
+    {"a.json", BYTES("[{\"text\":\"a\"}{\"text\":\"b\"}]"), "a|b|", NULL, {0}},
+    {"a.json", BYTES("[{\"text\":\"a\\\\\"},{\"text\":\"\\\"}\"}]"), "a\\|\"}|", NULL, {0}},
+    {"a.json", BYTES("[true,{\"text\":\"a\"},12 ,\"x\"\n]"), "a|", NULL, SKIP},
+    {"a.json",
+     BYTES("[true,{\"text\":\"a\"},12 ,\"x\"\n]"),
+     "!a.json:1: this is no JSON object, but true; line 1: this is no JSON object, but a "
+     "number; line 1: this is no JSON object, but a text; 3 rows are broken",
+     NULL,
+     {0}},
+    {"a.json", BYTES("[{\"text\":\"a\"},[{\"text\":1}],{\"n\":[1,{}],\"text\":\"b\"}]"), "a|b|",
+     NULL, SKIP},
+
     /* texts, whole and by lines */
     {"a.txt", BYTES(""), "", NULL, {0}},
     {"a.txt", BYTES("\xef\xbb\xbf"), "", NULL, {0}},
@@ -249,6 +263,26 @@ static const row rows[] = {
      ONE_ZSTD,
      20,
      "!cut.zst is truncated: the end of the zstd is missing",
+     "zstd",
+     {0}},
+    {"a.txt", BYTES("BZh01AY&SY all"), "BZh01AY&SY all|", NULL, {0}},
+    {"a.txt", BYTES("BZh:1AY&SY all"), "BZh:1AY&SY all|", NULL, {0}},
+    {"a.txt", BYTES("BZh91AY&SX all"), "BZh91AY&SX all|", NULL, {0}},
+    {"a.txt", BYTES("BZh91AY&S"), "BZh91AY&S|", NULL, {0}},
+    {"empty.bz2", BYTES("BZh9\x17\x72\x45\x38\x50\x90\0\0\0\0"), "", "bzip2", {0}},
+    {"bad.gz",
+     BYTES("\x1f\x8b\x08\0\0\0\0\0\x02\x03\xff\xff\xff\xff"),
+     "!bad.gz is damaged, as gzip",
+     "gzip",
+     {0}},
+    {"bad.bz2",
+     BYTES("BZh91AY&SYdamaged all over, all of it"),
+     "!bad.bz2 is damaged, as bzip2",
+     "bzip2",
+     {0}},
+    {"bad.zst",
+     BYTES("\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+     "!bad.zst is damaged, as zstd",
      "zstd",
      {0}},
     {"bad.xz",
@@ -545,10 +579,41 @@ static void long_documents_are_whole(void) {
     free(text);
 }
 
+/* Two streams, each longer unpacked than what is read at once. */
+static void long_streams_are_unpacked(void) {
+    for (size_t i = 0; i < sizeof long_packed / sizeof long_packed[0]; i++) {
+        rpi_text got = {0};
+        size_t count = long_packed[i].count;
+        if (!is_built(long_packed[i].packing)) continue;
+        char *twice = malloc(2 * count);
+        memcpy(twice, long_packed[i].bytes, count);
+        memcpy(twice + count, long_packed[i].bytes, count);
+        row r = {"long", twice, 2 * count, "", NULL, {0}};
+        CHECK_OK(read_row(&r, &got));
+        REQUIRE(got.count == 2 * LONG_PACKED_LETTERS + 1);
+        int wrong = 0;
+        for (int at = 0; at < 2 * LONG_PACKED_LETTERS; at++)
+            wrong += got.at[at] != 'a' + at % LONG_PACKED_LETTERS % 26;
+        CHECK_MSG(wrong == 0, "%s: %d letters are wrong", long_packed[i].packing, wrong);
+        for (size_t bad = count / 2; bad < count; bad += 7) { /* none of them is passed over */
+            memcpy(twice, long_packed[i].bytes, count);
+            twice[bad] = (char)(twice[bad] ^ 0x55);
+            got.count = 0;
+            rp_status status = read_row(&r, &got);
+            CHECK_MSG(status != RP_OK || got.count == 2 * LONG_PACKED_LETTERS + 1,
+                      "%s: byte %zu is broken, and %zu letters are read",
+                      long_packed[i].packing, bad, got.count);
+        }
+        rpi_text_free(&got);
+        free(twice);
+    }
+}
+
 CASES({"every row is read or named", every_row_is_read_or_named},
       {"old tar archives are known", old_tar_archives_are_known},
       {"rows that are left out are told", rows_that_are_left_out_are_told},
       {"broken rows are counted in words", broken_rows_are_counted_in_words},
       {"places of broken rows are named", places_of_broken_rows_are_named},
       {"json under another name is told", json_under_another_name_is_told},
-      {"long documents are whole", long_documents_are_whole})
+      {"long documents are whole", long_documents_are_whole},
+      {"long streams are unpacked", long_streams_are_unpacked})

@@ -12,6 +12,8 @@ typedef struct row {
     const char *shown;
 } row;
 
+#define SIXTY "0;1;2;3;4;5;6;7;8;9;0;1;2;3;4;5;6;7;8;9;0;1;2;3;4;5;6;7;8;9;"
+
 static const row rows[] = {
     {"plain text, 100 %", 0, "plain text, 100 %"},
     {"a\tb", 0, "a\tb"},
@@ -62,6 +64,19 @@ static const row rows[] = {
     {"a\xe2\x80\xa8"
      "b",
      0, "a<U+2028>b"},
+    /* the neighbours of all those are shown as they are */
+    {"\xc2\x9f\xc2\xa0", 0, "<U+009F>\xc2\xa0"},
+    {"\xe2\x80\xa7\xe2\x80\xa9", 0, "\xe2\x80\xa7<U+2029>"},
+    {"\xe2\x80\xaa\xe2\x80\xaf", 0, "<U+202A>\xe2\x80\xaf"},
+    {"\xe2\x81\xa5\xe2\x81\xaa", 0, "\xe2\x81\xa5\xe2\x81\xaa"},
+    {"\x1f ~", 0, "^_ ~"},
+    /* colours as long as any, and longer */
+    {"\033[" SIXTY "1m", 0, "\033[" SIXTY "1m\033[m"},
+    {"\033[" SIXTY "12m", 0, "\033[" SIXTY "12m\033[m"},
+    {"\033[" SIXTY "123m", 0, "^[[" SIXTY "123m"},
+    {"\033[1m", 0, "\033[1m\033[m"},
+    {"\033[1m\033[0m", 0, "\033[1m\033[0m"},
+    {"\033[10m", 0, "\033[10m\033[m"},
     /* what is no UTF-8 */
     {"gr\xf6\xdf"
      "e",
@@ -120,11 +135,35 @@ static void breaks_fall_between_characters(void) {
     static const struct {
         const char *text;
         size_t before;
-    } breaks[] = {{"abc", 3},          {"ab\xc3", 2},         {"ab\xc3\xb6", 4},
-                  {"ab\xe2\x82", 2},   {"ab\xe2\x82\xac", 5}, {"ab\xf0\x9f\x9a", 2},
-                  {"ab\033", 2},       {"ab\033[", 2},        {"ab\033[1;31", 2},
-                  {"ab\033[1;31m", 9}, {"ab\033[2J", 6},      {"ab\x80\x80\x80\x80", 6},
-                  {"\xc3", 1},         {"ab\xff", 3}};
+    } breaks[] = {{"abc", 3},
+                  {"ab\xc3", 2},
+                  {"ab\xc3\xb6", 4},
+                  {"ab\xe2\x82", 2},
+                  {"ab\xe2\x82\xac", 5},
+                  {"ab\xf0\x9f\x9a", 2},
+                  {"ab\033", 2},
+                  {"ab\033[", 2},
+                  {"ab\033[1;31", 2},
+                  {"ab\033[1;31m", 9},
+                  {"ab\033[2J", 6},
+                  {"ab\x80\x80\x80\x80", 6},
+                  {"\xc3", 1},
+                  {"ab\xff", 3},
+                  {"ab\xc1", 3},
+                  {"ab\xc2", 2},
+                  {"ab\xdf", 2},
+                  {"ab\xdf\xbf", 4},
+                  {"ab\xe0\xa0", 2},
+                  {"ab\xef\xbf", 2},
+                  {"ab\xf0\x9f", 2},
+                  {"ab\xf4\x8f\xbf", 2},
+                  {"ab\xf4\x8f\xbf\xbf", 6},
+                  {"ab\xf5", 3},
+                  {"ab\xf0\x9f\x9a\x80", 6},
+                  {"ab\033[" SIXTY, 2},
+                  {"ab\033[" SIXTY "1", 2},
+                  {"\033", 1},
+                  {"\033[", 2}};
     for (size_t i = 0; i < sizeof breaks / sizeof breaks[0]; i++) {
         size_t before = rpi_visible_break(breaks[i].text, strlen(breaks[i].text));
         CHECK_MSG(before == breaks[i].before, "row %zu breaks behind %zu, not %zu", i, before,

@@ -45,8 +45,8 @@ static rp_status check_length(const rpi_nanotron *t, const stage *s) {
     const char *said = rpi_nanotron_number(t, id, own);
     const char *wanted = rpi_nanotron_number(t, whole, all);
     (void)rpi_nanotron_take(t, s->node, "sequence_length");
-    if (!id || (!*said && rpi_yaml_is_null(rpi_nanotron_node(t, id))) ||
-        strcmp(said, wanted) == 0)
+    if (!id || rpi_yaml_is_null(rpi_nanotron_node(t, id)) ||
+        (*said && strcmp(said, wanted) == 0))
         return RP_OK;
     return rpi_nanotron_refuse(t, id, "data_stages.sequence_length", *wanted ? wanted : "null",
                                "tokens.sequence_length is for all");

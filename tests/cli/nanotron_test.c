@@ -235,6 +235,10 @@ static void data_come_in_stages(void) {
          ""},
         {"[{sequence_length: null, " NANOSET "x}}}]", "tokens:x"},
         {"[{sequence_length: 0x100, " NANOSET "x}}}]", "tokens:x"},
+        {"[{sequence_length: 256, " NANOSET "[x]}}}]", "tokens:x"},
+        {"[{start_training_step: 1000000000000, " NANOSET "y}}},"
+         " {start_training_step: 1, " NANOSET "x}}}]",
+         "stages:tokens:x;1000000000000=tokens:y"},
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         char text[800];
@@ -246,6 +250,34 @@ static void data_come_in_stages(void) {
         check_key(&f, "data.dataset", good[i].data);
         rpi_config_free(config);
     }
+}
+
+/* "[{start_training_step: 1, ...dataset_folder: FOLDER}, ...]", so many. */
+static rp_status read_stages(int count, const char *folder, found *f, rpi_config **config) {
+    static char text[1 << 17];
+    snprintf(text, sizeof text, LITTLE "data_stages:\n");
+    for (int i = 1; i <= count; i++)
+        rpi_append(text, sizeof text, "- {start_training_step: %d, " NANOSET "%s}}}\n", i,
+                   folder);
+    *config = NULL;
+    return read_text(text, f, config);
+}
+
+static void as_many_stages_as_there_is_room_for(void) {
+    static char name[LONGEST];
+    found f;
+    rpi_config *config = NULL;
+    REQUIRE_OK(read_stages(64, "x", &f, &config));
+    CHECK(f.at[1] && strncmp(f.at[1], "stages:tokens:x;2=tokens:x;3=", 28) == 0);
+    CHECK(f.at[1] && strcmp(f.at[1] + strlen(f.at[1]) - 12, ";64=tokens:x") == 0);
+    rpi_config_free(config);
+    CHECK_FAILS(read_stages(65, "x", &f, &config), INVALID,
+                "nanotron.yaml:3: data_stages: too many stages");
+    memset(name, 'x', 1000);
+    rp_status status = read_stages(64, name, &f, &config);
+    CHECK_MSG(status == RP_INVALID && strstr(rp_last_error()->message, "too long"), "%s",
+              status ? rp_last_error()->message : "it is read");
+    if (status == RP_OK) rpi_config_free(config);
 }
 
 /* ---- every key that nanotron's dataclasses have ---- */
@@ -436,6 +468,24 @@ static void what_we_have_not_is_refused(void) {
          "nanotron.yaml:2: data_stages: another has the same start_training_step"},
         {LITTLE "data_stages: [{start_training_step: 2}]\n",
          "nanotron.yaml:2: data_stages: none has start_training_step: 1"},
+        {LITTLE "data_stages: [{start_training_step: 1}, {start_training_step: 3},\n"
+                "  {start_training_step: 3}]\n",
+         "data_stages: another has the same start_training_step"},
+        {LITTLE "data_stages: [{start_training_step: 1000000000001}]\n",
+         "data_stages.start_training_step is 1000000000001; redpoll train has whole numbers"},
+        {LITTLE "data_stages: [{start_training_step: 1.5}]\n", "start_training_step is 1.5;"},
+        {LITTLE "data_stages: [{start_training_step: ~}]\n", "start_training_step is null;"},
+        {LITTLE "data_stages: [{start_training_step: [1]}]\n", "is a list or a mapping; red"},
+        {LITTLE "data_stages: [{" NANOSET "[]}}}]\n", "one folder of tokens only"},
+        {LITTLE "data_stages: [{" NANOSET "}}}]\n",
+         "dataset_folder is null; redpoll train has"},
+        {LITTLE "tokens: {sequence_length: 256}\ndata_stages: [{sequence_length: 128}]\n",
+         "nanotron.yaml:3: data_stages.sequence_length is 128; redpoll train has 256 only: "
+         "tokens.sequence_length is for all"},
+        {LITTLE "data_stages: [{sequence_length: 128}]\n",
+         "is 128; redpoll train has null only"},
+        {LITTLE "data_stages: [{sequence_length: [1]}]\n",
+         "sequence_length is a list or a map"},
         {LITTLE "data_stages: {name: a}\n",
          "data_stages is a list or a mapping; redpoll train"},
         {LITTLE "data_stages: [a]\n", "data_stages is a; redpoll train has a list of stages"},
@@ -533,7 +583,8 @@ static void odd_shapes_are_read(void) {
 
 CASES({"a whole file is read", a_whole_file_is_read},
       {"what is left out is what nanotron takes", what_is_left_out_is_what_nanotron_takes},
-      {"data come in stages", data_come_in_stages}, {"every key is known", every_key_is_known},
-      {"words are YAML's", words_are_yamls},
+      {"data come in stages", data_come_in_stages},
+      {"as many stages as there is room for", as_many_stages_as_there_is_room_for},
+      {"every key is known", every_key_is_known}, {"words are YAML's", words_are_yamls},
       {"what we have not is refused", what_we_have_not_is_refused},
       {"odd shapes are read", odd_shapes_are_read})

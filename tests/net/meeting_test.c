@@ -168,7 +168,92 @@ static void who_replaces_a_rank_learns_how_far_it_was(void) {
     rp_store_close(&store);
 }
 
+/* ---- meetings that fail ---- */
+
+static void fail(rpi_meeting *meeting, const char *why) {
+    CHECK_EQ(rpi_meeting_give_up(meeting, RP_FAIL(IO, "%s", why)), RP_IO);
+}
+
+/* Who has been in it comes to the next one; who has not is told, and then comes, too. */
+static void a_failure_is_of_one_meeting(void) {
+    static const char *const prefixes[] = {"meeting/0", "meeting/1", "meeting/2"};
+    rp_store store = {0};
+    rpi_meeting meetings[2];
+    REQUIRE_OK(rp_store_open_local(&store));
+    for (int turn = 0; turn < 2; turn++) {
+        REQUIRE_OK(rpi_meeting_arrive(&meetings[0], &store, 0, 2, "meeting", 20));
+        CHECK_MSG(!strcmp(meetings[0].prefix, prefixes[turn]), "%s", meetings[0].prefix);
+        fail(&meetings[0], "no network");
+        CHECK_FAILS(rpi_meeting_arrive(&meetings[1], &store, 1, 2, "meeting", 20), IO,
+                    "rank 0 gave up connecting: no network");
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        REQUIRE_OK(rpi_meeting_arrive(&meetings[rank], &store, rank, 2, "meeting", 20));
+        CHECK_MSG(!strcmp(meetings[rank].prefix, prefixes[2]), "%s", meetings[rank].prefix);
+    }
+    REQUIRE_OK(rpi_meeting_arrive(&meetings[0], &store, 0, 2, "other", 20));
+    CHECK_MSG(!strcmp(meetings[0].prefix, "other/0"), "%s", meetings[0].prefix);
+    rp_store_close(&store);
+}
+
+static void two_of_one_rank_are_named(void) {
+    rp_store store = {0};
+    rpi_meeting meetings[3];
+    REQUIRE_OK(rp_store_open_local(&store));
+    REQUIRE_OK(rpi_meeting_arrive(&meetings[0], &store, 1, 2, "meeting", 20));
+    CHECK_FAILS(rpi_meeting_arrive(&meetings[1], &store, 1, 2, "meeting", 20), MISMATCH,
+                "two processes say that they are rank 1");
+    CHECK_FAILS(rpi_meeting_arrive(&meetings[2], &store, 0, 2, "meeting", 20), MISMATCH,
+                "rank 1 gave up connecting: two processes say");
+    rp_store_close(&store);
+}
+
+static void *arrive_as_1(void *context) {
+    rpi_meeting meeting;
+    CHECK_OK(rpi_meeting_arrive(&meeting, context, 1, 3, "meeting", 20));
+    CHECK_MSG(!strcmp(meeting.prefix, "meeting/1"), "%s", meeting.prefix);
+    return NULL;
+}
+
+/* Rank 1 has not been in the failed meeting, from which rank 0 comes back after it. */
+static void who_comes_between_is_in_the_next(void) {
+    rp_store store = {0};
+    rpi_meeting meeting;
+    pthread_t thread;
+    int64_t arrived = 0;
+    REQUIRE_OK(rp_store_open_local(&store));
+    REQUIRE_OK(rpi_meeting_arrive(&meeting, &store, 0, 3, "meeting", 20));
+    fail(&meeting, "no network");
+    REQUIRE(pthread_create(&thread, NULL, arrive_as_1, &store) == 0);
+    while (!arrived)
+        CHECK_OK(store.ops->add(store.context, "meeting/0/arrived/1", 0, &arrived));
+    REQUIRE_OK(rpi_meeting_arrive(&meeting, &store, 0, 3, "meeting", 20));
+    CHECK_MSG(!strcmp(meeting.prefix, "meeting/1"), "%s", meeting.prefix);
+    pthread_join(thread, NULL);
+    rp_store_close(&store);
+}
+
+static void names_have_bounds(void) {
+    char name[RPI_MEETING_NAME_MAX + 2];
+    rp_store store = {0};
+    rpi_meeting meeting;
+    REQUIRE_OK(rp_store_open_local(&store));
+    memset(name, 'n', sizeof name);
+    name[RPI_MEETING_NAME_MAX + 1] = '\0';
+    CHECK_FAILS(rpi_meeting_check_name(name), INVALID, "...' has ");
+    CHECK_FAILS(rpi_meeting_check_name(""), INVALID, "the name '' has 0 bytes");
+    CHECK_FAILS(rpi_meeting_arrive(&meeting, &store, 0, 1, "", 20), INVALID, " are allowed");
+    name[RPI_MEETING_NAME_MAX] = '\0';
+    CHECK_OK(rpi_meeting_check_name(name));
+    CHECK_OK(rpi_meeting_arrive(&meeting, &store, 0, 1, name, 20));
+    rp_store_close(&store);
+}
+
 CASES({"who replaces a rank learns how far it was", who_replaces_a_rank_learns_how_far_it_was},
+      {"a failure is of one meeting", a_failure_is_of_one_meeting},
+      {"two of one rank are named", two_of_one_rank_are_named},
+      {"who comes between is in the next", who_comes_between_is_in_the_next},
+      {"names have bounds", names_have_bounds},
       {"who_dies_while_leaving_is_named", who_dies_while_leaving_is_named},
       {"info_that_is_too_long_is_refused", info_that_is_too_long_is_refused},
       {"the_end_of_a_chain_is_late", the_end_of_a_chain_is_late},

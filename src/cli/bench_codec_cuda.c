@@ -205,6 +205,7 @@ static void print_table(const bench *b, const rates *r, const char *codec) {
 
 static rp_status run(bench *b) {
     RP_TRY(rpi_cuda_open(&b->cuda));
+    RP_TRY(rpi_cuda_prepare(b->cuda, 0));
     RP_TRY(prepare(b)); /* says first what has no kernels */
     RP_TRY(allocate(b));
     RP_TRY(prepare(b));

@@ -15,8 +15,9 @@ rp_status rpi_bench_memory_open(rpi_bench_memory *memory, int rank, int world) {
     int devices = 0;
     RP_TRY(rpi_cuda_open(&memory->cuda));
     RP_TRY(check(memory, memory->cuda->devices(&devices), "counting GPUs"));
+    RP_TRY(rpi_cuda_prepare(memory->cuda, rank % devices));
     RP_TRY(check(memory, memory->cuda->device_set(rank % devices), "choosing a GPU"));
-    RP_TRY(check(memory, memory->cuda->pin(BOUNCE_BYTES, &memory->pinned), "pinning memory"));
+    RP_TRY(rpi_cuda_pin(memory->cuda, BOUNCE_BYTES, &memory->pinned));
     return rpi_alloc_array(2 * (size_t)world, sizeof *memory->blocks, "blocks",
                            &memory->blocks);
 }

@@ -151,9 +151,7 @@ rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pin
     pinned->size = size;
     rp_status status = rpi_device_enter(device, &before);
     if (status == RP_OK) {
-        status = rpi_cuda_check(device->cuda,
-                                device->cuda->pin((size_t)1 << (SMALLEST_BITS + size), &data),
-                                "pinning memory");
+        status = rpi_cuda_pin(device->cuda, (size_t)1 << (SMALLEST_BITS + size), &data);
         rpi_device_leave(device, &before);
     }
     if (status != RP_OK) {

@@ -266,6 +266,7 @@ rp_status rpi_transfer_begin(rp_request *request, void *stream) {
     RP_TRY(rpi_cuda_open(&cuda));
     RP_TRY(find_place(cuda, &request->cut, &number));
     if (number == RPI_CUDA_HOST) return RP_OK; /* no elements: nothing is different */
+    RP_TRY(rpi_cuda_prepare(cuda, number));
     if (request->transfer && request->transfer->is_lost) {
         rpi_transfer_free(request->transfer);
         request->transfer = NULL;

@@ -55,6 +55,7 @@ static cudaError_t launch(rpi_kernel kernel, const rpi_device_call *call, cudaSt
 static cudaError_t copy(void *to, const void *from, const rpi_device_call *call,
                         cudaStream_t stream) {
     size_t bytes = call->type == RPI_DEVICE_F32 ? 4 : 2;
+    if (!call->count) return cudaSuccess;
     return cudaMemcpyAsync(to, from, call->count * bytes, cudaMemcpyDefault, stream);
 }
 

@@ -1,10 +1,12 @@
 #include "cuda/cuda.h"
 
 #include "base/status.h"
+#include "cuda/capability.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,12 +104,39 @@ static bool has_driver(const rpi_cuda_library *table) {
     return false;
 }
 
+static const char *visible(void) {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    return list ? list : "not set";
+}
+
+/* Why the GPU has no kernels. */
+static const char *no_kernels(const rpi_cuda_library *table, int device, int capability,
+                              char *text, size_t bytes) {
+    char known[256];
+    rpi_capability_text(table->architectures, known, sizeof known);
+    snprintf(text, bytes,
+             "GPU %d has compute capability %d.%d, and libredpoll_cuda.so has kernels for %s",
+             device, capability / 10, capability % 10, known);
+    return text;
+}
+
+static bool fits(const rpi_cuda_library *table, int device, int *capability) {
+    return table->capability(device, capability) == 0 &&
+           rpi_capability_fits(table->architectures, *capability);
+}
+
+/* Some of them can be used; which one is in use is told by memory, later. */
 static bool has_devices(const rpi_cuda_library *table) {
-    int count = 0, error = table->devices(&count);
-    if (!error && count > 0) return true;
-    refuse("no GPU can be used (%s; CUDA_VISIBLE_DEVICES is %s)",
-           error ? table->error_text(error) : "none is visible",
-           getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "not set");
+    int count = 0, error = table->devices(&count), capability = 0;
+    char text[512];
+    if (error || count == 0) {
+        refuse("no GPU can be used (%s; CUDA_VISIBLE_DEVICES is %s)",
+               error ? table->error_text(error) : "none is visible", visible());
+        return false;
+    }
+    for (int device = count - 1; device >= 0; device--)
+        if (fits(table, device, &capability)) return true;
+    refuse("%s", no_kernels(table, 0, capability, text, sizeof text));
     return false;
 }
 
@@ -135,26 +164,79 @@ rp_status rpi_cuda_open(const rpi_cuda_library **out) {
     return found.table ? RP_OK : RP_FAIL(UNSUPPORTED, "CUDA: %s", found.reason);
 }
 
+/* ---- kernels are loaded ---- */
+
+enum { PREPARED_MAX = 64 };
+
+static pthread_mutex_t prepare_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool prepared[PREPARED_MAX];
+
+static bool has_no_image(const rpi_cuda_library *cuda, int error) {
+    const char *name = cuda->error_name(error);
+    return name && (strcmp(name, "cudaErrorNoKernelImageForDevice") == 0 ||
+                    strcmp(name, "cudaErrorUnsupportedPtxVersion") == 0);
+}
+
+static rp_status load_kernels(const rpi_cuda_library *cuda, int device) {
+    int capability = 0;
+    char text[512];
+    rpi_cuda_before before;
+    if (!fits(cuda, device, &capability))
+        return RP_FAIL(UNSUPPORTED, "CUDA: %s",
+                       no_kernels(cuda, device, capability, text, sizeof text));
+    RP_TRY(rpi_cuda_check(cuda, cuda->enter(device, &before), "choosing the GPU"));
+    int error = cuda->load();
+    cuda->leave(&before);
+    if (error && has_no_image(cuda, error))
+        return RP_FAIL(UNSUPPORTED, "CUDA: %s (%s)",
+                       no_kernels(cuda, device, capability, text, sizeof text),
+                       cuda->error_text(error));
+    return rpi_cuda_check(cuda, error, "loading kernels");
+}
+
+rp_status rpi_cuda_prepare(const rpi_cuda_library *cuda, int device) {
+    bool is_noted = device >= 0 && device < PREPARED_MAX;
+    if (is_noted && atomic_load(&prepared[device])) return RP_OK;
+    pthread_mutex_lock(&prepare_lock);
+    rp_status status =
+        is_noted && atomic_load(&prepared[device]) ? RP_OK : load_kernels(cuda, device);
+    if (status == RP_OK && is_noted) atomic_store(&prepared[device], true);
+    pthread_mutex_unlock(&prepare_lock);
+    return status;
+}
+
 /* ---- what is said ---- */
+
+static bool is_memory(const char *name) {
+    return name && strcmp(name, "cudaErrorMemoryAllocation") == 0;
+}
+
+rp_status rpi_cuda_pin(const rpi_cuda_library *cuda, size_t bytes, void **out) {
+    int error = cuda->pin(bytes, out);
+    if (error && is_memory(cuda->error_name(error)))
+        return RP_FAIL(NOMEM, "CUDA: pinning memory: the host has no %zu bytes left to pin",
+                       bytes);
+    return rpi_cuda_check(cuda, error, "pinning memory");
+}
 
 rp_status rpi_cuda_check(const rpi_cuda_library *cuda, int error, const char *what) {
     if (error == 0) return RP_OK;
     const char *name = cuda->error_name(error);
-    if (name && strcmp(name, "cudaErrorMemoryAllocation") == 0)
-        return RP_FAIL(NOMEM, "CUDA: %s: the GPU has no memory left", what);
+    if (is_memory(name)) return RP_FAIL(NOMEM, "CUDA: %s: the GPU has no memory left", what);
     return RP_FAIL(IO, "CUDA: %s: %s (%s)", what, cuda->error_text(error),
                    name ? name : "unknown");
 }
 
 const char *rpi_cuda_summary(char *text, size_t bytes) {
     const rpi_cuda_library *cuda = NULL;
-    char name[256] = "";
+    char name[256] = "", known[256];
     if (rpi_cuda_open(&cuda) != RP_OK) {
         snprintf(text, bytes, "no: %s", found.reason);
         return text;
     }
     (void)cuda->device_name(name, sizeof name);
     snprintf(text, bytes, "%s, kernels by CUDA %d.%d for %s", name, cuda->runtime / 1000,
-             cuda->runtime % 1000 / 10, cuda->architectures);
+             cuda->runtime % 1000 / 10,
+             rpi_capability_text(cuda->architectures, known, sizeof known));
     return text;
 }

@@ -27,10 +27,10 @@ typedef struct rpi_cuda_before {
 } rpi_cuda_before;
 
 typedef struct rpi_cuda_library {
-    int interface;     /* RPI_CUDA_INTERFACE */
-    size_t call_bytes; /* of rpi_device_call */
-    int runtime;       /* 13000: CUDA 13.0 */
-    const char *architectures;
+    int interface;             /* RPI_CUDA_INTERFACE */
+    size_t call_bytes;         /* of rpi_device_call */
+    int runtime;               /* 13000: CUDA 13.0 */
+    const char *architectures; /* that there are kernels for: capability.h */
 
     int (*driver)(int *version); /* as `runtime`; 0: there is none */
     int (*devices)(int *count);
@@ -58,6 +58,13 @@ typedef struct rpi_cuda_library {
     void (*event_free)(void *event);
     int (*event_record)(void *event, void *stream);
     int (*event_seconds)(void *begin, void *end, double *out);
+
+    /* 75: of compute capability 7.5. Opens no GPU. */
+    int (*capability)(int device, int *out);
+    /* All kernels that operations use, on the GPU that this thread uses: what is loaded later
+     * may wait for all that the GPU is at, as another library's kernel that waits for a peer.
+     */
+    int (*load)(void);
 
     /* GPUs are numbered as CUDA_VISIBLE_DEVICES lists them. Each thread uses one: kernels go
      * there, streams and events are made there; and any call of a thread that has chosen none

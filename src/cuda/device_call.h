@@ -30,7 +30,7 @@ typedef struct rpi_device_call {
     uint32_t kept; /* of each whole bucket by RPI_DEVICE_RANDK, at most by RPI_DEVICE_TOPK */
     uint32_t quarters;       /* of RPI_DEVICE_VARIED */
     uint64_t bucket;         /* elements; 0 for RPI_DEVICE_CONVERT */
-    uint64_t count;          /* elements, at least 1 */
+    uint64_t count;          /* elements; 0: only the kernel is loaded */
     uint64_t first;          /* index in its tensor of the first one */
     rpi_quant_stream stream; /* where `stochastic`, and of RPI_DEVICE_RANDK */
     const void *x;           /* encode: count elements of `type` */

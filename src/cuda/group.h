@@ -37,11 +37,25 @@ static __device__ inline float rpi_of_order(int order) {
     return __int_as_float(order ^ (order >> 31 & 0x7fffffff));
 }
 
-static __device__ inline rpi_quant_range rpi_warp_join(rpi_quant_range range) {
+/* The least of a warp: by one instruction from GPUs of 8.0 on. */
+static __device__ inline int rpi_warp_least(int number) {
     const unsigned all = 0xffffffffu;
-    range.min = rpi_of_order(__reduce_min_sync(all, rpi_order_of(range.min)));
-    range.max = rpi_of_order(__reduce_max_sync(all, rpi_order_of(range.max)));
-    range.has_nan = __any_sync(all, range.has_nan);
+#if __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(all, number);
+#else
+    for (int half = RPI_WARP / 2; half; half /= 2) {
+        int other = __shfl_xor_sync(all, number, half);
+        number = other < number ? other : number;
+    }
+    return number;
+#endif
+}
+
+/* The greatest is the least in the order of ~number. */
+static __device__ inline rpi_quant_range rpi_warp_join(rpi_quant_range range) {
+    range.min = rpi_of_order(rpi_warp_least(rpi_order_of(range.min)));
+    range.max = rpi_of_order(~rpi_warp_least(~rpi_order_of(range.max)));
+    range.has_nan = __any_sync(0xffffffffu, range.has_nan);
     return range;
 }
 

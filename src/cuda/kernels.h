@@ -16,9 +16,12 @@ static inline unsigned rpi_blocks_for(uint64_t groups, unsigned groups_a_block) 
 
 typedef void (*rpi_kernel)(rpi_device_call);
 
+/* A call of no elements loads its kernel, and launches nothing. */
 static inline cudaError_t rpi_kernel_launch(rpi_kernel kernel, unsigned blocks,
                                             const rpi_device_call *call, cudaStream_t stream) {
+    cudaFuncAttributes attributes;
     (void)cudaGetLastError(); /* of what came before, and was told */
+    if (!call->count) return cudaFuncGetAttributes(&attributes, (const void *)kernel);
     kernel<<<blocks, RPI_BLOCK, 0, stream>>>(*call);
     return cudaGetLastError();
 }

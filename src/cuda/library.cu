@@ -2,6 +2,7 @@
  * statically and looks for a driver when it is first asked something. */
 #include "cuda/cuda_library.h"
 
+#include "cuda/group.h"
 #include "cuda/kernels.h"
 #include "cuda/place.h"
 
@@ -22,6 +23,16 @@ static int device_name(char *text, size_t bytes) {
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device);
     if (error == cudaSuccess) snprintf(text, bytes, "%s", properties.name);
+    return error;
+}
+
+static int capability(int device, int *out) {
+    int major = 0, minor = 0;
+    cudaError_t error =
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    *out = 10 * major + minor;
     return error;
 }
 
@@ -62,6 +73,48 @@ static int decode(const rpi_device_call *call, int adds, void *stream) {
     default: return cudaErrorInvalidValue;
     }
 }
+
+/* ---- kernels are loaded ---- */
+
+static int load_call(const rpi_device_call *call) {
+    int error = encode(call, NULL);
+    for (int adds = 0; adds < 2 && !error; adds++) error = decode(call, adds, NULL);
+    return error;
+}
+
+/* By the options that choose a kernel: what buckets are held in, with and without a residual.
+ */
+static int load_kind(int kind, int type) {
+    static const uint64_t buckets[] = {512, 1024, RPI_LARGE_BUCKET, 2 * RPI_LARGE_BUCKET};
+    static const int bits[] = {4, 0};
+    static float residual;
+    int error = 0;
+    for (int choice = 0; choice < 96 && !error; choice++) {
+        rpi_device_call call = {};
+        call.kind = kind;
+        call.type = type;
+        call.bucket = buckets[choice % 4];
+        call.residual = choice / 4 % 2 ? &residual : NULL;
+        call.stochastic = choice / 8 % 2;
+        call.bits = bits[choice / 16 % 2];
+        call.wire_type = choice / 32;
+        error = load_call(&call);
+    }
+    return error;
+}
+
+static int load() {
+    static const int kinds[] = {RPI_DEVICE_CONVERT, RPI_DEVICE_QUANT, RPI_DEVICE_RANDK,
+                                RPI_DEVICE_SIGN};
+    static const int types[] = {RPI_DEVICE_F32, RPI_DEVICE_F16, RPI_DEVICE_BF16};
+    int error = 0;
+    for (int kind : kinds)
+        for (int type : types)
+            if (!error) error = load_kind(kind, type);
+    return error;
+}
+
+/* ---- memory, events and streams ---- */
 
 static int allocate(size_t bytes, void **out) {
     return cudaMalloc(out, bytes);
@@ -236,6 +289,8 @@ rpi_cuda_library_table(void) {
                                            event_free,
                                            event_record,
                                            event_seconds,
+                                           capability,
+                                           load,
                                            device_set,
                                            enter,
                                            leave,

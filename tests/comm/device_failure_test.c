@@ -74,6 +74,30 @@ static void what_is_refused(void) {
     device_check_empty();
 }
 
+/* The last GPU is too old for the kernels, which is said before anything is posted. */
+static void an_old_gpu(void) {
+    enum { OLD = STAND_IN_DEVICES - 1 };
+    rp_comm *comm = NULL;
+    begin();
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
+    atomic_store(&control->capability[OLD], 70);
+    device_rank(OLD);
+    memory_piece there = memory_take(true, COUNT * sizeof(float));
+    for (int i = 0; i < 2; i++)
+        CHECK_FAILS(reduce(comm, there.at, NULL, i ? "q4" : NULL, NULL), UNSUPPORTED,
+                    "GPU 7 has compute capability 7.0, and libredpoll_cuda.so has kernels for "
+                    "7.5, 8.0, 9.0 and later");
+    CHECK_OK(rp_memory_check(RP_MEMORY_CUDA)); /* others can be used */
+    memory_give(&there);
+    device_rank(0);
+    memory_piece other = memory_take(true, COUNT * sizeof(float));
+    memory_set(&other, 0);
+    CHECK_OK(reduce(comm, other.at, NULL, "q4", NULL));
+    memory_give(&other);
+    rp_comm_destroy(comm);
+    device_check_empty();
+}
+
 /* The library is looked for once: in a process of its own. */
 static void turned_off(void) {
     static float here[COUNT];
@@ -162,7 +186,7 @@ static void crashed_kernels(void) {
 
 static void no_memory_to_pin(void) {
     begin();
-    ending e = {.at_fault = 2, .wanted = RP_NOMEM, .says = "pinning memory", .after = -1};
+    ending e = {.at_fault = 2, .wanted = RP_NOMEM, .says = "the host has no ", .after = -1};
     world_run(3, &quick, reduce_once, &e);
     check_ending(&e, 3);
     CHECK_EQ(e.failed, 3);
@@ -309,7 +333,8 @@ static void ends_in_flight(void) {
 }
 
 CASES({"turned_off", turned_off}, {"what_is_refused", what_is_refused},
-      {"crashed_kernels", crashed_kernels}, {"no_memory_to_pin", no_memory_to_pin},
-      {"a_peer_gives_up", a_peer_gives_up}, {"ends_in_flight", ends_in_flight},
+      {"an_old_gpu", an_old_gpu}, {"crashed_kernels", crashed_kernels},
+      {"no_memory_to_pin", no_memory_to_pin}, {"a_peer_gives_up", a_peer_gives_up},
+      {"ends_in_flight", ends_in_flight},
       {"an_event_that_never_comes", an_event_that_never_comes},
       {"a_frozen_one_is_left", a_frozen_one_is_left})

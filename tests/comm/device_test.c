@@ -169,6 +169,7 @@ static bool has_kernels(const rp_codec *codec, const job *j) {
            rpi_device_call_of(codec, j->dtype, 1, NULL, &call) == RP_OK;
 }
 
+/* Every kernel was loaded before something was put into its GPU's streams. */
 static void every_codec(void) {
     static const rp_dtype dtypes[] = {RP_F32, RP_BF16, RP_F16};
     stand_in *control = device_begin();
@@ -192,6 +193,7 @@ static void every_codec(void) {
                       "%s of %s by kernels: %ld", codecs[c], rp_dtype_name(j.dtype),
                       atomic_load(&control->kernels) - kernels);
         }
+    CHECK_EQ(atomic_load(&control->unloaded), 0);
 }
 
 static void between_hosts(void) {

@@ -77,6 +77,7 @@ static struct {
     stream *streams;
     stream default_stream[STAND_IN_DEVICES];
     int sticky[STAND_IN_DEVICES];
+    bool loaded[STAND_IN_DEVICES];
     unsigned drawn;
 } state = {.once = PTHREAD_ONCE_INIT,
            .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -269,8 +270,10 @@ static void enlist(stream *s, int device) {
 }
 
 static void begin(void) {
+    const char *capability = getenv(STAND_IN_CAPABILITY);
     hosts_memory = getenv(STAND_IN_HOSTS) != NULL;
     for (int d = 0; d < STAND_IN_DEVICES; d++) {
+        atomic_store(&control.capability[d], capability ? atoi(capability) : 80);
         map_device(d);
         enlist(&state.default_stream[d], d);
     }
@@ -354,6 +357,7 @@ static int launch(const op *what, void *handle) {
     lock();
     stream *s = stream_of(handle);
     if (s->device != current()) return unlock(INVALID_HANDLE);
+    if (!state.loaded[s->device]) control.unloaded++;
     return unlock(put(s, what));
 }
 
@@ -523,6 +527,19 @@ static int event_seconds(void *begin_event, void *end_event, double *out) {
     return NONE;
 }
 
+static int capability(int device, int *out) {
+    if (device < 0 || device >= STAND_IN_DEVICES) return INVALID_DEVICE;
+    lock();
+    *out = atomic_load(&control.capability[device]);
+    return unlock(NONE);
+}
+
+static int load(void) {
+    lock();
+    state.loaded[current()] = true;
+    return unlock(NONE);
+}
+
 static int device_set(int device) {
     if (device < 0 || device >= STAND_IN_DEVICES) return INVALID_DEVICE;
     chosen_device = device;
@@ -642,7 +659,7 @@ static const rpi_cuda_library table = {
     .interface = RPI_CUDA_INTERFACE,
     .call_bytes = sizeof(rpi_device_call),
     .runtime = 13000,
-    .architectures = "none",
+    .architectures = "75-real 80-real 90",
     .driver = driver,
     .devices = devices,
     .device_name = device_name,
@@ -661,6 +678,8 @@ static const rpi_cuda_library table = {
     .event_free = event_free,
     .event_record = event_record,
     .event_seconds = event_seconds,
+    .capability = capability,
+    .load = load,
     .device_set = device_set,
     .enter = enter,
     .leave = leave,

@@ -39,13 +39,18 @@ typedef struct stand_in {
     /* Devices that a thread has opened since the last start: by choosing them, or the first one
      * by any call without having chosen. */
     atomic_bool opened[STAND_IN_DEVICES];
-    atomic_bool foreign;                    /* memory of devices is of contexts of its own */
+    atomic_int capability[STAND_IN_DEVICES]; /* there are kernels for 7.5, 8.0, 9.0 and later */
+    atomic_long unloaded; /* kernels that were put into streams before load() on their device */
+    atomic_bool foreign;  /* memory of devices is of contexts of its own */
     atomic_bool captures[STAND_IN_DEVICES]; /* its default stream is captured for a graph */
 } stand_in;
 
 /* Set: memory of the host that is not pinned counts as the first device's, so that a program
  * without a GPU can hold "its" memory; nothing guards it then. */
 #define STAND_IN_HOSTS "STAND_IN_HOSTS"
+
+/* The capability of all devices from the start on, where it is set: "70". */
+#define STAND_IN_CAPABILITY "STAND_IN_CAPABILITY"
 
 #define STAND_IN_CONTROL "stand_in_control"
 #define STAND_IN_FINISH  "stand_in_finish" /* void (void): its default stream is done */

@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -144,6 +145,31 @@ static void what_is_wrong_is_refused(void) {
     DONE(cuda->unpin(pinned));
 }
 
+/* All GPUs are too old: it is known before anything is done, and which capability they have. */
+static void old_gpus(void) {
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        const rpi_cuda_library *table = NULL;
+        setenv(STAND_IN_CAPABILITY, "61", 1);
+        bool refused = rpi_cuda_open(&table) == RP_UNSUPPORTED;
+        bool named =
+            strstr(rp_last_error()->message,
+                   "compute capability 6.1, and libredpoll_cuda.so has kernels for 7.5, "
+                   "8.0, 9.0 and later") != NULL;
+        _exit(!refused || !named);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK_EQ(status, 0);
+}
+
+static void kernels_are_loaded_once(void) {
+    begin();
+    for (int i = 0; i < 2; i++) CHECK_OK(rpi_cuda_prepare(cuda, 1));
+    CHECK_FAILS(rpi_cuda_prepare(cuda, STAND_IN_DEVICES), UNSUPPORTED, "GPU 8");
+}
+
 static void nothing_is_left(void) {
     begin();
     CHECK_EQ(atomic_load(&control->allocated), 0);
@@ -152,7 +178,8 @@ static void nothing_is_left(void) {
     CHECK_EQ(atomic_load(&control->events), 0);
 }
 
-CASES({"host_may_not_touch", host_may_not_touch}, {"memory_has_a_device", memory_has_a_device},
+CASES({"old_gpus", old_gpus}, {"kernels_are_loaded_once", kernels_are_loaded_once},
+      {"host_may_not_touch", host_may_not_touch}, {"memory_has_a_device", memory_has_a_device},
       {"copies_are_late", copies_are_late},
       {"streams_wait_for_events", streams_wait_for_events},
       {"what_is_wrong_is_refused", what_is_wrong_is_refused},

@@ -17,6 +17,7 @@ typedef enum rpi_rng_purpose {
     RPI_RNG_GENERATE,  /* tokens of a text; index = token */
     RPI_RNG_SPLIT,     /* which rank has which samples; index 0, then epoch and rank */
     RPI_RNG_MIXUP,     /* how pictures are blended; index = step */
+    RPI_RNG_FORESIGHT, /* what may happen to a training; index = run */
 } rpi_rng_purpose;
 
 typedef struct rpi_rng {

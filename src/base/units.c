@@ -114,8 +114,9 @@ rp_status rpi_parse_bytes(const char *text, int64_t *out_bytes) {
 }
 
 static const unit no_unit[] = {{"", 1}, {NULL, 0}};
-static const unit durations[] = {{"s", 1},    {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
-                                 {"min", 60}, {"m", 60},    {"h", 3600},  {NULL, 0}};
+static const unit durations[] = {{"s", 1},     {"ms", 1e-3}, {"us", 1e-6},
+                                 {"ns", 1e-9}, {"min", 60},  {"m", 60},
+                                 {"h", 3600},  {"d", 86400}, {NULL, 0}};
 
 rp_status rpi_parse_duration(const char *text, double *out_seconds) {
     double value = 0;
@@ -128,6 +129,23 @@ rp_status rpi_parse_duration(const char *text, double *out_seconds) {
     bool zero = number_in_front(text, &value, &rest) && !*rest && value == 0;
     if ((!zero && !scaled(text, durations, &value)) || value < 0)
         return RP_FAIL(INVALID, "'%s' is not a duration; write 50us, 250ms or 1s%s", text,
+                       unit_hint(text, durations, hint, sizeof hint));
+    *out_seconds = value;
+    return RP_OK;
+}
+
+rp_status rpi_parse_span(const char *text, double *out_seconds) {
+    double value = 0;
+    char hint[96];
+    const char *rest = "";
+    RP_TRY(check_size(text, durations, DBL_MAX));
+    bool bare = number_in_front(text, &value, &rest) && !*rest;
+    if (value < 0) return RP_FAIL(INVALID, "'%s' is negative", text);
+    if (bare && value > 0)
+        return RP_FAIL(INVALID, "'%s' has no unit; did you mean '%ss', '%smin' or '%sh'?", text,
+                       text, text, text);
+    if (!bare && !scaled(text, durations, &value))
+        return RP_FAIL(INVALID, "'%s' is not a time; write 30s, 10min, 1h or 30d%s", text,
                        unit_hint(text, durations, hint, sizeof hint));
     *out_seconds = value;
     return RP_OK;

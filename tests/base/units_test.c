@@ -68,6 +68,21 @@ static void durations_have_units(void) {
     CHECK_FAILS(rpi_parse_seconds("-3", &value), INVALID, "not a duration");
 }
 
+static void spans_need_a_unit(void) {
+    double value = 0;
+    CHECK_OK(rpi_parse_span("30d", &value));
+    CHECK(value == 30 * 86400.0);
+    CHECK_OK(rpi_parse_span("1.5h", &value));
+    CHECK(value == 5400);
+    CHECK_OK(rpi_parse_span("0", &value));
+    CHECK(value == 0);
+    CHECK_FAILS(rpi_parse_span("30", &value), INVALID, "did you mean '30s', '30min' or '30h'");
+    CHECK_FAILS(rpi_parse_span("-30s", &value), INVALID, "is negative");
+    CHECK_FAILS(rpi_parse_span("30D", &value), INVALID, "did you mean '30d'");
+    CHECK_FAILS(rpi_parse_span("soon", &value), INVALID, "write 30s, 10min, 1h or 30d");
+    CHECK_FAILS(rpi_parse_span("1e400h", &value), INVALID, "is too large");
+}
+
 static void short_durations_need_a_unit(void) {
     double value;
     CHECK_OK(rpi_parse_duration("50us", &value));
@@ -101,4 +116,5 @@ CASES({"counts are binary", counts_are_binary},
       {"sizes know both worlds", sizes_know_both_worlds},
       {"durations have units", durations_have_units},
       {"short durations need a unit", short_durations_need_a_unit},
+      {"spans need a unit", spans_need_a_unit},
       {"the nearest name is found", the_nearest_name_is_found})

@@ -1,6 +1,8 @@
 #!/bin/sh
-# The dependency law as a test: every #include "room/..." in src/ must be allowed by layers.txt,
-# and file names must be unique in src/ and tests/.  usage: tools/layers.sh [SOURCE_FOLDER]
+# The dependency law as a test: every #include "room/..." in src/ must be allowed by layers.txt, by
+# folder where a room's folders have rows there; files of a room that is said to be free of circles
+# must include each other without one; and file names must be unique in src/ and tests/.
+# usage: tools/layers.sh [SOURCE_FOLDER]
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 status=0
@@ -10,26 +12,58 @@ breaches=$(find src -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' | sort | xar
         while ((getline line < "tools/layers.txt") > 0) {
             if (line ~ /^#/ || line !~ /:/) continue
             split(line, halves, ":")
+            n = split(halves[2], below, " ")
+            if (halves[1] == "free of circles") { for (i = 1; i <= n; i++) is_free[below[i]] = 1; continue }
             known[halves[1]] = 1
             allowed[halves[1], halves[1]] = 1
-            n = split(halves[2], below, " ")
             for (i = 1; i <= n; i++) allowed[halves[1], below[i]] = 1
         }
-        # Public headers belong to the room that implements them.
+        # Public headers belong to the room, or the folder of a room, that implements them.
         split("status log dtype rng version", names, " "); for (i in names) home[names[i]] = "base"
         split("comm codec_comparison gossip window local_sgd parameter_server", names, " "); for (i in names) home[names[i]] = "comm"
         home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net"; home["join"] = "net"; home["buffer"] = "net"
     }
+    # The row of layers.txt under which a file "room/folder/name.h" stands: its folder, or its room.
+    function place_of(file,    part) {
+        split(file, part, "/")
+        return (part[1] "/" part[2]) in known ? part[1] "/" part[2] : part[1]
+    }
+    # A row names places, or whole rooms; of its own room a folder names each folder.
+    function may_include(from, to,    room) {
+        if ((from, to) in allowed) return 1
+        room = to; sub(/\/.*/, "", room)
+        return room != to && from !~ "^" room "(/|$)" && (from, room) in allowed
+    }
+    function unit_of(file) { sub(/\.[a-z]+$/, "", file); return file }
+    # Depth first: a unit that is met again while it is open closes a circle.
+    function visit(unit,    i, at, circle) {
+        mark[unit] = "open"; trail[++depth] = unit
+        for (i = 1; i <= count[unit]; i++) {
+            if (mark[edge[unit, i]] == "open") {
+                circle = edge[unit, i]
+                for (at = depth; trail[at] != edge[unit, i]; at--) circle = trail[at] " -> " circle
+                printf "a circle of files: %s -> %s\n", edge[unit, i], circle
+            } else if (mark[edge[unit, i]] == "") visit(edge[unit, i])
+        }
+        mark[unit] = "done"; depth--
+    }
     /^[ \t]*#[ \t]*include[ \t]*"/ {
-        split(FILENAME, path, "/"); room = path[2]
+        file = FILENAME; sub(/^src\//, "", file)
+        room = file; sub(/\/.*/, "", room)
         target = $0; sub(/^[^"]*"/, "", target); sub(/".*/, "", target)
         if (target !~ /\//) next
-        split(target, part, "/"); to = part[1]
-        if (to == "redpoll") { name = part[2]; sub(/\.h$/, "", name); to = home[name] }
+        from = place_of(file); to = place_of(target)
+        if (target ~ /^redpoll\//) { name = target; gsub(/^redpoll\/|\.h$/, "", name); to = home[name] }
         if (to == "" ) { printf "%s:%d: %s belongs to no room; name it in tools/layers.sh\n", FILENAME, FNR, target; next }
-        if (!(room in known)) { printf "%s: room %s is not in tools/layers.txt\n", FILENAME, room; next }
-        if (!((room, to) in allowed)) printf "%s:%d: %s may not include %s\n", FILENAME, FNR, room, target
-    }')
+        if (!(from in known)) { printf "%s: room %s is not in tools/layers.txt\n", FILENAME, room; next }
+        if (!may_include(from, to)) printf "%s:%d: %s may not include %s\n", FILENAME, FNR, from, target
+        unit = unit_of(file); other = unit_of(target)
+        if (room in is_free && index(target, room "/") == 1 && unit != other) {
+            edge[unit, ++count[unit]] = other
+            units[++unit_count] = unit
+        }
+    }
+    END { for (u = 1; u <= unit_count; u++) if (mark[units[u]] == "") visit(units[u]) }')
 if [ -n "$breaches" ]; then
     echo "$breaches"
     status=1

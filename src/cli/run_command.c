@@ -30,7 +30,7 @@ typedef struct settings {
     rpi_host_list list; /* empty: this host */
 } settings;
 
-/* As the library has it (control.c), said before any rank starts. */
+/* As the library has it (control_open.c), said before any rank starts. */
 static rp_status check_lost_after(const char *text) {
     double seconds = 0;
     RP_TRY(rpi_parse_seconds(text, &seconds));

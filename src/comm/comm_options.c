@@ -6,7 +6,7 @@
 #include "net/link_shape.h"
 #include "net/meeting.h"
 #include "net/stream.h"
-#include "net/transports.h"
+#include "net/transport_kinds.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 #include "net/addresses.h"
 
-#include "net/stream.h"
-
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include <netdb.h>
 #include <stdbool.h>
 
-enum { RPI_ADDRESSES_MAX = 32 };
+enum { RPI_HOST_BYTES = 256, RPI_ADDRESSES_MAX = 32 };
 
 typedef struct rpi_addresses {
     struct addrinfo *first; /* a list, as getaddrinfo() makes it, over the parts below */

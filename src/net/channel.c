@@ -1,6 +1,5 @@
 #include "net/channel.h"
 
-#include "base/clock.h"
 #include "net/lost.h"
 #include "net/stream.h"
 
@@ -9,48 +8,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* ---- opening ---- */
-
-static rp_status wait_for(int fd, short events, int64_t deadline_ns) {
-    struct pollfd wait = {.fd = fd, .events = events};
-    int ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
-    if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for a connection");
-    if (ready == 0) return RP_FAIL(TIMEOUT, "timed out: no answer before the deadline");
-    return RP_OK;
-}
-
-static rp_status shake_hands(rpi_channel *channel, int64_t deadline_ns) {
-    rp_status status;
-    while ((status = rpi_tls_shake_hands(channel->tls)) == RP_PENDING)
-        RP_TRY(wait_for(channel->fd, rpi_tls_awaits(channel->tls), deadline_ns));
-    return status;
-}
-
-rp_status rpi_channel_call(rpi_channel *channel, const rpi_secret *secret,
-                           const rpi_proof_terms *terms, int64_t deadline_ns) {
-    unsigned char key[RPI_MAC_BYTES];
-    if (!secret->is_set) return RP_OK;
-    RP_TRY(rpi_proof_give(channel->fd, secret, terms, deadline_ns, key));
-    if (!secret->tls) return RP_OK;
-    rp_status status = rpi_tls_open(channel->fd, true, key, &channel->tls);
-    explicit_bzero(key, sizeof key);
-    return status == RP_OK ? shake_hands(channel, deadline_ns) : status;
-}
-
-rp_status rpi_channel_hear(rpi_channel *channel, rpi_proof *proof, const rpi_secret *secret,
-                           const rpi_proof_terms *self) {
-    if (!channel->tls) {
-        rp_status status = rpi_proof_hear(proof, channel->fd, secret, self);
-        if (status != RP_OK || !proof->tls) return status;
-        status = rpi_tls_open(channel->fd, false, proof->tls_key, &channel->tls);
-        explicit_bzero(proof->tls_key, sizeof proof->tls_key);
-        if (status != RP_OK) return status;
-    }
-    return rpi_tls_shake_hands(channel->tls);
-}
-
-/* ---- sending and receiving ---- */
 
 static ssize_t send_by_tls(rpi_tls *tls, const struct iovec *pieces, int count) {
     ssize_t total = 0;
@@ -121,7 +78,8 @@ rp_status rpi_channel_write(rpi_channel *channel, const void *data, size_t bytes
             next += sent;
             bytes -= (size_t)sent;
         } else if (errno == EAGAIN) {
-            RP_TRY(wait_for(channel->fd, rpi_channel_awaits(channel, POLLOUT), deadline_ns));
+            RP_TRY(rpi_stream_wait(channel->fd, rpi_channel_awaits(channel, POLLOUT),
+                                   deadline_ns));
         } else if (errno != EINTR) {
             return broken();
         }
@@ -139,12 +97,21 @@ rp_status rpi_channel_read(rpi_channel *channel, void *data, size_t bytes,
             next += got;
             bytes -= (size_t)got;
         } else if (errno == EAGAIN) {
-            RP_TRY(wait_for(channel->fd, rpi_channel_awaits(channel, POLLIN), deadline_ns));
+            RP_TRY(
+                rpi_stream_wait(channel->fd, rpi_channel_awaits(channel, POLLIN), deadline_ns));
         } else if (errno != EINTR) {
             return broken();
         }
     }
     return RP_OK;
+}
+
+rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns) {
+    return rpi_channel_write(&(rpi_channel){.fd = fd}, data, bytes, deadline_ns);
+}
+
+rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns) {
+    return rpi_channel_read(&(rpi_channel){.fd = fd}, data, bytes, deadline_ns);
 }
 
 void rpi_channel_shut(rpi_channel *channel) {

@@ -1,29 +1,21 @@
 /* A connection: a descriptor, and the TLS over it where the job asks for that (secret.h).
  *
- *     dial, or accept --> call() or hear(): who has the secret? --> TLS, if so --> bytes
+ *     dial, or accept --> who has the secret (handshake.h)? --> TLS, if so --> bytes
  *
  * Between open and close nobody else reads from the descriptor or writes to it; to wait for it,
  * as poll() and epoll do, is fine once a call here has said EAGAIN or RP_PENDING. */
 #ifndef RPI_NET_CHANNEL_H
 #define RPI_NET_CHANNEL_H
 
-#include "net/proof.h"
 #include "net/tls.h"
 
+#include <stdint.h>
 #include <sys/uio.h>
 
 typedef struct rpi_channel {
     int fd;       /* -1: closed */
     rpi_tls *tls; /* NULL: bytes go as they are */
 } rpi_channel;
-
-/* Prove to the other side that we have the secret, and it to us; after that the channel is what
- * the secret asks for. An unset secret: nothing is said. As rpi_proof_give(). */
-rp_status rpi_channel_call(rpi_channel *channel, const rpi_secret *secret,
-                           const rpi_proof_terms *terms, int64_t deadline_ns);
-/* The other side of it, a piece at a time, as rpi_proof_hear(). */
-rp_status rpi_channel_hear(rpi_channel *channel, rpi_proof *proof, const rpi_secret *secret,
-                           const rpi_proof_terms *self);
 
 /* As sendmsg() and recvmsg() on a non-blocking socket that raises no SIGPIPE: bytes, 0 at the
  * end, or -1 with errno. What EAGAIN left unsent is sent next, or it and more. */
@@ -39,6 +31,9 @@ short rpi_channel_awaits(const rpi_channel *channel, short events);
 rp_status rpi_channel_write(rpi_channel *channel, const void *data, size_t bytes,
                             int64_t deadline_ns);
 rp_status rpi_channel_read(rpi_channel *channel, void *data, size_t bytes, int64_t deadline_ns);
+/* The same on a connection without TLS. */
+rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns);
+rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns);
 /* Nothing follows; what the other side says can still be read. */
 void rpi_channel_shut(rpi_channel *channel);
 void rpi_channel_close(rpi_channel *channel); /* again is fine */

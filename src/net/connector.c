@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "net/forget.h"
 #include "net/quiet_thread.h"
+#include "net/stream.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define RPI_NET_CONTROL_LINE_H
 
 #include "base/status.h"
-#include "net/channel.h"
+#include "net/handshake.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

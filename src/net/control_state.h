@@ -1,5 +1,5 @@
-/* What the callers' side of the control connection (control.c) and its thread
- * (control_thread.c) share. */
+/* What the callers' side of the control connection (control_open.c, control_groups.c) and its
+ * thread (control_thread.c) share. */
 #ifndef RPI_NET_CONTROL_STATE_H
 #define RPI_NET_CONTROL_STATE_H
 
@@ -115,6 +115,10 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
 int rpi_control_member(const rpi_control_group *group, int rank);
 /* Under the lock. NULL: none of this scope is open here. */
 rpi_control_group *rpi_control_find_group(rpi_control *control, uint64_t scope);
+/* Sleep until something under the lock has changed; false once the deadline has come. */
+bool rpi_control_wait_change(rpi_control *control, int64_t deadline_ns);
+/* Of each of the group's members, with nothing heard. */
+rp_status rpi_control_make_beats(rpi_control_group *group);
 /* A published failure before the judge (control_judge.c): decided, or kept until no rank is
  * suspected to be dead. */
 void rpi_control_judge(rpi_control *control, const rpi_failure *failure);

@@ -3,18 +3,11 @@
 #ifndef RPI_NET_FORGET_H
 #define RPI_NET_FORGET_H
 
-#include "redpoll/store.h"
-
 #include <unistd.h>
 
 static inline void rpi_fd_forget(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
 }
-
-/* Stores of other kinds than the named one, and zeros, are passed over. */
-void rpi_store_forget_tcp(const rp_store *store);
-void rpi_store_forget_torch(const rp_store *store);
-void rpi_store_server_forget(rp_store_server *server); /* NULL is fine */
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef RPI_NET_HELLO_H
 #define RPI_NET_HELLO_H
 
-#include "net/channel.h"
+#include "net/handshake.h"
 #include "net/transport.h"
 
 struct pollfd;

@@ -3,7 +3,7 @@
  * Endpoints find each other in a list of this process by the number in their address; whoever
  * connects first makes the pipe and leaves it with the other. A pipe and a waker live as long
  * as either side holds them, so that one side may close while the other still reads. */
-#include "net/transports.h"
+#include "net/transport_kinds.h"
 
 #include "base/clock.h"
 #include "base/event.h"

@@ -3,7 +3,7 @@
 #ifndef RPI_NET_INTERFACES_H
 #define RPI_NET_INTERFACES_H
 
-#include "net/stream.h"
+#include "net/addresses.h"
 
 #include <net/if.h>
 

@@ -4,12 +4,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/addresses.h"
-#include "net/forget.h"
 #include "net/interfaces.h"
 #include "net/patience.h"
 #include "net/secret.h"
+#include "net/store_forget.h"
 #include "net/store_tcp.h"
 #include "net/store_torch.h"
+#include "net/stream.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

@@ -7,17 +7,11 @@
 #define RPI_NET_JOIN_H
 
 #include "base/status.h"
-#include "net/stream.h"
+#include "net/addresses.h"
+#include "net/environment.h"
 #include "redpoll/store.h"
 
 #include <stdbool.h>
-
-/* Where variables come from: the process's environment, or a test's table. */
-typedef struct rpi_environment {
-    const char *(*get)(const void *context, const char *name); /* NULL when not set */
-    const void *context;
-    int64_t launcher; /* its process id, which ranks of one host share; 0: not known */
-} rpi_environment;
 
 typedef enum rpi_store_kind {
     RPI_STORE_NONE,   /* a world of one needs no store */

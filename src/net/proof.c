@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/channel.h"
 #include "net/endian.h"
 #include "net/random_bytes.h"
 #include "net/tls.h"

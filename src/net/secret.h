@@ -7,7 +7,11 @@
 #ifndef RPI_NET_SECRET_H
 #define RPI_NET_SECRET_H
 
-#include "net/join.h"
+#include "base/status.h"
+#include "net/environment.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 
 enum { RPI_MAC_BYTES = 32, RPI_SECRET_TEXT_BYTES = 65 };
 enum { RPI_SECRET_LETTERS_MIN = 16, RPI_SECRET_LETTERS_MAX = 1024 };

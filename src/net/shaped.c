@@ -4,7 +4,7 @@
  * in the model of link_shape.h; the receiver shows it when its last byte would have come. A
  * frame that has arrived by the model is given its place on the way in, in order of arrival
  * over all links; whatever is sent later arrives later, so no place is given away too early. */
-#include "net/transports.h"
+#include "net/transport_kinds.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

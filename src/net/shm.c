@@ -4,7 +4,7 @@
  * the abstract namespace, both pass the event descriptor on which they sleep. None of these has
  * a name in a file system: when the processes are gone, however they went, so is all of it. The
  * sockets stay open, because their end tells at once that the process behind has ended. */
-#include "net/transports.h"
+#include "net/transport_kinds.h"
 
 #include "base/clock.h"
 #include "base/event.h"

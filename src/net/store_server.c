@@ -14,11 +14,11 @@
 #include "base/fpenv.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "net/channel.h"
 #include "net/endian.h"
-#include "net/forget.h"
+#include "net/handshake.h"
 #include "net/lost.h"
 #include "net/quiet_thread.h"
+#include "net/store_forget.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 

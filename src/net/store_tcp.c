@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
-#include "net/channel.h"
 #include "net/endian.h"
-#include "net/forget.h"
+#include "net/handshake.h"
 #include "net/patience.h"
+#include "net/store_forget.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 

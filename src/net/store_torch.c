@@ -2,9 +2,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/channel.h"
 #include "net/endian.h"
-#include "net/forget.h"
 #include "net/patience.h"
+#include "net/store_forget.h"
 #include "net/store_page.h"
 #include "net/stream.h"
 

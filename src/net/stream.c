@@ -1,8 +1,6 @@
 #include "net/stream.h"
 
 #include "base/clock.h"
-#include "net/addresses.h"
-#include "net/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -281,12 +279,12 @@ bool rpi_stream_dials_again(rpi_redials *redials, int *fd, int64_t deadline_ns) 
     return true;
 }
 
-rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns) {
-    return rpi_channel_write(&(rpi_channel){.fd = fd}, data, bytes, deadline_ns);
-}
-
-rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns) {
-    return rpi_channel_read(&(rpi_channel){.fd = fd}, data, bytes, deadline_ns);
+rp_status rpi_stream_wait(int fd, short events, int64_t deadline_ns) {
+    struct pollfd wait = {.fd = fd, .events = events};
+    int ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
+    if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for a connection");
+    if (ready == 0) return RP_FAIL(TIMEOUT, "timed out: no answer before the deadline");
+    return RP_OK;
 }
 
 rp_status rpi_stream_local_host(int fd, char *text, size_t bytes) {

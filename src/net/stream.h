@@ -5,13 +5,10 @@
 #ifndef RPI_NET_STREAM_H
 #define RPI_NET_STREAM_H
 
-#include "base/status.h"
+#include "net/addresses.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum { RPI_HOST_BYTES = 256 };
 
 /* Listen at host:port; host NULL is loopback, a list of several addresses (addresses.h) all
  * interfaces; port 0 any free one, of REDPOLL_PORTS where that is set. RP_IO: taken. */
@@ -30,7 +27,6 @@ int rpi_stream_accept(int listener);
 rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd);
 /* The same over a list of addresses, which may not all lead anywhere; `shown` is for messages.
  */
-struct addrinfo;
 rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
                               int64_t deadline_ns, int *out_fd);
 /* One attempt at one address. A connected descriptor, or -1 with errno. */
@@ -49,9 +45,9 @@ typedef struct rpi_redials {
     int64_t first_ns; /* 0: there was none */
 } rpi_redials;
 bool rpi_stream_dials_again(rpi_redials *redials, int *fd, int64_t deadline_ns);
-/* All bytes or a failure, as rpi_channel_write() and read() on a connection without TLS. */
-rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns);
-rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns);
+/* Sleep until `events` of poll() come; RP_TIMEOUT: none did. RP_OK promises nothing: call again
+ * what said EAGAIN. */
+rp_status rpi_stream_wait(int fd, short events, int64_t deadline_ns);
 /* Our own address on a connection, as numbers: what peers of the same network reach us by. */
 rp_status rpi_stream_local_host(int fd, char *text, size_t bytes);
 /* Has the other end's kernel acknowledged nothing for so long, though asked again and again? So

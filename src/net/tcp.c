@@ -6,7 +6,7 @@
  *
  * Of the addresses that a peer shows each stream of a link takes another one, in turns, and the
  * kernel the interface that leads there; where one does not answer the next one serves. */
-#include "net/transports.h"
+#include "net/transport_kinds.h"
 
 #include "base/clock.h"
 #include "base/event.h"

@@ -1,6 +1,6 @@
 /* The catalogue of transports: a new kind is a file, a row here and a word in CMakeLists.txt.
  */
-#include "net/transports.h"
+#include "net/transport_kinds.h"
 
 #include "base/suggest.h"
 

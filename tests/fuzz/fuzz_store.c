@@ -2,6 +2,7 @@
 #include "fuzz_input.h"
 
 #include "base/clock.h"
+#include "net/channel.h"
 #include "net/store_tcp.h"
 #include "net/stream.h"
 #include "redpoll/log.h"

@@ -1,5 +1,6 @@
 /* Links that are made when they are first needed: by either side or by both at once, among
  * strangers, to peers that have ended, that hang up or that never answer. */
+#include "net/channel.h"
 #include "net/connector.h"
 
 #include "link_pair.h"

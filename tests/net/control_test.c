@@ -1,5 +1,6 @@
 /* The control connection among ranks that are threads: who judges, what is heard, what is left.
  */
+#include "net/channel.h"
 #include "net/control.h"
 
 #include "base/clock.h"

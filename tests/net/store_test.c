@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
+#include "net/channel.h"
 #include "net/patience.h"
 #include "net/store_page.h"
 #include "net/store_torch.h"

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
-#include "net/channel.h"
 #include "net/dictionary.h"
+#include "net/handshake.h"
 #include "net/hello.h"
 #include "net/store_tcp.h"
 

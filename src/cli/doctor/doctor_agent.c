@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/hosts/agent.h"
 #include "net/addresses.h"
-#include "net/channel.h"
+#include "net/handshake.h"
 #include "net/interfaces.h"
 #include "net/transport.h"
 

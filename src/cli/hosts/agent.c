@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "cli/hosts/find_program.h"
 #include "net/store_tcp.h"
+#include "net/stream.h"
 #include "net/transport.h"
 
 #include <errno.h>

@@ -9,6 +9,7 @@
 #include "cli/run.h"
 #include "net/interfaces.h"
 #include "net/secret.h"
+#include "redpoll/store.h"
 
 /* Of a world of which some ranks are on this host. */
 typedef struct rpi_launch_world {

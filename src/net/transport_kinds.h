@@ -1,6 +1,6 @@
 /* The kinds that the catalogue lists, each defined in a file of its own. */
-#ifndef RPI_NET_TRANSPORTS_H
-#define RPI_NET_TRANSPORTS_H
+#ifndef RPI_NET_TRANSPORT_KINDS_H
+#define RPI_NET_TRANSPORT_KINDS_H
 
 #include "net/transport.h"
 

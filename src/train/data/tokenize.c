@@ -1,6 +1,7 @@
 #include "train/data/tokenize.h"
 
 #include "base/memory.h"
+#include "train/tokenizers/utf8_text.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -65,6 +66,9 @@ static rp_status encode_document(const job *j, rpi_encoder *encoder, slot *s,
     if (replaced && j->options->strict)
         return RP_FAIL(CORRUPT, "%zu place%s not UTF-8, which --strict refuses", replaced,
                        replaced == 1 ? " is" : "s are");
+    if (j->options->strict && rpi_utf8_valid(text, text_bytes) < text_bytes) /* byte */
+        return RP_FAIL(CORRUPT, "byte %zu is not UTF-8, which --strict refuses",
+                       rpi_utf8_valid(text, text_bytes));
     s->replaced += (int64_t)replaced;
     s->repaired += replaced > 0;
     if (j->options->has_end) RP_TRY(rpi_ids_add(&s->ids, j->options->end));

@@ -21,13 +21,13 @@ static rp_status parse(const char *text, size_t bytes, cJSON **out_object) {
     cJSON *object = rpi_json_whole(text, bytes, &end, &longer);
     if (longer) return RP_FAIL(CORRUPT, "goes on behind its JSON; a line holds one object");
     if (!object) return RP_FAIL(CORRUPT, "no JSON");
-    if (cJSON_IsObject(object)) {
+    rp_status status = rpi_json_keep_last(object);
+    if (status == RP_OK && !cJSON_IsObject(object))
+        status = RP_FAIL(CORRUPT, "this is no JSON object, but %s", rpi_json_kind_name(object));
+    if (status == RP_OK)
         *out_object = object;
-        return RP_OK;
-    }
-    rp_status status =
-        RP_FAIL(CORRUPT, "this is no JSON object, but %s", rpi_json_kind_name(object));
-    cJSON_Delete(object);
+    else
+        cJSON_Delete(object);
     return status;
 }
 

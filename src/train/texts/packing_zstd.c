@@ -2,7 +2,17 @@
 #include "base/memory.h"
 #include "train/texts/packing.h"
 
+#include <string.h>
+
 extern const rpi_packing rpi_packing_zstd;
+
+/* A frame, or one that is skipped, with which pzstd and seekable files begin. */
+static bool recognises(const uint8_t *bytes, size_t count) {
+    static const uint8_t frame[] = {0x28, 0xb5, 0x2f, 0xfd}, skipped[] = {0x2a, 0x4d, 0x18};
+    if (count < sizeof frame) return false;
+    return memcmp(bytes, frame, sizeof frame) == 0 ||
+           ((bytes[0] & 0xf0) == 0x50 && memcmp(bytes + 1, skipped, sizeof skipped) == 0);
+}
 
 #if RPI_HAVE_ZSTD
 
@@ -43,8 +53,9 @@ const rpi_packing rpi_packing_zstd = {
     .name = "zstd",
     .command = "zstd -d",
     .package = "libzstd-dev",
-    .magic = (const uint8_t[]){0x28, 0xb5, 0x2f, 0xfd},
-    .magic_bytes = 4,
+    .magic = (const uint8_t[]){0},
+    .magic_bytes = 0,
+    .recognises = recognises,
     .begin = begin_zstd,
     .step = step_zstd,
     .end = end_zstd,

@@ -2,6 +2,7 @@
 
 #include "train/texts/json_scan.h"
 #include "train/texts/packing.h"
+#include "train/tokenizers/utf8_text.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -35,6 +36,9 @@ static const known kinds[] = {
     {"a Parquet file", MAGIC("PAR1"), 0, TO_LINES("from_parquet('FILE')")},
     {"an Arrow file", MAGIC("ARROW1\0\0"), 0, TO_LINES("from_file('FILE')")},
     {"an Arrow stream", MAGIC("\xff\xff\xff\xff"), 0, TO_LINES("from_file('FILE')")},
+    {"an Arrow file (Feather 1)", MAGIC("FEA1\0\0\0\0"), 0, OWN_LINES},
+    {"an ORC file", MAGIC("ORC\x0a"), 0, OWN_LINES},
+    {"an ORC file", MAGIC("ORC\x11"), 0, OWN_LINES},
     {"an Avro file", MAGIC("Obj\x01"), 0, OWN_LINES},
     {"a zip archive (as are .docx, .xlsx, .npz and PyTorch's files)", MAGIC("PK\x03\x04"), 0,
      "unpack it and name the files in it: unzip FILE"},
@@ -108,19 +112,28 @@ static census count_controls(const char *bytes, size_t count) {
     return c;
 }
 
-/* Without a mark in front: every fourth character at least is below 256. */
-static const char *unmarked_utf16(const census *c, size_t count) {
-    size_t pairs = count / 2;
-    if (pairs < 2 || c->nul[0] + c->nul[1] < 2) return NULL;
-    if (c->nul[0] == 0 && c->nul[1] * 4 >= pairs) return TO_UTF8("UTF-16LE");
-    if (c->nul[1] == 0 && c->nul[0] * 4 >= pairs) return TO_UTF8("UTF-16BE");
+/* Without a mark in front: every fourth character at least is below 256, or, in other scripts,
+ * there are blanks and ends of lines of two bytes, and few other NULs. */
+static const char *unmarked_utf16(const char *bytes, const census *c, size_t count) {
+    enum { NULS_A_BLANK = 8 };
+    static const char *const advice[] = {TO_UTF8("UTF-16BE"), TO_UTF8("UTF-16LE")};
+    size_t pairs = count / 2, nuls = c->nul[0] + c->nul[1], blanks[2] = {0, 0};
+    if (pairs < 2 || nuls < 2) return NULL;
+    for (size_t i = 0; i < 2 * pairs; i++)
+        blanks[i % 2] += bytes[i] == 0 && rpi_json_is_blank(bytes[i ^ 1]);
+    bool is_utf8 = rpi_utf8_valid(bytes, count) + 4 > count; /* the last may be cut */
+    for (int at = 0; at < 2; at++) {
+        bool has_blanks = blanks[at] >= 2 && nuls <= NULS_A_BLANK * blanks[at];
+        if (c->nul[!at] == 0 && c->nul[at] * 4 >= pairs) return advice[at];
+        if (has_blanks && (!is_utf8 || c->controls * 4 >= count)) return advice[at];
+    }
     return NULL;
 }
 
 static rp_status check_text(const char *path, const char *bytes, size_t count) {
     enum { FEW_CONTROLS = 32, CONTROLS_AMONG = 32 };
     census c = count_controls(bytes, count);
-    const char *advice = unmarked_utf16(&c, count);
+    const char *advice = unmarked_utf16(bytes, &c, count);
     if (advice) return refuse(path, "UTF-16 text", advice);
     if (is_old_tar(bytes, count))
         return refuse(path, "a tar archive",

@@ -131,8 +131,9 @@ static void damage_is_named(void) {
         {"{}{}", 0, "something stands behind the JSON"},
         {"{\"a\": 1}", 0, "no tensor under a"},
         {"{", 0, "no JSON"},
-        {"{\"a\":{\"dtype\":\"F99\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, "dtype for a"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,8]}}", 4, "offsets for a"},
+        {"{\"a\":{\"dtype\":8,\"shape\":[],\"data_offsets\":[0,4]}}", 4, "no dtype for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,8]}}", 4,
+         "is truncated, or damaged: a ends 4 bytes behind its end"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[4,0]}}", 4, "offsets for a"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[-4,0]}}", 4,
          "offsets for a"},
@@ -162,6 +163,11 @@ static void damage_is_named(void) {
                     bad[i].part);
     }
     rpi_safetensors *file = NULL;
+    CHECK_FAILS(
+        rpi_safetensors_open(
+            file_of("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4),
+            &file),
+        UNSUPPORTED, "a is of dtype F8_E4M3, which is not read");
     CHECK_FAILS(rpi_safetensors_open("/nowhere/x", &file), NOT_FOUND, "missing");
     CHECK_FAILS(rpi_safetensors_open(check_folder(), &file), CORRUPT, "not a regular file");
     write_bytes(in_folder("short"), "abc", 3);

@@ -71,15 +71,23 @@ static rp_status read_entry(const rpi_safetensors *file, const cJSON *object, en
     e->tensor.name = object->string;
     if (!cJSON_IsObject(object)) return damaged(file, "no tensor under ", object->string);
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(object, "dtype");
-    if (!cJSON_IsString(dtype) ||
-        !rpi_safetensors_dtype_parse(dtype->valuestring, &e->tensor.dtype))
-        return damaged(file, "an unknown dtype for ", e->tensor.name);
+    if (!cJSON_IsString(dtype)) return damaged(file, "no dtype for ", e->tensor.name);
+    if (!rpi_safetensors_dtype_parse(dtype->valuestring, &e->tensor.dtype))
+        return RP_FAIL(UNSUPPORTED,
+                       "%s: %s is of dtype %.32s, which is not read: load it with the library "
+                       "that wrote it, and save it as f32, bf16 or f16",
+                       file->path, e->tensor.name, dtype->valuestring);
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(object, "data_offsets");
     if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
         !whole(cJSON_GetArrayItem(offsets, 0), &e->begin) ||
-        !whole(cJSON_GetArrayItem(offsets, 1), &e->end) || e->begin > e->end ||
-        e->end > file->data_bytes)
+        !whole(cJSON_GetArrayItem(offsets, 1), &e->end) || e->begin > e->end)
         return damaged(file, "bad offsets for ", e->tensor.name);
+    if (e->end > file->data_bytes)
+        return RP_FAIL(
+            CORRUPT,
+            "%s is truncated, or damaged: %s ends %llu bytes behind its end; fetch or "
+            "copy it once more",
+            file->path, e->tensor.name, (unsigned long long)(e->end - file->data_bytes));
     return read_shape(file, cJSON_GetObjectItemCaseSensitive(object, "shape"), e);
 }
 

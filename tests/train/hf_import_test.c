@@ -212,6 +212,8 @@ static void shards_are_read_by_their_index(void) {
     const char *folder = folder_of("shards");
     write_text(folder, "config.json", config);
     check_refused(folder, RP_NOT_FOUND, "has neither model.safetensors nor");
+    write_text(folder, "q4.gguf", "");
+    check_refused(folder, RP_NOT_FOUND, "save its q4.gguf once more");
     write_text(folder, "pytorch_model.bin", "");
     check_refused(folder, RP_NOT_FOUND, "save its pytorch_model.bin once more");
     write_index(folder, "b.safetensors");

@@ -639,8 +639,10 @@ static void data_that_do_not_fit_are_named(void) {
         CHECK_FAILS(build(models[i], longer, &network), INVALID,
                     "the model has 100 positions: use --seq-length 100 or less, or "
                     "positions=101");
-        CHECK_FAILS(build(models[i], wider, &network), INVALID,
-                    "a vocabulary of 301 tokens, the model one of 300: use vocabulary=301");
+        CHECK_FAILS(
+            build(models[i], wider, &network), INVALID,
+            "a vocabulary of 301 tokens, the model one of 300: make the data by the model's "
+            "tokenizer, or, of a new model, use vocabulary=301");
     }
 }
 

@@ -306,6 +306,11 @@ static void names_what_is_missing(void) {
     CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), NOT_FOUND, "has no file tokenizer.json");
     snprintf(spec, sizeof spec, "%s/here", check_folder());
     CHECK(mkdir(spec, 0777) == 0);
+    snprintf(spec, sizeof spec, "%s/here/tokenizer.model", check_folder());
+    CHECK(mkdir(spec, 0777) == 0);
+    snprintf(spec, sizeof spec, "%s/here", check_folder());
+    CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), NOT_FOUND,
+                "tokenizer.model is there: transformers'");
     setenv("REDPOLL_TOKENIZERS", check_folder(), 1);
     snprintf(spec, sizeof spec, "%s/gpt2", check_folder());
     CHECK_FAILS(rpi_tokenizer_open("gpt2", &tokenizer), NOT_FOUND, spec);

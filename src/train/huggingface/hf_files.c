@@ -7,6 +7,7 @@
 #include "train/tokenizers/json_read.h"
 
 #include <cjson/cJSON.h>
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,20 +97,40 @@ static rp_status open_index(rpi_hf_files *f, const char *path) {
     return status;
 }
 
+enum { NAME_BYTES = 256 };
+
+static bool is_weights(const char *name) {
+    static const char *const ends[] = {".safetensors", ".gguf", ".h5", ".msgpack"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (length > strlen(ends[i]) && strcmp(name + length - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return strncmp(name, "pytorch_model", strlen("pytorch_model")) == 0;
+}
+
+/* Weights under another name, or of another kind: of several the first by name. */
+static void find_other_weights(const char *folder, char *out) {
+    DIR *listing = opendir(folder);
+    if (!listing) return;
+    for (const struct dirent *e; (e = readdir(listing));)
+        if (is_weights(e->d_name) && strlen(e->d_name) < NAME_BYTES &&
+            (!*out || strcmp(e->d_name, out) < 0))
+            snprintf(out, NAME_BYTES, "%s", e->d_name);
+    (void)closedir(listing);
+}
+
 static rp_status open_shards(rpi_hf_files *f) {
     char path[PATH_BYTES];
     path_in(f->folder, "model.safetensors", path);
     if (access(path, F_OK) == 0) return add_shard(f, "model.safetensors");
     path_in(f->folder, "model.safetensors.index.json", path);
     if (access(path, F_OK) == 0) return open_index(f, path);
-    path_in(f->folder, "pytorch_model.bin", path);
-    bool is_old = access(path, F_OK) == 0;
+    char other[NAME_BYTES] = "";
+    find_other_weights(f->folder, other);
     return RP_FAIL(NOT_FOUND,
-                   "%s has neither model.safetensors nor model.safetensors.index.json%s",
-                   f->folder,
-                   is_old ? "; save its pytorch_model.bin once more with transformers, which "
-                            "writes them"
-                          : "");
+                   "%s has neither model.safetensors nor model.safetensors.index.json%s%s%s",
+                   f->folder, *other ? "; save its " : "", other,
+                   *other ? " once more with transformers, which writes them" : "");
 }
 
 /* ---- their tensors ---- */

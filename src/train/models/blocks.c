@@ -272,7 +272,8 @@ rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int6
                        shape->sequence);
     if (shape->vocabulary > vocabulary)
         return RP_FAIL(INVALID,
-                       "the data have a vocabulary of %d tokens, the model one of %lld: use "
+                       "the data have a vocabulary of %d tokens, the model one of %lld: make "
+                       "the data by the model's tokenizer, or, of a new model, use "
                        "vocabulary=%d",
                        shape->vocabulary, (long long)vocabulary, shape->vocabulary);
     return RP_OK;

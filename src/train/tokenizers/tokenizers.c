@@ -118,6 +118,27 @@ static rp_status open_made(const rpi_tokenizer_source *source, const char *folde
     return status;
 }
 
+/* What to do with a folder that has no tokenizer.json, by what it has. */
+static rp_status refuse_folder(const char *folder) {
+    static const struct {
+        const char *file, *advice;
+    } others[] = {
+        {"vocab.json", "; vocab.json is there: with merges.txt it is read as gpt2:FOLDER"},
+        {"vocab.txt", "; vocab.txt is there, and is read as bert:FOLDER"},
+        {"tokenizer.model", "; tokenizer.model is there: transformers' "
+                            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(NEW) "
+                            "writes one"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof path, "%s/%s", folder, others[i].file);
+        if (is_there(path))
+            return RP_FAIL(NOT_FOUND, "%s has no file tokenizer.json%s", folder,
+                           others[i].advice);
+    }
+    return RP_FAIL(NOT_FOUND, "%s has no file tokenizer.json", folder);
+}
+
 /* Of a folder: tokenizer.json, or the older files of the kind. */
 static rp_status open_folder(const rpi_tokenizer_source *source, const char *folder,
                              rpi_tokenizer **out_tokenizer) {
@@ -126,7 +147,7 @@ static rp_status open_folder(const rpi_tokenizer_source *source, const char *fol
         return RP_FAIL(INVALID, "the path %s is too long", folder);
     if (is_there(path)) return open_file(path, source ? source->name : NULL, out_tokenizer);
     if (source && source->make_json) return open_made(source, folder, out_tokenizer);
-    return RP_FAIL(NOT_FOUND, "%s has no file tokenizer.json", folder);
+    return refuse_folder(folder);
 }
 
 static rp_status open_named(const rpi_tokenizer_source *source, rpi_tokenizer **out_tokenizer) {

@@ -281,9 +281,10 @@ static void other_files_are_told(void) {
     counts_of(data_of(root, ""), &train, &test);
     rp_log_set_sink(NULL, NULL);
     CHECK_EQ(train, PICTURES);
-    CHECK_MSG(strstr(told, "2 files are no pictures and left out: ") &&
-                  strstr(told, "Ant/notes.txt") && strstr(told, "zebra/more/p9.gif"),
-              "%s", told);
+    CHECK_MSG(
+        strstr(told, "2 files are no pictures by name (.jpg, .jpeg, .png) and left out: ") &&
+            strstr(told, "Ant/notes.txt") && strstr(told, "zebra/more/p9.gif"),
+        "%s", told);
 }
 
 /* Layouts of folders, each file a picture of 4 x 4 unless it has a text; a layout that is not
@@ -320,6 +321,7 @@ static const struct layout {
      {0},
      "",
      "!/testing is no class, but has folders of its own: name the parts, as images:"},
+    {{"Train/a/1.png", "Train/b/1.png", "Val/a/1.png"}, {0}, "", "!/Train,validation="},
     {{"test/1.png", "train-station/x/1.png"}, {0}, ",validation=50%", "0/1"},
     {{TINY},
      {ANNOTATIONS, "v0.png\tn2\t0\t0\t62\t62\r\nv1.png\tn1\t1\t2\t3\t4\n"},

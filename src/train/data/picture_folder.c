@@ -200,12 +200,14 @@ static rp_status check_part(const rpi_picture_folder *f, int label, int64_t firs
     const char *name = f->classes[label];
     for (int64_t i = first; i < f->count; i++)
         if (!strchr(f->pictures[i].name + strlen(name) + 1, '/')) return RP_OK;
+    bool trains = strncasecmp(name, "train", strlen("train")) == 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strcasecmp(name, parts[i]) == 0)
             return RP_FAIL(INVALID,
                            "%s/%s is no class, but has folders of its own: name the parts, as "
-                           "images:%s/TRAINING,validation=%s/%s",
-                           f->path, name, f->path, f->path, name);
+                           "images:%s/%s,validation=%s/%s",
+                           f->path, name, f->path, trains ? name : "TRAINING", f->path,
+                           trains ? "VALIDATION" : name);
     return RP_OK;
 }
 

@@ -191,8 +191,9 @@ static rp_status check_options(const rpi_picture_options *o,
 
 static void tell_others(const rpi_picture_folder *folder) {
     if (folder->others)
-        rpi_log(RP_LOG_WARNING, "%s: %lld file%s no picture%s and left out: %s%s", folder->path,
-                (long long)folder->others, folder->others == 1 ? " is" : "s are",
+        rpi_log(RP_LOG_WARNING,
+                "%s: %lld file%s no picture%s by name (.jpg, .jpeg, .png) and left out: %s%s",
+                folder->path, (long long)folder->others, folder->others == 1 ? " is" : "s are",
                 folder->others == 1 ? "" : "s", folder->others_text,
                 folder->others > 1 ? " ..." : "");
 }

@@ -115,7 +115,14 @@ rp_status rpi_said_answer_find(const rpi_said_answer *answer, const char *contex
         return RP_FAIL(CORRUPT, "an answer is empty; \"answers\": [] says that there is none");
     const char *found =
         context + (character >= 0 ? byte_of(context, character) : strlen(context));
-    if (character < 0 || strncmp(found, text, strlen(text)) != 0)
+    if (!*found)
+        return RP_FAIL(
+            CORRUPT,
+            "its answer '%.*s' does not stand at character %.0f of its context, which "
+            "%s; answer_start counts characters from 0",
+            rpi_shown_bytes(text), text, character,
+            character < 0 ? "begins later" : "ends before");
+    if (strncmp(found, text, strlen(text)) != 0)
         return RP_FAIL(CORRUPT,
                        "its answer '%.*s' does not stand at character %.0f of its context, but "
                        "'%.*s' does; answer_start counts characters from 0",

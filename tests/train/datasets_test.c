@@ -260,6 +260,8 @@ static void a_missing_file_says_what_to_install(void) {
                 "unknown data 'fashion'");
     CHECK_FAILS(rpi_dataset_open("sinthetic", &(rpi_dataset_options){0}, &dataset), INVALID,
                 "did you mean 'synthetic'");
+    CHECK_FAILS(rpi_dataset_open("uint16:x.bin", &(rpi_dataset_options){0}, &dataset), INVALID,
+                "ids without a header are read as tokens:uint16:x.bin");
 }
 
 static void debians_package_is_read(void) {

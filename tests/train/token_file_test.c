@@ -402,6 +402,20 @@ static void ids_without_a_header_are_noticed(void) {
     CHECK_FAILS(rpi_token_file_open(path, &file), CORRUPT, "no whole number of tokens of 2");
     CHECK_FAILS(rpi_token_file_open("uint16:/nowhere.bin", &file), NOT_FOUND,
                 "no file is named");
+    static const struct {
+        const char *bytes, *says;
+    } others[] = {
+        {"\x93NUMPY\1", "is a NumPy array, and no ids without a header"},
+        {"\x93NUMPYodd", "is a NumPy array, and no ids without a header"},
+        {"PK\3\4....", "is a zip archive"},
+        {"\x1f\x8b\x08\x01....", "is packed by gzip"},
+        {"\x28\xb5\x2f\xfd....", "is packed by zstd"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        put("other.bin", others[i].bytes, strlen(others[i].bytes));
+        snprintf(path, sizeof path, "uint16:%s", path_of("other.bin"));
+        CHECK_FAILS(rpi_token_file_open(path, &file), UNSUPPORTED, others[i].says);
+    }
     put("empty.bin", bytes, 0);
     snprintf(path, sizeof path, "uint16:%s", path_of("empty.bin"));
     CHECK_FAILS(rpi_token_file_open(path, &file), CORRUPT, "holds no tokens");

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/suggest.h"
+#include "train/data/token_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +42,8 @@ rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_k
     int index = 0;
     const char *colon = strchr(name, ':');
     snprintf(word, sizeof word, "%.*s", colon ? (int)(colon - name) : (int)strlen(name), name);
+    if (rpi_token_raw_prefix(name))
+        return RP_FAIL(INVALID, "ids without a header are read as tokens:%s", name);
     RP_TRY(rpi_name_find("data", word, name_at, NULL, &index));
     const rpi_dataset_kind *kind = kinds[index];
     if (colon && !kind->takes_text)

@@ -1,6 +1,7 @@
 /* Ids one behind the other without a header, as prepare.py of nanoGPT writes train.bin and
  * val.bin: only a user knows of what type they are, and says it in front of the path:
  * "uint16:data/openwebtext/train.bin". Shards are named by a pattern, each is one document. */
+#include "base/status.h"
 #include "train/data/token_file.h"
 
 #include <string.h>
@@ -31,8 +32,38 @@ static bool recognises(const char *path) {
     return find_type(path) < TYPES;
 }
 
+/* What is no ids for sure, whose bytes would be read as some. */
+static rp_status check_shard(const char *path, const rpi_mapped_file *file) {
+    static const struct {
+        const char *magic, *name, *advice;
+    } others[] = {
+        {"\x93NUMPY", "a NumPy array", "write its ids alone: numpy.load(FILE).tofile(NEW)"},
+        {"PK\x03\x04", "a zip archive, as .npz and PyTorch's files are",
+         "write its ids alone: array.tofile(NEW)"},
+        {"\x1f\x8b\x08", "packed by gzip", "unpack it: gzip -d"},
+        {"\x28\xb5\x2f\xfd", "packed by zstd", "unpack it: zstd -d"},
+        {"\xfd"
+         "7zXZ",
+         "packed by xz", "unpack it: xz -d"},
+        {"PAR1", "a Parquet file", "write its ids alone: array.tofile(NEW)"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        size_t bytes = strlen(others[i].magic);
+        if (file->count >= bytes && memcmp(file->bytes, others[i].magic, bytes) == 0)
+            return RP_FAIL(UNSUPPORTED, "%s is %s, and no ids without a header: %s", path,
+                           others[i].name, others[i].advice);
+    }
+    return RP_OK;
+}
+
 static rp_status add_shard(const char *path, rpi_token_file *file) {
-    return rpi_token_file_add_part(file, path, 0);
+    rp_status status = rpi_token_file_add_part(file, path, 0);
+    const rpi_mapped_file *mapped =
+        file->part_count > 0 ? &file->parts[file->part_count - 1].file : NULL;
+    /* Before what their length says. */
+    if (mapped && mapped->bytes && (status == RP_OK || status == RP_CORRUPT))
+        RP_TRY(check_shard(path, mapped));
+    return status;
 }
 
 static rp_status open_raw(const char *path, rpi_token_file *file) {

@@ -432,6 +432,10 @@ static void llama_configs_are_read(void) {
          "'rope_scaling.factor' is missing", RP_CORRUPT},
         {",\"intermediate_size\":128,\"rope_scaling\":2", "'rope_scaling' is 2; model llama",
          RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_parameters\":{\"full_attention\":{\"rope_theta\":5}"
+         "}",
+         "'rope_parameters' is {\"full_attention\":{\"rope_theta\":5}}; model llama knows",
+         RP_INVALID},
         {",\"intermediate_size\":128,\"rope_parameters\":{\"rope_type\":\"longrope\"}",
          "'rope_parameters' is {\"rope_type\":\"longrope\"}; model llama knows rope_type",
          RP_INVALID},

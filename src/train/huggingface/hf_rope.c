@@ -170,6 +170,8 @@ rp_status rpi_hf_rope_read(const char *path, const cJSON *root, char *text, size
     const char *type = "default", *old_type = NULL;
     if (!object || cJSON_IsNull(object)) return RP_OK;
     if (!cJSON_IsObject(object)) return refuse(path, object);
+    const cJSON *item; /* {"full_attention": {...}, ...}: one for each kind of layer */
+    cJSON_ArrayForEach(item, object) if (cJSON_IsObject(item)) return refuse(path, object);
     if (rpi_json_text(object, "type", type, &old_type) != RP_OK ||
         rpi_json_text(object, "rope_type", old_type, &type) != RP_OK)
         return refuse(path, object);

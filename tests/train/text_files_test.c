@@ -622,11 +622,25 @@ static void long_streams_are_unpacked(void) {
     }
 }
 
+static void tables_that_are_read_as_text_are_told(void) {
+    row r = {"rows.csv", BYTES("id,text\n1,one\n"), "id,text\n1,one\n|", NULL, {0}};
+    told[0] = '\0';
+    rp_log_set_sink(listen, NULL);
+    check_row(&r);
+    CHECK_MSG(strstr(told, "rows.csv is read as text, with its commas"), "%s", told);
+    told[0] = '\0';
+    r.options.format = RPI_FORMAT_TEXT;
+    check_row(&r);
+    CHECK_MSG(!told[0], "%s", told);
+    rp_log_set_sink(NULL, NULL);
+}
+
 CASES({"every row is read or named", every_row_is_read_or_named},
       {"old tar archives are known", old_tar_archives_are_known},
       {"rows that are left out are told", rows_that_are_left_out_are_told},
       {"broken rows are counted in words", broken_rows_are_counted_in_words},
       {"places of broken rows are named", places_of_broken_rows_are_named},
       {"json under another name is told", json_under_another_name_is_told},
+      {"tables that are read as text are told", tables_that_are_read_as_text_are_told},
       {"long documents are whole", long_documents_are_whole},
       {"long streams are unpacked", long_streams_are_unpacked})

@@ -19,6 +19,7 @@ struct rpi_text_source {
     rpi_text_parts *file;
     rpi_broken_rows broken; /* of the open file */
     int64_t broken_before;  /* in those before */
+    bool is_table_told;     /* that a file is a table by its name */
     bool is_told, is_again; /* that a file holds JSON; it is not the first time */
     cJSON *json;            /* of the row that is the document */
     rpi_text mended;
@@ -108,11 +109,27 @@ static void tell_json(rpi_text_source *s) {
         path, s->options.key);
 }
 
+static void tell_table(rpi_text_source *s) {
+    const char *path = path_of(s);
+    if (s->is_table_told || s->is_again || s->options.format != RPI_FORMAT_AUTO ||
+        rpi_text_parts_kind(s->file) != RPI_TEXT_PLAIN || !rpi_text_name_is_table(path))
+        return;
+    s->is_table_told = true;
+    rpi_log(
+        RP_LOG_WARNING,
+        "%s is read as text, with its commas and names of columns, and so are others alike; "
+        "one column as JSON lines: python -c \"import datasets; "
+        "datasets.load_dataset('csv', data_files='FILE')['train'].to_json('NEW.jsonl')\"; "
+        "--format text says that this is meant",
+        path);
+}
+
 static rp_status open_file(rpi_text_source *s) {
     const char *path = s->options.paths[s->next_path++];
     s->broken = (rpi_broken_rows){.path = path, .unit = "row", .skips = s->options.skip_broken};
     RP_TRY(rpi_text_parts_open(path, s->options.format, s->options.split_lines, &s->file));
     tell_json(s);
+    tell_table(s);
     return RP_OK;
 }
 

@@ -187,6 +187,11 @@ bool rpi_text_name_is_json(const char *path) {
     return has_suffix_of(path, lines_suffixes) || has_suffix_of(path, json_suffixes);
 }
 
+bool rpi_text_name_is_table(const char *path) {
+    static const char *const suffixes[] = {".csv", ".tsv", NULL};
+    return has_suffix_of(path, suffixes);
+}
+
 static const char *skip_blanks(const char *at, const char *end) {
     while (at < end && rpi_json_is_blank(*at)) at++;
     return at;

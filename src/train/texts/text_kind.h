@@ -24,5 +24,7 @@ rp_status rpi_text_kind_of(const char *path, const char *bytes, size_t count,
 
 /* Does the name say JSON, before the end that says how it is packed? */
 bool rpi_text_name_is_json(const char *path);
+/* Does it say rows and columns (.csv, .tsv), which are read as text alone? */
+bool rpi_text_name_is_table(const char *path);
 
 #endif

@@ -23,8 +23,8 @@ const char *rpi_lacking_call(int error) {
 const char *rpi_lacking_threads(int error) {
     if (error == EPERM) return "; a seccomp profile forbids clone3(): allow it";
     if (error != EAGAIN) return "";
-    return "; more threads and processes than are allowed: `ulimit -u`, or the pids limit of "
-           "the container, says how many";
+    return "; more threads and processes than are allowed (`ulimit -u`, or the pids limit of "
+           "the container, says how many), or no memory for its stack (`ulimit -v`)";
 }
 
 static void open_files_text(char *text, size_t bytes) {

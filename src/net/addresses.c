@@ -27,8 +27,32 @@ void rpi_host_unwrap(char *host) {
     host[length - 2] = '\0';
 }
 
+/* Of "host:port" the colon, and of "[::1]:port"; NULL: there is no port. */
+static const char *port_of(const char *host) {
+    const char *colon = strrchr(host, ':');
+    bool is_one = colon && (strchr(host, ':') == colon || (colon > host && colon[-1] == ']'));
+    return is_one ? colon : NULL;
+}
+
+/* What users write in a host's place. */
+static rp_status check_form(const char *host) {
+    const char *scheme = strstr(host, "://"), *port = port_of(host);
+    if (scheme)
+        return RP_FAIL(INVALID, "'%s' is a URL, and a host is wanted: '%.*s'", host,
+                       (int)strcspn(scheme + 3, ":/"), scheme + 3);
+    if (port)
+        return RP_FAIL(INVALID, "'%s' has a port, and a host alone is wanted: '%.*s'", host,
+                       (int)(port - host), host);
+    if (strpbrk(host, " \t\r\n"))
+        return RP_FAIL(INVALID, "'%s' is no host's name: it has a blank in it", host);
+    if (strpbrk(host, "[]"))
+        return RP_FAIL(INVALID, "'%s' is no host's name: it has a bracket in it", host);
+    return RP_OK;
+}
+
 rp_status rpi_host_check(const char *host) {
     struct in6_addr address;
+    RP_TRY(check_form(host));
     if (inet_pton(AF_INET6, host, &address) != 1 || !IN6_IS_ADDR_LINKLOCAL(&address))
         return RP_OK; /* with its zone it is none for inet_pton() */
     return RP_FAIL(

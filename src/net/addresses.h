@@ -21,7 +21,8 @@ typedef struct rpi_addresses {
 /* "[fd00::1]", as in URLs, becomes "fd00::1"; other texts stay. In place. */
 void rpi_host_unwrap(char *host);
 /* RP_INVALID: an address of IPv6 that holds on one link only (fe80::1) needs its interface, as
- * fe80::1%eth0. Names and other addresses are fine. */
+ * fe80::1%eth0; a URL, a port behind it, blanks and brackets are no part of a host. Names and
+ * other addresses are fine. */
 rp_status rpi_host_check(const char *host);
 
 /* All addresses of all names; `flags` are AI_*. RP_IO names the first that means nothing, when

@@ -91,14 +91,21 @@ static const char *store_address(const rpi_place *place, char *text, size_t byte
     return known ? text : NULL;
 }
 
-/* The first that MASTER_ADDR means is of no interface here, or of one that is not left: said,
- * since somebody may lead others here all the same (NAT, a Kubernetes Service). */
+/* The first that MASTER_ADDR means is of no interface here, or of one that is not left, or it
+ * means nothing here: said, since somebody may lead others here all the same (NAT, a Kubernetes
+ * Service). */
 static void name_address(const rpi_place *place) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    int error = place->one_host ? 0 : getaddrinfo(place->host, NULL, &hints, &list);
     char own[RPI_HOST_BYTES] = "";
     rpi_interface at = {.name = ""};
     bool is_own = false, known = false;
-    if (place->one_host || getaddrinfo(place->host, NULL, &hints, &list) != 0) return;
+    if (error)
+        rpi_log(RP_LOG_WARNING,
+                "rank 0 is to be found at MASTER_ADDR %s, and this host knows no such host "
+                "(%s): unless the others do, they will not find rank 0",
+                place->host, gai_strerror(error));
+    if (place->one_host || error) return;
     for (const struct addrinfo *one = list; one; one = one->ai_next) {
         rpi_interface_at(one->ai_addr, one->ai_addrlen, &at);
         bool is_loopback = rpi_is_loopback(at.address); /* the others know it as another one */

@@ -61,7 +61,10 @@ static rp_status number(const rpi_environment *environment, const char *launcher
             "unset the others to run alone",
             launcher, name, service_text(environment, name, service, sizeof service));
     RP_TRY(parse_number(name, text, &value));
-    if (value < least || value > INT_MAX)
+    if (value > INT_MAX)
+        return RP_FAIL(INVALID, "environment variable %s is %s; at most %d is allowed", name,
+                       text, INT_MAX);
+    if (value < least)
         return RP_FAIL(INVALID, "environment variable %s is %s; at least %d is allowed", name,
                        text, least);
     *out_value = (int)value;

@@ -36,6 +36,14 @@ static void print_line(const rpi_rank_output *output, const char *line, size_t l
     put_text(line, length, output->is_shown, output->sink);
 }
 
+/* Nobody reads standard error any more, or nobody ever did: that is no loss. What is lost on
+ * standard output is found when the command ends. */
+static void look_for_loss(rpi_rank_output *output) {
+    if (output->sink != stderr || output->has_lost || !ferror(stderr)) return;
+    output->has_lost = errno != EPIPE && errno != EBADF;
+    clearerr(stderr);
+}
+
 static bool ends_line(char last) {
     return last == '\n' || last == '\r';
 }
@@ -61,6 +69,7 @@ static void take_lines(rpi_rank_output *output, size_t bytes, size_t filed) {
         bool is_one = length > 0 || (end == '\n' && !output->after_return);
         if (is_one) remember(output->last, line, length);
         if (is_one && start >= filed) print_line(output, line, length);
+        look_for_loss(output);
         /* A piece of a long line, too, may be followed by nothing but its end. */
         output->after_return = end != '\n' && (length > 0 || output->after_return);
         start += length + (length < left);

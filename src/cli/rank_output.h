@@ -29,6 +29,7 @@ typedef struct rpi_rank_output {
     bool is_shown;        /* the sink is a terminal: controls are shown (visible_text.h) */
     rpi_last_lines *last; /* remembers lines; NULL: nobody asks */
     bool after_return; /* what is printed has no newline yet: one that comes now is its end */
+    bool has_lost;     /* the sink is standard error, and the disk behind it is full, say */
     size_t bytes;
     char line[RPI_LINE_BYTES];
 } rpi_rank_output;

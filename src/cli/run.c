@@ -264,7 +264,10 @@ static void watch(rpi_launch_run *l) {
 /* Is all that ranks have printed where it was to go? */
 static bool finish_outputs(rpi_launch_run *l) {
     bool is_whole = true;
-    for (int i = 0; i < l->ranks * RPI_RANK_STREAMS; i++) rpi_launch_finish_output(l, i);
+    for (int i = 0; i < l->ranks * RPI_RANK_STREAMS; i++) {
+        rpi_launch_finish_output(l, i);
+        is_whole = is_whole && !l->outputs[i].has_lost;
+    }
     for (int i = 0; l->files && i < l->ranks; i++)
         is_whole = rpi_rank_file_close(&l->files[i]) && is_whole;
     return is_whole;

@@ -78,6 +78,20 @@ lines_go_on_elsewhere() {
         [ "$(grep -c 'cannot write' err)" -eq 2 ] || { complain "a file is named twice:" && show err; }
     done
 }
+# What ranks print on a standard error that cannot take it fails the run, if only by its code.
+a_full_standard_error() {
+    for where in "-n 2" "-H localhost:2"; do
+        "$redpoll" run $where sh -c 'echo "rank $RANK" >&2' 2>/dev/full >out
+        code=$?
+        [ $code -eq 1 ] || complain "run $where to a full standard error ends with $code"
+        "$redpoll" run $where sh -c 'echo "rank $RANK" >&2; exit 5' 2>/dev/full >out
+        code=$?
+        [ $code -eq 5 ] || complain "run $where to a full standard error ends with $code, not 5"
+        "$redpoll" run $where sh -c 'echo "rank $RANK" >&2' 2>&- >out
+        code=$?
+        [ $code -eq 0 ] || complain "run $where without standard error ends with $code"
+    done
+}
 # A small file system, where this user may mount one.
 a_full_file_system() {
     mount -t tmpfs -o size=64k tmpfs small 2>/dev/null || { echo "skipped: no tmpfs can be mounted" && return; }
@@ -106,6 +120,7 @@ while IFS='~' read -r kb code says words <&4; do
     check "$kb KB: $words" row "$kb" "$code" "$says" "$words"
 done 4<rows
 check "lines go on elsewhere" lines_go_on_elsewhere
+check "a full standard error" a_full_standard_error
 check "a full file system" a_full_file_system
 check "ranks keep the signal" ranks_keep_the_signal
 

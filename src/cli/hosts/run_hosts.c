@@ -311,8 +311,10 @@ static bool finish(rpi_host_launch *launch) {
     bool is_whole = true;
     for (int i = 0; i < launch->hosts; i++) rpi_agent_link_close(&launch->remotes[i].link);
     rpi_descendants_kill();
-    for (int i = 0; launch->outputs && i < launch->ranks * RPI_HOST_STREAMS; i++)
+    for (int i = 0; launch->outputs && i < launch->ranks * RPI_HOST_STREAMS; i++) {
         if (launch->outputs[i].sink) rpi_rank_output_finish(&launch->outputs[i]);
+        is_whole = is_whole && !launch->outputs[i].has_lost;
+    }
     for (int i = 0; launch->files && i < launch->ranks; i++)
         is_whole = rpi_rank_file_close(&launch->files[i]) && is_whole;
     rpi_hosts_close(launch);

@@ -56,6 +56,7 @@ void rpi_bench_print_title(const rpi_bench *bench) {
            "min", "max", "algbw MB/s", "busbw MB/s");
     if (both_places(bench)) printf(" %9s %10s %10s", "time", "algbw MB/s", "busbw MB/s");
     printf(" %12s %9s %8s\n", "wire bytes", "error", "replicas");
+    fflush(stdout); /* rows may take a while */
 }
 
 static void print_bandwidths(const rpi_bench *bench, const rpi_bench_row *row, double time_s) {

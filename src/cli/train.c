@@ -87,7 +87,7 @@ static int run_rank(rpi_train_settings *s) {
     int code = RPI_EXIT_DONE;
     status = rpi_train_check(&s->train, world.ranks);
     if (status == RP_OK) {
-        rpi_train_take_stop_signals(world.rank == 0);
+        rpi_train_take_stop_signals(world.rank == 0, s->train.checkpoint);
         status = train(s, &world, &stopped);
         rpi_train_drop_stop_signals();
     }

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FOLDER_KEY "redpoll/returns/folder"
+enum { MOST_OF_A_SECOND = 1000 };
 
 static rp_status open_store(void *context, const rp_store **out_store) {
     return rpi_world_store(context, out_store);
@@ -46,6 +48,9 @@ static rp_status choose_folder(rpi_train_settings *s, const rpi_world *world) {
              slash ? slash + 1 : s->train.data, when);
     for (char *c = s->folder + 5; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
+    size_t bytes = strlen(s->folder); /* of another run of this second there is one already */
+    for (int i = 2; i < MOST_OF_A_SECOND && access(s->folder, F_OK) == 0; i++)
+        snprintf(s->folder + bytes, sizeof s->folder - bytes, "-%d", i);
     RP_TRY(rp_broadcast(world->comm, s->folder, sizeof s->folder, RP_U8, NULL));
     s->train.out = s->folder;
     return RP_OK;

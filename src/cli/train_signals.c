@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t save_asked, stop_signal, says_stop;
+static volatile sig_atomic_t save_asked, stop_signal;
+static const char *volatile stop_line; /* NULL: it is not said */
 
 static void on_save(int number) {
     (void)number;
@@ -15,12 +17,11 @@ static void on_save(int number) {
 }
 
 static void on_stop(int number) {
-    static const char line[] =
-        "\nredpoll: ending after this step, with a checkpoint; once more ends it at once\n";
+    const char *line = stop_line;
     int kept = errno;
     stop_signal = number;
-    if (says_stop) {
-        ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    if (line) {
+        ssize_t written = write(STDERR_FILENO, line, strlen(line));
         (void)written;
     }
     errno = kept;
@@ -49,8 +50,13 @@ void rpi_train_take_save_signal(void) {
     take(SIGUSR1, on_save, 0);
 }
 
-void rpi_train_take_stop_signals(bool says_so) {
-    says_stop = says_so;
+void rpi_train_take_stop_signals(bool says_so, bool saves) {
+    const char *line = saves
+                           ? "\nredpoll: ending after this step, with a checkpoint; once more "
+                             "ends it at once\n"
+                           : "\nredpoll: ending after this step, without a checkpoint, as "
+                             "--no-checkpoint says; once more ends it at once\n";
+    stop_line = says_so ? line : NULL;
     take(SIGTERM, on_stop, (int)SA_RESETHAND);
     take(SIGINT, on_stop, (int)SA_RESETHAND);
 }

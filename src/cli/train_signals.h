@@ -8,9 +8,9 @@
 /* From the start on, so that an early one does not end the process. */
 void rpi_train_take_save_signal(void);
 /* Once the ranks have met: until then there is nothing to save, and they end it as ever. Each
- * is taken once: a second one ends the process at once. `says_so`: print a line when it comes.
- */
-void rpi_train_take_stop_signals(bool says_so);
+ * is taken once: a second one ends the process at once. `says_so`: print a line when it comes;
+ * `saves`: with a checkpoint. */
+void rpi_train_take_stop_signals(bool says_so, bool saves);
 
 /* Whatever comes from now on ends the process, as ever. */
 void rpi_train_drop_stop_signals(void);

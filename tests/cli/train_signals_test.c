@@ -17,7 +17,7 @@ static void handlers_leave_the_stack_of_kernels_alone(void) {
     stack_t stack;
     signal(SIGINT, SIG_DFL); /* a shell in the background has it ignored */
     rpi_train_take_save_signal();
-    rpi_train_take_stop_signals(false);
+    rpi_train_take_stop_signals(false, true);
     check_handler(SIGUSR1);
     check_handler(SIGTERM);
     check_handler(SIGINT);

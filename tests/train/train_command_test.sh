@@ -139,6 +139,13 @@ timeout 60 "$redpoll" train --model mlp --data synthetic --steps 1 --out one >ou
 [ $? -eq 2 ] && pass || bad "an old run was overwritten"
 says err 'holds a run already'
 
+# Runs of one second, whose folders nobody has named, each have their own.
+mkdir unnamed && (
+    cd unnamed || exit
+    for run in 1 2 3 4; do "$redpoll" train --model mlp --data synthetic --steps 1 --no-eval --no-checkpoint; done
+) >out 2>err
+[ "$(find unnamed/runs -name metrics.jsonl | wc -l)" -eq 4 ] && pass || bad "not four runs: $(ls unnamed/runs) $(cat err)"
+
 # A rank that is killed is named, within seconds, and the run goes on from its checkpoint.
 timeout 100 "$redpoll" train --model resnet20 --data synthetic --train-images 80 --test-images 40 \
     --global-batch-size 16 --seed 3 -n 2 --codec q4 --steps 100000 --checkpoint-every 5 --out "$folder/killed" >out 2>err &
@@ -257,6 +264,12 @@ kill -INT $launcher
 ends $launcher 130 'a run alone with SIGINT'
 says out "redpoll train --resume 'it'.''s mine'"
 says err 'ending after this step, with a checkpoint; once more ends it at once'
+start "$redpoll" $endless --steps 1000000000000 --no-checkpoint --out unsaved
+launcher=$!
+has_steps unsaved 5 && pass || bad 'the run without checkpoints does not get going'
+kill -INT $launcher
+ends $launcher 130 'a run without checkpoints with SIGINT'
+says err 'ending after this step, without a checkpoint, as --no-checkpoint says'
 
 # What products multiply: refused before anything starts where the processor has no bf16; a run goes on as it began.
 go_on 0 --model mlp --data synthetic --train-images 80 --steps 2 --dtype bf16 --backend reference --no-eval --out rounded

@@ -275,6 +275,8 @@ static void other_files_are_told(void) {
     picture_write(path, "hello", 5);
     snprintf(path, sizeof path, "%s/train/zebra/more/p9.gif", root);
     picture_write(path, "hello", 5);
+    snprintf(path, sizeof path, "%s/train/beside.md", root); /* of no class */
+    picture_write(path, "hello", 5);
     snprintf(path, sizeof path, "%s/train/zebra/.hidden", root);
     picture_write(path, "hello", 5);
     start_listening();
@@ -282,8 +284,9 @@ static void other_files_are_told(void) {
     rp_log_set_sink(NULL, NULL);
     CHECK_EQ(train, PICTURES);
     CHECK_MSG(
-        strstr(told, "2 files are no pictures by name (.jpg, .jpeg, .png) and left out: ") &&
-            strstr(told, "Ant/notes.txt") && strstr(told, "zebra/more/p9.gif"),
+        strstr(told, "3 files are no pictures by name (.jpg, .jpeg, .png) and left out: ") &&
+            strstr(told, "beside.md") && strstr(told, "Ant/notes.txt") &&
+            strstr(told, "zebra/more/p9.gif"),
         "%s", told);
 }
 

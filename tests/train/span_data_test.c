@@ -346,6 +346,8 @@ static const struct spelling {
     {"{\"context\": \"" FOX
      "\", \"qas\": [{\"id\": 1, \"question\": \"who\", \"answers\": []}]}",
      1, 1, "1", 0},
+    {"{\"context\": \"" FOX "\", \"qas\": [{\"question\": \"who\", \"answers\": []}]}", 0, 0,
+     NULL, 1}, /* only rows go without */
     {FLAT(", \"answers\": []") "\n{\"context\": 3, \"question\": \"who\"}\nx\n", 1, 1, "a", 2},
 };
 

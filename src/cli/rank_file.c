@@ -14,8 +14,9 @@ rp_status rpi_rank_file_open(rpi_rank_file *file, const char *launcher, const ch
     *file = (rpi_rank_file){.launcher = launcher, .folder = folder, .rank = rank, .fd = -1};
     int length = snprintf(path, sizeof path, "%s/rank-%d.log", folder, rank);
     if (length >= (int)sizeof path)
-        return RP_FAIL(IO, "cannot write rank %d's file in %s: the path is too long", rank,
-                       folder);
+        return RP_FAIL(
+            IO, "cannot write rank %d's file: the path %.200s... is longer than %d bytes", rank,
+            folder, PATH_MAX - 1);
     file->fd =
         open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     if (file->fd < 0) return RP_FAIL_ERRNO(IO, "cannot write rank %d's file %s", rank, path);

@@ -129,5 +129,44 @@ static void what_is_no_stage_is_told(void) {
              RP_NOT_FOUND);
 }
 
+/* As many stages as there may be, of one file. */
+static void as_many_stages_as_may_be(void) {
+    char text[RPI_STAGES * 300] = "stages:";
+    rpi_source source;
+    rpi_source_batch batch;
+    write_tokens("a", 15 * SEQUENCE + SEQUENCE + 1, 1);
+    size_t used = strlen(text);
+    for (int i = 0; i <= RPI_STAGES; i++) {
+        if (i == RPI_STAGES) {
+            REQUIRE_OK(open_source(text, 0, 1, false, &source));
+            rpi_source_limit(&source, 257);
+            CHECK_OK(rpi_source_deal(&source, RPI_STAGES + 3, &batch));
+            CHECK_EQ(source.train_count % RPI_STAGES, 0);
+            rpi_source_close(&source);
+        }
+        if (i) used += (size_t)snprintf(text + used, sizeof text - used, ";%d=", i + 1);
+        used += (size_t)snprintf(text + used, sizeof text - used, "tokens:%s", path_of("a"));
+        REQUIRE(used < sizeof text);
+    }
+    CHECK_FAILS(open_source(text, 0, 1, false, &source), INVALID, "--data stages: more than ");
+}
+
+/* Each of them is looked at, before anything else is done. */
+static void all_stages_are_probed(void) {
+    char text[2000];
+    rpi_dataset_options options = {.sequence = SEQUENCE};
+    write_tokens("a", 15 * SEQUENCE + SEQUENCE + 1, 1);
+    snprintf(text, sizeof text, "stages:tokens:%s;3=tokens:%s", path_of("a"), path_of("a"));
+    CHECK_OK(rpi_dataset_probe(text, &options));
+    snprintf(text, sizeof text, "stages:tokens:%s;3=tokens:%s", path_of("a"), path_of("none"));
+    CHECK_FAILS(rpi_dataset_probe(text, &options), NOT_FOUND, "none");
+    snprintf(text, sizeof text, "stages:tokens:%s;3=tokens:%s", path_of("none"), path_of("a"));
+    CHECK_FAILS(rpi_dataset_probe(text, &options), NOT_FOUND, "none");
+    snprintf(text, sizeof text, "stages:tokens:%s;2", path_of("a"));
+    CHECK_FAILS(rpi_dataset_probe(text, &options), INVALID, "'2' is no stage");
+}
+
 CASES({"each stage is a run of its own", each_stage_is_a_run_of_its_own},
+      {"as many stages as may be", as_many_stages_as_may_be},
+      {"all stages are probed", all_stages_are_probed},
       {"what is no stage is told", what_is_no_stage_is_told})

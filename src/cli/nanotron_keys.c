@@ -202,6 +202,8 @@ static void list_names(const char *parent, const rpi_option *table, names *n) {
         "data_stages.data.dataset.hf_dataset_or_datasets",
         "model.init_method.std",
         "model.init_method.scaling_method",
+        "model.init_method.path",
+        "model.init_method.use_mup",
         "model.make_vocab_size_divisible_by",
         "model.ddp_bucket_cap_mb",
         "tokens.limit_val_batches",

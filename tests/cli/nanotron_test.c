@@ -426,6 +426,22 @@ static void every_key_is_known(void) {
     }
 }
 
+/* With a letter too many, whichever list of ours it stands in. */
+static void every_key_is_suggested(void) {
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        char path[200], text[800], part[400];
+        found f;
+        rpi_config *config = NULL;
+        const char *dot = strrchr(keys[i].path, '.');
+        const char *last = dot ? dot + 1 : keys[i].path;
+        if (strlen(last) < 5) continue; /* several may be near */
+        snprintf(path, sizeof path, "%sq", keys[i].path);
+        write_file(path, "1", text, sizeof text);
+        snprintf(part, sizeof part, "unknown key '%s'; did you mean '%s'?", path, last);
+        CHECK_FAILS(read_text(text, &f, &config), INVALID, part);
+    }
+}
+
 static void what_we_have_not_is_refused(void) {
     static const struct {
         const char *text, *part;
@@ -585,6 +601,7 @@ CASES({"a whole file is read", a_whole_file_is_read},
       {"what is left out is what nanotron takes", what_is_left_out_is_what_nanotron_takes},
       {"data come in stages", data_come_in_stages},
       {"as many stages as there is room for", as_many_stages_as_there_is_room_for},
-      {"every key is known", every_key_is_known}, {"words are YAML's", words_are_yamls},
+      {"every key is known", every_key_is_known},
+      {"every key is suggested", every_key_is_suggested}, {"words are YAML's", words_are_yamls},
       {"what we have not is refused", what_we_have_not_is_refused},
       {"odd shapes are read", odd_shapes_are_read})

@@ -315,6 +315,10 @@ static void large_worlds_are_told_apart(void) {
     check_near(radius("exact-diffusion", "ring:direction=left", 100, 0), 1.2559, 5e-3,
                "one way");
     CHECK(radius("exact-diffusion", "base", 300, 0) > 1.01);
+    double full = radius("atc", "full", 200, 0); /* nothing is left of any difference */
+    CHECK_MSG(full >= 0 && full < 1e-6, "%g", full);
+    full = radius("atc", "full", 256, .5);
+    CHECK_MSG(full >= 0 && full < 1e-6, "%g", full);
 }
 
 CASES({"verdicts_are_what_becomes_of_ranks", verdicts_are_what_becomes_of_ranks},

@@ -81,6 +81,16 @@ static void what_a_full_file_has_not_comes_back(void) {
     }
 }
 
+/* As where a network file system finds out at last. */
+static void a_file_that_cannot_be_closed(void) {
+    rpi_rank_file file;
+    REQUIRE_OK(rpi_rank_file_open(&file, "launcher", check_folder(), 3));
+    CHECK_EQ(put(&file, &out, "a\n"), 2);
+    CHECK(close(file.fd) == 0);
+    CHECK(!rpi_rank_file_close(&file));
+    CHECK(!rpi_rank_file_close(&file)); /* it stays so */
+}
+
 static void folders_that_cannot_be(void) {
     static char longest[PATH_MAX + 2];
     rpi_rank_file file;
@@ -95,4 +105,5 @@ static void folders_that_cannot_be(void) {
 
 CASES({"lines of two writers", lines_of_two_writers},
       {"what a full file has not comes back", what_a_full_file_has_not_comes_back},
+      {"a file that cannot be closed", a_file_that_cannot_be_closed},
       {"folders that cannot be", folders_that_cannot_be})

@@ -82,6 +82,7 @@ static const row rows[] = {
      "e",
      0, "gr<f6><df>e"},
     {"\xe2\x82", 0, "<e2><82>"},
+    {"a\xe2\x82\xac", 3, "a<e2><82>"}, /* what lies behind is none of it */
     {"\xc0\x9b", 0, "<c0><9b>"},
     {"\xed\xa0\x80", 0, "<ed><a0><80>"},
     {"\xf4\x90\x80\x80", 0, "<f4><90><80><80>"},

@@ -59,6 +59,10 @@ static void check_row(const char *type, const char *scalar, const char *value) {
     if (strcmp(value, "refused") == 0) {
         CHECK_MSG(status == RP_INVALID, "%s %s is taken", type, scalar);
         CHECK(strstr(rp_last_error()->message, type));
+        const char *number = scalar + (*scalar == '-' || *scalar == '+');
+        bool is_infinite = *number == '.' && strpbrk(number, "iInN");
+        CHECK_MSG(!is_infinite || strstr(rp_last_error()->message, "' is no finite number"),
+                  "%s", rp_last_error()->message);
     } else {
         CHECK_MSG(status == RP_OK, "%s %s: %s", type, scalar, rp_last_error()->message);
         before = (settings){0};

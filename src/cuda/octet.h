@@ -123,22 +123,46 @@ RPI_HOST_DEVICE void rpi_element_put(int type, void *y, uint64_t i, float value)
 
 /* ---- n of 8 elements from element i on ---- */
 
+/* As they lie in memory: two of 16 bits a word, or one of 32. Widening waits for what is
+ * loaded; loads of several octets are put in front of it, so that all are on their way. */
+typedef struct rpi_raw_octet {
+    uint32_t word[RPI_OCTET];
+} rpi_raw_octet;
+
+RPI_HOST_DEVICE uint32_t rpi_raw_get(int type, const void *x, uint64_t i) {
+#ifdef __CUDA_ARCH__
+    return type == RPI_DEVICE_F32 ? ((const uint32_t *)x)[i] : ((const uint16_t *)x)[i];
+#else
+    int bytes = rpi_element_bytes(type);
+    return (uint32_t)rpi_bytes_load((const uint8_t *)x + (uint64_t)bytes * i, bytes);
+#endif
+}
+
+RPI_HOST_DEVICE void rpi_raw_widen(int type, const rpi_raw_octet *raw, rpi_octet *octet) {
+    RPI_UNROLL
+    for (int k = 0; k < RPI_OCTET; k++)
+        octet->value[k] =
+            type == RPI_DEVICE_F32
+                ? rpi_float_of_bits(raw->word[k])
+                : rpi_element_of_bits(type, raw->word[k / 2] >> (16 * (k & 1)) & 0xffffu);
+}
+
 #ifdef __CUDACC__
+static __device__ inline void rpi_raw_load_whole(int type, const void *x, uint64_t i,
+                                                 rpi_raw_octet *raw) {
+    const uint4 *at = (const uint4 *)((const char *)x + rpi_element_bytes(type) * i);
+    uint4 low = at[0];
+    raw->word[0] = low.x, raw->word[1] = low.y, raw->word[2] = low.z, raw->word[3] = low.w;
+    if (type != RPI_DEVICE_F32) return;
+    uint4 high = at[1];
+    raw->word[4] = high.x, raw->word[5] = high.y, raw->word[6] = high.z, raw->word[7] = high.w;
+}
+
 static __device__ inline void rpi_octet_load_whole(int type, const void *x, uint64_t i,
                                                    rpi_octet *octet) {
-    if (type == RPI_DEVICE_F32) {
-        const float4 *at = (const float4 *)((const float *)x + i);
-        float4 low = at[0], high = at[1];
-        octet->value[0] = low.x, octet->value[1] = low.y;
-        octet->value[2] = low.z, octet->value[3] = low.w;
-        octet->value[4] = high.x, octet->value[5] = high.y;
-        octet->value[6] = high.z, octet->value[7] = high.w;
-        return;
-    }
-    uint4 pairs = *(const uint4 *)((const char *)x + 2 * i);
-    uint32_t word[4] = {pairs.x, pairs.y, pairs.z, pairs.w};
-    for (int k = 0; k < RPI_OCTET; k++)
-        octet->value[k] = rpi_element_of_bits(type, word[k / 2] >> (16 * (k & 1)) & 0xffffu);
+    rpi_raw_octet raw;
+    rpi_raw_load_whole(type, x, i, &raw);
+    rpi_raw_widen(type, &raw, octet);
 }
 
 static __device__ inline void rpi_octet_store_whole(int type, void *y, uint64_t i,
@@ -164,16 +188,30 @@ RPI_HOST_DEVICE int rpi_octet_is_whole(int type, const void *x, uint64_t i, int 
     return n == RPI_OCTET && rpi_is_aligned(at, 16);
 }
 
-RPI_HOST_DEVICE void rpi_octet_load(int type, const void *x, uint64_t i, int n,
-                                    rpi_octet *octet) {
+/* 0 for what is not there. */
+RPI_HOST_DEVICE void rpi_raw_load(int type, const void *x, uint64_t i, int n,
+                                  rpi_raw_octet *raw) {
 #ifdef __CUDA_ARCH__
     if (rpi_octet_is_whole(type, x, i, n)) {
-        rpi_octet_load_whole(type, x, i, octet);
+        rpi_raw_load_whole(type, x, i, raw);
         return;
     }
 #endif
+    int words = rpi_element_bytes(type) / 2; /* of two elements */
+    RPI_UNROLL
+    for (int k = 0; k < RPI_OCTET; k++) raw->word[k] = 0;
+    RPI_UNROLL
     for (int k = 0; k < RPI_OCTET; k++)
-        octet->value[k] = k < n ? rpi_element_get(type, x, i + (uint64_t)k) : 0.0f;
+        if (k < n)
+            raw->word[k * words / 2] |= rpi_raw_get(type, x, i + (uint64_t)k)
+                                        << (words == 1 ? 16 * (k & 1) : 0);
+}
+
+RPI_HOST_DEVICE void rpi_octet_load(int type, const void *x, uint64_t i, int n,
+                                    rpi_octet *octet) {
+    rpi_raw_octet raw;
+    rpi_raw_load(type, x, i, n, &raw);
+    rpi_raw_widen(type, &raw, octet);
 }
 
 RPI_HOST_DEVICE void rpi_octet_store(int type, void *y, uint64_t i, int n,

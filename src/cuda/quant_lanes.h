@@ -219,13 +219,17 @@ RPI_HOST_DEVICE int rpi_quant_held_count(uint64_t count, uint64_t i) {
     return i < count ? (int)rpi_device_least(count - i, RPI_OCTET) : 0;
 }
 
+typedef struct rpi_quant_raw {
+    rpi_raw_octet y[RPI_QUANT_HELD];
+} rpi_quant_raw;
+
 RPI_HOST_DEVICE void rpi_quant_held_load(int type, const void *x, uint64_t begin,
                                          uint64_t count, int octets, int lane, int lanes,
-                                         rpi_quant_held *held) {
+                                         rpi_quant_raw *raw) {
     RPI_UNROLL
     for (int j = 0; j < octets; j++) {
         uint64_t i = rpi_quant_held_at(j, lane, lanes);
-        rpi_octet_load(type, x, begin + i, rpi_quant_held_count(count, i), &held->y[j]);
+        rpi_raw_load(type, x, begin + i, rpi_quant_held_count(count, i), &raw->y[j]);
     }
 }
 
@@ -252,15 +256,20 @@ RPI_HOST_DEVICE rpi_quant_range rpi_quant_lane_take(const rpi_device_call *call,
                                                     int feedback, int octets, uint64_t bucket,
                                                     int lane, int lanes, rpi_quant_held *held) {
     uint64_t begin = bucket * call->bucket, count = rpi_device_bucket_count(call, bucket);
-    rpi_quant_held left;
-    rpi_quant_held_load(type, call->x, begin, count, octets, lane, lanes, held);
+    rpi_quant_raw raw, left;
+    rpi_octet residual;
+    rpi_quant_held_load(type, call->x, begin, count, octets, lane, lanes, &raw);
     if (feedback)
         rpi_quant_held_load(RPI_DEVICE_F32, call->residual, begin, count, octets, lane, lanes,
                             &left);
     RPI_UNROLL
-    for (int j = 0; feedback && j < octets; j++)
+    for (int j = 0; j < octets; j++) {
+        rpi_raw_widen(type, &raw.y[j], &held->y[j]);
+        if (!feedback) continue;
+        rpi_raw_widen(RPI_DEVICE_F32, &left.y[j], &residual);
         for (int k = 0; k < RPI_OCTET; k++)
-            held->y[j].value[k] = rpi_float_add(held->y[j].value[k], left.y[j].value[k]);
+            held->y[j].value[k] = rpi_float_add(held->y[j].value[k], residual.value[k]);
+    }
     return rpi_quant_held_range(count, octets, lane, lanes, held);
 }
 
@@ -295,7 +304,7 @@ RPI_HOST_DEVICE void rpi_quant_lane_unpack(const rpi_device_call *call, int type
     const uint8_t *in = call->encoded + rpi_quant_bucket_at(call, bucket);
     uint64_t begin = bucket * call->bucket, count = rpi_device_bucket_count(call, bucket);
     uint64_t levels[RPI_QUANT_HELD];
-    rpi_quant_held sum;
+    rpi_quant_raw sums;
     rpi_quant_scale scale = rpi_quant_scale_at(in);
     in += RPI_QUANT_HEAD;
     RPI_UNROLL
@@ -306,15 +315,16 @@ RPI_HOST_DEVICE void rpi_quant_lane_unpack(const rpi_device_call *call, int type
                            rpi_levels_bytes(rpi_quant_held_count(count, i), call->bits));
     }
     if (adds)
-        rpi_quant_held_load(RPI_DEVICE_F32, call->y, begin, count, octets, lane, lanes, &sum);
+        rpi_quant_held_load(RPI_DEVICE_F32, call->y, begin, count, octets, lane, lanes, &sums);
     scale = rpi_quant_sound(scale);
     RPI_UNROLL
     for (int j = 0; j < octets; j++) {
         uint64_t i = rpi_quant_held_at(j, lane, lanes);
-        rpi_octet y;
+        rpi_octet y, sum;
         rpi_quant_values(levels[j], call->bits, scale, &y);
+        if (adds) rpi_raw_widen(RPI_DEVICE_F32, &sums.y[j], &sum);
         for (int k = 0; adds && k < RPI_OCTET; k++)
-            y.value[k] = rpi_float_add(sum.y[j].value[k], y.value[k]);
+            y.value[k] = rpi_float_add(sum.value[k], y.value[k]);
         rpi_octet_store(adds ? RPI_DEVICE_F32 : type, call->y, begin + i,
                         rpi_quant_held_count(count, i), &y);
     }

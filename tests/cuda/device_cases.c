@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { COUNT_MAX = 20000, GUARD = 16, GUARD_BYTE = 0xa5 };
+enum { COUNT_MAX = 20000, GUARD = DEVICE_CASES_GUARD, GUARD_BYTE = 0xa5 };
 enum { WIRE_MAX = 11 * COUNT_MAX }; /* a head and a scale for each element */
 
 static const char *const kinds[] = {"fp32", "bf16", "fp16", "q1",   "q2",    "q3",   "q4", "q5",
@@ -23,7 +23,7 @@ typedef struct case_state {
     float x[COUNT_MAX], y[COUNT_MAX], y_wanted[COUNT_MAX];
     float residual[COUNT_MAX], residual_wanted[COUNT_MAX];
     uint8_t elements[4 * COUNT_MAX];
-    uint8_t wire[WIRE_MAX + 2 * GUARD], wire_wanted[WIRE_MAX];
+    uint8_t wire[WIRE_MAX + 3 * GUARD], wire_wanted[WIRE_MAX];
     uint64_t offsets[COUNT_MAX];
 } case_state;
 
@@ -121,7 +121,14 @@ static size_t differs_at(const void *a, const void *b, size_t bytes) {
 
 /* At an odd address now and then: frames do not align what they carry. */
 static uint8_t *place_of_wire(case_state *s) {
-    return s->wire + (below(s, 3) ? 0 : below(s, GUARD));
+    return s->wire + GUARD + (below(s, 3) ? 0 : below(s, GUARD));
+}
+
+static void check_beside(const case_state *s, const uint8_t *at) {
+    for (size_t i = 0; i < GUARD; i++) {
+        if (at[s->bytes + i] != GUARD_BYTE) complain(s, "what lies behind", s->bytes + i);
+        if ((at - GUARD)[i] != GUARD_BYTE) complain(s, "what lies in front", GUARD - i);
+    }
 }
 
 static uint8_t *encode(case_state *s, const device_runner *runner) {
@@ -142,8 +149,7 @@ static uint8_t *encode(case_state *s, const device_runner *runner) {
     CHECK(bytes == s->bytes);
     size_t same = differs_at(at, s->wire_wanted, s->bytes);
     if (same < s->bytes) complain(s, "byte", same);
-    if (at[s->bytes] != GUARD_BYTE || (at > s->wire && at[-1] != GUARD_BYTE))
-        complain(s, "what lies beside", s->bytes);
+    check_beside(s, at);
     same = differs_at(s->residual, s->residual_wanted, 4 * s->count);
     if (same < 4 * s->count) complain(s, "residual", same / 4);
     return at;

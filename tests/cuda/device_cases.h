@@ -6,6 +6,10 @@
 
 #include "cuda/device_codec.h"
 
+/* So many bytes in front of an encoding, and behind it, have to stay as they are: a runner that
+ * works on a copy copies them, too. */
+enum { DEVICE_CASES_GUARD = 16 };
+
 typedef struct device_runner {
     /* Pointers of the call are of the host; encoded has `bytes` bytes. Only encoded and the
      * residual are written. */

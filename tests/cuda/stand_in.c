@@ -191,7 +191,10 @@ static bool translate(op *o) {
 static void work(op *o) {
     switch (o->kind) {
     case COPY: memmove(o->to, o->from, o->bytes); break;
-    case ENCODE: lane_loops_encode(&o->call, LANES); break;
+    case ENCODE:
+        lane_loops_encode(&o->call, LANES);
+        if (atomic_load(&control.spills)) o->call.encoded[atomic_load(&control.spills)] ^= 1;
+        break;
     case DECODE: lane_loops_decode(&o->call, o->adds, LANES); break;
     case CALL: o->function(o->context); break;
     case RECORD:
@@ -717,6 +720,7 @@ stand_in *stand_in_control(void) {
     memset(state.sticky, 0, sizeof state.sticky);
     for (int d = 0; d < STAND_IN_DEVICES; d++) atomic_store(&control.opened[d], false);
     atomic_store(&control.foreign, false);
+    atomic_store(&control.spills, 0);
     chosen_device = NO_DEVICE;
     (void)unlock(NONE);
     return &control;

@@ -1,5 +1,7 @@
 /* The stand-in for a GPU does what other tests count on: it is late, keeps order, and lets
  * nobody touch its memory. */
+#include "cuda/device_codec.h"
+#include "cuda/device_runner.h"
 #include "cuda/stand_in_world.h"
 
 #include "harness/check.h"
@@ -164,6 +166,36 @@ static void old_gpus(void) {
     CHECK_EQ(status, 0);
 }
 
+/* The test of kernels on a GPU works on copies there: what a kernel writes beside its encoding
+ * comes back with them. */
+static void what_is_written_beside_is_seen(void) {
+    enum { COUNT = 100 };
+    begin();
+    const device_runner *runner = device_runner_by(cuda);
+    device_cases_run(runner, 2);
+    rp_codec codec;
+    static float x[COUNT];
+    static unsigned char wire[1024];
+    rpi_device_call call;
+    REQUIRE_OK(rp_codec_parse("q4", &codec));
+    REQUIRE_OK(rpi_device_call_of(&codec, RP_F32, COUNT, NULL, &call));
+    size_t bytes = rp_codec_encoded_bytes(&codec, RP_F32, COUNT);
+    call.x = x;
+    for (int shift = 0; shift < 16; shift++) {
+        int spills[] = {-1, -DEVICE_CASES_GUARD, (int)bytes,
+                        (int)bytes + DEVICE_CASES_GUARD - 1};
+        for (size_t i = 0; i < sizeof spills / sizeof *spills; i++) {
+            memset(wire, 0, sizeof wire);
+            call.encoded = wire + DEVICE_CASES_GUARD + shift;
+            atomic_store(&control->spills, spills[i]);
+            runner->encode(&call, bytes);
+            CHECK_MSG(call.encoded[spills[i]] == 1, "at %d, by %d", spills[i], shift);
+        }
+    }
+    atomic_store(&control->spills, 0);
+    device_runner_end();
+}
+
 static void kernels_are_loaded_once(void) {
     begin();
     for (int i = 0; i < 2; i++) CHECK_OK(rpi_cuda_prepare(cuda, 1));
@@ -178,7 +210,9 @@ static void nothing_is_left(void) {
     CHECK_EQ(atomic_load(&control->events), 0);
 }
 
-CASES({"old_gpus", old_gpus}, {"kernels_are_loaded_once", kernels_are_loaded_once},
+CASES({"old_gpus", old_gpus},
+      {"what_is_written_beside_is_seen", what_is_written_beside_is_seen},
+      {"kernels_are_loaded_once", kernels_are_loaded_once},
       {"host_may_not_touch", host_may_not_touch}, {"memory_has_a_device", memory_has_a_device},
       {"copies_are_late", copies_are_late},
       {"streams_wait_for_events", streams_wait_for_events},

@@ -88,6 +88,7 @@ void rpi_marks_free(const rpi_device *device, rpi_mark *mark) {
 static void free_device(rpi_device *device) {
     rpi_cuda_before before;
     bool entered = rpi_device_enter(device, &before) == RP_OK;
+    rpi_lanes_free(device);
     rpi_marks_free(device, device->marks);
     for (int size = 0; size < RPI_PINNED_SIZES; size++)
         for (rpi_pinned *pinned = device->pinned[size], *after; pinned; pinned = after) {

@@ -30,8 +30,10 @@
  *
  * Every action of the routine and every part of a slot has its state (rpi_device_chunk). Steps
  * keep the schedule's order, and a step that the GPU does is finished when the GPU has done it:
- * so two lanes, one each way, need not wait for each other. Both wait for the caller's stream
- * as it was when he called.
+ * so the two lanes of a GPU, one each way, need not wait for each other, nor do they wait for
+ * anything else. A request's chunks start when the caller's stream, as it was when he called,
+ * has come to them, which the host sees: what were put into a lane before that would hold up
+ * other requests, and whatever else shares one of the GPU's few queues.
  *
  * No schedule reads OUT but where the host has just written it (plan.h), so OUT is never
  * fetched. Kernels give the bytes and values of the CPU: who does what changes no bit.
@@ -69,7 +71,7 @@ typedef struct rpi_mark {
     uint64_t number;
 } rpi_mark;
 
-/* What is put into it is done in order; marks are numbered from 1. */
+/* [driver] What is put into it is done in order, at once; marks are numbered from 1. */
 typedef struct rpi_lane {
     void *stream, *bell; /* the second waits for marks of the first and calls the driver */
     rpi_mark *first, **end;
@@ -94,6 +96,7 @@ typedef struct rpi_device {
     rpi_bell *bell;
     bool is_lost; /* [driver] it has not come to what a transfer gave it, which is lost: what is
                      pinned for it is kept for good */
+    rpi_lane lanes[RPI_LANES];            /* of all requests; made by the first one */
     rpi_mark *marks;                      /* [driver] free ones */
     rpi_pinned *pinned[RPI_PINNED_SIZES]; /* [driver] */
 } rpi_device;
@@ -108,10 +111,12 @@ typedef struct rpi_device_change {
 /* A request's dealings with the GPU; kept for the next request. */
 typedef struct rpi_transfer {
     rpi_device *device;
-    void *begun; /* recorded in the caller's stream */
-    void *tail;  /* behind the last that was put into RPI_LANE_INTO */
+    void *begun;             /* recorded in the caller's stream */
+    void *bell;              /* a stream that waits for it, alone, and calls the driver */
+    void *tail;              /* behind the last that was put into RPI_LANE_INTO */
+    bool has_begun, is_rung; /* [driver] the stream has come to it; the bell knows */
     bool is_open, has_tail;
-    rpi_lane lanes[RPI_LANES];
+    uint64_t marked[RPI_LANES]; /* [driver] its last mark in each lane */
     rpi_device_change change;
     int64_t end_ns; /* of an operation that has failed: when to give up; 0: it has not */
     bool is_lost;   /* given up: what the GPU may still come to is never used again */
@@ -167,6 +172,18 @@ void rpi_bell_leave(rpi_bell *bell);
 rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
 void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned); /* NULL is fine */
 
+/* ---- device_lane.c [driver]: the lanes of a GPU ---- */
+
+/* Something is about to be put into them, of a request that has begun. */
+rp_status rpi_transfer_open(rpi_transfer *transfer);
+/* Behind what has been put into the lane. */
+rp_status rpi_lane_mark(rpi_transfer *transfer, int lane, uint64_t *out_mark);
+void *rpi_lane_stream(const rpi_transfer *transfer, int lane);
+bool rpi_lane_has_come(const rpi_transfer *transfer, int lane, uint64_t mark);
+rp_status rpi_lanes_look(rpi_device *device); /* which marks have come */
+bool rpi_lanes_arm(rpi_device *device);       /* false: the GPU has failed */
+void rpi_lanes_free(rpi_device *device);
+
 /* ---- device_transfer.c: what requests have of them ---- */
 
 /* Posting: the elements and residuals of the request's runs are on one GPU, and what it is to
@@ -176,13 +193,10 @@ rp_status rpi_transfer_begin(struct rp_request *request, void *stream);
 void rpi_transfer_free(rpi_transfer *transfer); /* NULL is fine; a lost one is kept for good */
 /* `stream` waits for all that the GPU was given of a request that is `enqueued`. Any thread. */
 rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream);
-/* Streams for it. [driver] */
-rp_status rpi_transfer_open(rpi_transfer *transfer);
-/* Behind what has been put into the lane. [driver] */
-rp_status rpi_lane_mark(rpi_transfer *transfer, int lane, uint64_t *out_mark);
-/* Which marks have come. [driver] */
+/* What has come since: its beginning, and marks. [driver] */
 rp_status rpi_transfer_look(rpi_transfer *transfer);
-bool rpi_transfer_is_busy(const rpi_transfer *transfer); /* some mark has not come [driver] */
+/* Its beginning, or a mark of its own, has not come. [driver] */
+bool rpi_transfer_is_busy(const rpi_transfer *transfer);
 /* Before the driver sleeps: the bell rings when the next mark of any request comes. [driver] */
 void rpi_devices_arm(struct rpi_fabric *fabric);
 /* Of a communicator that has failed: true while the GPU is at what this request gave it.

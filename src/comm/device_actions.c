@@ -128,7 +128,7 @@ static rp_status encode_piece(rpi_chunk *chunk, const rpi_action *action,
     call.x = values;
     call.encoded = out;
     const rpi_cuda_library *cuda = transfer->device->cuda;
-    return rpi_cuda_check(cuda, cuda->encode(&call, transfer->lanes[RPI_LANE_FROM].stream),
+    return rpi_cuda_check(cuda, cuda->encode(&call, rpi_lane_stream(transfer, RPI_LANE_FROM)),
                           "encoding");
 }
 
@@ -216,8 +216,8 @@ static rp_status decode_piece(rpi_chunk *chunk, const rpi_piece *piece, unsigned
     if (copies) return rpi_transfer_copy(transfer, RPI_LANE_INTO, values, in, piece->bytes);
     call.encoded = in;
     call.y = values;
-    return rpi_cuda_check(cuda, cuda->decode(&call, 0, transfer->lanes[RPI_LANE_INTO].stream),
-                          "decoding");
+    return rpi_cuda_check(
+        cuda, cuda->decode(&call, 0, rpi_lane_stream(transfer, RPI_LANE_INTO)), "decoding");
 }
 
 static rp_status put_decodings(rpi_chunk *chunk, const rpi_action *action, unsigned char *in) {
@@ -300,7 +300,7 @@ rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
     if (rpi_action_is_void(chunk->request, chunk->index, action)) return RP_OK;
     if (!step->begun) return begin(chunk, action, out_done);
     *out_done = true;
-    return !step->mark || transfer->lanes[step->lane].come >= step->mark ? RP_OK : RP_PENDING;
+    return rpi_lane_has_come(transfer, step->lane, step->mark) ? RP_OK : RP_PENDING;
 }
 
 /* Inputs that sums will need on the host come while frames do. */

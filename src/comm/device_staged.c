@@ -109,7 +109,7 @@ rp_status rpi_staged_take(rpi_chunk *chunk, int part, rpi_staged *staged) {
 rp_status rpi_transfer_copy(rpi_transfer *transfer, int lane, void *to, const void *from,
                             size_t bytes) {
     const rpi_cuda_library *cuda = transfer->device->cuda;
-    return rpi_cuda_check(cuda, cuda->copy(to, from, bytes, transfer->lanes[lane].stream),
+    return rpi_cuda_check(cuda, cuda->copy(to, from, bytes, rpi_lane_stream(transfer, lane)),
                           "copying");
 }
 
@@ -136,7 +136,8 @@ rp_status rpi_device_fetch(rpi_chunk *chunk, int kind, int part) {
     rpi_staged *staged = rpi_staged_of(chunk, kind, part);
     if (staged->state == RPI_STAGED_HERE) return RP_OK;
     if (staged->state == RPI_STAGED_NOT) RP_TRY(begin_fetch(chunk, kind, part));
-    if (chunk->request->device->lanes[RPI_LANE_FROM].come < staged->mark) return RP_PENDING;
+    if (!rpi_lane_has_come(chunk->request->device, RPI_LANE_FROM, staged->mark))
+        return RP_PENDING;
     staged->state = RPI_STAGED_HERE;
     return RP_OK;
 }
@@ -213,6 +214,6 @@ static rp_status close_chunk(rpi_chunk *chunk) {
 rp_status rpi_device_is_back(rpi_chunk *chunk) {
     rpi_device_chunk *device = chunk->device;
     if (!device->closing) RP_TRY(close_chunk(chunk));
-    bool come = chunk->request->device->lanes[RPI_LANE_INTO].come >= device->mark;
+    bool come = rpi_lane_has_come(chunk->request->device, RPI_LANE_INTO, device->mark);
     return come ? RP_OK : RP_PENDING;
 }

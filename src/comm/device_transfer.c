@@ -1,4 +1,4 @@
-/* What a request has of a GPU: lanes with marks, where it begins, and where it ends. */
+/* What a request has of a GPU: where it begins, and where it ends. */
 #include "comm/communicator.h"
 #include "comm/device.h"
 
@@ -7,143 +7,71 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* ---- lanes ---- */
+#include <string.h>
 
-static rp_status open_lane(rpi_transfer *transfer, rpi_lane *lane) {
+/* ---- its beginning, and marks ---- */
+
+/* The caller's stream has come to where he called. */
+static rp_status look_at_begun(rpi_transfer *transfer) {
     const rpi_cuda_library *cuda = transfer->device->cuda;
-    if (!lane->stream)
-        RP_TRY(rpi_cuda_check(cuda, cuda->stream_make(&lane->stream), "a stream"));
-    if (!lane->bell) RP_TRY(rpi_cuda_check(cuda, cuda->stream_make(&lane->bell), "a stream"));
-    if (!lane->end) lane->end = &lane->first;
-    return rpi_cuda_check(cuda, cuda->stream_wait_for(lane->stream, transfer->begun),
-                          "waiting for the caller's stream");
-}
-
-rp_status rpi_transfer_open(rpi_transfer *transfer) {
-    rpi_cuda_before before;
-    if (transfer->is_open) return RP_OK;
-    RP_TRY(rpi_device_enter(transfer->device, &before));
-    rp_status status = RP_OK;
-    for (int i = 0; i < RPI_LANES && status == RP_OK; i++)
-        status = open_lane(transfer, &transfer->lanes[i]);
-    rpi_device_leave(transfer->device, &before);
-    transfer->is_open = status == RP_OK;
-    return status;
-}
-
-static rp_status take_mark(rpi_device *device, rpi_mark **out_mark) {
-    rpi_mark *mark = device->marks;
-    rpi_cuda_before before;
-    if (mark) {
-        device->marks = mark->next;
-        *out_mark = mark;
-        return RP_OK;
-    }
-    RP_TRY(rpi_alloc(sizeof *mark, "a mark", &mark));
-    rp_status status = rpi_device_enter(device, &before);
-    if (status == RP_OK) {
-        status =
-            rpi_cuda_check(device->cuda, device->cuda->mark_make(&mark->event), "an event");
-        rpi_device_leave(device, &before);
-    }
-    if (status != RP_OK)
-        rpi_free(mark);
-    else
-        *out_mark = mark;
-    return status;
-}
-
-static void give_mark(rpi_device *device, rpi_mark *mark) {
-    mark->next = device->marks;
-    device->marks = mark;
-}
-
-rp_status rpi_lane_mark(rpi_transfer *transfer, int index, uint64_t *out_mark) {
-    rpi_lane *lane = &transfer->lanes[index];
-    rpi_device *device = transfer->device;
-    rpi_mark *mark = NULL;
-    RP_TRY(take_mark(device, &mark));
-    rp_status status = rpi_cuda_check(
-        device->cuda, device->cuda->event_record(mark->event, lane->stream), "an event");
-    if (status != RP_OK) {
-        give_mark(device, mark);
-        return status;
-    }
-    mark->next = NULL;
-    *out_mark = mark->number = ++lane->marked;
-    *lane->end = mark;
-    lane->end = &mark->next;
-    return RP_OK;
-}
-
-static rp_status look_at(rpi_device *device, rpi_lane *lane) {
-    while (lane->first) {
-        rpi_mark *mark = lane->first;
-        int done = 0;
-        RP_TRY(rpi_cuda_check(device->cuda, device->cuda->event_done(mark->event, &done),
-                              "what the GPU was given"));
-        if (!done) break;
-        lane->come = mark->number;
-        lane->first = mark->next;
-        if (!lane->first) lane->end = &lane->first;
-        give_mark(device, mark);
-    }
+    int done = 0;
+    if (transfer->has_begun) return RP_OK;
+    RP_TRY(rpi_cuda_check(cuda, cuda->event_done(transfer->begun, &done),
+                          "what stands before an operation in its stream"));
+    transfer->has_begun = done;
     return RP_OK;
 }
 
 rp_status rpi_transfer_look(rpi_transfer *transfer) {
-    for (int i = 0; i < RPI_LANES; i++) RP_TRY(look_at(transfer->device, &transfer->lanes[i]));
-    return RP_OK;
+    RP_TRY(look_at_begun(transfer));
+    return rpi_lanes_look(transfer->device);
 }
 
 bool rpi_transfer_is_busy(const rpi_transfer *transfer) {
+    bool busy = !transfer->has_begun;
     for (int i = 0; i < RPI_LANES; i++)
-        if (transfer->lanes[i].first) return true;
-    return false;
+        busy |= !rpi_lane_has_come(transfer, i, transfer->marked[i]);
+    return busy;
 }
 
-static bool needs_arming(const rpi_lane *lane) {
-    return lane->first && lane->rung < lane->first->number;
-}
-
-/* The next mark of the lane calls the driver. Where that cannot be asked for, the GPU has
- * failed, and the driver's next look says so. */
-static bool arm_lane(const rpi_device *device, rpi_lane *lane) {
-    const rpi_mark *mark = lane->first;
-    if (!needs_arming(lane)) return true;
+/* Its beginning calls the driver. False: the GPU has failed, and the driver's next look says
+ * so. */
+static bool ring_at_begun(rpi_transfer *transfer) {
+    rpi_device *device = transfer->device;
     const rpi_cuda_library *cuda = device->cuda;
-    if (cuda->stream_wait_for(lane->bell, mark->event)) return false;
+    if (!transfer->bell && cuda->waiter_make(&transfer->bell)) return false;
+    if (cuda->stream_wait_for(transfer->bell, transfer->begun)) return false;
     atomic_fetch_add(&device->bell->holders, 1);
-    if (cuda->stream_call(lane->bell, rpi_bell_ring, device->bell)) {
+    if (cuda->stream_call(transfer->bell, rpi_bell_ring, device->bell)) {
         atomic_fetch_sub(&device->bell->holders, 1);
         return false;
     }
-    lane->rung = mark->number;
+    transfer->is_rung = true;
     return true;
 }
 
-static bool arm_lanes(rpi_transfer *transfer) {
+static bool arm_request(const rp_request *request) {
+    rpi_transfer *transfer = request->device;
     rpi_cuda_before before;
+    if (!transfer || transfer->has_begun || transfer->is_rung) return true;
     if (rpi_device_enter(transfer->device, &before) != RP_OK) return false;
-    bool armed = true;
-    for (int i = 0; i < RPI_LANES; i++)
-        armed &= arm_lane(transfer->device, &transfer->lanes[i]);
+    bool armed = ring_at_begun(transfer);
     rpi_device_leave(transfer->device, &before);
     return armed;
 }
 
-static void arm_request(const rp_request *request) {
-    rpi_transfer *transfer = request->device;
-    bool needs = false;
-    for (int i = 0; transfer && i < RPI_LANES; i++) needs |= needs_arming(&transfer->lanes[i]);
-    if (needs && !arm_lanes(transfer)) rpi_drive_wake(request->comm->fabric);
-}
-
 void rpi_devices_arm(rpi_fabric *fabric) {
+    bool armed = true;
     if (!atomic_load(&fabric->has_devices)) return;
+    pthread_mutex_lock(&fabric->lock);
+    rpi_device *devices = fabric->devices; /* later ones come in front, and have nothing yet */
+    pthread_mutex_unlock(&fabric->lock);
+    for (rpi_device *device = devices; device; device = device->next)
+        armed &= rpi_lanes_arm(device);
     for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
         for (const rp_request *request = comm->queue; request; request = request->next)
-            arm_request(request);
+            armed &= arm_request(request);
+    if (!armed) rpi_drive_wake(fabric);
 }
 
 /* ---- posting ---- */
@@ -183,20 +111,13 @@ static rp_status find_place(const rpi_cuda_library *cuda, const rpi_cut *cut, in
     return RP_OK;
 }
 
-static void free_lane(const rpi_device *device, rpi_lane *lane) {
-    rpi_marks_free(device, lane->first);
-    device->cuda->stream_free(lane->stream);
-    device->cuda->stream_free(lane->bell);
-    *lane = (rpi_lane){0};
-}
-
 /* What it has of the device, which another may take the place of. */
 static void leave_device(rpi_transfer *transfer) {
     rpi_device *device = transfer->device;
     rpi_cuda_before before;
     if (!device) return;
     bool entered = rpi_device_enter(device, &before) == RP_OK;
-    for (int i = 0; i < RPI_LANES; i++) free_lane(device, &transfer->lanes[i]);
+    device->cuda->stream_free(transfer->bell);
     device->cuda->event_free(transfer->begun);
     device->cuda->event_free(transfer->tail);
     if (entered) rpi_device_leave(device, &before);
@@ -281,6 +202,8 @@ rp_status rpi_transfer_begin(rp_request *request, void *stream) {
     rpi_free(transfer->change.paid);
     transfer->change = (rpi_device_change){0};
     transfer->is_open = transfer->has_tail = false;
+    transfer->has_begun = transfer->is_rung = false;
+    memset(transfer->marked, 0, sizeof transfer->marked);
     transfer->end_ns = 0;
     RP_TRY(use_device(transfer, device, stream));
     request->device = transfer;
@@ -304,7 +227,7 @@ void rpi_device_note_enqueued(rp_request *request) {
     /* Where it fails, the next look at the GPU says so. */
     if (transfer->is_open)
         transfer->has_tail =
-            cuda->event_record(transfer->tail, transfer->lanes[RPI_LANE_INTO].stream) == 0;
+            cuda->event_record(transfer->tail, rpi_lane_stream(transfer, RPI_LANE_INTO)) == 0;
     pthread_mutex_lock(&fabric->lock);
     atomic_store(&request->enqueued, true);
     pthread_cond_broadcast(&fabric->changed);
@@ -326,6 +249,7 @@ rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream) {
 /* Behind everything, also behind what was not marked when something failed. */
 static rp_status mark_ends(rpi_transfer *transfer) {
     uint64_t mark;
+    if (!transfer->is_open) return RP_OK; /* it was given nothing */
     for (int i = 0; i < RPI_LANES; i++) RP_TRY(rpi_lane_mark(transfer, i, &mark));
     return RP_OK;
 }
@@ -353,13 +277,14 @@ static bool is_at_it(rpi_transfer *transfer) {
 
 bool rpi_device_ends(rp_request *request) {
     rpi_transfer *transfer = request->device;
-    if (!transfer || !transfer->is_open || transfer->is_lost) return false;
+    if (!transfer || transfer->is_lost) return false;
     if (!is_at_it(transfer)) return false;
     if (rpi_now_ns() < transfer->end_ns) return true;
-    rpi_log(RP_LOG_WARNING,
-            "rank %d: the GPU has not come to what a failed operation gave it in %d s; it may "
-            "still write to that operation's memory",
-            request->comm->rank, RPI_DEVICE_END_S);
+    rpi_log(RP_LOG_WARNING, "rank %d: the GPU has not come to %s in %d s%s",
+            request->comm->rank,
+            transfer->is_open ? "what a failed operation gave it" : "a failed operation",
+            RPI_DEVICE_END_S,
+            transfer->is_open ? "; it may still write to that operation's memory" : "");
     transfer->is_lost = transfer->device->is_lost = true;
     return false;
 }

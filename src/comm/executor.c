@@ -227,6 +227,7 @@ static int run_chunk(rpi_chunk *chunk, int most) {
  * those that are not, so that all have started the earliest unfinished one (docs/comm.md). */
 static bool may_start(const rp_request *request) {
     if (request->next_chunk >= (uint32_t)request->cut.split.chunks) return false;
+    if (request->device && !request->device->has_begun) return false;
     return !request->chunks ||
            request->next_chunk - request->chunks->index < request->comm->window;
 }

@@ -81,6 +81,8 @@ typedef struct rpi_cuda_library {
     /* Beside the default stream: neither waits for the other. Of the highest priority: what is
      * in it is short, and comes before blocks of others that have not begun. */
     int (*stream_make)(void **out);
+    /* Of the lowest priority, for what only waits: it shares no queue of the GPU with those. */
+    int (*waiter_make)(void **out);
     void (*stream_free)(void *stream); /* what is in it is done all the same */
     /* What is put into the stream from now on begins once the event, as it was recorded last,
      * has come. */

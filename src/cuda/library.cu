@@ -226,11 +226,20 @@ static int device_of(const void *memory, int *device) {
     return rpi_place_of(&calls_of_driver().place, memory, device);
 }
 
-static int stream_make(void **out) {
+static int make_stream(bool is_urgent, void **out) {
     int least = 0, greatest = 0;
     cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (error != cudaSuccess) return error;
-    return cudaStreamCreateWithPriority((cudaStream_t *)out, cudaStreamNonBlocking, greatest);
+    return cudaStreamCreateWithPriority((cudaStream_t *)out, cudaStreamNonBlocking,
+                                        is_urgent ? greatest : least);
+}
+
+static int stream_make(void **out) {
+    return make_stream(true, out);
+}
+
+static int waiter_make(void **out) {
+    return make_stream(false, out);
 }
 
 static void stream_free(void *stream) {
@@ -296,6 +305,7 @@ rpi_cuda_library_table(void) {
                                            leave,
                                            device_of,
                                            stream_make,
+                                           waiter_make,
                                            stream_free,
                                            stream_wait_for,
                                            stream_call,

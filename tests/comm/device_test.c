@@ -5,6 +5,8 @@
 #include "comm/reductions.h"
 #include "cuda/device_codec.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +213,71 @@ static void between_hosts(void) {
     world_hosts(NULL);
 }
 
+/* ---- streams that are late ---- */
+
+enum { LATE = 12 };
+
+static atomic_bool holds;
+
+/* In the stand-in's stream: what is behind it waits. */
+static void hold(void *context) {
+    (void)context;
+    while (atomic_load(&holds)) rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 1000);
+}
+
+/* The first operation begins behind what is not done until all others are. */
+static void reduce_from_late_streams(rp_comm *comm, int rank, int world, void *context) {
+    const rpi_cuda_library *cuda = NULL;
+    const char *codec = context;
+    rp_request *requests[LATE] = {NULL};
+    void *streams[LATE];
+    memory_piece data[LATE];
+    (void)world;
+    device_rank(rank);
+    CHECK_OK(rpi_cuda_open(&cuda));
+    for (int i = 0; i < LATE; i++) {
+        streams[i] = memory_stream(true);
+        data[i] = memory_take(true, 5000 * sizeof(float));
+        memory_set(&data[i], 0);
+    }
+    if (rank == 0) atomic_store(&holds, true);
+    world_meet();
+    for (int i = 0; i < LATE; i++) {
+        rp_segment segment = {.data = data[i].at, .count = 5000, .dtype = RP_F32};
+        rp_collective_options options = {.memory = RP_MEMORY_CUDA, .stream = streams[i]};
+        CHECK_OK(rp_codec_parse(codec, &segment.codec));
+        if (rank == 0 && i == 0) CHECK(cuda->stream_call(streams[0], hold, NULL) == 0);
+        CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &requests[i]));
+    }
+    for (int i = LATE - 1; i >= 0; i--) {
+        if (i == 0) world_meet(); /* all others are done on both */
+        if (i == 0) atomic_store(&holds, false);
+        if (requests[i]) CHECK_OK(rp_request_wait(&requests[i]));
+    }
+    for (int i = 0; i < LATE; i++) {
+        memory_give(&data[i]);
+        memory_finish(true, streams[i]);
+    }
+}
+
+/* Nothing is put into a stream before what it waits for has happened, and two lanes a GPU do
+ * for all requests: no stream is made in training. */
+static void a_late_stream_holds_up_nobody(void) {
+    static const char *const ways[] = {"fp32", "q4:bucket=128"};
+    rp_comm_options options = {.transport = "inproc",
+                               .connect_timeout_s = 20,
+                               .timeout_s = 60,
+                               .progress_thread = 1,
+                               .chunk_bytes = 4096};
+    for (int way = 0; way < 4; way++) {
+        stand_in *control = device_begin();
+        long movers = atomic_load(&control->movers), early = atomic_load(&control->early);
+        world_run(2, &options, reduce_from_late_streams, (void *)(uintptr_t)ways[way % 2]);
+        CHECK_EQ(atomic_load(&control->movers) - movers, 2 * 2);
+        CHECK_EQ(atomic_load(&control->early) - early, 0);
+    }
+}
+
 /* ---- threads without a GPU ---- */
 
 enum { BEYOND = 3 };
@@ -263,4 +330,5 @@ CASES({"every_algorithm", every_algorithm},
       {"every_dtype_and_reduction", every_dtype_and_reduction},
       {"some_ranks_only", some_ranks_only}, {"every_codec", every_codec},
       {"between_hosts", between_hosts}, {"other_gpus_stay_closed", other_gpus_stay_closed},
+      {"a_late_stream_holds_up_nobody", a_late_stream_holds_up_nobody},
       {"nothing_is_left", nothing_is_left})

@@ -65,7 +65,7 @@ typedef struct stream {
     struct stream *next;
     int device;
     op *first, **end;
-    bool busy, freed;
+    bool busy, freed, moves; /* has been given what touches memory */
 } stream;
 
 static struct {
@@ -302,6 +302,18 @@ static stream *stream_of(void *handle) {
     return handle ? handle : &state.default_stream[device];
 }
 
+/* Under the lock: what is put in touches memory behind a wait that has not come. */
+static void note_early(stream *s) {
+    bool is_default = s == &state.default_stream[s->device];
+    if (!is_default && !s->moves) control.movers++;
+    s->moves = true;
+    for (const op *o = s->first; o && !is_default; o = o->next)
+        if (o->kind == WAIT && o->event->done < o->time) {
+            control.early++;
+            return;
+        }
+}
+
 /* Under the lock. */
 static int put(stream *s, const op *what) {
     atomic_long *left = &control.fails_after[s->device];
@@ -310,6 +322,7 @@ static int put(stream *s, const op *what) {
         state.sticky[s->device] = LAUNCH_FAILURE;
     }
     if (state.sticky[s->device]) return state.sticky[s->device];
+    if (touches_memory(what)) note_early(s);
     op *o = malloc(sizeof *o);
     if (!o) abort();
     *o = *what;
@@ -688,6 +701,7 @@ static const rpi_cuda_library table = {
     .leave = leave,
     .device_of = device_of,
     .stream_make = stream_make,
+    .waiter_make = stream_make,
     .stream_free = stream_free,
     .stream_wait_for = stream_wait_for,
     .stream_call = stream_call,

@@ -41,8 +41,12 @@ typedef struct stand_in {
     atomic_bool opened[STAND_IN_DEVICES];
     atomic_int capability[STAND_IN_DEVICES]; /* there are kernels for 7.5, 8.0, 9.0 and later */
     atomic_long unloaded; /* kernels that were put into streams before load() on their device */
-    atomic_int spills;    /* not 0: encoders write a byte there, too, from the encoding on */
-    atomic_bool foreign;  /* memory of devices is of contexts of its own */
+    /* Streams, but default ones, that were given what touches memory; and how often that was
+     * put behind a wait that had not come, where it holds up what shares a queue of a real GPU.
+     */
+    atomic_long movers, early;
+    atomic_int spills;   /* not 0: encoders write a byte there, too, from the encoding on */
+    atomic_bool foreign; /* memory of devices is of contexts of its own */
     atomic_bool captures[STAND_IN_DEVICES]; /* its default stream is captured for a graph */
 } stand_in;
 

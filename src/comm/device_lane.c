@@ -1,0 +1,152 @@
+/* The two lanes of a GPU, one each way, and marks in them. All requests share them: nothing is
+ * put in that would wait there. */
+#include "comm/communicator.h"
+#include "comm/device.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+/* ---- streams ---- */
+
+static rp_status make_stream(const rpi_device *device, void **stream) {
+    if (*stream) return RP_OK;
+    return rpi_cuda_check(device->cuda, device->cuda->stream_make(stream), "a stream");
+}
+
+static rp_status open_lane(const rpi_device *device, rpi_lane *lane) {
+    RP_TRY(make_stream(device, &lane->stream));
+    RP_TRY(make_stream(device, &lane->bell));
+    if (!lane->end) lane->end = &lane->first;
+    return RP_OK;
+}
+
+rp_status rpi_transfer_open(rpi_transfer *transfer) {
+    rpi_device *device = transfer->device;
+    rpi_cuda_before before;
+    if (transfer->is_open) return RP_OK;
+    RP_TRY(rpi_device_enter(device, &before));
+    rp_status status = RP_OK;
+    for (int i = 0; i < RPI_LANES && status == RP_OK; i++)
+        status = open_lane(device, &device->lanes[i]);
+    rpi_device_leave(device, &before);
+    transfer->is_open = status == RP_OK;
+    return status;
+}
+
+void *rpi_lane_stream(const rpi_transfer *transfer, int lane) {
+    return transfer->device->lanes[lane].stream;
+}
+
+void rpi_lanes_free(rpi_device *device) {
+    for (int i = 0; i < RPI_LANES; i++) {
+        rpi_lane *lane = &device->lanes[i];
+        rpi_marks_free(device, lane->first);
+        device->cuda->stream_free(lane->stream);
+        device->cuda->stream_free(lane->bell);
+        *lane = (rpi_lane){0};
+    }
+}
+
+/* ---- marks ---- */
+
+static rp_status take_mark(rpi_device *device, rpi_mark **out_mark) {
+    rpi_mark *mark = device->marks;
+    rpi_cuda_before before;
+    if (mark) {
+        device->marks = mark->next;
+        *out_mark = mark;
+        return RP_OK;
+    }
+    RP_TRY(rpi_alloc(sizeof *mark, "a mark", &mark));
+    rp_status status = rpi_device_enter(device, &before);
+    if (status == RP_OK) {
+        status =
+            rpi_cuda_check(device->cuda, device->cuda->mark_make(&mark->event), "an event");
+        rpi_device_leave(device, &before);
+    }
+    if (status != RP_OK)
+        rpi_free(mark);
+    else
+        *out_mark = mark;
+    return status;
+}
+
+static void give_mark(rpi_device *device, rpi_mark *mark) {
+    mark->next = device->marks;
+    device->marks = mark;
+}
+
+rp_status rpi_lane_mark(rpi_transfer *transfer, int index, uint64_t *out_mark) {
+    rpi_device *device = transfer->device;
+    rpi_lane *lane = &device->lanes[index];
+    rpi_mark *mark = NULL;
+    RP_TRY(take_mark(device, &mark));
+    rp_status status = rpi_cuda_check(
+        device->cuda, device->cuda->event_record(mark->event, lane->stream), "an event");
+    if (status != RP_OK) {
+        give_mark(device, mark);
+        return status;
+    }
+    mark->next = NULL;
+    *out_mark = transfer->marked[index] = mark->number = ++lane->marked;
+    *lane->end = mark;
+    lane->end = &mark->next;
+    return RP_OK;
+}
+
+static rp_status look_at(rpi_device *device, rpi_lane *lane) {
+    while (lane->first) {
+        rpi_mark *mark = lane->first;
+        int done = 0;
+        RP_TRY(rpi_cuda_check(device->cuda, device->cuda->event_done(mark->event, &done),
+                              "what the GPU was given"));
+        if (!done) break;
+        lane->come = mark->number;
+        lane->first = mark->next;
+        if (!lane->first) lane->end = &lane->first;
+        give_mark(device, mark);
+    }
+    return RP_OK;
+}
+
+bool rpi_lane_has_come(const rpi_transfer *transfer, int lane, uint64_t mark) {
+    return transfer->device->lanes[lane].come >= mark;
+}
+
+rp_status rpi_lanes_look(rpi_device *device) {
+    for (int i = 0; i < RPI_LANES; i++) RP_TRY(look_at(device, &device->lanes[i]));
+    return RP_OK;
+}
+
+/* ---- the bell ---- */
+
+static bool needs_arming(const rpi_lane *lane) {
+    return lane->first && lane->rung < lane->first->number;
+}
+
+/* The next mark of the lane calls the driver. Where that cannot be asked for, the GPU has
+ * failed, and the driver's next look says so. */
+static bool arm_lane(const rpi_device *device, rpi_lane *lane) {
+    const rpi_mark *mark = lane->first;
+    if (!needs_arming(lane)) return true;
+    const rpi_cuda_library *cuda = device->cuda;
+    if (cuda->stream_wait_for(lane->bell, mark->event)) return false;
+    atomic_fetch_add(&device->bell->holders, 1);
+    if (cuda->stream_call(lane->bell, rpi_bell_ring, device->bell)) {
+        atomic_fetch_sub(&device->bell->holders, 1);
+        return false;
+    }
+    lane->rung = mark->number;
+    return true;
+}
+
+bool rpi_lanes_arm(rpi_device *device) {
+    rpi_cuda_before before;
+    bool needs = false, armed = true;
+    for (int i = 0; i < RPI_LANES; i++) needs |= needs_arming(&device->lanes[i]);
+    if (!needs) return true;
+    if (rpi_device_enter(device, &before) != RP_OK) return false;
+    for (int i = 0; i < RPI_LANES; i++) armed &= arm_lane(device, &device->lanes[i]);
+    rpi_device_leave(device, &before);
+    return armed;
+}

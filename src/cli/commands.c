@@ -32,6 +32,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan,
     &rpi_command_plan_gossip,
     &rpi_command_plan_local_sgd,
+    &rpi_command_plan_failures,
     &rpi_command_eval,
     &rpi_command_generate,
     &rpi_command_export,

@@ -83,10 +83,12 @@ static const char *collective_name_at(int index) {
     return index < RPI_COLLECTIVES ? rpi_collective_name((rpi_collective)index) : NULL;
 }
 
-/* What may stand behind `plan`: the last two are commands of their own. */
+/* What may stand behind `plan`: the last ones are commands of their own, NULL behind them. */
 static const char *word_at(int index) {
-    if (index == RPI_COLLECTIVES) return "gossip";
-    return index == RPI_COLLECTIVES + 1 ? "local-sgd" : collective_name_at(index);
+    static const char *const others[] = {"gossip", "local-sgd", "failures", NULL};
+    enum { OTHERS = sizeof others / sizeof others[0] };
+    if (index < RPI_COLLECTIVES) return collective_name_at(index);
+    return index < RPI_COLLECTIVES + OTHERS ? others[index - RPI_COLLECTIVES] : NULL;
 }
 
 static const char *collective_at(const void *context, int index) {
@@ -386,7 +388,8 @@ const rpi_command rpi_command_plan = {
         "COLLECTIVE is all-reduce, reduce-scatter, all-gather, broadcast, barrier, send-recv, "
         "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
         "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours, "
-        "'redpoll plan local-sgd' for exchanges every so many steps.",
+        "'redpoll plan local-sgd' for exchanges every so many steps; 'redpoll plan failures' "
+        "says what failures take of a training, and how often to save.",
     .examples =
         "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
         "      --link 1Gbit,50us\n"

@@ -33,6 +33,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan_gossip,
     &rpi_command_plan_local_sgd,
     &rpi_command_plan_failures,
+    &rpi_command_plan_cost,
     &rpi_command_eval,
     &rpi_command_generate,
     &rpi_command_export,

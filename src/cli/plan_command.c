@@ -85,7 +85,7 @@ static const char *collective_name_at(int index) {
 
 /* What may stand behind `plan`: the last ones are commands of their own, NULL behind them. */
 static const char *word_at(int index) {
-    static const char *const others[] = {"gossip", "local-sgd", "failures", NULL};
+    static const char *const others[] = {"gossip", "local-sgd", "failures", "cost", NULL};
     enum { OTHERS = sizeof others / sizeof others[0] };
     if (index < RPI_COLLECTIVES) return collective_name_at(index);
     return index < RPI_COLLECTIVES + OTHERS ? others[index - RPI_COLLECTIVES] : NULL;
@@ -389,7 +389,8 @@ const rpi_command rpi_command_plan = {
         "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
         "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours, "
         "'redpoll plan local-sgd' for exchanges every so many steps; 'redpoll plan failures' "
-        "says what failures take of a training, and how often to save.",
+        "says what failures take of a training, and how often to save; 'redpoll plan cost' "
+        "what a training costs.",
     .examples =
         "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
         "      --link 1Gbit,50us\n"

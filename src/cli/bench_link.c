@@ -10,7 +10,7 @@
 #include "cli/world.h"
 #include "comm/communicator.h"
 #include "comm/link_costs.h"
-#include "net/link_shape.h"
+#include "net/shaped/link_shape.h"
 #include "plan/choose.h"
 
 #include <cjson/cJSON.h>

@@ -4,7 +4,7 @@
 #include "comm/reductions.h"
 #include "engine/backend.h"
 #include "engine/optimizer.h"
-#include "net/transport.h"
+#include "net/link/transport.h"
 #include "plan/plan.h"
 #include "plan/topologies/topology.h"
 #include "train/data/dataset.h"

@@ -1,7 +1,7 @@
 #include "cli/cores.h"
 
 #include "base/cpu.h"
-#include "net/join.h"
+#include "net/world/join.h"
 
 int rpi_share_of_cores(int own, int all, int local_ranks) {
     int share = (all > own ? all : own) / local_ranks;

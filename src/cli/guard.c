@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/descendants.h"
-#include "net/quiet_thread.h"
-#include "net/stream.h"
+#include "net/bytes/quiet_thread.h"
+#include "net/socket/stream.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,8 +12,8 @@
 #include "cli/kernel_forms.h"
 #include "cli/option_rows.h"
 #include "cuda/cuda.h"
-#include "net/secret.h"
-#include "net/tls.h"
+#include "net/trust/secret.h"
+#include "net/trust/tls.h"
 #include "redpoll/version.h"
 #include "train/models/network.h"
 

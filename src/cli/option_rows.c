@@ -1,6 +1,6 @@
 #include "cli/option_rows.h"
 
-#include "net/link_shape.h"
+#include "net/shaped/link_shape.h"
 #include "plan/plan.h"
 #include "redpoll/adaptive.h"
 #include "redpoll/codec.h"

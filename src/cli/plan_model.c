@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/gaussian.h"
-#include "net/link_shape.h"
+#include "net/shaped/link_shape.h"
 
 /* How fast this machine encodes and decodes: a fraction of a second, best of a few. */
 static rp_status measure_codec(const rp_codec *codec, rpi_cost_model *model) {

@@ -1,7 +1,7 @@
 /* What a rank says, and what its end means for the others. */
 #include "cli/guard.h"
 #include "cli/launch.h"
-#include "net/store_tcp.h"
+#include "net/store/store_tcp.h"
 #include "train/return_requests.h"
 
 #include <errno.h>

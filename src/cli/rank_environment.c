@@ -3,7 +3,7 @@
 
 #include "base/cpu.h"
 #include "base/memory.h"
-#include "net/store_tcp.h"
+#include "net/store/store_tcp.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include "cli/launch.h"
 #include "cli/launch_signals.h"
 #include "cli/progress.h"
-#include "net/store_tcp.h"
-#include "net/stream.h"
+#include "net/socket/stream.h"
+#include "net/store/store_tcp.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -10,9 +10,9 @@
 #include "cli/hosts/run_hosts.h"
 #include "cli/option_rows.h"
 #include "cli/run.h"
-#include "net/addresses.h"
-#include "net/control.h"
-#include "net/tls.h"
+#include "net/control/control.h"
+#include "net/socket/addresses.h"
+#include "net/trust/tls.h"
 
 #include <limits.h>
 #include <stdlib.h>

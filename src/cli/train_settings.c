@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "cli/run.h"
 #include "engine/optimizer.h"
-#include "net/join.h"
+#include "net/world/join.h"
 #include "train/data/source.h"
 #include "train/huggingface/hf_config.h"
 #include "train/strategies/strategy.h"

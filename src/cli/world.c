@@ -5,9 +5,9 @@
 #include "cli/command.h"
 #include "cli/cores.h"
 #include "cli/run.h"
-#include "net/join.h"
-#include "net/tls.h"
-#include "net/transport.h"
+#include "net/link/transport.h"
+#include "net/trust/tls.h"
+#include "net/world/join.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,11 +2,11 @@
 #include "comm/communicator.h"
 
 #include "base/status.h"
-#include "net/interfaces.h"
-#include "net/link_shape.h"
-#include "net/meeting.h"
-#include "net/stream.h"
-#include "net/transport_kinds.h"
+#include "net/link/transport_kinds.h"
+#include "net/shaped/link_shape.h"
+#include "net/socket/interfaces.h"
+#include "net/socket/stream.h"
+#include "net/store/meeting.h"
 
 #include <stdlib.h>
 #include <string.h>

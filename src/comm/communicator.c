@@ -8,9 +8,9 @@
 #include "base/status.h"
 #include "base/variables.h"
 #include "comm/link_costs.h"
-#include "net/link_shape.h"
-#include "net/meeting.h"
-#include "net/secret.h"
+#include "net/shaped/link_shape.h"
+#include "net/store/meeting.h"
+#include "net/trust/secret.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "base/event.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/forget.h"
-#include "net/join.h"
+#include "net/bytes/forget.h"
+#include "net/world/join.h"
 #include "plan/choose.h"
 #include "plan/outline.h"
 

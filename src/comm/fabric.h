@@ -21,10 +21,10 @@
 #define RPI_COMM_FABRIC_H
 
 #include "comm/number_index.h"
-#include "net/control.h"
-#include "net/frame.h"
-#include "net/join.h"
-#include "net/mesh.h"
+#include "net/bytes/frame.h"
+#include "net/control/control.h"
+#include "net/world/join.h"
+#include "net/world/mesh.h"
 #include "plan/cost.h"
 #include "redpoll/comm.h"
 

@@ -4,7 +4,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/meeting.h"
+#include "net/store/meeting.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "net/buffers.h"
+#include "net/memory/buffers.h"
 
 #include <string.h>
 

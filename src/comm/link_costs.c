@@ -1,8 +1,8 @@
 #include "comm/link_costs.h"
 
 #include "base/status.h"
-#include "net/join.h"
-#include "net/link_shape.h"
+#include "net/shaped/link_shape.h"
+#include "net/world/join.h"
 #include "plan/choose.h"
 
 #include <stdio.h>

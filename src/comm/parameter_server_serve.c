@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/vector_memory.h"
-#include "net/quiet_thread.h"
+#include "net/bytes/quiet_thread.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/buffers.h"
+#include "net/memory/buffers.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/communicator.h"
-#include "net/buffers.h"
-#include "net/mesh.h"
+#include "net/memory/buffers.h"
+#include "net/world/mesh.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "base/append.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 #include "train/trainer.h"
 
 enum { TEXT = 1536 };

@@ -6,7 +6,7 @@
 #include "cli/config.h"
 #include "damage.h"
 #include "harness/check.h"
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checksum.h"
 #include "train/checkpoint/run_settings.h"

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "harness/check.h"
-#include "net/stream.h"
+#include "net/socket/stream.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "harness/faulty.h"
 #include "harness/ranks.h"
-#include "net/stream.h"
-#include "net/tls.h"
+#include "net/socket/stream.h"
+#include "net/trust/tls.h"
 
 #include <signal.h>
 #include <stdlib.h>

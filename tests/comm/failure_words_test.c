@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "harness/ranks.h"
-#include "net/tls.h"
+#include "net/trust/tls.h"
 
 #include <signal.h>
 #include <stdlib.h>

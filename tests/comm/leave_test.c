@@ -4,7 +4,7 @@
 
 #include "harness/process.h"
 #include "harness/ranks.h"
-#include "net/stream.h"
+#include "net/socket/stream.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/c_locale.h"
 #include "base/option.h"
 #include "base/units.h"
-#include "net/link_shape.h"
+#include "net/shaped/link_shape.h"
 #include "plan/topologies/topology.h"
 
 #include <locale.h>

@@ -3,7 +3,7 @@
 
 #include "base/rng.h"
 #include "comm/serial.h"
-#include "net/tls.h"
+#include "net/trust/tls.h"
 
 #include <stdio.h>
 #include <stdlib.h>

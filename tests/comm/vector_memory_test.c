@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/buffers.h"
+#include "net/memory/buffers.h"
 #include "redpoll/log.h"
 
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 /* Records of the control connection. */
 #include "fuzz_input.h"
 
-#include "net/control_line.h"
+#include "net/control/control_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     int pair[2] = {-1, -1};

@@ -1,8 +1,8 @@
 /* A frame from a peer, also behind a header whose checksum is right. */
 #include "fuzz_input.h"
 
-#include "net/endian.h"
-#include "net/frame.h"
+#include "net/bytes/endian.h"
+#include "net/bytes/frame.h"
 
 #include <string.h>
 

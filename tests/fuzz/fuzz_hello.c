@@ -3,10 +3,10 @@
 #include "fuzz_input.h"
 
 #include "base/clock.h"
-#include "net/call.h"
-#include "net/endian.h"
-#include "net/frame.h"
-#include "net/hello.h"
+#include "net/bytes/endian.h"
+#include "net/bytes/frame.h"
+#include "net/link/call.h"
+#include "net/link/hello.h"
 #include "redpoll/log.h"
 
 #include <poll.h>

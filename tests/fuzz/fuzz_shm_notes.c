@@ -3,8 +3,8 @@
  * it) and a note. */
 #include "fuzz_input.h"
 
-#include "net/pass_fd.h"
-#include "net/shm_buffers.h"
+#include "net/shm/shm_buffers.h"
+#include "net/socket/pass_fd.h"
 #include "redpoll/buffer.h"
 
 #include <fcntl.h>

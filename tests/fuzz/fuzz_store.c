@@ -2,9 +2,9 @@
 #include "fuzz_input.h"
 
 #include "base/clock.h"
-#include "net/channel.h"
-#include "net/store_tcp.h"
-#include "net/stream.h"
+#include "net/socket/stream.h"
+#include "net/store/store_tcp.h"
+#include "net/trust/channel.h"
 #include "redpoll/log.h"
 
 enum { INPUTS_OF_A_SERVER = 500 }; /* each keeps what was set */

@@ -1,7 +1,7 @@
 /* What a store, or whatever listens there, answers to its client. */
 #include "fuzz_input.h"
 
-#include "net/store_wire.h"
+#include "net/store/store_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     rpi_store_header header;

@@ -1,7 +1,7 @@
 #include "harness/faulty.h"
 
 #include "base/memory.h"
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 
 #include <string.h>
 

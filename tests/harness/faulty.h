@@ -10,7 +10,7 @@
 #ifndef HARNESS_FAULTY_H
 #define HARNESS_FAULTY_H
 
-#include "net/transport.h"
+#include "net/link/transport.h"
 
 typedef enum faulty_kind {
     FAULTY_NOT,

@@ -1,5 +1,5 @@
 /* How long each stage of a call may last, as told by the call itself: nobody waits here. */
-#include "net/call.h"
+#include "net/link/call.h"
 
 #include "base/clock.h"
 #include "harness/check.h"

@@ -1,15 +1,15 @@
 /* Links that are made when they are first needed: by either side or by both at once, among
  * strangers, to peers that have ended, that hang up or that never answer. */
-#include "net/channel.h"
-#include "net/connector.h"
+#include "net/link/connector.h"
+#include "net/trust/channel.h"
 
 #include "link_pair.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "harness/check.h"
-#include "net/frame.h"
-#include "net/stream.h"
+#include "net/bytes/frame.h"
+#include "net/socket/stream.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* The control connection among ranks that are threads: who judges, what is heard, what is left.
  */
-#include "net/channel.h"
-#include "net/control.h"
+#include "net/control/control.h"
+#include "net/trust/channel.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "harness/check.h"
-#include "net/control_state.h"
-#include "net/stream.h"
+#include "net/control/control_state.h"
+#include "net/socket/stream.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -3,11 +3,11 @@
 #include "base/clock.h"
 #include "harness/check.h"
 #include "link_pair.h"
-#include "net/addresses.h"
-#include "net/interfaces.h"
-#include "net/secret.h"
-#include "net/stream.h"
-#include "net/unix_socket.h"
+#include "net/socket/addresses.h"
+#include "net/socket/interfaces.h"
+#include "net/socket/stream.h"
+#include "net/socket/unix_socket.h"
+#include "net/trust/secret.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

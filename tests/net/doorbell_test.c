@@ -1,5 +1,5 @@
 /* Who rings is heard, whoever else rings, and whatever stands in the page. */
-#include "net/doorbell.h"
+#include "net/memory/doorbell.h"
 
 #include "base/clock.h"
 #include "base/rng.h"

@@ -1,5 +1,5 @@
 /* Memory that another process may have filled with anything. */
-#include "net/duplex.h"
+#include "net/memory/duplex.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

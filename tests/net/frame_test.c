@@ -1,4 +1,4 @@
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 
 #include "base/rng.h"
 #include "harness/check.h"

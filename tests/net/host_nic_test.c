@@ -1,5 +1,5 @@
 /* A NIC that several share: what one sends keeps it busy for the others. */
-#include "net/host_nic.h"
+#include "net/shaped/host_nic.h"
 
 #include "harness/check.h"
 

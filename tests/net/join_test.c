@@ -1,10 +1,11 @@
 /* What each launcher's variables mean, over tables of variables; then the stores behind them.
  */
-#include "net/join.h"
+#include "net/socket/stream.h"
+#include "net/world/join.h"
 
 #include "base/clock.h"
 #include "harness/check.h"
-#include "net/store_tcp.h"
+#include "net/store/store_tcp.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "harness/check.h"
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #ifndef TESTS_NET_LINK_PAIR_H
 #define TESTS_NET_LINK_PAIR_H
 
-#include "net/transport.h"
+#include "net/link/transport.h"
 
 typedef struct link_pair {
     const rpi_transport *transport;

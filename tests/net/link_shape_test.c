@@ -1,5 +1,5 @@
 /* The model of a network interface, in virtual time: no clock is asked. */
-#include "net/link_shape.h"
+#include "net/shaped/link_shape.h"
 
 #include "base/rng.h"
 #include "harness/check.h"

@@ -1,5 +1,5 @@
 /* Who is late when ranks wait for each other. */
-#include "net/meeting.h"
+#include "net/store/meeting.h"
 
 #include "harness/check.h"
 

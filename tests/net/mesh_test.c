@@ -1,9 +1,9 @@
 /* Ranks that are threads find each other, or all say the same about why not. */
-#include "net/mesh.h"
+#include "net/world/mesh.h"
 
 #include "base/clock.h"
 #include "harness/check.h"
-#include "net/secret.h"
+#include "net/trust/secret.h"
 #include "redpoll/version.h"
 
 #include <pthread.h>

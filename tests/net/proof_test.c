@@ -1,11 +1,13 @@
 /* Who has the job's secret can prove it, and nobody else: not by recordings, not by what the
  * other side said, not by a proof that was made for something else. */
-#include "net/proof.h"
+#include "net/socket/stream.h"
+#include "net/trust/channel.h"
+#include "net/trust/proof.h"
 
 #include "base/clock.h"
 #include "base/rng.h"
 #include "harness/check.h"
-#include "net/store_tcp.h"
+#include "net/store/store_tcp.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Threads of the library take no signals: those are the program's. */
-#include "net/quiet_thread.h"
+#include "net/bytes/quiet_thread.h"
 
 #include "harness/check.h"
 

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "harness/check.h"
-#include "net/buffers.h"
-#include "net/frame.h"
-#include "net/pass_fd.h"
-#include "net/shm_buffers.h"
+#include "net/bytes/frame.h"
+#include "net/memory/buffers.h"
+#include "net/shm/shm_buffers.h"
+#include "net/socket/pass_fd.h"
 
 #include <fcntl.h>
 #include <pthread.h>

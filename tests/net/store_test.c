@@ -5,12 +5,12 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
-#include "net/channel.h"
-#include "net/patience.h"
-#include "net/store_page.h"
-#include "net/store_torch.h"
-#include "net/store_wire.h"
-#include "net/stream.h"
+#include "net/socket/stream.h"
+#include "net/store/patience.h"
+#include "net/store/store_page.h"
+#include "net/store/store_torch.h"
+#include "net/store/store_wire.h"
+#include "net/trust/channel.h"
 
 #include <poll.h>
 #include <pthread.h>

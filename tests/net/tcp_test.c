@@ -5,11 +5,11 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
-#include "net/endian.h"
-#include "net/frame.h"
-#include "net/hello.h"
-#include "net/stream.h"
-#include "net/tcp_stream.h"
+#include "net/bytes/endian.h"
+#include "net/bytes/frame.h"
+#include "net/link/hello.h"
+#include "net/socket/stream.h"
+#include "net/tcp/tcp_stream.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -6,10 +6,10 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
-#include "net/dictionary.h"
-#include "net/handshake.h"
-#include "net/hello.h"
-#include "net/store_tcp.h"
+#include "net/link/hello.h"
+#include "net/store/dictionary.h"
+#include "net/store/store_tcp.h"
+#include "net/trust/handshake.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,9 +5,9 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
-#include "net/frame.h"
-#include "net/secret.h"
-#include "net/tls.h"
+#include "net/bytes/frame.h"
+#include "net/trust/secret.h"
+#include "net/trust/tls.h"
 
 #include <poll.h>
 #include <pthread.h>

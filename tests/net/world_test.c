@@ -1,9 +1,9 @@
 /* Worlds of processes: links over every transport, kills and stops, and what survivors say. */
 #include "base/clock.h"
 #include "harness/ranks.h"
-#include "net/control.h"
-#include "net/join.h"
-#include "net/mesh.h"
+#include "net/control/control.h"
+#include "net/world/join.h"
+#include "net/world/mesh.h"
 
 #include <poll.h>
 #include <signal.h>

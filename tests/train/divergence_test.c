@@ -2,7 +2,7 @@
  * tensor and the rank where it began; it is neither saved nor loaded. */
 #include "base/memory.h"
 #include "harness/check.h"
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checksum.h"
 #include "train/data/source_images.h"

@@ -3,7 +3,7 @@
 #include "harness/check.h"
 
 #include "base/memory.h"
-#include "net/endian.h"
+#include "net/bytes/endian.h"
 #include "train/data/token_file.h"
 #include "train/data/tokenize.h"
 

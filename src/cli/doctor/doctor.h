@@ -5,7 +5,7 @@
 
 #include "cli/doctor/probe.h"
 #include "cli/hosts/run_hosts.h"
-#include "net/interfaces.h"
+#include "net/socket/interfaces.h"
 
 /* All pairs are kept: 130 MB. */
 enum { RPI_DOCTOR_HOSTS_MAX = 256, RPI_DOCTOR_TEXT_BYTES = 600 };

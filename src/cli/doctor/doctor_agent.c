@@ -7,10 +7,10 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/hosts/agent.h"
-#include "net/addresses.h"
-#include "net/handshake.h"
-#include "net/interfaces.h"
-#include "net/transport.h"
+#include "net/link/transport.h"
+#include "net/socket/addresses.h"
+#include "net/socket/interfaces.h"
+#include "net/trust/handshake.h"
 
 #include <errno.h>
 #include <pthread.h>

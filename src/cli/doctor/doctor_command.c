@@ -6,9 +6,9 @@
 #include "cli/hosts/choose_hosts.h"
 #include "cli/hosts/find_program.h"
 #include "cli/option_rows.h"
-#include "net/addresses.h"
-#include "net/tls.h"
-#include "net/transport.h"
+#include "net/link/transport.h"
+#include "net/socket/addresses.h"
+#include "net/trust/tls.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "cli/doctor/doctor.h"
 
 #include "base/memory.h"
-#include "net/secret.h"
+#include "net/trust/secret.h"
 
 #include <math.h>
 #include <stdarg.h>

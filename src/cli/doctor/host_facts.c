@@ -2,8 +2,8 @@
 
 #include "base/cpu.h"
 #include "cli/hosts/agent.h"
-#include "net/addresses.h"
-#include "net/transport.h"
+#include "net/link/transport.h"
+#include "net/socket/addresses.h"
 #include "redpoll/version.h"
 
 #include <stdio.h>

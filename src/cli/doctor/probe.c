@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/median.h"
-#include "net/endian.h"
-#include "net/transport.h"
+#include "net/bytes/endian.h"
+#include "net/link/transport.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -9,7 +9,7 @@
 #ifndef RPI_CLI_PROBE_H
 #define RPI_CLI_PROBE_H
 
-#include "net/channel.h"
+#include "net/trust/channel.h"
 
 #include <stdint.h>
 

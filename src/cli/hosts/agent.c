@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/hosts/find_program.h"
-#include "net/store_tcp.h"
-#include "net/stream.h"
-#include "net/transport.h"
+#include "net/link/transport.h"
+#include "net/socket/stream.h"
+#include "net/store/store_tcp.h"
 
 #include <errno.h>
 #include <stdio.h>

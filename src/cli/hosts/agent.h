@@ -7,8 +7,8 @@
 
 #include "cli/hosts/agent_link.h"
 #include "cli/run.h"
-#include "net/interfaces.h"
-#include "net/secret.h"
+#include "net/socket/interfaces.h"
+#include "net/trust/secret.h"
 #include "redpoll/store.h"
 
 /* Of a world of which some ranks are on this host. */

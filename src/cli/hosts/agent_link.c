@@ -1,7 +1,7 @@
 #include "cli/hosts/agent_link.h"
 
 #include "base/memory.h"
-#include "net/endian.h"
+#include "net/bytes/endian.h"
 #include "redpoll/version.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "cli/hosts/agent_link.h"
 #include "cli/hosts/run_hosts.h"
 #include "cli/rank_output.h"
-#include "net/secret.h"
+#include "net/trust/secret.h"
 
 #include <sys/types.h>
 

@@ -3,7 +3,7 @@
 #ifndef RPI_CLI_HOST_LIST_H
 #define RPI_CLI_HOST_LIST_H
 
-#include "net/stream.h"
+#include "net/socket/stream.h"
 
 typedef struct rpi_host {
     char name[RPI_HOST_BYTES]; /* as ssh takes it: big, user@big, 10.0.0.1, fe80::1 */

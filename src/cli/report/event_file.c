@@ -1,6 +1,6 @@
 #include "cli/report/event_file.h"
 
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 #include "redpoll/version.h"
 #include "train/checkpoint/checksum.h"
 #include "train/checkpoint/option_json.h"

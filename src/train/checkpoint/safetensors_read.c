@@ -4,7 +4,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "engine/finite.h"
-#include "net/frame.h"
+#include "net/bytes/frame.h"
 #include "train/checkpoint/checksum.h"
 #include "train/checkpoint/safetensors_dtype.h"
 

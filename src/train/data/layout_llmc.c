@@ -4,7 +4,7 @@
 #include "train/data/token_file.h"
 
 #include "base/memory.h"
-#include "net/endian.h"
+#include "net/bytes/endian.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/regular_file.h"
-#include "net/endian.h"
+#include "net/bytes/endian.h"
 
 #include <stdio.h>
 #include <string.h>

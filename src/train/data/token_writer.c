@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "base/regular_file.h"
-#include "net/endian.h"
+#include "net/bytes/endian.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

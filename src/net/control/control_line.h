@@ -1,0 +1,69 @@
+/* One control connection: records in and out, without waiting. docs/wire.md defines the bytes.
+ */
+#ifndef RPI_NET_CONTROL_LINE_H
+#define RPI_NET_CONTROL_LINE_H
+
+#include "base/status.h"
+#include "net/trust/handshake.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RPI_CONTROL_MAGIC UINT32_C(0x54435052) /* "RPCT" */
+enum {
+    RPI_CONTROL_VERSION = 1,
+    RPI_CONTROL_RECORD_BYTES = 32,
+    RPI_CONTROL_TEXT_BYTES = 400,
+    RPI_CONTROL_IN_BYTES = 4096, /* received by one call */
+};
+
+typedef enum rpi_control_kind {
+    RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = session; text: where it
+                              listens, of successors to rank 0 */
+    RPI_CONTROL_WELCOME,   /* hub to leaf, when everybody has come */
+    RPI_CONTROL_BEAT,      /* rank, a = sequence, number = rank it waits for + 1, b = step */
+    RPI_CONTROL_FAILURE,   /* rank that failed, number = finder, a = -status, text */
+    RPI_CONTROL_GOODBYE,   /* what ends now did not fail */
+    RPI_CONTROL_BEATS,     /* the same beat of several ranks, from `rank` on; text: how many */
+    RPI_CONTROL_ADDRESS,   /* where `rank` listens, which may be the hub some day; text */
+} rpi_control_kind;
+
+typedef struct rpi_control_record {
+    uint8_t kind;
+    uint16_t text_bytes;
+    int32_t rank, number;
+    uint64_t a, b;
+    char text[RPI_CONTROL_TEXT_BYTES]; /* NUL-terminated in memory, not on the wire */
+} rpi_control_record;
+
+typedef struct rpi_control_line {
+    union {
+        int fd; /* -1: closed; the channel's */
+        rpi_channel channel;
+    };
+    int rank;     /* of the other side; -1: it has not said */
+    int poll;     /* which of the thread's polls is this line's; -1: none */
+    bool goodbye; /* the other side said it */
+    int64_t since_ns;
+    bool proved;     /* a caller of the hub: that it has the job's secret */
+    rpi_proof proof; /* that it does, so far */
+    unsigned char in[RPI_CONTROL_IN_BYTES];
+    size_t in_bytes, in_taken; /* received, and of these taken as records */
+    unsigned char *out;        /* not sent yet */
+    size_t out_bytes, out_capacity;
+    atomic_ullong sends; /* so far: what was sent by one call is one message */
+} rpi_control_line;
+
+/* Put a record behind what is not sent yet: several go by one rpi_control_line_flush().
+ * RP_PEER: the connection is closed. */
+rp_status rpi_control_line_queue(rpi_control_line *line, const rpi_control_record *record);
+/* Queue a record and send what the socket takes. RP_PEER: the other side is gone. */
+rp_status rpi_control_line_send(rpi_control_line *line, const rpi_control_record *record);
+rp_status rpi_control_line_flush(rpi_control_line *line);
+/* The next whole record; RP_PENDING: none yet. RP_PEER: closed or died. RP_CORRUPT: no record.
+ */
+rp_status rpi_control_line_receive(rpi_control_line *line, rpi_control_record *out_record);
+void rpi_control_line_close(rpi_control_line *line);
+
+#endif

@@ -1,0 +1,403 @@
+#include "net/link/connector.h"
+
+#include "base/clock.h"
+#include "base/event.h"
+#include "base/fpenv.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/bytes/forget.h"
+#include "net/bytes/quiet_thread.h"
+#include "net/socket/stream.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define BREATHER_NS (RPI_SECOND_NS / 50)
+
+typedef enum peer_state { NONE, CALLING, ADDING, CALLED, UP, FAILED } peer_state;
+
+struct rpi_connector {
+    rpi_hello self;
+    rpi_call_maker maker;
+    rpi_acceptor acceptor;
+    int wake; /* eventfd: look at `wanted` and `closing` */
+    int news; /* eventfd: `met` is not empty */
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t lock;
+    unsigned char *states;    /* [lock] [world] of peer_state */
+    rpi_call *wanted;         /* [lock] not seen by the thread */
+    rpi_call *met, **met_end; /* [lock] in the order in which they came up */
+    bool closing;             /* [lock] */
+    atomic_bool any_met;
+
+    int slots;            /* world x streams: one for each connection of each link */
+    rpi_call **calls;     /* [slots] [thread] */
+    atomic_int *fds;      /* [slots] of the calls, for forget() */
+    struct pollfd *polls; /* [1 + RPI_CALLERS + 1 + slots] [thread] */
+    bool has_said;        /* [thread] that it can take no caller */
+    int64_t deaf_ns;      /* [thread] the listener is left alone until then */
+};
+
+enum { RESTS = -2 }; /* in place of its poll: the call waits for a time only */
+
+/* ---- the thread ---- */
+
+static int slot_of(const rpi_connector *connector, int peer, int stream) {
+    return peer * connector->self.streams + stream;
+}
+
+static peer_state state_of(rpi_connector *connector, int peer) {
+    pthread_mutex_lock(&connector->lock);
+    peer_state state = connector->states[peer];
+    pthread_mutex_unlock(&connector->lock);
+    return state;
+}
+
+/* Nothing of this peer is under way any more. NULL: no calls; else the first of those that
+ * were, with the others beside it in order. */
+static rpi_call *take_calls(rpi_connector *connector, int peer) {
+    rpi_call *first = NULL, **end = &first;
+    for (int stream = 0; stream < connector->self.streams; stream++) {
+        rpi_call **call = &connector->calls[slot_of(connector, peer, stream)];
+        if (!*call) continue;
+        *end = *call;
+        end = &(*call)->beside;
+        *call = NULL;
+    }
+    return first;
+}
+
+/* All of it stands, or has failed; the driver hears of it. */
+static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status) {
+    pthread_mutex_lock(&connector->lock);
+    connector->states[call->peer] = status == RP_OK ? UP : FAILED;
+    call->next = NULL;
+    *connector->met_end = call;
+    connector->met_end = &call->next;
+    atomic_store(&connector->any_met, true);
+    rpi_event_set(connector->news); /* and cleared under the lock, too */
+    pthread_mutex_unlock(&connector->lock);
+}
+
+/* The link has failed as was recorded, whatever else stands. */
+static void give_up(rpi_connector *connector, rpi_call *call, rp_status status) {
+    call->status = status;
+    snprintf(call->text, sizeof call->text, "%s", rp_last_error()->message);
+    connector->calls[slot_of(connector, call->peer, call->stream)] = NULL;
+    rpi_call_free(take_calls(connector, call->peer));
+    hand_over(connector, call, status);
+}
+
+static bool all_stand(const rpi_connector *connector, int peer) {
+    for (int stream = 0; stream < connector->self.streams; stream++) {
+        const rpi_call *call = connector->calls[slot_of(connector, peer, stream)];
+        if (!call || !call->stands) return false;
+    }
+    return true;
+}
+
+static void go_on(rpi_connector *connector, rpi_call *call, bool is_ready);
+
+/* Behind the first one. Any of them may fail at once, and with it the link. */
+static void call_others(rpi_connector *connector, int peer, const char *address) {
+    pthread_mutex_lock(&connector->lock);
+    connector->states[peer] = ADDING;
+    pthread_mutex_unlock(&connector->lock);
+    for (int stream = 1; stream < connector->self.streams; stream++) {
+        int slot = slot_of(connector, peer, stream);
+        rpi_call *call = NULL;
+        rp_status status = rpi_call_new(peer, stream, address, &call);
+        if (status != RP_OK) {
+            rpi_call *first = connector->calls[slot_of(connector, peer, 0)];
+            give_up(connector, first, status);
+            return;
+        }
+        connector->calls[slot] = call;
+        call->shown_fd = &connector->fds[slot];
+        go_on(connector, call, true);
+        if (state_of(connector, peer) != ADDING) return;
+    }
+}
+
+/* One connection stands. */
+static void keep(rpi_connector *connector, rpi_call *call) {
+    int peer = call->peer;
+    call->stands = true;
+    call->poll = -1;
+    if (call->is_caller && call->stream == 0 && connector->self.streams > 1)
+        call_others(connector, peer, call->address);
+    else if (all_stand(connector, peer))
+        hand_over(connector, take_calls(connector, peer), RP_OK);
+}
+
+static void go_on(rpi_connector *connector, rpi_call *call, bool is_ready) {
+    rp_status status = is_ready ? rpi_call_go_on(&connector->maker, call)
+                                : rpi_call_keep_time(&connector->maker, call);
+    if (status == RP_OK)
+        keep(connector, call);
+    else if (status != RP_PENDING)
+        give_up(connector, call, status);
+}
+
+/* The higher rank's call counts; while it has not said its hello it cannot have counted. */
+static bool may_cross(const rpi_connector *connector, int rank) {
+    const rpi_call *call = connector->calls[slot_of(connector, rank, 0)];
+    return rank > connector->self.rank || !call || !rpi_call_has_greeted(call);
+}
+
+/* Another connection of a link whose first one the rank has made. */
+static bool is_awaited(const rpi_connector *connector, peer_state state, int rank, int stream) {
+    return state == CALLED && !connector->calls[slot_of(connector, rank, stream)];
+}
+
+/* A rank calls, and fits. */
+static rp_status admit(void *context, int rank, int stream) {
+    rpi_connector *connector = context;
+    pthread_mutex_lock(&connector->lock);
+    peer_state state = connector->states[rank];
+    bool welcome = stream > 0
+                       ? is_awaited(connector, state, rank, stream)
+                       : state == NONE || (state == CALLING && may_cross(connector, rank));
+    if (welcome && stream == 0) connector->states[rank] = CALLED;
+    pthread_mutex_unlock(&connector->lock);
+    if (welcome) return RP_OK;
+    if (state == CALLING && stream == 0) return RP_PENDING;
+    return RP_FAIL(STATE, "there is a link to rank %d, or was", rank);
+}
+
+static void take(void *context, int rank, int stream, rpi_channel channel) {
+    rpi_connector *connector = context;
+    int slot = slot_of(connector, rank, stream);
+    rpi_call *call = NULL;
+    rpi_call_free(connector->calls[slot]); /* of ours: theirs counts */
+    connector->calls[slot] = NULL;
+    rp_status status =
+        rpi_call_answer(&connector->maker, rank, stream, channel, &connector->fds[slot], &call);
+    if (!call) return; /* no memory for it: it is a death for the other side */
+    connector->calls[slot] = call;
+    if (status == RP_OK)
+        go_on(connector, call, true);
+    else
+        give_up(connector, call, status);
+}
+
+static void begin_call(rpi_connector *connector, rpi_call *call) {
+    int slot = slot_of(connector, call->peer, 0);
+    if (state_of(connector, call->peer) != CALLING) { /* it has called meanwhile */
+        rpi_call_free(call);
+        return;
+    }
+    connector->calls[slot] = call;
+    call->shown_fd = &connector->fds[slot];
+    go_on(connector, call, true);
+}
+
+/* False: the connector is closed. */
+static bool hear_wishes(rpi_connector *connector) {
+    pthread_mutex_lock(&connector->lock);
+    rpi_call *wanted = connector->wanted;
+    bool closing = connector->closing;
+    connector->wanted = NULL;
+    pthread_mutex_unlock(&connector->lock);
+    for (rpi_call *next; wanted; wanted = next) {
+        next = wanted->next;
+        begin_call(connector, wanted);
+    }
+    return !closing;
+}
+
+/* Fills `polls`: the wake, callers, then calls. Returns how many. *out_callers: of them
+ * what is the acceptor's. */
+static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
+    struct pollfd *polls = connector->polls;
+    int count = 1;
+    polls[0] = (struct pollfd){.fd = connector->wake, .events = POLLIN};
+    *out_callers = rpi_acceptor_polls(&connector->acceptor, polls + 1, wake_ns);
+    if (rpi_now_ns() < connector->deaf_ns) {
+        polls[1].fd = -1;
+        if (connector->deaf_ns < *wake_ns) *wake_ns = connector->deaf_ns;
+    }
+    count += *out_callers;
+    for (int slot = 0; slot < connector->slots; slot++) {
+        rpi_call *call = connector->calls[slot];
+        if (!call || (call->stands && call->is_caller)) continue;
+        struct pollfd wait = rpi_call_poll(call);
+        call->poll = wait.fd >= 0 ? count : RESTS;
+        if (call->stands) wait.events = POLLRDHUP;
+        if (wait.fd >= 0) polls[count++] = wait; /* poll() takes only so many as may be open */
+        if (rpi_call_due_ns(call) < *wake_ns) *wake_ns = rpi_call_due_ns(call);
+    }
+    return count;
+}
+
+static void attend_callers(rpi_connector *connector, int callers) {
+    rp_status status = rpi_acceptor_attend(&connector->acceptor, connector->polls + 1, callers);
+    /* Out of descriptors, the listener stays readable: rest, do not spin. */
+    if (status != RP_IO) return;
+    connector->deaf_ns = rpi_now_ns() + BREATHER_NS;
+    if (!connector->has_said)
+        rpi_log(RP_LOG_WARNING, "rank %d lets others wait: %s", connector->self.rank,
+                rp_last_error()->message);
+    connector->has_said = true;
+}
+
+/* Some end others, and begin new ones, which were not polled for. Who has called hangs up when
+ * it cannot make all connections of the link; nothing else is said on them before they stand.
+ */
+static void attend_calls(rpi_connector *connector) {
+    for (int slot = 0; slot < connector->slots; slot++) {
+        rpi_call *call = connector->calls[slot];
+        if (!call || call->poll == -1) continue;
+        bool is_ready = call->poll != RESTS && connector->polls[call->poll].revents;
+        call->poll = -1;
+        if (!call->stands)
+            go_on(connector, call, is_ready);
+        else if (is_ready)
+            give_up(connector, call,
+                    RP_FAIL(PEER,
+                            "connection closed by peer: rank %d hung up before all %d streams "
+                            "of its link stood",
+                            call->peer, connector->self.streams));
+    }
+}
+
+static void *run(void *context) {
+    rpi_connector *connector = context;
+    rpi_fpenv_default();
+    while (hear_wishes(connector)) {
+        int64_t wake_ns = RPI_NEVER_NS;
+        int callers, count = watch(connector, &callers, &wake_ns);
+        if (poll(connector->polls, (nfds_t)count, rpi_poll_ms(wake_ns)) < 0) continue;
+        if (connector->polls[0].revents) rpi_event_clear(connector->wake);
+        /* Calls first: callers may end some, and begin others. */
+        attend_calls(connector);
+        attend_callers(connector, callers);
+    }
+    return NULL;
+}
+
+/* ---- the driver's side ---- */
+
+static rp_status fill(rpi_connector *connector, int listener) {
+    size_t world = (size_t)connector->self.world, slots = (size_t)connector->slots;
+    rpi_host host = {.context = connector, .admit = admit, .take = take};
+    RP_TRY(rpi_acceptor_open(&connector->acceptor, &connector->self, listener, &host));
+    RP_TRY(rpi_alloc_array(world, sizeof *connector->states, "links", &connector->states));
+    RP_TRY(rpi_alloc_array(slots, sizeof *connector->calls, "links", &connector->calls));
+    RP_TRY(rpi_alloc_array(slots, sizeof *connector->fds, "links", &connector->fds));
+    for (size_t i = 0; i < slots; i++) atomic_init(&connector->fds[i], -1);
+    RP_TRY(rpi_alloc_array(2 + RPI_CALLERS + slots, sizeof *connector->polls, "links",
+                           &connector->polls));
+    RP_TRY(rpi_event_open(&connector->wake));
+    RP_TRY(rpi_event_open(&connector->news));
+    RP_TRY(rpi_quiet_thread("links that are made on need", run, connector, &connector->thread));
+    connector->has_thread = true;
+    return RP_OK;
+}
+
+rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call_kind *kind,
+                             void *context, rpi_connector **out_connector) {
+    rpi_connector *connector = NULL;
+    rp_status status = rpi_alloc(sizeof *connector, "a connector", &connector);
+    if (status != RP_OK) {
+        close(listener);
+        return status;
+    }
+    connector->self = *self;
+    connector->slots = self->world * self->streams;
+    connector->maker = (rpi_call_maker){&connector->self, kind, context};
+    connector->wake = connector->news = connector->acceptor.listener = -1;
+    connector->met_end = &connector->met;
+    pthread_mutex_init(&connector->lock, NULL); /* does not fail on Linux */
+    status = fill(connector, listener);
+    if (status != RP_OK)
+        rpi_connector_close(connector);
+    else
+        *out_connector = connector;
+    return status;
+}
+
+static void free_list(rpi_call *call) {
+    for (rpi_call *next; call; call = next) {
+        next = call->next;
+        rpi_call_free(call);
+    }
+}
+
+void rpi_connector_close(rpi_connector *connector) {
+    if (!connector) return;
+    if (connector->has_thread) {
+        pthread_mutex_lock(&connector->lock);
+        connector->closing = true;
+        pthread_mutex_unlock(&connector->lock);
+        rpi_event_set(connector->wake);
+        pthread_join(connector->thread, NULL);
+    }
+    rpi_acceptor_close(&connector->acceptor);
+    for (int slot = 0; connector->calls && connector->fds && slot < connector->slots; slot++)
+        rpi_call_free(connector->calls[slot]);
+    free_list(connector->wanted);
+    free_list(connector->met);
+    if (connector->wake >= 0) close(connector->wake);
+    if (connector->news >= 0) close(connector->news);
+    rpi_free(connector->states);
+    rpi_free(connector->calls);
+    rpi_free(connector->fds);
+    rpi_free(connector->polls);
+    pthread_mutex_destroy(&connector->lock);
+    rpi_free(connector);
+}
+
+void rpi_connector_forget(rpi_connector *connector) {
+    if (!connector) return;
+    for (int slot = 0; slot < connector->slots; slot++) {
+        int fd = atomic_load(&connector->fds[slot]);
+        rpi_fd_forget(&fd);
+    }
+    rpi_acceptor_forget(&connector->acceptor);
+    rpi_fd_forget(&connector->wake);
+    rpi_fd_forget(&connector->news);
+}
+
+rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address) {
+    rpi_call *call = NULL;
+    RP_TRY(rpi_call_new(peer, 0, address, &call));
+    pthread_mutex_lock(&connector->lock);
+    bool is_new = connector->states[peer] == NONE;
+    if (is_new) {
+        connector->states[peer] = CALLING;
+        call->next = connector->wanted;
+        connector->wanted = call;
+    }
+    pthread_mutex_unlock(&connector->lock);
+    if (is_new)
+        rpi_event_set(connector->wake);
+    else
+        rpi_call_free(call);
+    return RP_OK;
+}
+
+rpi_call *rpi_connector_met(rpi_connector *connector) {
+    if (!atomic_load(&connector->any_met)) return NULL;
+    pthread_mutex_lock(&connector->lock);
+    rpi_call *call = connector->met;
+    if (call) connector->met = call->next;
+    if (!connector->met) {
+        rpi_event_clear(connector->news);
+        connector->met_end = &connector->met;
+        atomic_store(&connector->any_met, false);
+    }
+    pthread_mutex_unlock(&connector->lock);
+    for (rpi_call *each = call; each; each = each->beside) {
+        if (each->shown_fd) atomic_store(each->shown_fd, -1);
+        each->shown_fd = NULL;
+    }
+    return call;
+}
+
+int rpi_connector_fd(const rpi_connector *connector) {
+    return connector->news;
+}

@@ -1,0 +1,51 @@
+/* Links that are connected when they are first needed, by whichever side needs it first.
+ *
+ * A thread of the endpoint's own meets callers and calls peers, so that a connection is made
+ * while the rank computes, too, and nothing else waits for it. What is made is handed to
+ * whoever drives: rpi_connector_met().
+ *
+ *     of a peer:   NONE ---- want() ----> CALLING ---- it answers ----------------> UP
+ *                   |                      |   |
+ *                   |                      |   '-- it has ended, or refuses -----> FAILED
+ *                   |                      '------ it calls, and that counts ---> UP
+ *                   '------ it calls ---------------------------------------------> UP
+ *
+ * Where two ranks call each other at once the call of the higher one counts: the lower takes it
+ * and drops its own, which the higher turns away. So neither waits for the other to give in. As
+ * long as the higher has not said its hello its call cannot be the link: it takes the other's.
+ * A peer that hangs up before it has answered had too many callers, and one that cannot be
+ * reached now may be later: both are called again, as long as the connector is there. How long
+ * an operation waits for that is its own timeout's matter; only a peer that listens no more has
+ * failed. UP and FAILED are for good.
+ *
+ * Of a link that is several connections the first, stream 0, goes that way, and then whoever
+ * called makes the others, before the link is UP:
+ *
+ *     CALLING -- stream 0 stands --> ADDING (calls the others) -- all stand --> UP
+ *     NONE, CALLING -- it calls ---> CALLED (is called by them) - all stand --> UP
+ *
+ * When one of them fails the link has. */
+#ifndef RPI_NET_CONNECTOR_H
+#define RPI_NET_CONNECTOR_H
+
+#include "net/link/call.h"
+
+typedef struct rpi_connector rpi_connector;
+
+/* Takes over the listening descriptor, also when it fails. `context` is handed to the kind, in
+ * the connector's thread. */
+rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call_kind *kind,
+                             void *context, rpi_connector **out_connector);
+/* Waits for nobody. NULL is fine. */
+void rpi_connector_close(rpi_connector *connector);
+/* In a child that fork() made: close its copies of the descriptors (transport.h). */
+void rpi_connector_forget(rpi_connector *connector);
+/* A link to this peer is needed; again is fine. The address is borrowed until close(). */
+rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address);
+/* The next connection that stands, or has failed (its status); NULL: none. Its caller frees it,
+ * and takes what it keeps out before that. Cheap while there is none. */
+rpi_call *rpi_connector_met(rpi_connector *connector);
+/* Readable while met() has something. */
+int rpi_connector_fd(const rpi_connector *connector);
+
+#endif

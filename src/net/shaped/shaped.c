@@ -1,0 +1,355 @@
+/* A transport that wraps another and makes it as slow as a network: the wrapper of `--link`.
+ *
+ * Every frame travels inside of a frame of its own, whose header says when its first byte left
+ * in the model of link_shape.h; the receiver shows it when its last byte would have come. A
+ * frame that has arrived by the model is given its place on the way in, in order of arrival
+ * over all links; whatever is sent later arrives later, so no place is given away too early. */
+#include "net/link/transport_kinds.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/bytes/fault.h"
+#include "net/bytes/frame.h"
+#include "net/link/endpoint.h"
+#include "net/shaped/host_nic.h"
+#include "net/shaped/link_shape.h"
+
+#include <string.h>
+
+enum { WRAP_BYTES = RPI_FRAME_HEADER_BYTES };
+
+typedef struct shaped_link {
+    rpi_link base;
+    rpi_link *inner;
+    unsigned char *lent; /* NULL: nothing is; the wrapping included */
+    size_t lent_bytes;
+    bool starved;
+    rpi_nic_queue waiting; /* for the way out */
+
+    const unsigned char *frame; /* the oldest that has come; NULL: none is known */
+    size_t bytes;
+    int64_t start_ns;   /* its first byte left the sender */
+    bool placed;        /* on the way in */
+    int64_t visible_ns; /* its last byte comes; once placed */
+    bool seen;          /* by the caller */
+    rpi_fault fault;
+} shaped_link;
+
+typedef struct shaped_endpoint {
+    rpi_endpoint base;
+    const rpi_transport *kind; /* of the inner endpoint */
+    rpi_endpoint *inner;
+    size_t frame_bytes;
+    rpi_nic nic;         /* this rank's own */
+    rpi_host_nic *host;  /* instead: its host's; NULL: none. Borrowed */
+    shaped_link **links; /* [world] */
+} shaped_endpoint;
+
+/* Clocks are compared, and only those of one machine are the same. The inner transport is asked
+ * apart whether it reaches the peer. */
+static bool shaped_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
+    return strcmp(self->machine, peer->machine) == 0;
+}
+
+static void shaped_close(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    if (!endpoint) return;
+    if (endpoint->inner) endpoint->kind->close(endpoint->inner);
+    for (int peer = 0; endpoint->links && peer < base->world; peer++)
+        rpi_free(endpoint->links[peer]);
+    rpi_free(endpoint->links);
+    rpi_free(endpoint);
+}
+
+static rp_status shaped_fill(shaped_endpoint *endpoint, const rpi_endpoint_options *options) {
+    rpi_endpoint_options inner = *options;
+    inner.frame_bytes += WRAP_BYTES;
+    inner.shape = (rpi_link_shape){0};
+    inner.inner = NULL;
+    inner.nic = NULL;
+    RP_TRY(rpi_alloc_array((size_t)options->world, sizeof *endpoint->links, "links",
+                           &endpoint->links));
+    RP_TRY(endpoint->kind->open(&inner, &endpoint->inner));
+    endpoint->base.tls = endpoint->inner->tls;
+    return RP_OK;
+}
+
+static rp_status shaped_open(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint) {
+    shaped_endpoint *endpoint = NULL;
+    RP_TRY(rpi_endpoint_check(options));
+    if (!options->inner || options->inner == &rpi_transport_shaped)
+        return RP_FAIL(INVALID, "the shaping wrapper needs a transport to wrap");
+    if (options->shape.bytes_per_s < 0 || options->shape.latency_s < 0)
+        return RP_FAIL(INVALID, "a link of %g bytes a second and %g s",
+                       options->shape.bytes_per_s, options->shape.latency_s);
+    RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
+    endpoint->base = (rpi_endpoint){.transport = &rpi_transport_shaped,
+                                    .rank = options->rank,
+                                    .world = options->world,
+                                    .inner = options->inner};
+    endpoint->kind = options->inner;
+    endpoint->frame_bytes = options->frame_bytes;
+    endpoint->host = options->nic;
+    rpi_nic_init(&endpoint->nic, &options->shape, options->frame_bytes);
+    rp_status status = shaped_fill(endpoint, options);
+    if (status != RP_OK) {
+        shaped_close(&endpoint->base);
+        return status;
+    }
+    *out_endpoint = &endpoint->base;
+    return RP_OK;
+}
+
+static rp_status shaped_address(rpi_endpoint *base, char *text, size_t bytes) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    return endpoint->kind->address(endpoint->inner, text, bytes);
+}
+
+static rp_status new_link(shaped_endpoint *endpoint, int peer, shaped_link **out_link) {
+    RP_TRY(rpi_peer_check(&endpoint->base, peer));
+    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
+    RP_TRY(rpi_alloc(sizeof **out_link, "a link", out_link));
+    (*out_link)->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
+    return RP_OK;
+}
+
+static rp_status shaped_connect(rpi_endpoint *base, int peer, const char *address,
+                                int64_t deadline_ns, rpi_link **out_link) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    shaped_link *link = NULL;
+    RP_TRY(new_link(endpoint, peer, &link));
+    rp_status status =
+        endpoint->kind->connect(endpoint->inner, peer, address, deadline_ns, &link->inner);
+    if (status != RP_OK) {
+        rpi_free(link);
+        return status;
+    }
+    endpoint->links[peer] = link;
+    *out_link = &link->base;
+    return RP_OK;
+}
+
+static rp_status shaped_call(rpi_endpoint *base, int peer, const char *address) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    return endpoint->kind->call(endpoint->inner, peer, address);
+}
+
+static rp_status shaped_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    shaped_link *link = NULL;
+    rpi_link *inner = NULL;
+    rp_status status = endpoint->kind->met(endpoint->inner, out_peer, &inner);
+    if (status != RP_OK) return status;
+    RP_TRY(new_link(endpoint, *out_peer, &link)); /* close() has the inner one */
+    link->inner = inner;
+    endpoint->links[*out_peer] = link;
+    *out_link = &link->base;
+    return RP_OK;
+}
+
+static shaped_endpoint *endpoint_of(const rpi_link *link) {
+    return (shaped_endpoint *)link->endpoint;
+}
+
+static rpi_nic *take_nic(shaped_endpoint *endpoint) {
+    return endpoint->host ? rpi_host_nic_lock(endpoint->host) : &endpoint->nic;
+}
+
+static void give_nic(shaped_endpoint *endpoint) {
+    if (endpoint->host) rpi_host_nic_unlock(endpoint->host);
+}
+
+/* --- out --- */
+
+static rp_status shaped_lend(rpi_link *base, size_t bytes, void **out_region) {
+    shaped_link *link = (shaped_link *)base;
+    shaped_endpoint *endpoint = endpoint_of(base);
+    void *region = NULL;
+    size_t most = endpoint->frame_bytes;
+    if (bytes == 0 || bytes > most)
+        return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes, most);
+    if (link->lent_bytes < bytes) {
+        link->lent = NULL;
+        link->lent_bytes = 0;
+        RP_TRY(endpoint->kind->lend(link->inner, WRAP_BYTES + bytes, &region));
+        link->starved = rpi_nic_takes_at(&endpoint->nic, &link->waiting) > rpi_now_ns();
+        if (link->starved) return RP_PENDING;
+        link->lent = region;
+        link->lent_bytes = bytes;
+    }
+    *out_region = link->lent + WRAP_BYTES;
+    return RP_OK;
+}
+
+static rp_status shaped_post(rpi_link *base, size_t bytes) {
+    shaped_link *link = (shaped_link *)base;
+    shaped_endpoint *endpoint = endpoint_of(base);
+    if (bytes == 0 || bytes > link->lent_bytes)
+        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, link->lent_bytes);
+    int64_t start_ns = rpi_nic_send(take_nic(endpoint), &link->waiting, rpi_now_ns(), bytes);
+    give_nic(endpoint);
+    rpi_frame_header wrap = {.kind = RPI_FRAME_TIMED, .sequence = (uint64_t)start_ns};
+    rpi_frame_seal(link->lent, &wrap, bytes, false);
+    link->lent = NULL;
+    link->lent_bytes = 0;
+    RP_TRY(endpoint->kind->post(link->inner, WRAP_BYTES + bytes));
+    rpi_link_count_sent(base, bytes);
+    return RP_OK;
+}
+
+/* --- in --- */
+
+static rp_status unwrap(shaped_link *link, const void *frame, size_t bytes) {
+    rpi_frame_header wrap;
+    RP_TRY(rpi_frame_open(frame, bytes, false, &wrap));
+    if (wrap.kind != RPI_FRAME_TIMED || wrap.bytes == 0 || wrap.sequence > INT64_MAX / 2)
+        return RP_FAIL(CORRUPT, "a frame from rank %d without the time it was sent",
+                       link->base.peer);
+    link->frame = (const unsigned char *)frame + WRAP_BYTES;
+    link->bytes = wrap.bytes;
+    link->start_ns = (int64_t)wrap.sequence;
+    link->placed = link->seen = false;
+    return RP_OK;
+}
+
+/* Learn of the oldest frame of a link, whether it is to be seen yet or not. */
+static rp_status learn(shaped_link *link) {
+    const void *frame = NULL;
+    size_t bytes = 0;
+    RP_TRY(rpi_fault_raise(&link->fault));
+    if (link->frame) return RP_OK;
+    RP_TRY(endpoint_of(&link->base)->kind->peek(link->inner, &frame, &bytes));
+    rp_status status = unwrap(link, frame, bytes);
+    return status == RP_OK ? RP_OK : rpi_fault_keep(&link->fault, status);
+}
+
+/* The link whose frame arrived first and has no place on the way in yet; NULL: none. */
+static shaped_link *first_arrived(shaped_endpoint *endpoint, int64_t now_ns) {
+    shaped_link *first = NULL;
+    for (int peer = 0; peer < endpoint->base.world; peer++) {
+        shaped_link *link = endpoint->links[peer];
+        if (!link || !link->frame || link->placed) continue;
+        if (rpi_nic_arrival(&endpoint->nic, link->start_ns) > now_ns) continue;
+        if (!first || link->start_ns < first->start_ns) first = link;
+    }
+    return first;
+}
+
+/* Statuses of single links are found again by who asks for their frames. */
+static void refresh(shaped_endpoint *endpoint, int64_t now_ns) {
+    shaped_link *link;
+    for (int peer = 0; peer < endpoint->base.world; peer++)
+        if (endpoint->links[peer]) (void)learn(endpoint->links[peer]);
+    while ((link = first_arrived(endpoint, now_ns)) != NULL) {
+        link->visible_ns = rpi_nic_receive(take_nic(endpoint), link->start_ns, link->bytes);
+        give_nic(endpoint);
+        link->placed = true;
+    }
+}
+
+static rp_status shaped_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
+    shaped_link *link = (shaped_link *)base;
+    int64_t now_ns = rpi_now_ns();
+    refresh(endpoint_of(base), now_ns);
+    RP_TRY(learn(link));
+    if (!link->placed || link->visible_ns > now_ns) return RP_PENDING;
+    link->seen = true;
+    *out_frame = link->frame;
+    *out_bytes = link->bytes;
+    return RP_OK;
+}
+
+static void shaped_release(rpi_link *base) {
+    shaped_link *link = (shaped_link *)base;
+    if (!link->seen) return;
+    rpi_link_count_received(base, link->bytes);
+    link->frame = NULL;
+    link->seen = false;
+    endpoint_of(base)->kind->release(link->inner);
+}
+
+/* --- both --- */
+
+static rp_status shaped_progress(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    RP_TRY(endpoint->kind->progress(endpoint->inner));
+    refresh(endpoint, rpi_now_ns());
+    return RP_OK;
+}
+
+/* The model's next event on a link. */
+static int64_t next_event_ns(const shaped_endpoint *endpoint, const shaped_link *link) {
+    int64_t next_ns = RPI_NEVER_NS;
+    if (link->frame && !link->seen)
+        next_ns =
+            link->placed ? link->visible_ns : rpi_nic_arrival(&endpoint->nic, link->start_ns);
+    if (link->starved && rpi_nic_takes_at(&endpoint->nic, &link->waiting) < next_ns)
+        next_ns = rpi_nic_takes_at(&endpoint->nic, &link->waiting);
+    return next_ns;
+}
+
+static bool shaped_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    bool news = endpoint->kind->arm(endpoint->inner, out_fd, wake_at_ns);
+    int64_t now_ns = rpi_now_ns();
+    for (int peer = 0; peer < base->world; peer++) {
+        const shaped_link *link = endpoint->links[peer];
+        if (!link) continue;
+        if (link->fault.status != RP_OK && !link->fault.told) news = true;
+        int64_t next_ns = next_event_ns(endpoint, link);
+        if (next_ns < *wake_at_ns) *wake_at_ns = next_ns;
+    }
+    return news || *wake_at_ns <= now_ns;
+}
+
+static void shaped_disarm(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    endpoint->kind->disarm(endpoint->inner);
+}
+
+static rp_status shaped_flushed(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    return endpoint->kind->flushed(endpoint->inner);
+}
+
+static rp_status shaped_delivered(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    if (!endpoint->kind->delivered) return endpoint->kind->flushed(endpoint->inner);
+    return endpoint->kind->delivered(endpoint->inner);
+}
+
+static void shaped_describe(rpi_link *base, char *text, size_t bytes) {
+    const shaped_link *link = (const shaped_link *)base;
+    const rpi_transport *kind = endpoint_of(base)->kind;
+    text[0] = '\0';
+    if (kind->describe) kind->describe(link->inner, text, bytes);
+}
+
+static void shaped_forget(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    endpoint->kind->forget(endpoint->inner);
+}
+
+const rpi_transport rpi_transport_shaped = {
+    .name = "shaped",
+    .summary = "wraps another transport to be as slow as a network (--link)",
+    .checksum = true, /* as the network that it stands for would need */
+    .reaches = shaped_reaches,
+    .open = shaped_open,
+    .address = shaped_address,
+    .connect = shaped_connect,
+    .call = shaped_call,
+    .met = shaped_met,
+    .lend = shaped_lend,
+    .post = shaped_post,
+    .peek = shaped_peek,
+    .release = shaped_release,
+    .progress = shaped_progress,
+    .arm = shaped_arm,
+    .disarm = shaped_disarm,
+    .flushed = shaped_flushed,
+    .delivered = shaped_delivered,
+    .describe = shaped_describe,
+    .close = shaped_close,
+    .forget = shaped_forget,
+};

@@ -1,0 +1,64 @@
+/* What the files of the shared memory transport share: shm.c, and shm_connect.c, by which two
+ * processes come to a link. */
+#ifndef RPI_NET_SHM_ENDPOINT_H
+#define RPI_NET_SHM_ENDPOINT_H
+
+#include "net/bytes/fault.h"
+#include "net/link/connector.h"
+#include "net/link/hello.h"
+#include "net/link/transport.h"
+#include "net/memory/duplex.h"
+#include "net/shm/shm_buffers.h"
+#include "net/socket/unix_socket.h"
+
+/* In larger worlds ranks have doorbells (doorbell.h). In smaller ones to look at all links
+ * costs less than to ring. */
+enum { RPI_SHM_DOORBELL_WORLD = 16 };
+
+typedef struct rpi_shm_link {
+    rpi_link base;
+    int socket, peer_event;
+    rpi_doorbell_page *peer_doorbell; /* NULL: it has none */
+    bool said_hello;                  /* while it is connected */
+    unsigned char call[RPI_PROOF_CALL_BYTES];
+    void *memory;
+    size_t memory_bytes;
+    bool gone; /* the peer's socket has ended */
+    rpi_fault fault;
+    rpi_shm_buffers buffers;
+    rpi_shm_place to;       /* where the payload of the frame to be posted lies: reaches() */
+    unsigned char *payload; /* of the frame peeked at, where that names a place; else NULL */
+    size_t payload_bytes;   /* of one that has it elsewhere than behind the header; else 0 */
+    uint32_t payload_flags;
+    rpi_duplex duplex;
+} rpi_shm_link;
+
+typedef struct rpi_shm_endpoint {
+    rpi_endpoint base;
+    rpi_acceptor acceptor;
+    rpi_connector *connector; /* in its place where links come on need */
+    rpi_hello hello;
+    char name[RPI_UNIX_NAME_BYTES]; /* of the socket, in the abstract namespace */
+    int event, epoll_fd;
+    bool armed, shares;
+    rpi_doorbell doorbell; /* page NULL: all links are looked at */
+    unsigned passes;
+    unsigned freed;        /* rpi_buffers_freed() when all peers were last told */
+    rpi_shm_link **links;  /* [world] */
+    rpi_shm_link **called; /* [world] by dial(), and not yet connected */
+} rpi_shm_endpoint;
+
+/* As the contract of a transport has it. */
+rp_status rpi_shm_connect(rpi_endpoint *endpoint, int peer, const char *address,
+                          int64_t deadline_ns, rpi_link **out_link);
+rp_status rpi_shm_dial(rpi_endpoint *endpoint, const int *peers, const char *const *addresses,
+                       int count, int64_t deadline_ns, int *out_failed);
+/* Of an endpoint whose links come on need. */
+rp_status rpi_shm_call(rpi_endpoint *endpoint, int peer, const char *address);
+rp_status rpi_shm_met(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
+extern const rpi_call_kind rpi_shm_connecting;
+/* Its sockets wake the endpoint. link NULL: of no link. */
+rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link);
+void rpi_shm_link_close(rpi_shm_link *link); /* NULL is fine */
+
+#endif

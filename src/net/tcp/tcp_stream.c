@@ -1,0 +1,333 @@
+#include "net/tcp/tcp_stream.h"
+
+#include "base/memory.h"
+#include "net/bytes/endian.h"
+#include "net/bytes/frame.h"
+#include "net/socket/lost.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { FRAMES = 4, BUFFER_BYTES_MIN = 256 * 1024, PIECES = 16, READ_AWAY_MAX = 1024 };
+
+/* A numbered frame is lent behind so much room, whose end its number is: both go out as one
+ * piece, and the frame is aligned. */
+enum { NUMBER_ROOM = RPI_EXTENT_ALIGNMENT, NUMBER_BYTES = RPI_TCP_NUMBER_BYTES };
+
+static size_t room_before(const rpi_tcp_stream *stream) {
+    return stream->numbered ? NUMBER_ROOM : 0;
+}
+
+static size_t number_bytes(const rpi_tcp_stream *stream) {
+    return stream->numbered ? NUMBER_BYTES : 0;
+}
+
+rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channel channel,
+                              size_t frame_bytes, bool numbered) {
+    size_t bytes = FRAMES * (rpi_extent_round(frame_bytes) + (numbered ? NUMBER_ROOM : 0));
+    if (bytes < BUFFER_BYTES_MIN) bytes = BUFFER_BYTES_MIN;
+    *stream = (rpi_tcp_stream){.link = link,
+                               .channel = channel,
+                               .frame_bytes = frame_bytes,
+                               .numbered = numbered,
+                               .readable = true,
+                               .writable = true,
+                               .queue = {.capacity = bytes},
+                               .frames = {.capacity = bytes}};
+    RP_TRY(rpi_alloc_pages(bytes, "a send buffer", &stream->out));
+    return rpi_alloc_pages(bytes, "a receive buffer", &stream->in);
+}
+
+/* Closing with unread bytes would reset the connection, and what the kernel has still to send
+ * would be lost. */
+static void read_away(int fd) {
+    char bytes[16 * 1024];
+    for (int i = 0; i < READ_AWAY_MAX; i++)
+        if (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) <= 0) return;
+}
+
+void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
+    rpi_channel_shut(&stream->channel);
+    read_away(stream->channel.fd);
+    rpi_channel_close(&stream->channel);
+    rpi_free_pages(stream->out, stream->queue.capacity);
+    rpi_free_pages(stream->in, stream->frames.capacity);
+}
+
+/* --- out --- */
+
+bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream) {
+    int unsent = 0;
+    if (stream->fault.status != RP_OK) return true; /* nobody is there to receive */
+    if (stream->queue.count > 0) return false;
+    return ioctl(stream->channel.fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0;
+}
+
+static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
+    int peer = stream->link->peer;
+    stream->was_closed = errno == EPIPE || errno == ECONNRESET;
+    rp_status status =
+        stream->was_closed
+            ? RP_FAIL(PEER, "%s: rank %d closed the connection (%s)", rpi_lost_text(errno),
+                      peer, doing)
+            : RP_FAIL_ERRNO(PEER, "the connection to rank %d failed (%s)", peer, doing);
+    return rpi_fault_keep(&stream->fault, status);
+}
+
+/* Frames lie aligned, with gaps between them: gathered, so that one call sends many. What lies
+ * before a frame's number is not sent. */
+static int gather(rpi_tcp_stream *stream, struct iovec pieces[PIECES]) {
+    int count = stream->queue.count < PIECES ? (int)stream->queue.count : PIECES;
+    size_t lead = room_before(stream) - number_bytes(stream), skip = lead + stream->sent;
+    for (int i = 0; i < count; i++, skip = lead) {
+        const rpi_extent *frame = rpi_extents_at(&stream->queue, (uint32_t)i);
+        pieces[i] = (struct iovec){stream->out + frame->offset + skip, frame->bytes - skip};
+    }
+    return count;
+}
+
+/* The kernel has taken so many more bytes. */
+static void take_sent(rpi_tcp_stream *stream, size_t bytes) {
+    size_t lead = room_before(stream) - number_bytes(stream);
+    rpi_link_count_sent(stream->link, bytes);
+    stream->sent += bytes;
+    while (stream->queue.count > 0) {
+        size_t whole = rpi_extents_at(&stream->queue, 0)->bytes - lead;
+        if (stream->sent < whole) return;
+        stream->sent -= whole;
+        stream->queued -= whole;
+        rpi_extents_pop(&stream->queue);
+    }
+}
+
+static void send_queue(rpi_tcp_stream *stream) {
+    struct iovec pieces[PIECES];
+    while (stream->writable && !stream->mute && stream->queue.count > 0) {
+        int count = gather(stream, pieces);
+        ssize_t sent = rpi_channel_send_pieces(&stream->channel, pieces, count);
+        if (sent < 0) {
+            if (errno == EAGAIN)
+                stream->writable = false;
+            else if (errno != EINTR) {
+                keep_errno(stream, "sending");
+                stream->writable = false;
+                stream->hung_up = stream->readable = !stream->ended; /* read what had come */
+            }
+            continue;
+        }
+        take_sent(stream, (size_t)sent);
+    }
+}
+
+rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+    if (bytes == 0 || bytes > stream->frame_bytes)
+        return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
+                       stream->frame_bytes);
+    RP_TRY(rpi_fault_raise(&stream->fault));
+    if (stream->lent.bytes < bytes) {
+        rpi_extent lent = {.bytes = bytes};
+        size_t whole = bytes + room_before(stream);
+        bool fits = rpi_extents_fit(&stream->queue, whole, &lent.offset);
+        stream->starved = fits ? 0 : bytes;
+        if (!fits) return RP_PENDING;
+        stream->lent = lent;
+    }
+    *out_region = stream->out + stream->lent.offset + room_before(stream);
+    return RP_OK;
+}
+
+static void write_number(unsigned char *at, uint32_t number) {
+    rpi_put_u32(at, number);
+    rpi_put_u32(at + 4, rpi_crc32c(0, at, 4));
+}
+
+rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number) {
+    size_t room = room_before(stream);
+    if (bytes == 0 || bytes > stream->lent.bytes)
+        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
+                       stream->lent.bytes);
+    if (stream->numbered)
+        write_number(stream->out + stream->lent.offset + room - NUMBER_BYTES, number);
+    rpi_extents_push(&stream->queue, stream->lent.offset, room + bytes);
+    stream->lent.bytes = 0;
+    stream->posted += bytes + number_bytes(stream);
+    stream->queued += bytes + number_bytes(stream);
+    send_queue(stream); /* at once: the wire shall work while the next frame is encoded */
+    return rpi_fault_raise(&stream->fault);
+}
+
+/* --- in --- */
+
+static void fail(rpi_tcp_stream *stream, rp_status status) {
+    rpi_fault_keep(&stream->fault, status);
+    stream->readable = false;
+    stream->ended = true;
+}
+
+/* Numbers rise on each stream; which of them come is the link's matter. */
+static rp_status read_number(rpi_tcp_stream *stream, const unsigned char *at,
+                             uint32_t *out_number) {
+    *out_number = 0;
+    if (!stream->numbered) return RP_OK;
+    *out_number = rpi_get_u32(at);
+    if (rpi_get_u32(at + 4) != rpi_crc32c(0, at, 4))
+        return RP_FAIL(CORRUPT, "a frame's number is damaged");
+    if (stream->has_number && (int32_t)(*out_number - stream->last_number) <= 0)
+        return RP_FAIL(CORRUPT, "frame %u of the link comes behind frame %u", *out_number,
+                       stream->last_number);
+    return RP_OK;
+}
+
+/* A frame begins in `ahead`: give it a place. False when it cannot come yet, or never. */
+static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
+    rpi_frame_header header;
+    rpi_extent frame;
+    uint32_t number;
+    rp_status status = read_number(stream, at, &number);
+    if (status == RP_OK) status = rpi_frame_header_read(at + number_bytes(stream), &header);
+    if (status == RP_OK && header.bytes > stream->frame_bytes - RPI_FRAME_HEADER_BYTES)
+        status = RP_FAIL(CORRUPT, "a frame says %u bytes of payload; %zu are allowed",
+                         header.bytes, stream->frame_bytes - RPI_FRAME_HEADER_BYTES);
+    if (status != RP_OK) {
+        fail(stream, rpi_fail_context(status, "from rank %d: ", stream->link->peer));
+        return false;
+    }
+    frame.bytes = RPI_FRAME_HEADER_BYTES + header.bytes;
+    stream->full = !rpi_extents_fit(&stream->frames, frame.bytes, &frame.offset);
+    if (stream->full) return false;
+    stream->numbers[(stream->frames.first + stream->frames.count) % RPI_EXTENTS] = number;
+    stream->last_number = number;
+    stream->has_number = true;
+    rpi_extents_push(&stream->frames, frame.offset, frame.bytes);
+    stream->missing = frame.bytes;
+    return true;
+}
+
+/* Where the next byte of the frame that is coming goes. */
+static unsigned char *tail(rpi_tcp_stream *stream) {
+    const rpi_extent *frame = rpi_extents_at(&stream->frames, stream->frames.count - 1);
+    return stream->in + frame->offset + frame->bytes - stream->missing;
+}
+
+/* Deal out what was read ahead; what is left is less than a header, or has no room. */
+static void deal(rpi_tcp_stream *stream) {
+    const unsigned char *at = stream->ahead, *end = at + stream->ahead_bytes;
+    for (;;) {
+        size_t left = (size_t)(end - at);
+        size_t bytes = left < stream->missing ? left : stream->missing;
+        if (bytes > 0) memcpy(tail(stream), at, bytes);
+        stream->missing -= bytes;
+        at += bytes;
+        if ((size_t)(end - at) < RPI_FRAME_HEADER_BYTES + number_bytes(stream) ||
+            !begin_frame(stream, at))
+            break;
+        at += number_bytes(stream);
+    }
+    stream->ahead_bytes = (size_t)(end - at);
+    memmove(stream->ahead, at, stream->ahead_bytes);
+}
+
+static void end_of_stream(rpi_tcp_stream *stream) {
+    int peer = stream->link->peer;
+    stream->was_closed = true;
+    if (stream->missing > 0)
+        fail(stream, RP_FAIL(PEER,
+                             "connection closed by peer: rank %d closed the connection in "
+                             "mid-frame, %zu bytes short",
+                             peer, stream->missing));
+    else if (stream->ahead_bytes > 0)
+        fail(stream,
+             RP_FAIL(PEER,
+                     "connection closed by peer: rank %d closed the connection in mid-header, "
+                     "%zu bytes short",
+                     peer,
+                     RPI_FRAME_HEADER_BYTES + number_bytes(stream) - stream->ahead_bytes));
+    else
+        fail(stream,
+             RP_FAIL(PEER, "connection closed by peer: rank %d closed the connection", peer));
+}
+
+/* One read: the rest of the frame that is coming straight to its place, and what follows. */
+static void receive(rpi_tcp_stream *stream) {
+    struct iovec pieces[2] = {
+        {stream->missing ? tail(stream) : NULL, stream->missing},
+        {stream->ahead + stream->ahead_bytes, sizeof stream->ahead - stream->ahead_bytes}};
+    size_t wanted = pieces[0].iov_len + pieces[1].iov_len;
+    ssize_t got = rpi_channel_receive_pieces(&stream->channel, pieces, 2);
+    if (got == 0) {
+        end_of_stream(stream);
+        return;
+    }
+    if (got < 0) {
+        if (errno == EAGAIN)
+            stream->readable = false;
+        else if (errno != EINTR)
+            fail(stream, keep_errno(stream, "receiving"));
+        return;
+    }
+    rpi_link_count_received(stream->link, (size_t)got);
+    /* Less than asked for: drained. TLS may hold back what has no room in one record. */
+    if ((size_t)got < wanted && !stream->hung_up && !stream->channel.tls)
+        stream->readable = false;
+    size_t direct = (size_t)got < stream->missing ? (size_t)got : stream->missing;
+    stream->missing -= direct;
+    stream->ahead_bytes += (size_t)got - direct;
+    deal(stream);
+}
+
+rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
+                              size_t *out_bytes) {
+    if (!rpi_tcp_stream_has_frame(stream))
+        return stream->ended ? rpi_fault_raise(&stream->fault) : RP_PENDING;
+    const rpi_extent *frame = rpi_extents_at(&stream->frames, 0);
+    stream->held = true;
+    *out_frame = stream->in + frame->offset;
+    *out_bytes = frame->bytes;
+    return RP_OK;
+}
+
+void rpi_tcp_stream_release(rpi_tcp_stream *stream) {
+    if (!stream->held) return;
+    stream->held = false;
+    rpi_extents_pop(&stream->frames);
+    stream->full = false;
+    if (!stream->ended) deal(stream);
+}
+
+/* --- both --- */
+
+void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events) {
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) stream->hung_up = true;
+    if (!stream->ended && events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        stream->readable = true;
+    if (events & EPOLLOUT) stream->writable = true;
+    if (!stream->channel.tls) return;
+    /* To go on, TLS may have to hear what it does not ask for, and the other way round. */
+    if (!stream->ended && events & EPOLLOUT) stream->readable = true;
+    if (events & EPOLLIN) stream->writable = true;
+}
+
+void rpi_tcp_stream_move(rpi_tcp_stream *stream) {
+    if (stream->fault.status == RP_OK) send_queue(stream);
+    while (stream->readable && !stream->full) receive(stream);
+}
+
+bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes) {
+    size_t offset;
+    return rpi_extents_fit(&stream->queue, bytes + room_before(stream), &offset);
+}
+
+bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
+    if (!stream->held && rpi_tcp_stream_has_frame(stream)) return true;
+    if (stream->readable && !stream->full) return true;
+    if (stream->fault.status != RP_OK)
+        return !stream->fault.told && (!stream->held || stream->starved);
+    if (stream->writable && stream->queue.count > 0) return true;
+    return stream->starved && rpi_tcp_stream_has_room(stream, stream->starved);
+}

@@ -1,0 +1,248 @@
+#include "net/world/join.h"
+
+#include "base/append.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/socket/addresses.h"
+#include "net/socket/interfaces.h"
+#include "net/socket/stream.h"
+#include "net/store/patience.h"
+#include "net/store/store_forget.h"
+#include "net/store/store_tcp.h"
+#include "net/store/store_torch.h"
+#include "net/trust/secret.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LEAVE_S   1.0
+#define JOB_KEY   "redpoll/job"
+#define LEFT_KEY  "redpoll/left"
+#define EMPTY_KEY "redpoll/all-left"
+
+/* ---- which of our addresses faces the others ---- */
+
+/* The source address the kernel would use towards host:port; nothing is sent. */
+static bool facing_address(const char *host, int port, char *text, size_t bytes) {
+    char service[16];
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *list = NULL;
+    snprintf(service, sizeof service, "%d", port);
+    if (getaddrinfo(host, service, &hints, &list) != 0) return false;
+    bool found = false;
+    for (const struct addrinfo *at = list; at && !found; at = at->ai_next) {
+        int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+        found = fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) == 0 &&
+                rpi_stream_local_host(fd, text, bytes) == RP_OK;
+        if (fd >= 0) close(fd);
+    }
+    freeaddrinfo(list);
+    return found;
+}
+
+/* Where links listen: the address from which the store's host is reached, or what
+ * REDPOLL_SOCKET_IFNAME says. A host's own name often means its loopback: then the first
+ * interface that is not. */
+static rp_status choose_bind_host(rpi_join *join) {
+    const rpi_place *place = &join->place;
+    const char *filter = getenv("REDPOLL_SOCKET_IFNAME");
+    char facing[RPI_HOST_BYTES] = "";
+    bool filters = filter && *filter;
+    if (place->one_host) return RP_OK;
+    if (!facing_address(place->host, place->port, facing, sizeof facing) ||
+        rpi_is_loopback(facing))
+        facing[0] = '\0';
+    if (!filters && *facing)
+        snprintf(join->address, sizeof join->address, "%s", facing);
+    else
+        RP_TRY(rpi_interfaces_text(filter, facing, join->address, sizeof join->address));
+    if (!filters) join->address[strcspn(join->address, ",")] = '\0';
+    if (!*join->address) return RP_OK;
+    join->bind_host = join->address;
+    rpi_log(RP_LOG_INFO, "rank %d listens at %s", place->rank, join->address);
+    return RP_OK;
+}
+
+/* ---- stores ---- */
+
+static bool is_own_address(const struct addrinfo *at) {
+    int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool own = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0;
+    if (fd >= 0) close(fd);
+    return own;
+}
+
+/* Where rank 0's store listens, and is called by rank 0 itself; NULL: on all interfaces. Where
+ * the name of its host means one address here, the others use that one. It may mean a loopback
+ * or several here and something else to them: then nothing is known. */
+static const char *store_address(const rpi_place *place, char *text, size_t bytes) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    if (place->one_host) return "127.0.0.1";
+    if (getaddrinfo(place->host, NULL, &hints, &list) != 0) return NULL;
+    bool known = !list->ai_next &&
+                 getnameinfo(list->ai_addr, list->ai_addrlen, text, (socklen_t)bytes, NULL, 0,
+                             NI_NUMERICHOST) == 0 &&
+                 !rpi_is_loopback(text) && is_own_address(list);
+    freeaddrinfo(list);
+    return known ? text : NULL;
+}
+
+/* The first that MASTER_ADDR means is of no interface here, or of one that is not left, or it
+ * means nothing here: said, since somebody may lead others here all the same (NAT, a Kubernetes
+ * Service). */
+static void name_address(const rpi_place *place) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    int error = place->one_host ? 0 : getaddrinfo(place->host, NULL, &hints, &list);
+    char own[RPI_HOST_BYTES] = "";
+    rpi_interface at = {.name = ""};
+    bool is_own = false, known = false;
+    if (error)
+        rpi_log(RP_LOG_WARNING,
+                "rank 0 is to be found at MASTER_ADDR %s, and this host knows no such host "
+                "(%s): unless the others do, they will not find rank 0",
+                place->host, gai_strerror(error));
+    if (place->one_host || error) return;
+    for (const struct addrinfo *one = list; one; one = one->ai_next) {
+        rpi_interface_at(one->ai_addr, one->ai_addrlen, &at);
+        bool is_loopback = rpi_is_loopback(at.address); /* the others know it as another one */
+        is_own |= is_loopback || (at.name[0] && !rpi_interface_is_inside(at.name));
+        known |= at.name[0] != 0;
+    }
+    freeaddrinfo(list);
+    if (is_own || rpi_interfaces_text(NULL, "", own, sizeof own) != RP_OK) return;
+    if (!known)
+        rpi_log(RP_LOG_WARNING,
+                "rank 0 is to be found at MASTER_ADDR %s, which is no address of this host "
+                "(%s): unless it leads here, as a Kubernetes Service does, the others will not "
+                "find rank 0",
+                place->host, own);
+    else
+        rpi_log(RP_LOG_WARNING,
+                "rank 0 is to be found at MASTER_ADDR %s, the address of %s, which containers "
+                "of this host reach and other hosts do not: they need another one of %s",
+                place->host, at.name, own);
+}
+
+static rp_status find_secret(const rpi_place *place, rpi_secret *out_secret) {
+    RP_TRY(rpi_secret_find_own(out_secret));
+    return place->tls ? rpi_secret_ask_for_tls(out_secret) : RP_OK;
+}
+
+static rp_status serve(rpi_join *join, const char *address, const rpi_secret *secret) {
+    const rpi_place *place = &join->place;
+    const char *everywhere = strchr(place->host, ':') ? "::" : "0.0.0.0";
+    rp_status status = rpi_store_serve(address ? address : everywhere, place->port, secret,
+                                       &join->server, NULL);
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status, "rank 0 cannot serve the store (REDPOLL_PORT sets another "
+                                    "port, on all ranks): ");
+}
+
+/* A port that follows from a job's name may be another job's: see whose store this is. */
+static rp_status check_owner(rpi_join *join, double timeout_s) {
+    const rpi_place *place = &join->place;
+    rp_store *store = &join->store;
+    char owner[sizeof place->job] = "";
+    size_t bytes = 0;
+    if (!place->port_is_derived) return RP_OK;
+    if (join->server)
+        return store->ops->set(store->context, JOB_KEY, place->job, strlen(place->job));
+    RP_TRY(
+        store->ops->get(store->context, JOB_KEY, timeout_s, owner, sizeof owner - 1, &bytes));
+    if (strcmp(owner, place->job) == 0) return RP_OK;
+    return RP_FAIL(MISMATCH,
+                   "the store at %s:%d is that of another job (%s); REDPOLL_PORT sets "
+                   "another port, on all ranks",
+                   place->host, place->port, owner);
+}
+
+static rp_status open_store(rpi_join *join, double timeout_s) {
+    const rpi_place *place = &join->place;
+    const char *host = place->host, *address = NULL;
+    char text[RPI_HOST_BYTES];
+    rpi_secret secret;
+    if (place->store != RPI_STORE_NONE) RP_TRY(find_secret(place, &secret));
+    switch (place->store) {
+    case RPI_STORE_NONE: return RP_OK;
+    case RPI_STORE_TORCH:
+        return rpi_store_connect_torch(host, place->port, place->job, timeout_s, &join->store);
+    case RPI_STORE_RANK_0:
+        if (place->rank == 0) {
+            name_address(place);
+            address = store_address(place, text, sizeof text);
+            RP_TRY(serve(join, address, &secret));
+            host = address ? address : "127.0.0.1";
+        } else if (place->one_host) {
+            host = "127.0.0.1";
+        }
+        break;
+    case RPI_STORE_CLIENT: break;
+    }
+    rp_status status = rpi_store_connect(host, place->port, timeout_s, &secret, &join->store);
+    if (status == RP_MISMATCH && place->port_is_derived)
+        return rpi_fail_context(status,
+                                "if the store at port %d is another job's, REDPOLL_PORT sets "
+                                "another port, on all ranks: ",
+                                place->port);
+    return status == RP_OK ? check_owner(join, timeout_s) : status;
+}
+
+rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join) {
+    rpi_join *join = NULL;
+    RP_TRY(rpi_alloc(sizeof *join, "this rank's world", &join));
+    join->place = *place;
+    rp_status status = open_store(join, timeout_s);
+    if (status == RP_OK) status = choose_bind_host(join);
+    if (status != RP_OK) {
+        rp_store_close(&join->store);
+        rp_store_server_stop(join->server);
+        rpi_free(join);
+        return status;
+    }
+    *out_join = join;
+    return RP_OK;
+}
+
+/* The server goes last, so that no rank that is still leaving loses its store. */
+static void take_leave(rpi_join *join) {
+    rp_store *store = &join->store;
+    int64_t left = 0;
+    size_t bytes = 0;
+    if (join->place.store != RPI_STORE_RANK_0) return;
+    rpi_store_set_patience_tcp(store, LEAVE_S);
+    if (join->server) {
+        (void)store->ops->get(store->context, EMPTY_KEY, LEAVE_S, NULL, 0, &bytes);
+        return;
+    }
+    if (store->ops->add(store->context, LEFT_KEY, 1, &left) != RP_OK) return;
+    if (left == join->place.world - 1) (void)store->ops->set(store->context, EMPTY_KEY, "", 0);
+}
+
+static void shut(rpi_join *join, bool in_peace) {
+    if (!join) return;
+    rpi_kept_error reason;
+    rpi_error_keep(&reason);
+    if (in_peace) take_leave(join);
+    rp_store_close(&join->store);
+    rp_store_server_stop(join->server);
+    rpi_free(join);
+    rpi_error_put_back(&reason);
+}
+
+void rpi_join_close(rpi_join *join) {
+    shut(join, true);
+}
+
+void rpi_join_abandon(rpi_join *join) {
+    shut(join, false);
+}
+
+void rpi_join_forget(rpi_join *join) {
+    rpi_store_forget_tcp(&join->store);
+    rpi_store_forget_torch(&join->store);
+    rpi_store_server_forget(join->server);
+}

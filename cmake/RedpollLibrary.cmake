@@ -1,7 +1,7 @@
 # libredpoll: the rooms below the engine in one shared and one static library, with headers,
 # redpoll.pc and a CMake package. The engine and the trainer are part of the command.
 
-set(library_rooms base plan codec cuda net comm)
+set(library_rooms base plan codec cuda net comm methods)
 set(library_objects)
 foreach(room ${library_rooms})
   list(APPEND library_objects $<TARGET_OBJECTS:rp_${room}>)

@@ -20,7 +20,8 @@ breaches=$(find src -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' | sort | xar
         }
         # Public headers belong to the room, or the folder of a room, that implements them.
         split("status log dtype rng version", names, " "); for (i in names) home[names[i]] = "base"
-        split("comm codec_comparison gossip window local_sgd parameter_server", names, " "); for (i in names) home[names[i]] = "comm"
+        split("comm codec_comparison window", names, " "); for (i in names) home[names[i]] = "comm"
+        split("gossip local_sgd parameter_server", names, " "); for (i in names) home[names[i]] = "methods/" names[i]
         home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net/store"; home["join"] = "net/world"; home["buffer"] = "net/memory"
     }
     # The row of layers.txt under which a file "room/folder/name.h" stands: its folder, or its room.

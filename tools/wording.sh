@@ -5,7 +5,7 @@
 # usage: tools/wording.sh [SOURCE_FOLDER]
 set -eu
 cd "${1:-$(dirname "$0")/..}"
-rooms="src/net src/comm src/train src/cli"
+rooms="src/net src/comm src/methods src/train src/cli"
 
 # shellcheck disable=SC2086 # a list of rooms
 messages() { # CODE: file and message of each RP_FAIL(CODE, "..."), pieces of literals joined

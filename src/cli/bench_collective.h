@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/option_rows.h"
 #include "cli/world.h"
-#include "comm/topology_rounds.h"
+#include "methods/gossip/topology_rounds.h"
 #include "plan/plan.h"
 #include "redpoll/window.h"
 

@@ -7,8 +7,7 @@
  *   collectives.c        the public operations on vectors
  *   block_collectives.c  and on blocks, whose lengths differ
  *   point_to_point.c     sends and receives; tags.h: which meets which
- *   neighbors.c          exchanges with neighbours; neighborhood.h: who they are;
- *                        topology_rounds.h: in a topology; gossip.c: training by them
+ *   neighbors.c          exchanges with neighbours; neighborhood.h: who they are
  *   window_table.h       windows, which neighbours write into (window*.c)
  *   blocking.c           the blocking forms of all
  *   posting.c            what posting a collective has in common
@@ -22,12 +21,12 @@
  *                        frame_send.c); reductions.c, values.c, fold.c: to values
  *   device.h             elements in memory of a GPU (device*.c)
  *   in_place.c           sends whose payload stays in a buffer of the caller's
- *   vector_memory.h      such buffers for vectors of the library's own
  *   receive.c            frames to RECV steps, setting aside
  *   flow.c               which frames may leave, and when
  *   frame_blocks.c       memory for frames
  *   number_index.c       what belongs to an operation, by its number and a rank
  *   wait.c               who drives, sleeping, the progress thread
+ *   watch.h              what methods, which stand above, say and judge themselves
  *   deadline.c           lack of progress; late_links.c: links that are waited by
  *   failure.c            the first failure, for all; groups.c: communicators of others,
  *                        survivors.c: of those that are left

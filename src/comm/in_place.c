@@ -21,11 +21,13 @@
  * is summed here, over what would be lent, is copied, since two ranks that do so would wait for
  * each other. Where a rank holds a frame and waits for its own to come back all the same,
  * rpi_receive_unblock() copies it aside. */
+#include "comm/in_place.h"
 #include "comm/communicator.h"
 
 #include "base/log.h"
 #include "base/status.h"
 #include "net/memory/buffers.h"
+#include "net/world/mesh.h"
 
 #include <string.h>
 
@@ -237,4 +239,14 @@ static bool slot_stands(const rpi_chunk *chunk, int slot) {
 
 bool rpi_in_place_stands(const rpi_chunk *chunk, const rpi_action *action) {
     return slot_stands(chunk, action->from) && slot_stands(chunk, action->first);
+}
+
+bool rpi_comm_reads_in_place(const rp_comm *comm) {
+    const rpi_mesh *mesh = comm ? comm->fabric->mesh : NULL;
+    for (int rank = 0; mesh && rank < comm->world; rank++) {
+        if (rank == comm->rank) continue;
+        int kind = mesh->kind_of[comm->members[rank]];
+        if (mesh->endpoints[kind]->transport->sharing) return true;
+    }
+    return false;
 }

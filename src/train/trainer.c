@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/vector_memory.h"
+#include "methods/vector_memory.h"
 #include "train/rejoin.h"
 
 #include <float.h>

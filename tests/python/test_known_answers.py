@@ -8,14 +8,14 @@ one, REDPOLL_LONG_TESTS=1 all.
 Not to be had through PyTorch, and held elsewhere:
 - float64 through codecs, which refuse it (below), so choco and sparseloco with topk are float32
   here, and servers (ParameterServer, AsyncLocalSGD), whose parameters are float32:
-  tests/comm/gossip_choco_test.c, local_sgd_test.c, delayed_nesterov_test.c,
+  tests/methods/gossip_choco_test.c, local_sgd_test.c, delayed_nesterov_test.c,
   parameter_server_test.c have float32, too.
 - gossip over ceca, of two vectors a rank: tests/plan/topologies/topologies_test.c; over equi,
   whose shifts are drawn by the library: topology_properties_test.c; over weights whose average
   is biased: refused by Gossip(), and here by neighbor_all_reduce().
-- choco where edges change, which is refused: tests/comm/gossip_test.c.
+- choco where edges change, which is refused: tests/methods/gossip_test.c.
 - quantised values (of q4, or of topk with values=q2), which are of the codec's rounding and not
-  of the equations: tests/comm/gossip_choco_test.c, tests/codec.
+  of the equations: tests/methods/gossip_choco_test.c, tests/codec.
 - windows with pushes in any order: tests/comm/window_test.c, test_bluefog_windows.py.
 """
 

@@ -1,6 +1,6 @@
 /* Outer optimizers of local SGD: what becomes of the agreed parameters G (the anchor) once the
  * ranks' pseudo-gradients G - x were combined. Pure functions over vectors; who exchanges, and
- * when, is comm/local_sgd.c's. <redpoll/local_sgd.h> has the equations. */
+ * when, is methods/local_sgd/local_sgd.c's. <redpoll/local_sgd.h> has the equations. */
 #ifndef RPI_PLAN_OUTER_RULE_H
 #define RPI_PLAN_OUTER_RULE_H
 

@@ -1,4 +1,4 @@
-#include "comm/gossip_copies.h"
+#include "methods/gossip/gossip_copies.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

@@ -1,7 +1,8 @@
 /* Vectors of the library's own: in buffers where that helps, and in other memory where it does
  * not, or cannot be. */
+#include "comm/in_place.h"
 #include "comm/thread_world.h"
-#include "comm/vector_memory.h"
+#include "methods/vector_memory.h"
 
 #include "base/memory.h"
 #include "base/status.h"

@@ -1,23 +1,13 @@
-#include "comm/vector_memory.h"
+#include "methods/vector_memory.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/communicator.h"
+#include "comm/in_place.h"
 #include "net/memory/buffers.h"
-#include "net/world/mesh.h"
 
+#include <stdatomic.h>
 #include <string.h>
-
-bool rpi_comm_reads_in_place(const rp_comm *comm) {
-    const rpi_mesh *mesh = comm ? comm->fabric->mesh : NULL;
-    for (int rank = 0; mesh && rank < comm->world; rank++) {
-        if (rank == comm->rank) continue;
-        int kind = mesh->kind_of[comm->members[rank]];
-        if (mesh->endpoints[kind]->transport->sharing) return true;
-    }
-    return false;
-}
 
 /* In whole pages, which begin as zeros. */
 static rp_status take_buffer(size_t bytes, void **out_buffer) {

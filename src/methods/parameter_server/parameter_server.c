@@ -3,8 +3,8 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "comm/parameter_server_object.h"
-#include "comm/vector_memory.h"
+#include "methods/parameter_server/parameter_server_object.h"
+#include "methods/vector_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -238,13 +238,8 @@ rp_status rp_parameter_server_create(rp_comm *comm, const rp_segment *segments, 
     return status;
 }
 
-/* The i-th link for orders that there may be; NULL: there is none. */
-static rp_comm *order_link(const rp_parameter_server *s, int i) {
-    return s->at.orders.comms ? s->at.orders.comms[i] : NULL;
-}
-
 static void destroy_comms(rp_parameter_server *s) {
-    for (int i = 0; i < s->server_count; i++) rp_comm_destroy(order_link(s, i));
+    for (int i = 0; i < s->server_count; i++) rp_comm_destroy(rpi_push_order_link(s, i));
     for (int i = 0; i < s->server_count && s->uplinks; i++) rp_comm_destroy(s->uplinks[i].comm);
     for (int w = 0; w < s->workers && s->at.links; w++) rp_comm_destroy(s->at.links[w].comm);
     for (int i = 0; i < s->earlier_count; i++) rp_comm_destroy(s->earlier[i]);
@@ -274,64 +269,6 @@ void rp_parameter_server_destroy(rp_parameter_server *s) {
     pthread_mutex_destroy(&s->handover.lock);
     rpi_free(s);
     rpi_error_put_back(&why);
-}
-
-/* ---- failures ---- */
-
-/* What stands behind the words that rp_comm_abort() has put in front; NULL: they are not. */
-static const char *reason_of(const char *message) {
-    static const char words[] = " gave up: ";
-    const char *at = strstr(message, words);
-    return at ? at + sizeof words - 1 : NULL;
-}
-
-int rpi_push_name(const rp_parameter_server *s, int rank) {
-    return s->names ? s->names[rank] : rank;
-}
-
-bool rpi_push_gave_up(void) {
-    return reason_of(rp_last_error()->message) != NULL;
-}
-
-rp_status rpi_push_explain(const rp_parameter_server *s, rp_status status, int rank) {
-    rpi_kept_error why;
-    const char *role = rank < s->options.servers ? "which serves parameters" : "a worker";
-    rpi_error_keep(&why);
-    if (!s->options.servers) role = "which serves parameters and works";
-    const char *reason = reason_of(why.message);
-    if (reason) return rpi_fail(status, __FILE__, __LINE__, "%s", reason);
-    rank = rpi_push_name(s, rank);
-    if (status == RP_PEER)
-        return RP_FAIL(PEER, "rank %d, %s, is gone (connection closed by peer)", rank, role);
-    if (status == RP_TIMEOUT)
-        return RP_FAIL(TIMEOUT, "rank %d, %s, was silent for too long (timed out)", rank, role);
-    return rpi_fail(status, __FILE__, __LINE__, "%s", why.message);
-}
-
-void rp_parameter_server_abort(rp_parameter_server *s, rp_status status, const char *message) {
-    RPI_FPENV_SCOPE;
-    char text[RPI_ERROR_BYTES];
-    if (!s) {
-        (void)RP_FAIL(INVALID, "server is NULL");
-        return;
-    }
-    bool is_named = message && strncmp(message, "rank ", 5) == 0;
-    if (is_named)
-        snprintf(text, sizeof text, "%s", message);
-    else
-        snprintf(text, sizeof text, "rank %d: %s", rpi_push_name(s, s->rank),
-                 message ? message : rp_status_text(status));
-    for (int i = 0; i < s->server_count && s->uplinks; i++)
-        if (s->uplinks[i].comm) rp_comm_abort(s->uplinks[i].comm, status, text);
-    for (int w = 0; w < s->workers && s->at.links; w++)
-        if (s->at.links[w].comm) rp_comm_abort(s->at.links[w].comm, status, text);
-    for (int i = 0; i < s->server_count; i++)
-        if (order_link(s, i)) rp_comm_abort(order_link(s, i), status, text);
-    pthread_mutex_lock(&s->handover.lock);
-    s->handover.failed = true;
-    pthread_cond_broadcast(&s->handover.changed);
-    pthread_mutex_unlock(&s->handover.lock);
-    if (s->at.queue) rp_completions_wake(s->at.queue);
 }
 
 /* ---- accounts ---- */
@@ -380,7 +317,7 @@ void rp_parameter_server_get_stats(const rp_parameter_server *s, rp_comm_stats *
     }
     for (int i = 0; i < s->server_count && s->uplinks; i++) add_stats(s->uplinks[i].comm, &sum);
     for (int w = 0; w < s->workers && s->at.links; w++) add_stats(s->at.links[w].comm, &sum);
-    for (int i = 0; i < s->server_count; i++) add_stats(order_link(s, i), &sum);
+    for (int i = 0; i < s->server_count; i++) add_stats(rpi_push_order_link(s, i), &sum);
     *stats = sum;
 }
 

@@ -1,16 +1,11 @@
 /* Memory of vectors that go from rank to rank again and again: in buffers (redpoll/buffer.h)
  * where a rank of this host can read them there. Bits are the same in either. */
-#ifndef RPI_COMM_VECTOR_MEMORY_H
-#define RPI_COMM_VECTOR_MEMORY_H
+#ifndef RPI_METHODS_VECTOR_MEMORY_H
+#define RPI_METHODS_VECTOR_MEMORY_H
 
 #include "redpoll/comm.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-
-/* Some other rank of the communicator reads what lies in a buffer where it lies. comm NULL:
- * none does. Any thread. */
-bool rpi_comm_reads_in_place(const rp_comm *comm);
 
 /* As rpi_alloc(): zeroed and aligned, RP_NOMEM names `what`. All of a buffer's pages are taken
  * at once, so that lack of memory is an error here and no fault later. Where there can be no

@@ -21,11 +21,11 @@
  * Of a quorum the first server decides who is in it, too, and the others merge the same
  * (parameter_server_follow.c): then a push goes to all at once, and a greeting says which
  * version the first one's parameters have, so that the others' are no older. */
-#ifndef RPI_COMM_PARAMETER_SERVER_OBJECT_H
-#define RPI_COMM_PARAMETER_SERVER_OBJECT_H
+#ifndef RPI_METHODS_PARAMETER_SERVER_OBJECT_H
+#define RPI_METHODS_PARAMETER_SERVER_OBJECT_H
 
 #include "base/status.h"
-#include "comm/push_ledger.h"
+#include "methods/parameter_server/push_ledger.h"
 #include "redpoll/parameter_server.h"
 
 #include <pthread.h>
@@ -189,7 +189,12 @@ static inline int rpi_push_worker_rank(const rp_parameter_server *s, int worker)
     return s->options.servers ? s->options.servers + worker : worker;
 }
 
-/* ---- parameter_server.c ---- */
+/* ---- parameter_server_words.c ---- */
+
+/* Is this a server that merges what the first one has merged? */
+bool rpi_push_follows(const rp_parameter_server *s);
+/* The i-th link for orders that there may be; NULL: there is none. */
+rp_comm *rpi_push_order_link(const rp_parameter_server *s, int i);
 
 int rpi_push_name(const rp_parameter_server *s, int rank);
 
@@ -224,8 +229,6 @@ rp_status rpi_push_lose(rp_parameter_server *s, int worker, rp_status status);
 
 /* ---- parameter_server_follow.c ---- */
 
-/* Is this a server that merges what the first one has merged? */
-bool rpi_push_follows(const rp_parameter_server *s);
 rp_status rpi_push_orders_open(rp_parameter_server *s);
 void rpi_push_orders_close(rp_parameter_server *s); /* communicators are gone */
 /* Of the first server, else nothing: the first `count` members have been merged; all have

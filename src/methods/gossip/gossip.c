@@ -6,8 +6,8 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/gossip_copies.h"
-#include "comm/topology_rounds.h"
+#include "methods/gossip/gossip_copies.h"
+#include "methods/gossip/topology_rounds.h"
 #include "plan/gossip/gossip_fit.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* One rank's part of the rounds of a topology, as rp_neighbor_all_reduce takes it. A round is
  * made once where there are few of them: making it costs as much as all ranks' parts. */
-#ifndef RPI_COMM_TOPOLOGY_ROUNDS_H
-#define RPI_COMM_TOPOLOGY_ROUNDS_H
+#ifndef RPI_METHODS_TOPOLOGY_ROUNDS_H
+#define RPI_METHODS_TOPOLOGY_ROUNDS_H
 
 #include "plan/topologies/topology.h"
 #include "redpoll/comm.h"

@@ -9,7 +9,7 @@
  *
  * Not well: they make a communicator without the lost, report how that went, and do again what
  * has failed. Who dies behind its report is found missing by whatever comes next. */
-#include "comm/parameter_server_object.h"
+#include "methods/parameter_server/parameter_server_object.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

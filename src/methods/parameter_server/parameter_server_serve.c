@@ -1,11 +1,11 @@
 /* The server: a loop over what comes from workers. */
-#include "comm/parameter_server_object.h"
+#include "methods/parameter_server/parameter_server_object.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/vector_memory.h"
+#include "methods/vector_memory.h"
 #include "net/bytes/quiet_thread.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "comm/communicator.h"
-#include "comm/parameter_server_object.h"
 #include "comm/thread_world.h"
+#include "methods/parameter_server/parameter_server_object.h"
 #include "redpoll/rng.h"
 
 #include <stdatomic.h>

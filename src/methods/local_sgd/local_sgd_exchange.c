@@ -1,5 +1,5 @@
 /* The three ways in which pseudo-gradients become one. */
-#include "comm/local_sgd_object.h"
+#include "methods/local_sgd/local_sgd_object.h"
 
 #include "base/clock.h"
 #include "base/status.h"

@@ -1,6 +1,6 @@
 /* What an object of <redpoll/local_sgd.h> holds, for the files that share it. */
-#ifndef RPI_COMM_LOCAL_SGD_OBJECT_H
-#define RPI_COMM_LOCAL_SGD_OBJECT_H
+#ifndef RPI_METHODS_LOCAL_SGD_OBJECT_H
+#define RPI_METHODS_LOCAL_SGD_OBJECT_H
 
 #include "plan/local_sgd/momentum_watch.h"
 #include "plan/local_sgd/outer_rule.h"

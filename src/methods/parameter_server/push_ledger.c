@@ -1,4 +1,4 @@
-#include "comm/push_ledger.h"
+#include "methods/parameter_server/push_ledger.h"
 
 #include "base/memory.h"
 

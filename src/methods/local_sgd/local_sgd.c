@@ -1,10 +1,10 @@
-#include "comm/local_sgd_object.h"
+#include "methods/local_sgd/local_sgd_object.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "codec/codec.h"
-#include "comm/vector_memory.h"
+#include "methods/vector_memory.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The worker, and how a span of steps begins. */
-#include "comm/parameter_server_object.h"
+#include "methods/parameter_server/parameter_server_object.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

@@ -1,6 +1,6 @@
 /* A server that never gives an answer, or none any more: all fail within the timeout, and say
  * who waits for what. One that only waits for a slow worker does not. */
-#include "comm/parameter_server_object.h"
+#include "methods/parameter_server/parameter_server_object.h"
 
 #include "comm/thread_world.h"
 

@@ -1,5 +1,5 @@
 /* What an exchange tells of the outer momentum (plan/local_sgd/momentum_watch.h). */
-#include "comm/local_sgd_object.h"
+#include "methods/local_sgd/local_sgd_object.h"
 
 #include "base/memory.h"
 #include "base/status.h"

@@ -8,8 +8,8 @@
  * server that follows another one merges what that has merged, in its order (follow).
  * Admission holds the bound: a worker that would have more than `staleness` pushes merged while
  * another computes must wait for that one. */
-#ifndef RPI_COMM_PUSH_LEDGER_H
-#define RPI_COMM_PUSH_LEDGER_H
+#ifndef RPI_METHODS_PUSH_LEDGER_H
+#define RPI_METHODS_PUSH_LEDGER_H
 
 #include "base/status.h"
 

@@ -1,7 +1,7 @@
 /* What gossip by copies (choco) does beside its lines: what neighbours decode of what is sent,
  * and how far a rank may move towards their copies with a codec. */
-#ifndef RPI_COMM_GOSSIP_COPIES_H
-#define RPI_COMM_GOSSIP_COPIES_H
+#ifndef RPI_METHODS_GOSSIP_COPIES_H
+#define RPI_METHODS_GOSSIP_COPIES_H
 
 #include "redpoll/comm.h"
 

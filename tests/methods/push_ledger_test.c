@@ -1,6 +1,6 @@
 /* The books of a parameter server, by random schedules: every push is merged once, gradients
  * are no staler than allowed, nobody waits for ever. And what a slow worker costs, in steps. */
-#include "comm/push_ledger.h"
+#include "methods/parameter_server/push_ledger.h"
 
 #include "harness/check.h"
 #include "redpoll/rng.h"

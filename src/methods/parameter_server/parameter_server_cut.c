@@ -1,6 +1,6 @@
 /* Which elements are whose, and how they travel. Borders fall between granules of codecs, and
  * draws go by place in the tensor, so that another number of servers changes no bit. */
-#include "comm/parameter_server_object.h"
+#include "methods/parameter_server/parameter_server_object.h"
 
 #include "base/memory.h"
 #include "codec/codec.h"

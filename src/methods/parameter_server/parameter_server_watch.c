@@ -14,29 +14,27 @@
  * long that takes; one that is stopped is the matter of its link (deadline.c). Nobody is left
  * behind for a standstill: whoever is alive has done nothing wrong, and what it owes would stay
  * missing. */
-#include "comm/communicator.h"
-#include "comm/parameter_server_object.h"
+#include "methods/parameter_server/parameter_server_object.h"
 
 #include "base/append.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/watch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* In beats: no operation of the communicator's, which are none meanwhile. */
-#define WAITING     RPI_P2P_SEQUENCE
 /* Who has found the lost message speaks before those that wait for its consequences. */
 #define COURTESY_NS (5 * RPI_SECOND_NS)
 enum { NOBODY = -1 };
 
 static int64_t timeout_ns(const rp_parameter_server *s) {
-    double seconds = atomic_load(&s->comm->timeout_s);
+    double seconds = rpi_comm_timeout_s(s->comm);
     return seconds < 1e9 ? (int64_t)(seconds * 1e9) : RPI_NEVER_NS / 4;
 }
 
 static int64_t warn_ns(const rp_parameter_server *s) {
-    double seconds = s->comm->warn_after_s;
+    double seconds = rpi_comm_warn_after_s(s->comm);
     return seconds > 0 && seconds < 1e9 ? (int64_t)(seconds * 1e9) : RPI_NEVER_NS / 4;
 }
 
@@ -45,11 +43,8 @@ static int64_t warn_ns(const rp_parameter_server *s) {
 /* Under the lock. */
 static void say(const rp_parameter_server *s) {
     const rpi_push_waits *w = &s->waits;
-    rpi_control_group *group = s->comm->group;
     bool waits = (s->worker < 0 || w->answer >= 0) && (s->server < 0 || w->idle);
-    if (!group) return;
-    rpi_control_note(group, waits ? WAITING : 0);
-    rpi_control_note_gap(group, (rpi_control_gap){.from = w->answer, .step = w->step});
+    rpi_comm_say(s->comm, &(rpi_comm_word){.waits = waits, .from = w->answer, .step = w->step});
 }
 
 void rpi_push_await(rp_parameter_server *s, int server) {
@@ -84,11 +79,10 @@ static sight look_at_own(rp_parameter_server *s) {
 }
 
 static sight look_at(rp_parameter_server *s, int rank) {
-    rpi_control_beat beat;
+    rpi_comm_word word;
     if (rank == s->rank) return look_at_own(s);
-    rpi_control_beat_of(s->comm->group, rank, &beat);
-    return (sight){beat.sequence == WAITING, beat.sequence ? beat.gap.from : NOBODY,
-                   beat.heard_ns};
+    rpi_comm_hear(s->comm, rank, &word);
+    return (sight){word.waits, word.from, word.heard_ns};
 }
 
 /* ---- how long nothing has moved ---- */
@@ -99,7 +93,7 @@ static bool is_there(const rp_parameter_server *s, int worker) {
 
 /* Bytes that move are news, though their message is not whole yet. */
 static int64_t later(int64_t news_ns, const rp_comm *comm) {
-    int64_t moved_ns = comm ? atomic_load(&comm->progress_ns) : 0;
+    int64_t moved_ns = comm ? rpi_comm_moved_ns(comm) : 0;
     return moved_ns > news_ns ? moved_ns : news_ns;
 }
 
@@ -124,7 +118,7 @@ double rpi_push_look_s(const rp_parameter_server *s) {
 
 void rpi_push_watch_links(rp_parameter_server *s) {
     for (int w = 0; w < s->workers && s->at.links; w++)
-        if (s->at.links[w].comm) atomic_store(&s->at.links[w].comm->is_watched, true);
+        if (s->at.links[w].comm) rpi_comm_watch(s->at.links[w].comm);
 }
 
 /* ---- who waits for what ---- */
@@ -258,7 +252,8 @@ static void forgive_absence(rp_parameter_server *s, int64_t now_ns) {
 
 rp_status rpi_push_watch(rp_parameter_server *s) {
     int64_t now_ns = rpi_now_ns();
-    if (!s->comm->group || rpi_seconds(now_ns - s->at.looked_ns) < rpi_push_look_s(s) / 2)
+    if (!rpi_comm_has_beats(s->comm) ||
+        rpi_seconds(now_ns - s->at.looked_ns) < rpi_push_look_s(s) / 2)
         return RP_OK;
     forgive_absence(s, now_ns);
     int64_t since_ns = news_ns(s), idle_ns = now_ns - since_ns, limit_ns = timeout_ns(s);

@@ -1,4 +1,4 @@
-#include "comm/topology_rounds.h"
+#include "methods/gossip/topology_rounds.h"
 
 #include "base/memory.h"
 #include "base/status.h"

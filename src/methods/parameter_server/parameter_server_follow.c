@@ -7,7 +7,7 @@
  *
  * Servers that each counted for themselves would merge the same pushes with others, with other
  * weights, and could wait for each other's workers. */
-#include "comm/parameter_server_object.h"
+#include "methods/parameter_server/parameter_server_object.h"
 
 #include "base/memory.h"
 
@@ -16,10 +16,6 @@ enum { ORDER_MERGE = 1, ORDER_OVER, ORDER_KIND = 0, ORDER_VERSION, ORDER_NUMBERS
 
 static size_t order_words(const rp_parameter_server *s) {
     return ORDER_NUMBERS + (size_t)s->workers;
-}
-
-bool rpi_push_follows(const rp_parameter_server *s) {
-    return s->first_merges && s->server > 0;
 }
 
 static bool leads(const rp_parameter_server *s) {

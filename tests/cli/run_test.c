@@ -578,6 +578,24 @@ static void a_rank_that_is_stopped_for_a_while_is_left_alone(void) {
     }
 }
 
+/* All of them, of whom none has ended; or one of a launch that waits for whatever comes. */
+static void who_is_stopped_while_nothing_has_ended_well_is_left_alone(void) {
+    static const struct {
+        const char *script;
+        bool outlives_deaths;
+    } runs[] = {
+        {"(sleep 1.8; kill -CONT $$) & kill -STOP $$; wait; exit 0", true},
+        {"test $RANK = 0 && exit 0; (sleep 1.8; kill -CONT $$) & kill -STOP $$; wait; exit 0",
+         false},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        rpi_launch_options options = shell(2, runs[i].script);
+        options.outlives_deaths = runs[i].outlives_deaths;
+        CHECK_EQ(finish(start(options)), 0);
+        CHECK_MSG(!strstr(output, "it is killed"), "it says: %s", output);
+    }
+}
+
 /* With --on-loss continue the order in which ranks end does not tell the exit code. */
 static void the_order_of_ends_does_not_matter(void) {
     static const struct {
@@ -699,6 +717,8 @@ CASES({"codes_and_words", codes_and_words},
        a_rank_that_is_stopped_for_ever_does_not_either},
       {"a rank that is stopped for a while is left alone",
        a_rank_that_is_stopped_for_a_while_is_left_alone},
+      {"who is stopped while nothing has ended well is left alone",
+       who_is_stopped_while_nothing_has_ended_well_is_left_alone},
       {"the order of ends does not matter", the_order_of_ends_does_not_matter},
       {"who is killed when others have ended is not started again",
        who_is_killed_when_others_have_ended_is_not_started_again},

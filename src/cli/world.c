@@ -62,7 +62,8 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
     char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length < 0)
-        return rpi_command_failed(RP_FAIL_ERRNO(IO, "cannot find this program's own file"));
+        return rpi_command_failed(
+            RP_FAIL_ERRNO(IO, "cannot find this program's own file (is /proc mounted?)"));
     self[length] = '\0';
     char **words = NULL;
     int words_of_command = strchr(command, ' ') ? 2 : 1;

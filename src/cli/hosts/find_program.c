@@ -30,7 +30,8 @@ bool rpi_program_exists(const char *name) {
 
 rp_status rpi_program_own(char *text, size_t bytes) {
     ssize_t length = readlink("/proc/self/exe", text, bytes - 1);
-    if (length < 0) return RP_FAIL_ERRNO(IO, "cannot find this program's own file");
+    if (length < 0)
+        return RP_FAIL_ERRNO(IO, "cannot find this program's own file (is /proc mounted?)");
     text[length] = '\0';
     return RP_OK;
 }

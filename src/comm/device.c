@@ -93,9 +93,10 @@ static void free_device(rpi_device *device) {
     for (int size = 0; size < RPI_PINNED_SIZES; size++)
         for (rpi_pinned *pinned = device->pinned[size], *after; pinned; pinned = after) {
             after = pinned->next;
-            (void)device->cuda->unpin(pinned->data);
+            if (!pinned->of_pool) (void)device->cuda->unpin(pinned->data);
             rpi_free(pinned);
         }
+    (void)device->cuda->unpin(device->pool);
     if (entered) rpi_device_leave(device, &before);
     rpi_free(device);
 }
@@ -137,29 +138,49 @@ static int size_of(size_t bytes) {
     return size;
 }
 
-rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned) {
-    int size = size_of(bytes);
+void rpi_pinned_fill(rpi_device *device, size_t bytes) {
+    if (device->pool || device->cuda->pin(bytes, &device->pool)) return;
+    device->pool_bytes = bytes;
+}
+
+/* A piece of the pool, where that has room. */
+static void *cut_from_pool(rpi_device *device, size_t bytes) {
+    if (!device->pool || device->pool_bytes - device->pool_used < bytes) return NULL;
+    device->pool_used += bytes;
+    return (unsigned char *)device->pool + device->pool_used - bytes;
+}
+
+static rp_status pin_alone(rpi_device *device, size_t bytes, void **out) {
     rpi_cuda_before before;
-    rpi_pinned *pinned = size < RPI_PINNED_SIZES ? device->pinned[size] : NULL;
-    if (size >= RPI_PINNED_SIZES) return RP_FAIL(NOMEM, "%zu bytes cannot be pinned", bytes);
-    if (pinned) {
-        device->pinned[size] = pinned->next;
-        *out_pinned = pinned;
-        return RP_OK;
-    }
-    void *data = NULL;
+    RP_TRY(rpi_device_enter(device, &before));
+    rp_status status = rpi_cuda_pin(device->cuda, bytes, out);
+    rpi_device_leave(device, &before);
+    return status;
+}
+
+static rp_status make_pinned(rpi_device *device, int size, rpi_pinned **out_pinned) {
+    size_t bytes = (size_t)1 << (SMALLEST_BITS + size);
+    rpi_pinned *pinned = NULL;
     RP_TRY(rpi_alloc(sizeof *pinned, "pinned memory", &pinned));
+    void *data = cut_from_pool(device, bytes);
     pinned->size = size;
-    rp_status status = rpi_device_enter(device, &before);
-    if (status == RP_OK) {
-        status = rpi_cuda_pin(device->cuda, (size_t)1 << (SMALLEST_BITS + size), &data);
-        rpi_device_leave(device, &before);
-    }
+    pinned->of_pool = data != NULL;
+    rp_status status = data ? RP_OK : pin_alone(device, bytes, &data);
     if (status != RP_OK) {
         rpi_free(pinned);
         return status;
     }
     pinned->data = data;
+    *out_pinned = pinned;
+    return RP_OK;
+}
+
+rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned) {
+    int size = size_of(bytes);
+    if (size >= RPI_PINNED_SIZES) return RP_FAIL(NOMEM, "%zu bytes cannot be pinned", bytes);
+    rpi_pinned *pinned = device->pinned[size];
+    if (!pinned) return make_pinned(device, size, out_pinned);
+    device->pinned[size] = pinned->next;
     *out_pinned = pinned;
     return RP_OK;
 }

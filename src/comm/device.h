@@ -60,7 +60,8 @@ struct rp_request;
 /* Memory of the host that the GPU reaches. */
 typedef struct rpi_pinned {
     struct rpi_pinned *next;
-    int size; /* its class: device.c */
+    int size;     /* its class: device.c */
+    bool of_pool; /* it was not pinned alone */
     unsigned char *data;
 } rpi_pinned;
 
@@ -99,6 +100,8 @@ typedef struct rpi_device {
     rpi_lane lanes[RPI_LANES];            /* of all requests; made by the first one */
     rpi_mark *marks;                      /* [driver] free ones */
     rpi_pinned *pinned[RPI_PINNED_SIZES]; /* [driver] */
+    void *pool; /* [driver] pinned before anything is put into lanes */
+    size_t pool_used, pool_bytes;
 } rpi_device;
 
 /* What the input is changed by before it counts: posting.c. */
@@ -116,6 +119,7 @@ typedef struct rpi_transfer {
     void *tail;              /* behind the last that was put into RPI_LANE_INTO */
     bool has_begun, is_rung; /* [driver] the stream has come to it; the bell knows */
     bool is_open, has_tail;
+    size_t pool_bytes;          /* that its GPU's pool shall have, where it opens that */
     uint64_t marked[RPI_LANES]; /* [driver] its last mark in each lane */
     rpi_device_change change;
     int64_t end_ns; /* of an operation that has failed: when to give up; 0: it has not */
@@ -170,6 +174,8 @@ void rpi_bell_ring(void *bell); /* and one holder less; on a thread of the GPU's
 void rpi_bell_leave(rpi_bell *bell);
 /* [driver] */
 rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
+/* For many small ones: where it cannot be had, each is pinned when it is needed. */
+void rpi_pinned_fill(rpi_device *device, size_t bytes);
 void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned); /* NULL is fine */
 
 /* ---- device_lane.c [driver]: the lanes of a GPU ---- */

@@ -28,6 +28,7 @@ rp_status rpi_transfer_open(rpi_transfer *transfer) {
     rp_status status = RP_OK;
     for (int i = 0; i < RPI_LANES && status == RP_OK; i++)
         status = open_lane(device, &device->lanes[i]);
+    if (status == RP_OK) rpi_pinned_fill(device, transfer->pool_bytes);
     rpi_device_leave(device, &before);
     transfer->is_open = status == RP_OK;
     return status;

@@ -179,6 +179,13 @@ static rp_status use_device(rpi_transfer *transfer, rpi_device *device, void *st
     return status;
 }
 
+/* Of the parts that operations in flight have at once, most. */
+static size_t pool_bytes(const rp_comm *comm) {
+    size_t part = comm->chunk_bytes && comm->chunk_bytes < RPI_PART_BYTES ? comm->chunk_bytes
+                                                                          : RPI_PART_BYTES;
+    return 8 * RPI_CHUNKS_IN_FLIGHT * part;
+}
+
 rp_status rpi_transfer_begin(rp_request *request, void *stream) {
     rpi_fabric *fabric = request->comm->fabric;
     const rpi_cuda_library *cuda = NULL;
@@ -203,6 +210,7 @@ rp_status rpi_transfer_begin(rp_request *request, void *stream) {
     transfer->change = (rpi_device_change){0};
     transfer->is_open = transfer->has_tail = false;
     transfer->has_begun = transfer->is_rung = false;
+    transfer->pool_bytes = pool_bytes(request->comm);
     memset(transfer->marked, 0, sizeof transfer->marked);
     transfer->end_ns = 0;
     RP_TRY(use_device(transfer, device, stream));

@@ -278,6 +278,39 @@ static void a_late_stream_holds_up_nobody(void) {
     }
 }
 
+/* ---- what the first operation makes ---- */
+
+static void reduce_some(rp_comm *comm, const memory_piece *piece, size_t count) {
+    rp_segment segment = {.data = piece->at, .count = count, .dtype = RP_F32};
+    rp_collective_options options = {.memory = RP_MEMORY_CUDA};
+    CHECK_OK(rp_codec_parse("q4:bucket=128", &segment.codec));
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
+}
+
+/* Pinning may stop a GPU: a small first operation, as DDP's, pins what later ones need. */
+static void pin_first(rp_comm *comm, int rank, int world, void *context) {
+    stand_in *control = context;
+    (void)world;
+    device_rank(rank);
+    memory_piece piece = memory_take(true, 50000 * sizeof(float));
+    memory_set(&piece, 0);
+    reduce_some(comm, &piece, 100);
+    world_meet();
+    long pins = atomic_load(&control->pins);
+    world_meet();
+    for (int i = 0; i < 5; i++) reduce_some(comm, &piece, 50000);
+    world_meet();
+    CHECK_EQ(atomic_load(&control->pins), pins);
+    world_meet();
+    memory_give(&piece);
+}
+
+static void the_first_operation_pins_for_all(void) {
+    rp_comm_options options = {
+        .transport = "inproc", .connect_timeout_s = 20, .timeout_s = 60, .chunk_bytes = 8192};
+    world_run(3, &options, pin_first, device_begin());
+}
+
 /* ---- threads without a GPU ---- */
 
 enum { BEYOND = 3 };
@@ -330,5 +363,6 @@ CASES({"every_algorithm", every_algorithm},
       {"every_dtype_and_reduction", every_dtype_and_reduction},
       {"some_ranks_only", some_ranks_only}, {"every_codec", every_codec},
       {"between_hosts", between_hosts}, {"other_gpus_stay_closed", other_gpus_stay_closed},
+      {"the_first_operation_pins_for_all", the_first_operation_pins_for_all},
       {"a_late_stream_holds_up_nobody", a_late_stream_holds_up_nobody},
       {"nothing_is_left", nothing_is_left})

@@ -458,6 +458,7 @@ static int pin(size_t bytes, void **out) {
     memset(at, 0xee, bytes); /* nobody counts on zeros */
     note_piece(at, bytes, RPI_CUDA_HOST);
     control.pinned++;
+    control.pins++;
     *out = at;
     return unlock(NONE);
 }

@@ -45,6 +45,7 @@ typedef struct stand_in {
      * put behind a wait that had not come, where it holds up what shares a queue of a real GPU.
      */
     atomic_long movers, early;
+    atomic_long pins;    /* so many times memory was pinned */
     atomic_int spills;   /* not 0: encoders write a byte there, too, from the encoding on */
     atomic_bool foreign; /* memory of devices is of contexts of its own */
     atomic_bool captures[STAND_IN_DEVICES]; /* its default stream is captured for a graph */

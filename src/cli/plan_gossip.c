@@ -9,7 +9,10 @@
 
 #include <stdlib.h>
 
-enum { MOST_PRICED = 32 }; /* rounds: those of a longer period are all alike */
+enum {
+    MOST_PRICED = 32, /* rounds: those of a longer period are all alike */
+    SIMULATED = 256   /* ranks up to which the all-reduce is */
+};
 
 typedef struct settings {
     const char *topology, *codec_text, *link, *local;
@@ -83,26 +86,6 @@ static rp_status price_rounds(rpi_gossip_plan *plan, const rpi_plan_request *req
     return RP_OK;
 }
 
-/* The all-reduce that a run would choose. In large worlds, whose simulation takes long, by its
- * closed form. */
-static rp_status price_all_reduce(rpi_gossip_plan *plan, bool lossy,
-                                  const rpi_plan_request *request,
-                                  const rpi_cost_model *model) {
-    enum { SIMULATED = 256 };
-    RP_TRY(rpi_algorithm_choose(RPI_ALL_REDUCE, request, lossy, plan->bytes, &rpi_nominal_links,
-                                &plan->algorithm));
-    if (request->world <= SIMULATED)
-        return rpi_plan_cost(plan->algorithm, request, plan->bytes, plan->encoded, model,
-                             &plan->all_reduce);
-    rpi_world_shape shape;
-    RP_TRY(rpi_world_shape_make(request, &shape));
-    rpi_outline outline = plan->algorithm->outline(&shape);
-    plan->all_reduce = (rpi_cost){
-        .time_s = rpi_outline_price(&outline, &shape, plan->bytes, plan->encoded, model),
-        .wire_bytes = outline.host_bytes * (double)plan->encoded};
-    return RP_OK;
-}
-
 /* Which algorithms go with it? */
 static rp_status judge_rules(rpi_gossip_plan *plan) {
     const rpi_gossip_rule *rule;
@@ -131,7 +114,8 @@ static rp_status make_plan(const settings *s, const rpi_topology *topology,
     RP_TRY(rpi_plan_model_make(s->link, s->local, &s->codec, &model));
     model.chunk_bytes = (size_t)s->chunk_bytes;
     RP_TRY(price_rounds(plan, &request, &model));
-    return price_all_reduce(plan, lossy, &request, &model);
+    return rpi_plan_all_reduce(&request, lossy, plan->bytes, plan->encoded, &model, SIMULATED,
+                               &plan->algorithm, &plan->all_reduce);
 }
 
 /* ---- the command ---- */

@@ -2,8 +2,11 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "cli/gaussian.h"
 #include "net/shaped/link_shape.h"
+#include "plan/choose.h"
+#include "plan/outline.h"
 
 /* How fast this machine encodes and decodes: a fraction of a second, best of a few. */
 static rp_status measure_codec(const rp_codec *codec, rpi_cost_model *model) {
@@ -50,4 +53,21 @@ const int *rpi_plan_layout(int64_t ranks, int64_t hosts) {
     if (!hosts) return NULL;
     for (int64_t rank = 0; rank < ranks; rank++) host_of[rank] = (int)(rank * hosts / ranks);
     return host_of;
+}
+
+rp_status rpi_plan_all_reduce(const rpi_plan_request *request, bool lossy, size_t bytes,
+                              size_t encoded, const rpi_cost_model *model, int most_simulated,
+                              const rpi_algorithm **out_algorithm, rpi_cost *out_cost) {
+    const rpi_algorithm *algorithm;
+    rpi_world_shape shape;
+    RP_TRY(rpi_algorithm_choose(RPI_ALL_REDUCE, request, lossy, bytes, &rpi_nominal_links,
+                                &algorithm));
+    *out_algorithm = algorithm;
+    if (request->world <= most_simulated)
+        return rpi_plan_cost(algorithm, request, bytes, encoded, model, out_cost);
+    RP_TRY(rpi_world_shape_make(request, &shape));
+    rpi_outline outline = algorithm->outline(&shape);
+    *out_cost = (rpi_cost){.time_s = rpi_outline_price(&outline, &shape, bytes, encoded, model),
+                           .wire_bytes = outline.host_bytes * (double)encoded};
+    return RP_OK;
 }

@@ -10,6 +10,12 @@
 rp_status rpi_plan_model_make(const char *link, const char *local, const rp_codec *codec,
                               rpi_cost_model *out_model);
 
+/* The all-reduce that a run would choose, and its price: simulated up to so many ranks, and in
+ * larger worlds, whose simulation takes long, by its closed form. */
+rp_status rpi_plan_all_reduce(const rpi_plan_request *request, bool lossy, size_t bytes,
+                              size_t encoded, const rpi_cost_model *model, int most_simulated,
+                              const rpi_algorithm **out_algorithm, rpi_cost *out_cost);
+
 /* Ranks in order, as even as can be: some hosts have one more than others. Which host each rank
  * is on; NULL of 0 hosts: each on its own. At most 16384 ranks; static. */
 const int *rpi_plan_layout(int64_t ranks, int64_t hosts);

@@ -85,7 +85,8 @@ static const char *collective_name_at(int index) {
 
 /* What may stand behind `plan`: the last ones are commands of their own, NULL behind them. */
 static const char *word_at(int index) {
-    static const char *const others[] = {"gossip", "local-sgd", "failures", "cost", NULL};
+    static const char *const others[] = {"gossip", "local-sgd",  "failures",
+                                         "cost",   "break-even", NULL};
     enum { OTHERS = sizeof others / sizeof others[0] };
     if (index < RPI_COLLECTIVES) return collective_name_at(index);
     return index < RPI_COLLECTIVES + OTHERS ? others[index - RPI_COLLECTIVES] : NULL;
@@ -390,7 +391,8 @@ const rpi_command rpi_command_plan = {
         "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours, "
         "'redpoll plan local-sgd' for exchanges every so many steps; 'redpoll plan failures' "
         "says what failures take of a training, and how often to save; 'redpoll plan cost' "
-        "what a training costs.",
+        "what a training costs, 'redpoll plan break-even' from which rate of the link on a "
+        "codec pays.",
     .examples =
         "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
         "      --link 1Gbit,50us\n"

@@ -40,7 +40,8 @@ static void lose_work(run *r) {
 }
 
 static void restart(run *r, double per_s) {
-    for (double s = draw_s(r, per_s); s < r->f->restart_s; s = draw_s(r, per_s)) {
+    double s;
+    while ((s = draw_s(r, per_s)) < r->f->restart_s) {
         r->wall_s += s;
         r->stops++;
     }

@@ -161,6 +161,6 @@ rp_status rpi_offer_parse(const char *text, double nodes, double price, rpi_offe
 double rpi_offer_break_even(const rpi_offer *offers, int count, int at) {
     double least = INFINITY;
     for (int i = 0; i < count; i++)
-        if (i != at) least = fmin(least, offers[i].cost);
+        if (i != at && offers[i].cost < least) least = offers[i].cost;
     return isfinite(least) && least >= 0 ? least / offers[at].node_hours : -1;
 }

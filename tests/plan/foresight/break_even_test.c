@@ -16,8 +16,8 @@ static rp_status cannot_say(void *context, double value, bool *out_holds) {
 }
 
 static void thresholds_are_found(void) {
-    for (double threshold = 2; threshold < 1e9; threshold *= 7.3) {
-        double found = -1;
+    for (int i = 0; i < 10; i++) {
+        double threshold = 2 * pow(7.3, i), found = -1;
         CHECK_OK(rpi_break_even(is_below, &threshold, 1, 1e10, &found));
         CHECK_NEAR(found / threshold, 1, .001);
     }

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/bench_serial.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 #include "cuda/cuda.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What `redpoll bench` prints of a collective: a table for people, JSON for programs. */
 #include "cli/bench_collective.h"
 #include "cli/numbers.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>

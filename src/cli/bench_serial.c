@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "cli/gaussian.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "cli/catalogues.h"
 
 #include "codec/codec.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 #include "engine/backend.h"
 #include "engine/optimizer.h"
 #include "net/link/transport.h"

@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "codec/codec.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 
 #include <stdio.h>
 #include <stdlib.h>

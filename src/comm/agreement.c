@@ -2,7 +2,7 @@
 #include "comm/communicator.h"
 
 #include "codec/codec.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 #include "plan/collective.h"
 
 #include <string.h>

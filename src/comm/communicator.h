@@ -1,4 +1,6 @@
-/* What the files of comm/ share: the communicator, its requests and their chunks.
+/* What the files of comm/ share: the communicator, its requests and their chunks. Below them are
+ * values/ (what is done to elements, and which of them a part holds) and core/ (schedules made
+ * ready to run, numbers and tags, neighbourhoods, queues of completions), which do not know it.
  *
  *   fabric.c             what communicators share (fabric.h): links, control, drive
  *   communicator.c       create, destroy, accounts
@@ -6,25 +8,21 @@
  *   comm_options.c       what may be asked for
  *   collectives.c        the public operations on vectors
  *   block_collectives.c  and on blocks, whose lengths differ
- *   point_to_point.c     sends and receives; tags.h: which meets which
- *   neighbors.c          exchanges with neighbours; neighborhood.h: who they are
+ *   point_to_point.c     sends and receives; core/tags.h: which meets which
+ *   neighbors.c          exchanges with neighbours; core/neighborhood.h: who they are
  *   window_table.h       windows, which neighbours write into (window*.c)
  *   blocking.c           the blocking forms of all
  *   posting.c            what posting a collective has in common
  *   request.c            numbering, completing, pooling
- *   completions.c        telling others of completed requests
- *   routine.c            schedules made ready to run; routine_fold.c: sums of two
- *   cut.c                which elements a part holds
  *   agreement.c          what ranks must agree on
  *   executor.c           one pass: receive, run, send
  *   actions.c            what a step does; parts.h: to a part (part_values.c, part_codec.c,
- *                        frame_send.c); reductions.c, values.c, fold.c: to values
+ *                        frame_send.c)
  *   device.h             elements in memory of a GPU (device*.c)
  *   in_place.c           sends whose payload stays in a buffer of the caller's
  *   receive.c            frames to RECV steps, setting aside
  *   flow.c               which frames may leave, and when
  *   frame_blocks.c       memory for frames
- *   number_index.c       what belongs to an operation, by its number and a rank
  *   wait.c               who drives, sleeping, the progress thread
  *   watch.h              what methods, which stand above, say and judge themselves
  *   deadline.c           lack of progress; late_links.c: links that are waited by
@@ -38,12 +36,12 @@
 #define RPI_COMM_COMMUNICATOR_H
 
 #include "codec/codec.h"
-#include "comm/cut.h"
+#include "comm/core/neighborhood.h"
+#include "comm/core/number_index.h"
+#include "comm/core/routine.h"
+#include "comm/core/tags.h"
 #include "comm/fabric.h"
-#include "comm/neighborhood.h"
-#include "comm/number_index.h"
-#include "comm/routine.h"
-#include "comm/tags.h"
+#include "comm/values/cut.h"
 #include "plan/choose.h"
 #include "redpoll/window.h"
 

@@ -44,8 +44,8 @@
 #ifndef RPI_COMM_DEVICE_H
 #define RPI_COMM_DEVICE_H
 
-#include "comm/cut.h"
-#include "comm/routine.h"
+#include "comm/core/routine.h"
+#include "comm/values/cut.h"
 #include "cuda/cuda.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* Pinned copies of what lies in memory of a GPU, as the host needs them; device.h draws it. */
 #include "comm/communicator.h"
 #include "comm/device.h"
-#include "comm/values.h"
+#include "comm/values/values.h"
 
 #include "base/memory.h"
 

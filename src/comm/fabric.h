@@ -20,7 +20,7 @@
 #ifndef RPI_COMM_FABRIC_H
 #define RPI_COMM_FABRIC_H
 
-#include "comm/number_index.h"
+#include "comm/core/number_index.h"
 #include "net/bytes/frame.h"
 #include "net/control/control.h"
 #include "net/world/join.h"

@@ -3,9 +3,9 @@
 
 #include "base/status.h"
 #include "comm/device.h"
-#include "comm/fold.h"
-#include "comm/reductions.h"
-#include "comm/values.h"
+#include "comm/values/fold.h"
+#include "comm/values/reductions.h"
+#include "comm/values/values.h"
 
 #include <string.h>
 

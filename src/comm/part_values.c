@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/device.h"
-#include "comm/reductions.h"
-#include "comm/values.h"
+#include "comm/values/reductions.h"
+#include "comm/values/values.h"
 
 rp_dtype rpi_slot_dtype(int slot, const rpi_run *run) {
     return slot == RPI_SLOT_SUM ? rpi_sum_dtype(run->dtype) : run->dtype;

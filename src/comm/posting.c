@@ -5,8 +5,8 @@
 #include "base/status.h"
 #include "codec/codec.h"
 #include "comm/device.h"
-#include "comm/reductions.h"
-#include "comm/values.h"
+#include "comm/values/reductions.h"
+#include "comm/values/values.h"
 
 #include <string.h>
 

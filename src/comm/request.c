@@ -1,6 +1,6 @@
 /* Requests: pooled, posted in order, completed once. */
 #include "comm/communicator.h"
-#include "comm/completions.h"
+#include "comm/core/completions.h"
 #include "comm/device.h"
 
 #include "base/clock.h"

@@ -1,9 +1,9 @@
 /* Cuts of segment lists: every element in exactly one part, no part longer than a frame. */
-#include "comm/cut.h"
+#include "comm/values/cut.h"
 
 #include "base/rng.h"
 #include "comm/communicator.h"
-#include "comm/values.h"
+#include "comm/values/values.h"
 #include "harness/check.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * a GPU: the bits of the same on memory of the host. */
 #include "comm/communicator.h"
 #include "comm/device_world.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 
 #include "base/clock.h"
 #include "base/rng.h"

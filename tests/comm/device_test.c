@@ -2,7 +2,7 @@
  * same operations on memory of the host, whoever has which. */
 #include "comm/communicator.h"
 #include "comm/device_world.h"
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 #include "cuda/device_codec.h"
 
 #include "base/clock.h"

@@ -1,10 +1,10 @@
 /* One pass gives the bits of the three that it stands for: every reduction of every dtype, with
  * and without a mean, wherever the result goes. */
-#include "comm/fold.h"
+#include "comm/values/fold.h"
 
-#include "comm/reductions.h"
 #include "comm/serial.h"
-#include "comm/values.h"
+#include "comm/values/reductions.h"
+#include "comm/values/values.h"
 #include "harness/check.h"
 
 #include <stdlib.h>

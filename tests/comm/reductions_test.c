@@ -1,10 +1,10 @@
 /* Every reduction of every dtype: the loops alone on every instruction set, and through every
  * algorithm that reduces, against the serial answer. */
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 
 #include "comm/serial.h"
 #include "comm/thread_world.h"
-#include "comm/values.h"
+#include "comm/values/values.h"
 #include "plan/plan.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Every schedule of the catalogue, made ready to run: nothing is lost, nothing waits for ever.
  */
-#include "comm/routine.h"
+#include "comm/core/routine.h"
 
 #include "base/memory.h"
 #include "harness/check.h"

@@ -1,5 +1,5 @@
 /* Sends and receives with tags, and receives from any rank. */
-#include "comm/tags.h"
+#include "comm/core/tags.h"
 #include "comm/thread_world.h"
 
 #include "base/memory.h"

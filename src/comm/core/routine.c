@@ -1,7 +1,6 @@
-#include "comm/routine.h"
+#include "comm/core/routine.h"
 
 #include "base/memory.h"
-#include "comm/routine_fold.h"
 
 #include <string.h>
 

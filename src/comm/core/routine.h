@@ -5,7 +5,7 @@
  *    the encoder then writes into the region that the link lends.
  *  - An ENCODE whose source is not overwritten afterwards records that source, so that exact
  *    parts need no wire slot at all: every SEND encodes from the source (see part_codec.c).
- *  - A sum of two that is exact needs no accumulator (see routine_fold.h). */
+ *  - A sum of two that is exact needs no accumulator (see rpi_routine_fold()). */
 #ifndef RPI_COMM_ROUTINE_H
 #define RPI_COMM_ROUTINE_H
 
@@ -64,5 +64,15 @@ rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_reque
                             bool plain, bool device, rpi_routine **out_routine);
 /* Its idle chunks are the caller's to free first. NULL is fine. */
 void rpi_routine_destroy(rpi_routine *routine);
+
+/* Of rpi_routine_build(): sums of two that need no accumulator (routine_fold.c).
+ *
+ * Where a part's sum begins with this rank's own values and one frame, the two steps become one
+ * ADD that reads both (rpi_action.first). Where that is all of the sum, which is then sent and
+ * kept, the ADD also takes over its mean and its way into OUT: `into` is then OUT, and what is
+ * sent is read from there; only in requests whose bytes are their values: exact codecs, no
+ * error feedback (rpi_routine.plain). stands_for[i]: the action that took step i over, or i
+ * itself. */
+rp_status rpi_routine_fold(rpi_routine *routine, int32_t *stands_for);
 
 #endif

@@ -1,4 +1,4 @@
-#include "comm/routine_fold.h"
+#include "comm/core/routine.h"
 
 #include "base/memory.h"
 

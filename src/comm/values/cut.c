@@ -1,9 +1,9 @@
-#include "comm/cut.h"
+#include "comm/values/cut.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "codec/codec.h"
-#include "comm/values.h"
+#include "comm/values/values.h"
 
 #include <string.h>
 

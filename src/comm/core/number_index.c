@@ -1,4 +1,4 @@
-#include "comm/number_index.h"
+#include "comm/core/number_index.h"
 
 #include "base/memory.h"
 #include "base/status.h"

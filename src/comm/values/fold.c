@@ -1,7 +1,7 @@
-#include "comm/fold.h"
+#include "comm/values/fold.h"
 
-#include "comm/reductions.h"
-#include "comm/values.h"
+#include "comm/values/reductions.h"
+#include "comm/values/values.h"
 
 #include <stdint.h>
 #include <string.h>

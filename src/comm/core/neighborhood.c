@@ -1,4 +1,4 @@
-#include "comm/neighborhood.h"
+#include "comm/core/neighborhood.h"
 
 #include "base/memory.h"
 #include "base/status.h"

@@ -1,6 +1,7 @@
-#include "comm/values.h"
+#include "comm/values/values.h"
 
 #include "codec/codec_convert.h"
+#include "comm/values/narrow_loops.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -11,16 +12,8 @@ rp_dtype rpi_sum_dtype(rp_dtype dtype) {
 
 /* ---- conversions ---- */
 
-static void narrow_f16(const float *from, size_t count, uint16_t *into) {
-    for (size_t i = 0; i < count; i++) into[i] = rp_f32_to_f16(from[i]);
-}
-
-static void narrow_bf16(const float *from, size_t count, uint16_t *into) {
-    for (size_t i = 0; i < count; i++) into[i] = rp_f32_to_bf16(from[i]);
-}
-
 const rpi_narrow_kernels *rpi_narrow(rpi_isa isa) {
-    static const rpi_narrow_kernels plain = {narrow_f16, narrow_bf16};
+    static const rpi_narrow_kernels plain = {rpi_narrow_plain_f16, rpi_narrow_plain_bf16};
 #if defined(__x86_64__)
     if (isa >= RPI_ISA_AVX2) return &rpi_narrow_avx2;
 #endif

@@ -1,4 +1,4 @@
-#include "comm/tags.h"
+#include "comm/core/tags.h"
 
 #include "base/memory.h"
 #include "base/status.h"

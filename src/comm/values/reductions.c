@@ -1,9 +1,9 @@
-#include "comm/reductions.h"
+#include "comm/values/reductions.h"
 
 #include "base/status.h"
 #include "codec/codec.h"
 #include "codec/codec_convert.h"
-#include "comm/reduction_loops.h"
+#include "comm/values/reduction_loops.h"
 
 static const rpi_reduce_loops plain = REDUCE_LOOPS;
 

@@ -1,8 +1,9 @@
 /* The loops of reductions, compiled once for each instruction set: by reductions.c for any
  * processor, by reductions_avx2.c with AVX2. Plain C that the compiler vectorises; the two give
  * the same bits, since no loop adds in another order. */
-#include "comm/reductions.h"
+#include "comm/values/reduction_kernels.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 

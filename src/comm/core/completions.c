@@ -2,7 +2,7 @@
  *
  * Requests put their tokens from whatever thread completes them, under their communicator's
  * lock; nothing may fail there, so room for a token is made when it is asked for. */
-#include "comm/completions.h"
+#include "comm/core/completions.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

@@ -32,24 +32,7 @@ void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void 
 bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *second,
                  double factor, size_t count, void *into, void *also);
 
-typedef void rpi_reduce_loop(const void *in, size_t count, void *into);
-
-/* Of rpi_add_two(). */
-enum { RPI_ADD_TWO_FETCHES, RPI_ADD_TWO_PLAIN };
+/* How rpi_add_two() does it (reduction_kernels.h). */
 extern rpi_kernel_form rpi_add_two_form;
-typedef void rpi_add_two_loop(const void *first, const void *second, double factor,
-                              size_t count, void *into, void *also, int form);
-
-/* Loops over accumulators, by dtype; NULL where the dtype has none of its own. */
-enum { RPI_DTYPES = RP_C128 + 1 };
-typedef struct rpi_reduce_loops {
-    rpi_reduce_loop *product[RPI_DTYPES], *min[RPI_DTYPES], *max[RPI_DTYPES];
-    rpi_reduce_loop *band, *bor, *bxor; /* over bytes */
-    rpi_add_two_loop *add_two[RPI_DTYPES];
-} rpi_reduce_loops;
-
-#if defined(__x86_64__)
-extern const rpi_reduce_loops rpi_reduce_loops_avx2;
-#endif
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef RPI_COMM_NEIGHBORHOOD_H
 #define RPI_COMM_NEIGHBORHOOD_H
 
-#include "comm/routine.h"
+#include "comm/core/routine.h"
 #include "redpoll/comm.h"
 
 #include <stdbool.h>

@@ -1,18 +1,10 @@
-/* What the files of comm/ share: the communicator, its requests and their chunks. Below them are
+/* What the files of comm/ share: the communicator, its requests and their chunks.
+ *
  * values/ (what is done to elements, and which of them a part holds) and core/ (schedules made
- * ready to run, numbers and tags, neighbourhoods, queues of completions), which do not know it.
+ * ready to run, numbers and tags, neighbourhoods) do not know it. Here is
  *
  *   fabric.c             what communicators share (fabric.h): links, control, drive
  *   communicator.c       create, destroy, accounts
- *   groups.c             communicators made of another
- *   comm_options.c       what may be asked for
- *   collectives.c        the public operations on vectors
- *   block_collectives.c  and on blocks, whose lengths differ
- *   point_to_point.c     sends and receives; core/tags.h: which meets which
- *   neighbors.c          exchanges with neighbours; core/neighborhood.h: who they are
- *   window_table.h       windows, which neighbours write into (window*.c)
- *   blocking.c           the blocking forms of all
- *   posting.c            what posting a collective has in common
  *   request.c            numbering, completing, pooling
  *   agreement.c          what ranks must agree on
  *   executor.c           one pass: receive, run, send
@@ -26,8 +18,17 @@
  *   wait.c               who drives, sleeping, the progress thread
  *   watch.h              what methods, which stand above, say and judge themselves
  *   deadline.c           lack of progress; late_links.c: links that are waited by
- *   failure.c            the first failure, for all; groups.c: communicators of others,
- *                        survivors.c: of those that are left
+ *   failure.c            the first failure, for all
+ *
+ * and above it
+ *
+ *   protocol/            what ranks say to each other: pair_protocol.c (core/tags.h: which
+ *                        send meets which receive), round_protocol.c (between neighbours),
+ *                        window_table.h (windows, which neighbours write into)
+ *   calls/               the public operations, on vectors (collectives.c) and on blocks,
+ *                        whose lengths differ; posting.c: what they have in common
+ *   world/               communicators made of another, of those that are left
+ *   window/              the calls of windows
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
  * holds the drive of the fabric (`driving`, handed over under the lock), so that a pass runs
@@ -149,7 +150,7 @@ typedef struct rpi_flow_edge {
     uint32_t granted; /* chunks that have started there, as far as is known here */
     uint32_t told;    /* chunks started here that it knows of */
     bool asked;       /* it has been asked to tell */
-    bool expected;    /* it knows that its vector is waited for (neighbors.c) */
+    bool expected;    /* it knows that its vector is waited for (round_protocol.c) */
     bool asks;        /* it wants to be told */
 } rpi_flow_edge;
 
@@ -291,11 +292,11 @@ rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options);
 rp_status rpi_comm_begin(rp_comm *comm);
 void rpi_comm_free(rp_comm *comm); /* no part of a fabric any more; NULL is fine */
 
-/* comm_options.c */
+/* world/comm_options.c */
 rp_status rpi_comm_options_check(const rp_comm_options *options, int world);
 
-/* groups.c: as rp_comm_group(); *out_lost: which of the ranks has died, where that is why it
- * failed, else as it was. */
+/* world/groups.c: as rp_comm_group(); *out_lost: which of the ranks has died, where that is why
+ * it failed, else as it was. */
 rp_status rpi_group_try(rp_comm *parent, const int *ranks, int count,
                         const rp_comm_options *options, rp_comm **out_comm, int *out_lost);
 
@@ -429,7 +430,7 @@ void rpi_flow_credit(rp_comm *comm); /* tell ranks how much more they may send u
 /* Send a header alone. RP_PENDING: no room in the link. */
 rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header);
 
-/* point_to_point.c */
+/* protocol/pair_protocol.c */
 /* Under the lock: the sequence number of a send or receive; of one from any rank, the number it
  * has until its sender is known. */
 rp_status rpi_p2p_number(rp_request *request);
@@ -447,7 +448,7 @@ bool rpi_p2p_is_announced(const rp_request *request);
  */
 bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header);
 
-/* neighbors.c */
+/* protocol/round_protocol.c */
 /* Under the lock: the sequence of the next round, or of the one that the caller numbered. */
 rp_status rpi_round_number(rp_request *request);
 rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood, bool device,
@@ -469,7 +470,7 @@ void rpi_rounds_expect(rp_comm *comm, int64_t idle_ns);
 int64_t rpi_rounds_next_ns(const rp_comm *comm); /* when to look again */
 void rpi_rounds_tell_passed(rp_comm *comm);      /* [driver] */
 
-/* window_serve.c, window_hear.c, window.c [driver] */
+/* protocol/window_serve.c, window_hear.c [driver] */
 bool rpi_windows_serve(rp_comm *comm); /* send and apply what may be; true: something moved */
 void rpi_windows_hear(rp_comm *comm, int rank, const rpi_frame_header *header,
                       const void *payload);

@@ -9,7 +9,7 @@
  *      the head of a link (rpi_port.head), checked once
  *        |
  *        +-- flow control, announcements,
- *        |   windows -------------------------> used up at once (flow.c, point_to_point.c,
+ *        |   windows -------------------------> used up at once (flow.c, pair_protocol.c,
  *        |                                      window_hear.c)
  *        |
  *        +-- its RECV is due -----------------> holds the link (rpi_port.holder) until read

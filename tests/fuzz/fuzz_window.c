@@ -4,7 +4,7 @@
 #include "fuzz_input.h"
 
 #include "base/memory.h"
-#include "comm/window_table.h"
+#include "comm/protocol/window_table.h"
 
 #include <string.h>
 

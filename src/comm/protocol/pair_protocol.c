@@ -4,19 +4,12 @@
  * and a tag. A receive from any rank has none until a send is left over for it. So a sender
  * whose receiver has not said that it is ready announces the send with a header alone, which
  * the receiver counts and gives back at once: it stands in nothing's way. */
-#include "comm/communicator.h"
-#include "comm/posting.h"
+#include "comm/protocol/pair_protocol.h"
 
-#include "base/fpenv.h"
-#include "base/memory.h"
 #include "base/status.h"
 
-/* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
-enum { SENDER, RECEIVER };
-enum { ANYBODY = -1 };
-
 static bool is_send(const rp_request *request) {
-    return request->routine->schedule.rank == SENDER;
+    return request->routine->schedule.rank == RPI_PAIR_SENDER;
 }
 
 /* ---- numbers ---- */
@@ -37,7 +30,7 @@ static bool is_ours(const rp_comm *comm, int rank, uint64_t sequence) {
 
 rp_status rpi_p2p_number(rp_request *request) {
     rp_comm *comm = request->comm;
-    if (request->peer == ANYBODY) {
+    if (request->peer == RPI_ANYBODY) {
         request->sequence = sequence_of(false, request->tag, 0);
         return RP_OK;
     }
@@ -63,7 +56,7 @@ static bool has_token(const rp_request *request) {
     bool waits = port->head && !port->holder && port->comm == comm;
     if (waits && port->header.sequence == request->sequence) return true;
     const rpi_chunk *first = request->chunks;
-    return (first && first->aside[RECEIVER].first) || !rpi_p2p_is_alone(request) ||
+    return (first && first->aside[RPI_PAIR_RECEIVER].first) || !rpi_p2p_is_alone(request) ||
            rpi_aside_find(comm, request->peer, request->sequence);
 }
 
@@ -110,12 +103,12 @@ void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
 /* ---- receives from any rank ---- */
 
 bool rpi_p2p_is_unbound(const rp_request *request) {
-    return request->collective == RPI_SENDRECV && request->peer == ANYBODY;
+    return request->collective == RPI_SENDRECV && request->peer == RPI_ANYBODY;
 }
 
 /* Under the lock: whose announcement for the tag has waited longest. */
 static int first_sender(const rp_comm *comm, int tag) {
-    int first = ANYBODY;
+    int first = RPI_ANYBODY;
     uint64_t since = UINT64_MAX;
     for (int rank = 0; rank < comm->world; rank++) {
         const rpi_tag *counts = rpi_tags_find(&comm->peers[rank].tags, tag);
@@ -139,7 +132,7 @@ static bool bind_to_sender(rp_request *request) {
     rp_comm *comm = request->comm;
     pthread_mutex_lock(&comm->fabric->lock);
     int rank = first_sender(comm, request->tag);
-    if (rank != ANYBODY) {
+    if (rank != RPI_ANYBODY) {
         request->peer = rank;
         (void)rpi_p2p_number(request); /* the tag is in the table: nothing to allocate */
         request->header.sequence = request->sequence;
@@ -147,7 +140,7 @@ static bool bind_to_sender(rp_request *request) {
         rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->announcements;
     }
     pthread_mutex_unlock(&comm->fabric->lock);
-    return rank != ANYBODY;
+    return rank != RPI_ANYBODY;
 }
 
 bool rpi_p2p_prepare(rp_request *request) {
@@ -155,109 +148,4 @@ bool rpi_p2p_prepare(rp_request *request) {
         return bind_to_sender(request) && rpi_request_enter(request);
     if (is_send(request) && !request->announced) request->announced = announce(request);
     return true;
-}
-
-/* ---- the public operations ---- */
-
-static rp_status check_peer(const rp_comm *comm, int peer) {
-    if (peer < 0 || peer >= comm->world || peer == comm->rank)
-        return RP_FAIL(INVALID,
-                       "rank %d cannot send to or receive from rank %d in a world of %d",
-                       comm->rank, peer, comm->world);
-    return RP_OK;
-}
-
-static rp_status check_call(const rp_comm *comm, rp_request *const *request, const char *what) {
-    if (!comm) return RP_FAIL(INVALID, "%s: comm is NULL", what);
-    if (!request) return RP_FAIL(INVALID, "%s: there is nowhere to put the request", what);
-    return RP_OK;
-}
-
-static rp_status check_run(const rpi_run *run, int tag) {
-    if (tag < 0) return RP_FAIL(INVALID, "tag is %d; 0 to 2147483647 are allowed", tag);
-    if (!rp_dtype_bytes(run->dtype)) return RP_FAIL(INVALID, "%d is no dtype", (int)run->dtype);
-    if (run->count > RPI_ELEMENTS_MAX)
-        return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?",
-                       run->count);
-    if (run->count && !run->in && !run->out)
-        return RP_FAIL(INVALID, "%zu elements and no data", run->count);
-    return RP_OK;
-}
-
-static rp_status prepare(rp_request *request, const rpi_run *run, int side,
-                         const rp_collective_options *options) {
-    rp_comm *comm = request->comm;
-    RP_TRY(rpi_cut_reserve(&request->cut, 1));
-    request->cut.runs[0] = *run;
-    request->collective = RPI_SENDRECV;
-    rpi_plan_request plan = {.world = 2, .rank = side};
-    RP_TRY(rpi_find_memory(request, options));
-    const rpi_load load = {.device = request->device != NULL,
-                           .bytes = run->count * rp_dtype_bytes(run->dtype)};
-    RP_TRY(rpi_comm_routine(comm, RPI_SENDRECV, NULL, &plan, &load, &request->routine));
-    int parts = request->routine->schedule.parts;
-    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
-    RP_TRY(
-        rpi_cut_make(&request->cut, RPI_SPLIT_VECTOR, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
-    return rpi_request_post(request);
-}
-
-static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int side,
-                       const rp_collective_options *options, rp_request **out_request) {
-    RPI_FPENV_SCOPE;
-    RP_TRY(check_run(run, tag));
-    rp_request *request = NULL;
-    RP_TRY(rpi_request_new(comm, &request));
-    request->peer = peer;
-    request->tag = tag;
-    rp_status status = prepare(request, run, side, rpi_options_or_default(options));
-    if (status != RP_OK) {
-        rpi_request_free(request);
-        return status;
-    }
-    *out_request = request;
-    rpi_drive_once(comm);
-    return RP_OK;
-}
-
-rp_status rp_send_with_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype,
-                             int peer, int tag, const rp_collective_options *options,
-                             rp_request **out_request) {
-    RP_TRY(check_call(comm, out_request, "send"));
-    RP_TRY(check_peer(comm, peer));
-    return start(comm, &(rpi_run){.in = data, .count = count, .dtype = dtype}, peer, tag,
-                 SENDER, options, out_request);
-}
-
-rp_status rp_recv_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
-                             int tag, const rp_collective_options *options,
-                             rp_request **out_request) {
-    RP_TRY(check_call(comm, out_request, "receive"));
-    RP_TRY(check_peer(comm, peer));
-    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, peer, tag,
-                 RECEIVER, options, out_request);
-}
-
-rp_status rp_recv_any_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
-                                 int tag, const rp_collective_options *options,
-                                 rp_request **out_request) {
-    RP_TRY(check_call(comm, out_request, "receive"));
-    if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
-    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, ANYBODY, tag,
-                 RECEIVER, options, out_request);
-}
-
-rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
-                        int tag, rp_request **out_request) {
-    return rp_send_with_start(comm, data, count, dtype, peer, tag, NULL, out_request);
-}
-
-rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
-                        int tag, rp_request **out_request) {
-    return rp_recv_with_start(comm, data, count, dtype, peer, tag, NULL, out_request);
-}
-
-rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int tag,
-                            rp_request **out_request) {
-    return rp_recv_any_with_start(comm, data, count, dtype, tag, NULL, out_request);
 }

@@ -1,5 +1,5 @@
 /* Windows: loops over elements. */
-#include "comm/window_table.h"
+#include "comm/protocol/window_table.h"
 
 #include <string.h>
 

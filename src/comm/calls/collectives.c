@@ -1,6 +1,6 @@
 /* The public operations on vectors whose length all ranks know: check the arguments and say
  * which elements are whose. */
-#include "comm/posting.h"
+#include "comm/calls/posting.h"
 
 #include "base/status.h"
 

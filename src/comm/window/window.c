@@ -1,5 +1,5 @@
 /* Windows: created by all ranks at once, and freed. */
-#include "comm/window_table.h"
+#include "comm/window/window_calls.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"
@@ -12,44 +12,6 @@ enum {
     NAME_MAX_BYTES = 200,
     PIECE_BYTES = 256 * 1024, /* of an encoding, as long as a bucket allows */
 };
-
-/* ---- what others use ---- */
-
-void rpi_window_lock_values(rp_window *window) {
-    pthread_mutex_lock(&window->lock);
-}
-
-void rpi_window_unlock_values(rp_window *window) {
-    pthread_mutex_unlock(&window->lock);
-    if (atomic_exchange(&window->missed, false)) rpi_window_call(window);
-}
-
-void rpi_window_call(rp_window *window) {
-    if (!window->comm) return;
-    rpi_comm_call(window->comm);
-    rpi_drive_once(window->comm);
-}
-
-int rpi_window_find_in(const rp_window *window, int rank) {
-    for (int i = 0; i < window->in_count; i++)
-        if (window->ins[i].rank == rank) return i;
-    return -1;
-}
-
-int rpi_window_find_out(const rp_window *window, int rank) {
-    for (int i = 0; i < window->out_count; i++)
-        if (window->outs[i].rank == rank) return i;
-    return -1;
-}
-
-rp_status rpi_window_check(const rp_window *window) {
-    if (!window) return RP_FAIL(INVALID, "window is NULL");
-    if (!window->comm)
-        return RP_FAIL(CANCELLED, "window '%s': its communicator was destroyed", window->name);
-    rp_status status = rp_comm_status(window->comm);
-    if (status == RP_OK) return RP_OK;
-    return rpi_fail_context(status, "window '%s': ", window->name);
-}
 
 /* ---- arguments ---- */
 
@@ -427,15 +389,4 @@ rp_status rp_window_free(rp_window **in_out_window) {
     destroy(window);
     *in_out_window = NULL;
     return status;
-}
-
-/* The communicator goes: nobody serves its windows any more. */
-void rpi_windows_close(rp_comm *comm) {
-    for (rp_window *window = comm->windows, *next; window; window = next) {
-        next = window->next;
-        window->comm = NULL;
-        window->next = NULL;
-        atomic_fetch_sub(&comm->fabric->windows, 1);
-    }
-    comm->windows = NULL;
 }

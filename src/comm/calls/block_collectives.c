@@ -1,6 +1,6 @@
 /* Gather, scatter and all-to-all: a block's length is known to the two ranks that share it, and
  * each part of the schedule is one block (plan.h). */
-#include "comm/posting.h"
+#include "comm/calls/posting.h"
 
 #include "base/status.h"
 

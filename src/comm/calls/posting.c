@@ -1,4 +1,4 @@
-#include "comm/posting.h"
+#include "comm/calls/posting.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

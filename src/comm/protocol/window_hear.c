@@ -1,5 +1,5 @@
 /* Windows: frames that have come. All are used up at once: a message has its place. */
-#include "comm/window_table.h"
+#include "comm/protocol/window_table.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* Windows: waiting for what others do. Every wait has a deadline, and says for whom it was. */
 #include "base/c_locale.h"
-#include "comm/window_table.h"
+#include "comm/window/window_calls.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

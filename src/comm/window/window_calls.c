@@ -1,5 +1,5 @@
 /* Windows: what their owner calls. Nothing here waits, but for the own mutexes of an update. */
-#include "comm/window_table.h"
+#include "comm/window/window_calls.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

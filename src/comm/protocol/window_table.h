@@ -162,20 +162,9 @@ struct rp_window_operation {
     rpi_window_part parts[];
 };
 
-/* window.c */
-void rpi_window_lock_values(rp_window *window);
-void rpi_window_unlock_values(rp_window *window);          /* calls the driver that missed it */
-int rpi_window_find_in(const rp_window *window, int rank); /* -1: no source */
+/* window_table.c */
+int rpi_window_find_in(const rp_window *window, int rank);  /* -1: no source */
 int rpi_window_find_out(const rp_window *window, int rank); /* -1: no destination */
-/* Something is to be done: the driver is called, or one pass made. */
-void rpi_window_call(rp_window *window);
-/* The communicator is there and well. */
-rp_status rpi_window_check(const rp_window *window);
-
-/* window_waits.c */
-rp_status rpi_window_own_mutexes(rp_window *window, double timeout_s); /* for all sources */
-void rpi_window_release_own_mutexes(rp_window *window);
-void rpi_window_release_all(rp_window *window); /* mutexes, of who is about to free it */
 
 /* window_serve.c [driver] */
 rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_word word,

@@ -1,5 +1,5 @@
 /* Windows, one pass of the driver: what is to be sent, and what has come and can be applied. */
-#include "comm/window_table.h"
+#include "comm/protocol/window_table.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -351,4 +351,15 @@ bool rpi_windows_serve(rp_comm *comm) {
         if (!atomic_load(&comm->failed)) moved |= serve(window);
     if (atomic_load(&comm->failed)) comm->windows_due = false;
     return moved;
+}
+
+/* The communicator goes: nobody serves its windows any more. */
+void rpi_windows_close(rp_comm *comm) {
+    for (rp_window *window = comm->windows, *next; window; window = next) {
+        next = window->next;
+        window->comm = NULL;
+        window->next = NULL;
+        atomic_fetch_sub(&comm->fabric->windows, 1);
+    }
+    comm->windows = NULL;
 }

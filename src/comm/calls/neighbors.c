@@ -1,0 +1,88 @@
+/* An exchange with neighbours: the public operation. round_protocol.c has what ranks say to
+ * each other meanwhile. */
+#include "comm/calls/posting.h"
+
+#include "base/status.h"
+
+#include <limits.h>
+#include <string.h>
+
+static rp_status check_arguments(const rp_segment *segments, size_t count, void *const *outputs,
+                                 const rp_collective_options *options, uint64_t round) {
+    const char *name = rpi_collective_name(RPI_NEIGHBOUR_ALL_REDUCE);
+    if (count > INT_MAX) return RP_FAIL(INVALID, "%s: %zu segments are too many", name, count);
+    if (count && !segments)
+        return RP_FAIL(INVALID, "%s: segments is NULL, and there are %zu", name, count);
+    if (options->reduce != RP_SUM)
+        return RP_FAIL(INVALID, "%s adds by its weights; reduce is %d, and RP_SUM is allowed",
+                       name, (int)options->reduce);
+    if (round >= RPI_ROUND_SEQUENCE)
+        return RP_FAIL(INVALID, "%s: round is %llu; is that negative?", name,
+                       (unsigned long long)round);
+    if (options->algorithm && strcmp(options->algorithm, "direct") != 0)
+        return RP_FAIL(NOT_FOUND, "%s has no algorithm '%s'; 'direct' is its only one", name,
+                       options->algorithm);
+    for (size_t i = 0; i < count; i++) {
+        bool complex = segments[i].dtype == RP_C64 || segments[i].dtype == RP_C128;
+        if (!rp_dtype_is_float(segments[i].dtype) && !complex)
+            return RP_FAIL(INVALID,
+                           "%s: segment %zu is of %s; weights go with floats and complex "
+                           "numbers",
+                           name, i, rp_dtype_name(segments[i].dtype));
+        if (outputs && segments[i].count && !outputs[i])
+            return RP_FAIL(INVALID, "%s: output %zu has %zu elements and no data", name, i,
+                           segments[i].count);
+    }
+    return RP_OK;
+}
+
+static rpi_run run_of(const rp_segment *segment, void *output) {
+    return (rpi_run){.in = segment->data,
+                     .out = output,
+                     .count = segment->count,
+                     .dtype = segment->dtype,
+                     .codec = segment->codec,
+                     .residual = segment->residual,
+                     .tensor = segment->tensor,
+                     .first = segment->first};
+}
+
+/* A run without data has an output: posting looks for either. */
+static rp_status check_data(const rp_segment *segments, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "segment %zu", i);
+        RP_TRY(rpi_check_buffer(RPI_NEIGHBOUR_ALL_REDUCE, segments[i].data, segments[i].count,
+                                what));
+    }
+    return RP_OK;
+}
+
+rp_status rp_neighbor_all_reduce_start(rp_comm *comm, const rp_segment *segments,
+                                       void *const *outputs, size_t count,
+                                       const rp_neighbors *neighbors,
+                                       const rp_collective_options *options,
+                                       rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_NEIGHBOUR_ALL_REDUCE, out_request));
+    options = rpi_options_or_default(options);
+    RP_TRY(
+        check_arguments(segments, count, outputs, options, neighbors ? neighbors->round : 0));
+    RP_TRY(check_data(segments, count));
+    rp_request *request = NULL;
+    RP_TRY(rpi_posting_begin(comm, count, &request));
+    rp_status status =
+        rpi_neighborhood_make(&request->hood, comm->rank, comm->world, neighbors);
+    if (status != RP_OK) {
+        rpi_request_free(request);
+        return status;
+    }
+    request->sequence = neighbors->round;
+    for (size_t i = 0; i < count; i++)
+        request->cut.runs[i] = run_of(&segments[i], outputs ? outputs[i] : segments[i].data);
+    return rpi_posting_end(request,
+                           &(rpi_posting){.collective = RPI_NEIGHBOUR_ALL_REDUCE,
+                                          .layout = RPI_SPLIT_VECTOR,
+                                          .reduces = true,
+                                          .options = options},
+                           out_request);
+}

@@ -1,0 +1,111 @@
+/* Sends and receives: the public operations. pair_protocol.c has how the two find each other.
+ */
+#include "comm/calls/posting.h"
+#include "comm/protocol/pair_protocol.h"
+
+#include "base/fpenv.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+static rp_status check_peer(const rp_comm *comm, int peer) {
+    if (peer < 0 || peer >= comm->world || peer == comm->rank)
+        return RP_FAIL(INVALID,
+                       "rank %d cannot send to or receive from rank %d in a world of %d",
+                       comm->rank, peer, comm->world);
+    return RP_OK;
+}
+
+static rp_status check_call(const rp_comm *comm, rp_request *const *request, const char *what) {
+    if (!comm) return RP_FAIL(INVALID, "%s: comm is NULL", what);
+    if (!request) return RP_FAIL(INVALID, "%s: there is nowhere to put the request", what);
+    return RP_OK;
+}
+
+static rp_status check_run(const rpi_run *run, int tag) {
+    if (tag < 0) return RP_FAIL(INVALID, "tag is %d; 0 to 2147483647 are allowed", tag);
+    if (!rp_dtype_bytes(run->dtype)) return RP_FAIL(INVALID, "%d is no dtype", (int)run->dtype);
+    if (run->count > RPI_ELEMENTS_MAX)
+        return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?",
+                       run->count);
+    if (run->count && !run->in && !run->out)
+        return RP_FAIL(INVALID, "%zu elements and no data", run->count);
+    return RP_OK;
+}
+
+static rp_status prepare(rp_request *request, const rpi_run *run, int side,
+                         const rp_collective_options *options) {
+    rp_comm *comm = request->comm;
+    RP_TRY(rpi_cut_reserve(&request->cut, 1));
+    request->cut.runs[0] = *run;
+    request->collective = RPI_SENDRECV;
+    rpi_plan_request plan = {.world = 2, .rank = side};
+    RP_TRY(rpi_find_memory(request, options));
+    const rpi_load load = {.device = request->device != NULL,
+                           .bytes = run->count * rp_dtype_bytes(run->dtype)};
+    RP_TRY(rpi_comm_routine(comm, RPI_SENDRECV, NULL, &plan, &load, &request->routine));
+    int parts = request->routine->schedule.parts;
+    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
+    RP_TRY(
+        rpi_cut_make(&request->cut, RPI_SPLIT_VECTOR, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
+    return rpi_request_post(request);
+}
+
+static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int side,
+                       const rp_collective_options *options, rp_request **out_request) {
+    RPI_FPENV_SCOPE;
+    RP_TRY(check_run(run, tag));
+    rp_request *request = NULL;
+    RP_TRY(rpi_request_new(comm, &request));
+    request->peer = peer;
+    request->tag = tag;
+    rp_status status = prepare(request, run, side, rpi_options_or_default(options));
+    if (status != RP_OK) {
+        rpi_request_free(request);
+        return status;
+    }
+    *out_request = request;
+    rpi_drive_once(comm);
+    return RP_OK;
+}
+
+rp_status rp_send_with_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype,
+                             int peer, int tag, const rp_collective_options *options,
+                             rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "send"));
+    RP_TRY(check_peer(comm, peer));
+    return start(comm, &(rpi_run){.in = data, .count = count, .dtype = dtype}, peer, tag,
+                 RPI_PAIR_SENDER, options, out_request);
+}
+
+rp_status rp_recv_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
+                             int tag, const rp_collective_options *options,
+                             rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "receive"));
+    RP_TRY(check_peer(comm, peer));
+    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, peer, tag,
+                 RPI_PAIR_RECEIVER, options, out_request);
+}
+
+rp_status rp_recv_any_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
+                                 int tag, const rp_collective_options *options,
+                                 rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "receive"));
+    if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
+    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, RPI_ANYBODY,
+                 tag, RPI_PAIR_RECEIVER, options, out_request);
+}
+
+rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
+                        int tag, rp_request **out_request) {
+    return rp_send_with_start(comm, data, count, dtype, peer, tag, NULL, out_request);
+}
+
+rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
+                        int tag, rp_request **out_request) {
+    return rp_recv_with_start(comm, data, count, dtype, peer, tag, NULL, out_request);
+}
+
+rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int tag,
+                            rp_request **out_request) {
+    return rp_recv_any_with_start(comm, data, count, dtype, tag, NULL, out_request);
+}

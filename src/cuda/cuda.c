@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -158,8 +159,23 @@ static void find(void) {
         found.table = table;
 }
 
+/* Threads that the GPU's driver starts take no signals of the process: redpoll run would not
+ * hear that a rank has ended, and a program's handler would run there. */
+static void block_signals(sigset_t *before) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static void find_quietly(void) {
+    sigset_t before;
+    block_signals(&before);
+    find();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 rp_status rpi_cuda_open(const rpi_cuda_library **out) {
-    (void)pthread_once(&found.once, find);
+    (void)pthread_once(&found.once, find_quietly);
     *out = found.table;
     return found.table ? RP_OK : RP_FAIL(UNSUPPORTED, "CUDA: %s", found.reason);
 }
@@ -194,12 +210,20 @@ static rp_status load_kernels(const rpi_cuda_library *cuda, int device) {
     return rpi_cuda_check(cuda, error, "loading kernels");
 }
 
+static rp_status load_quietly(const rpi_cuda_library *cuda, int device) {
+    sigset_t before;
+    block_signals(&before);
+    rp_status status = load_kernels(cuda, device);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
 rp_status rpi_cuda_prepare(const rpi_cuda_library *cuda, int device) {
     bool is_noted = device >= 0 && device < PREPARED_MAX;
     if (is_noted && atomic_load(&prepared[device])) return RP_OK;
     pthread_mutex_lock(&prepare_lock);
     rp_status status =
-        is_noted && atomic_load(&prepared[device]) ? RP_OK : load_kernels(cuda, device);
+        is_noted && atomic_load(&prepared[device]) ? RP_OK : load_quietly(cuda, device);
     if (status == RP_OK && is_noted) atomic_store(&prepared[device], true);
     pthread_mutex_unlock(&prepare_lock);
     return status;

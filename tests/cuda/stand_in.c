@@ -273,7 +273,8 @@ static void enlist(stream *s, int device) {
 }
 
 static void begin(void) {
-    const char *capability = getenv(STAND_IN_CAPABILITY);
+    const char *capability = getenv(STAND_IN_CAPABILITY), *spills = getenv(STAND_IN_SPILLS);
+    atomic_store(&control.spills, spills ? atoi(spills) : 0);
     hosts_memory = getenv(STAND_IN_HOSTS) != NULL;
     for (int d = 0; d < STAND_IN_DEVICES; d++) {
         atomic_store(&control.capability[d], capability ? atoi(capability) : 80);
@@ -377,10 +378,10 @@ static int launch(const op *what, void *handle) {
     return unlock(put(s, what));
 }
 
-/* Loops take theirs from the host. */
+/* Loops take theirs from the host; what varies needs some all the same, as on a GPU. */
 static int scratch_bytes(const rpi_device_call *call, size_t *out) {
-    (void)call;
-    *out = 0;
+    bool varies = call->kind == RPI_DEVICE_TOPK || call->kind == RPI_DEVICE_VARIED;
+    *out = varies ? 256 : 0;
     return NONE;
 }
 
@@ -539,9 +540,12 @@ static int event_record(void *handle, void *stream_handle) {
 }
 
 static int event_seconds(void *begin_event, void *end_event, double *out) {
-    (void)begin_event, (void)end_event;
+    const event *end = end_event;
+    (void)begin_event;
     *out = 1e-3;
-    return NONE;
+    lock();
+    while (end->done < end->recorded) pthread_cond_wait(&state.changed, &state.lock);
+    return unlock(state.sticky[end->device]);
 }
 
 static int capability(int device, int *out) {

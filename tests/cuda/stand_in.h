@@ -58,6 +58,9 @@ typedef struct stand_in {
 /* The capability of all devices from the start on, where it is set: "70". */
 #define STAND_IN_CAPABILITY "STAND_IN_CAPABILITY"
 
+/* As `spills`. */
+#define STAND_IN_SPILLS "STAND_IN_SPILLS"
+
 #define STAND_IN_CONTROL "stand_in_control"
 #define STAND_IN_FINISH  "stand_in_finish" /* void (void): its default stream is done */
 typedef stand_in *(*stand_in_entry)(void);

@@ -21,7 +21,7 @@ breaches=$(find src -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' | sort | xar
         # Public headers belong to the room that implements them, or to the lowest of its folders
         # that speaks of them.
         split("status log dtype rng version", names, " "); for (i in names) home[names[i]] = "base"
-        home["comm"] = "comm/values"; home["codec_comparison"] = "comm/world"; home["window"] = "comm"
+        home["comm"] = "comm/values"; home["codec_comparison"] = "comm/world"; home["window"] = "comm/core"
         split("gossip local_sgd parameter_server", names, " "); for (i in names) home[names[i]] = "methods/" names[i]
         home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net/store"; home["join"] = "net/world"; home["buffer"] = "net/memory"
     }

@@ -8,8 +8,8 @@
 #include "cli/numbers.h"
 #include "cli/option_rows.h"
 #include "cli/world.h"
-#include "comm/communicator.h"
-#include "comm/link_costs.h"
+#include "comm/core/communicator.h"
+#include "comm/world/link_costs.h"
 #include "net/shaped/link_shape.h"
 #include "plan/choose.h"
 

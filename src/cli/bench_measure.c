@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/bench_serial.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "redpoll/buffer.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "cli/numbers.h"
 #include "cli/option_rows.h"
 #include "cli/plan_model.h"
-#include "comm/link_costs.h"
+#include "comm/world/link_costs.h"
 #include "plan/algorithms.h"
 #include "plan/choose.h"
 #include "redpoll/adaptive.h"

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/in_place.h"
+#include "comm/run/in_place.h"
 #include "net/memory/buffers.h"
 
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 #include "comm/values/cut.h"
 
 #include "base/rng.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/values/values.h"
 #include "harness/check.h"
 

@@ -1,6 +1,6 @@
 /* Random operations, many in flight, each rank with memory where it likes, over a stand-in for
  * a GPU: the bits of the same on memory of the host. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/device_world.h"
 #include "comm/values/reductions.h"
 

@@ -1,6 +1,6 @@
 /* Operations on memory of a GPU, over its stand-in (tests/cuda/stand_in.h): the bits of the
  * same operations on memory of the host, whoever has which. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/device_world.h"
 #include "comm/values/reductions.h"
 #include "cuda/device_codec.h"

@@ -1,6 +1,6 @@
 /* Ranks as processes that die, stop, compute for long or wait for each other: every survivor
  * ends in time and names the cause. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* Flow control: legal programs in which a rank runs far ahead of another, and what that costs
  * in memory. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/thread_world.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* Algorithms that know hosts, over threads that count as being on several: sums, replicas, what
  * crosses hosts, and error feedback. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "codec/codec.h"
 #include "comm/thread_world.h"

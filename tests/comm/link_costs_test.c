@@ -1,5 +1,5 @@
 /* What links cost: read, written, and the same on all ranks. */
-#include "comm/link_costs.h"
+#include "comm/world/link_costs.h"
 
 #include "harness/check.h"
 #include "plan/choose.h"

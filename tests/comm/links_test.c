@@ -3,7 +3,7 @@
 #include "redpoll/comm.h"
 
 #include "base/clock.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/thread_world.h"
 
 #include <stdlib.h>

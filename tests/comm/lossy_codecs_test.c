@@ -4,7 +4,7 @@
 #include "comm/thread_world.h"
 
 #include "codec/codec.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "plan/plan.h"
 
 #include <math.h>

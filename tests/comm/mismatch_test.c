@@ -1,6 +1,6 @@
 /* Ranks that disagree: every one of them fails, and says what each side posted. */
 #include "base/clock.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/thread_world.h"
 
 #include <stdbool.h>

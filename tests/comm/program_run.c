@@ -1,5 +1,5 @@
 /* One rank's part of a program: post, wait in its own order, compare. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/random_program.h"
 #include "comm/serial.h"
 #include "redpoll/buffer.h"

@@ -1,6 +1,6 @@
 /* Weights in the executor: a schedule of this test alone, which sums everybody's input with a
  * weight for each rank, and weighs the sum once more. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "codec/codec.h"
 #include "comm/thread_world.h"

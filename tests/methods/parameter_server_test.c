@@ -3,7 +3,7 @@
 #include "redpoll/parameter_server.h"
 
 #include "base/clock.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "comm/thread_world.h"
 #include "methods/parameter_server/parameter_server_object.h"
 #include "redpoll/rng.h"

@@ -1,6 +1,6 @@
 /* Vectors of the library's own: in buffers where that helps, and in other memory where it does
  * not, or cannot be. */
-#include "comm/in_place.h"
+#include "comm/run/in_place.h"
 #include "comm/thread_world.h"
 #include "methods/vector_memory.h"
 

@@ -1,6 +1,6 @@
 /* Gradients that other ranks read in place: the same training, bit for bit, as with gradients
  * that are copied. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "harness/check.h"
 #include "train_ranks.h"
 

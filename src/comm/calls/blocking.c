@@ -1,5 +1,5 @@
 /* The blocking forms: start and wait. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 /* `start` names *request where it goes. */
 #define BLOCKING(comm, start)                                                                  \

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "codec/codec.h"
-#include "comm/device.h"
+#include "comm/device/device.h"
 #include "comm/values/reductions.h"
 #include "comm/values/values.h"
 

@@ -3,7 +3,7 @@
 #ifndef RPI_COMM_POSTING_H
 #define RPI_COMM_POSTING_H
 
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 typedef struct rpi_posting {
     rpi_collective collective;

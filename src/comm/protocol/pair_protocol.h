@@ -3,7 +3,7 @@
 #ifndef RPI_COMM_PAIR_PROTOCOL_H
 #define RPI_COMM_PAIR_PROTOCOL_H
 
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 /* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
 enum { RPI_PAIR_SENDER, RPI_PAIR_RECEIVER };

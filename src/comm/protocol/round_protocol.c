@@ -8,7 +8,7 @@
  *      the source has that round before it, or in flight                       it compares
  *      the round is over there, so that all it sent stands before its answer   PASSED
  */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/clock.h"
 #include "base/status.h"

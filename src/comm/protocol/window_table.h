@@ -26,7 +26,7 @@
 #ifndef RPI_COMM_WINDOW_TABLE_H
 #define RPI_COMM_WINDOW_TABLE_H
 
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 #include "redpoll/window.h"
 
 /* What a frame of kind RPI_FRAME_WINDOW says: its `operation`. */

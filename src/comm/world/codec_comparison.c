@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "codec/codec.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* What a communicator may be asked for, checked alike in every world. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/status.h"
 #include "net/link/transport_kinds.h"

@@ -1,5 +1,5 @@
 /* Communicators made of another one: some of its ranks, over its links. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

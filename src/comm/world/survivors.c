@@ -2,7 +2,7 @@
  * the failure of the old one, also where rank 0 is gone, through which failures are made known:
  * who comes here tells all others by their links. Of more each learns when those do not come to
  * the new one, which is then tried without them. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

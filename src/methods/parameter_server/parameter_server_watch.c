@@ -19,7 +19,7 @@
 #include "base/append.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/watch.h"
+#include "comm/core/watch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -240,7 +240,8 @@ static void warn(rp_parameter_server *s, int64_t since_ns, int64_t idle_ns) {
             text);
 }
 
-/* This process did not run for a while, or merged: that was no lack of news, as in wait.c. */
+/* This process did not run for a while, or merged: that was no lack of news, as in
+ * progress_loop.c. */
 static void forgive_absence(rp_parameter_server *s, int64_t now_ns) {
     rpi_push_server *at = &s->at;
     double away_s = rpi_seconds(now_ns - at->looked_ns);

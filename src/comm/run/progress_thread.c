@@ -9,7 +9,7 @@
  *
  * Where there are windows the drive is its own whenever nobody else wants it: neighbours write
  * into them at any time. It sleeps in it until something comes. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

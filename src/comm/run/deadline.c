@@ -9,8 +9,8 @@
  * particular: whose turn it is only the owner of the communicator knows (is_watched). Of such
  * receives nothing is said here, unless the other side is stopped. */
 #include "base/c_locale.h"
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 
 #include "base/clock.h"
 #include "base/log.h"

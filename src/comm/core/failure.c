@@ -1,6 +1,6 @@
 /* The first failure of the world: found here or heard of, it fails everything in flight. */
 #include "base/c_locale.h"
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

@@ -1,6 +1,6 @@
 /* Pinned copies of what lies in memory of a GPU, as the host needs them; device.h draws it. */
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 #include "comm/values/values.h"
 
 #include "base/memory.h"

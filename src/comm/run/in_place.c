@@ -21,8 +21,8 @@
  * is summed here, over what would be lent, is copied, since two ranks that do so would wait for
  * each other. Where a rank holds a frame and waits for its own to come back all the same,
  * rpi_receive_unblock() copies it aside. */
-#include "comm/in_place.h"
-#include "comm/communicator.h"
+#include "comm/run/in_place.h"
+#include "comm/core/communicator.h"
 
 #include "base/log.h"
 #include "base/status.h"

@@ -166,4 +166,6 @@ static inline void rpi_port_is_full(rpi_port *port) {
     port->full = port->fabric->any_full = true;
 }
 
+void rpi_left_free(rpi_left *left);
+
 #endif

@@ -1,7 +1,7 @@
 /* What each step does to memory. Local steps run inline here, a part at a time; they are
  * posted and finished like sends, so that a GPU can take them (device.h). */
-#include "comm/device.h"
-#include "comm/parts.h"
+#include "comm/device/device.h"
+#include "comm/parts/parts.h"
 
 #include "base/clock.h"
 #include "base/status.h"

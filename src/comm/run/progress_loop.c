@@ -8,8 +8,8 @@
  *
  * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
  * posts, drives and completes itself never wakes the thread. */
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 
 #include "base/clock.h"
 #include "base/event.h"
@@ -351,10 +351,4 @@ void rp_comm_leave(rp_comm *comm) {
     pthread_mutex_lock(&comm->fabric->lock);
     rpi_progress_thread_offer(comm->fabric);
     pthread_mutex_unlock(&comm->fabric->lock);
-}
-
-rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request) {
-    rp_status status = posted == RP_OK ? rp_request_wait(request) : posted;
-    if (comm) rp_comm_leave(comm); /* without one it has not been posted */
-    return status;
 }

@@ -1,5 +1,5 @@
 /* A part into a frame, and onto its link. */
-#include "comm/parts.h"
+#include "comm/parts/parts.h"
 
 #include "base/status.h"
 

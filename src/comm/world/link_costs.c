@@ -1,4 +1,4 @@
-#include "comm/link_costs.h"
+#include "comm/world/link_costs.h"
 
 #include "base/status.h"
 #include "net/shaped/link_shape.h"

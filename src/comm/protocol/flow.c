@@ -26,7 +26,7 @@
  *
  * What is promised beyond a small base comes out of one account for the whole process, so that
  * many communicators together hold no more than one could. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/status.h"
 

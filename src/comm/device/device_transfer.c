@@ -1,6 +1,6 @@
 /* What a request has of a GPU: where it begins, and where it ends. */
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -3,7 +3,7 @@
  * would hear of that by nobody, since the control connection tells of deaths and not of
  * leaving. So who waits in vain for a moment calls, too, and then either has the link, on which
  * the other side says what it has left, or hears that nobody listens there. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
-#include "comm/device.h"
+#include "comm/device/device.h"
 
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/clock.h"
 #include "base/event.h"

@@ -1,34 +1,30 @@
-/* What the files of comm/ share: the communicator, its requests and their chunks.
+/* What the folders of comm/ share: the communicator, its requests and their chunks.
  *
- * values/ (what is done to elements, and which of them a part holds) and core/ (schedules made
- * ready to run, numbers and tags, neighbourhoods) do not know it. Here is
+ *   values/    what is done to elements, and which of them a part holds
+ *   core/      fabric.h: what communicators share (ports.c: its links, and whose a frame is);
+ *              request.c: numbering, completing, pooling; routine.h: schedules made ready to
+ *              run; agreement.c: what ranks must agree on; failure.c: the first failure, for
+ *              all; frame_blocks.c: memory for frames; watch.h: what methods, which stand
+ *              above, say and judge themselves
+ *   device/    elements in memory of a GPU (device.h)
+ *   parts/     what a step does to a part (parts.h)
+ *   protocol/  what ranks say to each other: flow.c (which frames may leave, and when),
+ *              pair_protocol.c (tags.h: which send meets which receive), round_protocol.c
+ *              (neighborhood.h: between whom), window_table.h (windows, which neighbours
+ *              write into)
+ *   run/       executor.c: one pass: receive, run, send; actions.c: what a step does;
+ *              in_place.c: sends whose payload stays in a buffer of the caller's; receive.c:
+ *              frames to RECV steps, setting aside; deadline.c: lack of progress;
+ *              late_links.c: links that are waited by; progress_loop.c: who drives, and
+ *              sleeping; progress_thread.c
+ *   calls/     the public operations, on vectors (collectives.c) and on blocks, whose lengths
+ *              differ; posting.c: what they have in common; wait.c: waiting for requests
+ *   world/     create.c: create, destroy, accounts; communicators made of another (groups.c),
+ *              of those that are left (survivors.c)
+ *   window/    the calls of windows
  *
- *   fabric.c             what communicators share (fabric.h): links, control, drive
- *   communicator.c       create, destroy, accounts
- *   request.c            numbering, completing, pooling
- *   agreement.c          what ranks must agree on
- *   executor.c           one pass: receive, run, send
- *   actions.c            what a step does; parts.h: to a part (part_values.c, part_codec.c,
- *                        frame_send.c)
- *   device.h             elements in memory of a GPU (device*.c)
- *   in_place.c           sends whose payload stays in a buffer of the caller's
- *   receive.c            frames to RECV steps, setting aside
- *   flow.c               which frames may leave, and when
- *   frame_blocks.c       memory for frames
- *   wait.c               who drives, sleeping, the progress thread
- *   watch.h              what methods, which stand above, say and judge themselves
- *   deadline.c           lack of progress; late_links.c: links that are waited by
- *   failure.c            the first failure, for all
- *
- * and above it
- *
- *   protocol/            what ranks say to each other: pair_protocol.c (core/tags.h: which
- *                        send meets which receive), round_protocol.c (between neighbours),
- *                        window_table.h (windows, which neighbours write into)
- *   calls/               the public operations, on vectors (collectives.c) and on blocks,
- *                        whose lengths differ; posting.c: what they have in common
- *   world/               communicators made of another, of those that are left
- *   window/              the calls of windows
+ * A folder includes those that stand before it. What many of them call is declared here, with
+ * the file where it stands.
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
  * holds the drive of the fabric (`driving`, handed over under the lock), so that a pass runs
@@ -37,11 +33,11 @@
 #define RPI_COMM_COMMUNICATOR_H
 
 #include "codec/codec.h"
+#include "comm/core/fabric.h"
 #include "comm/core/neighborhood.h"
 #include "comm/core/number_index.h"
 #include "comm/core/routine.h"
 #include "comm/core/tags.h"
-#include "comm/fabric.h"
 #include "comm/values/cut.h"
 #include "plan/choose.h"
 #include "redpoll/window.h"
@@ -284,7 +280,7 @@ static inline rpi_link *rpi_peer_link(const rpi_peer *peer) {
 
 #define RPI_COMM_NAME "world" /* where options name none */
 
-/* communicator.c: of some ranks of a fabric (NULL: of all), not open yet. */
+/* create.c: of some ranks of a fabric (NULL: of all), not open yet. */
 rp_status rpi_comm_new(rpi_fabric *fabric, int rank, int world, const int *members,
                        rp_comm **out_comm);
 rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options);
@@ -548,14 +544,11 @@ int64_t rpi_links_next_ns(const rp_comm *comm); /* when to look */
 int64_t rpi_deadline_next_ns(const rp_comm *comm);
 void rpi_deadline_check(rp_comm *comm);
 
-/* wait.c */
+/* progress_loop.c */
 /* Drive or sleep until the request is done or the deadline has come; true: it is done. */
 bool rpi_wait_until(rp_request *request, int64_t deadline_ns);
 /* The same of its `enqueued`. */
 bool rpi_wait_until_enqueued(rp_request *request, int64_t deadline_ns);
-/* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
- * *request when `posted` is RP_OK, and frees it. */
-rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);
 void rpi_drive_once(rp_comm *comm);      /* a pass, when the drive is free; never blocks */
 void rpi_drive_take(rpi_fabric *fabric); /* waits for it; also from a progress thread */
 void rpi_drive_give(rpi_fabric *fabric);
@@ -563,6 +556,11 @@ void rpi_drive_wake(rpi_fabric *fabric);
 /* Under the lock, which it releases meanwhile, when nobody drives: until there is nothing more
  * to do, or somebody wants the drive. */
 void rpi_drive_for_nobody(rpi_fabric *fabric);
+
+/* calls/wait.c */
+/* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
+ * *request when `posted` is RP_OK, and frees it. */
+rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);
 
 /* progress_thread.c */
 rp_status rpi_progress_thread_start(rpi_fabric *fabric);

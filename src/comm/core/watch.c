@@ -1,6 +1,6 @@
-#include "comm/watch.h"
+#include "comm/core/watch.h"
 
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 /* In beats: no operation of the communicator's, which are none meanwhile. */
 #define WAITING RPI_P2P_SEQUENCE

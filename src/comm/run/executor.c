@@ -1,7 +1,7 @@
 /* The executor: one pass takes what has come, runs what may run and sends what there is room
  * for. Older operations and earlier chunks go first. */
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

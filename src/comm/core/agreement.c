@@ -1,5 +1,5 @@
 /* What ranks must agree on, told in words when they do not. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "codec/codec.h"
 #include "comm/values/reductions.h"

@@ -1,7 +1,7 @@
 /* The two lanes of a GPU, one each way, and marks in them. All requests share them: nothing is
  * put in that would wait there. */
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 
 #include "base/memory.h"
 #include "base/status.h"

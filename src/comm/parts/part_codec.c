@@ -1,8 +1,8 @@
 /* Parts of values to bytes and back, and sums of what came by bytes. */
-#include "comm/parts.h"
+#include "comm/parts/parts.h"
 
 #include "base/status.h"
-#include "comm/device.h"
+#include "comm/device/device.h"
 #include "comm/values/fold.h"
 #include "comm/values/reductions.h"
 #include "comm/values/values.h"

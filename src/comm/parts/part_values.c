@@ -1,9 +1,9 @@
 /* Parts of values: copied, weighed, added. */
-#include "comm/parts.h"
+#include "comm/parts/parts.h"
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/device.h"
+#include "comm/device/device.h"
 #include "comm/values/reductions.h"
 #include "comm/values/values.h"
 

@@ -26,7 +26,7 @@
  *        +-- its chunk has not started  - - - > aside, by operation and rank (rp_comm.aside)
  *
  * So whatever has arrived can always leave its link. How much can come early is flow.c's. */
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -4,7 +4,7 @@
 #ifndef RPI_COMM_PARTS_H
 #define RPI_COMM_PARTS_H
 
-#include "comm/communicator.h"
+#include "comm/core/communicator.h"
 
 /* ---- slots ---- */
 

@@ -1,6 +1,6 @@
 /* What each step does where elements lie in memory of a GPU; device.h draws it. */
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 
 #include "base/log.h"
 #include "base/status.h"

@@ -1,5 +1,5 @@
-#include "comm/communicator.h"
-#include "comm/device.h"
+#include "comm/core/communicator.h"
+#include "comm/device/device.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/variables.h"
-#include "comm/link_costs.h"
+#include "comm/world/link_costs.h"
 #include "net/shaped/link_shape.h"
 #include "net/store/meeting.h"
 #include "net/trust/secret.h"

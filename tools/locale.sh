@@ -16,7 +16,7 @@ fail "rpi_strtod() reads numbers" "$(grep -rnE '\b(strto(d|f|ld)|atof|wcstod)(_l
     --include='*.cu' | grep -v '^src/base/c_locale\.' || true)"
 fail "a locale is the program's to choose" "$(grep -rnE '\b(set|use|new)locale\(|localeconv\(' src | grep -v '^src/base/c_locale\.' || true)"
 # shellcheck disable=SC2013 # no file name has a blank
-for room in base net codec plan comm cuda; do
+for room in base net codec plan comm methods cuda; do
     for file in $(grep -rlE 'printf\(' "src/$room" --include='*.c'); do
         [ "$file" = src/base/c_locale.c ] && continue
         fail "$file: rpi_print() prints numbers" "$(tr '\n' ' ' <"$file" | tr ';' '\n' |

@@ -1,7 +1,6 @@
 /* Sends and receives: the public operations. pair_protocol.c has how the two find each other.
  */
 #include "comm/calls/posting.h"
-#include "comm/protocol/pair_protocol.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

@@ -1,26 +1,27 @@
 /* What the folders of comm/ share: the communicator, its requests and their chunks.
  *
  *   values/    what is done to elements, and which of them a part holds
- *   core/      fabric.h: what communicators share (ports.c: its links, and whose a frame is);
- *              request.c: numbering, completing, pooling; routine.h: schedules made ready to
- *              run; agreement.c: what ranks must agree on; failure.c: the first failure, for
- *              all; frame_blocks.c: memory for frames; watch.h: what methods, which stand
- *              above, say and judge themselves
+ *   core/      fabric.h: what communicators share (ports.c: its links and peers;
+ *              progress_token.c: whose turn it is to drive); request.c: numbering,
+ *              completing, pooling; routine.h: schedules made ready to run; agreement.c:
+ *              what ranks must agree on; failure.c: the first failure, for all;
+ *              frame_blocks.c: memory for frames; watch.h: what methods, which stand above,
+ *              say and judge themselves
  *   device/    elements in memory of a GPU (device.h)
  *   parts/     what a step does to a part (parts.h)
  *   protocol/  what ranks say to each other: flow.c (which frames may leave, and when),
- *              pair_protocol.c (tags.h: which send meets which receive), round_protocol.c
- *              (neighborhood.h: between whom), window_table.h (windows, which neighbours
- *              write into)
+ *              pair_protocol.c (tags.h: which send meets which receive),
+ *              round_protocol.c (neighborhood.h: between whom), window_table.h (windows,
+ *              which neighbours write into), unexpected.c (frames that come too early),
+ *              open_close.c (and before their communicator)
  *   run/       executor.c: one pass: receive, run, send; actions.c: what a step does;
- *              in_place.c: sends whose payload stays in a buffer of the caller's; receive.c:
- *              frames to RECV steps, setting aside; deadline.c: lack of progress;
- *              late_links.c: links that are waited by; progress_loop.c: who drives, and
- *              sleeping; progress_thread.c
- *   calls/     the public operations, on vectors (collectives.c) and on blocks, whose lengths
- *              differ; posting.c: what they have in common; wait.c: waiting for requests
- *   world/     create.c: create, destroy, accounts; communicators made of another (groups.c),
- *              of those that are left (survivors.c)
+ *              in_place.c: sends whose payload stays in a buffer of the caller's;
+ *              receive.c: frames to RECV steps; deadline.c: lack of progress;
+ *              late_links.c, broken_links.c; progress_loop.c: who drives, and sleeping
+ *   calls/     the public operations, on vectors (collectives.c) and on blocks, whose
+ *              lengths differ; posting.c: what they have in common; wait.c
+ *   world/     create.c: create, destroy, accounts; groups.c, survivors.c: communicators
+ *              made of another
  *   window/    the calls of windows
  *
  * A folder includes those that stand before it. What many of them call is declared here, with
@@ -52,6 +53,10 @@ enum {
 #define RPI_P2P_UPWARD    (UINT64_C(1) << 62) /* from the lower rank to the higher */
 #define RPI_P2P_TAG_SHIFT 31
 #define RPI_P2P_NUMBERS   (UINT64_C(1) << 31)
+
+/* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
+enum { RPI_PAIR_SENDER, RPI_PAIR_RECEIVER };
+enum { RPI_ANYBODY = -1 };
 
 /* Rounds of neighbours are numbered by themselves: not all ranks take part in all. */
 #define RPI_ROUND_SEQUENCE (UINT64_C(1) << 62)
@@ -278,6 +283,10 @@ static inline rpi_link *rpi_peer_link(const rpi_peer *peer) {
     return peer->port->link;
 }
 
+static inline bool rpi_p2p_is_send(const rp_request *request) {
+    return request->routine->schedule.rank == RPI_PAIR_SENDER;
+}
+
 #define RPI_COMM_NAME "world" /* where options name none */
 
 /* create.c: of some ranks of a fabric (NULL: of all), not open yet. */
@@ -303,7 +312,7 @@ void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure);
 rpi_failure rpi_comm_failure(const rp_comm *comm);
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...)
     RP_PRINTF(4, 5);
-/* A failed link matters once something in flight needs it. [driver] */
+/* run/broken_links.c: a failed link matters once something in flight needs it. [driver] */
 void rpi_comm_check_links(rp_comm *comm);
 bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed */
 /* Its link has failed, as was recorded. [driver] */
@@ -342,7 +351,7 @@ typedef struct rpi_load {
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
                            const rpi_plan_request *plan, const rpi_load *load,
                            rpi_routine **out_routine);
-/* "all-reduce 5", "receive from rank 2 with tag 7" */
+/* core/request_names.c: "all-reduce 5", "receive from rank 2 with tag 7" */
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);
 /* "all-reduce 5, round 2 of 4, chunk 3 of 10" [driver] */
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
@@ -361,7 +370,8 @@ void rpi_chunk_let_sends_follow(rpi_chunk *chunk, int action);
 void rpi_chunk_release(rpi_chunk *chunk);        /* its frames, blocks and itself */
 void rpi_wire_read(rpi_chunk *chunk, int wire);  /* one reader less */
 void rpi_wire_empty(rpi_chunk *chunk, int wire); /* what it holds is given back */
-/* Requests in flight, by the number in a frame that this rank sent; NULL: none. */
+/* protocol/find.c: requests in flight, by the number in a frame that this rank sent;
+ * NULL: none. */
 rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence);
 /* A request has its number: frames that came before it are looked at. False: a failure was made
  * known. */
@@ -375,7 +385,9 @@ const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_action *send,
 rp_status rpi_in_place_post(rpi_chunk *chunk, const rpi_action *send, const void *payload,
                             size_t bytes);
 bool rpi_in_place_lends(const rpi_chunk *chunk); /* something in it */
-bool rpi_in_place_is_lent(const rpi_chunk *chunk, int action);
+static inline bool rpi_in_place_is_lent(const rpi_chunk *chunk, int action) {
+    return chunk->lent[action / 64] >> (action % 64) & 1;
+}
 bool rpi_in_place_is_back(const rpi_chunk *chunk, int action);
 /* A fold's sum goes back to where what it adds came from: a place to write it to, until
  * rpi_in_place_end_write(); NULL: there is none. */
@@ -427,15 +439,17 @@ void rpi_flow_credit(rp_comm *comm); /* tell ranks how much more they may send u
 rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header);
 
 /* protocol/pair_protocol.c */
-/* Under the lock: the sequence number of a send or receive; of one from any rank, the number it
- * has until its sender is known. */
+/* core/operation_numbers.c: under the lock, the sequence number of a send or receive; of one
+ * from any rank, the number it has until its sender is known. */
 rp_status rpi_p2p_number(rp_request *request);
 /* A receive from any rank that has not found its sender. */
 bool rpi_p2p_is_unbound(const rp_request *request);
 /* A send or receive whose other side has not been heard of. [driver] */
 bool rpi_p2p_is_alone(const rp_request *request);
-/* Tell the receiver of a send, find the sender for a receive; true: it may advance. [driver] */
-bool rpi_p2p_prepare(rp_request *request);
+/* Say that a send is here, unless its receiver has asked for it; true: done. [driver] */
+bool rpi_p2p_announce(const rp_request *request);
+/* A receive from any rank finds its sender, and is one like any other. [driver] */
+bool rpi_p2p_bind(rp_request *request);
 /* The frame at the head of the link says that its rank has something to send. [driver] */
 void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
 /* The sender has announced the message that this receive is for. [driver] */
@@ -445,7 +459,8 @@ bool rpi_p2p_is_announced(const rp_request *request);
 bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header);
 
 /* protocol/round_protocol.c */
-/* Under the lock: the sequence of the next round, or of the one that the caller numbered. */
+/* core/operation_numbers.c: under the lock, the sequence of the next round, or of the one that
+ * the caller numbered. */
 rp_status rpi_round_number(rp_request *request);
 rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood, bool device,
                             rpi_routine **out_routine);
@@ -490,7 +505,7 @@ static inline rp_encode_context rpi_piece_context(const rp_request *request,
 rp_status rpi_action_run(rpi_chunk *chunk, int action);
 /* What this ENCODE encodes stays values: exact, and not overwritten (RPI_WIRE_VALUES). */
 bool rpi_action_stays_values(const rpi_chunk *chunk, const rpi_action *encode);
-/* Bytes of payload of a SEND's or RECV's frame. */
+/* core/request_names.c: bytes of payload of a SEND's or RECV's frame. */
 size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action);
 /* A SEND or RECV of this chunk of a block that ended before it: no frame comes or goes, and the
  * action has nothing to do when its turn has come. */
@@ -510,7 +525,8 @@ void rpi_receive_adopt(rpi_chunk *chunk);
 void rpi_receive_check_empty(rpi_chunk *chunk);
 /* The request was posted: what was set aside for it is compared. False: it disagrees. */
 bool rpi_receive_compare(rp_request *request);
-/* What is set aside for an operation that has not begun with it; NULL: nothing. */
+/* protocol/unexpected.c: what is set aside for an operation that has not begun with it; NULL:
+ * nothing. */
 rpi_aside *rpi_aside_find(const rp_comm *comm, int rank, uint64_t sequence);
 rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **out_aside);
 void rpi_aside_clear(rp_comm *comm); /* drop what was set aside */
@@ -552,6 +568,7 @@ bool rpi_wait_until_enqueued(rp_request *request, int64_t deadline_ns);
 void rpi_drive_once(rp_comm *comm);      /* a pass, when the drive is free; never blocks */
 void rpi_drive_take(rpi_fabric *fabric); /* waits for it; also from a progress thread */
 void rpi_drive_give(rpi_fabric *fabric);
+void rpi_drive_hand_on(rpi_fabric *fabric); /* the same under the lock */
 void rpi_drive_wake(rpi_fabric *fabric);
 /* Under the lock, which it releases meanwhile, when nobody drives: until there is nothing more
  * to do, or somebody wants the drive. */
@@ -567,5 +584,6 @@ rp_status rpi_progress_thread_start(rpi_fabric *fabric);
 void rpi_progress_thread_stop(rpi_fabric *fabric);
 /* Under the lock, when the drive may have become the progress thread's. */
 void rpi_progress_thread_offer(rpi_fabric *fabric);
+bool rpi_fabric_has_work(const rpi_fabric *fabric); /* under the lock */
 
 #endif

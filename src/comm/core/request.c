@@ -166,18 +166,6 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
     pthread_mutex_unlock(&comm->fabric->lock);
 }
 
-int rpi_request_rank(const rp_request *request, int peer) {
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return request->hood.places[peer].rank;
-    return request->collective == RPI_SENDRECV ? request->peer : peer;
-}
-
-int rpi_request_peer(const rp_request *request, int rank) {
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        return rpi_neighborhood_source(&request->hood, rank);
-    if (request->collective != RPI_SENDRECV) return rank;
-    return 1 - request->routine->schedule.rank;
-}
-
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *name,
                            const rpi_plan_request *plan, const rpi_load *load,
                            rpi_routine **out_routine) {
@@ -205,40 +193,18 @@ rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char 
     return RP_OK;
 }
 
-/* Rounds of an all-reduce are its two halves, whatever the algorithm. */
-static const char *phase_name(const rp_request *request, int round) {
-    if (request->collective != RPI_ALL_REDUCE) return "";
-    return 2 * round < request->routine->schedule.rounds ? " (scatter)" : " (gather)";
-}
+/* Where bytes move at the speed of memory, what all ranks have in flight together is to stay in
+ * the processor's caches: window * parts * parts * bytes of a part, 2 MiB. Frames of lossy
+ * codecs are short enough at the length that parts have for a network, and would be so short
+ * that their headers count. */
+enum { CACHED_BYTES = 512 * 1024, PART_BYTES_MIN = 16 * 1024, PART_BYTES_MAX = 128 * 1024 };
 
-static int first_unfinished_round(const rpi_chunk *chunk) {
-    const rpi_routine *routine = chunk->request->routine;
-    for (int i = 0; i < routine->schedule.count; i++)
-        if (!routine->action[i].fused && !(chunk->finished[i / 64] >> (i % 64) & 1))
-            return routine->action[i].round;
-    return routine->schedule.rounds;
-}
-
-const char *rpi_request_name(const rp_request *request, char *text, size_t bytes) {
-    if (request->collective != RPI_SENDRECV) {
-        snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
-                 rpi_sequence_number(request->sequence));
-        return text;
-    }
-    char tag[32] = "", peer[16] = "any rank";
-    if (request->tag) snprintf(tag, sizeof tag, " with tag %d", request->tag);
-    if (request->peer >= 0) snprintf(peer, sizeof peer, "rank %d", request->peer);
-    snprintf(text, bytes, "%s %s%s",
-             request->routine->schedule.rank == 0 ? "send to" : "receive from", peer, tag);
-    return text;
-}
-
-const char *rpi_request_text(const rp_request *request, char *text, size_t bytes) {
-    size_t length = strlen(rpi_request_name(request, text, bytes));
-    if (!request->chunks) return text;
-    int round = first_unfinished_round(request->chunks);
-    snprintf(text + length, bytes - length, ", round %d of %d%s, chunk %u of %d", round + 1,
-             request->routine->schedule.rounds, phase_name(request, round),
-             request->chunks->index + 1, request->cut.split.chunks);
-    return text;
+size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
+                            bool lossy) {
+    if (comm->chunk_bytes || !comm->one_host) return comm->chunk_bytes;
+    if (lossy) return layout == RPI_SPLIT_BLOCKS ? 0 : (size_t)parts * RPI_PART_BYTES;
+    size_t bytes = CACHED_BYTES / ((size_t)parts * (size_t)parts);
+    if (bytes < PART_BYTES_MIN) bytes = PART_BYTES_MIN;
+    if (bytes > PART_BYTES_MAX) bytes = PART_BYTES_MAX;
+    return layout == RPI_SPLIT_BLOCKS ? bytes : (size_t)parts * bytes;
 }

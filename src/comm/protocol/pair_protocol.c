@@ -1,23 +1,12 @@
-/* Sends and receives: their numbers, and who is meant by a receive from any rank.
+/* Sends and receives: how they are announced, and who is meant by a receive from any rank.
  *
  * A send and its receive meet by number: each side counts what it posts for a pair, a direction
  * and a tag. A receive from any rank has none until a send is left over for it. So a sender
  * whose receiver has not said that it is ready announces the send with a header alone, which
  * the receiver counts and gives back at once: it stands in nothing's way. */
-#include "comm/protocol/pair_protocol.h"
+#include "comm/core/communicator.h"
 
 #include "base/status.h"
-
-static bool is_send(const rp_request *request) {
-    return request->routine->schedule.rank == RPI_PAIR_SENDER;
-}
-
-/* ---- numbers ---- */
-
-static uint64_t sequence_of(bool upward, int tag, uint32_t number) {
-    return RPI_P2P_SEQUENCE | (upward ? RPI_P2P_UPWARD : 0) |
-           (uint64_t)tag << RPI_P2P_TAG_SHIFT | number;
-}
 
 static int tag_of(uint64_t sequence) {
     return (int)(sequence >> RPI_P2P_TAG_SHIFT & (RPI_P2P_NUMBERS - 1));
@@ -28,45 +17,11 @@ static bool is_ours(const rp_comm *comm, int rank, uint64_t sequence) {
     return ((sequence & RPI_P2P_UPWARD) != 0) == (comm->rank < rank);
 }
 
-rp_status rpi_p2p_number(rp_request *request) {
-    rp_comm *comm = request->comm;
-    if (request->peer == RPI_ANYBODY) {
-        request->sequence = sequence_of(false, request->tag, 0);
-        return RP_OK;
-    }
-    rpi_tag *tag = NULL;
-    RP_TRY(rpi_tags_get(&comm->peers[request->peer].tags, request->tag, &tag));
-    uint32_t *count = is_send(request) ? &tag->sent : &tag->received;
-    *count = rpi_tag_next(*count);
-    bool upward = is_send(request) == (comm->rank < request->peer);
-    request->sequence = sequence_of(upward, request->tag, *count);
-    return RP_OK;
-}
-
 bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
     return is_ours(comm, rank, header->sequence) && header->bytes == 0;
 }
 
 /* ---- announcements ---- */
-
-/* The receiver's token is here: it waits for this very send. */
-static bool has_token(const rp_request *request) {
-    const rp_comm *comm = request->comm;
-    const rpi_port *port = comm->peers[request->peer].port;
-    bool waits = port->head && !port->holder && port->comm == comm;
-    if (waits && port->header.sequence == request->sequence) return true;
-    const rpi_chunk *first = request->chunks;
-    return (first && first->aside[RPI_PAIR_RECEIVER].first) || !rpi_p2p_is_alone(request) ||
-           rpi_aside_find(comm, request->peer, request->sequence);
-}
-
-/* True: done, or of no use any more. */
-static bool announce(const rp_request *request) {
-    if (has_token(request)) return true;
-    rpi_frame_header header = request->header;
-    header.kind = RPI_FRAME_ANNOUNCE;
-    return rpi_flow_tell(request->comm, request->peer, &header) == RP_OK;
-}
 
 bool rpi_p2p_is_announced(const rp_request *request) {
     rp_comm *comm = request->comm;
@@ -106,6 +61,33 @@ bool rpi_p2p_is_unbound(const rp_request *request) {
     return request->collective == RPI_SENDRECV && request->peer == RPI_ANYBODY;
 }
 
+bool rpi_p2p_is_alone(const rp_request *request) {
+    if (request->collective != RPI_SENDRECV) return false;
+    /* What comes from the other side first: the token, or the data. */
+    const rpi_chunk *first = request->chunks;
+    int other = 1 - request->routine->schedule.rank;
+    return !request->chunks_done && (!first || !first->received[other]);
+}
+
+/* The receiver's token is here: it waits for this very send. */
+static bool has_token(const rp_request *request) {
+    const rp_comm *comm = request->comm;
+    const rpi_port *port = comm->peers[request->peer].port;
+    bool waits = port->head && !port->holder && port->comm == comm;
+    if (waits && port->header.sequence == request->sequence) return true;
+    const rpi_chunk *first = request->chunks;
+    return (first && first->aside[RPI_PAIR_RECEIVER].first) || !rpi_p2p_is_alone(request) ||
+           rpi_aside_find(comm, request->peer, request->sequence);
+}
+
+/* True: done, or of no use any more. */
+bool rpi_p2p_announce(const rp_request *request) {
+    if (has_token(request)) return true;
+    rpi_frame_header header = request->header;
+    header.kind = RPI_FRAME_ANNOUNCE;
+    return rpi_flow_tell(request->comm, request->peer, &header) == RP_OK;
+}
+
 /* Under the lock: whose announcement for the tag has waited longest. */
 static int first_sender(const rp_comm *comm, int tag) {
     int first = RPI_ANYBODY;
@@ -119,16 +101,8 @@ static int first_sender(const rp_comm *comm, int tag) {
     return first;
 }
 
-bool rpi_p2p_is_alone(const rp_request *request) {
-    if (request->collective != RPI_SENDRECV) return false;
-    /* What comes from the other side first: the token, or the data. */
-    const rpi_chunk *first = request->chunks;
-    int other = 1 - request->routine->schedule.rank;
-    return !request->chunks_done && (!first || !first->received[other]);
-}
-
 /* From here on it is a receive like any other. */
-static bool bind_to_sender(rp_request *request) {
+bool rpi_p2p_bind(rp_request *request) {
     rp_comm *comm = request->comm;
     pthread_mutex_lock(&comm->fabric->lock);
     int rank = first_sender(comm, request->tag);
@@ -141,11 +115,4 @@ static bool bind_to_sender(rp_request *request) {
     }
     pthread_mutex_unlock(&comm->fabric->lock);
     return rank != RPI_ANYBODY;
-}
-
-bool rpi_p2p_prepare(rp_request *request) {
-    if (rpi_p2p_is_unbound(request))
-        return bind_to_sender(request) && rpi_request_enter(request);
-    if (is_send(request) && !request->announced) request->announced = announce(request);
-    return true;
 }

@@ -18,21 +18,6 @@
 
 /* ---- numbers and schedules ---- */
 
-/* Until here the request has its caller's number. */
-rp_status rpi_round_number(rp_request *request) {
-    rp_comm *comm = request->comm;
-    uint64_t round = request->sequence ? request->sequence : comm->last_round + 1;
-    if (round <= comm->last_round)
-        return RP_FAIL(
-            INVALID,
-            "neighbor-all-reduce: round %llu is not later than round %llu, which this "
-            "rank has posted; rounds rise",
-            (unsigned long long)round, (unsigned long long)comm->last_round);
-    comm->last_round = round;
-    request->sequence = RPI_ROUND_SEQUENCE | round;
-    return RP_OK;
-}
-
 rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood, bool device,
                             rpi_routine **out_routine) {
     for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling)

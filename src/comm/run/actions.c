@@ -98,12 +98,6 @@ static rp_status send_or_wait(rpi_chunk *chunk, const rpi_action *send) {
     return is_sent(chunk, send) ? RP_OK : rpi_frame_send(chunk, send, NULL);
 }
 
-bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action) {
-    bool sends = action->kind == RPI_STEP_SEND && action->from != RPI_SLOT_TOKEN;
-    bool receives = action->kind == RPI_STEP_RECV && action->into != RPI_SLOT_TOKEN;
-    return (sends || receives) && rpi_cut_is_past(&request->cut, chunk, action->part);
-}
-
 static rp_status run(rpi_chunk *chunk, const rpi_action *action) {
     if (rpi_action_is_void(chunk->request, chunk->index, action)) {
         if (action->kind == RPI_STEP_RECV) chunk->received[action->peer]++;

@@ -11,23 +11,6 @@
 /* Actions a pass runs before it looks at the links again. */
 enum { PASS_ACTIONS = 8 };
 
-/* ---- wire slots ---- */
-
-void rpi_wire_empty(rpi_chunk *chunk, int slot) {
-    rpi_wire *wire = &chunk->wires[slot];
-    rp_comm *comm = chunk->request->comm;
-    if (wire->state == RPI_WIRE_FRAME) rpi_port_release(comm->peers[wire->peer].port);
-    if (wire->state == RPI_WIRE_BLOCK) rpi_block_give(comm->fabric, wire->block);
-    if (wire->state == RPI_WIRE_PINNED) rpi_device_wire_give(chunk, slot);
-    wire->state = RPI_WIRE_EMPTY;
-}
-
-void rpi_wire_read(rpi_chunk *chunk, int slot) {
-    rpi_wire *wire = &chunk->wires[slot];
-    if (wire->readers) wire->readers--;
-    if (!wire->readers) rpi_wire_empty(chunk, slot);
-}
-
 /* ---- chunks ---- */
 
 static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
@@ -96,10 +79,6 @@ static rp_status take_chunk(rp_request *request, rpi_chunk **out_chunk) {
     return RP_OK;
 }
 
-static void set_bit(uint64_t *set, int bit) {
-    set[bit / 64] |= UINT64_C(1) << bit % 64;
-}
-
 static void reset_chunk(rpi_chunk *chunk, rp_request *request) {
     const rpi_routine *routine = request->routine;
     chunk->next = NULL;
@@ -118,7 +97,8 @@ static void reset_chunk(rpi_chunk *chunk, rp_request *request) {
                        .share = 1};
     for (int i = 0; i < routine->schedule.count; i++) {
         chunk->waits[i] = routine->action[i].waits;
-        if (!chunk->waits[i] && !routine->action[i].fused) set_bit(chunk->ready, i);
+        if (!chunk->waits[i] && !routine->action[i].fused)
+            chunk->ready[i / 64] |= UINT64_C(1) << i % 64;
     }
 }
 
@@ -152,36 +132,6 @@ static void fail_own(const rp_request *request, rp_status status) {
         snprintf(place, sizeof place, "rank %d, in %s: ", comm->rank,
                  rpi_request_name(request, text, sizeof text));
     rpi_comm_fail_text(comm, status, comm->rank, "%s%.300s", place, rp_last_error()->message);
-}
-
-static void clear_bit(uint64_t *set, int bit) {
-    set[bit / 64] &= ~(UINT64_C(1) << bit % 64);
-}
-
-/* Those that come behind an action, SENDs or the others, wait for it no more. */
-static void go_on(rpi_chunk *chunk, int index, bool sends) {
-    const rpi_routine *routine = chunk->request->routine;
-    const rpi_action *action = &routine->action[index];
-    for (int k = 0; k < action->nexts; k++) {
-        int next = routine->next[action->first_next + k];
-        if ((routine->action[next].kind == RPI_STEP_SEND) != sends) continue;
-        if (--chunk->waits[next] == 0) set_bit(chunk->ready, next);
-    }
-}
-
-/* A SEND writes nothing: one that follows another does so for the order of their link. */
-void rpi_chunk_let_sends_follow(rpi_chunk *chunk, int index) {
-    go_on(chunk, index, true);
-}
-
-void rpi_chunk_finish(rpi_chunk *chunk, int index) {
-    bool sends_followed = rpi_in_place_is_lent(chunk, index);
-    clear_bit(chunk->ready, index);
-    clear_bit(chunk->lent, index);
-    set_bit(chunk->finished, index);
-    chunk->left--;
-    if (!sends_followed) go_on(chunk, index, true);
-    go_on(chunk, index, false);
 }
 
 static bool waits_for_frame(const rpi_chunk *chunk, const rpi_action *action) {
@@ -336,11 +286,6 @@ static int rank_of_number(const rp_request *request) {
     return request->collective == RPI_SENDRECV ? request->peer : RPI_ALL_RANKS;
 }
 
-rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence) {
-    return rpi_index_find(&comm->by_number, sequence,
-                          sequence & RPI_P2P_SEQUENCE ? rank : RPI_ALL_RANKS);
-}
-
 bool rpi_request_enter(rp_request *request) {
     rp_comm *comm = request->comm;
     bool is_round = rpi_is_round(request->sequence);
@@ -369,9 +314,17 @@ static bool only_frames_move(const rp_request *request) {
     return true;
 }
 
+/* Tell the receiver of a send, find the sender for a receive; true: it may advance. */
+static bool prepare_pair(rp_request *request) {
+    if (rpi_p2p_is_unbound(request)) return rpi_p2p_bind(request) && rpi_request_enter(request);
+    if (rpi_p2p_is_send(request) && !request->announced)
+        request->announced = rpi_p2p_announce(request);
+    return true;
+}
+
 static bool run_p2p(rp_request *request, int *budget) {
     bool waits = request->awaits_frame || request->awaits_word == request->comm->words;
-    if ((waits && !request->device) || !rpi_p2p_prepare(request)) return false;
+    if ((waits && !request->device) || !prepare_pair(request)) return false;
     if (advance(request, budget)) return true;
     bool told = request->announced || request->routine->schedule.rank != 0;
     request->awaits_frame = told && !request->device && only_frames_move(request);

@@ -7,13 +7,6 @@
 
 /* ---- sending ---- */
 
-size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action) {
-    int slot = action->kind == RPI_STEP_RECV ? action->into : action->from;
-    if (slot == RPI_SLOT_TOKEN) return 0;
-    size_t ahead = request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_SHARE_BYTES : 0;
-    return ahead + rpi_cut_part_bytes(&request->cut, chunk, action->part, action->level);
-}
-
 /* Of an edge between neighbours, whose weight goes ahead of the vector. */
 static size_t put_share(const rpi_chunk *chunk, const rpi_action *action, void *payload) {
     const rp_request *request = chunk->request;

@@ -198,10 +198,6 @@ bool rpi_in_place_lends(const rpi_chunk *chunk) {
     return false;
 }
 
-bool rpi_in_place_is_lent(const rpi_chunk *chunk, int index) {
-    return chunk->lent[index / 64] >> (index % 64) & 1;
-}
-
 bool rpi_in_place_is_back(const rpi_chunk *chunk, int index) {
     rpi_link *link = link_of(chunk, &chunk->request->routine->action[index]);
     return link->endpoint->transport->sharing->is_back(link, chunk->lent_as[index]);

@@ -34,10 +34,6 @@ enum { CONTENTIONS_MAX = 8 };
 /* In a crowd (fabric.h) nobody polls: those that he waits for have their turns first, and
  * together they take longer than a wake-up. */
 
-void rpi_drive_wake(rpi_fabric *fabric) {
-    if (atomic_load(&fabric->asleep)) rpi_event_set(fabric->wake_fd);
-}
-
 /* ---- sleeping ---- */
 
 typedef struct sleeper {
@@ -212,39 +208,12 @@ static void drive(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline
     account(fabric);
 }
 
-/* Under the lock. */
-static void give_drive(rpi_fabric *fabric) {
-    fabric->driving = false;
-    pthread_cond_broadcast(&fabric->changed);
-    rpi_progress_thread_offer(fabric);
-}
-
-void rpi_drive_take(rpi_fabric *fabric) {
-    pthread_mutex_lock(&fabric->lock);
-    atomic_fetch_add(&fabric->wanted, 1);
-    atomic_fetch_add(&fabric->takers, 1);
-    while (fabric->driving) {
-        rpi_drive_wake(fabric);
-        pthread_cond_wait(&fabric->changed, &fabric->lock);
-    }
-    fabric->driving = true;
-    atomic_fetch_sub(&fabric->takers, 1);
-    atomic_fetch_sub(&fabric->wanted, 1);
-    pthread_mutex_unlock(&fabric->lock);
-}
-
-void rpi_drive_give(rpi_fabric *fabric) {
-    pthread_mutex_lock(&fabric->lock);
-    give_drive(fabric);
-    pthread_mutex_unlock(&fabric->lock);
-}
-
 void rpi_drive_for_nobody(rpi_fabric *fabric) {
     fabric->driving = true;
     pthread_mutex_unlock(&fabric->lock);
     drive(fabric, NULL, RPI_NEVER_NS);
     pthread_mutex_lock(&fabric->lock);
-    give_drive(fabric);
+    rpi_drive_hand_on(fabric);
 }
 
 /* What drive() does before it sleeps: whoever only looks, again and again, never sleeps, and a
@@ -295,7 +264,7 @@ static void drive_for(rpi_fabric *fabric, const atomic_bool *until, int64_t dead
     drive(fabric, until, deadline_ns);
     pthread_mutex_lock(&fabric->lock);
     atomic_fetch_add(&fabric->wanted, 1);
-    give_drive(fabric);
+    rpi_drive_hand_on(fabric);
 }
 
 /* What is waited for is a flag of the request's. */
@@ -331,24 +300,4 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
 
 bool rpi_wait_until_enqueued(rp_request *request, int64_t deadline_ns) {
     return wait_until(request, &request->enqueued, deadline_ns);
-}
-
-void rp_comm_attend(rp_comm *comm) {
-    if (!comm) {
-        (void)RP_FAIL(INVALID, "comm is NULL");
-        return;
-    }
-    atomic_fetch_add(&comm->fabric->wanted, 1);
-}
-
-void rp_comm_leave(rp_comm *comm) {
-    if (!comm) {
-        (void)RP_FAIL(INVALID, "comm is NULL");
-        return;
-    }
-    atomic_fetch_sub(&comm->fabric->wanted, 1);
-    if (!comm->fabric->has_thread) return;
-    pthread_mutex_lock(&comm->fabric->lock);
-    rpi_progress_thread_offer(comm->fabric);
-    pthread_mutex_unlock(&comm->fabric->lock);
 }

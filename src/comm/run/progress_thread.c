@@ -26,27 +26,17 @@
 #define TIMER_SLACK_NS 1000UL
 enum { LOOKS = 10, NICE = -10 };
 
-static bool has_work(const rpi_fabric *fabric) {
-    bool serves = fabric->in_flight > 0 || atomic_load(&fabric->windows) > 0;
-    return serves && !fabric->driving && atomic_load(&fabric->wanted) == 0;
-}
-
 static bool is_left_alone(const rpi_fabric *fabric) {
     int64_t since = fabric->busy_since_ns;
     if (fabric->driven_ns > since) since = fabric->driven_ns;
     return rpi_now_ns() - since >= GRACE_NS;
 }
 
-void rpi_progress_thread_offer(rpi_fabric *fabric) {
-    if (!fabric->has_thread || !has_work(fabric)) return;
-    fabric->offered = true;
-    if (fabric->thread_sleeps) pthread_cond_signal(&fabric->work);
-}
-
 /* Under the lock. */
 static void sleep_for_work(rpi_fabric *fabric) {
     fabric->thread_sleeps = true;
-    while (!fabric->stop && !has_work(fabric)) pthread_cond_wait(&fabric->work, &fabric->lock);
+    while (!fabric->stop && !rpi_fabric_has_work(fabric))
+        pthread_cond_wait(&fabric->work, &fabric->lock);
     fabric->thread_sleeps = false;
 }
 
@@ -61,7 +51,7 @@ static void sleep_a_while(rpi_fabric *fabric) {
 static void look_after(rpi_fabric *fabric) {
     int looks = 0;
     while (!fabric->stop && looks < LOOKS) {
-        if (has_work(fabric) && is_left_alone(fabric)) rpi_drive_for_nobody(fabric);
+        if (rpi_fabric_has_work(fabric) && is_left_alone(fabric)) rpi_drive_for_nobody(fabric);
         looks = fabric->offered ? 0 : looks + 1;
         fabric->offered = false;
         sleep_a_while(fabric);

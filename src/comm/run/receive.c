@@ -41,51 +41,6 @@ static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
     return NULL;
 }
 
-bool rpi_receive_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
-    if (header->sequence & RPI_P2P_SEQUENCE) return rpi_p2p_is_future(comm, rank, header);
-    if (rpi_is_round(header->sequence)) return header->sequence > comm->seen_round;
-    return header->sequence > comm->seen_sequence;
-}
-
-void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_header *header) {
-    rp_comm *comm = request->comm;
-    char words[448];
-    rpi_disagreement_text(request, header, rank, words, sizeof words);
-    if (request->collective == RPI_SENDRECV)
-        rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s", words);
-    else if (header->signature == request->header.signature) /* but for a block's length */
-        rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s %llu: %s",
-                           rpi_collective_name(request->collective),
-                           rpi_sequence_number(request->sequence), words);
-    else
-        rpi_comm_fail_text(comm, RP_MISMATCH, rank, "operation %llu: %s",
-                           rpi_sequence_number(request->sequence), words);
-}
-
-/* A frame that nothing here waits for: its operation is over, since it has sent all that it had
- * to and wanted nothing from this rank. */
-rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
-                                    const rp_request *request) {
-    char words[160];
-    if (request || header->sequence & RPI_P2P_SEQUENCE) {
-        rpi_comm_fail_text(
-            comm, RP_CORRUPT, rank,
-            "rank %d sent a frame of operation %llu, chunk %u, which is finished", rank,
-            rpi_sequence_number(header->sequence), header->chunk);
-        return RP_CORRUPT;
-    }
-    if (rpi_is_round(header->sequence)) {
-        rpi_round_fail_passed(comm, rank, header->sequence, "sends its vector to");
-        return RP_MISMATCH;
-    }
-    rpi_comm_fail_text(comm, RP_MISMATCH, rank,
-                       "operation %llu: rank %d posted %s; that of rank %d is finished and "
-                       "wanted nothing more from it",
-                       (unsigned long long)header->sequence, rank,
-                       rpi_posted_text(header, words, sizeof words), comm->rank);
-    return RP_MISMATCH;
-}
-
 /* Only what nobody has asked for may come before its chunk has started, and tokens. */
 static rp_status check_early(rp_comm *comm, int rank, const rpi_frame_header *header) {
     if (header->kind == RPI_FRAME_EAGER || header->sequence & RPI_P2P_SEQUENCE)
@@ -242,23 +197,6 @@ static void place_aside(rpi_chunk *chunk, int rank, rpi_block *block) {
     rpi_flow_placed(chunk->request, rank, &block->header, block->bytes);
 }
 
-rpi_aside *rpi_aside_find(const rp_comm *comm, int rank, uint64_t sequence) {
-    return rpi_index_find(&comm->aside, sequence, rank);
-}
-
-rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **out_aside) {
-    *out_aside = rpi_aside_find(comm, rank, sequence);
-    if (*out_aside) return RP_OK;
-    rpi_aside *aside = NULL;
-    RP_TRY(rpi_alloc(sizeof *aside, "what is set aside", &aside));
-    rp_status status = rpi_index_put(&comm->aside, sequence, rank, aside);
-    if (status != RP_OK)
-        rpi_free(aside);
-    else
-        *out_aside = aside;
-    return status;
-}
-
 static void forget_empty(rp_comm *comm, int rank, uint64_t sequence, rpi_aside *aside) {
     if (aside->frames.first) return;
     rpi_index_remove(&comm->aside, sequence, rank);
@@ -409,15 +347,6 @@ void rpi_receive_unblock(rpi_chunk *chunk) {
         bool elsewhere = port->payload != (const char *)port->head + RPI_FRAME_HEADER_BYTES;
         if (elsewhere) (void)set_aside(port, rank);
     }
-}
-
-void rpi_aside_clear(rp_comm *comm) {
-    for (size_t i = 0; i < comm->aside.room; i++) {
-        rpi_aside *aside = comm->aside.slots[i].value;
-        if (aside) rpi_frames_clear(comm->fabric, &aside->frames);
-        rpi_free(aside);
-    }
-    rpi_index_free(&comm->aside);
 }
 
 /* ---- from the link ---- */

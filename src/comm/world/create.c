@@ -175,22 +175,6 @@ static void name_transport(rp_comm *comm) {
     }
 }
 
-/* Where bytes move at the speed of memory, what all ranks have in flight together is to stay in
- * the processor's caches: window * parts * parts * bytes of a part, 2 MiB. Frames of lossy
- * codecs are short enough at the length that parts have for a network, and would be so short
- * that their headers count. */
-enum { CACHED_BYTES = 512 * 1024, PART_BYTES_MIN = 16 * 1024, PART_BYTES_MAX = 128 * 1024 };
-
-size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
-                            bool lossy) {
-    if (comm->chunk_bytes || !comm->one_host) return comm->chunk_bytes;
-    if (lossy) return layout == RPI_SPLIT_BLOCKS ? 0 : (size_t)parts * RPI_PART_BYTES;
-    size_t bytes = CACHED_BYTES / ((size_t)parts * (size_t)parts);
-    if (bytes < PART_BYTES_MIN) bytes = PART_BYTES_MIN;
-    if (bytes > PART_BYTES_MAX) bytes = PART_BYTES_MAX;
-    return layout == RPI_SPLIT_BLOCKS ? bytes : (size_t)parts * bytes;
-}
-
 /* By the hosts of the fabric, which is numbered anew for the members. Ranks whose own links are
  * shaped are hosts of their own, wherever they are. */
 static rp_status know_hosts(rp_comm *comm) {

@@ -1,0 +1,81 @@
+/* Of requests: names and texts for messages, ranks behind peers, and what a step moves. */
+#include "comm/core/communicator.h"
+
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action) {
+    int slot = action->kind == RPI_STEP_RECV ? action->into : action->from;
+    if (slot == RPI_SLOT_TOKEN) return 0;
+    size_t ahead = request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_SHARE_BYTES : 0;
+    return ahead + rpi_cut_part_bytes(&request->cut, chunk, action->part, action->level);
+}
+
+bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action) {
+    bool sends = action->kind == RPI_STEP_SEND && action->from != RPI_SLOT_TOKEN;
+    bool receives = action->kind == RPI_STEP_RECV && action->into != RPI_SLOT_TOKEN;
+    return (sends || receives) && rpi_cut_is_past(&request->cut, chunk, action->part);
+}
+
+int rpi_request_rank(const rp_request *request, int peer) {
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return request->hood.places[peer].rank;
+    return request->collective == RPI_SENDRECV ? request->peer : peer;
+}
+
+int rpi_request_peer(const rp_request *request, int rank) {
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
+        return rpi_neighborhood_source(&request->hood, rank);
+    if (request->collective != RPI_SENDRECV) return rank;
+    return 1 - request->routine->schedule.rank;
+}
+
+/* Rounds of an all-reduce are its two halves, whatever the algorithm. */
+static const char *phase_name(const rp_request *request, int round) {
+    if (request->collective != RPI_ALL_REDUCE) return "";
+    return 2 * round < request->routine->schedule.rounds ? " (scatter)" : " (gather)";
+}
+
+static int first_unfinished_round(const rpi_chunk *chunk) {
+    const rpi_routine *routine = chunk->request->routine;
+    for (int i = 0; i < routine->schedule.count; i++)
+        if (!routine->action[i].fused && !(chunk->finished[i / 64] >> (i % 64) & 1))
+            return routine->action[i].round;
+    return routine->schedule.rounds;
+}
+
+const char *rpi_request_name(const rp_request *request, char *text, size_t bytes) {
+    if (request->collective != RPI_SENDRECV) {
+        snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
+                 rpi_sequence_number(request->sequence));
+        return text;
+    }
+    char tag[32] = "", peer[16] = "any rank";
+    if (request->tag) snprintf(tag, sizeof tag, " with tag %d", request->tag);
+    if (request->peer >= 0) snprintf(peer, sizeof peer, "rank %d", request->peer);
+    snprintf(text, bytes, "%s %s%s",
+             request->routine->schedule.rank == 0 ? "send to" : "receive from", peer, tag);
+    return text;
+}
+
+const char *rpi_request_text(const rp_request *request, char *text, size_t bytes) {
+    size_t length = strlen(rpi_request_name(request, text, bytes));
+    if (!request->chunks) return text;
+    int round = first_unfinished_round(request->chunks);
+    snprintf(text + length, bytes - length, ", round %d of %d%s, chunk %u of %d", round + 1,
+             request->routine->schedule.rounds, phase_name(request, round),
+             request->chunks->index + 1, request->cut.split.chunks);
+    return text;
+}
+
+const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
+                             size_t bytes) {
+    char operation[160];
+    if (failure->finder >= 0)
+        snprintf(text, bytes, "%s", failure->text);
+    else
+        snprintf(text, bytes, "%.200s, in %s", failure->text,
+                 rpi_request_text(request, operation, sizeof operation));
+    return text;
+}

@@ -1,0 +1,120 @@
+/* Does a broken link matter? Only to those that need something from it. */
+#include "comm/core/communicator.h"
+
+/* A closed link is no failure for who needs nothing from it: a peer may be done earlier. */
+typedef struct need {
+    bool sends;     /* something is still to be sent to the rank */
+    int64_t frames; /* still to come from it; those set aside have come */
+    uint64_t bytes; /* of payload in these, but for those of chunks that have not started */
+} need;
+
+static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
+    const rpi_routine *routine = chunk->request->routine;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        bool finished = chunk->finished[i / 64] >> (i % 64) & 1;
+        if (finished || action->peer != peer) continue;
+        if (rpi_action_is_void(chunk->request, chunk->index, action)) continue;
+        if (action->kind == RPI_STEP_SEND)
+            n->sends |= !rpi_in_place_is_lent(chunk, i) || !rpi_in_place_is_back(chunk, i);
+        if (action->kind != RPI_STEP_RECV) continue;
+        n->frames++;
+        n->bytes += rpi_action_bytes(chunk->request, chunk->index, action);
+    }
+}
+
+/* How many of the chunks that have not started yet move this action's part. */
+static int64_t later_chunks(const rp_request *request, const rpi_action *action) {
+    int64_t chunks = request->cut.split.chunks;
+    bool in_blocks = request->cut.split.layout == RPI_SPLIT_BLOCKS;
+    if (in_blocks && action->from != RPI_SLOT_TOKEN && action->into != RPI_SLOT_TOKEN) {
+        int64_t pieces = rpi_split_pieces(&request->cut.split, action->part);
+        chunks = pieces > 1 ? pieces : 1; /* the first always has its frames */
+    }
+    return chunks > request->next_chunk ? chunks - request->next_chunk : 0;
+}
+
+static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
+    const rpi_routine *routine = request->routine;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        if (action->peer != peer) continue;
+        int64_t later = later_chunks(request, action);
+        if (action->kind == RPI_STEP_SEND && later) n->sends = true;
+        if (action->kind == RPI_STEP_RECV) n->frames += later;
+    }
+}
+
+/* In words only: it looks at every chunk. */
+static uint64_t bytes_of_later_chunks(const rp_request *request, int peer) {
+    const rpi_routine *routine = request->routine;
+    uint64_t bytes = 0;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        if (action->peer != peer || action->kind != RPI_STEP_RECV) continue;
+        for (int64_t c = 0; c < later_chunks(request, action); c++)
+            bytes += rpi_action_bytes(request, request->next_chunk + (uint32_t)c, action);
+    }
+    return bytes;
+}
+
+static bool is_alone(const rp_comm *comm) {
+    for (int rank = 0; rank < comm->world; rank++)
+        if (rank != comm->rank && !comm->peers[rank].broken) return false;
+    return true;
+}
+
+static void have_come(const rpi_block *block, need *n) {
+    for (; block; block = block->next) {
+        n->frames--;
+        n->bytes -= block->bytes;
+    }
+}
+
+/* peer -1: there is none. */
+static void need_of_peer(const rp_request *request, int peer, need *n) {
+    if (peer < 0) return;
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        need_of_chunk(chunk, peer, n);
+    need_of_later_chunks(request, peer, n);
+}
+
+static need need_of(const rp_request *request, int rank) {
+    need n = {0};
+    if (rpi_p2p_is_unbound(request)) {
+        n.frames = is_alone(request->comm); /* one who may still send is enough */
+        return n;
+    }
+    if (request->collective == RPI_SENDRECV && request->peer != rank) return n;
+    int peer = rpi_request_peer(request, rank);
+    need_of_peer(request, peer, &n);
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
+        need_of_peer(request, rpi_neighborhood_destination(&request->hood, rank), &n);
+    for (const rpi_chunk *chunk = request->chunks; peer >= 0 && chunk; chunk = chunk->next)
+        have_come(chunk->aside[peer].first, &n);
+    const rpi_aside *aside = rpi_aside_find(request->comm, rank, request->sequence);
+    if (aside) have_come(aside->frames.first, &n);
+    return n;
+}
+
+static void fail_broken(rp_comm *comm, const rp_request *request, int rank, uint64_t bytes) {
+    const rpi_peer *peer = &comm->peers[rank];
+    char text[160];
+    rpi_comm_fail_text(comm, peer->broken, rank,
+                       "rank %d's link to rank %d failed in %s, %llu bytes short: %s",
+                       comm->rank, rank, rpi_request_text(request, text, sizeof text),
+                       (unsigned long long)bytes, peer->reason);
+}
+
+void rpi_comm_check_links(rp_comm *comm) {
+    for (int rank = 0; comm->has_broken && rank < comm->world; rank++) {
+        if (!comm->peers[rank].broken) continue;
+        for (const rp_request *request = comm->queue; request; request = request->next) {
+            need n = need_of(request, rank);
+            if (!n.sends && n.frames <= 0) continue;
+            n.bytes += bytes_of_later_chunks(request, rpi_request_peer(request, rank));
+            fail_broken(comm, request, rank, n.bytes);
+            return;
+        }
+    }
+}

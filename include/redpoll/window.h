@@ -148,9 +148,9 @@ RP_API rp_status rp_window_lock(rp_window *window, const int *ranks, size_t coun
 RP_API rp_status rp_window_unlock(rp_window *window, const int *ranks, size_t count, int own);
 
 /** For waits in slices, between which a language answers its signals: the next wait of this
- *  thread at a window (rp_window_wait(), rp_window_flush(), rp_window_lock()) goes on with one that has
- *  lasted waited_s, and RP_TIMEOUT says the whole time. Local; nothing is checked but that
- *  waited_s is above 0. */
+ *  thread at a window (rp_window_wait(), rp_window_flush(), rp_window_lock()) goes on with one
+ * that has lasted waited_s, and RP_TIMEOUT says the whole time. Local; nothing is checked but
+ * that waited_s is above 0. */
 RP_API void rp_window_waited(double waited_s);
 
 #ifdef __cplusplus

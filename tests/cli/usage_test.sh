@@ -221,7 +221,7 @@ expect 2 "did you mean '--steps'" train --step 3
 echo 'modle: {name: mlp}' >bad.yaml
 expect 2 "bad.yaml:1: unknown key 'modle.name'; did you mean 'model.name'" train --config bad.yaml
 printf 'model:\n  name: mlp\n  name: resnet18\n' >twice.yaml
-expect 2 'twice.yaml:2: .*twice' train --config twice.yaml
+expect 2 'twice.yaml:3: .*twice' train --config twice.yaml
 printf 'tokens:\n  train_steps: soon\n' >value.yaml
 expect 2 "value.yaml:2: tokens.train_steps: 'soon'" train --config value.yaml
 printf 'tokens: [1, 2]\n' >list.yaml

@@ -41,6 +41,7 @@ class Row:
     add: str
     prints: str
     excuse: str
+    exit: str  # its exit code, where that is not 0
 
 
 def commands_of(text: str) -> list[tuple[int, str]]:
@@ -67,18 +68,18 @@ def rows_of(path: Path) -> list[Row]:
             continue
         if not line.startswith(" "):
             document, _, begin = line.rpartition(": ")
-            rows.append(Row(document, begin, [], "", "", ""))
+            rows.append(Row(document, begin, [], "", "", "", "0"))
             continue
         word, _, rest = line.strip().partition(" ")
         if word == "replace":
             before, arrow, after = rest.partition(" => ")
             assert arrow, f"{path}:{number}: replace BEFORE => AFTER"
             rows[-1].replace.append((before, after))
-        elif word in ("add", "prints", "excuse"):
+        elif word in ("add", "prints", "excuse", "exit"):
             setattr(rows[-1], word, rest)
         else:
             raise SystemExit(
-                f"{path}:{number}: '{word}' is none of add, replace, prints and excuse"
+                f"{path}:{number}: '{word}' is none of add, replace, prints, exit and excuse"
             )
     return rows
 
@@ -177,7 +178,7 @@ class Reading:
             self.complain(line, f"{short}\ndoes not end within {SECONDS} s")
             return
         output = (done.stdout + done.stderr)[-1500:]
-        if done.returncode != 0:
+        if done.returncode != (int(row.exit) if row else 0):
             self.complain(line, f"{short}\nends with exit code {done.returncode}:\n{output}")
         elif row and row.prints and row.prints not in done.stdout + done.stderr:
             self.complain(line, f"{short}\ndoes not print '{row.prints}':\n{output}")

@@ -67,15 +67,6 @@ rp_status rpi_device_find(rpi_fabric *fabric, const rpi_cuda_library *cuda, int 
     return RP_OK;
 }
 
-rp_status rpi_device_enter(const rpi_device *device, rpi_cuda_before *out_before) {
-    const rpi_cuda_library *cuda = device->cuda;
-    return rpi_cuda_check(cuda, cuda->enter(device->number, out_before), "choosing the GPU");
-}
-
-void rpi_device_leave(const rpi_device *device, const rpi_cuda_before *before) {
-    device->cuda->leave(before);
-}
-
 void rpi_marks_free(const rpi_device *device, rpi_mark *mark) {
     for (rpi_mark *next; mark; mark = next) {
         next = mark->next;

@@ -167,8 +167,14 @@ rp_status rpi_device_find(struct rpi_fabric *fabric, const rpi_cuda_library *cud
 void rpi_devices_free(struct rpi_fabric *fabric); /* waits for no GPU that is lost */
 /* Every call of the table is made between these two, by whichever thread: one that has no GPU
  * would open the first one of the host. */
-rp_status rpi_device_enter(const rpi_device *device, rpi_cuda_before *out_before);
-void rpi_device_leave(const rpi_device *device, const rpi_cuda_before *before);
+static inline rp_status rpi_device_enter(const rpi_device *device,
+                                         rpi_cuda_before *out_before) {
+    const rpi_cuda_library *cuda = device->cuda;
+    return rpi_cuda_check(cuda, cuda->enter(device->number, out_before), "choosing the GPU");
+}
+static inline void rpi_device_leave(const rpi_device *device, const rpi_cuda_before *before) {
+    device->cuda->leave(before);
+}
 void rpi_marks_free(const rpi_device *device, rpi_mark *mark); /* a list of them */
 void rpi_bell_ring(void *bell); /* and one holder less; on a thread of the GPU's driver */
 void rpi_bell_leave(rpi_bell *bell);

@@ -75,11 +75,21 @@ void rpi_marks_free(const rpi_device *device, rpi_mark *mark) {
     }
 }
 
+static void free_lanes(rpi_device *device) {
+    for (int i = 0; i < RPI_LANES; i++) {
+        rpi_lane *lane = &device->lanes[i];
+        rpi_marks_free(device, lane->first);
+        device->cuda->stream_free(lane->stream);
+        device->cuda->stream_free(lane->bell);
+        *lane = (rpi_lane){0};
+    }
+}
+
 /* Of a GPU that cannot be used any more nothing can be given back. */
 static void free_device(rpi_device *device) {
     rpi_cuda_before before;
     bool entered = rpi_device_enter(device, &before) == RP_OK;
-    rpi_lanes_free(device);
+    free_lanes(device);
     rpi_marks_free(device, device->marks);
     for (int size = 0; size < RPI_PINNED_SIZES; size++)
         for (rpi_pinned *pinned = device->pinned[size], *after; pinned; pinned = after) {

@@ -194,7 +194,6 @@ void *rpi_lane_stream(const rpi_transfer *transfer, int lane);
 bool rpi_lane_has_come(const rpi_transfer *transfer, int lane, uint64_t mark);
 rp_status rpi_lanes_look(rpi_device *device); /* which marks have come */
 bool rpi_lanes_arm(rpi_device *device);       /* false: the GPU has failed */
-void rpi_lanes_free(rpi_device *device);
 
 /* ---- device_transfer.c: what requests have of them ---- */
 

@@ -38,16 +38,6 @@ void *rpi_lane_stream(const rpi_transfer *transfer, int lane) {
     return transfer->device->lanes[lane].stream;
 }
 
-void rpi_lanes_free(rpi_device *device) {
-    for (int i = 0; i < RPI_LANES; i++) {
-        rpi_lane *lane = &device->lanes[i];
-        rpi_marks_free(device, lane->first);
-        device->cuda->stream_free(lane->stream);
-        device->cuda->stream_free(lane->bell);
-        *lane = (rpi_lane){0};
-    }
-}
-
 /* ---- marks ---- */
 
 static rp_status take_mark(rpi_device *device, rpi_mark **out_mark) {

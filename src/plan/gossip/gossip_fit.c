@@ -212,9 +212,9 @@ void rpi_gossip_advise(const rpi_gossip_rule *rule, const rpi_topology *topology
     out_text[0] = '\0';
     if (fit->verdict != RPI_GOSSIP_SLOW) return;
     name_those_that_fit(rule, topology->ranks, others, sizeof others);
-    snprintf(
-        out_text, RPI_GOSSIP_ADVICE,
-        "%s over topology %s with %d ranks bears a tenth of the learning rate that gradient "
-        "descent does, or less: ranks drift apart above it; %s bear more",
-        rule->name, topology->text, topology->ranks, others);
+    snprintf(out_text, RPI_GOSSIP_ADVICE,
+             "%s over topology %.256s with %d ranks bears a tenth of the learning rate that "
+             "gradient "
+             "descent does, or less: ranks drift apart above it; %s bear more",
+             rule->name, topology->text, topology->ranks, others);
 }

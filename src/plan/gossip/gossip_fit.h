@@ -42,7 +42,7 @@ rp_status rpi_gossip_check_fit(const rpi_gossip_rule *rule, const rpi_topology *
                                rpi_gossip_fit *out_fit);
 
 /* Something that the user should know of one that fits; empty: nothing. */
-enum { RPI_GOSSIP_ADVICE = 512 };
+enum { RPI_GOSSIP_ADVICE = 768 };
 void rpi_gossip_advise(const rpi_gossip_rule *rule, const rpi_topology *topology,
                        const rpi_gossip_fit *fit, char out_text[RPI_GOSSIP_ADVICE]);
 

@@ -24,7 +24,7 @@ static const char *next(const char *list, architecture *out) {
     list += strspn(list, SEPARATORS);
     if (!*list) return NULL;
     size_t length = strcspn(list, SEPARATORS);
-    char *end;
+    char *end = (char *)list;
     long number = isdigit((unsigned char)*list) ? strtol(list, &end, 10) : 0;
     *out = (architecture){.number = number > 0 && number < 10000 ? (int)number : 0};
     if (out->number) out->only = (char)(*end == 'a' || *end == 'f' ? *end : 0);

@@ -293,15 +293,15 @@ static rp_status radius_of_starts(iteration *it, double *out_radius) {
     int64_t periods = periods_of(it), done = 0;
     draw_starts(it);
     (void)normalise(it);
+    const int64_t first = periods / 2; /* that counts */
     for (; done < periods && all > nothing; done++) {
         RP_TRY(take_period(it));
         take_mean_away(it);
         double growth = log(normalise(it));
         all += growth;
-        if (done >= periods / 2) half += growth;
+        if (done >= first) half += growth;
     }
-    double counted =
-        done < periods ? all / (double)done : half / (double)(periods - periods / 2);
+    double counted = done < periods ? all / (double)done : half / (double)(periods - first);
     *out_radius = exp(counted / (double)it->rounds);
     return RP_OK;
 }

@@ -172,7 +172,7 @@ static void list_missing(search *s, const char *theirs, bool is_new) {
 static const rpi_hf_stored *find(const search *s, const char *theirs) {
     const rpi_hf_stored *stored = rpi_hf_find_stored(s->from, s->family, theirs);
     const rpi_hf_tie *tie = stored ? NULL : rpi_hf_tie_of(s->family, theirs);
-    return is_tied(s, tie) ? rpi_hf_find_stored(s->from, s->family, tie->also) : stored;
+    return tie && is_tied(s, tie) ? rpi_hf_find_stored(s->from, s->family, tie->also) : stored;
 }
 
 static rp_status load_parameter(search *s, const rpi_parameter *parameter, float *out) {

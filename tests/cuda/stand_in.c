@@ -281,6 +281,10 @@ static void begin(void) {
         map_device(d);
         enlist(&state.default_stream[d], d);
     }
+}
+
+/* Not by whoever only asks what GPUs there are: a launcher does, and starts ranks by fork(). */
+static void start_workers(void) {
     for (int i = 0; i < WORKERS; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, worker, NULL) != 0) abort();
@@ -289,7 +293,9 @@ static void begin(void) {
 }
 
 static void lock(void) {
+    static pthread_once_t workers = PTHREAD_ONCE_INIT;
     pthread_once(&state.once, begin);
+    pthread_once(&workers, start_workers);
     pthread_mutex_lock(&state.lock);
 }
 
@@ -550,9 +556,9 @@ static int event_seconds(void *begin_event, void *end_event, double *out) {
 
 static int capability(int device, int *out) {
     if (device < 0 || device >= STAND_IN_DEVICES) return INVALID_DEVICE;
-    lock();
+    pthread_once(&state.once, begin);
     *out = atomic_load(&control.capability[device]);
-    return unlock(NONE);
+    return NONE;
 }
 
 static int load(void) {

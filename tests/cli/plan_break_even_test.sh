@@ -60,8 +60,8 @@ assert plan["op"] == "break-even" and plan["hosts"] == 8 and plan["bytes"] == 1e
 assert abs(plan["codec_pays_below_bytes_s"] / 8.75e6 - 1) < 0.03, plan
 slow, q4, fast = plan["fp32"], plan["compressed"], plan["fast"]
 assert abs(slow["all_reduce_s"] / 140 - 1) < 0.01 and abs(slow["exposed_s"] - slow["all_reduce_s"] + 20) < 1e-9, plan
-assert slow["step_s"] == 100 + slow["exposed_s"] and q4["step_s"] == fast["step_s"] == 100, plan
-assert plan["fast_pays_below_per_node_hour"] == 1 and plan["compressed_cheaper_from_bytes_s"] is None, plan
+assert abs(slow["step_s"] - 100 - slow["exposed_s"]) < 1e-9 and q4["step_s"] == fast["step_s"] == 100, plan
+assert abs(plan["fast_pays_below_per_node_hour"] - 1) < 1e-9 and plan["compressed_cheaper_from_bytes_s"] is None, plan
 END
     "$redpoll" plan break-even -n 8 --size 100MB --step 100s --backward 20s --link 10Mbit,0us --json \
         --fast-link 10Gbit,0us --price 1/node-hour --fast-price .9/node-hour >out

@@ -116,7 +116,7 @@ static void *pour_out(void *argument) {
         if (now >= 0) {
             sent += (size_t)now;
             bool all = (size_t)now == first + second;
-            if (all && p->renews && rpi_rng_below(&rng, 4) == 0)
+            if (all && p->renews && rpi_rng_below(&rng, 2) == 0)
                 p->renewals += rpi_tls_renew_keys(p->from->tls);
             /* What did not leave comes next, at least as long as it was. */
             sizes[0] = all ? 1 + rpi_rng_below(&rng, 60000) : first + second - (size_t)now;

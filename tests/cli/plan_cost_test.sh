@@ -5,26 +5,9 @@ set -u
 redpoll=$1
 . "$(dirname "$0")/../harness/cases.sh"
 
-# shows PATTERN WORDS...: the output has a line like this
-shows() {
-    pattern=$1
-    shift
-    timeout 60 "$redpoll" plan cost "$@" >out 2>err || complain "$*: $(cat err)"
-    also "$pattern"
-}
-also() {
-    if grep -qE -e "$1" out; then pass; else complain "no '$1' in $(cat out)"; fi
-}
-# refused PATTERN WORDS...: exit code 2 and one line that says why
-refused() {
-    pattern=$1
-    shift
-    timeout 60 "$redpoll" plan cost "$@" >out 2>err
-    code=$?
-    if [ $code -eq 2 ] && [ ! -s out ] && head -n 1 err | grep -qE -e "$pattern"; then pass; else
-        complain "$*: ends with $code and '$(head -n 1 err)', not '$pattern'"
-    fi
-}
+# shellcheck disable=SC2034 # plan_cases.sh reads it
+plan=cost
+. "$(dirname "$0")/plan_cases.sh"
 
 # ---- what is published: 188 node hours; 3.32 times as fast and 2.6 times as cheap ----
 

@@ -5,26 +5,9 @@ set -u
 redpoll=$1
 . "$(dirname "$0")/../harness/cases.sh"
 
-# shows PATTERN WORDS...: the output has a line like this
-shows() {
-    pattern=$1
-    shift
-    timeout 60 "$redpoll" plan local-sgd "$@" >out 2>err || complain "$*: $(cat err)"
-    also "$pattern"
-}
-also() {
-    if grep -qE -e "$1" out; then pass; else complain "no '$1' in $(cat out)"; fi
-}
-# refused PATTERN WORDS...: exit code 2 and one line that says why
-refused() {
-    pattern=$1
-    shift
-    timeout 60 "$redpoll" plan local-sgd "$@" >out 2>err
-    code=$?
-    if [ $code -eq 2 ] && [ ! -s out ] && head -n 1 err | grep -qE -e "$pattern"; then pass; else
-        complain "$*: ends with $code and '$(head -n 1 err)', not '$pattern'"
-    fi
-}
+# shellcheck disable=SC2034 # plan_cases.sh reads it
+plan=local-sgd
+. "$(dirname "$0")/plan_cases.sh"
 
 # ---- what is printed: 124 MB to 4 ranks take 1.5 vectors of each, 29.8 s ----
 

@@ -3,11 +3,10 @@
 # shellcheck disable=SC2086,SC2154 # options are kept as words; $folder is that of cases.sh
 set -u
 redpoll=$1
-. "$(dirname "$0")/../harness/cases.sh"
-
 # shellcheck disable=SC2034 # plan_cases.sh reads it
 plan=break-even
 . "$(dirname "$0")/plan_cases.sh"
+. "$(dirname "$0")/../harness/cases.sh"
 
 # ---- by hand: n ranks send 2 (n - 1) / n vectors each; what the backward pass covers is free, so
 # that 4 bits pay below 2 (n - 1) / n bytes / backward. Seconds are long, so that it hardly counts

@@ -1,4 +1,4 @@
-# For the tests of `redpoll plan $plan`, which read it behind cases.sh: what it shows, and what it refuses.
+# For the tests of `redpoll plan $plan`, which read it before cases.sh: what it shows, and what it refuses.
 # shellcheck shell=sh disable=SC2154 # $redpoll and $plan are the test's
 # shows PATTERN WORDS...: the output has a line like this
 shows() {

@@ -3,11 +3,10 @@
 # shellcheck disable=SC2154 # $folder is that of cases.sh
 set -u
 redpoll=$1
-. "$(dirname "$0")/../harness/cases.sh"
-
 # shellcheck disable=SC2034 # plan_cases.sh reads it
 plan=cost
 . "$(dirname "$0")/plan_cases.sh"
+. "$(dirname "$0")/../harness/cases.sh"
 
 # ---- what is published: 188 node hours; 3.32 times as fast and 2.6 times as cheap ----
 

@@ -3,11 +3,10 @@
 # shellcheck disable=SC2086,SC2154 # options are kept as words; $folder is that of cases.sh
 set -u
 redpoll=$1
-. "$(dirname "$0")/../harness/cases.sh"
-
 # shellcheck disable=SC2034 # plan_cases.sh reads it
 plan=failures
 . "$(dirname "$0")/plan_cases.sh"
+. "$(dirname "$0")/../harness/cases.sh"
 
 # ---- answers that are known: between failures, to save, to restart; the work between two saves
 # by each rule, and the goodput in percent at the exact one ----

@@ -1,4 +1,5 @@
 /* The blocking forms: start and wait. */
+#include "comm/calls/posting.h"
 #include "comm/core/communicator.h"
 
 /* `start` names *request where it goes. */

@@ -1,6 +1,7 @@
 /* An exchange with neighbours: the public operation. round_protocol.c has what ranks say to
  * each other meanwhile. */
 #include "comm/calls/posting.h"
+#include "comm/core/request.h"
 
 #include "base/status.h"
 

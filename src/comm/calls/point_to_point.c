@@ -1,6 +1,8 @@
 /* Sends and receives: the public operations. pair_protocol.c has how the two find each other.
  */
 #include "comm/calls/posting.h"
+#include "comm/core/request.h"
+#include "comm/run/progress_loop.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

@@ -1,4 +1,7 @@
 #include "comm/calls/posting.h"
+#include "comm/core/request.h"
+#include "comm/protocol/round_protocol.h"
+#include "comm/run/progress_loop.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

@@ -36,4 +36,10 @@ rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
 rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,
                            const char *what);
 
+/* ---- wait.c ---- */
+
+/* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
+ * *request when `posted` is RP_OK, and frees it. */
+rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);
+
 #endif

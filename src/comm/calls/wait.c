@@ -1,7 +1,10 @@
 /* Waiting for requests: what callers ask of them when they are posted. */
+#include "comm/calls/posting.h"
 #include "comm/core/communicator.h"
 #include "comm/core/completions.h"
+#include "comm/core/request.h"
 #include "comm/device/device.h"
+#include "comm/run/progress_loop.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

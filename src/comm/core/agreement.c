@@ -1,5 +1,6 @@
 /* What ranks must agree on, told in words when they do not. */
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
 
 #include "codec/codec.h"
 #include "comm/values/reductions.h"

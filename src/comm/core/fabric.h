@@ -46,7 +46,7 @@ typedef struct rpi_port {
     const void *head; /* the frame at the head of the link, checked; NULL: none */
     size_t head_bytes;
     const void *payload;     /* of it: behind its header, or in a buffer of its sender; NULL:
-                                written     into one of ours */
+                                it was written into one of ours */
     rpi_frame_header header; /* its header */
     rp_comm *comm;           /* whose frame it is */
     struct rpi_chunk
@@ -123,8 +123,6 @@ typedef struct rpi_fabric {
     bool offered;             /* [lock] work, since the progress thread last looked */
 } rpi_fabric;
 
-/* A fabric of no links yet; rpi_fabric_close() takes it as it is. */
-rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric);
 /* The mesh and the control connection are there: links are the ports', those that stand. */
 void rpi_fabric_connect(rpi_fabric *fabric);
 /* The link to this rank, which is another; NULL: there is none yet, and it is called. [driver]
@@ -135,30 +133,12 @@ bool rpi_fabric_take_links(rpi_fabric *fabric);
 /* This rank leaves a communicator: members without a link hear it when they get one. [driver]
  */
 void rpi_fabric_note_left(rp_comm *comm, const rpi_frame_header *header);
-/* Says goodbye; no communicator is left. NULL is fine. */
-void rpi_fabric_close(rpi_fabric *fabric);
-void rpi_fabric_forget(rpi_fabric *fabric); /* in a forked child: transport.h */
-
-/* From here on its frames are received. What came too early has come now. [driver] */
-rp_status rpi_fabric_add(rp_comm *comm);
-/* Its frames are dropped from here on; true: it was the last. [driver] */
-bool rpi_fabric_remove(rp_comm *comm);
-rp_comm *rpi_fabric_find(const rpi_fabric *fabric, uint32_t id, uint32_t epoch); /* [driver] */
-/* The epoch of the next communicator of this id. [driver] */
-uint32_t rpi_fabric_next_epoch(const rpi_fabric *fabric, uint32_t id);
-/* A frame of no communicator that is open: kept, or done with. RP_MISMATCH: it cannot be.
- * [driver] */
-rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank,
-                                   const rpi_frame_header *header);
 /* Passes look at it until it has nothing to do. [driver] */
 void rpi_fabric_activate(rp_comm *comm);
 /* The link has failed: all communicators that have the rank know. [driver] */
 void rpi_fabric_break(rpi_fabric *fabric, int rank, rp_status status);
 /* What came from a rank cannot be: its link is of no use any more. [driver] */
 void rpi_fabric_fail_rank(rpi_fabric *fabric, int rank, rp_status status, const char *message);
-/* Take in what has come, run what may run: one pass over everything in flight; true when
- * something moved. [driver] */
-bool rpi_fabric_pass(rpi_fabric *fabric);
 /* The frame at the head is done with. [driver] */
 void rpi_port_release(rpi_port *port);
 /* Its link had no room in this pass. [driver] */

@@ -1,6 +1,7 @@
 /* The first failure of the world: found here or heard of, it fails everything in flight. */
 #include "base/c_locale.h"
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

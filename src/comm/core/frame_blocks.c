@@ -1,4 +1,5 @@
 /* Memory for frames that are kept: those set aside, and encodings with more than one reader. */
+#include "comm/core/frame_blocks.h"
 #include "comm/core/communicator.h"
 
 #include "base/memory.h"

@@ -1,5 +1,6 @@
 /* The numbers of operations on pairs and of rounds of neighbours. */
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
 
 #include "base/status.h"
 

@@ -1,5 +1,6 @@
 /* The links of a fabric, which communicators it has, and whose a frame is. */
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -1,5 +1,6 @@
 /* The token of whoever drives: taken, given back, and its holder woken. progress_loop.c is what
  * its holder does. */
+#include "comm/core/progress_token.h"
 #include "comm/core/communicator.h"
 
 #include "base/event.h"

@@ -1,6 +1,8 @@
 /* Requests: pooled, posted in order, completed once. */
+#include "comm/core/request.h"
 #include "comm/core/communicator.h"
 #include "comm/core/completions.h"
+#include "comm/core/progress_token.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

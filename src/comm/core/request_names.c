@@ -1,5 +1,7 @@
 /* Of requests: names and texts for messages, ranks behind peers, and what a step moves. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
 
 #include "plan/plan.h"
 

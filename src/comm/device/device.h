@@ -44,6 +44,7 @@
 #ifndef RPI_COMM_DEVICE_H
 #define RPI_COMM_DEVICE_H
 
+#include "comm/core/chunk.h"
 #include "comm/core/routine.h"
 #include "comm/values/cut.h"
 #include "cuda/cuda.h"

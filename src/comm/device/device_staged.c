@@ -1,4 +1,5 @@
 /* Pinned copies of what lies in memory of a GPU, as the host needs them; device.h draws it. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/device/device.h"
 #include "comm/values/values.h"

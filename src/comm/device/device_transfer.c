@@ -1,5 +1,7 @@
 /* What a request has of a GPU: where it begins, and where it ends. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
 #include "comm/device/device.h"
 
 #include "base/clock.h"

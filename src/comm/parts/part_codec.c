@@ -1,4 +1,5 @@
 /* Parts of values to bytes and back, and sums of what came by bytes. */
+#include "comm/core/chunk.h"
 #include "comm/parts/parts.h"
 
 #include "base/status.h"

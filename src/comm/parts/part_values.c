@@ -1,4 +1,5 @@
 /* Parts of values: copied, weighed, added. */
+#include "comm/core/chunk.h"
 #include "comm/parts/parts.h"
 
 #include "base/memory.h"

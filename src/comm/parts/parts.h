@@ -1,10 +1,10 @@
-/* What steps do to a part of a chunk, piece by piece: values to values, to bytes and back, and
- * out. A slot is the input, the output, an accumulator of wider sums, or a wire, which holds
- * bytes (plan/plan.h). [driver] */
+/* What steps do to a part of a chunk, piece by piece: values to values, to bytes and back. A
+ * slot is the input, the output, an accumulator of wider sums, or a wire, which holds bytes
+ * (plan/plan.h). [driver] */
 #ifndef RPI_COMM_PARTS_H
 #define RPI_COMM_PARTS_H
 
-#include "comm/core/communicator.h"
+#include "comm/core/chunk.h"
 
 /* ---- slots ---- */
 
@@ -13,6 +13,8 @@ rp_dtype rpi_slot_dtype(int slot, const rpi_run *run);
 /* Where a piece's values lie in a slot, on the host; IN is only ever read. */
 void *rpi_slot_values(const rpi_chunk *chunk, int slot, int part, const rpi_piece *piece);
 rpi_wire *rpi_wire_of(rpi_chunk *chunk, int slot);
+void rpi_wire_read(rpi_chunk *chunk, int wire);  /* one reader less */
+void rpi_wire_empty(rpi_chunk *chunk, int wire); /* what it holds is given back */
 
 /* ---- values to values (part_values.c) ---- */
 
@@ -34,6 +36,8 @@ typedef struct rpi_encoding {
     int slot, part, role, level;
 } rpi_encoding;
 rpi_encoding rpi_encoding_of(const rpi_action *action);
+/* What this ENCODE encodes stays values: exact, and not overwritten (RPI_WIRE_VALUES). */
+bool rpi_action_stays_values(const rpi_chunk *chunk, const rpi_action *encode);
 /* *out_bytes: how many were written, no more than rpi_cut_part_bytes(). */
 rp_status rpi_part_encode(rpi_chunk *chunk, rpi_encoding e, void *out, size_t *out_bytes);
 /* From a wire that holds bytes; add: to what is there, with the action's weight. */
@@ -43,12 +47,5 @@ rp_status rpi_part_decode(rpi_chunk *chunk, const rpi_action *action, bool add);
 size_t rpi_part_fold(rpi_chunk *chunk, const rpi_action *action, unsigned char *payload);
 /* The sum of this rank's own values and an encoding. */
 rp_status rpi_part_fold_encodings(rpi_chunk *chunk, const rpi_action *action);
-
-/* ---- out (frame_send.c) ---- */
-
-/* SEND. A failed link is noted and looks full: whether it matters is decided in failure.c.
- * fold: the sum of two that it sends, which is made on the way; NULL: it is there. RP_PENDING:
- * there is no room, or the frame is out and the receiver reads its payload here. */
-rp_status rpi_frame_send(rpi_chunk *chunk, const rpi_action *action, const rpi_action *fold);
 
 #endif

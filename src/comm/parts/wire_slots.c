@@ -1,5 +1,8 @@
 /* Wire slots of a chunk: given back when their last reader has run. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/parts/parts.h"
 
 #include "comm/device/device.h"
 

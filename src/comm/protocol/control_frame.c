@@ -1,4 +1,5 @@
 /* Frames that are a header alone. */
+#include "comm/protocol/control_frame.h"
 #include "comm/core/communicator.h"
 
 rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header) {

@@ -1,5 +1,7 @@
 /* Which operation a frame belongs to, or is it still to come? */
 #include "comm/core/communicator.h"
+#include "comm/protocol/pair_protocol.h"
+#include "comm/protocol/unexpected.h"
 
 rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence) {
     return rpi_index_find(&comm->by_number, sequence,

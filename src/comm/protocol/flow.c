@@ -26,7 +26,14 @@
  *
  * What is promised beyond a small base comes out of one account for the whole process, so that
  * many communicators together hold no more than one could. */
+#include "comm/protocol/flow.h"
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/protocol/control_frame.h"
+#include "comm/protocol/pair_protocol.h"
+#include "comm/protocol/round_protocol.h"
+#include "comm/protocol/unexpected.h"
 
 #include "base/status.h"
 

@@ -1,5 +1,9 @@
 /* Which communicators are open in a fabric, and frames that come before theirs is. */
+#include "comm/protocol/open_close.h"
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/protocol/flow.h"
+#include "comm/protocol/unexpected.h"
 
 #include "base/memory.h"
 #include "base/status.h"

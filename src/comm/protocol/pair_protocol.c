@@ -4,7 +4,12 @@
  * and a tag. A receive from any rank has none until a send is left over for it. So a sender
  * whose receiver has not said that it is ready announces the send with a header alone, which
  * the receiver counts and gives back at once: it stands in nothing's way. */
+#include "comm/protocol/pair_protocol.h"
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/protocol/control_frame.h"
+#include "comm/protocol/unexpected.h"
 
 #include "base/status.h"
 

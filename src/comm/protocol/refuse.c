@@ -1,5 +1,8 @@
 /* Frames of operations that are over, or of none. */
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/protocol/round_protocol.h"
+#include "comm/protocol/unexpected.h"
 
 /* A frame that nothing here waits for: its operation is over, since it has sent all that it had
  * to and wanted nothing from this rank. */

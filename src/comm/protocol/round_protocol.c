@@ -8,7 +8,12 @@
  *      the source has that round before it, or in flight                       it compares
  *      the round is over there, so that all it sent stands before its answer   PASSED
  */
+#include "comm/protocol/round_protocol.h"
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/protocol/control_frame.h"
+#include "comm/protocol/unexpected.h"
 
 #include "base/clock.h"
 #include "base/status.h"

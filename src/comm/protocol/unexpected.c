@@ -1,6 +1,9 @@
 /* Frames that nothing here waits for yet: set aside; and those that disagree (refuse.c: those
  * of what is over). */
+#include "comm/protocol/unexpected.h"
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/core/request.h"
 
 #include "base/memory.h"
 #include "base/status.h"

@@ -1,4 +1,5 @@
 /* Windows, one pass of the driver: what is to be sent, and what has come and can be applied. */
+#include "comm/protocol/control_frame.h"
 #include "comm/protocol/window_table.h"
 
 #include "base/clock.h"

@@ -190,4 +190,11 @@ void rpi_window_add_scaled(const void *from, rp_dtype dtype, double weight, size
                            void *into);
 void rpi_window_divide(void *values, rp_dtype dtype, int64_t by, size_t count);
 
+/* ---- window_serve.c, window_hear.c [driver] ---- */
+
+bool rpi_windows_serve(rp_comm *comm); /* send and apply what may be; true: something moved */
+void rpi_windows_hear(rp_comm *comm, int rank, const rpi_frame_header *header,
+                      const void *payload);
+void rpi_windows_close(rp_comm *comm); /* it is destroyed: nobody serves them any more */
+
 #endif

@@ -1,7 +1,12 @@
 /* What each step does to memory. Local steps run inline here, a part at a time; they are
  * posted and finished like sends, so that a GPU can take them (device.h). */
+#include "comm/core/chunk.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/core/request.h"
 #include "comm/device/device.h"
 #include "comm/parts/parts.h"
+#include "comm/run/executor.h"
+#include "comm/run/in_place.h"
 
 #include "base/clock.h"
 #include "base/status.h"

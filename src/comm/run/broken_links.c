@@ -1,5 +1,12 @@
 /* Does a broken link matter? Only to those that need something from it. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/core/request.h"
+#include "comm/protocol/pair_protocol.h"
+#include "comm/protocol/unexpected.h"
+#include "comm/run/executor.h"
+#include "comm/run/in_place.h"
 
 /* A closed link is no failure for who needs nothing from it: a peer may be done earlier. */
 typedef struct need {

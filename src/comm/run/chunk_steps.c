@@ -1,4 +1,6 @@
 /* What follows when a step of a chunk has finished: others become ready. */
+#include "comm/run/chunk_steps.h"
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 
 static void set_bit(uint64_t *set, int bit) {

@@ -9,8 +9,14 @@
  * particular: whose turn it is only the owner of the communicator knows (is_watched). Of such
  * receives nothing is said here, unless the other side is stopped. */
 #include "base/c_locale.h"
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
 #include "comm/device/device.h"
+#include "comm/protocol/flow.h"
+#include "comm/protocol/pair_protocol.h"
+#include "comm/protocol/round_protocol.h"
+#include "comm/run/executor.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,6 +1,10 @@
 /* What each step does where elements lie in memory of a GPU; device.h draws it. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
 #include "comm/device/device.h"
+#include "comm/parts/parts.h"
+#include "comm/run/in_place.h"
 
 #include "base/log.h"
 #include "base/status.h"

@@ -1,7 +1,18 @@
 /* The executor: one pass takes what has come, runs what may run and sends what there is room
  * for. Older operations and earlier chunks go first. */
+#include "comm/run/executor.h"
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/core/request.h"
 #include "comm/device/device.h"
+#include "comm/parts/parts.h"
+#include "comm/protocol/flow.h"
+#include "comm/protocol/pair_protocol.h"
+#include "comm/protocol/round_protocol.h"
+#include "comm/protocol/window_table.h"
+#include "comm/run/chunk_steps.h"
+#include "comm/run/in_place.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -1,5 +1,10 @@
 /* A part into a frame, and onto its link. */
+#include "comm/core/chunk.h"
+#include "comm/core/request.h"
 #include "comm/parts/parts.h"
+#include "comm/protocol/flow.h"
+#include "comm/run/executor.h"
+#include "comm/run/in_place.h"
 
 #include "base/status.h"
 

@@ -22,7 +22,11 @@
  * each other. Where a rank holds a frame and waits for its own to come back all the same,
  * rpi_receive_unblock() copies it aside. */
 #include "comm/run/in_place.h"
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/run/chunk_steps.h"
+#include "comm/run/executor.h"
 
 #include "base/log.h"
 #include "base/status.h"

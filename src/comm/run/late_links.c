@@ -3,7 +3,11 @@
  * would hear of that by nobody, since the control connection tells of deaths and not of
  * leaving. So who waits in vain for a moment calls, too, and then either has the link, on which
  * the other side says what it has left, or hears that nobody listens there. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/protocol/pair_protocol.h"
+#include "comm/run/executor.h"
 
 #include "base/clock.h"
 

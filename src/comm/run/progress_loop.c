@@ -8,8 +8,11 @@
  *
  * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
  * posts, drives and completes itself never wakes the thread. */
+#include "comm/run/progress_loop.h"
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
 #include "comm/device/device.h"
+#include "comm/run/executor.h"
 
 #include "base/clock.h"
 #include "base/event.h"

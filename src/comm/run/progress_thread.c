@@ -10,6 +10,8 @@
  * Where there are windows the drive is its own whenever nobody else wants it: neighbours write
  * into them at any time. It sleeps in it until something comes. */
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
+#include "comm/run/progress_loop.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"

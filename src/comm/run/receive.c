@@ -26,7 +26,19 @@
  *        +-- its chunk has not started  - - - > aside, by operation and rank (rp_comm.aside)
  *
  * So whatever has arrived can always leave its link. How much can come early is flow.c's. */
+#include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/core/request.h"
+#include "comm/protocol/flow.h"
+#include "comm/protocol/open_close.h"
+#include "comm/protocol/pair_protocol.h"
+#include "comm/protocol/round_protocol.h"
+#include "comm/protocol/unexpected.h"
+#include "comm/protocol/window_table.h"
+#include "comm/run/chunk_steps.h"
+#include "comm/run/executor.h"
+#include "comm/run/in_place.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -1,4 +1,6 @@
 /* Windows: created by all ranks at once, and freed. */
+#include "comm/core/progress_token.h"
+#include "comm/run/progress_loop.h"
 #include "comm/window/window_calls.h"
 
 #include "base/fpenv.h"

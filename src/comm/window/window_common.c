@@ -1,4 +1,6 @@
 /* Windows: what the calls have in common. */
+#include "comm/core/request.h"
+#include "comm/run/progress_loop.h"
 #include "comm/window/window_calls.h"
 
 #include "base/status.h"

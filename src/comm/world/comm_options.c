@@ -1,5 +1,6 @@
 /* What a communicator may be asked for, checked alike in every world. */
 #include "comm/core/communicator.h"
+#include "comm/world/create.h"
 
 #include "base/status.h"
 #include "net/link/transport_kinds.h"

@@ -1,6 +1,9 @@
 /* Fabrics: made, closed, and forgotten by children that fork() made. */
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
 #include "comm/device/device.h"
+#include "comm/run/progress_loop.h"
+#include "comm/world/create.h"
 
 #include "base/event.h"
 #include "base/memory.h"

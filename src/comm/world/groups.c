@@ -1,5 +1,9 @@
 /* Communicators made of another one: some of its ranks, over its links. */
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
+#include "comm/protocol/open_close.h"
+#include "comm/run/progress_loop.h"
+#include "comm/world/create.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

@@ -3,6 +3,7 @@
  * who comes here tells all others by their links. Of more each learns when those do not come to
  * the new one, which is then tried without them. */
 #include "comm/core/communicator.h"
+#include "comm/world/create.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"

@@ -1,0 +1,76 @@
+/* A request from its making to its end: numbered, signed, posted, completed, named in messages,
+ * and back in the pool. */
+#ifndef RPI_COMM_REQUEST_H
+#define RPI_COMM_REQUEST_H
+
+#include "comm/core/communicator.h"
+
+/* ---- request.c ---- */
+
+rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);
+/* Sign and number it; RP_OK: it counts as in flight and must be put into the inbox. */
+rp_status rpi_request_admit(rp_request *request);
+/* rpi_drive_once() is to follow: it moves the first bytes and calls the progress thread. */
+void rpi_request_enqueue(rp_request *request);
+rp_status rpi_request_post(rp_request *request); /* both */
+/* The driver looks at this communicator, posted or not, in its next pass. */
+void rpi_comm_call(rp_comm *comm);
+void rpi_request_complete(rp_request *request, rp_status status, const char *message);
+void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
+/* What an operation moves, as far as its routine depends on it. */
+typedef struct rpi_load {
+    bool lossy;   /* some codec is */
+    bool device;  /* elements lie in memory of a GPU */
+    bool plain;   /* bytes are values: nothing is lossy, or held back by error feedback */
+    size_t bytes; /* of all elements */
+} rpi_load;
+rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
+                           const rpi_plan_request *plan, const rpi_load *load,
+                           rpi_routine **out_routine);
+/* For rpi_cut_make(), equal on all ranks. */
+size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
+                            bool lossy);
+
+/* ---- request_names.c ---- */
+
+/* "all-reduce 5", "receive from rank 2 with tag 7" */
+const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);
+/* "all-reduce 5, round 2 of 4, chunk 3 of 10" [driver] */
+const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
+/* Rank of the communicator behind a peer of the request's schedule, and back: the peer that
+ * receives from it. -1: there is none. */
+int rpi_request_rank(const rp_request *request, int peer);
+int rpi_request_peer(const rp_request *request, int rank);
+/* The failure in words for one request. A process that vanished is known by its name only: what
+ * it left undone is added. Returns text. */
+const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
+                             size_t bytes);
+/* Bytes of payload of a SEND's or RECV's frame. */
+size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action);
+/* A SEND or RECV of this chunk of a block that ended before it: no frame comes or goes, and the
+ * action has nothing to do when its turn has come. */
+bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action);
+
+/* ---- operation_numbers.c ---- */
+
+/* Under the lock, the sequence number of a send or receive; of one from any rank, the number it
+ * has until its sender is known. */
+rp_status rpi_p2p_number(rp_request *request);
+/* Under the lock, the sequence of the next round, or of the one that the caller numbered. */
+rp_status rpi_round_number(rp_request *request);
+
+/* ---- agreement.c: what ranks must agree on ---- */
+
+void rpi_request_sign(rp_request *request);
+bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header);
+/* Both posted the same but for the length of a block that one sends to the other. */
+bool rpi_request_is_same(const rp_request *request, const rpi_frame_header *header);
+/* Our number for the part that a frame carries (all-to-all: plan.h). */
+int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *header);
+/* "all-reduce (max) of 1000 f32 with fp32"; what has blocks has no one count. */
+const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t bytes);
+/* "rank 1 posted all-reduce of 1000 f32 with q4:bucket=512, rank 0 ..." */
+const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_header *header,
+                                  int rank, char *text, size_t bytes);
+
+#endif

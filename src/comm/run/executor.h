@@ -1,0 +1,58 @@
+/* One pass over everything in flight: what has come is received, what may run is run, what has
+ * become ready is sent; and what is done when nothing moves. All of it [driver]. */
+#ifndef RPI_COMM_EXECUTOR_H
+#define RPI_COMM_EXECUTOR_H
+
+#include "comm/core/chunk.h"
+
+/* ---- executor.c ---- */
+
+/* Take in what has come, run what may run: one pass over everything in flight; true when
+ * something moved. */
+bool rpi_fabric_pass(rpi_fabric *fabric);
+/* Its frames, blocks and itself. */
+void rpi_chunk_release(rpi_chunk *chunk);
+/* A request has its number: frames that came before it are looked at. False: a failure was made
+ * known. */
+bool rpi_request_enter(rp_request *request);
+
+/* ---- actions.c ---- */
+
+/* Run an action. RP_PENDING: its link has no room. */
+rp_status rpi_action_run(rpi_chunk *chunk, int action);
+
+/* ---- frame_send.c ---- */
+
+/* SEND. A failed link is noted and looks full: whether it matters is decided in failure.c.
+ * fold: the sum of two that it sends, which is made on the way; NULL: it is there. RP_PENDING:
+ * there is no room, or the frame is out and the receiver reads its payload here. */
+rp_status rpi_frame_send(rpi_chunk *chunk, const rpi_action *action, const rpi_action *fold);
+
+/* ---- receive.c; true: something moved ---- */
+
+bool rpi_receive(rpi_fabric *fabric, int rank); /* take what can be taken from a link */
+bool rpi_set_aside(rpi_fabric *fabric);         /* copy what blocks links, before sleeping */
+/* Of a chunk in which nothing runs: the other side may wait for a payload that it holds, and
+ * this one for its own. */
+void rpi_receive_unblock(rpi_chunk *chunk);
+/* For a RECV that is due: the frame for it that was set aside. */
+bool rpi_receive_aside(rpi_chunk *chunk, int action);
+/* The chunk has started: what was set aside for it is its own. */
+void rpi_receive_adopt(rpi_chunk *chunk);
+/* The chunk is done: nothing more may have come for it; makes it known. */
+void rpi_receive_check_empty(rpi_chunk *chunk);
+/* The request was posted: what was set aside for it is compared. False: it disagrees. */
+bool rpi_receive_compare(rp_request *request);
+
+/* ---- broken_links.c, late_links.c, deadline.c ---- */
+
+/* A failed link matters once something in flight needs it. */
+void rpi_comm_check_links(rp_comm *comm);
+/* Nothing has moved for `idle_ns`: who waits for a frame of a rank without a link calls it, and
+ * so hears whether it is there. */
+void rpi_links_call_late(rp_comm *comm, int64_t idle_ns);
+int64_t rpi_links_next_ns(const rp_comm *comm); /* when to look */
+int64_t rpi_deadline_next_ns(const rp_comm *comm);
+void rpi_deadline_check(rp_comm *comm);
+
+#endif

@@ -1,4 +1,5 @@
 /* Cuts of segment lists: every element in exactly one part, no part longer than a frame. */
+#include "comm/core/request.h"
 #include "comm/values/cut.h"
 
 #include "base/rng.h"

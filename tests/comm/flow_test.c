@@ -1,6 +1,9 @@
 /* Flow control: legal programs in which a rank runs far ahead of another, and what that costs
  * in memory. */
 #include "comm/core/communicator.h"
+#include "comm/core/frame_blocks.h"
+#include "comm/protocol/flow.h"
+#include "comm/protocol/unexpected.h"
 #include "comm/thread_world.h"
 
 #include "base/clock.h"

@@ -1,6 +1,7 @@
 /* Operations on buffers that ranks read in place: the same bits as of other memory, whoever has
  * them, and nothing of a buffer that its owner has back. */
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
 #include "comm/thread_world.h"
 
 #include "base/clock.h"

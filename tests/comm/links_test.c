@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
+#include "comm/run/executor.h"
 #include "comm/thread_world.h"
 
 #include <stdlib.h>

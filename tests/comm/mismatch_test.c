@@ -1,6 +1,8 @@
 /* Ranks that disagree: every one of them fails, and says what each side posted. */
 #include "base/clock.h"
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
+#include "comm/protocol/open_close.h"
 #include "comm/thread_world.h"
 
 #include <stdbool.h>

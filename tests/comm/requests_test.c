@@ -1,5 +1,6 @@
 /* Several operations in flight, ranks out of step, and what is set aside meanwhile. */
 #include "comm/core/communicator.h"
+#include "comm/core/request.h"
 #include "comm/thread_world.h"
 
 #include "base/memory.h"

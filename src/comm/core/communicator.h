@@ -15,8 +15,8 @@
  *              which neighbours write into), unexpected.h (frames that come too early),
  *              open_close.h (and before their communicator)
  *   run/       executor.h: one pass: receive, run, send (executor.c), what a step does
- *              (actions.c), frames to RECV steps (receive.c), links that are late or broken,
- *              lack of progress (deadline.c); in_place.h: sends whose payload stays in a
+ *              (actions.c), links that are late or broken, lack of progress (deadline.c);
+ *              receive.h: frames to RECV steps; in_place.h: sends whose payload stays in a
  *              buffer of the caller's; progress_loop.h: who drives, and sleeping
  *   calls/     the public operations, on vectors (collectives.c) and on blocks, whose
  *              lengths differ; posting.h: what they have in common; wait.c

@@ -13,6 +13,7 @@
 #include "comm/protocol/window_table.h"
 #include "comm/run/chunk_steps.h"
 #include "comm/run/in_place.h"
+#include "comm/run/receive.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -28,22 +28,6 @@ rp_status rpi_action_run(rpi_chunk *chunk, int action);
  * there is no room, or the frame is out and the receiver reads its payload here. */
 rp_status rpi_frame_send(rpi_chunk *chunk, const rpi_action *action, const rpi_action *fold);
 
-/* ---- receive.c; true: something moved ---- */
-
-bool rpi_receive(rpi_fabric *fabric, int rank); /* take what can be taken from a link */
-bool rpi_set_aside(rpi_fabric *fabric);         /* copy what blocks links, before sleeping */
-/* Of a chunk in which nothing runs: the other side may wait for a payload that it holds, and
- * this one for its own. */
-void rpi_receive_unblock(rpi_chunk *chunk);
-/* For a RECV that is due: the frame for it that was set aside. */
-bool rpi_receive_aside(rpi_chunk *chunk, int action);
-/* The chunk has started: what was set aside for it is its own. */
-void rpi_receive_adopt(rpi_chunk *chunk);
-/* The chunk is done: nothing more may have come for it; makes it known. */
-void rpi_receive_check_empty(rpi_chunk *chunk);
-/* The request was posted: what was set aside for it is compared. False: it disagrees. */
-bool rpi_receive_compare(rp_request *request);
-
 /* ---- broken_links.c, late_links.c, deadline.c ---- */
 
 /* A failed link matters once something in flight needs it. */

@@ -26,7 +26,6 @@
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 #include "comm/run/chunk_steps.h"
-#include "comm/run/executor.h"
 
 #include "base/log.h"
 #include "base/status.h"

@@ -13,6 +13,7 @@
 #include "comm/core/progress_token.h"
 #include "comm/device/device.h"
 #include "comm/run/executor.h"
+#include "comm/run/receive.h"
 
 #include "base/clock.h"
 #include "base/event.h"

@@ -26,6 +26,7 @@
  *        +-- its chunk has not started  - - - > aside, by operation and rank (rp_comm.aside)
  *
  * So whatever has arrived can always leave its link. How much can come early is flow.c's. */
+#include "comm/run/receive.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/frame_blocks.h"
@@ -37,7 +38,6 @@
 #include "comm/protocol/unexpected.h"
 #include "comm/protocol/window_table.h"
 #include "comm/run/chunk_steps.h"
-#include "comm/run/executor.h"
 #include "comm/run/in_place.h"
 
 #include "base/clock.h"

@@ -1,0 +1,152 @@
+#include "plan/foresight/rank_memory.h"
+
+#include <math.h>
+#include <stddef.h>
+
+const char *const rpi_memory_names[RPI_MEMORY_ITEMS] = {
+    "weights",    "gradients", "optimizer", "activations",
+    "recomputed", "logits",    "buffers",   "device",
+};
+const char *const rpi_memory_advice[RPI_MEMORY_ITEMS] = {
+    "more --tp or --pp, or --zero 3",
+    "more --tp or --pp, or --zero 2",
+    "--zero 1, or more --tp or --pp",
+    "--recompute full or selective, a smaller --micro-batch-size, or more --tp",
+    "more --tp, or a smaller --micro-batch-size",
+    "more --tp, or a smaller --micro-batch-size",
+    "more --tp",
+    "a device with more memory",
+};
+
+static double tokens_of(const rpi_training_layout *l) {
+    return (double)l->micro_batch * (double)l->sequence;
+}
+
+/* ---- activations ---- */
+
+/* Bytes of a token that every tensor-parallel rank has: the inputs of both norms and what they
+ * make, and masks. */
+static double copied(const rpi_training_layout *l) {
+    double h = (double)l->model.hidden;
+    return h * (4 * l->precision->activation + (l->model.dropout ? 2 : 0));
+}
+
+/* Bytes of a token that they share: queries, keys, values, what attention makes, and the
+ * feed-forward part before and behind its activation. */
+static double shared(const rpi_training_layout *l) {
+    const rpi_transformer *m = &l->model;
+    double kv = (double)m->kv_heads / (double)m->heads;
+    double kv_copies = fmax(1, (double)l->tensor / (double)m->kv_heads);
+    double heads = (double)(m->heads * m->head) * (2 + 2 * kv * kv_copies);
+    return l->precision->activation * (heads + (m->gated ? 3 : 2) * (double)m->ffn);
+}
+
+/* Bytes of a token of what softmax makes, its dropout with the mask, and what that makes. */
+static double scores(const rpi_training_layout *l) {
+    double each = l->precision->activation * (l->model.dropout ? 2 : 1) + l->model.dropout;
+    if (l->fused_attention) return 4 * (double)l->model.heads;
+    return each * (double)l->model.heads * (double)l->sequence;
+}
+
+static double layer_bytes(const rpi_training_layout *l, rpi_recompute recompute) {
+    double t = (double)l->tensor, parts = l->sequence_parallel ? t : 1;
+    double input = l->precision->activation * (double)l->model.hidden;
+    if (recompute == RPI_RECOMPUTE_FULL) return tokens_of(l) * input / parts;
+    double kept = copied(l) / parts + shared(l) / t;
+    bool has_scores = recompute == RPI_RECOMPUTE_NONE || l->fused_attention;
+    return tokens_of(l) * (kept + (has_scores ? scores(l) / t : 0));
+}
+
+double rpi_layer_activation_bytes(const rpi_training_layout *l) {
+    return layer_bytes(l, l->recompute);
+}
+
+int64_t rpi_stage_layers(const rpi_training_layout *l, int64_t stage) {
+    int64_t layers = l->model.layers, p = l->pipeline;
+    return layers / p + (stage < layers % p);
+}
+
+double rpi_stage_in_flight(const rpi_training_layout *l, int64_t stage) {
+    double p = (double)l->pipeline, v = (double)l->interleave;
+    double micro = (double)rpi_layout_micro_batches(l);
+    double most = p - (double)stage;
+    if (v > 1) most = (2 * (p - 1 - (double)stage) + (v - 1) * p + 1) / v;
+    return fmin(most, micro);
+}
+
+/* ---- parameters ---- */
+
+static double around(const rpi_training_layout *l, int64_t stage) {
+    const rpi_transformer *m = &l->model;
+    rpi_transformer_parameters p = rpi_transformer_count(m);
+    bool is_last = stage == l->pipeline - 1;
+    double all = (stage == 0 ? p.embedding : 0) + (is_last ? p.head : 0);
+    if (m->tied && is_last && stage > 0) all += (double)(m->vocabulary * m->hidden);
+    return all;
+}
+
+double rpi_stage_parameters(const rpi_training_layout *l, int64_t stage) {
+    rpi_transformer_parameters p = rpi_transformer_count(&l->model);
+    double t = (double)l->tensor, layers = (double)rpi_stage_layers(l, stage);
+    return layers * (p.layer_matrices / t + p.layer_vectors) + around(l, stage) / t;
+}
+
+static void add_parameters(const rpi_training_layout *l, int64_t stage, rpi_rank_memory *r) {
+    const rpi_precision *p = l->precision;
+    double n = rpi_stage_parameters(l, stage), d = (double)l->data;
+    r->bytes[RPI_MEMORY_WEIGHTS] = n * p->weight / (l->zero >= 3 ? d : 1);
+    r->bytes[RPI_MEMORY_GRADIENTS] = n * p->gradient / (l->zero >= 2 ? d : 1);
+    r->bytes[RPI_MEMORY_OPTIMIZER] = n * p->optimizer / (l->zero >= 1 ? d : 1);
+}
+
+/* ZeRO 3: the group that computes and the next one; it is computed with in 2 bytes where the
+ * products are. A pipeline: what comes in and what goes out. */
+static double buffers(const rpi_training_layout *l) {
+    rpi_transformer_parameters p = rpi_transformer_count(&l->model);
+    double t = (double)l->tensor, parts = l->sequence_parallel ? t : 1, bytes = 0;
+    double layer = p.layer_matrices / t + p.layer_vectors;
+    if (l->zero == 3 && l->data > 1)
+        bytes += l->precision->activation * (layer + fmax(layer, p.embedding / t));
+    if (l->pipeline > 1)
+        bytes += 2 * tokens_of(l) * l->precision->activation * (double)l->model.hidden / parts;
+    return bytes;
+}
+
+/* What the last stage keeps: the head's input, and logits in 4 bytes, which softmax makes
+ * gradients of in place; 4 s b h (1 + V / h) / t. */
+static double logits(const rpi_training_layout *l) {
+    double t = (double)l->tensor, width = (double)(l->model.hidden + l->model.vocabulary);
+    return 4 * tokens_of(l) * width / t;
+}
+
+rpi_rank_memory rpi_rank_memory_of(const rpi_training_layout *l, int64_t stage,
+                                   double context_bytes, double fragment_share) {
+    rpi_rank_memory r = {.stage = stage};
+    double layers = (double)rpi_stage_layers(l, stage), kept = rpi_layer_activation_bytes(l);
+    add_parameters(l, stage, &r);
+    r.bytes[RPI_MEMORY_KEPT] = layers * kept * rpi_stage_in_flight(l, stage);
+    if (l->recompute != RPI_RECOMPUTE_NONE)
+        r.bytes[RPI_MEMORY_PASSING] = layer_bytes(l, RPI_RECOMPUTE_NONE) - kept;
+    if (stage == l->pipeline - 1) r.bytes[RPI_MEMORY_LOGITS] = logits(l);
+    r.bytes[RPI_MEMORY_BUFFERS] = buffers(l);
+    double all = 0;
+    for (int i = 0; i < RPI_MEMORY_ITEMS; i++) all += r.bytes[i];
+    r.bytes[RPI_MEMORY_DEVICE] = context_bytes + fragment_share * all;
+    r.all = all + r.bytes[RPI_MEMORY_DEVICE];
+    return r;
+}
+
+rpi_rank_memory rpi_rank_memory_most(const rpi_training_layout *l, double context_bytes,
+                                     double fragment_share) {
+    rpi_rank_memory most = rpi_rank_memory_of(l, 0, context_bytes, fragment_share);
+    rpi_rank_memory last =
+        rpi_rank_memory_of(l, l->pipeline - 1, context_bytes, fragment_share);
+    return last.all > most.all ? last : most;
+}
+
+rpi_memory_item rpi_rank_memory_largest(const rpi_rank_memory *r) {
+    int largest = 0;
+    for (int i = 1; i < RPI_MEMORY_ITEMS; i++)
+        if (r->bytes[i] > r->bytes[largest]) largest = i;
+    return (rpi_memory_item)largest;
+}

@@ -1,0 +1,49 @@
+/* A training as a planner sees it: a transformer, its batch, and how ranks share both.
+ *
+ * Ranks in order are tensor-parallel first, then data-parallel, then stages of a pipeline, as
+ * rank = (stage D + replica) t + tensor: tensor-parallel ranks are neighbours on a host. */
+#ifndef RPI_PLAN_TRAINING_LAYOUT_H
+#define RPI_PLAN_TRAINING_LAYOUT_H
+
+#include "plan/foresight/transformer.h"
+
+enum { RPI_ZERO_MOST = 3 };
+
+/* What a parameter takes, in bytes: a row of training_layout.c's table. */
+typedef struct rpi_precision {
+    const char *name;
+    const char *dtype; /* of the matrix products: names a device's rate */
+    double weight, gradient, optimizer;
+    double activation; /* an element */
+    const char *help;
+} rpi_precision;
+/* NULL past the end. */
+const rpi_precision *rpi_precision_at(int index);
+/* RP_INVALID: no such name, with the nearest. */
+rp_status rpi_precision_find(const char *name, const rpi_precision **out);
+
+typedef struct rpi_training_layout {
+    rpi_transformer model;
+    int64_t sequence;                  /* tokens of a sample */
+    int64_t micro_batch, global_batch; /* samples */
+    int64_t tensor, pipeline, data;
+    int64_t interleave; /* chunks of layers a rank has; 1: one */
+    int zero;           /* what data-parallel ranks share: 1 optimizer, 2 gradients, 3 all */
+    bool sequence_parallel;
+    bool fused_attention; /* scores are never stored */
+    rpi_recompute recompute;
+    const rpi_precision *precision;
+} rpi_training_layout;
+
+/* Micro-batches of a step and pipeline. */
+int64_t rpi_layout_micro_batches(const rpi_training_layout *layout);
+int64_t rpi_layout_ranks(const rpi_training_layout *layout);
+
+/* RP_INVALID: what does not divide, and what to say in its place. The one place that knows
+ * which grids are legal. */
+rp_status rpi_layout_check(const rpi_training_layout *layout);
+
+/* The same model and batch on one rank, for counts of the whole. */
+rp_status rpi_layout_check_batch(const rpi_training_layout *layout);
+
+#endif

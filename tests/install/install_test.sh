@@ -29,9 +29,9 @@ cmake -S . -B alone -DCMAKE_PREFIX_PATH="$folder/prefix" >cmake.log && cmake --b
     { cat cmake.log build.log; exit 1; }
 "$folder/prefix/bin/redpoll" run -n 3 alone/send_recv
 
-# Manual pages and completions lie where man and the shells look for them.
+# Manual pages and completions lie where man and the shells look for them; what devices do is to be read.
 for file in man/man1/redpoll.1 man/man1/redpoll-bench-all-reduce.1 bash-completion/completions/redpoll \
-    zsh/site-functions/_redpoll fish/vendor_completions.d/redpoll.fish; do
+    zsh/site-functions/_redpoll fish/vendor_completions.d/redpoll.fish redpoll/devices.txt; do
     grep -q redpoll "$folder/prefix/share/$file" || { echo "share/$file is not installed"; exit 1; }
 done
 

@@ -1,0 +1,8 @@
+/* share/redpoll/devices.txt, line by line, as the build puts it into the program; NULL past the
+ * end. */
+#ifndef RPI_PLAN_DEVICE_LINES_H
+#define RPI_PLAN_DEVICE_LINES_H
+
+extern const char *const rpi_plan_device_lines[];
+
+#endif

@@ -184,7 +184,8 @@ typedef struct rp_segment {
                           codec it goes out with the elements, as part of this rank's
                           contribution, and is zeros then: nothing is lost where training
                           changes from a lossy codec to an exact one. */
-    uint32_t tensor; /**< Identity for stochastic rounding; any stable number. */
+    uint32_t tensor; /**< Identity, for stochastic rounding and as a part of what ranks compare;
+                          any stable number, equal on all ranks. */
     uint64_t first;  /**< Index in the tensor of data[0]; a multiple of the codec's granule. */
 } rp_segment;
 
@@ -204,7 +205,9 @@ typedef struct rp_collective_options {
                                 info`); NULL: chosen. Some take exact codecs only
                                 (RP_UNSUPPORTED). */
     rp_reduction reduce;
-    uint64_t seed, step; /**< Keys of stochastic rounding; equal on all ranks. */
+    uint64_t seed, step; /**< Keys of stochastic rounding; equal on all ranks, and compared
+                              as `key` is, whatever the codec: step, with the segments' tensor
+                              and first, says which operation this is. */
     int root;      /**< Broadcast, reduce, gather and scatter: equal on all ranks. Where it is
                         not, ranks may wait for each other until timeout_s. */
     double factor; /**< RP_PREMUL_SUM: this rank's own; ranks may differ. */
@@ -215,6 +218,11 @@ typedef struct rp_collective_options {
                            operation begins behind what is in it when the call is made, and the host
                            does not wait for that. How it ends: rp_request_wait_stream().
                            RP_UNSUPPORTED: it is captured for a CUDA graph. */
+    uint64_t key;     /**< What the caller calls this operation: any number, equal on all ranks,
+                           0 for none. Ranks compare it, so that operations of one shape that
+                           were posted in another order on another rank are RP_MISMATCH on all
+                           ranks, with both keys named, and never a wrong result. It costs no
+                           message. */
 } rp_collective_options;
 
 /** Post an all-reduce over `segments` in place. Afterwards data of every rank holds the sum (or

@@ -219,6 +219,7 @@ class rp_collective_options(Structure):
         ("factor", c_double),
         ("memory", c_int),
         ("stream", c_void_p),
+        ("key", c_uint64),
     ]
 
 

@@ -75,6 +75,44 @@ static rp_status gather_differently(rp_comm *comm, bool odd) {
     int rank = rp_comm_rank(comm);
     return rp_all_gather(comm, data[rank], all[rank], odd ? 7 : 8, RP_F32, NULL, NULL);
 }
+/* Everything is alike but what the operation is called. */
+static rp_status reduce_as(rp_comm *comm, uint64_t key, uint64_t step, uint32_t tensor,
+                           uint64_t first) {
+    rp_segment segment = {.data = data[rp_comm_rank(comm)],
+                          .count = 1000,
+                          .dtype = RP_F32,
+                          .tensor = tensor,
+                          .first = first};
+    rp_collective_options options = {.key = key, .step = step};
+    return rp_all_reduce(comm, &segment, 1, &options);
+}
+static rp_status differ_in_key(rp_comm *comm, bool odd) {
+    return reduce_as(comm, odd ? 8 : 7, 0, 0, 0);
+}
+static rp_status differ_in_having_a_key(rp_comm *comm, bool odd) {
+    return reduce_as(comm, odd ? 8 : 0, 0, 0, 0);
+}
+static rp_status differ_in_high_bits_of_the_key(rp_comm *comm, bool odd) {
+    return reduce_as(comm, odd ? 7 + (UINT64_C(1) << 40) : 7, 0, 0, 0);
+}
+static rp_status differ_in_step(rp_comm *comm, bool odd) {
+    return reduce_as(comm, 0, odd ? 4 : 3, 0, 0);
+}
+static rp_status differ_in_tensor(rp_comm *comm, bool odd) {
+    return reduce_as(comm, 0, 3, odd ? 12 : 11, 0);
+}
+static rp_status differ_in_first(rp_comm *comm, bool odd) {
+    return reduce_as(comm, 0, 3, 11, odd ? 1000 : 0);
+}
+static rp_status differ_in_seed(rp_comm *comm, bool odd) {
+    return reduce(comm, 1000, RP_F32, "fp32", &(rp_collective_options){.seed = odd ? 2 : 1});
+}
+static rp_status gather_in_another_order(rp_comm *comm, bool odd) {
+    static float all[8][16000];
+    int rank = rp_comm_rank(comm);
+    return rp_all_gather(comm, data[rank], all[rank], 8, RP_F32, NULL,
+                         &(rp_collective_options){.key = odd ? 2 : 1});
+}
 static rp_status scatter_differently(rp_comm *comm, bool odd) {
     static float all[8][16000];
     int rank = rp_comm_rank(comm);
@@ -99,6 +137,14 @@ static const disagreement table[] = {
     {"segments", differ_in_segments, "segments", "segments"},
     {"all-gather", gather_differently, "all-gather", "f32"},
     {"reduce-scatter", scatter_differently, "reduce-scatter", "f32"},
+    {"key", differ_in_key, "with key 8", "with key 7"},
+    {"a key or none", differ_in_having_a_key, "with key 8", "without a key"},
+    {"a long key", differ_in_high_bits_of_the_key, "they differ in", "key"},
+    {"step", differ_in_step, "of step 4, tensor 0", "of step 3, tensor 0"},
+    {"tensor", differ_in_tensor, "of step 3, tensor 12", "of step 3, tensor 11"},
+    {"first", differ_in_first, "they differ in", "segments"},
+    {"seed", differ_in_seed, "they differ in", "seed"},
+    {"all-gather's key", gather_in_another_order, "all-gather", "key 2"},
 };
 
 static void disagree(rp_comm *comm, int rank, int world, void *context) {
@@ -121,6 +167,47 @@ static void every_rank_fails_and_says_what_was_posted(void) {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         for (int world = 2; world <= 4; world++)
             world_run(world, NULL, disagree, (void *)(uintptr_t)&table[i]);
+}
+
+/* Two operations of one shape that each rank posts in an order of its own, as threads of an
+ * engine may: all ranks hear of it, and no sum is wrong without a word. */
+static void exchange_orders(rp_comm *comm, int rank, int world, void *context) {
+    const bool by_key = context != NULL;
+    float x[2] = {1, 100};
+    rp_request *requests[2] = {NULL};
+    int mismatches = 0;
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    for (int k = 0; k < 2; k++) {
+        int i = rank == world - 1 ? 1 - k : k;
+        rp_segment segment = {.data = &x[i], .count = 1, .dtype = RP_F32};
+        segment.tensor = by_key ? 0 : (uint32_t)i + 1;
+        rp_collective_options options = {.key = by_key ? (uint64_t)i + 1 : 0};
+        (void)rp_all_reduce_start(comm, &segment, 1, &options, &requests[i]);
+        if (!requests[i]) mismatches += rp_last_error()->status == RP_MISMATCH;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!requests[i]) continue;
+        rp_status status = rp_request_wait(&requests[i]);
+        CHECK_MSG(status == RP_MISMATCH, "rank %d: %s, %g", rank, rp_status_name(status), x[i]);
+        mismatches += status == RP_MISMATCH;
+    }
+    CHECK_EQ(mismatches, 2);
+    CHECK_EQ(rp_comm_status(comm), RP_MISMATCH);
+    const char *message = rp_last_error()->message, *what = by_key ? "key" : "tensor";
+    char first[32], second[32];
+    snprintf(first, sizeof first, "%s 1", what);
+    snprintf(second, sizeof second, "%s 2", what);
+    CHECK_MSG(strstr(message, first) && strstr(message, second), "%s", message);
+    world_meet();
+}
+
+static void another_order_is_noticed(void) {
+    static int by_key;
+    for (int world = 2; world <= 5; world++) {
+        world_run(world, NULL, exchange_orders, NULL);
+        world_run(world, NULL, exchange_orders, &by_key);
+    }
 }
 
 static void send_differently(rp_comm *comm, int rank, int world, void *context) {
@@ -295,6 +382,7 @@ static void a_rank_may_give_up_for_all(void) {
 CASES({"every rank fails and says what was posted", every_rank_fails_and_says_what_was_posted},
       {"disagreements on blocks name the pair", disagreements_on_blocks_name_the_pair},
       {"a timeout asks for the root", a_timeout_asks_for_the_root},
+      {"another order is noticed", another_order_is_noticed},
       {"sends and receives must agree", sends_and_receives_must_agree},
       {"frames of other worlds are refused", frames_of_other_worlds_are_refused},
       {"destroying in mid-operation fails the others",

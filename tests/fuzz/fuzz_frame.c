@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     memcpy(frame, data, bytes);
     (void)rpi_frame_open(frame, bytes, true, &header);
     if (bytes < RPI_FRAME_HEADER_BYTES) return 0;
-    rpi_put_u32(frame + 60, rpi_crc32c(0, frame, 60));
+    rpi_put_u32(frame + 60, rpi_crc32c(RPI_FRAME_HEADER_CRC_START, frame, 60));
     (void)rpi_frame_header_read(frame, &header);
     (void)rpi_frame_open(frame, bytes, true, &header);
     (void)rpi_frame_open(frame, bytes, false, &header);

@@ -110,7 +110,7 @@ static void answer_call(const rpi_hello *self, const uint8_t *data, size_t bytes
 static void seal(unsigned char *input, size_t bytes) {
     if (bytes < 1 + RPI_FRAME_HEADER_BYTES) return;
     unsigned char *hello = input + bytes - RPI_FRAME_HEADER_BYTES;
-    rpi_put_u32(hello + 60, rpi_crc32c(0, hello, 60));
+    rpi_put_u32(hello + 60, rpi_crc32c(RPI_FRAME_HEADER_CRC_START, hello, 60));
 }
 
 static int try(const uint8_t *data, size_t bytes);

@@ -26,8 +26,8 @@ def frame(kind: int, payload: bytes = b"", **fields: int) -> bytes:
     f = dict.fromkeys(("round", "comm", "epoch", "seq", "chunk", "part", "count", "sig"), 0)
     f.update(fields)
     return (
-        b"RPLL"
-        + struct.pack("<BBHII", 2, kind, f["round"], f["comm"], f["epoch"])
+        struct.pack("<I", f.get("key", 0))
+        + struct.pack("<BBHII", 3, kind, f["round"], f["comm"], f["epoch"])
         + struct.pack("<QIi", f["seq"], f["chunk"], f["part"])
         + struct.pack("<QI", f["count"], f["sig"])
         + bytes([f.get("operation", 0), 1, 0, 0])

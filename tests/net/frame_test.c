@@ -58,7 +58,8 @@ static void crc_goes_on_where_it_stopped(void) {
     }
 }
 
-static const rpi_frame_header full = {.kind = RPI_FRAME_DATA,
+static const rpi_frame_header full = {.key = 0x2b2c2d2e,
+                                      .kind = RPI_FRAME_DATA,
                                       .round = 0x0102,
                                       .communicator = 0x03040506,
                                       .epoch = 0x0708090a,
@@ -76,7 +77,7 @@ static const rpi_frame_header full = {.kind = RPI_FRAME_DATA,
 /* docs/wire.md, byte by byte. */
 static void a_sealed_frame_has_the_documented_bytes(void) {
     static const unsigned char wanted[56] = {
-        0x52, 0x50, 0x4c, 0x4c, 2,    1,    0x02, 0x01, 0x06, 0x05, 0x04, 0x03, 0x0a, 0x09,
+        0x2e, 0x2d, 0x2c, 0x2b, 3,    1,    0x02, 0x01, 0x06, 0x05, 0x04, 0x03, 0x0a, 0x09,
         0x08, 0x07, 0x12, 0x11, 0x10, 0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x16, 0x15, 0x14, 0x13,
         0xfe, 0xff, 0xff, 0xff, 0x1e, 0x1d, 0x1c, 0x1b, 0x1a, 0x19, 0x18, 0x17, 0x22, 0x21,
         0x20, 0x1f, 0x23, 0x24, 0x25, 0x26, 0x2a, 0x29, 0x28, 0x27, 9,    0,    0,    0};
@@ -85,7 +86,7 @@ static void a_sealed_frame_has_the_documented_bytes(void) {
     rpi_frame_seal(frame, &full, 9, true);
     for (int i = 0; i < 56; i++) CHECK_MSG(frame[i] == wanted[i], "byte %d is %d", i, frame[i]);
     CHECK(memcmp(frame + 56, "\x83\x92\x06\xe3", 4) == 0);
-    uint32_t crc = bit_by_bit(0, frame, 60);
+    uint32_t crc = bit_by_bit(bit_by_bit(0, (const unsigned char *)"RPLL", 4), frame, 60);
     CHECK(memcmp(frame + 60, &crc, 4) == 0);
     rpi_frame_seal(frame, &full, 9, false);
     CHECK(memcmp(frame + 56, "\0\0\0\0", 4) == 0);
@@ -123,11 +124,11 @@ static void any_flipped_bit_is_noticed(void) {
     memcpy(frame + 64, data, 100);
     rpi_frame_seal(frame, &full, 100, true);
     for (size_t bit = 0; bit < 8 * sizeof frame; bit++) {
-        rpi_frame_header got = {.magic = 7};
+        rpi_frame_header got = {.key = 7};
         frame[bit / 8] ^= (unsigned char)(1 << bit % 8);
         CHECK_MSG(rpi_frame_open(frame, sizeof frame, true, &got) == RP_CORRUPT, "bit %zu",
                   bit);
-        CHECK_EQ(got.magic, 7);
+        CHECK_EQ(got.key, 7);
         frame[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
 }

@@ -36,6 +36,7 @@ class AllReduce(Posting):
         ids: Optional[Sequence[int]] = None,
         seed: int = 0,
         step: int = 0,
+        key: int = 0,
         algorithm: Optional[str] = None,
         blocking: bool = False,
         timeout_s: Optional[float] = None,
@@ -50,7 +51,9 @@ class AllReduce(Posting):
         each tensor a dense float32 tensor of as many elements on the same device, or None; read
         and rewritten, it belongs to the operation until the Work is complete. ids: stable
         numbers of the tensors, with seed and step the keys of stochastic rounding; equal on all
-        ranks.
+        ranks. key: what the caller calls this operation, equal on all ranks; 0 for none. Ranks
+        compare ids, seed, step and key: operations of one shape that another rank has posted in
+        another order fail on all ranks, by name.
         algorithm: "sra", "ring"; None: chosen. Outputs of the Work: the tensors."""
         number, own_factor = reduction(op)
         factor = own_factor if factor is None else factor
@@ -66,7 +69,7 @@ class AllReduce(Posting):
             number_of_it = ids[i] if ids is not None else i
             runs.extend(self._runs(dense, codec, residual, number_of_it, buffers))
         segments = (_abi.rp_segment * max(len(runs), 1))(*runs)
-        options = self._new_options(number, factor, seed, step, algorithm)
+        options = self._new_options(number, factor, seed, step, algorithm, key=key)
         arguments = (segments, len(runs), buffers.options(options))
         return self._post("all_reduce", arguments, buffers.lent(tensors), blocking, timeout_s)
 

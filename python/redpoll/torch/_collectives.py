@@ -28,6 +28,7 @@ class Collectives(Neighbors):
         codec: Optional[Codec] = None,
         seed: int = 0,
         step: int = 0,
+        key: int = 0,
         algorithm: Optional[str] = None,
         blocking: bool = False,
         timeout_s: Optional[float] = None,
@@ -37,11 +38,11 @@ class Collectives(Neighbors):
         inputs: one tensor of world times output's elements, or a list of `world` tensors, whose
         sizes may differ (the same on all ranks; empty ones are fine) and of which
         inputs[rank] has output's. They are only read; output may be a view of this rank's part.
-        codec, seed, step, factor, algorithm: as of all_reduce(); no error feedback."""
+        codec, seed, step, key, factor, algorithm: as of all_reduce(); no error feedback."""
         number, own_factor = reduction(op)
         dtype = self._reduced(output, "reduce_scatter")
         options = self._new_options(
-            number, own_factor if factor is None else factor, seed, step, algorithm
+            number, own_factor if factor is None else factor, seed, step, algorithm, key=key
         )
         code = codec.reference if codec is not None else None
         buffers = self._buffers("reduce_scatter")
@@ -73,6 +74,7 @@ class Collectives(Neighbors):
         codec: Optional[Codec] = None,
         seed: int = 0,
         step: int = 0,
+        key: int = 0,
         algorithm: Optional[str] = None,
         blocking: bool = False,
         timeout_s: Optional[float] = None,
@@ -82,9 +84,9 @@ class Collectives(Neighbors):
         outputs: one tensor of world times input's elements, or a list of `world` tensors, whose
         sizes may differ (the same on all ranks) and of which outputs[rank] has input's. input
         may be a view of this rank's part. codec: None for bit-identical; a lossy one needs
-        floats."""
+        floats. seed, step, key: as of all_reduce()."""
         dtype = self._moved(input) if codec is None else self._reduced(input, "all_gather")
-        options = self._new_options(0, 1.0, seed, step, algorithm)
+        options = self._new_options(0, 1.0, seed, step, algorithm, key=key)
         code = codec.reference if codec is not None else None
         buffers = self._buffers("all_gather")
         source = buffers.read(input)

@@ -192,6 +192,7 @@ class Posting(Checks):
         step: int = 0,
         algorithm: Optional[str] = None,
         root: int = 0,
+        key: int = 0,
     ) -> Any:
         return ctypes.pointer(
             _abi.rp_collective_options(
@@ -201,5 +202,6 @@ class Posting(Checks):
                 step=step,
                 root=root,
                 factor=factor,
+                key=key,
             )
         )

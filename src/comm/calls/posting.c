@@ -270,6 +270,7 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     request->reduce = posting->reduces ? options->reduce : RP_SUM;
     request->seed = options->seed;
     request->step = options->step;
+    request->key = options->key;
     for (size_t i = 0; i < request->cut.count; i++) {
         const rpi_run *run = &request->cut.runs[i];
         RP_TRY(check_run(run, i));

@@ -28,11 +28,8 @@ static uint32_t sign_codec(uint32_t crc, const rpi_run *run) {
     return crc;
 }
 
-/* Positions that follow from the context must be the same everywhere. */
-static uint32_t sign_context(uint32_t crc, const rp_request *request, const rpi_run *run) {
-    if (!rpi_codec_kind_of(&run->codec)->uses_context) return crc;
-    crc = add_number(crc, request->seed);
-    crc = add_number(crc, request->step);
+/* Which elements these are: two operations of one shape are not one operation. */
+static uint32_t sign_place(uint32_t crc, const rpi_run *run) {
     crc = add_number(crc, run->tensor);
     return add_number(crc, run->first);
 }
@@ -50,7 +47,7 @@ static uint32_t sign_cut(uint32_t crc, const rp_request *request) {
     for (size_t i = 0; i < cut->count; i++) {
         crc = add_number(crc, blocks ? 0 : cut->runs[i].count);
         crc = sign_codec(crc, &cut->runs[i]);
-        crc = sign_context(crc, request, &cut->runs[i]);
+        crc = sign_place(crc, &cut->runs[i]);
     }
     return crc;
 }
@@ -62,7 +59,25 @@ static uint32_t signature(const rp_request *request) {
     crc = add_number(crc, (uint64_t)schedule->root);
     crc = add_number(crc, (uint64_t)request->reduce);
     crc = add_number(crc, request->comm->window);
+    crc = add_number(crc, request->seed);
+    crc = add_number(crc, request->step);
+    crc = add_number(crc, request->key);
     return sign_cut(crc, request);
+}
+
+/* What the caller calls an operation, as its frames carry it for messages: bit 31 and the low
+ * bits of the key; or, where it has none, those of the step and of the first segment's tensor.
+ * The signature is of all their bits. */
+enum { KEY_BITS = 31, STEP_BITS = 15, TENSOR_BITS = 16 };
+
+static uint32_t low_bits(uint64_t number, int bits) {
+    return (uint32_t)(number & ((UINT64_C(1) << bits) - 1));
+}
+
+static uint32_t key_of(const rp_request *request) {
+    if (request->key) return UINT32_C(1) << KEY_BITS | low_bits(request->key, KEY_BITS);
+    uint32_t tensor = request->cut.count ? request->cut.runs[0].tensor : 0;
+    return low_bits(request->step, STEP_BITS) << TENSOR_BITS | low_bits(tensor, TENSOR_BITS);
 }
 
 /* A byte for both: the collective in its low half, how it combines in the other. */
@@ -84,7 +99,8 @@ void rpi_request_sign(rp_request *request) {
     const rp_comm *comm = request->comm;
     rpi_frame_header *header = &request->header;
     *header =
-        (rpi_frame_header){.kind = RPI_FRAME_DATA,
+        (rpi_frame_header){.key = key_of(request),
+                           .kind = RPI_FRAME_DATA,
                            .communicator = comm->id,
                            .epoch = comm->epoch,
                            .signature = signature(request),
@@ -163,10 +179,35 @@ static const char *rest_text(const rp_request *request, char *text, size_t bytes
         snprintf(root, sizeof root, "root %d, ", schedule->root);
     snprintf(text, bytes,
              " (they differ in segments, rounding or other options of codecs, seed, step, "
-             "algorithm, root or chunks; rank %d: %zu segments, %s, algorithm %s, %s%d chunks, "
-             "%zu in flight)",
+             "key, algorithm, root or chunks; rank %d: %zu segments, %s, algorithm %s, %s%d "
+             "chunks, %zu in flight)",
              request->comm->rank, request->cut.count, codec, schedule->algorithm->name, root,
              request->cut.split.chunks, request->comm->window);
+    return text;
+}
+
+/* " with key 7", " of step 3, tensor 12": nothing where nothing was given. */
+static const char *key_text(uint32_t key, char *text, size_t bytes) {
+    uint32_t step = low_bits(key >> TENSOR_BITS, STEP_BITS), tensor = low_bits(key, TENSOR_BITS);
+    text[0] = '\0';
+    if (key >> KEY_BITS)
+        snprintf(text, bytes, " with key %u", low_bits(key, KEY_BITS));
+    else if (key)
+        snprintf(text, bytes, " of step %u, tensor %u", step, tensor);
+    return text;
+}
+
+/* The same operation, but for what it is called: that is why ranks call it anything. */
+static const char *order_text(const rp_request *request, const rpi_frame_header *header,
+                              int rank, const char *posted, char *text, size_t bytes) {
+    char theirs[48], ours[48];
+    key_text(header->key, theirs, sizeof theirs);
+    key_text(request->header.key, ours, sizeof ours);
+    snprintf(text, bytes,
+             "rank %d posted %s%s, rank %d the same%s: operations must be posted in the same "
+             "order on all ranks",
+             rank, posted, theirs[0] ? theirs : " without a key", request->comm->rank,
+             ours[0] ? ours : " without a key");
     return text;
 }
 
@@ -182,7 +223,10 @@ const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_hea
     }
     rpi_posted_text(header, theirs, sizeof theirs);
     rpi_posted_text(&request->header, ours, sizeof ours);
-    if (strcmp(theirs, ours) == 0) rest_text(request, rest, sizeof rest);
+    bool is_same = strcmp(theirs, ours) == 0;
+    if (is_same && header->key != request->header.key)
+        return order_text(request, header, rank, ours, text, bytes);
+    if (is_same) rest_text(request, rest, sizeof rest);
     snprintf(text, bytes, "rank %d posted %s, rank %d %s%s", rank, theirs, request->comm->rank,
              ours, rest);
     return text;

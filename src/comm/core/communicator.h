@@ -98,7 +98,7 @@ struct rp_request {
     rpi_routine *routine;
     rpi_cut cut;
     rp_reduction reduce;
-    uint64_t seed, step;
+    uint64_t seed, step, key;
     int peer;              /* point to point: the other side, -1: not known yet; else -1 */
     int tag;               /* point to point */
     rpi_neighborhood hood; /* of an exchange with neighbours; kept for the next request */

@@ -12,24 +12,21 @@ void rpi_frame_seal(void *region, const rpi_frame_header *header, size_t payload
                     bool checksum) {
     const unsigned char *payload = (const unsigned char *)region + RPI_FRAME_HEADER_BYTES;
     rpi_frame_header sealed = *header;
-    sealed.magic = RPI_FRAME_MAGIC;
     sealed.version = RPI_FRAME_VERSION;
     sealed.bytes = (uint32_t)payload_bytes;
     sealed.payload_crc = checksum ? rpi_crc32c(0, payload, payload_bytes) : 0;
-    sealed.header_crc = rpi_crc32c(0, &sealed, CHECKED_BYTES);
+    sealed.header_crc = rpi_crc32c(RPI_FRAME_HEADER_CRC_START, &sealed, CHECKED_BYTES);
     memcpy(region, &sealed, sizeof sealed);
 }
 
 rp_status rpi_frame_header_read(const void *frame, rpi_frame_header *out_header) {
     rpi_frame_header header;
     memcpy(&header, frame, sizeof header); /* first: a peer may share this memory */
-    if (header.magic != RPI_FRAME_MAGIC)
-        return RP_FAIL(CORRUPT, "this is no frame: it begins with %08x, not %08x", header.magic,
-                       RPI_FRAME_MAGIC);
     if (header.version != RPI_FRAME_VERSION)
-        return RP_FAIL(CORRUPT, "a frame of version %d; this program speaks version %d",
+        return RP_FAIL(CORRUPT,
+                       "this is no frame, or one of version %d; this program speaks version %d",
                        header.version, RPI_FRAME_VERSION);
-    uint32_t crc = rpi_crc32c(0, &header, CHECKED_BYTES);
+    uint32_t crc = rpi_crc32c(RPI_FRAME_HEADER_CRC_START, &header, CHECKED_BYTES);
     if (crc != header.header_crc)
         return RP_FAIL(CORRUPT, "a frame's header is damaged: its checksum is %08x, not %08x",
                        crc, header.header_crc);

@@ -7,12 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RPI_FRAME_MAGIC UINT32_C(0x4c4c5052) /* "RPLL" */
-enum { RPI_FRAME_VERSION = 2, RPI_FRAME_HEADER_BYTES = 64 };
+enum { RPI_FRAME_VERSION = 3, RPI_FRAME_HEADER_BYTES = 64 };
 
 /* In memory as on the wire, little-endian, no padding: 64 bytes. */
 typedef struct rpi_frame_header {
-    uint32_t magic;
+    uint32_t key; /* what the caller calls the operation, in short: for messages */
     uint8_t version;
     uint8_t kind;   /* rpi_frame_kind */
     uint16_t round; /* of the schedule: for messages; and the bit below */
@@ -28,7 +27,7 @@ typedef struct rpi_frame_header {
     uint32_t bucket;
     uint32_t bytes;       /* of payload */
     uint32_t payload_crc; /* CRC-32C; 0 where the transport needs none */
-    uint32_t header_crc;  /* CRC-32C of the 60 bytes before */
+    uint32_t header_crc;  /* CRC-32C of "RPLL" and, behind it, the 60 bytes before */
 } rpi_frame_header;
 
 typedef enum rpi_frame_kind {
@@ -52,10 +51,14 @@ enum { RPI_FRAME_EXACT = 0x8000 };
  * yet, it will be. */
 enum { RPI_FRAME_EARLY = 0x4000 };
 
+/* With which the checksum of a header goes on: CRC-32C of "RPLL". A header that has the right
+ * checksum is therefore one of this program's. */
+#define RPI_FRAME_HEADER_CRC_START UINT32_C(0x22b4cdc3)
+
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
 uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);
 
-/* Fill in magic, version, payload length and checksums of a frame lying in a region: header,
+/* Fill in version, payload length and checksums of a frame lying in a region: header,
  * then `payload_bytes` of payload right behind it. */
 void rpi_frame_seal(void *region, const rpi_frame_header *header, size_t payload_bytes,
                     bool checksum);

@@ -1,0 +1,123 @@
+/* Which pipeline is taken, and its picture. */
+#include "plan/pipelines/pipeline_choose.h"
+
+#include "harness/check.h"
+#include "plan/pipelines/pipeline_picture.h"
+
+#include <stdlib.h>
+
+enum { STAGES = 8 };
+static double units[STAGES], kept[STAGES];
+
+static rpi_pipeline_request request_of(int stages, int micro_batches) {
+    for (int i = 0; i < STAGES; i++) units[i] = 1, kept[i] = 100;
+    return (rpi_pipeline_request){.stages = stages,
+                                  .micro_batches = micro_batches,
+                                  .model = {.entries = stages,
+                                            .forward_s = units,
+                                            .inputs_s = units,
+                                            .weights_s = units,
+                                            .kept_bytes = kept}};
+}
+
+static const char *best_of(const rpi_pipeline_request *request) {
+    static rpi_pipeline_row rows[RPI_PIPELINE_ROWS];
+    int count = 0, best = -1;
+    CHECK_OK(rpi_pipeline_choose(request, rows, &count, &best));
+    CHECK(count >= 6);
+    for (int i = 0; i < count; i++)
+        if (best >= 0 && rows[i].fits) CHECK(rows[best].time_s <= rows[i].time_s * (1 + 1e-5));
+    return best < 0 ? "none" : rows[best].kind->name;
+}
+
+/* ---- the table: add a row ---- */
+
+/* Passes of 1, and each stage keeps 100 of a micro-batch. */
+static const struct {
+    int stages, micro_batches;
+    double hop_s, memory;
+    const char *best;
+} known[] = {
+    {8, 32, 0, 0, "zb-v"},   /* no bubble but for the skew */
+    {8, 32, 1, 0, "zb-h2"},  /* pays for hops once */
+    {8, 32, 1, 800, "zb-v"}, /* of half the memory */
+    {8, 32, 1, 700, "none"}, /* 1F1B has eight in flight, too */
+    {1, 8, 1, 0, "1f1b"},    /* one stage: all alike, which keeps least? */
+};
+
+static void the_quickest_is_taken(void) {
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        rpi_pipeline_request request = request_of(known[i].stages, known[i].micro_batches);
+        request.model.latency_s = known[i].hop_s;
+        request.memory_bytes = known[i].memory;
+        const char *best = best_of(&request);
+        CHECK_MSG(strcmp(best, known[i].best) == 0, "row %zu: %s, not %s", i, best,
+                  known[i].best);
+    }
+}
+
+static void rows_say_what_they_come_to(void) {
+    rpi_pipeline_request request = request_of(4, 8);
+    rpi_pipeline_row row;
+    const rpi_pipeline_kind *kind = NULL;
+    request.model.latency_s = .25;
+    REQUIRE_OK(rpi_pipeline_kind_find("1f1b", &kind));
+    REQUIRE_OK(rpi_pipeline_row_make(&request, kind, 0, &row));
+    CHECK_NEAR(row.time_s, 37, 1e-9);
+    CHECK_NEAR(row.exposed_s, 4, 1e-9);
+    CHECK_NEAR(row.bubble, 1 - 24. / 37, 1e-12);
+    CHECK_EQ(row.kept, 4);
+    CHECK_NEAR(row.kept_bytes, 400, 1e-9);
+    CHECK_EQ(row.messages, 2 * 8 * 3);
+    CHECK(row.fits);
+    REQUIRE_OK(rpi_pipeline_kind_find("zb-v", &kind));
+    REQUIRE_OK(rpi_pipeline_row_make(&request, kind, 0, &row));
+    CHECK_EQ(row.messages, 2 * 8 * (2 * 4 - 2));
+    REQUIRE_OK(rpi_pipeline_kind_find("interleaved", &kind));
+    REQUIRE_OK(rpi_pipeline_row_make(&request, kind, 3, &row));
+    CHECK_EQ(row.messages, 2 * 8 * (3 * 4 - 1));
+    CHECK_EQ(row.shape.chunks, 3);
+}
+
+/* ---- pictures ---- */
+
+static void draw(const char *name, int stages, int micro_batches, int most, char *text,
+                 size_t bytes) {
+    rpi_pipeline_request request = request_of(stages, micro_batches);
+    rpi_pipeline_shape shape;
+    rpi_pipeline_orders o;
+    rpi_pipeline_price p;
+    const rpi_pipeline_kind *kind = NULL;
+    REQUIRE_OK(rpi_pipeline_kind_find(name, &kind));
+    REQUIRE_OK(rpi_pipeline_shape_make(kind, stages, micro_batches, 0, &shape));
+    REQUIRE_OK(rpi_pipeline_orders_build(kind, &shape, &o));
+    REQUIRE_OK(rpi_pipeline_price_make(&o, &request.model, &p));
+    FILE *stream = fmemopen(text, bytes, "w");
+    REQUIRE(stream);
+    rpi_pipeline_picture(stream, &o, &p, rpi_pipeline_picture_columns(&o, &p, most));
+    fclose(stream);
+    rpi_pipeline_price_free(&p);
+    rpi_pipeline_orders_destroy(&o);
+}
+
+static void a_picture_shows_who_does_what_when(void) {
+    char text[4096];
+    draw("1f1b", 2, 3, 200, text, sizeof text);
+    static const char *const whole = "  0     F0 F1       D0--- F2 D1---    D2---\n"
+                                     "  1        F0 D0--- F1 D1--- F2 D2---\n";
+    CHECK_MSG(strcmp(text, whole) == 0, "\n%s", text);
+    draw("zb-h1", 2, 3, 200, text, sizeof text);
+    CHECK_MSG(strstr(text, "  1        F0 B0 F1 B1 W0 F2 B2 W1 W2\n"), "\n%s", text);
+    draw("zb-v", 1, 1, 200, text, sizeof text);
+    CHECK_MSG(strstr(text, "  0     F0a F0b B0b W0b B0a W0a\n"), "\n%s", text);
+    /* Half a number would be another one: the letter alone is left. */
+    draw("1f1b", 1, 12, 72, text, sizeof text);
+    CHECK_MSG(strstr(text, "F D"), "\n%s", text);
+    draw("1f1b", 4, 32, 40, text, sizeof text); /* several passes in a column */
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        CHECK_MSG(strlen(line) <= 8 + 40, "%s", line);
+}
+
+CASES({"the quickest is taken", the_quickest_is_taken},
+      {"rows say what they come to", rows_say_what_they_come_to},
+      {"a picture shows who does what when", a_picture_shows_who_does_what_when})

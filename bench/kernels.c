@@ -20,6 +20,8 @@
 #include <time.h>
 
 #if defined(RPI_WITH_ONEDNN)
+#    include "engine/onednn/onednn_team.h"
+
 #    include <oneapi/dnnl/dnnl.h>
 #endif
 
@@ -193,6 +195,10 @@ static int run_all(const settings *it) {
         if (strcmp(it->isa, rpi_isa_name((rpi_isa)isa)) == 0 && isa <= (int)run.isa)
             run.isa = (rpi_isa)isa;
     counts_cpu = it->cpu;
+#if defined(RPI_WITH_ONEDNN)
+    /* The GEMM has as many, so that none of its threads spins beside a kernel. */
+    rpi_dnn_team_enter(run.threads);
+#endif
     static bench_list list;
     add_yardsticks(&list);
     bench_activations(&list);

@@ -756,7 +756,220 @@ static void any_listener_makes_a_hub(void) {
     }
 }
 
-CASES({"others_beat_on_without_rank_0", others_beat_on_without_rank_0},
+/* ---- hubs that are stopped ---- */
+
+/* The thread of a control connection whose lock is held does nothing, as in a stopped process.
+ */
+static void stop(const party *self) {
+    pthread_mutex_lock(&self->control->lock);
+}
+
+static void go_on(const party *self) {
+    pthread_mutex_unlock(&self->control->lock);
+}
+
+static int stopped_hubs;
+
+/* Ranks from 0 on are stopped: the others find the first in line that is not, and those that go
+ * on later find it, too. */
+static void outlive_stopped_hubs(party *self) {
+    bool is_stopped = self->rank < stopped_hubs;
+    rpi_control_group *everybody = rpi_control_everybody(self->control);
+    rpi_control_group *group = is_stopped ? NULL : open_from(self, 50, stopped_hubs);
+    let_thread_pass(self);
+    pthread_barrier_wait(self->together);
+    if (is_stopped) stop(self);
+    int64_t since_ns = rpi_now_ns();
+    pthread_barrier_wait(self->together);
+    if (!is_stopped) {
+        for (int i = 0; i < 2; i++) {
+            hear_all_since(self, group, stopped_hubs, since_ns + 2 * RPI_SECOND_NS);
+            since_ns = rpi_now_ns();
+        }
+        hear_last(self, group, stopped_hubs);
+        rpi_failure heard;
+        CHECK(!rpi_control_failed(everybody, &heard));
+    }
+    pthread_barrier_wait(self->together);
+    if (is_stopped) go_on(self);
+    hear_all_since(self, everybody, 0, rpi_now_ns());
+    hear_last(self, everybody, 0);
+    rpi_control_group_close(group);
+    pthread_barrier_wait(self->together);
+}
+
+static void a_hub_that_is_stopped_is_succeeded(void) {
+    for (stopped_hubs = 1; stopped_hubs <= 2; stopped_hubs++) {
+        party parties[HEIRS] = {0};
+        gather(parties, HEIRS, HEIRS, outlive_stopped_hubs);
+        for (int i = 0; i < HEIRS; i++)
+            CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].heard.text);
+    }
+}
+
+/* Where nobody is in line behind it, it is waited for. */
+static void outlive_the_only_hub(party *self) {
+    rpi_control_group *everybody = rpi_control_everybody(self->control);
+    rpi_control_beat beat = {0};
+    let_thread_pass(self);
+    pthread_barrier_wait(self->together);
+    if (self->rank == 0) stop(self);
+    pthread_barrier_wait(self->together);
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (self->rank && beat.silent_ns < 2 * RPI_SECOND_NS && rpi_now_ns() < deadline_ns) {
+        rpi_control_beat_of(everybody, 0, &beat);
+        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+    }
+    CHECK(!self->rank || (beat.silent_ns >= 2 * RPI_SECOND_NS && beat.by == 1));
+    pthread_barrier_wait(self->together);
+    if (self->rank == 0) go_on(self);
+    hear_all_since(self, everybody, 0, rpi_now_ns());
+    hear_last(self, everybody, 0);
+    pthread_barrier_wait(self->together);
+}
+
+static void the_only_hub_is_waited_for(void) {
+    party parties[2] = {0};
+    gather(parties, 2, 2, outlive_the_only_hub);
+}
+
+/* ---- what a beat costs ---- */
+
+/* A hub without a thread, and the other ends of its lines. */
+typedef struct bare_hub {
+    rpi_control control;
+    rpi_control_line lines[MANY + 1], far[MANY + 1];
+} bare_hub;
+
+static bare_hub *make_hub(int world) {
+    bare_hub *hub = calloc(1, sizeof *hub);
+    rpi_control *control = &hub->control;
+    size_t count = (size_t)world;
+    control->world = world;
+    control->line_count = world;
+    control->lines = hub->lines;
+    control->beat_ns = control->silence_ns = RPI_SECOND_NS;
+    control->everybody = (rpi_control_group){.control = control, .count = world};
+    control->groups = &control->everybody;
+    control->heard_ns = calloc(count, sizeof *control->heard_ns);
+    control->rounds = calloc(count, sizeof *control->rounds);
+    control->fresh = calloc(count, sizeof *control->fresh);
+    control->runs = calloc(count, sizeof *control->runs);
+    control->line_of = calloc(count, sizeof *control->line_of);
+    CHECK_OK(rpi_control_make_beats(&control->everybody));
+    pthread_mutex_init(&control->lock, NULL);
+    hub->lines[0].fd = hub->lines[0].rank = control->line_of[0] = -1;
+    for (int rank = 1; rank < world; rank++) {
+        int fds[2] = {-1, -1};
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
+        hub->lines[rank].fd = fds[0];
+        hub->far[rank].fd = fds[1];
+        hub->lines[rank].rank = control->line_of[rank] = rank;
+    }
+    return hub;
+}
+
+static void free_hub(bare_hub *hub) {
+    rpi_control *control = &hub->control;
+    for (int rank = 1; rank < control->world; rank++) {
+        rpi_control_line_close(&hub->lines[rank]);
+        rpi_control_line_close(&hub->far[rank]);
+    }
+    rpi_scopes_free(control);
+    pthread_mutex_destroy(&control->lock);
+    rpi_free(control->everybody.beats);
+    free(control->heard_ns);
+    free(control->rounds);
+    free(control->fresh);
+    free(control->runs);
+    free(control->line_of);
+    free(hub);
+}
+
+/* A beat of a leaf, in a group or in that of all. */
+static void hear(bare_hub *hub, int rank, const char *scope, uint64_t sequence) {
+    rpi_control_record record = {.kind = RPI_CONTROL_BEAT, .rank = rank, .a = sequence};
+    snprintf(record.text, sizeof record.text, "%s", scope);
+    record.text_bytes = (uint16_t)strlen(record.text);
+    rpi_control_take_beat(&hub->control, &record);
+}
+
+/* Records of the hub's beat to this rank, of any group and of that of all; their bytes. */
+static size_t count_records(bare_hub *hub, int rank, int *scoped, int *others) {
+    rpi_control_record record;
+    size_t bytes = 0;
+    *scoped = *others = 0;
+    while (rpi_control_line_receive(&hub->far[rank], &record) == RP_OK) {
+        bytes += RPI_CONTROL_RECORD_BYTES + record.text_bytes;
+        ++*(strchr(record.text, ' ') ? scoped : others);
+    }
+    return bytes;
+}
+
+/* A row: how many ranks there are, and how many of them, in equal steps from rank 1 on, are the
+ * members of a group in which all wait. */
+static const struct {
+    int world, members;
+} crowds[] = {{8, 7}, {16, 15}, {32, 31}, {32, 15}, {32, 8}, {32, 2}, {4, 3}, {3, 2}};
+enum { CROWDS = sizeof crowds / sizeof crowds[0] };
+
+static void beats_of_groups_are_short_and_go_to_members(void) {
+    for (int row = 0; row < CROWDS; row++) {
+        int world = crowds[row].world, members = crowds[row].members;
+        int step = (world - 1) / members;
+        bare_hub *hub = make_hub(world);
+        for (int i = 0; i < members; i++)
+            rpi_scope_join(&hub->control, 0xabc, 1 + i * step, members, "tp");
+        for (int rank = 1; rank < world; rank++) {
+            int place = (rank - 1) / step;
+            if ((rank - 1) % step == 0 && place < members) hear(hub, rank, "abc", 7);
+            hear(hub, rank, "", 0);
+        }
+        rpi_control_beat_once(&hub->control, true);
+        for (int rank = 1; rank < world; rank++) {
+            int scoped = 0, others = 0;
+            bool is_member = (rank - 1) % step == 0 && (rank - 1) / step < members;
+            size_t bytes = count_records(hub, rank, &scoped, &others);
+            CHECK_EQ(atomic_load(&hub->lines[rank].sends), 1);
+            CHECK_EQ(scoped, is_member);
+            CHECK_EQ(others, 1);
+            CHECK_MSG(bytes <= 2 * RPI_CONTROL_RECORD_BYTES + 16, "%zu bytes of %d ranks",
+                      bytes, world);
+        }
+        free_hub(hub);
+    }
+}
+
+/* Who says something else stands alone, and who has left is told nothing. */
+static void runs_of_groups_are_broken_where_members_differ(void) {
+    bare_hub *hub = make_hub(8);
+    int scoped = 0, others = 0;
+    for (int rank = 1; rank < 8; rank++) rpi_scope_join(&hub->control, 0xabc, rank, 7, "tp");
+    for (int rank = 1; rank < 8; rank++) hear(hub, rank, "abc", rank == 4 ? 8 : 7);
+    rpi_control_beat_once(&hub->control, true);
+    for (int rank = 1; rank < 8; rank++) {
+        (void)count_records(hub, rank, &scoped, &others);
+        CHECK_EQ(scoped, 3); /* 1 to 3, 4, 5 to 7 */
+    }
+    rpi_scope_leave(&hub->control, 0xabc, 5);
+    for (int rank = 1; rank < 8; rank++) hear(hub, rank, "abc", 9);
+    rpi_control_beat_once(&hub->control, true);
+    for (int rank = 1; rank < 8; rank++) {
+        (void)count_records(hub, rank, &scoped, &others);
+        CHECK_EQ(scoped, rank == 5 ? 0 : 6); /* the hub does not know all: they stand alone */
+    }
+    for (int rank = 1; rank < 8; rank++) rpi_scope_leave(&hub->control, 0xabc, rank);
+    CHECK(!hub->control.scopes);
+    free_hub(hub);
+}
+
+CASES({"a_hub_that_is_stopped_is_succeeded", a_hub_that_is_stopped_is_succeeded},
+      {"the_only_hub_is_waited_for", the_only_hub_is_waited_for},
+      {"beats_of_groups_are_short_and_go_to_members",
+       beats_of_groups_are_short_and_go_to_members},
+      {"runs_of_groups_are_broken_where_members_differ",
+       runs_of_groups_are_broken_where_members_differ},
+      {"others_beat_on_without_rank_0", others_beat_on_without_rank_0},
       {"others_beat_on_when_rank_0_has_died", others_beat_on_when_rank_0_has_died},
       {"successors_are_the_first_behind_rank_0", successors_are_the_first_behind_rank_0},
       {"successors_hear_of_each_other", successors_hear_of_each_other},

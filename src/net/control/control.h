@@ -21,6 +21,11 @@
  * goes by the first that is its own or the death of a member. Beats say what a rank waits for
  * in each group; whether it lives concerns all of them.
  *
+ * Whether a process computes or waits is told of the whole of it: it waits where each thread
+ * that has posted to a group waits in one, without a deadline of its own, and each operation in
+ * flight lacks a frame that is known. Rank 0 follows such waits from rank to rank and from
+ * group to group (control_waits.c), and fails those that will never end.
+ *
  *     a rank publishes in a group --> rank 0: is a rank suspected to be dead?
  *       no, or the account is of that rank --> all ranks hear it: the group's verdict
  *       yes, and it is of another ---------> held back until the death is known, then told
@@ -48,6 +53,8 @@ typedef struct rpi_control_options {
     const struct rpi_secret *secret; /* of the job; NULL: none. Copied */
     double timeout_s;                /* to connect */
     double beat_s;                   /* between beats; 0: half a second */
+    /* What a sequence means, for messages; NULL: "operation 7". Any thread. */
+    void (*describe)(uint64_t sequence, char *text, size_t bytes);
 } rpi_control_options;
 
 enum { RPI_HOST_LOST = -2 };
@@ -55,24 +62,29 @@ enum { RPI_HOST_LOST = -2 };
 /* A failure as its finder saw it. */
 typedef struct rpi_failure {
     rp_status status;
-    int rank;       /* the rank that failed; -1: not one rank's */
-    int finder;     /* who says so; -1: the control connection, which saw a process end;
-                       RPI_HOST_LOST: the same of a host */
-    uint64_t scope; /* of the group; the control connection's own */
-    char text[400]; /* one line: rank, operation, phase, bytes short */
+    int rank;         /* the rank that failed; -1: not one rank's */
+    int finder;       /* who says so; -1: the control connection, which saw a process end;
+                         RPI_HOST_LOST: the same of a host */
+    uint64_t scope;   /* of the group; the control connection's own */
+    bool ends_groups; /* those made of this one fail, too */
+    char text[400];   /* one line: rank, operation, phase, bytes short */
 } rpi_failure;
 
 /* A frame that a rank has waited for in vain for a while. */
 typedef struct rpi_control_gap {
     int from;      /* the rank that owes it; -1: there is none */
+    bool overdue;  /* nothing has moved for the whole timeout */
     uint64_t step; /* of the operation: what comes earlier has a smaller one; below 2^40 */
 } rpi_control_gap;
 
 /* What a rank last said it is doing. */
 typedef struct rpi_control_beat {
     int64_t heard_ns;  /* our clock, when the last beat came; 0: none yet */
+    int64_t silent_ns; /* for how long none has come that should have; who passes them on, */
+    int by;            /* a rank of all: this one or the hub */
     uint64_t sequence; /* operation it waits in; 0: none, it computes */
     rpi_control_gap gap;
+    bool blocked; /* its process waits, in this group or another, and does nothing else */
 } rpi_control_beat;
 
 /* REDPOLL_LOST_AFTER, or 30: a host that answers nothing for so many seconds is lost. Of hosts,
@@ -106,11 +118,21 @@ bool rpi_control_wait_failed(rpi_control_group *group, int64_t deadline_ns,
  * beside the endpoints' descriptors. -1, which poll() passes over, in a world of 1. */
 int rpi_control_fd(rpi_control *control);
 void rpi_control_clear_fd(rpi_control *control);
+/* What messages call the group, and the one that it was made of (NULL: none). Once, before
+ * anything is noted in it. */
+void rpi_control_describe(rpi_control_group *group, const char *name,
+                          const rpi_control_group *parent);
 /* For this rank's beats: the operation it waits in, and then for which frame. Any thread, no
  * lock, a store each. */
 void rpi_control_note(rpi_control_group *group, uint64_t sequence);
+/* The same of a wait without end, in this thread: it does nothing else meanwhile. */
+void rpi_control_note_wait(rpi_control_group *group, uint64_t sequence);
+/* How many operations are in flight; is_new: this thread has posted one. */
+void rpi_control_note_posted(rpi_control_group *group, int in_flight, bool is_new);
 void rpi_control_note_gap(rpi_control_group *group, rpi_control_gap gap);
 void rpi_control_beat_of(rpi_control_group *group, int member, rpi_control_beat *out_beat);
+/* A group of this rank's in which that one waits, by name; false: none that is known here. */
+bool rpi_control_waits_in(rpi_control_group *group, int member, char *name, size_t bytes);
 /* A rank that beats every beat_s and was not heard of for so long is stopped, or cut off. */
 int64_t rpi_control_silence_ns(double beat_s);
 /* Says goodbye, so that peers do not take it for a death. A failure published just before still

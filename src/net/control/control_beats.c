@@ -3,6 +3,7 @@
  * Each rank sends rank 0 one message a beat, and rank 0 sends each rank one, with what it has
  * heard since its last: 2 (P - 1) messages for P ranks. Most ranks say the same most of the
  * time, that they compute or wait in one operation, and neighbours who do stand in one record.
+ * What ranks do in a group goes to its members alone (control_scopes.c).
  */
 #include "net/control/control_state.h"
 
@@ -14,85 +15,109 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Groups in which a rank may wait at once and all hear of it. */
-enum { SCOPED_EACH = 64 };
-
 /* ---- taking ---- */
 
-/* The gap of a record whose ranks are the control connection's, as the group has it. */
-static rpi_control_gap gap_in(const rpi_control_group *group, int from, uint64_t step) {
-    int member =
-        from >= 0 && from < group->control->world ? rpi_control_member(group, from) : -1;
-    return (rpi_control_gap){.from = member, .step = step};
+bool rpi_beats_say_the_same(const rpi_group_beat *a, const rpi_group_beat *b) {
+    return a->sequence == b->sequence && a->gap.from == b->gap.from &&
+           a->gap.step == b->gap.step && a->gap.overdue == b->gap.overdue &&
+           a->blocked == b->blocked;
+}
+
+void rpi_beat_renew(rpi_group_beat *beat, const rpi_group_beat *said, uint32_t rounds) {
+    bool goes_on = beat->since_ns && beat->round >= rounds &&
+                   beat->sequence == said->sequence && beat->gap.from == said->gap.from &&
+                   beat->gap.step == said->gap.step;
+    int64_t since_ns = goes_on ? beat->since_ns : rpi_now_ns();
+    *beat = *said;
+    beat->since_ns = since_ns;
+}
+
+/* What a record says, its ranks being the control connection's. */
+static rpi_group_beat beat_of(const rpi_control *control, const rpi_control_record *record) {
+    bool exists = record->number > 0 && record->number <= control->world;
+    return (rpi_group_beat){.sequence = record->a,
+                            .gap = {.from = exists ? record->number - 1 : -1,
+                                    .step = record->b & RPI_BEAT_STEP,
+                                    .overdue = record->b & RPI_BEAT_OVERDUE},
+                            .blocked = record->b & RPI_BEAT_BLOCKED};
 }
 
 /* What ranks do in the group of all, and that they live: the last record of each beat. */
 static void take_ranks(rpi_control *control, const rpi_control_record *record, int count) {
-    rpi_control_group *everybody = &control->everybody;
+    rpi_group_beat said = beat_of(control, record);
     int64_t now_ns = rpi_now_ns();
     pthread_mutex_lock(&control->lock);
     for (int rank = record->rank; rank < record->rank + count; rank++) {
+        rpi_group_beat *beat = &control->everybody.beats[rank];
+        rpi_beat_renew(beat, &said, control->rounds[rank]);
         control->heard_ns[rank] = now_ns;
-        control->rounds[rank]++;
-        everybody->beats[rank] =
-            (rpi_group_beat){.sequence = record->a,
-                             .gap = gap_in(everybody, record->number - 1, record->b),
-                             .round = control->rounds[rank]};
+        beat->round = ++control->rounds[rank];
         control->fresh[rank] = true;
     }
     pthread_mutex_unlock(&control->lock);
 }
 
-static void note_scoped(rpi_control *control, const rpi_scoped_beat *beat) {
-    size_t most = SCOPED_EACH * (size_t)control->world;
-    if (control->scoped_count == control->scoped_room) {
-        size_t room = 2 * control->scoped_room + 16;
-        if (control->scoped_count >= most ||
-            rpi_grow_array(control->scoped_room, room, sizeof *control->scoped, "beats",
-                           &control->scoped) != RP_OK)
-            return; /* without it the rank computes, as far as others know */
-        control->scoped_room = room;
-    }
-    control->scoped[control->scoped_count++] = *beat;
+/* Under the lock: what one member does in a group that is open here. */
+static void take_member(rpi_control_group *group, int place, const rpi_group_beat *said) {
+    rpi_control *control = group->control;
+    int rank = group->ranks[place];
+    rpi_group_beat own = *said;
+    own.gap.from = said->gap.from < 0 ? -1 : rpi_control_member(group, said->gap.from);
+    own.round = control->rounds[rank] + 1; /* the beat of all ranks follows */
+    rpi_beat_renew(&group->beats[place], &own, control->rounds[rank]);
 }
 
-/* What it does in another group. */
-static void take_scoped_beat(rpi_control *control, const rpi_control_record *record) {
-    char *end = NULL;
-    rpi_scoped_beat beat = {
-        .scope = strtoull(record->text, &end, 16),
-        .sequence = record->a,
-        .gap = record->number > 0 ? record->b << 24 | (uint64_t)record->number : 0,
-        .rank = record->rank};
-    if (*end) return;
+/* On the hub, of one of its lines: what the rank does in another group. */
+static void take_scoped(rpi_control *control, const rpi_control_record *record,
+                        uint64_t scope) {
+    rpi_group_beat said = beat_of(control, record);
     pthread_mutex_lock(&control->lock);
-    rpi_control_group *group = rpi_control_find_group(control, beat.scope);
-    int member = group ? rpi_control_member(group, beat.rank) : -1;
-    if (member >= 0)
-        group->beats[member] =
-            (rpi_group_beat){.sequence = record->a,
-                             .gap = gap_in(group, record->number - 1, record->b),
-                             .round = control->rounds[beat.rank] + 1};
+    rpi_control_group *group = rpi_control_find_group(control, scope);
+    int place = group && group->ranks ? rpi_control_member(group, record->rank) : -1;
+    if (place >= 0) take_member(group, place, &said);
+    said.round = control->rounds[record->rank] + 1;
     pthread_mutex_unlock(&control->lock);
-    if (rpi_control_is_hub(control)) note_scoped(control, &beat);
+    if (rpi_control_is_hub(control)) rpi_scope_hear(control, scope, record->rank, &said);
+}
+
+/* From the hub: what members in a row do, in the order of their ranks. */
+static void take_scoped_run(rpi_control *control, const rpi_control_record *record, int count,
+                            uint64_t scope) {
+    rpi_group_beat said = beat_of(control, record);
+    pthread_mutex_lock(&control->lock);
+    rpi_control_group *group = rpi_control_find_group(control, scope);
+    int members = group && group->ranks ? group->count : 0, first = 0;
+    while (first < members && group->sorted[first].rank < record->rank) first++;
+    for (int i = first; i < members && i < first + count; i++)
+        if (group->sorted[i].rank != control->rank)
+            take_member(group, group->sorted[i].place, &said);
+    pthread_mutex_unlock(&control->lock);
 }
 
 void rpi_control_take_beat(rpi_control *control, const rpi_control_record *record) {
+    char *end = NULL;
     if (record->rank < 0 || record->rank >= control->world || record->rank == control->rank)
         return; /* of oneself one knows more */
-    if (record->text_bytes)
-        take_scoped_beat(control, record);
-    else
+    if (!record->text_bytes) {
         take_ranks(control, record, 1);
+        return;
+    }
+    uint64_t scope = strtoull(record->text, &end, 16);
+    if (!*end) take_scoped(control, record, scope);
 }
 
 void rpi_control_take_beats(rpi_control *control, const rpi_control_record *record) {
     char *end = NULL;
     rpi_control_record part = *record;
     unsigned long count = strtoul(record->text, &end, 16);
-    if (*end || record->rank < 0 || record->rank >= control->world || count < 1 ||
+    if (record->rank < 0 || record->rank >= control->world || count < 1 ||
         count > (unsigned long)(control->world - record->rank))
         return;
+    if (*end == ' ') {
+        uint64_t scope = strtoull(end + 1, &end, 16);
+        if (!*end) take_scoped_run(control, record, (int)count, scope);
+    }
+    if (*end || strchr(record->text, ' ')) return;
     int last = record->rank + (int)count;
     if (record->rank <= control->rank && control->rank < last) {
         take_ranks(control, record, control->rank - record->rank);
@@ -101,35 +126,98 @@ void rpi_control_take_beats(rpi_control *control, const rpi_control_record *reco
     take_ranks(control, &part, last - part.rank);
 }
 
-/* ---- sending ---- */
+/* ---- this rank's own ---- */
 
-static rpi_control_record record_of_gap(int rank, uint64_t sequence, uint64_t gap) {
-    return (rpi_control_record){.kind = RPI_CONTROL_BEAT,
-                                .rank = rank,
-                                .number = (int32_t)(gap & 0xffffff),
-                                .a = sequence,
-                                .b = gap >> 24};
+static rpi_control_record own_record(const rpi_control_group *group) {
+    uint64_t gap = atomic_load(&group->gap);
+    return (rpi_control_record){
+        .kind = RPI_CONTROL_BEAT,
+        .rank = group->control->rank,
+        .number = (int32_t)(gap & 0xffffff),
+        .a = atomic_load(&group->sequence),
+        .b = gap >> 24 | (gap && atomic_load(&group->overdue) ? RPI_BEAT_OVERDUE : 0)};
 }
 
-static void queue_numbered(rpi_control_line *line, rpi_control_record *record, uint64_t text) {
-    snprintf(record->text, sizeof record->text, "%" PRIx64, text);
-    record->text_bytes = (uint16_t)strlen(record->text);
-    (void)rpi_control_line_queue(line, record); /* the end of a line is heard by reading */
+/* Under the lock. */
+static bool waits_somewhere(const rpi_control *control, uint64_t thread) {
+    for (const rpi_control_group *group = control->groups; group; group = group->next)
+        if (atomic_load(&group->sequence) && atomic_load(&group->waiter) == thread) return true;
+    return false;
 }
 
-static void queue_scoped(rpi_control *control, rpi_control_line *line) {
-    for (size_t i = 0; i < control->scoped_count; i++) {
-        const rpi_scoped_beat *beat = &control->scoped[i];
-        if (beat->rank == line->rank) continue;
-        rpi_control_record record = record_of_gap(beat->rank, beat->sequence, beat->gap);
-        queue_numbered(line, &record, beat->scope);
+/* Under the lock: each thread that posts waits, and each operation lacks a frame. */
+static bool is_blocked(const rpi_control *control) {
+    bool any = false;
+    for (const rpi_control_group *group = control->groups; group; group = group->next) {
+        uint64_t poster = atomic_load(&group->poster);
+        if (group->failed) continue;
+        if (atomic_load(&group->in_flight) > 0 && !atomic_load(&group->gap)) return false;
+        if (poster && !waits_somewhere(control, poster)) return false;
+        any |= poster != 0;
     }
+    return any;
 }
 
-static bool say_the_same(const rpi_group_beat *a, const rpi_group_beat *b) {
-    return a->sequence == b->sequence && a->gap.from == b->gap.from &&
-           a->gap.step == b->gap.step;
+static void put_number(rpi_control_record *record, const char *format, uint64_t number) {
+    snprintf(record->text, sizeof record->text, format, number);
+    record->text_bytes = (uint16_t)strlen(record->text);
 }
+
+/* Under the lock; line NULL: this rank is the hub. */
+static void say_groups_closed(rpi_control *control, rpi_control_line *line) {
+    for (size_t i = 0; i < control->closed_count; i++) {
+        rpi_control_record record = {.kind = RPI_CONTROL_LEAVE, .b = control->closed[i]};
+        if (line)
+            (void)rpi_control_line_queue(line, &record);
+        else
+            rpi_scope_leave(control, record.b, control->rank);
+    }
+    control->closed_count = 0;
+}
+
+static void say_group_open(rpi_control_group *group, rpi_control_line *line) {
+    rpi_control *control = group->control;
+    rpi_control_record record = {.kind = RPI_CONTROL_JOIN,
+                                 .rank = control->rank,
+                                 .number = group->count,
+                                 .b = group->scope};
+    if (group->told_hub == control->hub + 1) return;
+    group->told_hub = control->hub + 1;
+    snprintf(record.text, sizeof record.text, "%s", group->name);
+    record.text_bytes = (uint16_t)strlen(record.text);
+    if (line)
+        (void)rpi_control_line_queue(line, &record);
+    else
+        rpi_scope_join(control, group->scope, control->rank, group->count, group->name);
+}
+
+static void say_group(rpi_control_group *group, rpi_control_line *line) {
+    rpi_control *control = group->control;
+    rpi_control_record record = own_record(group);
+    if (!record.a && !record.number) return; /* it computes, as far as this group goes */
+    if (line) {
+        put_number(&record, "%" PRIx64, group->scope);
+        (void)rpi_control_line_queue(line, &record);
+        return;
+    }
+    rpi_group_beat said = beat_of(control, &record);
+    said.round = control->rounds[control->rank] + 1;
+    rpi_scope_hear(control, group->scope, control->rank, &said);
+}
+
+/* To the hub, or on it to itself: groups opened and closed, and where this rank waits. */
+static void say_groups(rpi_control *control, rpi_control_line *line) {
+    pthread_mutex_lock(&control->lock);
+    say_groups_closed(control, line);
+    for (rpi_control_group *group = control->groups; group; group = group->next) {
+        if (!group->ranks) continue;
+        say_group_open(group, line);
+        say_group(group, line);
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
+/* ---- sending ---- */
 
 /* What has been heard since the last beat: ranks in a row that say the same are one run. */
 static int find_runs(rpi_control *control) {
@@ -139,7 +227,8 @@ static int find_runs(rpi_control *control) {
     for (int rank = 0; rank < control->world; rank++) {
         rpi_beat_run *last = count ? &control->runs[count - 1] : NULL;
         if (!control->fresh[rank]) continue;
-        if (last && last->rank + last->count == rank && say_the_same(&last->beat, &beats[rank]))
+        if (last && last->rank + last->count == rank &&
+            rpi_beats_say_the_same(&last->beat, &beats[rank]))
             last->count++;
         else
             control->runs[count++] =
@@ -150,49 +239,58 @@ static int find_runs(rpi_control *control) {
 }
 
 static void queue_run(rpi_control_line *line, const rpi_beat_run *run) {
+    const rpi_group_beat *beat = &run->beat;
     rpi_control_record record = {.kind = RPI_CONTROL_BEAT,
                                  .rank = run->rank,
-                                 .number = run->beat.gap.from + 1,
-                                 .a = run->beat.sequence,
-                                 .b = run->beat.gap.step};
-    if (run->count == 1) {
-        (void)rpi_control_line_queue(line, &record);
-        return;
+                                 .number = beat->gap.from + 1,
+                                 .a = beat->sequence,
+                                 .b = beat->gap.step |
+                                      (beat->gap.overdue ? RPI_BEAT_OVERDUE : 0) |
+                                      (beat->blocked ? RPI_BEAT_BLOCKED : 0)};
+    if (run->count > 1) {
+        record.kind = RPI_CONTROL_BEATS;
+        put_number(&record, "%" PRIx64, (uint64_t)run->count);
     }
-    record.kind = RPI_CONTROL_BEATS;
-    queue_numbered(line, &record, (uint64_t)run->count);
+    (void)rpi_control_line_queue(line, &record); /* the end of a line is heard by reading */
 }
 
-/* Where this rank waits, in groups other than that of all. */
-static void note_own_groups(rpi_control *control) {
-    pthread_mutex_lock(&control->lock);
-    for (const rpi_control_group *group = control->groups; group; group = group->next) {
-        rpi_scoped_beat beat = {.scope = group->scope,
-                                .sequence = atomic_load(&group->sequence),
-                                .gap = atomic_load(&group->gap),
-                                .rank = control->rank};
-        if (group->ranks && beat.sequence) note_scoped(control, &beat);
+/* Lines that this beat goes to: a full one waits. */
+static void choose_lines(rpi_control *control, bool tell) {
+    for (int i = 0; i < control->line_count; i++) {
+        rpi_control_line *line = &control->lines[i];
+        bool is_mine = rpi_control_is_hub(control) || rpi_control_is_up(control, line);
+        line->listens = tell && is_mine && line->rank >= 0 && line->fd >= 0 && !line->out_bytes;
     }
+}
+
+static void tell_as_hub(rpi_control *control) {
+    int runs = find_runs(control);
+    rpi_scopes_queue(control);
+    for (int i = 0; i < control->line_count; i++) {
+        rpi_control_line *line = &control->lines[i];
+        for (int run = 0; line->listens && run < runs; run++)
+            queue_run(line, &control->runs[run]);
+        if (line->listens) (void)rpi_control_line_flush(line);
+    }
+}
+
+static rpi_control_record say_own(rpi_control *control) {
+    rpi_control_record own = own_record(&control->everybody);
+    pthread_mutex_lock(&control->lock);
+    if (is_blocked(control)) own.b |= RPI_BEAT_BLOCKED;
     pthread_mutex_unlock(&control->lock);
+    return own;
 }
 
 void rpi_control_beat_once(rpi_control *control, bool tell) {
-    rpi_control_record own =
-        record_of_gap(control->rank, atomic_load(&control->everybody.sequence),
-                      atomic_load(&control->everybody.gap));
+    rpi_control_record own = say_own(control);
+    rpi_control_line *up = &control->lines[0];
     bool is_hub = rpi_control_is_hub(control);
-    note_own_groups(control);
+    choose_lines(control, tell);
+    if (is_hub) say_groups(control, NULL);
+    if (!is_hub && up->listens) say_groups(control, up);
     take_ranks(control, &own, 1);
-    int runs = tell && is_hub ? find_runs(control) : 0;
-    for (int i = 0; i < control->line_count && tell; i++) {
-        rpi_control_line *line = &control->lines[i];
-        if (line->rank < 0 || line->fd < 0 || line->out_bytes) continue; /* a full line waits */
-        if (!is_hub && !rpi_control_is_up(control, line)) continue;
-        queue_scoped(control, line);
-        if (!is_hub) (void)rpi_control_line_queue(line, &own);
-        for (int run = 0; run < runs; run++) queue_run(line, &control->runs[run]);
-        (void)rpi_control_line_flush(line);
-    }
+    if (is_hub && tell) tell_as_hub(control);
+    if (!is_hub && up->listens) (void)rpi_control_line_send(up, &own);
     memset(control->fresh, 0, (size_t)control->world * sizeof *control->fresh);
-    control->scoped_count = 0;
 }

@@ -9,8 +9,22 @@
 #include "base/units.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* What ends a group ends those made of it; a failure's ranks are the control connection's. */
+static void keep_of_parent(rpi_control_group *group, const char *parent,
+                           const rpi_failure *failure) {
+    rpi_failure own = *failure;
+    snprintf(own.text, sizeof own.text, "%.90s: %.300s", parent, failure->text);
+    rpi_control_keep(group, &own);
+}
+
+static void keep_in_children(rpi_control_group *parent, const rpi_failure *failure) {
+    for (rpi_control_group *group = parent->control->groups; group; group = group->next)
+        if (group->parent == parent->scope) keep_of_parent(group, parent->name, failure);
+}
 
 void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     rpi_control *control = group->control;
@@ -23,16 +37,24 @@ void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     group->accused = false;
     atomic_store(&group->known, true);
     pthread_cond_broadcast(&control->changed);
+    if (failure->ends_groups) keep_in_children(group, failure);
     if (control->failed_fd < 0) return;
     rpi_event_set(control->failed_fd);
     atomic_store(&control->told, true); /* behind it: who sees this finds something to read */
 }
 
 int rpi_control_member(const rpi_control_group *group, int rank) {
+    int low = 0, high = group->count;
     if (!group->ranks) return rank;
-    for (int i = 0; i < group->count; i++)
-        if (group->ranks[i] == rank) return i;
-    return -1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (group->sorted[middle].rank < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low < group->count && group->sorted[low].rank == rank;
+    return found ? group->sorted[low].place : -1;
 }
 
 rpi_control_group *rpi_control_find_group(rpi_control *control, uint64_t scope) {
@@ -65,6 +87,14 @@ rpi_control_group *rpi_control_everybody(rpi_control *control) {
     return &control->everybody;
 }
 
+/* "tp0: rank 1 (world 3) is gone (", of the group of all "rank 3 is gone (" */
+static int name_member(const rpi_control_group *group, int rank, char *text, size_t bytes) {
+    int member = rpi_control_member(group, rank);
+    if (!group->ranks || !group->name[0])
+        return snprintf(text, bytes, "rank %d is gone (", member);
+    return snprintf(text, bytes, "%s: rank %d (world %d) is gone (", group->name, member, rank);
+}
+
 void rpi_control_describe_death(const rpi_control_group *group, int rank,
                                 rpi_failure *out_failure) {
     const rpi_control *control = group->control;
@@ -74,8 +104,7 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                                  .rank = rank,
                                  .finder = control->lost[rank] ? RPI_HOST_LOST : -1,
                                  .scope = group->scope};
-    int used =
-        snprintf(out_failure->text, sizeof out_failure->text, "rank %d is gone (", member);
+    int used = name_member(group, rank, out_failure->text, sizeof out_failure->text);
     used += rpi_print(
         out_failure->text + used, sizeof out_failure->text - (size_t)used,
         control->lost[rank]
@@ -102,6 +131,43 @@ static void hear_the_past(rpi_control_group *group) {
     }
 }
 
+static int by_rank(const void *a, const void *b) {
+    const rpi_place_of_rank *x = a, *y = b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static rp_status make_members(rpi_control_group *group, const int *ranks) {
+    size_t count = (size_t)group->count;
+    RP_TRY(rpi_alloc_array(count, sizeof *ranks, "a group of ranks", &group->ranks));
+    RP_TRY(rpi_alloc_array(count, sizeof *group->sorted, "a group of ranks", &group->sorted));
+    for (int i = 0; i < group->count; i++) {
+        group->ranks[i] = ranks[i];
+        group->sorted[i] = (rpi_place_of_rank){.rank = ranks[i], .place = i};
+    }
+    qsort(group->sorted, count, sizeof *group->sorted, by_rank);
+    return RP_OK;
+}
+
+static void free_group(rpi_control_group *group) {
+    rpi_free(group->beats);
+    rpi_free(group->sorted);
+    rpi_free(group->ranks);
+    rpi_free(group);
+}
+
+/* Under the lock: the hub hears of it with the next beat. Without memory it goes on to count as
+ * a member that computes. */
+static void note_closed(rpi_control *control, uint64_t scope) {
+    if (control->closed_count == control->closed_room) {
+        size_t room = 2 * control->closed_room + 4;
+        if (rpi_grow_array(control->closed_room, room, sizeof *control->closed, "groups",
+                           &control->closed) != RP_OK)
+            return;
+        control->closed_room = room;
+    }
+    control->closed[control->closed_count++] = scope;
+}
+
 rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int *ranks,
                                  int count, rpi_control_group **out_group) {
     rpi_control_group *group = NULL;
@@ -110,15 +176,13 @@ rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int
     group->scope = scope;
     group->count = count;
     group->account_ns = RPI_NEVER_NS;
-    rp_status status =
-        rpi_alloc_array((size_t)count, sizeof *ranks, "a group of ranks", &group->ranks);
+    group->parent = RPI_NO_SCOPE;
+    rp_status status = make_members(group, ranks);
     if (status == RP_OK) status = rpi_control_make_beats(group);
     if (status != RP_OK) {
-        rpi_free(group->ranks);
-        rpi_free(group);
+        free_group(group);
         return status;
     }
-    memcpy(group->ranks, ranks, (size_t)count * sizeof *ranks);
     pthread_mutex_lock(&control->lock);
     group->next = control->groups;
     control->groups = group;
@@ -135,10 +199,25 @@ void rpi_control_group_close(rpi_control_group *group) {
     rpi_control_group **at = &control->groups;
     while (*at != group) at = &(*at)->next;
     *at = group->next;
+    if (group->told_hub) note_closed(control, group->scope);
+    for (rpi_control_group *child = control->groups; child; child = child->next)
+        if (child->parent == group->scope) child->parent = group->parent;
     pthread_mutex_unlock(&control->lock);
-    rpi_free(group->beats);
-    rpi_free(group->ranks);
-    rpi_free(group);
+    free_group(group);
+}
+
+void rpi_control_describe(rpi_control_group *group, const char *name,
+                          const rpi_control_group *parent) {
+    pthread_mutex_lock(&group->control->lock);
+    snprintf(group->name, sizeof group->name, "%.*s", RPI_SCOPE_NAME_BYTES - 1, name);
+    if (parent) group->parent = parent->scope;
+    if (parent && parent->failed && parent->failure.ends_groups) {
+        rpi_failure failure = parent->failure;
+        failure.rank = rank_of(parent, failure.rank);
+        failure.finder = rank_of(parent, failure.finder);
+        keep_of_parent(group, parent->name, &failure);
+    }
+    pthread_mutex_unlock(&group->control->lock);
 }
 
 /* ---- for any thread ---- */
@@ -190,15 +269,72 @@ void rpi_control_clear_fd(rpi_control *control) {
     rpi_event_clear(control->failed_fd);
 }
 
-void rpi_control_note(rpi_control_group *group, uint64_t sequence) {
+/* Of the calling thread, from 1 on. */
+static uint64_t thread_number(void) {
+    static atomic_ullong last;
+    static _Thread_local uint64_t own;
+    if (!own) own = atomic_fetch_add(&last, 1) + 1;
+    return own;
+}
+
+static void note(rpi_control_group *group, uint64_t sequence, uint64_t waiter) {
     atomic_store_explicit(&group->gap, 0, memory_order_relaxed); /* an earlier operation's */
+    atomic_store_explicit(&group->waiter, waiter, memory_order_relaxed);
     atomic_store_explicit(&group->sequence, sequence, memory_order_relaxed);
+}
+
+void rpi_control_note(rpi_control_group *group, uint64_t sequence) {
+    note(group, sequence, 0);
+}
+
+void rpi_control_note_wait(rpi_control_group *group, uint64_t sequence) {
+    note(group, sequence, thread_number());
+}
+
+void rpi_control_note_posted(rpi_control_group *group, int in_flight, bool is_new) {
+    if (is_new) atomic_store_explicit(&group->poster, thread_number(), memory_order_relaxed);
+    atomic_store_explicit(&group->in_flight, in_flight, memory_order_relaxed);
 }
 
 void rpi_control_note_gap(rpi_control_group *group, rpi_control_gap gap) {
     int from = rank_of(group, gap.from);
     uint64_t packed = from < 0 ? 0 : gap.step << 24 | (uint64_t)(from + 1);
+    atomic_store_explicit(&group->overdue, gap.overdue, memory_order_relaxed);
     atomic_store_explicit(&group->gap, packed, memory_order_relaxed);
+}
+
+/* Under the lock. */
+static bool is_said(const rpi_control_group *group, int member) {
+    return group->beats[member].round >= group->control->rounds[rank_of(group, member)];
+}
+
+bool rpi_control_waits_in(rpi_control_group *group, int member, char *name, size_t bytes) {
+    rpi_control *control = group->control;
+    const rpi_control_group *found = NULL;
+    int rank = rank_of(group, member);
+    if (rank < 0) return false;
+    pthread_mutex_lock(&control->lock);
+    for (const rpi_control_group *at = control->groups; at && !found; at = at->next) {
+        int place = at->beats ? rpi_control_member(at, rank) : -1;
+        if (place >= 0 && at->beats[place].sequence && is_said(at, place)) found = at;
+    }
+    if (found) snprintf(name, bytes, "%s", found->name);
+    pthread_mutex_unlock(&control->lock);
+    return found != NULL;
+}
+
+/* Under the lock. Of others one hears by the hub, while there is one that lives; time is
+ * counted by our own beats, so that a process that was stopped does not take the others for it.
+ */
+static int64_t silence_of(const rpi_control *control, int rank) {
+    int64_t until_ns = control->heard_ns[control->rank], since_ns = control->heard_ns[rank];
+    bool is_direct = rank == control->served_by || control->served_by == control->rank;
+    if (control->served_by == RPI_HUB_SOUGHT && rank != control->lost_hub) return 0;
+    if (control->served_by >= 0 && !is_direct) until_ns = control->served_heard_ns;
+    if (control->served_by >= 0 && rank != control->served_by && since_ns < control->served_ns)
+        since_ns = control->served_ns;
+    if (since_ns < control->opened_ns) since_ns = control->opened_ns;
+    return until_ns > since_ns ? until_ns - since_ns : 0;
 }
 
 void rpi_control_beat_of(rpi_control_group *group, int member, rpi_control_beat *out_beat) {
@@ -209,7 +345,11 @@ void rpi_control_beat_of(rpi_control_group *group, int member, rpi_control_beat 
     pthread_mutex_lock(&control->lock);
     const rpi_group_beat *beat = &group->beats[member];
     out_beat->heard_ns = control->heard_ns[rank];
-    if (beat->round >= control->rounds[rank]) {
+    out_beat->silent_ns = silence_of(control, rank);
+    out_beat->by = control->served_by >= 0 && rank != control->served_by ? control->served_by
+                                                                         : control->rank;
+    out_beat->blocked = control->everybody.beats[rank].blocked;
+    if (is_said(group, member)) {
         out_beat->sequence = beat->sequence;
         out_beat->gap = beat->gap;
     }

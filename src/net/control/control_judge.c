@@ -28,7 +28,8 @@ static void send_failure(rpi_control_line *line, const rpi_failure *failure) {
     rpi_control_record record = {.kind = RPI_CONTROL_FAILURE,
                                  .rank = failure->rank,
                                  .number = failure->finder,
-                                 .a = (uint64_t) - (int64_t)failure->status,
+                                 .a = (uint64_t) - (int64_t)failure->status |
+                                      (failure->ends_groups ? RPI_FAILURE_ENDS_GROUPS : 0),
                                  .b = failure->scope};
     snprintf(record.text, sizeof record.text, "%s", failure->text);
     record.text_bytes = (uint16_t)strlen(record.text);

@@ -22,12 +22,27 @@ typedef enum rpi_control_kind {
     RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = session; text: where it
                               listens, of successors to rank 0 */
     RPI_CONTROL_WELCOME,   /* hub to leaf, when everybody has come */
-    RPI_CONTROL_BEAT,      /* rank, a = sequence, number = rank it waits for + 1, b = step */
+    RPI_CONTROL_BEAT,      /* rank, a = sequence, number = rank it waits for + 1, b = step and
+                              flags; text: the scope, unless it is of all ranks */
     RPI_CONTROL_FAILURE,   /* rank that failed, number = finder, a = -status, text */
-    RPI_CONTROL_GOODBYE,   /* what ends now did not fail */
-    RPI_CONTROL_BEATS,     /* the same beat of several ranks, from `rank` on; text: how many */
+    RPI_CONTROL_GOODBYE,   /* what ends now did not fail; number 1: the caller goes on to the
+                              next in line, the hub being silent, or a hub hears that it was */
+    RPI_CONTROL_BEATS,     /* the same beat of several ranks, from `rank` on; text: how many,
+                              and the scope, unless it is of all ranks */
     RPI_CONTROL_ADDRESS,   /* where `rank` listens, which may be the hub some day; text */
+    RPI_CONTROL_JOIN,  /* leaf to hub: it is one of `number` members of the group of scope b;
+                          text: its name */
+    RPI_CONTROL_LEAVE, /* leaf to hub: it has closed the group of scope b */
 } rpi_control_kind;
+
+/* Above the step of a beat (control.h). */
+#define RPI_BEAT_OVERDUE        (UINT64_C(1) << 56) /* it has waited for as long as it is willing to \
+                                                     */
+#define RPI_BEAT_BLOCKED        (UINT64_C(1) << 57) /* nothing of the process but that could move it \
+                                                     */
+/* Above the status of a failure: groups made of its group fail, too. */
+#define RPI_FAILURE_ENDS_GROUPS (UINT64_C(1) << 32)
+#define RPI_BEAT_STEP           ((UINT64_C(1) << 40) - 1)
 
 typedef struct rpi_control_record {
     uint8_t kind;
@@ -45,6 +60,7 @@ typedef struct rpi_control_line {
     int rank;     /* of the other side; -1: it has not said */
     int poll;     /* which of the thread's polls is this line's; -1: none */
     bool goodbye; /* the other side said it */
+    bool listens; /* this beat goes there */
     int64_t since_ns;
     bool proved;     /* a caller of the hub: that it has the job's secret */
     rpi_proof proof; /* that it does, so far */

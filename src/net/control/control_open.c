@@ -29,7 +29,7 @@ enum { STRANGERS = 32 };
 static rp_status allocate(rpi_control *control) {
     bool listens = control->rank == RPI_CONTROL_HUB ||
                    rpi_control_is_successor(control->rank, control->world);
-    control->line_count = listens ? control->world + STRANGERS : 1;
+    control->line_count = listens ? 1 + control->world + STRANGERS : 1;
     size_t world = (size_t)control->world, lines = (size_t)control->line_count;
     RP_TRY(rpi_alloc_array(lines, sizeof *control->lines, "control lines", &control->lines));
     for (size_t i = 0; i < lines; i++)
@@ -275,7 +275,8 @@ static void destroy(rpi_control *control) {
     rpi_free(control->lost);
     rpi_free(control->suspect_ns);
     rpi_free(control->held);
-    rpi_free(control->scoped);
+    rpi_scopes_free(control);
+    rpi_free(control->closed);
     rpi_free(control->fresh);
     rpi_free(control->runs);
     rpi_free(control->present);
@@ -332,15 +333,22 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->rank = rank;
     control->world = world;
     control->session = options->session;
+    control->describe = options->describe;
     if (options->secret) control->secret = *options->secret;
     control->beat_ns = beat_interval_ns(options);
     control->opened_ns = rpi_now_ns();
     control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));
     control->wake = control->failed_fd = control->listener = -1;
-    control->leave_by_ns = control->seek_ns = RPI_NEVER_NS;
+    control->leave_by_ns = control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
     control->hub = RPI_CONTROL_HUB;
-    control->everybody =
-        (rpi_control_group){.control = control, .count = world, .account_ns = RPI_NEVER_NS};
+    control->served_by = RPI_CONTROL_HUB;
+    control->served_ns = control->served_heard_ns = control->opened_ns;
+    control->lost_hub = -1;
+    control->everybody = (rpi_control_group){.control = control,
+                                             .count = world,
+                                             .name = "world",
+                                             .parent = RPI_NO_SCOPE,
+                                             .account_ns = RPI_NEVER_NS};
     control->groups = &control->everybody;
     initialise_locks(control);
     rp_status status = find_lost_after(&control->lost_ns);

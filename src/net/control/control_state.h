@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 /* The first hub, and how many ranks behind it are in line to be the next. */
+enum { RPI_HUB_SOUGHT = -1, RPI_HUB_NONE = -2 }; /* served_by: one is; there is none left */
 enum { RPI_CONTROL_HUB = 0, RPI_CONTROL_SUCCESSORS = 8, RPI_CONTROL_ADDRESS_BYTES = 272 };
 
 /* What a rank last said that it waits for in a group; it holds as long as the rank says so in
@@ -19,14 +20,31 @@ enum { RPI_CONTROL_HUB = 0, RPI_CONTROL_SUCCESSORS = 8, RPI_CONTROL_ADDRESS_BYTE
 typedef struct rpi_group_beat {
     uint64_t sequence;
     rpi_control_gap gap;
-    uint32_t round; /* of the rank's beats */
+    int64_t since_ns; /* it has said so in each beat since */
+    uint32_t round;   /* of the rank's beats */
+    bool blocked;     /* of the group of all: so is its process */
 } rpi_group_beat;
+
+/* Groups as messages call them. */
+enum { RPI_SCOPE_NAME_BYTES = 96 };
+#define RPI_NO_SCOPE UINT64_MAX
+
+/* A member of a group, in the order of ranks. */
+typedef struct rpi_place_of_rank {
+    int rank, place;
+} rpi_place_of_rank;
 
 struct rpi_control_group {
     rpi_control *control;
     uint64_t scope;
     int count;
     int *ranks; /* [count] its members, as the control connection numbers them; NULL: all */
+    rpi_place_of_rank *sorted; /* [count] by rank; NULL: all */
+    char name[RPI_SCOPE_NAME_BYTES];
+    uint64_t parent; /* [lock] scope of that which it was made of; RPI_NO_SCOPE: none */
+    atomic_ullong waiter, poster; /* threads, by a number; 0: none */
+    atomic_int in_flight;
+    atomic_bool overdue;
     atomic_ullong sequence;
     atomic_ullong gap; /* 2^24 * step + rank + 1; 0: none */
     atomic_bool known; /* failed, for a look without the lock */
@@ -34,6 +52,7 @@ struct rpi_control_group {
     /* Under the lock. */
     rpi_control_group *next;
     bool failed, published, outbox_full;
+    int told_hub; /* one more than the hub that knows of this member; 0: none does */
     bool accused; /* `account` waits for a verdict */
     rpi_failure failure, account;
     int64_t account_ns;    /* when `account` becomes the verdict; RPI_NEVER_NS: not by itself */
@@ -46,17 +65,30 @@ typedef struct rpi_beat_run {
     rpi_group_beat beat;
 } rpi_beat_run;
 
-/* A beat of a group other than the world, on its way. */
-typedef struct rpi_scoped_beat {
-    uint64_t scope, sequence, gap;
+/* A member of a group, as the hub knows it. */
+typedef struct rpi_scope_member {
     int rank;
-} rpi_scoped_beat;
+    bool fresh;          /* a beat to pass on */
+    rpi_group_beat beat; /* its gap's rank is the control connection's */
+} rpi_scope_member;
+
+/* A group that some rank has opened, as the hub knows it. */
+typedef struct rpi_scope {
+    struct rpi_scope *next;
+    uint64_t scope;
+    char name[RPI_SCOPE_NAME_BYTES];
+    int size;                  /* of all its members */
+    int count, room;           /* that have said so far that they are */
+    rpi_scope_member *members; /* [count] by rank */
+    bool failed;
+} rpi_scope;
 
 enum { RPI_CONTROL_EARLY = 64 };
 
 struct rpi_control {
     int rank, world;
     uint64_t session;
+    void (*describe)(uint64_t sequence, char *text, size_t bytes);
     rpi_secret secret;
     int64_t beat_ns, silence_ns, opened_ns;
     int64_t lost_ns; /* a host that answers nothing for so long is lost */
@@ -74,21 +106,28 @@ struct rpi_control {
     bool *present; /* [world] and which */
     bool welcome;  /* hub: open() lets them in; leaf: the hub has */
     bool closing;
-    rpi_control_group *groups;            /* all, `everybody` among them */
-    int64_t *heard_ns;                    /* [world] when a rank's last beat came */
-    uint32_t *rounds;                     /* [world] its beats so far */
-    bool *dead;                           /* [world] */
-    bool *lost;                           /* [world] its host has answered nothing for long */
+    rpi_control_group *groups; /* all, `everybody` among them */
+    int64_t *heard_ns;         /* [world] when a rank's last beat came */
+    uint32_t *rounds;          /* [world] its beats so far */
+    bool *dead;                /* [world] */
+    bool *lost;                /* [world] its host has answered nothing for long */
+    int served_by; /* the hub whose beats tell of the others, or what there is instead: */
+    int64_t served_ns, served_heard_ns;   /* since when, and when it last said something */
+    int lost_hub;                         /* the last that was lost; -1: none was */
     rpi_failure early[RPI_CONTROL_EARLY]; /* of groups that are not open here yet: a ring */
     unsigned early_count;
+    uint64_t *closed; /* scopes of groups that were closed since the last beat */
+    size_t closed_count, closed_room;
 
     /* The thread's own. */
-    int hub;         /* who judges: rank 0 at first (control_succession.c) */
-    int64_t seek_ns; /* when to look for the next one; RPI_NEVER_NS: there is one */
+    int hub;               /* who judges: rank 0 at first (control_succession.c) */
+    int64_t seek_ns;       /* when to look for the next one; RPI_NEVER_NS: there is one */
+    int64_t welcome_by_ns; /* and when one that was called is passed over */
+    bool passed_over;      /* others have done so with this rank: it will not be the hub */
     char addresses[RPI_CONTROL_SUCCESSORS + 1][RPI_CONTROL_ADDRESS_BYTES]; /* of successors */
     int listener;
-    rpi_control_line *lines; /* of rank 0 to ranks and strangers; of others lines[0] to the hub,
-                                and of successors lines from ranks and strangers behind it */
+    rpi_control_line *lines; /* lines[0] to the hub; of rank 0 and successors lines from ranks
+                                and strangers behind it */
     int line_count;
     int *line_of; /* [world]: a rank's line that has called, -1 before it came */
     bool *fresh;  /* [world]: hub: a beat to pass on */
@@ -98,9 +137,8 @@ struct rpi_control {
     int64_t *suspect_ns; /* [world]: when a death is made known; RPI_NEVER_NS: none */
     rpi_failure *held;   /* accounts that wait until no rank is suspected */
     size_t held_count, held_room;
-    rpi_beat_run *runs;      /* [world]: hub: what a beat says */
-    rpi_scoped_beat *scoped; /* to be sent with the next beat */
-    size_t scoped_count, scoped_room;
+    rpi_beat_run *runs; /* [world]: hub: what a beat says */
+    rpi_scope *scopes;  /* hub: groups of any ranks */
     int64_t beat_at_ns, leave_by_ns;
     struct pollfd *polls; /* [line_count + 2] */
     char lack[240];       /* [lock] why callers could not be let in; "": they could */
@@ -137,6 +175,21 @@ int64_t rpi_control_next_account_ns(rpi_control *control);
 /* What came on a line of beats of one rank, and of several (control_beats.c). */
 void rpi_control_take_beat(rpi_control *control, const rpi_control_record *record);
 void rpi_control_take_beats(rpi_control *control, const rpi_control_record *record);
+/* Groups of any ranks, on the hub (control_scopes.c). */
+void rpi_scope_join(rpi_control *control, uint64_t scope, int rank, int size, const char *name);
+void rpi_scope_leave(rpi_control *control, uint64_t scope, int rank);
+void rpi_scopes_forget(rpi_control *control, int rank); /* the rank has gone */
+void rpi_scopes_free(rpi_control *control);
+/* What the rank says in the group, with `round` for its beats so far; nothing of no member. */
+void rpi_scope_hear(rpi_control *control, uint64_t scope, int rank, const rpi_group_beat *beat);
+/* What has been heard since the last beat, to members and nobody else. */
+void rpi_scopes_queue(rpi_control *control);
+/* Members in a row, of `count` that has heard of `fresh`, which say the same: one run. */
+bool rpi_beats_say_the_same(const rpi_group_beat *a, const rpi_group_beat *b);
+/* A beat was said after an earlier one: since when the rank has said so without a break. */
+void rpi_beat_renew(rpi_group_beat *beat, const rpi_group_beat *said, uint32_t rounds);
+/* On the hub, after a beat: waits that will never end are failed (control_waits.c). */
+void rpi_control_judge_waits(rpi_control *control);
 /* This rank's own beat; `tell`: say it, and on rank 0 what has been heard of the others. */
 void rpi_control_beat_once(rpi_control *control, bool tell);
 static inline bool rpi_control_is_hub(const rpi_control *control) {
@@ -145,7 +198,7 @@ static inline bool rpi_control_is_hub(const rpi_control *control) {
 
 /* This rank's own line to the hub; false: a caller's. */
 static inline bool rpi_control_is_up(const rpi_control *control, const rpi_control_line *line) {
-    return control->rank != RPI_CONTROL_HUB && line == control->lines;
+    return line == control->lines;
 }
 
 /* Ranks that listen from the beginning, to be the hub when all before them have gone. */
@@ -157,6 +210,14 @@ void rpi_control_note_address(rpi_control *control, int rank, const char *text);
 void rpi_control_tell_addresses(const rpi_control *control, rpi_control_line *line);
 /* The hub has left, or died: seek_ns is when to seek another. */
 void rpi_control_lose_hub(rpi_control *control);
+/* It has said something; is_welcome: for the first time, that it is the hub. */
+void rpi_control_hear_hub(rpi_control *control, bool is_welcome);
+/* A caller has gone on to the next in line: this rank is the hub no more, nor will it be. */
+void rpi_control_resign(rpi_control *control);
+/* Pass over a hub that is silent, or has not welcomed us in time. */
+void rpi_control_watch_hub(rpi_control *control);
+/* Ends a line, here; of a caller its groups, too. */
+void rpi_control_drop_line(rpi_control *control, rpi_control_line *line);
 /* Call the next in line, or be it. Blocks for a moment where one does not answer. */
 void rpi_control_seek_hub(rpi_control *control);
 /* The thread: hears callers and lines until it has left. context: the rpi_control. */

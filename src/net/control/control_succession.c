@@ -2,12 +2,17 @@
  * still reach each other.
  *
  *      a rank                hub lost ----- SEEK_BEATS later ----> calls the next in line
- *        (not rank 0)          ^  judges for itself meanwhile        |         | is itself
- *                              |                                     |         v
- *                              |-- it leaves or dies, too -- follows it <--  is the hub
- *                              '-- it is not there: the next one after it
+ *                              ^  judges for itself meanwhile        |         | is itself
+ *                              |                          welcome is said      v
+ *                              |                                     v       is the hub
+ *                              |-- it leaves, dies, is silent -- follows it    |
+ *                              |-- it is not there, or says no welcome in time |
+ *                              '-- a caller has gone on to the next one -------'
  *
- * In line are ranks 1, 2 and so on, up to RPI_CONTROL_SUCCESSORS of them; where they listen has
+ * A hub that is stopped keeps its connections and says nothing: who has heard nothing from it
+ * for a second longer than a stopped rank is given (control.h) says goodbye, and goes on to the
+ * next. Once it comes to itself it reads that, and follows the others as one like any other. In
+ * line are ranks 1, 2 and so on, up to RPI_CONTROL_SUCCESSORS of them; where they listen has
  * rank 0 told everybody at the beginning. Whoever cannot be reached has left, or has died: all
  * come to the same one, since a listener that is closed is closed for all. A successor that has
  * not noticed yet takes callers in, and welcomes them once it has. */
@@ -23,8 +28,11 @@
 #include <string.h>
 
 enum { SEEK_BEATS = 1 };
-#define CALL_NS  RPI_SECOND_NS
-#define SHARE_NS (RPI_SECOND_NS / 4) /* of each address */
+#define CALL_NS     RPI_SECOND_NS
+/* Beyond what a stopped rank is given: to go on for a rank that is only busy costs one in line.
+ */
+#define PATIENCE_NS RPI_SECOND_NS
+#define SHARE_NS    (RPI_SECOND_NS / 4) /* of each address */
 
 bool rpi_control_is_successor(int rank, int world) {
     return rank > RPI_CONTROL_HUB && rank <= RPI_CONTROL_SUCCESSORS && rank < world - 1;
@@ -107,18 +115,100 @@ static rp_status call(rpi_control *control, int rank) {
 
 /* ---- the next in line ---- */
 
+static void note_served(rpi_control *control, int by) {
+    pthread_mutex_lock(&control->lock);
+    control->served_by = by;
+    control->served_ns = control->served_heard_ns = rpi_now_ns();
+    pthread_mutex_unlock(&control->lock);
+}
+
 static void become_hub(rpi_control *control) {
     rpi_control_record welcome = {.kind = RPI_CONTROL_WELCOME};
     control->hub = control->rank;
     control->hub_left = false;
-    control->seek_ns = RPI_NEVER_NS;
+    control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
+    note_served(control, control->rank);
     for (int i = 0; i < control->line_count; i++)
         if (control->lines[i].rank >= 0)
             (void)rpi_control_line_send(&control->lines[i], &welcome);
 }
 
-void rpi_control_lose_hub(rpi_control *control) {
+void rpi_control_hear_hub(rpi_control *control, bool is_welcome) {
+    if (is_welcome) {
+        control->hub_left = false;
+        control->welcome_by_ns = RPI_NEVER_NS;
+        note_served(control, control->hub);
+        return;
+    }
+    pthread_mutex_lock(&control->lock);
+    control->served_heard_ns = rpi_now_ns();
+    pthread_mutex_unlock(&control->lock);
+}
+
+void rpi_control_drop_line(rpi_control *control, rpi_control_line *line) {
+    if (!rpi_control_is_up(control, line) && line->rank >= 0) {
+        control->line_of[line->rank] = -1;
+        rpi_scopes_forget(control, line->rank);
+    }
+    rpi_control_line_close(line);
+    line->rank = -1;
+}
+
+static void say_going_on(rpi_control *control, rpi_control_line *line) {
+    rpi_control_record record = {
+        .kind = RPI_CONTROL_GOODBYE, .rank = control->rank, .number = 1};
+    (void)rpi_control_line_send(line, &record);
+    rpi_control_drop_line(control, line);
+}
+
+static void begin_to_seek(rpi_control *control) {
+    pthread_mutex_lock(&control->lock);
+    control->lost_hub = control->hub;
+    control->served_by = RPI_HUB_SOUGHT;
+    pthread_mutex_unlock(&control->lock);
     control->hub_left = true;
+    control->welcome_by_ns = RPI_NEVER_NS;
+}
+
+static bool has_heir(const rpi_control *control) {
+    for (int rank = control->hub + 1; rank <= RPI_CONTROL_SUCCESSORS; rank++)
+        if (control->addresses[rank][0] && (rank != control->rank || !control->passed_over))
+            return true;
+    return false;
+}
+
+/* By our own beats: while this process was stopped, nobody was silent. */
+static bool is_hub_silent(rpi_control *control) {
+    pthread_mutex_lock(&control->lock);
+    bool serves = control->welcome && control->served_by == control->hub;
+    int64_t silent_ns = control->heard_ns[control->rank] - control->served_heard_ns;
+    pthread_mutex_unlock(&control->lock);
+    return serves && silent_ns > control->silence_ns + PATIENCE_NS;
+}
+
+void rpi_control_watch_hub(rpi_control *control) {
+    if (rpi_control_is_hub(control) || control->leave_by_ns != RPI_NEVER_NS) return;
+    bool is_late = rpi_now_ns() >= control->welcome_by_ns;
+    if (!is_late && (!is_hub_silent(control) || !has_heir(control))) return;
+    rpi_log(RP_LOG_INFO, "rank %d has heard nothing from rank %d, which passes on heartbeats",
+            control->rank, control->hub);
+    say_going_on(control, &control->lines[0]);
+    begin_to_seek(control);
+    control->seek_ns = rpi_now_ns();
+}
+
+void rpi_control_resign(rpi_control *control) {
+    control->passed_over = true;
+    if (!rpi_control_is_hub(control) || control->hub_left) return;
+    for (int i = 1; i < control->line_count; i++)
+        if (control->lines[i].rank >= 0) say_going_on(control, &control->lines[i]);
+    rpi_scopes_free(control);
+    begin_to_seek(control);
+    if (control->leave_by_ns == RPI_NEVER_NS) control->seek_ns = rpi_now_ns();
+}
+
+void rpi_control_lose_hub(rpi_control *control) {
+    begin_to_seek(control);
     if (control->leave_by_ns == RPI_NEVER_NS)
         control->seek_ns = rpi_now_ns() + SEEK_BEATS * control->beat_ns;
 }
@@ -126,10 +216,14 @@ void rpi_control_lose_hub(rpi_control *control) {
 void rpi_control_seek_hub(rpi_control *control) {
     control->seek_ns = RPI_NEVER_NS;
     while (++control->hub <= RPI_CONTROL_SUCCESSORS) {
-        if (control->hub == control->rank && control->listener >= 0) {
+        bool is_own = control->hub == control->rank;
+        if (is_own && control->listener >= 0 && !control->passed_over) {
             become_hub(control);
             return;
         }
-        if (control->hub != control->rank && call(control, control->hub) == RP_OK) return;
+        if (is_own || call(control, control->hub) != RP_OK) continue;
+        control->welcome_by_ns = rpi_now_ns() + control->silence_ns + PATIENCE_NS;
+        return;
     }
+    note_served(control, RPI_HUB_NONE);
 }

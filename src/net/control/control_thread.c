@@ -48,20 +48,14 @@ static bool is_as_proved(const rpi_control *control, const rpi_control_line *lin
 
 /* ---- records ---- */
 
-static void drop_line(rpi_control *control, rpi_control_line *line) {
-    if (!rpi_control_is_up(control, line) && line->rank >= 0) control->line_of[line->rank] = -1;
-    rpi_control_line_close(line);
-    line->rank = -1;
-}
-
 static void take_hello(rpi_control *control, rpi_control_line *line,
                        const rpi_control_record *record) {
     bool known = record->kind == RPI_CONTROL_HELLO && record->a == control->session &&
-                 record->number == control->world && record->rank > RPI_CONTROL_HUB &&
+                 record->number == control->world && record->rank >= 0 &&
                  record->rank < control->world && record->rank != control->rank &&
                  control->line_of[record->rank] < 0 && is_as_proved(control, line, record);
     if (!known) { /* a stranger, or a rank that came twice */
-        drop_line(control, line);
+        rpi_control_drop_line(control, line);
         return;
     }
     line->rank = record->rank;
@@ -83,12 +77,14 @@ static void take_hello(rpi_control *control, rpi_control_line *line,
 
 static void take_failure(rpi_control *control, const rpi_control_line *line,
                          const rpi_control_record *record) {
-    bool is_status = record->a >= 1 && record->a <= (uint64_t) - (int64_t)RP_INTERNAL;
+    uint64_t code = record->a & ~RPI_FAILURE_ENDS_GROUPS;
+    bool is_status = code >= 1 && code <= (uint64_t) - (int64_t)RP_INTERNAL;
     rpi_failure failure = {
-        .status = is_status ? (rp_status) - (int64_t)record->a : RP_INTERNAL,
+        .status = is_status ? (rp_status) - (int64_t)code : RP_INTERNAL,
         .rank = record->rank >= -1 && record->rank < control->world ? record->rank : -1,
         .finder = rpi_control_is_hub(control) ? line->rank : record->number,
-        .scope = record->b};
+        .scope = record->b,
+        .ends_groups = record->a & RPI_FAILURE_ENDS_GROUPS};
     snprintf(failure.text, sizeof failure.text, "%s", record->text);
     if (rpi_control_is_hub(control))
         rpi_control_judge(control, &failure);
@@ -105,7 +101,7 @@ static bool is_welcome(rpi_control *control) {
 
 static void take_welcome(rpi_control *control, const rpi_control_line *line) {
     if (!rpi_control_is_up(control, line)) return;
-    control->hub_left = false;
+    rpi_control_hear_hub(control, true);
     pthread_mutex_lock(&control->lock);
     control->welcome = true;
     pthread_cond_broadcast(&control->changed);
@@ -113,11 +109,14 @@ static void take_welcome(rpi_control *control, const rpi_control_line *line) {
 }
 
 /* A leaf that says goodbye hangs up itself; when the hub does, the leaf hangs up for it. */
-static void take_goodbye(rpi_control *control, rpi_control_line *line) {
+static void take_goodbye(rpi_control *control, rpi_control_line *line, bool goes_on) {
     line->goodbye = true;
-    if (!rpi_control_is_up(control, line)) return;
+    if (!rpi_control_is_up(control, line)) {
+        if (goes_on) rpi_control_resign(control);
+        return;
+    }
     rpi_control_lose_hub(control);
-    drop_line(control, line);
+    rpi_control_drop_line(control, line);
     rpi_control_judge_overdue(control);
     if (!is_welcome(control))
         rpi_control_decide(control,
@@ -126,6 +125,13 @@ static void take_goodbye(rpi_control *control, rpi_control_line *line) {
                                           .finder = control->rank,
                                           .text = "connection closed by peer: rank 0 gave up "
                                                   "before all control connections were open"});
+}
+
+static void take_join(rpi_control *control, const rpi_control_line *line,
+                      const rpi_control_record *record) {
+    if (rpi_control_is_up(control, line)) return;
+    if (record->number < 1 || record->number > control->world || !record->b) return;
+    rpi_scope_join(control, record->b, line->rank, record->number, record->text);
 }
 
 static void take_record(rpi_control *control, rpi_control_line *line,
@@ -141,11 +147,13 @@ static void take_record(rpi_control *control, rpi_control_line *line,
         if (!rpi_control_is_up(control, line)) record->rank = line->rank;
         rpi_control_take_beat(control, record);
         break;
+    case RPI_CONTROL_JOIN: take_join(control, line, record); break;
+    case RPI_CONTROL_LEAVE: rpi_scope_leave(control, record->b, line->rank); break;
     case RPI_CONTROL_BEATS:
         if (rpi_control_is_up(control, line)) rpi_control_take_beats(control, record);
         break;
     case RPI_CONTROL_FAILURE: take_failure(control, line, record); break;
-    case RPI_CONTROL_GOODBYE: take_goodbye(control, line); break;
+    case RPI_CONTROL_GOODBYE: take_goodbye(control, line, record->number == 1); break;
     case RPI_CONTROL_ADDRESS:
         if (rpi_control_is_up(control, line))
             rpi_control_note_address(control, record->rank, record->text);
@@ -157,7 +165,7 @@ static void take_record(rpi_control *control, rpi_control_line *line,
 static void lose_line(rpi_control *control, rpi_control_line *line, bool closing) {
     int rank = line->rank;
     bool expected = line->goodbye || closing, is_up = rpi_control_is_up(control, line);
-    drop_line(control, line);
+    rpi_control_drop_line(control, line);
     if (is_up) rpi_control_lose_hub(control);
     if (rank < 0 || expected) return;
     if (is_up && !is_welcome(control))
@@ -180,6 +188,7 @@ static void hear_line(rpi_control *control, rpi_control_line *line, bool closing
     while (line->fd >= 0) {
         status = rpi_control_line_receive(line, &record);
         if (status != RP_OK) break;
+        if (rpi_control_is_up(control, line)) rpi_control_hear_hub(control, false);
         take_record(control, line, &record);
     }
     if (line->fd < 0 || status >= 0) return;
@@ -206,6 +215,7 @@ static void look_for_lost_hosts(rpi_control *control) {
 static void beat(rpi_control *control) {
     bool closing = control->leave_by_ns != RPI_NEVER_NS; /* our side of the lines is shut */
     rpi_control_beat_once(control, !closing);
+    if (!closing && rpi_control_is_hub(control)) rpi_control_judge_waits(control);
     if (!closing) look_for_lost_hosts(control);
     control->beat_at_ns = rpi_now_ns() + control->beat_ns;
 }
@@ -240,7 +250,7 @@ static rpi_control_line *oldest_stranger(rpi_control *control) {
 
 /* For a caller: not the line to the hub. */
 static rpi_control_line *free_line(rpi_control *control) {
-    for (int i = control->rank == RPI_CONTROL_HUB ? 0 : 1; i < control->line_count; i++)
+    for (int i = 1; i < control->line_count; i++)
         if (control->lines[i].fd < 0) return &control->lines[i];
     return NULL;
 }
@@ -300,7 +310,7 @@ static void say_goodbye(rpi_control *control) {
     if (control->listener >= 0)
         close(control->listener); /* others need not come here any more */
     control->listener = -1;
-    control->seek_ns = RPI_NEVER_NS;
+    control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
     control->leave_by_ns = rpi_deadline_ns(LEAVE_S);
 }
 
@@ -340,6 +350,7 @@ static bool hear_callers(rpi_control *control) {
 static int64_t keep_time(rpi_control *control) {
     int64_t now_ns = rpi_now_ns();
     rpi_control_judge_overdue(control);
+    rpi_control_watch_hub(control);
     if (now_ns >= control->seek_ns) rpi_control_seek_hub(control);
     int64_t grace_ns = rpi_control_end_grace(control, now_ns);
     if (now_ns >= control->beat_at_ns) beat(control);
@@ -347,6 +358,7 @@ static int64_t keep_time(rpi_control *control) {
     if (grace_ns < next_ns) next_ns = grace_ns;
     if (account_ns < next_ns) next_ns = account_ns;
     if (control->seek_ns < next_ns) next_ns = control->seek_ns;
+    if (control->welcome_by_ns < next_ns) next_ns = control->welcome_by_ns;
     if (control->leave_by_ns < next_ns) next_ns = control->leave_by_ns;
     return next_ns;
 }

@@ -49,6 +49,8 @@ typedef struct rpi_port {
                                 it was written into one of ours */
     rpi_frame_header header; /* its header */
     rp_comm *comm;           /* whose frame it is */
+    int64_t head_ns;         /* when it came to the head, */
+    uint64_t head_pass;      /* and in which pass */
     struct rpi_chunk
         *holder; /* whose wire slot the head is; NULL: the head waits to be taken */
     int held_wire;
@@ -83,6 +85,7 @@ typedef struct rpi_fabric {
     rpi_rank_set heads;   /* [driver] links with a frame at the head */
     bool any_full;        /* [driver] some port is */
     int breaks, judged;   /* [driver] links that have failed; and when the last pass began */
+    uint64_t passes;      /* [driver] so far */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* for waiters: the drive is free, a request is done */

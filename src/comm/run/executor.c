@@ -497,6 +497,7 @@ static bool is_idle(const rp_comm *comm) {
 
 bool rpi_fabric_pass(rpi_fabric *fabric) {
     bool moved = take_posted(fabric);
+    fabric->passes++;
     progress_endpoints(fabric);
     moved |= rpi_fabric_take_links(fabric);
     moved |= receive_news(fabric);
@@ -512,5 +513,6 @@ bool rpi_fabric_pass(rpi_fabric *fabric) {
         if (!*at) fabric->active_end = at;
         comm->is_active = false;
     }
+    if (moved) rpi_set_aside_overdue(fabric);
     return moved;
 }

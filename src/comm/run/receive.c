@@ -3,8 +3,9 @@
  * A frame belongs to the communicator that its header names (fabric.h). It is taken where it
  * lies: it becomes the wire slot of its RECV, is decoded or forwarded
  * from there, and released when its last reader has run. A frame that cannot be taken yet, or
- * whose readers wait for something else, blocks its link; before the driver sleeps, such frames
- * are copied out of it:
+ * whose readers wait for something else, blocks its link, and with it the frames of other
+ * communicators; before the driver sleeps, and while it moves other operations after
+ * HEAD_WAITS_NS, such frames are copied out of it:
  *
  *      the head of a link (rpi_port.head), checked once
  *        |
@@ -349,6 +350,26 @@ bool rpi_set_aside(rpi_fabric *fabric) {
     return moved;
 }
 
+/* What is read soon is not worth a copy. What has its reader, which only waits for its turn,
+ * has some passes for that. */
+#define HEAD_WAITS_NS INT64_C(100000)
+enum { HELD_PASSES = 4 };
+
+static bool is_overdue(const rpi_port *port, int64_t now) {
+    uint64_t passes = port->fabric->passes - port->head_pass;
+    return now - port->head_ns >= HEAD_WAITS_NS && passes >= (port->holder ? HELD_PASSES : 1);
+}
+
+void rpi_set_aside_overdue(rpi_fabric *fabric) {
+    int rank = rpi_rank_set_next(&fabric->heads, 0);
+    int64_t now = rank >= 0 ? rpi_now_ns() : 0;
+    for (; rank >= 0; rank = rpi_rank_set_next(&fabric->heads, rank + 1)) {
+        rpi_port *port = &fabric->ports[rank];
+        if (atomic_load(&port->comm->failed) || !is_overdue(port, now)) continue;
+        (void)set_aside(port, rank);
+    }
+}
+
 void rpi_receive_unblock(rpi_chunk *chunk) {
     rpi_fabric *fabric = chunk->request->comm->fabric;
     if (!rpi_in_place_lends(chunk)) return;
@@ -437,8 +458,10 @@ static rp_status open_head(rpi_fabric *fabric, int rank) {
 /* A frame has come to the head of its link, for the first time. */
 static rp_status welcome_head(rpi_port *port, int rank) {
     rp_comm *comm = port->comm;
+    port->head_ns = rpi_now_ns();
+    port->head_pass = port->fabric->passes;
     atomic_fetch_add_explicit(&comm->received, port->head_bytes, memory_order_relaxed);
-    if (port->header.kind != RPI_FRAME_WINDOW) rpi_comm_progressed(comm, rpi_now_ns());
+    if (port->header.kind != RPI_FRAME_WINDOW) rpi_comm_progressed(comm, port->head_ns);
     rpi_fabric_activate(comm);
     return rpi_flow_come(comm, rank, &port->header, port->head_bytes - RPI_FRAME_HEADER_BYTES);
 }

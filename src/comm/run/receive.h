@@ -7,6 +7,8 @@
 
 bool rpi_receive(rpi_fabric *fabric, int rank); /* take what can be taken from a link */
 bool rpi_set_aside(rpi_fabric *fabric);         /* copy what blocks links, before sleeping */
+/* The same of what has blocked its link for a while, while other operations move. */
+void rpi_set_aside_overdue(rpi_fabric *fabric);
 /* Of a chunk in which nothing runs: the other side may wait for a payload that it holds, and
  * this one for its own. */
 void rpi_receive_unblock(rpi_chunk *chunk);

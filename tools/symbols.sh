@@ -1,7 +1,8 @@
 #!/bin/sh
 # The dependency law once more, by what object files use of each other: a function is called across
 # the folders of a room only where layers.txt allows an include, whichever header declares it, and
-# no files of a room or folder that is said to be free of circles use each other in one.
+# no files use each other in a circle, in rooms with such folders and in those that are said to be
+# free of circles.
 # usage: tools/symbols.sh BUILD_FOLDER [SOURCE_FOLDER]
 set -eu
 build=$(cd "$1" && pwd)
@@ -12,7 +13,8 @@ command -v nm >/dev/null || {
 }
 status=0
 
-for room in $(sed -n 's|^\([a-z]*\)/[a-z_]*:.*|\1|p' tools/layers.txt | sort -u); do
+rooms=$(sed -n 's|^\([a-z]*\)/[a-z_]*:.*|\1|p; s|^free of circles:||p' tools/layers.txt)
+for room in $(echo "$rooms" | tr ' ' '\n' | sort -u); do
     archive=$build/src/$room/librp_$room.a
     [ -f "$archive" ] || continue
     found=$({
@@ -24,23 +26,25 @@ for room in $(sed -n 's|^\([a-z]*\)/[a-z_]*:.*|\1|p' tools/layers.txt | sort -u)
                 if (line ~ /^#/ || line !~ /:/) continue
                 split(line, halves, ":")
                 n = split(halves[2], below, " ")
-                for (i = 1; i <= n; i++) {
-                    if (halves[1] == "free of circles") is_free[below[i]] = 1
-                    else allowed[halves[1], below[i]] = 1
-                }
+                known[halves[1]] = 1
+                for (i = 1; i <= n; i++) allowed[halves[1], below[i]] = 1
             }
         }
-        # May a circle not go through both files?
-        function is_checked(a, b) { return room in is_free || (folder[a] == folder[b] && folder[a] in is_free) }
-        $1 == "FILE" { n = split($2, part, "/"); folder[part[n]] = n > 3 ? part[2] "/" part[3] : part[2]; next }
+        # Generated files are of the room.
+        function place(file) { return file in folder ? folder[file] : room }
+        $1 == "FILE" {
+            n = split($2, part, "/")
+            folder[part[n]] = n > 3 && (part[2] "/" part[3]) in known ? part[2] "/" part[3] : part[2]
+            next
+        }
         NF == 3 && $2 == "U" { user[++uses] = $1; used[uses] = $3; next }
         NF == 4 && $3 ~ /^[TDBRV]$/ { home[$4] = $1 }
         END {
             if (!uses) { print "src/" room ": no object file could be read"; exit }
             for (i = 1; i <= uses; i++) {
                 if (!(used[i] in home)) continue
-                if (user[i] != home[used[i]] && is_checked(user[i], home[used[i]])) print "USES", user[i], home[used[i]]
-                from = folder[user[i]]; to = folder[home[used[i]]]
+                if (user[i] != home[used[i]]) print "USES", user[i], home[used[i]]
+                from = place(user[i]); to = place(home[used[i]])
                 if (from != to && !((from, to) in allowed))
                     printf "%s/%s may not use %s() of %s/%s\n", from, user[i], used[i], to, home[used[i]]
             }

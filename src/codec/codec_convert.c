@@ -4,40 +4,6 @@
 
 #include <string.h>
 
-static uint16_t load16(const void *x, size_t i) {
-    uint16_t bits;
-    memcpy(&bits, (const char *)x + 2 * i, sizeof bits);
-    return bits;
-}
-
-static void store16(void *y, size_t i, uint16_t bits) {
-    memcpy((char *)y + 2 * i, &bits, sizeof bits);
-}
-
-static void f16_widen(const void *x, size_t count, float *y) {
-    for (size_t i = 0; i < count; i++) y[i] = rpi_f16_to_f32(load16(x, i));
-}
-
-static void f16_widen_add(const void *x, size_t count, float *sum) {
-    for (size_t i = 0; i < count; i++) sum[i] += rpi_f16_to_f32(load16(x, i));
-}
-
-static void f16_narrow(const float *x, size_t count, void *y) {
-    for (size_t i = 0; i < count; i++) store16(y, i, rpi_narrow_f16(x[i]));
-}
-
-static void bf16_widen(const void *x, size_t count, float *y) {
-    for (size_t i = 0; i < count; i++) y[i] = rpi_bf16_to_f32(load16(x, i));
-}
-
-static void bf16_widen_add(const void *x, size_t count, float *sum) {
-    for (size_t i = 0; i < count; i++) sum[i] += rpi_bf16_to_f32(load16(x, i));
-}
-
-static void bf16_narrow(const float *x, size_t count, void *y) {
-    for (size_t i = 0; i < count; i++) store16(y, i, rpi_narrow_bf16(x[i]));
-}
-
 static void f32_copy(const void *x, size_t count, float *y) {
     memcpy(y, x, 4 * count);
 }
@@ -55,8 +21,6 @@ static void f32_store(const float *x, size_t count, void *y) {
 }
 
 static const rpi_convert_kernels f32 = {f32_copy, f32_add, f32_store};
-static const rpi_convert_kernels f16 = {f16_widen, f16_widen_add, f16_narrow};
-static const rpi_convert_kernels bf16 = {bf16_widen, bf16_widen_add, bf16_narrow};
 
 const rpi_convert_kernels *rpi_convert(rp_dtype dtype, rpi_isa isa) {
     if (dtype == RP_F32) return &f32;
@@ -68,7 +32,7 @@ const rpi_convert_kernels *rpi_convert(rp_dtype dtype, rpi_isa isa) {
         return dtype == RP_F16 ? &rpi_convert_f16_neon : &rpi_convert_bf16_neon;
 #endif
     (void)isa;
-    return dtype == RP_F16 ? &f16 : &bf16;
+    return dtype == RP_F16 ? &rpi_convert_f16_scalar : &rpi_convert_bf16_scalar;
 }
 
 void rpi_convert_feedback(rp_dtype data, rp_dtype wire, rpi_isa isa, const void *x,

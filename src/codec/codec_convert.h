@@ -26,6 +26,7 @@ const rpi_convert_kernels *rpi_convert(rp_dtype dtype, rpi_isa isa);
 void rpi_convert_feedback(rp_dtype data, rp_dtype wire, rpi_isa isa, const void *x,
                           size_t count, float *residual, void *out);
 
+extern const rpi_convert_kernels rpi_convert_f16_scalar, rpi_convert_bf16_scalar;
 #if defined(__x86_64__)
 extern const rpi_convert_kernels rpi_convert_f16_avx2, rpi_convert_bf16_avx2;
 #elif defined(__aarch64__)

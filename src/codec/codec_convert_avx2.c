@@ -40,30 +40,28 @@ static inline __m128i bf16_round(__m256 x) {
     return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0)));
 }
 
-#define CONVERT_KERNELS(format, constant)                                                      \
+#define CONVERT_KERNELS(format)                                                                \
     static void format##_widen(const void *x, size_t count, float *y) {                        \
         size_t i = 0;                                                                          \
         for (; i + 8 <= count; i += 8) _mm256_storeu_ps(y + i, format##_load(x, i));           \
-        rpi_convert(constant, RPI_ISA_SCALAR)                                                  \
-            ->widen((const char *)x + 2 * i, count - i, y + i);                                \
+        rpi_convert_##format##_scalar.widen((const char *)x + 2 * i, count - i, y + i);        \
     }                                                                                          \
     static void format##_widen_add(const void *x, size_t count, float *sum) {                  \
         size_t i = 0;                                                                          \
         for (; i + 8 <= count; i += 8)                                                         \
             _mm256_storeu_ps(sum + i,                                                          \
                              _mm256_add_ps(_mm256_loadu_ps(sum + i), format##_load(x, i)));    \
-        rpi_convert(constant, RPI_ISA_SCALAR)                                                  \
-            ->widen_add((const char *)x + 2 * i, count - i, sum + i);                          \
+        rpi_convert_##format##_scalar.widen_add((const char *)x + 2 * i, count - i, sum + i);  \
     }                                                                                          \
     static void format##_narrow(const float *x, size_t count, void *y) {                       \
         size_t i = 0;                                                                          \
         for (; i + 8 <= count; i += 8)                                                         \
             _mm_storeu_si128((__m128i *)((char *)y + 2 * i),                                   \
                              format##_round(_mm256_loadu_ps(x + i)));                          \
-        rpi_convert(constant, RPI_ISA_SCALAR)->narrow(x + i, count - i, (char *)y + 2 * i);    \
+        rpi_convert_##format##_scalar.narrow(x + i, count - i, (char *)y + 2 * i);             \
     }                                                                                          \
     const rpi_convert_kernels rpi_convert_##format##_avx2 = {                                  \
         format##_widen, format##_widen_add, format##_narrow};
 
-CONVERT_KERNELS(f16, RP_F16)
-CONVERT_KERNELS(bf16, RP_BF16)
+CONVERT_KERNELS(f16)
+CONVERT_KERNELS(bf16)

@@ -35,7 +35,7 @@ static inline uint16x4_t bf16_round4(float32x4_t x) {
     return vshrn_n_u32(vbslq_u32(vceqq_f32(x, x), rounded, quiet), 16);
 }
 
-#define CONVERT_KERNELS(format, constant)                                                      \
+#define CONVERT_KERNELS(format)                                                                \
     static void format##_widen(const void *x, size_t count, float *y) {                        \
         size_t i = 0;                                                                          \
         for (; i + 8 <= count; i += 8) {                                                       \
@@ -43,8 +43,7 @@ static inline uint16x4_t bf16_round4(float32x4_t x) {
             vst1q_f32(y + i, format##_widen4(vget_low_u16(bits)));                             \
             vst1q_f32(y + i + 4, format##_widen4(vget_high_u16(bits)));                        \
         }                                                                                      \
-        rpi_convert(constant, RPI_ISA_SCALAR)                                                  \
-            ->widen((const char *)x + 2 * i, count - i, y + i);                                \
+        rpi_convert_##format##_scalar.widen((const char *)x + 2 * i, count - i, y + i);        \
     }                                                                                          \
     static void format##_widen_add(const void *x, size_t count, float *sum) {                  \
         size_t i = 0;                                                                          \
@@ -55,8 +54,7 @@ static inline uint16x4_t bf16_round4(float32x4_t x) {
             vst1q_f32(sum + i, vaddq_f32(vld1q_f32(sum + i), low));                            \
             vst1q_f32(sum + i + 4, vaddq_f32(vld1q_f32(sum + i + 4), high));                   \
         }                                                                                      \
-        rpi_convert(constant, RPI_ISA_SCALAR)                                                  \
-            ->widen_add((const char *)x + 2 * i, count - i, sum + i);                          \
+        rpi_convert_##format##_scalar.widen_add((const char *)x + 2 * i, count - i, sum + i);  \
     }                                                                                          \
     static void format##_narrow(const float *x, size_t count, void *y) {                       \
         size_t i = 0;                                                                          \
@@ -65,10 +63,10 @@ static inline uint16x4_t bf16_round4(float32x4_t x) {
                                            format##_round4(vld1q_f32(x + i + 4)));             \
             vst1q_u8((uint8_t *)y + 2 * i, vreinterpretq_u8_u16(bits));                        \
         }                                                                                      \
-        rpi_convert(constant, RPI_ISA_SCALAR)->narrow(x + i, count - i, (char *)y + 2 * i);    \
+        rpi_convert_##format##_scalar.narrow(x + i, count - i, (char *)y + 2 * i);             \
     }                                                                                          \
     const rpi_convert_kernels rpi_convert_##format##_neon = {                                  \
         format##_widen, format##_widen_add, format##_narrow};
 
-CONVERT_KERNELS(f16, RP_F16)
-CONVERT_KERNELS(bf16, RP_BF16)
+CONVERT_KERNELS(f16)
+CONVERT_KERNELS(bf16)

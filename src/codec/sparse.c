@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+extern const rpi_codec_kind rpi_codec_exact, rpi_codec_half[2], rpi_codec_quant;
+
 /* ---- how values travel ---- */
 
 const char *const rpi_sparse_values[RPI_SPARSE_VALUES + 1] = {
@@ -13,10 +15,11 @@ const char *const rpi_sparse_values[RPI_SPARSE_VALUES + 1] = {
 enum { FIRST_QUANTISED = 3, FIRST_BITS = 2 };
 
 rp_codec rpi_sparse_values_of(const rp_codec *codec) {
-    static const uint8_t wire_ids[FIRST_QUANTISED + 1] = {2, 3, 1, 4};
+    static const rpi_codec_kind *const as_they_are[FIRST_QUANTISED] = {
+        &rpi_codec_half[0], &rpi_codec_half[1], &rpi_codec_exact};
     uint32_t way = codec->option[1];
-    if (way < FIRST_QUANTISED) return (rp_codec){.kind = rpi_codec_by_wire_id(wire_ids[way])};
-    return (rp_codec){.kind = rpi_codec_by_wire_id(wire_ids[FIRST_QUANTISED]),
+    if (way < FIRST_QUANTISED) return (rp_codec){.kind = as_they_are[way]};
+    return (rp_codec){.kind = &rpi_codec_quant,
                       .bucket = RPI_SPARSE_KEPT_MAX,
                       .bits = (uint8_t)(way - FIRST_QUANTISED + FIRST_BITS)};
 }

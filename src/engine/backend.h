@@ -22,7 +22,7 @@
 #ifndef RPI_ENGINE_BACKEND_H
 #define RPI_ENGINE_BACKEND_H
 
-#include "engine/op.h"
+#include "engine/graph.h"
 
 enum { RPI_UNIT_NODES = 4, RPI_UNIT_INPUTS = 16, RPI_UNIT_OUTPUTS = 4, RPI_UNIT_READERS = 8 };
 

@@ -1,6 +1,3 @@
-#include "engine/program.h"
-
-#include "base/memory.h"
 #include "engine/code.h"
 
 void rpi_program_destroy(rpi_program *program) {

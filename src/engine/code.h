@@ -1,5 +1,5 @@
-/* What a compiled program consists of: steps over (space, offset). resolve.c writes it,
- * instance.c gives the spaces their memory and runs it. Private to the engine. */
+/* What a compiled program consists of: steps over (space, offset). compile.c makes it, code.c
+ * ends it, instance.c gives the spaces their memory and runs it. Private to the engine. */
 #ifndef RPI_ENGINE_CODE_H
 #define RPI_ENGINE_CODE_H
 
@@ -92,24 +92,5 @@ struct rpi_program {
 
 /* emit_external.c: end what the start step with this `self` has begun. */
 void rpi_external_cancel(void *self, uint64_t run);
-
-/* ---- session.c: what instances borrow ---- */
-
-/* An arena of the session's pool. */
-typedef struct rpi_loan {
-    unsigned char *data;
-    size_t bytes;
-    bool is_lent;
-    struct rpi_loan *next;
-} rpi_loan;
-
-void *rpi_session_kernels(const rpi_session *session); /* the backend's session */
-/* Moves when a larger program is reserved for, never while a step runs. */
-unsigned char *rpi_session_workspace(const rpi_session *session);
-/* Make sure that a run which needs so much finds it, if no other is in flight. */
-rp_status rpi_session_reserve(rpi_session *session, size_t arena_bytes, size_t workspace_bytes);
-/* Allocates where more runs are in flight than ever before. */
-rp_status rpi_session_lend(rpi_session *session, size_t bytes, rpi_loan **out_arena);
-void rpi_session_return(rpi_loan *arena); /* NULL is fine */
 
 #endif

@@ -111,6 +111,9 @@ rpi_place rpi_emit_workspace(rpi_compiler *compiler, size_t bytes);
 /* Append a step; *step and *places are copied, buffers live at least until it. */
 rp_status rpi_emit_step(rpi_compiler *compiler, const rpi_program_step *step,
                         const rpi_step_places *places);
+/* The second half of an external node, where it still waits to be emitted; *pending is NULL
+ * then. */
+rp_status rpi_emit_finish(rpi_compiler *compiler, rpi_pending **pending);
 /* `output` may lie over `input` in the step emitted last, where that reads it only once. */
 rp_status rpi_emit_reuse(rpi_compiler *compiler, rpi_place output, rpi_place input);
 rp_status rpi_emit_kernel(rpi_compiler *compiler, rpi_kernel **out_kernel);
@@ -130,6 +133,5 @@ rp_status rpi_compile_resolve(rpi_compiler *compiler);
 /* emit_external.c */
 rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *unit);
 rp_status rpi_emit_external_backward(rpi_compiler *compiler, rpi_compiled_unit *unit);
-rp_status rpi_emit_finish(rpi_compiler *compiler, rpi_pending **pending);
 
 #endif

@@ -72,6 +72,22 @@ rp_status rpi_emit_step(rpi_compiler *compiler, const rpi_program_step *step,
     return RP_OK;
 }
 
+rp_status rpi_emit_finish(rpi_compiler *compiler, rpi_pending **pending) {
+    rpi_pending *task = *pending;
+    *pending = NULL;
+    if (!task || task->is_done) return RP_OK;
+    task->is_done = true; /* for all values that wait for it */
+    rpi_program_step step = {.run = task->finish,
+                             .self = task->self,
+                             .name = task->name,
+                             .what = "finish",
+                             .pass = task->pass};
+    RP_TRY(rpi_emit_step(compiler, &step, &task->places));
+    if (task->start >= 0)
+        compiler->program->steps[task->start].finish = compiler->program->step_count - 1;
+    return RP_OK;
+}
+
 static int count_place(const rpi_place *places, int count, rpi_place wanted) {
     int found = 0;
     for (int i = 0; i < count; i++)

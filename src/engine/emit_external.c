@@ -83,22 +83,6 @@ static rp_status emit_pair(rpi_compiler *compiler, const half_pair *wanted, cons
     return RP_OK;
 }
 
-rp_status rpi_emit_finish(rpi_compiler *compiler, rpi_pending **pending) {
-    rpi_pending *task = *pending;
-    *pending = NULL;
-    if (!task || task->is_done) return RP_OK;
-    task->is_done = true; /* for all values that wait for it */
-    rpi_program_step step = {.run = task->finish,
-                             .self = task->self,
-                             .name = task->name,
-                             .what = "finish",
-                             .pass = task->pass};
-    RP_TRY(rpi_emit_step(compiler, &step, &task->places));
-    if (task->start >= 0)
-        compiler->program->steps[task->start].finish = compiler->program->step_count - 1;
-    return RP_OK;
-}
-
 static rpi_tensor tensor_of(const rpi_compiler *compiler, rpi_value_id id) {
     return (rpi_tensor){
         .dtype = RP_F32, .domain = RPI_HOST, .shape = compiler->values[id].shape};

@@ -12,17 +12,15 @@
 
 #include "base/tensor.h"
 #include "engine/dimension.h"
+#include "engine/op.h"
 
 #include <stdbool.h>
 
-struct rpi_op;
 typedef struct rpi_graph rpi_graph;
 
 /* A value is named by its index in the graph. */
 typedef int rpi_value_id;
 enum { RPI_NO_VALUE = -1 };
-
-enum { RPI_NODE_INPUTS = 8, RPI_NODE_OUTPUTS = 4 }; /* most a node has */
 
 typedef enum rpi_value_kind {
     RPI_VALUE_INPUT,      /* given to each run by the caller */
@@ -42,7 +40,7 @@ typedef struct rpi_value {
 
 typedef struct rpi_node {
     const char *name;
-    const struct rpi_op *op;
+    const rpi_op *op;
     const void *attributes; /* op->attribute_bytes of them, owned by the graph */
     int input_count, output_count;
     rpi_value_id inputs[RPI_NODE_INPUTS];
@@ -72,7 +70,7 @@ rpi_value_id rpi_graph_state(rpi_graph *graph, const char *name, rpi_shape shape
 /* Add a node. `attributes` (op->attribute_bytes, copied; NULL where the op has none) and the
  * inputs are checked against the op's contract; trailing inputs that are RPI_NO_VALUE are
  * absent optional ones. Returns its first output. */
-rpi_value_id rpi_graph_add(rpi_graph *graph, const char *name, const struct rpi_op *op,
+rpi_value_id rpi_graph_add(rpi_graph *graph, const char *name, const rpi_op *op,
                            const void *attributes, int input_count, const rpi_value_id *inputs);
 
 /* Record a failure of the model's own in the graph ("resnet20 wants 3 x 32 x 32 images"). */

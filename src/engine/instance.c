@@ -41,7 +41,7 @@ rp_status rpi_instance_create(const rpi_program *program, rpi_instance **out_ins
 }
 
 void rpi_instance_drop(rpi_instance *instance) {
-    rpi_session_return(instance->arena);
+    rpi_arena_pool_return(instance->arena);
     instance->arena = NULL;
     instance->has_inputs = false;
 }
@@ -189,8 +189,8 @@ static rp_status run_forward(rpi_instance *instance, const rpi_run_options *opti
 static rp_status borrow_arena(rpi_instance *instance) {
     instance->has_inputs = false;
     if (instance->arena) return RP_OK;
-    return rpi_session_lend(instance->session, instance->program->arena_bytes,
-                            &instance->arena);
+    return rpi_arena_pool_lend(rpi_session_arenas(instance->session),
+                               instance->program->arena_bytes, &instance->arena);
 }
 
 rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *options) {

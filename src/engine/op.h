@@ -12,7 +12,11 @@
 #ifndef RPI_ENGINE_OP_H
 #define RPI_ENGINE_OP_H
 
-#include "engine/graph.h"
+#include "base/tensor.h"
+
+#include <stdbool.h>
+
+enum { RPI_NODE_INPUTS = 8, RPI_NODE_OUTPUTS = 4 }; /* most a node has */
 
 /* What an op says of one input. */
 typedef struct rpi_op_input {

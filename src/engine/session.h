@@ -17,6 +17,7 @@
 #ifndef RPI_ENGINE_SESSION_H
 #define RPI_ENGINE_SESSION_H
 
+#include "engine/arena_pool.h"
 #include "engine/backend.h"
 #include "engine/weights.h"
 
@@ -37,5 +38,14 @@ typedef struct rpi_session_facts {
     size_t arena_bytes, workspace_bytes;
 } rpi_session_facts;
 rpi_session_facts rpi_session_get_facts(const rpi_session *session);
+
+/* ---- what programs and instances use of it ---- */
+
+void *rpi_session_kernels(const rpi_session *session); /* the backend's session */
+/* Moves when a larger program is reserved for, never while a step runs. */
+unsigned char *rpi_session_workspace(const rpi_session *session);
+rpi_arena_pool *rpi_session_arenas(rpi_session *session);
+/* Make sure that a run which needs so much finds it, if no other is in flight. */
+rp_status rpi_session_reserve(rpi_session *session, size_t arena_bytes, size_t workspace_bytes);
 
 #endif

@@ -8,7 +8,7 @@
 #include "engine/onednn/onednn_op.h"
 #include "engine/onednn/onednn_team.h"
 
-extern const rpi_backend rpi_backend_cpu;
+extern const rpi_backend rpi_backend_cpu, rpi_backend_reference;
 
 /* ---- the session ---- */
 
@@ -32,7 +32,7 @@ static rp_status open_session(const rpi_backend_options *options, void **out_ses
     RP_TRY(rpi_alloc(sizeof *session, "oneDNN session", &session));
     session->threads = options->threads ? options->threads : rpi_cpu_count();
     session->block = rpi_dnn_channel_block();
-    session->reference = rpi_backend_at(0);
+    session->reference = &rpi_backend_reference;
     rpi_dnn_team_enter(session->threads);
     rp_status status = open_parts(session, options);
     if (status != RP_OK) {
@@ -58,7 +58,7 @@ static rp_status check_compute(rp_dtype compute) {
 /* ---- units ---- */
 
 static bool supports(const rpi_unit *unit) {
-    return rpi_backend_at(0)->supports(unit);
+    return rpi_backend_reference.supports(unit);
 }
 
 static bool fuse(void *session, const rpi_unit *unit, const rpi_node *next) {

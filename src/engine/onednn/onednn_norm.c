@@ -149,19 +149,6 @@ static void backward_channel(const norm_kernel *k, const statistics *of, int64_t
 
 /* ---- running ---- */
 
-void rpi_dnn_norm_update_running(const rpi_kernel_io *io, int64_t channels, int64_t samples,
-                                 float momentum, const float *mean, const float *variance) {
-    float *running_mean = io->inputs[RUNNING_MEAN];
-    float *running_variance = io->inputs[RUNNING_VARIANCE];
-    double part = momentum, count = (double)samples;
-    double unbiased = count > 1 ? count / (count - 1) : 1.0;
-    for (int64_t c = 0; c < channels; c++) {
-        running_mean[c] = (float)((1 - part) * running_mean[c] + part * mean[c]);
-        running_variance[c] =
-            (float)((1 - part) * running_variance[c] + part * unbiased * variance[c]);
-    }
-}
-
 static rp_status forward(void *self, const rpi_kernel_io *io) {
     const norm_kernel *kernel = self;
     void *home = kernel->saves ? io->saved : io->workspace;

@@ -2,44 +2,6 @@
 
 #include <math.h>
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-/* Where the document of position `at` ends, or `last` if that comes first. */
-static int64_t document_end(const int32_t *starts, int64_t at, int64_t last) {
-    int64_t inside = at;
-    while (inside + 1 < last) {
-        int64_t middle = inside + (last - inside) / 2;
-        if (starts[middle] == starts[at])
-            inside = middle;
-        else
-            last = middle;
-    }
-    return last;
-}
-
-rpi_key_range rpi_attention_keys(const rpi_kernel_attention *it, int64_t batch, int64_t query) {
-    int64_t at = query + it->q_offset;
-    rpi_key_range keys = {it->first_key,
-                          it->lengths ? least(it->lengths[batch], it->k_length) : it->k_length};
-    if (it->causal) keys.last = least(keys.last, at + 1);
-    if (it->window > 0) {
-        keys.first = most(keys.first, at - it->window + 1);
-        keys.last = least(keys.last, at + it->window);
-    }
-    if (it->document_starts && at >= 0 && at < it->k_length) {
-        const int32_t *starts = it->document_starts + batch * it->k_length;
-        keys.first = most(keys.first, starts[at]);
-        keys.last = document_end(starts, at, keys.last);
-    }
-    return keys;
-}
-
 /* ---- the definition: one pair of query and key at a time ---- */
 
 static float *lse_of(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i) {
@@ -121,7 +83,8 @@ void rpi_attention_forward_scalar(const void *args, int64_t begin, int64_t end) 
     int64_t blocks = (it->q_length + size - 1) / size;
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t first = unit % blocks * size, kv = unit / blocks % it->kv_heads;
-        int64_t b = unit / blocks / it->kv_heads, last = least(first + size, it->q_length);
+        int64_t b = unit / blocks / it->kv_heads;
+        int64_t last = first + size < it->q_length ? first + size : it->q_length;
         for (int64_t h = kv * group; h < (kv + 1) * group; h++)
             for (int64_t i = first; i < last; i++) forward_query(it, b, h, i);
     }

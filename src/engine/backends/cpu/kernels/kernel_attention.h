@@ -87,6 +87,7 @@ typedef struct rpi_key_range {
     int64_t first, last;
 } rpi_key_range;
 
+/* kernel_attention_keys.c, for the definition and for vectors */
 rpi_key_range rpi_attention_keys(const rpi_kernel_attention *it, int64_t batch, int64_t query);
 
 enum { RPI_ATTENTION_KEYS = 64 };

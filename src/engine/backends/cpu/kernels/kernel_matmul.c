@@ -75,20 +75,6 @@ static double product_at(const rpi_kernel_matmul *it, int64_t i, int64_t j) {
     return sum;
 }
 
-rpi_kernel_matmul rpi_matmul_at(const rpi_kernel_matmul *it, int64_t place,
-                                rpi_matmul_pixels *moved) {
-    rpi_kernel_matmul at = *it;
-    if (place == 0) return at;
-    const int64_t size = it->b.dtype == RP_BF16 ? 2 : 4;
-    *moved = *it->a_pixels;
-    moved->up += place / it->window * it->step;
-    moved->left += place % it->window * it->step;
-    at.a_pixels = moved;
-    at.b.data = (char *)it->b.data + place * it->tap * size;
-    at.accumulate = true;
-    return at;
-}
-
 /* An element of c. */
 static void *place_of(const rpi_kernel_matmul *it, int64_t i, int64_t j) {
     const int64_t at =

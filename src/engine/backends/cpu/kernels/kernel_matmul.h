@@ -100,8 +100,19 @@ static inline int64_t rpi_matmul_block_step(const rpi_matmul_pixels *pixels) {
 }
 
 /* The product of one place of the window. `moved` is where a's grid goes. */
-rpi_kernel_matmul rpi_matmul_at(const rpi_kernel_matmul *it, int64_t place,
-                                rpi_matmul_pixels *moved);
+static inline rpi_kernel_matmul rpi_matmul_at(const rpi_kernel_matmul *it, int64_t place,
+                                              rpi_matmul_pixels *moved) {
+    rpi_kernel_matmul at = *it;
+    if (place == 0) return at;
+    const int64_t size = it->b.dtype == RP_BF16 ? 2 : 4;
+    *moved = *it->a_pixels;
+    moved->up += place / it->window * it->step;
+    moved->left += place % it->window * it->step;
+    at.a_pixels = moved;
+    at.b.data = (char *)it->b.data + place * it->tap * size;
+    at.accumulate = true;
+    return at;
+}
 
 /* Rows [first, end) and columns [left, right) of c; `packed` has RPI_MATMUL_PACKED elements. */
 typedef struct rpi_matmul_part {

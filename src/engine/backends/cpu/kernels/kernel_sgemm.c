@@ -50,13 +50,6 @@ static rpi_cut cut(const rpi_kernel_sgemm *it, int threads) {
     return rpi_cut_of(&rule, it->m, it->n, threads);
 }
 
-rpi_sgemm_part rpi_sgemm_part_of(const rpi_sgemm_work *work, int64_t part) {
-    const rpi_kernel_sgemm *it = work->it;
-    return (rpi_sgemm_part){
-        .area = rpi_cut_part_of(&work->cut, part),
-        .packed = it->workspace ? (float *)it->workspace + part * RPI_SGEMM_PACKED : NULL};
-}
-
 void rpi_kernel_sgemm_run(const rpi_kernel_run *run, const rpi_kernel_sgemm *args) {
     static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(sgemm);
     if (args->m == 0 || args->n == 0) return;

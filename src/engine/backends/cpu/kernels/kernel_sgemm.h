@@ -52,6 +52,11 @@ typedef struct rpi_sgemm_part {
     float *packed;     /* RPI_SGEMM_PACKED elements */
 } rpi_sgemm_part;
 
-rpi_sgemm_part rpi_sgemm_part_of(const rpi_sgemm_work *work, int64_t part);
+static inline rpi_sgemm_part rpi_sgemm_part_of(const rpi_sgemm_work *work, int64_t part) {
+    const rpi_kernel_sgemm *it = work->it;
+    return (rpi_sgemm_part){
+        .area = rpi_cut_part_of(&work->cut, part),
+        .packed = it->workspace ? (float *)it->workspace + part * RPI_SGEMM_PACKED : NULL};
+}
 
 #endif

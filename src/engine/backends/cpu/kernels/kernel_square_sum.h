@@ -39,6 +39,10 @@ typedef struct rpi_square_call {
     rpi_square_sum *sums; /* [RPI_SQUARE_PARTS] */
 } rpi_square_call;
 
+/* The least unit is 2^RPI_SQUARE_LOWEST. */
+enum { RPI_SQUARE_DIGIT_BITS = 40, RPI_SQUARE_LOWEST = -140 };
+
+/* kernel_square_digits.c, for the definition and for vectors. */
 /* Of elements one by one. */
 void rpi_square_sum_slowly(const float *x, int64_t count, rpi_square_sum *sum);
 /* Digits but the last from 0 to 2^40 - 1. */

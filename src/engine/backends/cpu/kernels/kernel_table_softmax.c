@@ -3,7 +3,6 @@
 #include "base/memory.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { GRAIN = 48 }; /* rows */
 
@@ -11,12 +10,7 @@ enum { GRAIN = 48 }; /* rows */
 
 /* Units are rows. */
 void rpi_table_begin_scalar(const void *args, int64_t begin, int64_t end) {
-    const rpi_table_call *call = args;
-    int64_t padded = rpi_table_padded(call->it);
-    for (int64_t i = begin; i < end; i++) {
-        call->row[i] = (rpi_table_row){.top = -INFINITY, .best = -1};
-        memset(call->dx + i * padded, 0, (size_t)padded * sizeof(float));
-    }
+    rpi_table_clear_rows(args, begin, end);
 }
 
 void rpi_table_pack_scalar(const void *args, int64_t begin, int64_t end) {

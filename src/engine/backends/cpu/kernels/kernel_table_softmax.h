@@ -15,6 +15,9 @@
 
 #include "engine/backends/cpu/kernels/kernel.h"
 
+#include <math.h>
+#include <string.h>
+
 typedef struct rpi_kernel_table {
     int64_t classes; /* 0: there is no such table */
     const float *weight, *bias;
@@ -69,6 +72,16 @@ typedef struct rpi_table_call {
 
 static inline int64_t rpi_table_padded(const rpi_kernel_table_softmax *it) {
     return (it->width + 15) / 16 * 16;
+}
+
+/* Rows [begin, end) before their first class. */
+static inline void rpi_table_clear_rows(const rpi_table_call *call, int64_t begin,
+                                        int64_t end) {
+    int64_t padded = rpi_table_padded(call->it);
+    for (int64_t i = begin; i < end; i++) {
+        call->row[i] = (rpi_table_row){.top = -INFINITY, .best = -1};
+        memset(call->dx + i * padded, 0, (size_t)padded * sizeof(float));
+    }
 }
 
 RPI_KERNEL_DECLARE(table_begin);

@@ -22,7 +22,7 @@ RPI_SIMD_BODY(table_begin)(const void *args, int64_t begin, int64_t end) {
     int64_t padded = rpi_table_padded(call->it);
     for (int64_t i = begin; i < end; i++)
         pack_row(call->it, call->it->x + i * call->it->width, call->x + i * padded);
-    rpi_table_begin_scalar(args, begin, end);
+    rpi_table_clear_rows(call, begin, end);
 }
 
 /* Units are blocks of classes; those behind the last are zeros. */

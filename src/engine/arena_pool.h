@@ -1,0 +1,30 @@
+/* Arenas for the activations of runs: as many as runs are in flight, each lent from a run's
+ * forward pass to the end of its backward pass. One thread at a time. */
+#ifndef RPI_ENGINE_ARENA_POOL_H
+#define RPI_ENGINE_ARENA_POOL_H
+
+#include "redpoll/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct rpi_loan {
+    unsigned char *data;
+    size_t bytes;
+    bool is_lent;
+    struct rpi_loan *next;
+} rpi_loan;
+
+/* Zeros are an empty pool. */
+typedef struct rpi_arena_pool {
+    rpi_loan *arenas; /* lent or not */
+} rpi_arena_pool;
+
+/* Make sure that a run which needs so much finds it, if no other is in flight. */
+rp_status rpi_arena_pool_reserve(rpi_arena_pool *pool, size_t bytes);
+/* Allocates where more runs are in flight than ever before. */
+rp_status rpi_arena_pool_lend(rpi_arena_pool *pool, size_t bytes, rpi_loan **out_arena);
+void rpi_arena_pool_return(rpi_loan *arena); /* NULL is fine */
+void rpi_arena_pool_close(rpi_arena_pool *pool);
+
+#endif

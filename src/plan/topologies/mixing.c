@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "plan/rational.h"
-#include "plan/topologies/topology.h"
 
 #include <stdlib.h>
 
@@ -71,9 +70,9 @@ void rpi_mixing_start(rpi_mixing *mixing, int ranks, int vectors) {
 
 static rp_status append(rpi_mixing *mixing, rpi_mixing_entry link) {
     if (mixing->used == mixing->room) {
-        if (mixing->used >= RPI_TOPOLOGY_EDGES)
+        if (mixing->used >= RPI_MIXING_EDGES)
             return RP_FAIL(UNSUPPORTED, "more than %d edges a round; all-reduce is cheaper",
-                           RPI_TOPOLOGY_EDGES);
+                           RPI_MIXING_EDGES);
         size_t room = mixing->room ? 2 * mixing->room : 64;
         RP_TRY(rpi_grow_array(mixing->used, room, sizeof *mixing->links, "edges of a topology",
                               &mixing->links));

@@ -12,6 +12,8 @@
 
 #include "plan/plan.h"
 
+enum { RPI_MIXING_EDGES = 4 * 1024 * 1024 }; /* most edges of a round */
+
 typedef struct rpi_edge {
     int rank;            /* at the other end */
     uint8_t from, into;  /* vectors: of the sender, of the receiver; 0 where there is one */

@@ -9,9 +9,8 @@
 #include "plan/topologies/mixing.h"
 
 enum {
-    RPI_TOPOLOGY_RANKS = 4096,            /* most ranks */
-    RPI_TOPOLOGY_EDGES = 4 * 1024 * 1024, /* most edges of a round */
-    RPI_TOPOLOGY_TEXT = 1024              /* longest text, including its NUL */
+    RPI_TOPOLOGY_RANKS = 4096, /* most ranks */
+    RPI_TOPOLOGY_TEXT = 1024   /* longest text, including its NUL */
 };
 
 /* The options of all kinds; a kind's table says which are its own. */
@@ -51,6 +50,7 @@ typedef struct rpi_topology_kind {
 } rpi_topology_kind;
 
 struct rpi_topology {
+    const rpi_topology_kind *const *kinds; /* the catalogue, for topologies of topologies */
     const rpi_topology_kind *kind;
     int ranks, vectors;
     int64_t period; /* of its rounds; 0: none */
@@ -89,6 +89,9 @@ rp_status rpi_topology_mix(const rpi_topology *topology, int64_t step, rpi_mixin
                      "how much each neighbour counts")
 /* clang-format on */
 
+/* As rpi_topology_open, among these kinds, of which the last is NULL. */
+rp_status rpi_topology_open_of(const rpi_topology_kind *const *kinds, const char *text,
+                               int ranks, rpi_topology **out_topology);
 int rpi_topology_wrap(int64_t rank, int ranks); /* into 0 ... ranks - 1 */
 /* RP_INVALID unless the ranks are whole machines of `local` ranks, at least so many each. */
 rp_status rpi_topology_check_machines(const rpi_topology *topology, int least_local);

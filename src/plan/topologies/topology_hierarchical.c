@@ -22,8 +22,8 @@ static int local_of(const rpi_topology *topology) {
 
 static rp_status open(rpi_topology *topology) {
     rpi_topology *inner = NULL;
-    RP_TRY(rpi_topology_open(topology->options.machines, topology->ranks / local_of(topology),
-                             &inner));
+    RP_TRY(rpi_topology_open_of(topology->kinds, topology->options.machines,
+                                topology->ranks / local_of(topology), &inner));
     topology->state = inner;
     topology->vectors = inner->vectors;
     return RP_OK;

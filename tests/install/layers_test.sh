@@ -41,6 +41,11 @@ tree && file net/loose.c net/tcp/tcp.h && fails 'net may not include net/tcp/tcp
 tree && file net/bytes/frame.c redpoll/unheard.h && fails 'redpoll/unheard.h belongs to no room'
 tree && mkdir src/attic && file attic/attic.c base/status.h && fails 'room attic is not in tools/layers.txt'
 tree && file net/tcp/frame.h && fails 'file names that are not unique: frame.h'
+tree && mkdir bench && echo 'bench: net base' >>tools/layers.txt && echo '#include "top/top.h"' >bench/speed.c &&
+    fails 'bench/speed.c:1: bench may not include top/top.h'
+tree && mkdir bench && printf '%s\n' 'bench: net base' 'free of circles: net bench' >>tools/layers.txt &&
+    echo '#include "rows.h"' >bench/speed.c && echo '#include "speed.h"' >bench/rows.h && touch bench/speed.h &&
+    fails 'a circle of files: bench/rows -> bench/speed -> bench/rows'
 
 # Circles: of headers, and of two files each of which is fine alone; elsewhere they are not looked for.
 tree && file net/tcp/a.h net/tcp/b.h && file net/tcp/b.h net/tcp/c.h && file net/tcp/c.h net/tcp/a.h &&

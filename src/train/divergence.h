@@ -10,43 +10,24 @@
 #define RPI_TRAIN_DIVERGENCE_H
 
 #include "engine/instance.h"
-
-struct rpi_trainer;
-
-typedef enum rpi_fault_kind {
-    RPI_FAULT_NONE,
-    RPI_FAULT_PARAMETER, /* index: of the tensor in its arena */
-    RPI_FAULT_OUTPUT,    /* index: of the node whose output it is */
-    RPI_FAULT_LOSS,
-    RPI_FAULT_GRADIENT, /* index: as of a parameter, and in the two below */
-    RPI_FAULT_RESIDUAL,
-    RPI_FAULT_STATE,
-    RPI_FAULT_MEAN_STATE, /* the mean of a state over the ranks */
-    RPI_FAULT_SLOT,       /* and further ones: of optimizer slot 0, 1, ... */
-} rpi_fault_kind;
-
-/* What was found first on a rank; doubles, as ranks send it to each other. */
-typedef struct rpi_fault {
-    double kind, index;
-    double value; /* NaN or an infinity */
-} rpi_fault;
+#include "train/trainer.h"
 
 /* Look at gradients in [first, first + count), which are this rank's alone still. */
-void rpi_divergence_watch(struct rpi_trainer *trainer, int64_t first, int64_t count);
+void rpi_divergence_watch(rpi_trainer *trainer, int64_t first, int64_t count);
 /* This rank's step ran, before any update: if its loss or gradients are not finite, find where
  * that began, by the parameters and the forward pass once more. */
-rp_status rpi_divergence_trace(struct rpi_trainer *trainer, rpi_instance *instance,
+rp_status rpi_divergence_trace(rpi_trainer *trainer, rpi_instance *instance,
                                const rpi_run_options *run, double loss);
 
 /* RP_CORRUPT when a rank has a fault, on all ranks alike: says where it began and what to do.
  * Collective then.
  * faults: of all ranks in this step, `stride` doubles apart; updates: those that parameters had
  * had when they were looked at. */
-rp_status rpi_divergence_report(const struct rpi_trainer *trainer, const double *faults,
-                                int stride, int64_t step, int64_t updates);
+rp_status rpi_divergence_report(const rpi_trainer *trainer, const double *faults, int stride,
+                                int64_t step, int64_t updates);
 
 /* Look at all that a checkpoint holds. mean_states: the states averaged over ranks, or NULL.
  * Collective; fails as above. */
-rp_status rpi_divergence_check(struct rpi_trainer *trainer, const float *mean_states);
+rp_status rpi_divergence_check(rpi_trainer *trainer, const float *mean_states);
 
 #endif

@@ -2,7 +2,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/consensus.h"
-#include "train/data/sampler.h"
+#include "train/data/share.h"
 #include "train/trainer.h"
 
 #include <math.h>

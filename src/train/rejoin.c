@@ -9,41 +9,6 @@
 
 enum { STANDING = sizeof(rpi_standing) / sizeof(double) };
 
-rp_status rpi_losses_open(rpi_trainer *t) {
-    rpi_losses *losses = &t->losses;
-    const rpi_strategy *s = t->strategy;
-    bool may_go_on = s->outlives && t->world > 1;
-    if (!may_go_on || !s->outlives(rpi_strategy_options(t->options->strategy))) return RP_OK;
-    size_t world = (size_t)t->world;
-    RP_TRY(rpi_alloc_array(world, sizeof *losses->members, "ranks", &losses->members));
-    RP_TRY(rpi_alloc_array(world, sizeof *losses->lost, "ranks", &losses->lost));
-    RP_TRY(rpi_alloc_array(world, sizeof(rp_comm *), "communicators", &losses->made));
-    RP_TRY(rpi_alloc_array(world, sizeof *losses->first_ranks, "ranks", &losses->first_ranks));
-    for (int rank = 0; rank < t->world; rank++)
-        losses->members[rank] = losses->first_ranks[rank] = rank;
-    losses->count = losses->first_count = t->world;
-    losses->goes_on = s->rejoin != NULL; /* ranks with roles find each other by their servers */
-    return RP_OK;
-}
-
-void rpi_losses_close(rpi_losses *losses) {
-    while (losses->made_count > 0) rp_comm_destroy(losses->made[--losses->made_count]);
-    rp_comm_destroy(losses->grown);
-    rpi_free(losses->made);
-    rpi_free(losses->first_ranks);
-    rpi_free(losses->members);
-    rpi_free(losses->lost);
-}
-
-rp_status rpi_trainer_outlive(rpi_trainer *t, rp_status status) {
-    rpi_losses *losses = &t->losses;
-    if (status != RP_PEER || !losses->goes_on) return status;
-    if (!losses->is_pending)
-        snprintf(losses->why, sizeof losses->why, "%.500s", rp_last_error()->message);
-    losses->is_pending = true;
-    return RP_OK;
-}
-
 /* ---- who is left ---- */
 
 void rpi_append_ranks(char *text, size_t bytes, const int *ranks, int count) {

@@ -6,13 +6,6 @@
 
 #include "train/trainer.h"
 
-rp_status rpi_losses_open(rpi_trainer *trainer);
-void rpi_losses_close(rpi_losses *losses); /* zeros are fine */
-
-/* RP_OK in place of the status of a death that the run outlives, which is pending then; else
- * the status, with its message. */
-rp_status rpi_trainer_outlive(rpi_trainer *trainer, rp_status status);
-
 /* Of ranks with roles: those left behind since the last time, as the strategy says, out of the
  * members. false: none. *out_loss: until the next one. */
 bool rpi_trainer_find_lost(rpi_trainer *trainer, rpi_loss *out_loss);

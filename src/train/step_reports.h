@@ -8,7 +8,7 @@
 #define RPI_TRAIN_STEP_REPORTS_H
 
 #include "redpoll/comm.h"
-#include "train/divergence.h"
+#include "train/step_fault.h"
 #include "train/train.h"
 
 /* Of one rank and step; doubles, as ranks send them to each other. */

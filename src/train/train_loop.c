@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/divergence.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/divergence.h"
 #include "train/trainer.h"
 
 #include <math.h>

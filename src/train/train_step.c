@@ -1,8 +1,8 @@
 /* One training step: deal, forward, backward with communication under it, update, account. */
 #include "base/clock.h"
 #include "base/status.h"
-#include "train/data/sampler.h"
-#include "train/rejoin.h"
+#include "train/data/share.h"
+#include "train/divergence.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -134,10 +134,10 @@ static rp_status report(rpi_trainer *t, const rpi_source_batch *batch, double lo
 
 static rp_status finish(rpi_trainer *t, rpi_step_metrics *metrics) {
     int64_t exposed = 0;
-    RP_TRY(rpi_trainer_outlive(t, t->strategy->finish(t->strategy_self, &exposed)));
+    RP_TRY(rpi_losses_outlive(&t->losses, t->strategy->finish(t->strategy_self, &exposed)));
     int64_t start = rpi_now_ns();
     if (!t->losses.is_pending)
-        RP_TRY(rpi_trainer_outlive(t, rpi_step_reports_wait(&t->reports)));
+        RP_TRY(rpi_losses_outlive(&t->losses, rpi_step_reports_wait(&t->reports)));
     int64_t waited = rpi_now_ns() - start;
     metrics->exposed_s = rpi_seconds(exposed + (t->world > 1 ? waited : 0));
     return RP_OK;
@@ -166,7 +166,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     RP_TRY(rpi_trainer_learn(t, t->step, &batch, &metrics.loss));
     metrics.count = count_of(t, &batch);
     metrics.unit = t->network.task->unit;
-    RP_TRY(rpi_trainer_outlive(t, report(t, &batch, metrics.loss, start)));
+    RP_TRY(rpi_losses_outlive(&t->losses, report(t, &batch, metrics.loss, start)));
     RP_TRY(finish(t, &metrics));
 
     int64_t end = rpi_now_ns();

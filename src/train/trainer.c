@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "methods/vector_memory.h"
-#include "train/rejoin.h"
 
 #include <float.h>
 #include <math.h>
@@ -259,7 +258,7 @@ static rp_status take_role(rpi_trainer *t) {
     t->works = t->rank >= t->servers;
     t->workers = t->world - t->servers;
     t->worker = t->works ? t->rank - t->servers : 0;
-    return rpi_losses_open(t);
+    return rpi_losses_open(&t->losses, t->strategy, rpi_strategy_options(text), t->world);
 }
 
 static rp_status open_own(rpi_trainer *t) {

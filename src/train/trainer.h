@@ -8,33 +8,16 @@
 #include "redpoll/adaptive.h"
 #include "train/consensus_watch.h"
 #include "train/data/source.h"
-#include "train/divergence.h"
+#include "train/losses.h"
 #include "train/mixup.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
 #include "train/segment_memory.h"
+#include "train/step_fault.h"
 #include "train/step_reports.h"
 #include "train/strategies/bit_chooser.h"
 #include "train/strategies/strategy.h"
 #include "train/train.h"
-
-/* Ranks that have died in a run that goes on without them (rejoin.h). */
-typedef struct rpi_losses {
-    bool goes_on;    /* by the strategy */
-    bool is_pending; /* a rank has died, and the others have not met yet */
-    char why[512];   /* how it was noticed */
-    int *members;    /* of each rank now, its number when the run began */
-    int count;       /* of them, of those told so far */
-    int *lost;       /* the latest, likewise */
-    char line[768];  /* about them */
-    rp_comm **made;  /* communicators of those that were left, the newest last; ours */
-    int made_count;
-    /* Of ranks with roles, which find each other by their servers: */
-    int *first_ranks; /* of each rank of the strategy's communicator, its number when the run
-                         began */
-    int first_count;  /* of these */
-    rp_comm *grown;   /* that, if ranks have come back (returns.h); else NULL */
-} rpi_losses;
 
 typedef struct rpi_trainer {
     const rpi_train_options *options;

@@ -89,7 +89,7 @@ static rp_status go_on(rpi_training *r) {
 
 rp_status rpi_training_outlive(rpi_training *r, rp_status status) {
     for (;;) {
-        RP_TRY(rpi_trainer_outlive(&r->trainer, status));
+        RP_TRY(rpi_losses_outlive(&r->trainer.losses, status));
         if (!r->trainer.losses.is_pending) return RP_OK;
         status = go_on(r);
     }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/divergence.h"
 #include "train/replicas.h"
 #include "train/text_samples.h"
 

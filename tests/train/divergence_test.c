@@ -6,6 +6,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checksum.h"
 #include "train/data/source_images.h"
+#include "train/divergence.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
 

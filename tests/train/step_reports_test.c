@@ -2,6 +2,7 @@
  * the length of blocks the same numbers, and all ranks do what they are asked for together. */
 #include "harness/check.h"
 #include "train/data/dataset.h"
+#include "train/divergence.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
 

@@ -6,6 +6,7 @@
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/consensus.h"
+#include "train/divergence.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -37,6 +37,8 @@ typedef struct rpi_dataset_options {
     int64_t train_count, test_count; /* of made-up data; 0: 2048 and 512 */
     int channels, height, width;     /* of made-up data; 0: 1, 28, 28 */
     rpi_picture_options pictures;    /* of kinds that take them */
+    /* The catalogue, for data made of other data; set by rpi_dataset_probe. */
+    const struct rpi_dataset_kind *const *kinds;
 } rpi_dataset_options;
 
 typedef struct rpi_dataset_kind {
@@ -59,6 +61,18 @@ extern const struct rpi_source_kind rpi_source_images; /* of kinds that load ima
 const rpi_dataset_kind *rpi_dataset_kind_at(int index);
 /* Of "name" or "name:text". RP_INVALID names those there are, and the nearest. */
 rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_kind);
+
+/* ---- of the kinds of a catalogue, of which the last is NULL ---- */
+
+rp_status rpi_dataset_kind_of(const rpi_dataset_kind *const *kinds, const char *name,
+                              const rpi_dataset_kind **out_kind);
+rp_status rpi_dataset_probe_of(const rpi_dataset_kind *const *kinds, const char *name,
+                               const rpi_dataset_options *options);
+/* As rpi_dataset_open, of the name's kind. */
+rp_status rpi_dataset_load(const rpi_dataset_kind *kind, const char *name,
+                           const rpi_dataset_options *options, rpi_dataset *out_dataset);
+
+/* ---- images ---- */
 
 /* Load and check what every dataset promises (see the structs). On failure nothing is left. */
 rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,

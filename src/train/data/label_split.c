@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "train/data/sampler.h"
+#include "train/data/share.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "train/data/share.h"
 
 #include <string.h>
 
@@ -81,11 +82,6 @@ static void shuffle(rpi_sampler *sampler, int64_t epoch) {
     rpi_rng rng = rpi_rng_make(sampler->seed, RPI_RNG_SHUFFLE, (uint64_t)epoch);
     for (int64_t i = 0; i < sampler->count; i++) sampler->order[i] = (uint32_t)i;
     rpi_rng_shuffle(&rng, sampler->order, sampler->count);
-}
-
-int64_t rpi_share_first(int64_t count, int rank, int world) {
-    int64_t each = count / world, more = count % world;
-    return each * rank + (rank < more ? rank : more);
 }
 
 int64_t rpi_sampler_count(const rpi_sampler *sampler, int64_t step) {

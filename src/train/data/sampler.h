@@ -44,8 +44,4 @@ rpi_batch rpi_sampler_deal(rpi_sampler *sampler, int64_t step, int rank, int wor
 /* How many images of all ranks there are at this step, without dealing them. */
 int64_t rpi_sampler_count(const rpi_sampler *sampler, int64_t step);
 
-/* First of `count` things that belong to `rank` when ranks share them evenly in order;
- * rank == world gives count. */
-int64_t rpi_share_first(int64_t count, int rank, int world);
-
 #endif

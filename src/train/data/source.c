@@ -4,40 +4,21 @@
 #include "train/data/dataset.h"
 #include "train/data/sampler.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-int64_t rpi_data_axis(const rpi_data_shape *shape, const char *axis) {
-    const struct {
-        const char *name;
-        int size;
-    } axes[] = {
-        {"channels", shape->channels}, {"height", shape->height},
-        {"width", shape->width},       {"classes", shape->classes},
-        {"sequence", shape->sequence}, {"vocabulary", shape->vocabulary},
-    };
-    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
-        if (strcmp(axes[i].name, axis) == 0) return axes[i].size;
-    return atoi(axis);
-}
-
-rp_status rpi_source_task(const char *data, const rpi_task **out_task) {
+rp_status rpi_source_open_of(const rpi_dataset_kind *const *kinds,
+                             const rpi_source_options *options, rpi_source *out_source) {
     const rpi_dataset_kind *kind = NULL;
-    RP_TRY(rpi_dataset_kind_find(data, &kind));
-    *out_task = rpi_task_find(kind->source->task);
-    return *out_task ? RP_OK : RP_FAIL(INTERNAL, "data %s are for no task", kind->name);
-}
-
-rp_status rpi_source_open(const rpi_source_options *options, rpi_source *out_source) {
-    const rpi_dataset_kind *kind = NULL;
-    RP_TRY(rpi_dataset_kind_find(options->data, &kind));
+    RP_TRY(rpi_dataset_kind_of(kinds, options->data, &kind));
     if (options->continues && !kind->source->continues)
         return RP_FAIL(INVALID,
                        "--data %s: its samples do not go on from one another, and the model "
                        "remembers the segment before; say tokens:PATH",
                        options->data);
     rpi_source source = {.kind = kind->source, .global_batch = options->global_batch};
-    RP_TRY(source.kind->open(options, &source));
+    rpi_source_options own = *options;
+    own.kinds = kinds;
+    RP_TRY(source.kind->open(&own, &source));
     *out_source = source;
     return RP_OK;
 }

@@ -25,6 +25,8 @@ typedef struct rpi_source_options {
     /* The model remembers: row r of a step goes on where row r of the step before ended, and
      * all begin anew with each epoch. Kinds that cannot (continues) are refused. */
     bool continues;
+    /* The catalogue, for data made of other data; set by rpi_source_open. */
+    const struct rpi_dataset_kind *const *kinds;
 } rpi_source_options;
 
 typedef struct rpi_source_batch {
@@ -74,6 +76,9 @@ typedef struct rpi_source_kind {
 
 /* RP_INVALID: unknown data. Messages begin with the data's name. */
 rp_status rpi_source_open(const rpi_source_options *options, rpi_source *out_source);
+/* As above, of these kinds of data, of which the last is NULL. */
+rp_status rpi_source_open_of(const struct rpi_dataset_kind *const *kinds,
+                             const rpi_source_options *options, rpi_source *out_source);
 void rpi_source_close(rpi_source *source); /* zeros are fine */
 /* The task that data of this name are for, without opening them. */
 rp_status rpi_source_task(const char *data, const rpi_task **out_task);

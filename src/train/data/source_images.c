@@ -33,12 +33,14 @@ static int label_at(const void *context, int64_t sample) {
 }
 
 static rp_status prepare(image_source *self, const rpi_source_options *options) {
+    const rpi_dataset_kind *kind = NULL;
     rpi_dataset_options dataset = {.folder = options->folder,
                                    .seed = options->seed,
                                    .train_count = options->train_count,
                                    .test_count = options->test_count};
     RP_TRY(rpi_augmentation_find(options->pictures.augment, &self->augmentation));
-    RP_TRY(rpi_dataset_open(options->data, &dataset, &self->dataset));
+    RP_TRY(rpi_dataset_kind_of(options->kinds, options->data, &kind));
+    RP_TRY(rpi_dataset_load(kind, options->data, &dataset, &self->dataset));
     const rpi_images *images = &self->dataset.train;
     size_t pixels = (size_t)images->channels * (size_t)images->height * (size_t)images->width;
     size_t most = (size_t)options->most;

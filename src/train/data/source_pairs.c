@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "train/data/prompt_pairs.h"
 #include "train/data/sampler.h"
+#include "train/data/share.h"
 #include "train/data/source.h"
 #include "train/data/text_words.h"
 

@@ -29,7 +29,8 @@ static rp_status open_stage(const rpi_source_options *options, staged *self, boo
     RP_TRY(rpi_alloc(sizeof *stage, "a stage", &stage));
     rp_status status = rpi_stages_at(options->data, self->count, stage, out_more);
     own.data = stage->data;
-    if (status == RP_OK) status = rpi_source_open(&own, &self->sources[self->count]);
+    if (status == RP_OK)
+        status = rpi_source_open_of(options->kinds, &own, &self->sources[self->count]);
     if (status == RP_OK) self->first[self->count++] = stage->first;
     rpi_free(stage);
     return status;
@@ -105,7 +106,8 @@ static rp_status probe(const rpi_dataset_options *options) {
     rp_status status = RP_OK;
     for (int i = 0; status == RP_OK && more; i++) {
         status = rpi_stages_at(options->data, i, stage, &more);
-        if (status == RP_OK) status = rpi_dataset_probe(stage->data, options);
+        if (status == RP_OK)
+            status = rpi_dataset_probe_of(options->kinds, stage->data, options);
     }
     rpi_free(stage);
     return status;

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "train/data/batch_ring.h"
 #include "train/data/sampler.h"
+#include "train/data/share.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -209,6 +209,10 @@ const rpi_strategy *rpi_strategy_at(int index);
 rp_status rpi_strategy_find(const char *text, const rpi_strategy **out_strategy);
 /* What stands behind the colon; NULL: nothing. */
 const char *rpi_strategy_options(const char *text);
+/* The strategy with these options (NULL: none), but for all that have this name. RP_INVALID:
+ * they are too long. */
+rp_status rpi_strategy_drop_option(const rpi_strategy *strategy, const char *text,
+                                   const char *name, char *out_text, size_t bytes);
 /* Do ranks that die leave the others going, by this text? false also where it is wrong.
  * *out_vital: so many of the first do not. */
 bool rpi_strategy_outlives(const char *text, int *out_vital);

@@ -24,28 +24,3 @@ const rpi_task *rpi_task_find(const char *name) {
         if (strcmp(tasks[i]->name, name) == 0) return tasks[i];
     return NULL;
 }
-
-/* Axes that programs bind to a number of their own. */
-static bool is_named(const char *axis) {
-    return strcmp(axis, "batch") == 0 || strcmp(axis, "sequence") == 0;
-}
-
-void rpi_task_add_inputs(const rpi_task *task, rpi_graph *graph, const rpi_data_shape *shape,
-                         rpi_value_id *out_values) {
-    for (int i = 0; i < task->input_count; i++) {
-        const rpi_task_input *input = &task->inputs[i];
-        rpi_shape axes = {0};
-        for (; input->axes[axes.dims]; axes.dims++) {
-            const char *axis = input->axes[axes.dims];
-            axes.size[axes.dims] =
-                is_named(axis) ? rpi_graph_dimension(graph, axis) : rpi_data_axis(shape, axis);
-        }
-        out_values[i] = rpi_graph_input(graph, input->name, input->dtype, axes);
-    }
-}
-
-size_t rpi_task_input_bytes(const rpi_task_input *input, const rpi_data_shape *shape) {
-    size_t bytes = rp_dtype_bytes(input->dtype);
-    for (int a = 1; input->axes[a]; a++) bytes *= (size_t)rpi_data_axis(shape, input->axes[a]);
-    return bytes;
-}

@@ -1,7 +1,6 @@
 #include "train/tokenizers/text_buffer.h"
 
 #include "base/memory.h"
-#include "train/tokenizers/utf8_text.h"
 
 #include <string.h>
 
@@ -24,12 +23,6 @@ rp_status rpi_text_append(rpi_text *text, const char *bytes, size_t count) {
     RP_TRY(rpi_text_reserve(text, count));
     if (count) memcpy(text->at + text->count, bytes, count);
     text->count += count;
-    return RP_OK;
-}
-
-rp_status rpi_text_append_code(rpi_text *text, int32_t code) {
-    RP_TRY(rpi_text_reserve(text, 4));
-    text->count += rpi_utf8_write(code, text->at + text->count);
     return RP_OK;
 }
 

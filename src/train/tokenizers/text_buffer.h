@@ -16,7 +16,6 @@ typedef struct rpi_text {
 
 rp_status rpi_text_reserve(rpi_text *text, size_t more);
 rp_status rpi_text_append(rpi_text *text, const char *bytes, size_t count);
-rp_status rpi_text_append_code(rpi_text *text, int32_t code); /* as UTF-8 */
 void rpi_text_free(rpi_text *text);
 
 typedef struct rpi_ids {

@@ -12,10 +12,7 @@
 typedef struct rpi_tokenizer rpi_tokenizer;
 typedef struct rpi_encoder rpi_encoder;
 
-enum {
-    RPI_DOCUMENT_MOST = 1 << 28,  /* bytes that one call encodes */
-    RPI_TOKENIZER_MOST = 1 << 22, /* tokens */
-};
+enum { RPI_DOCUMENT_MOST = 1 << 28 }; /* bytes that one call encodes */
 
 /* `spec` is a kind (tokenizers.c lists them: byte, gpt2, llama, bert), KIND:FOLDER, a
  * tokenizer.json, or a folder that holds one. A kind alone is looked for in the folders of

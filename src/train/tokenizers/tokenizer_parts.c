@@ -1,5 +1,3 @@
-#include "train/tokenizers/tokenizer.h"
-
 #include "train/tokenizers/tokenizer_parts.h"
 
 #include <string.h>

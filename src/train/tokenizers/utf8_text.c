@@ -7,6 +7,12 @@ size_t rpi_utf8_write(int32_t code, char *out) {
     return (size_t)utf8proc_encode_char(code, (utf8proc_uint8_t *)out);
 }
 
+rp_status rpi_text_append_code(rpi_text *text, int32_t code) {
+    RP_TRY(rpi_text_reserve(text, 4));
+    text->count += rpi_utf8_write(code, text->at + text->count);
+    return RP_OK;
+}
+
 /* The length of the sequence at `text` when it is valid; else 0, and in *out_part how many
  * bytes could still have become one. */
 static size_t sequence(const unsigned char *b, size_t left, size_t *out_part) {

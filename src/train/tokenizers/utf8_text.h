@@ -25,6 +25,7 @@ static inline int32_t rpi_utf8_read(const char *text, size_t *out_bytes) {
 
 /* Bytes written to `out`, at most 4. */
 size_t rpi_utf8_write(int32_t code, char *out);
+rp_status rpi_text_append_code(rpi_text *text, int32_t code);
 
 /* How many bytes from the start are valid UTF-8. */
 size_t rpi_utf8_valid(const char *text, size_t bytes);

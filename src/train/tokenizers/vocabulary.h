@@ -4,12 +4,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "train/tokenizers/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RPI_TOKENS_MOST = RPI_TOKENIZER_MOST }; /* ids are below; more are a damaged file */
+enum { RPI_TOKENS_MOST = 1 << 22 }; /* ids are below; more are a damaged file */
 
 typedef struct rpi_token {
     const char *text; /* with a NUL behind it; NULL: no token has this id */

@@ -2,6 +2,7 @@
 #ifndef RPI_TRAIN_WORD_COUNTS_H
 #define RPI_TRAIN_WORD_COUNTS_H
 
+#include "train/tokenizers/tokenizer.h"
 #include "train/tokenizers/vocabulary.h"
 
 typedef struct rpi_word_counts {

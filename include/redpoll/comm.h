@@ -50,7 +50,8 @@ typedef struct rp_comm_options {
     double connect_timeout_s;  /**< For all to arrive, then for links to all; 0: 60. */
     double timeout_s;          /**< No progress for so long fails an operation; 0: 600. */
     int strict_timeout;        /**< 1: timeout_s also ends a wait for a rank that is alive and
-                                    computes. 0: such a rank is named, and left in peace. */
+                                    computes. -1: such a rank is named, and left in peace. 0: as
+                                    the parent has it; -1 where there is none. */
     double warn_after_s;       /**< No progress for so long names the late rank; 0: 30. */
     int progress_thread;       /**< 1: a thread drives transfers while the caller computes. */
     uint32_t chunk_bytes;      /**< Elements' bytes in flight as one piece; 0: chosen from the
@@ -105,11 +106,11 @@ RP_API rp_status rp_bind_addresses(const char *facing, char *addresses, size_t b
  *  ranks: `count` different ranks of the parent, in the same order on all members; their places
  *  are the ranks of the new communicator, and the caller is among them. Copied.
  *  options: transport, bind_host, link, host, epoch and tls are the parent's and stay
- *  zeros (RP_INVALID); timeouts, chunk_bytes and chunks_in_flight that are 0 are the parent's.
- * name: communicators of the same ranks and name must be made in the same order on all members.
- *  The parent's links live until the last of all that stand on them is destroyed; in which
- * order is free. The parent's store must live as long. Posting to different communicators, and
- * making them, may happen on different threads. */
+ *  zeros (RP_INVALID); timeouts, strict_timeout, chunk_bytes and chunks_in_flight that are 0
+ * are the parent's. name: communicators of the same ranks and name must be made in the same
+ * order on all members. The parent's links live until the last of all that stand on them is
+ * destroyed; in which order is free. The parent's store must live as long. Posting to different
+ * communicators, and making them, may happen on different threads. */
 RP_API rp_status rp_comm_group(rp_comm *parent, const int *ranks, int count,
                                const rp_comm_options *options, rp_comm **comm);
 /** As rp_comm_group(), but does not wait for the other members: *request is a barrier among
@@ -476,7 +477,9 @@ typedef struct rp_comm_stats {
 RP_API void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats);
 
 /** Tell all ranks that this one has failed for a reason of its own (a bad file, say): their
- *  operations, now and later, fail with `message`. */
+ *  operations, now and later, fail with `message`, in this communicator and in all that were
+ *  made of it, on whatever ranks. status RP_CANCELLED, which says that one is closed: in this
+ *  one alone. */
 RP_API void rp_comm_abort(rp_comm *comm, rp_status status, const char *message);
 
 /** RP_OK while the world is well; else the failure for which operations are refused from now

@@ -110,6 +110,8 @@ struct rp_request {
     rpi_flow_edge
         *edges;        /* [comm's world] of collectives [driver]; kept for the next request */
     int asking;        /* [driver] ranks that want to be told of started chunks */
+    uint64_t moved;    /* [driver] actions that were done when it was last looked at */
+    int64_t moved_ns;  /* since when it has not moved; from its posting on */
     bool announced;    /* [driver] point to point: the receiver knows, or need not be told */
     bool awaits_frame; /* [driver] nothing but a frame can move it: passes leave it out */
     uint64_t awaits_word;          /* [driver] nor before comm->words has changed from this */
@@ -154,10 +156,11 @@ struct rp_comm {
     bool is_shaped;
     bool one_host;            /* all links are memory or loopback, as fast as they are */
     rpi_control_group *group; /* NULL where the fabric has no control connection */
-    rpi_peer *peers;          /* [world] [driver] */
-    bool has_broken;          /* [driver] some peer is */
-    bool is_open;             /* part of the fabric */
-    bool is_made;             /* of another communicator */
+    const rpi_control_group *made_of; /* its parent's, while it is being made; NULL: none */
+    rpi_peer *peers;                  /* [world] [driver] */
+    bool has_broken;                  /* [driver] some peer is */
+    bool is_open;                     /* part of the fabric */
+    bool is_made;                     /* of another communicator */
     char transport[64];
 
     rp_comm *next;                  /* [driver] in the fabric's list of all */
@@ -166,6 +169,8 @@ struct rp_comm {
     rp_comm *next_caller;           /* [lock] and of those with an inbox */
     bool is_caller;                 /* [lock] */
     int waiters;                    /* [lock] callers who wait for a request */
+    int64_t scan_ns;                /* [driver] when to look for operations that do not move */
+    rp_request *waited;             /* [lock] the first of theirs; NULL: it is done */
     rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the driver */
     int in_flight;                  /* [lock] requests posted and not complete */
     rp_request *idle_requests;      /* [lock] */
@@ -177,7 +182,10 @@ struct rp_comm {
     rp_comm_stats stats;            /* [lock] */
     int64_t busy_since_ns;          /* [lock] */
     rpi_failure failure;            /* [lock] status RP_OK while all is well */
-    atomic_bool failed;             /* set after it, once */
+    rpi_failure account;            /* [lock] what this rank has found; RP_OK: nothing */
+    int64_t verdict_ns;             /* [lock] when that is the failure, unless one is heard */
+    atomic_bool failed;             /* nothing moves any more; set once */
+    atomic_bool judged;             /* `failure` is known; set after it, once */
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
     rpi_index by_number; /* [driver] rp_request: all of the queue but receives without sender */
@@ -223,14 +231,17 @@ static inline bool rpi_p2p_is_send(const rp_request *request) {
 
 /* ---- failure.c ---- */
 
-/* Make a failure known to all ranks, and fail everything here with the world's
- * first. Any thread. */
+/* Make a failure known to all ranks, and fail everything here with the world's first, once that
+ * is known. Does not block. Any thread. */
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure);
 /* The first, as far as it is known here; RP_OK: none. Any thread. */
 rpi_failure rpi_comm_failure(const rp_comm *comm);
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...)
     RP_PRINTF(4, 5);
-bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed */
+bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed, and judged */
+/* Of one that has failed: its `failure` is known, as it is in the end. Any thread. */
+bool rpi_comm_is_judged(rp_comm *comm);
+void rpi_comm_await_verdict(rp_comm *comm); /* where it has failed: until it is */
 
 /* ---- ports.c ---- */
 

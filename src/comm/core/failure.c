@@ -1,7 +1,16 @@
-/* The first failure of the world: found here or heard of, it fails everything in flight. */
+/* The first failure of the world: found here or heard of, it fails everything in flight.
+ *
+ *      well --- rpi_comm_fail() ---> failed: nothing moves; what is in flight waits for
+ *        |                             |  the verdict, RPI_CONTROL_VERDICT_S at most
+ *        | another rank's is heard     v
+ *        '-------------------------> judged: `failure` is known, everything completes with it
+ *
+ * Who finds a failure waits for nobody: he may hold the drive, and have been called by what
+ * does not block. */
 #include "base/c_locale.h"
 #include "comm/core/communicator.h"
 #include "comm/core/progress_token.h"
+#include "comm/core/request.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
@@ -16,21 +25,61 @@ static void record(rp_comm *comm, const rpi_failure *failure) {
     pthread_cond_broadcast(&comm->fabric->changed);
     pthread_mutex_unlock(&comm->fabric->lock);
     atomic_store(&comm->failed, true);
+    atomic_store(&comm->judged, true);
 }
 
-void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
-    if (atomic_load(&comm->failed)) return;
-    rpi_failure first = *failure;
-    if (comm->group) {
-        /* The verdict may be another rank's earlier failure, of which ours is a consequence. */
-        rpi_control_publish(comm->group, failure);
-        if (!rpi_control_wait_failed(comm->group, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
-                                     &first))
-            first = *failure;
-        /* A bare death has no operation; our account of it has. */
-        if (first.finder < 0 && first.rank == failure->rank) first = *failure;
+/* "tp0: ...": of a communicator that is made of another. */
+static void name_comm(const rp_comm *comm, rpi_failure *failure) {
+    char text[sizeof failure->text];
+    if (!comm->is_made) return;
+    snprintf(text, sizeof text, "%.60s: %.330s", comm->name, failure->text);
+    memcpy(failure->text, text, sizeof text);
+}
+
+/* True: this is the first that is found here. */
+static bool keep_account(rp_comm *comm, const rpi_failure *failure) {
+    pthread_mutex_lock(&comm->fabric->lock);
+    bool is_first = comm->account.status == RP_OK && comm->failure.status == RP_OK;
+    if (is_first) {
+        comm->account = *failure;
+        name_comm(comm, &comm->account);
+        comm->verdict_ns = rpi_deadline_ns(RPI_CONTROL_VERDICT_S);
+        atomic_store(&comm->failed, true);
     }
-    record(comm, &first);
+    pthread_mutex_unlock(&comm->fabric->lock);
+    return is_first;
+}
+
+bool rpi_comm_is_judged(rp_comm *comm) {
+    rpi_failure first;
+    if (atomic_load(&comm->judged)) return true;
+    bool is_heard = comm->group && rpi_control_failed(comm->group, &first);
+    if (!is_heard && !atomic_load(&comm->failed)) return false;
+    pthread_mutex_lock(&comm->fabric->lock);
+    rpi_failure account = comm->account;
+    bool is_late = account.status != RP_OK && rpi_now_ns() >= comm->verdict_ns;
+    pthread_mutex_unlock(&comm->fabric->lock);
+    /* A bare death has no operation; our account of it has. */
+    bool is_same = account.status != RP_OK && is_heard && first.finder < 0;
+    if (!is_heard || (is_same && first.rank == account.rank)) first = account;
+    if (is_heard || is_late) record(comm, &first);
+    return is_heard || is_late;
+}
+
+/* The verdict may be another rank's earlier failure, of which ours is a consequence. */
+void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
+    if (atomic_load(&comm->failed) || !keep_account(comm, failure)) return;
+    if (!comm->group)
+        record(comm, &comm->account);
+    else
+        rpi_control_publish(comm->group, &comm->account);
+}
+
+void rpi_comm_await_verdict(rp_comm *comm) {
+    rpi_failure first;
+    if (!atomic_load(&comm->failed) || rpi_comm_is_judged(comm)) return;
+    (void)rpi_control_wait_failed(comm->group, comm->verdict_ns, &first);
+    (void)rpi_comm_is_judged(comm);
 }
 
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...) {
@@ -48,11 +97,15 @@ void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
         (void)RP_FAIL(INVALID, "comm is NULL");
         return;
     }
-    rpi_failure failure = {
-        .status = status < 0 ? status : RP_INTERNAL, .rank = comm->rank, .finder = comm->rank};
-    snprintf(failure.text, sizeof failure.text, "rank %d gave up: %s", comm->rank,
+    rpi_failure failure = {.status = status < 0 ? status : RP_INTERNAL,
+                           .rank = comm->rank,
+                           .finder = comm->rank,
+                           .ends_groups = status != RP_CANCELLED};
+    snprintf(failure.text, sizeof failure.text, "%s gave up: %s",
+             rpi_rank_name(comm, comm->rank).text,
              message ? message : rp_status_text(failure.status));
     rpi_comm_fail(comm, &failure);
+    rpi_comm_await_verdict(comm);
     rpi_drive_wake(comm->fabric);
 }
 
@@ -73,9 +126,5 @@ rp_status rp_comm_status(const rp_comm *comm) {
 }
 
 bool rpi_comm_check_control(rp_comm *comm) {
-    rpi_failure failure;
-    if (atomic_load(&comm->failed)) return true;
-    if (!comm->group || !rpi_control_failed(comm->group, &failure)) return false;
-    record(comm, &failure);
-    return true;
+    return rpi_comm_is_judged(comm);
 }

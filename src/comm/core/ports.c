@@ -197,8 +197,9 @@ static void fail_gone(rp_comm *comm, int lost, int witness) {
     const rp_request *request = comm->queue;
     if (request) rpi_request_text(request, operation, sizeof operation);
     rpi_comm_fail_text(comm, RP_PEER, lost,
-                       "rank %d is gone (connection closed by peer), as rank %d says%s%s", lost,
-                       witness, request ? ", in " : "", operation);
+                       "%s is gone (connection closed by peer), as %s says%s%s",
+                       rpi_rank_name(comm, lost).text, rpi_rank_name(comm, witness).text,
+                       request ? ", in " : "", operation);
     rpi_fabric_activate(comm);
 }
 

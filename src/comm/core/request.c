@@ -72,8 +72,11 @@ static rp_status admit(rp_request *request, rpi_failure *out_failure) {
         return comm->failure.status;
     }
     comm->stats.operations++;
-    if (comm->in_flight++ == 0) comm->busy_since_ns = rpi_now_ns();
-    if (comm->fabric->in_flight++ == 0) comm->fabric->busy_since_ns = rpi_now_ns();
+    request->moved = 0;
+    request->moved_ns = rpi_now_ns();
+    if (comm->in_flight++ == 0) comm->busy_since_ns = request->moved_ns;
+    if (comm->fabric->in_flight++ == 0) comm->fabric->busy_since_ns = request->moved_ns;
+    if (comm->group) rpi_control_note_posted(comm->group, comm->in_flight, true);
     return RP_OK;
 }
 
@@ -159,6 +162,7 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
     comm->fabric->in_flight--;
     if (--comm->in_flight == 0)
         comm->stats.busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);
+    if (comm->group) rpi_control_note_posted(comm->group, comm->in_flight, false);
     comm->stats.encode_s = rpi_seconds(comm->encode_ns);
     comm->stats.decode_s = rpi_seconds(comm->decode_ns);
     atomic_store(&request->done, true);

@@ -33,6 +33,14 @@ size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int pa
 
 /* ---- request_names.c ---- */
 
+/* "rank 1", and in a communicator that is made of another "rank 1 (world 3)", as the first one
+ * of its fabric numbers it. */
+typedef struct rpi_rank_text {
+    char text[48];
+} rpi_rank_text;
+rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank);
+/* "operation 5", for what others say in their heartbeats. */
+void rpi_sequence_text(uint64_t sequence, char *text, size_t bytes);
 /* "all-reduce 5", "receive from rank 2 with tag 7" */
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);
 /* "all-reduce 5, round 2 of 4, chunk 3 of 10" [driver] */

@@ -33,6 +33,24 @@ int rpi_request_peer(const rp_request *request, int rank) {
     return 1 - request->routine->schedule.rank;
 }
 
+rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank) {
+    rpi_rank_text name;
+    bool is_made = comm->is_made && rank >= 0 && rank < comm->world;
+    if (is_made)
+        snprintf(name.text, sizeof name.text, "rank %d (world %d)", rank, comm->members[rank]);
+    else
+        snprintf(name.text, sizeof name.text, "rank %d", rank);
+    return name;
+}
+
+void rpi_sequence_text(uint64_t sequence, char *text, size_t bytes) {
+    if (sequence & RPI_P2P_SEQUENCE)
+        snprintf(text, bytes, "a send or receive");
+    else
+        snprintf(text, bytes, "%s %llu", rpi_is_round(sequence) ? "round" : "operation",
+                 rpi_sequence_number(sequence));
+}
+
 /* Rounds of an all-reduce are its two halves, whatever the algorithm. */
 static const char *phase_name(const rp_request *request, int round) {
     if (request->collective != RPI_ALL_REDUCE) return "";

@@ -107,10 +107,10 @@ static need need_of(const rp_request *request, int rank) {
 static void fail_broken(rp_comm *comm, const rp_request *request, int rank, uint64_t bytes) {
     const rpi_peer *peer = &comm->peers[rank];
     char text[160];
-    rpi_comm_fail_text(comm, peer->broken, rank,
-                       "rank %d's link to rank %d failed in %s, %llu bytes short: %s",
-                       comm->rank, rank, rpi_request_text(request, text, sizeof text),
-                       (unsigned long long)bytes, peer->reason);
+    rpi_comm_fail_text(
+        comm, peer->broken, rank, "%s's link to %s failed in %s, %llu bytes short: %s",
+        rpi_rank_name(comm, comm->rank).text, rpi_rank_name(comm, rank).text,
+        rpi_request_text(request, text, sizeof text), (unsigned long long)bytes, peer->reason);
 }
 
 void rpi_comm_check_links(rp_comm *comm) {

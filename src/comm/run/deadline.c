@@ -2,8 +2,11 @@
  *
  * What the other ranks' heartbeats say decides. A rank without heartbeats is stopped. One that
  * beats outside of any operation computes or saves, and is left in peace as long as it beats.
- * When all beat and wait, nothing will ever move. Most of them then wait for a consequence: the
- * one that waits in the earliest step has lost a frame, and all name it and who owes that.
+ * One that waits in another communicator, and does nothing else, is the matter of rank 0
+ * (net/control/control_waits.c), which follows such waits and ends those that come back to
+ * themselves. When all beat and wait here, nothing will ever move. Most of them then wait for a
+ * consequence: the one that waits in the earliest step has lost a frame, and all name it and
+ * who owes that.
  *
  * Where a rank serves others it expects their messages all the time, and waits for none in
  * particular: whose turn it is only the owner of the communicator knows (is_watched). Of such
@@ -17,14 +20,13 @@
 #include "comm/protocol/pair_protocol.h"
 #include "comm/protocol/round_protocol.h"
 #include "comm/run/executor.h"
+#include "comm/run/survey.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 
 /* Ranks behind us know better what is missing: they get a moment to say it first. */
 #define COURTESY_NS (RPI_SECOND_NS / 2)
-
-typedef enum rank_state { RANK_WAITS, RANK_ELSEWHERE, RANK_COMPUTES, RANK_SILENT } rank_state;
 
 static int64_t span_ns(double seconds) {
     return seconds > 0 && seconds < 1e9 ? (int64_t)(seconds * 1e9) : RPI_NEVER_NS / 4;
@@ -34,7 +36,12 @@ static int64_t span_ns(double seconds) {
  * everybody, by way of rank 0, before the first of them speaks. */
 static int64_t gap_after_ns(const rp_comm *comm) {
     int64_t warn = span_ns(comm->warn_after_s), end = span_ns(comm->timeout_s);
-    return (warn < end ? warn : end) / 4;
+    int64_t own = (warn < end ? warn : end) / 4;
+    return own < comm->fabric->gap_after_ns ? own : comm->fabric->gap_after_ns;
+}
+
+void rpi_deadline_note_open(rp_comm *comm) {
+    comm->fabric->gap_after_ns = gap_after_ns(comm);
 }
 
 /* An operation whose GPU has not come to what it was given; NULL: there is none. */
@@ -61,243 +68,62 @@ int64_t rpi_deadline_next_ns(const rp_comm *comm) {
     int64_t now = rpi_now_ns();
     int64_t next = comm->warned_ns >= comm->progress_ns || warn > end ? end : warn;
     if (gap > now && gap < next) next = gap;
+    if (comm->scan_ns > now && comm->scan_ns < next) next = comm->scan_ns;
     if (with_late_device(comm) && device_end_ns(comm) < next) next = device_end_ns(comm);
     if (expect < next) next = expect > now ? expect : now + 1;
     /* Past the end a rank that computes is looked at again and again. */
     return next > now ? next : now + RPI_SECOND_NS / 4;
 }
 
-/* How long no beat has come although we wait. */
-static int64_t silence_of(const rp_comm *comm, const rpi_control_beat *beat) {
-    int64_t since = beat->heard_ns > comm->progress_ns ? beat->heard_ns : comm->progress_ns;
-    return rpi_now_ns() - since;
+/* A process that was away is forgiven for as long as it was, but for a part of the timeout: who
+ * looks now and then, and never finds anything, has waited, too. */
+void rpi_deadline_forgive(rp_comm *comm, int64_t since_ns, int64_t until_ns) {
+    int64_t progress_ns = comm->progress_ns, part_ns = span_ns(comm->timeout_s) / 4;
+    if (since_ns < progress_ns) since_ns = progress_ns;
+    int64_t away_ns = until_ns - since_ns;
+    if (part_ns < RPI_SECOND_NS) part_ns = RPI_SECOND_NS;
+    if (away_ns <= part_ns) return;
+    rpi_comm_progressed(comm, progress_ns + away_ns - part_ns);
+    for (rp_request *request = comm->queue; request; request = request->next)
+        request->moved_ns += away_ns - part_ns;
 }
 
-static rank_state state_of(rp_comm *comm, int rank, rpi_control_beat *beat) {
-    rpi_control_beat_of(comm->group, rank, beat);
-    if (silence_of(comm, beat) > comm->silence_ns) return RANK_SILENT;
-    if (beat->sequence == 0) return RANK_COMPUTES;
-    return beat->sequence == comm->queue->sequence ? RANK_WAITS : RANK_ELSEWHERE;
-}
-
-/* Has a frame to wait for this rank to come? */
-static bool is_held_for(const rpi_chunk *chunk, int peer) {
-    const rpi_routine *routine = chunk->request->routine;
-    for (int i = 0; i < routine->schedule.count; i++)
-        if (routine->action[i].peer == peer && chunk->ready[i / 64] >> (i % 64) & 1 &&
-            rpi_flow_is_held(chunk, &routine->action[i]))
-            return true;
-    return false;
-}
-
-/* Does the oldest operation still wait for a frame from this rank? */
-static bool is_late(const rp_request *request, int rank) {
-    const rpi_routine *routine = request->routine;
-    if (rpi_p2p_is_unbound(request)) return true;
-    if (request->collective == RPI_SENDRECV && request->peer != rank) return false;
-    int peer = rpi_request_peer(request, rank), into = peer;
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        into = rpi_neighborhood_destination(&request->hood, rank);
-    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next) {
-        if (into >= 0 && is_held_for(chunk, into)) return true;
-        if (peer >= 0 &&
-            chunk->received[peer] < routine->first_recv[peer + 1] - routine->first_recv[peer])
-            return true;
-    }
-    return false;
-}
-
-/* The earliest frame that could be taken now and has not come: of data, or the word that lets
- * ours leave. */
-static rpi_control_gap find_gap(const rp_request *request) {
-    rpi_control_gap first = {.from = -1};
-    if (rpi_p2p_is_unbound(request)) return first;
-    const rpi_routine *routine = request->routine;
+static uint64_t actions_done(const rp_request *request) {
+    uint64_t actions = (uint64_t)request->routine->actions;
+    uint64_t done = request->chunks_done * actions + request->next_chunk;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
-        for (int i = 0; i < routine->schedule.count; i++) {
-            const rpi_action *action = &routine->action[i];
-            bool may_run = chunk->ready[i / 64] >> (i % 64) & 1;
-            if (!may_run) continue;
-            if (action->kind != RPI_STEP_RECV && !rpi_flow_is_held(chunk, action)) continue;
-            if (rpi_action_is_void(request, chunk->index, action)) continue;
-            uint64_t step = (uint64_t)chunk->index << 16 | action->round;
-            if (first.from >= 0 && first.step <= step) continue;
-            first.from = rpi_request_rank(request, action->peer);
-            first.step = step;
-        }
-    return first;
+        done += actions - (uint64_t)chunk->left;
+    return done;
+}
+
+/* Since when it has not moved. */
+static int64_t look_at(rp_request *request, int64_t now_ns) {
+    uint64_t done = actions_done(request);
+    if (done != request->moved) request->moved_ns = now_ns;
+    request->moved = done;
+    return request->moved_ns;
+}
+
+/* What others are to hear of: what a caller waits for, or the operation whose turn it is. */
+static rp_request *foremost(rp_comm *comm) {
+    pthread_mutex_lock(&comm->fabric->lock);
+    rp_request *waited = comm->waited;
+    if (waited && atomic_load(&waited->done)) waited = NULL; /* its caller may free it */
+    pthread_mutex_unlock(&comm->fabric->lock);
+    if (waited && waited->collective == RPI_SENDRECV) return waited;
+    rp_request *request = comm->queue;
+    while (request && request->collective == RPI_SENDRECV) request = request->next;
+    return request ? request : comm->queue;
 }
 
 static void note_gap(rp_comm *comm, int64_t idle_ns) {
-    rpi_control_gap none = {.from = -1};
-    rpi_control_note_gap(comm->group,
-                         idle_ns < gap_after_ns(comm) ? none : find_gap(comm->queue));
-}
-
-/* Who waits in the earliest step of all, and for whom. */
-typedef struct observation {
-    int waiter; /* -1: nobody is known to */
-    uint64_t sequence;
-    rpi_control_gap gap;
-} observation;
-
-typedef struct survey {
-    int silent, quiet, elsewhere, computing, late; /* first such rank; -1: none */
-    bool elsewhere_is_late;
-    bool behind;   /* a rank waits in an earlier operation than ours */
-    bool is_mixed; /* somebody waits in what cannot be before or after our operation */
-    uint64_t elsewhere_sequence;
-    double silent_s, quiet_s;
-    observation first;
-} survey;
-
-static void note_rank(int *slot, int rank) {
-    if (*slot < 0) *slot = rank;
-}
-
-/* Collectives come one after the other, and so do rounds; nothing else is before or after. */
-static bool is_comparable(uint64_t a, uint64_t b) {
-    return a == b || (!((a | b) & RPI_P2P_SEQUENCE) && rpi_is_round(a) == rpi_is_round(b));
-}
-
-/* Of ranks that wait elsewhere, one that owes us a frame says most. */
-static void note_elsewhere(survey *s, const rp_request *oldest, int rank, uint64_t sequence) {
-    bool late = is_late(oldest, rank);
-    s->behind |= is_comparable(sequence, oldest->sequence) && sequence < oldest->sequence;
-    if (s->elsewhere >= 0 && (s->elsewhere_is_late || !late)) return;
-    s->elsewhere = rank;
-    s->elsewhere_is_late = late;
-    s->elsewhere_sequence = sequence;
-}
-
-/* Heartbeats are missing, more than two: what the last one said may hold no more. */
-static void note_quiet(survey *s, const rp_comm *comm, int rank, const rpi_control_beat *beat) {
-    int64_t silence_ns = silence_of(comm, beat);
-    if (s->quiet >= 0 || silence_ns <= comm->silence_ns / 2) return;
-    s->quiet = rank;
-    s->quiet_s = rpi_seconds(silence_ns);
-}
-
-/* One that is behind all others and does not say what it waits for leaves nothing to be said.
- */
-static void note_observation(survey *s, const rp_request *oldest, int rank, uint64_t sequence,
-                             rpi_control_gap gap) {
-    observation *first = &s->first;
-    if (sequence == 0 || (gap.from < 0 && sequence >= oldest->sequence)) return;
-    if (!is_comparable(sequence, oldest->sequence)) {
-        s->is_mixed = true;
-        return;
-    }
-    bool earlier = first->waiter < 0 || sequence < first->sequence ||
-                   (sequence == first->sequence && gap.step < first->gap.step);
-    if (earlier) *first = (observation){.waiter = rank, .sequence = sequence, .gap = gap};
-}
-
-static void survey_rank(survey *s, rp_comm *comm, int rank) {
-    const rp_request *oldest = comm->queue;
-    rpi_control_beat beat;
-    switch (state_of(comm, rank, &beat)) {
-    case RANK_SILENT:
-        if (s->silent < 0) s->silent_s = rpi_seconds(silence_of(comm, &beat));
-        note_rank(&s->silent, rank);
-        break;
-    case RANK_COMPUTES: note_rank(&s->computing, rank); break;
-    case RANK_ELSEWHERE: note_elsewhere(s, oldest, rank, beat.sequence); break;
-    case RANK_WAITS: break;
-    }
-    note_quiet(s, comm, rank, &beat);
-    note_observation(s, oldest, rank, beat.sequence, beat.gap);
-    if (is_late(oldest, rank)) note_rank(&s->late, rank);
-}
-
-static bool may_delay(const rp_comm *comm, int rank) {
-    const rp_request *oldest = comm->queue;
-    if (rank == comm->rank || (oldest->peer >= 0 && rank != oldest->peer)) return false;
-    return !comm->peers[rank].broken; /* else it has left, and nothing is missing from it */
-}
-
-/* Of a round, neighbours that owe us something are named before those whom they may wait for.
- */
-static survey survey_ranks(rp_comm *comm) {
-    survey s = {.silent = -1,
-                .quiet = -1,
-                .elsewhere = -1,
-                .computing = -1,
-                .late = -1,
-                .first = {.waiter = -1}};
-    const rp_request *oldest = comm->queue;
-    bool is_round = rpi_is_round(oldest->sequence);
-    note_observation(&s, oldest, comm->rank, oldest->sequence, find_gap(oldest));
-    for (int rank = 0; is_round && rank < comm->world; rank++)
-        if (may_delay(comm, rank) && is_late(oldest, rank)) survey_rank(&s, comm, rank);
-    for (int rank = 0; rank < comm->world; rank++)
-        if (may_delay(comm, rank) && !(is_round && is_late(oldest, rank)))
-            survey_rank(&s, comm, rank);
-    return s;
-}
-
-static void sequence_text(uint64_t sequence, char *text, size_t bytes) {
-    if (sequence & RPI_P2P_SEQUENCE)
-        snprintf(text, bytes, "a send or receive");
-    else
-        snprintf(text, bytes, "%s %llu", rpi_is_round(sequence) ? "round" : "operation",
-                 rpi_sequence_number(sequence));
-}
-
-/* Where ranks name different roots each may wait for the other, and no frame tells. */
-static const char *root_text(const rp_request *request, char *text, size_t bytes) {
-    text[0] = '\0';
-    if (rpi_collective_has_root(request->collective))
-        snprintf(text, bytes, " (do all ranks name root %d, as this one does?)",
-                 request->routine->schedule.root);
-    return text;
-}
-
-static bool has_pair(const survey *s) {
-    return s->first.waiter >= 0 && s->first.gap.from >= 0 && !s->is_mixed;
-}
-
-/* "rank 1 has heard nothing from rank 2, though both are alive": where to look. */
-static void pair_text(const rp_comm *comm, const survey *s, char *text, size_t bytes) {
-    int waiter = s->first.waiter, from = s->first.gap.from;
-    char root[64];
-    bool one_host = comm->hosts[waiter] == comm->hosts[from];
-    snprintf(text, bytes,
-             "rank %d has heard nothing from rank %d, though both are alive and wait%s%s",
-             waiter, from,
-             one_host ? ""
-                      : ": is the network between their hosts cut, or closed by a firewall?",
-             root_text(comm->queue, root, sizeof root));
-}
-
-/* "rank 2 has not come (no heartbeat for 1.1 s)": whom to look at first, and why. */
-static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes) {
-    char theirs[64], ours[64], root[64];
-    sequence_text(s->elsewhere_sequence, theirs, sizeof theirs);
-    sequence_text(comm->queue->sequence, ours, sizeof ours);
-    if (s->silent >= 0) /* heartbeats come by way of rank 0 */
-        rpi_print(text, bytes,
-                  "rank %d is stopped, or cut off from rank %d (no heartbeat for %.1f s)",
-                  s->silent, s->silent == 0 ? comm->rank : 0, s->silent_s);
-    else if (s->quiet >= 0)
-        rpi_print(text, bytes, "rank %d has not come (no heartbeat for %.1f s)", s->quiet,
-                  s->quiet_s);
-    else if (s->computing >= 0)
-        snprintf(text, bytes, "rank %d has not come (it is alive and computes)", s->computing);
-    else if (has_pair(s))
-        pair_text(comm, s, text, bytes);
-    else if (s->elsewhere >= 0)
-        snprintf(text, bytes, "rank %d waits in %s and rank %d in %s", s->elsewhere, theirs,
-                 comm->rank, ours);
-    else
-        snprintf(text, bytes, "nothing moves between rank %d and the others, which are alive%s",
-                 comm->rank, root_text(comm->queue, root, sizeof root));
-    return s->silent >= 0      ? s->silent
-           : s->quiet >= 0     ? s->quiet
-           : s->computing >= 0 ? s->computing
-           : has_pair(s)       ? s->first.gap.from
-           : s->elsewhere >= 0 ? s->elsewhere
-                               : s->late;
+    rpi_control_gap gap = {.from = -1};
+    rp_request *request = foremost(comm);
+    int64_t now_ns = rpi_now_ns(), stuck_ns = now_ns - look_at(request, now_ns);
+    if (stuck_ns > idle_ns) idle_ns = stuck_ns;
+    if (idle_ns >= gap_after_ns(comm)) gap = rpi_request_gap(request);
+    gap.overdue = idle_ns >= span_ns(comm->timeout_s);
+    rpi_control_note_gap(comm->group, gap);
 }
 
 static bool fail_late_device(rp_comm *comm, int64_t idle) {
@@ -306,9 +132,10 @@ static bool fail_late_device(rp_comm *comm, int64_t idle) {
     if (!request || rpi_now_ns() < device_end_ns(comm)) return false;
     rpi_comm_fail_text(
         comm, RP_TIMEOUT, comm->rank,
-        "timed out: no progress for %.1f s in %s: the GPU of rank %d has not come to what "
+        "timed out: no progress for %.1f s in %s: the GPU of %s has not come to what "
         "it was given; what stands before it in the stream of the call?",
-        rpi_seconds(idle), rpi_request_text(request, text, sizeof text), comm->rank);
+        rpi_seconds(idle), rpi_request_text(request, text, sizeof text),
+        rpi_rank_name(comm, comm->rank).text);
     return true;
 }
 
@@ -321,6 +148,64 @@ static bool is_judged_elsewhere(rp_comm *comm) {
     return !waits;
 }
 
+/* Until rank 0 has heard that we have waited for too long, and has told: two beats. */
+static int64_t verdict_ns(const rp_comm *comm) {
+    return comm->silence_ns / 2 + COURTESY_NS / 2;
+}
+
+/* How a wait of `idle_ns` ends, if it has to; is_warning: it is told, too. */
+static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_warning) {
+    char culprit[240], text[160];
+    rpi_survey s = rpi_survey_make(comm, of, rpi_now_ns() - idle_ns);
+    int rank = rpi_survey_text(comm, &s, culprit, sizeof culprit);
+    rpi_request_text(of, text, sizeof text);
+    if (s.silent < 0 && is_judged_elsewhere(comm)) return;
+    if (is_warning)
+        rpi_log(RP_LOG_WARNING, "%s%s%s: no progress for %.1f s in %s: %s",
+                comm->is_made ? comm->name : "", comm->is_made ? ": " : "",
+                rpi_rank_name(comm, comm->rank).text, rpi_seconds(idle_ns), text, culprit);
+    bool comes = s.computing >= 0 || s.crossed >= 0; /* as far as is known here */
+    bool in_peace = s.silent < 0 && comes && !comm->strict_timeout;
+    int64_t courtesy_ns = s.behind ? COURTESY_NS : 0;
+    if (s.computing < 0 && s.crossed >= 0) courtesy_ns = verdict_ns(comm);
+    if (s.silent >= 0) courtesy_ns = 0;
+    if (idle_ns < span_ns(comm->timeout_s) + courtesy_ns || in_peace) return;
+    rpi_comm_fail_text(comm, RP_TIMEOUT, rank, "timed out: no progress for %.1f s in %s: %s",
+                       rpi_seconds(idle_ns), text, culprit);
+}
+
+/* ---- operations that do not move though their communicator does ---- */
+
+/* Collectives behind the first one wait for it, as they should: that one speaks for them. */
+static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
+    int64_t end = span_ns(comm->timeout_s);
+    bool is_first = true;
+    rp_request *stuck = NULL;
+    for (rp_request *request = comm->queue; request; request = request->next) {
+        bool is_pair = request->collective == RPI_SENDRECV;
+        if (!is_pair && !is_first) continue;
+        is_first &= is_pair;
+        int64_t due_ns = look_at(request, now_ns) + end;
+        if (due_ns <= now_ns && !stuck) stuck = request;
+        if (due_ns > now_ns && due_ns < *next_ns) *next_ns = due_ns;
+    }
+    return stuck;
+}
+
+/* Where others move, whoever beats lives and does something: only with strict_timeout it has to
+ * come. */
+void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
+    int64_t part = span_ns(comm->timeout_s) / 8;
+    bool is_soon = now_ns < comm->scan_ns && comm->scan_ns - now_ns <= part;
+    if (is_soon || !comm->queue || !comm->group || atomic_load(&comm->failed)) return;
+    comm->scan_ns = now_ns + part;
+    const rp_request *stuck = find_stuck(comm, now_ns, &comm->scan_ns);
+    if (!stuck || atomic_load(&comm->is_watched)) return;
+    rpi_survey s = rpi_survey_make(comm, stuck, stuck->moved_ns);
+    if (comm->strict_timeout || s.silent >= 0)
+        judge(comm, stuck, now_ns - stuck->moved_ns, false);
+}
+
 void rpi_deadline_check(rp_comm *comm) {
     if (!comm->queue || atomic_load(&comm->failed)) return;
     int64_t idle = rpi_now_ns() - comm->progress_ns;
@@ -330,22 +215,9 @@ void rpi_deadline_check(rp_comm *comm) {
     rpi_links_call_late(comm, idle);
     bool over = idle >= span_ns(comm->timeout_s);
     bool warn = idle >= span_ns(comm->warn_after_s) && comm->warned_ns < comm->progress_ns;
-    if (!over && !warn) return;
-    char culprit[240], text[160];
-    survey s = survey_ranks(comm);
-    int rank = culprit_text(comm, &s, culprit, sizeof culprit);
-    rpi_request_text(comm->queue, text, sizeof text);
     if (warn) comm->warned_ns = rpi_now_ns();
-    if (s.silent < 0 && is_judged_elsewhere(comm)) return;
-    if (warn) {
-        rpi_log(RP_LOG_WARNING, "rank %d: no progress for %.1f s in %s: %s", comm->rank,
-                rpi_seconds(idle), text, culprit);
-    }
-    bool in_peace = s.silent < 0 && s.computing >= 0 && !comm->strict_timeout;
-    bool waits_for_others =
-        s.silent < 0 && s.behind && idle < span_ns(comm->timeout_s) + COURTESY_NS;
-    if (over && !in_peace && !waits_for_others)
-        rpi_comm_fail_text(comm, RP_TIMEOUT, rank,
-                           "timed out: no progress for %.1f s in %s: %s", rpi_seconds(idle),
-                           text, culprit);
+    if (over || warn)
+        judge(comm, comm->queue, idle, warn);
+    else
+        rpi_deadline_check_operations(comm, comm->progress_ns + idle);
 }

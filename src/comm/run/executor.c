@@ -486,7 +486,7 @@ static bool pass_over(rp_comm *comm) {
     if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
     if (comm->windows) served = rpi_windows_serve(comm);
     if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
-    if (atomic_load(&comm->failed)) fail_queue(comm);
+    if (atomic_load(&comm->failed) && rpi_comm_is_judged(comm)) fail_queue(comm);
     if (moved) rpi_comm_progressed(comm, rpi_now_ns());
     return moved || served;
 }

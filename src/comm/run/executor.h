@@ -37,6 +37,11 @@ void rpi_comm_check_links(rp_comm *comm);
 void rpi_links_call_late(rp_comm *comm, int64_t idle_ns);
 int64_t rpi_links_next_ns(const rp_comm *comm); /* when to look */
 int64_t rpi_deadline_next_ns(const rp_comm *comm);
+void rpi_deadline_note_open(rp_comm *comm); /* it is part of its fabric now */
+/* Nobody drove meanwhile. */
+void rpi_deadline_forgive(rp_comm *comm, int64_t since_ns, int64_t until_ns);
 void rpi_deadline_check(rp_comm *comm);
+/* Of operations that do not move though others do; for whoever never sleeps. */
+void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns);
 
 #endif

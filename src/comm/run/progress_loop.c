@@ -88,7 +88,9 @@ static void poll_until(sleeper *s) {
 static int64_t next_deadline_ns(const rpi_fabric *fabric) {
     int64_t next_ns = RPI_NEVER_NS;
     for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active) {
-        int64_t own_ns = comm->ending ? rpi_now_ns() + ENDING_NS : rpi_deadline_next_ns(comm);
+        int64_t own_ns = rpi_deadline_next_ns(comm);
+        if (atomic_load(&comm->failed)) own_ns = comm->verdict_ns;
+        if (comm->ending) own_ns = rpi_now_ns() + ENDING_NS;
         if (own_ns < next_ns) next_ns = own_ns;
     }
     return next_ns;
@@ -99,8 +101,16 @@ static int64_t next_deadline_ns(const rpi_fabric *fabric) {
 static bool has_failed(const rpi_fabric *fabric) {
     if (fabric->breaks != fabric->judged) return true;
     for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
-        if (atomic_load(&comm->failed) && !comm->ending) return true;
+        if (atomic_load(&comm->judged) && !comm->ending) return true;
     return false;
+}
+
+/* While nobody drove, nothing could move: that was no lack of progress. */
+static void forgive_absence(rpi_fabric *fabric, int64_t since_ns) {
+    int64_t now = rpi_now_ns();
+    if (now - since_ns <= RPI_SECOND_NS) return;
+    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        rpi_deadline_forgive(comm, since_ns, now);
 }
 
 static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline_ns) {
@@ -112,7 +122,10 @@ static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline
     bool called = atomic_load(&fabric->posted) || has_failed(fabric) ||
                   atomic_load(&fabric->takers) > 0 ||
                   (for_nobody && atomic_load(&fabric->wanted) > 0);
-    if (!s.news && !called) poll_until(&s);
+    if (!s.news && !called) {
+        poll_until(&s);
+        forgive_absence(fabric, s.wake_at_ns); /* as after a stop of the whole process */
+    }
     atomic_store(&fabric->asleep, false);
     disarm(fabric);
     rpi_event_clear(fabric->wake_fd);
@@ -131,14 +144,6 @@ static void account(rpi_fabric *fabric) {
     if (moved != fabric->moved && only && !only->next_active && !only->windows)
         rpi_comm_progressed(only, fabric->driven_ns);
     fabric->moved = moved;
-}
-
-/* While nobody drove, nothing could move: that was no lack of progress. */
-static void forgive_absence(rpi_fabric *fabric) {
-    int64_t now = rpi_now_ns();
-    if (now - fabric->driven_ns <= RPI_SECOND_NS) return;
-    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
-        rpi_comm_progressed(comm, now);
 }
 
 static bool has_queue(const rpi_fabric *fabric) {
@@ -187,10 +192,16 @@ static void check_deadlines(rpi_fabric *fabric) {
         rpi_deadline_check(comm);
 }
 
+/* Whoever is always busy, or leaves before it would sleep, looks when it ends. */
+static void check_operations(rpi_fabric *fabric) {
+    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        rpi_deadline_check_operations(comm, fabric->driven_ns);
+}
+
 /* until NULL: the progress thread, until there is nothing to do or somebody else wants to. */
 static void drive(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline_ns) {
     int64_t idle_since = 0, spin_ns = shall_poll(fabric, !until) ? SPIN_NS : 0;
-    forgive_absence(fabric);
+    forgive_absence(fabric, fabric->driven_ns);
     while (!drive_is_over(fabric, until, deadline_ns)) {
         if (rpi_fabric_pass(fabric)) {
             idle_since = 0;
@@ -210,6 +221,7 @@ static void drive(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline
     }
     if (spin_ns > 0 && fabric->contended_waits == 0) fabric->contentions = 0;
     account(fabric);
+    check_operations(fabric);
 }
 
 void rpi_drive_for_nobody(rpi_fabric *fabric) {
@@ -235,18 +247,28 @@ void rpi_drive_once(rp_comm *comm) {
     if (mine) fabric->driving = true;
     pthread_mutex_unlock(&fabric->lock);
     if (!mine) return;
-    forgive_absence(fabric);
+    forgive_absence(fabric, fabric->driven_ns);
     (void)check_control(fabric);
     (void)rpi_comm_check_control(comm); /* it may have had nothing to do so far */
     if (!rpi_fabric_pass(fabric)) look_further(comm);
     account(fabric);
+    check_operations(fabric);
     rpi_drive_give(fabric);
 }
 
 /* What our heartbeats say; called under the lock. */
-static void note_waiting(rp_comm *comm, const rp_request *request) {
+static void note_wait(rp_comm *comm, rp_request *request, int64_t deadline_ns) {
+    comm->waited = request;
     if (!comm->group) return;
-    rpi_control_note(comm->group, request ? request->sequence : 0);
+    if (deadline_ns == RPI_NEVER_NS)
+        rpi_control_note_wait(comm->group, request->sequence);
+    else /* it ends by itself, and then the caller may do something else */
+        rpi_control_note(comm->group, request->sequence);
+}
+
+static void note_end_of_wait(rp_comm *comm, const rp_request *request) {
+    if (comm->waited == request) comm->waited = NULL;
+    if (comm->waiters == 0 && comm->group) rpi_control_note(comm->group, 0);
 }
 
 /* Under the lock. */
@@ -279,7 +301,7 @@ static bool wait_until(rp_request *request, const atomic_bool *until, int64_t de
     if (atomic_load(until)) return true;
     int64_t start = rpi_now_ns();
     pthread_mutex_lock(&fabric->lock);
-    if (comm->waiters++ == 0) note_waiting(comm, request);
+    if (comm->waiters++ == 0) note_wait(comm, request, deadline_ns);
     atomic_fetch_add(&fabric->wanted, 1);
     while (!atomic_load(until) && rpi_now_ns() < deadline_ns) {
         if (!fabric->driving && atomic_load(&fabric->takers) == 0) {
@@ -290,7 +312,8 @@ static bool wait_until(rp_request *request, const atomic_bool *until, int64_t de
         sleep_for_change(fabric, deadline_ns);
     }
     atomic_fetch_sub(&fabric->wanted, 1);
-    if (--comm->waiters == 0) note_waiting(comm, NULL);
+    comm->waiters--;
+    note_end_of_wait(comm, request);
     comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);
     rpi_progress_thread_offer(fabric);
     bool done = atomic_load(until);

@@ -45,7 +45,7 @@ static int first_missing(const waiting *w) {
 static void rank_text(const rp_comm *comm, int rank, char *text, size_t bytes) {
     rpi_control_beat beat = {0};
     if (comm->group) rpi_control_beat_of(comm->group, rank, &beat);
-    int64_t silence = rpi_now_ns() - beat.heard_ns;
+    int64_t silence = beat.silent_ns;
     if (beat.heard_ns && silence > comm->silence_ns / 2)
         rpi_print(text, bytes, "rank %d (no heartbeat for %.1f s: stopped or cut off)", rank,
                   rpi_seconds(silence));

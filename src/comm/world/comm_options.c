@@ -35,6 +35,9 @@ rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
     RP_TRY(check_seconds("connect_timeout_s", options->connect_timeout_s));
     RP_TRY(check_seconds("timeout_s", options->timeout_s));
     RP_TRY(check_seconds("warn_after_s", options->warn_after_s));
+    if (options->strict_timeout < -1 || options->strict_timeout > 1)
+        return RP_FAIL(INVALID, "strict_timeout is %d; -1, 0 and 1 are allowed",
+                       options->strict_timeout);
     RP_TRY(rpi_transport_choose(options->transport, &transport));
     if (options->link) RP_TRY(rpi_link_shape_parse(options->link, &shape));
     if (options->chunks_in_flight > CHUNKS_IN_FLIGHT_MAX)

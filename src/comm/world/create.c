@@ -51,7 +51,7 @@ rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options) {
     RP_TRY(rpi_strdup(name, &comm->name));
     comm->timeout_s = or_default(options->timeout_s, 600);
     comm->warn_after_s = or_default(options->warn_after_s, 30);
-    comm->strict_timeout = options->strict_timeout;
+    comm->strict_timeout = options->strict_timeout > 0;
     comm->chunk_bytes = options->chunk_bytes;
     comm->window = options->chunks_in_flight ? options->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
     return RP_OK;
@@ -159,7 +159,8 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
                                    .session = comm->fabric->mesh->session,
                                    .secret = &secret,
                                    .timeout_s = connect_s,
-                                   .beat_s = beat_seconds(comm)};
+                                   .beat_s = beat_seconds(comm),
+                                   .describe = rpi_sequence_text};
     rpi_fabric *fabric = comm->fabric;
     RP_TRY(rpi_control_open(store, comm->rank, comm->world, &control, &fabric->control));
     comm->group = rpi_control_everybody(fabric->control);
@@ -248,8 +249,11 @@ rp_status rpi_comm_begin(rp_comm *comm) {
     if (comm->world > 1) RP_TRY(know_hosts(comm));
     name_transport(comm);
     RP_TRY(make_choices(comm));
+    if (comm->group) rpi_control_describe(comm->group, comm->name, comm->made_of);
+    comm->made_of = NULL;
     rpi_drive_take(comm->fabric);
     rp_status status = rpi_fabric_add(comm);
+    rpi_deadline_note_open(comm);
     rpi_drive_give(comm->fabric);
     comm->is_open = status == RP_OK;
     return status;
@@ -462,8 +466,8 @@ static void cancel_all(rp_comm *comm) {
     char text[160] = "an operation that was not started";
     if (comm->queue) rpi_request_text(comm->queue, text, sizeof text);
     rpi_comm_fail_text(comm, RP_CANCELLED, comm->rank,
-                       "rank %d destroyed communicator '%s' with %s in flight", comm->rank,
-                       comm->name, text);
+                       "%s destroyed communicator '%s' with %s in flight",
+                       rpi_rank_name(comm, comm->rank).text, comm->name, text);
     rpi_fabric_activate(comm);
     for (;;) {
         rpi_fabric_pass(comm->fabric); /* completes everything with that failure */
@@ -478,6 +482,7 @@ void rp_comm_destroy(rp_comm *comm) {
     rpi_fabric *fabric = comm->fabric;
     rpi_drive_take(fabric);
     if (comm->in_flight > 0) cancel_all(comm);
+    rpi_comm_await_verdict(comm);
     rpi_comm_check_control(comm);
     rpi_windows_close(comm);
     bool last = rpi_fabric_remove(comm);

@@ -5,6 +5,7 @@
 #include "comm/run/progress_loop.h"
 #include "comm/world/create.h"
 
+#include "base/clock.h"
 #include "base/event.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -40,6 +41,7 @@ rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric) {
     fabric->rank = rank;
     fabric->world = world;
     fabric->links = rpi_nominal_links;
+    fabric->gap_after_ns = RPI_NEVER_NS;
     fabric->active_end = &fabric->active;
     initialise_locks(fabric);
     rp_status status = open_fabric(fabric);

@@ -63,9 +63,11 @@ static uint32_t sign_members(const rp_comm *comm) {
 
 static void inherit(rp_comm *comm, const rp_comm *parent, const rp_comm_options *options) {
     comm->is_made = true;
+    comm->made_of = parent->group;
     comm->is_shaped = parent->is_shaped;
     comm->links_are_hosts = parent->links_are_hosts;
     comm->silence_ns = parent->silence_ns; /* beats are the process's */
+    if (!options->strict_timeout) comm->strict_timeout = parent->strict_timeout;
     if (!(options->timeout_s > 0)) comm->timeout_s = parent->timeout_s;
     if (!(options->warn_after_s > 0)) comm->warn_after_s = parent->warn_after_s;
     if (!options->chunk_bytes) comm->chunk_bytes = parent->chunk_bytes;

@@ -57,14 +57,14 @@ typedef struct rpi_control_options {
     void (*describe)(uint64_t sequence, char *text, size_t bytes);
 } rpi_control_options;
 
-enum { RPI_HOST_LOST = -2 };
+enum { RPI_HOST_LOST = -2, RPI_OUTSIDE = 1 << 30 };
 
 /* A failure as its finder saw it. */
 typedef struct rpi_failure {
     rp_status status;
     int rank;         /* the rank that failed; -1: not one rank's */
     int finder;       /* who says so; -1: the control connection, which saw a process end;
-                         RPI_HOST_LOST: the same of a host */
+                         RPI_HOST_LOST: the same of a host; RPI_OUTSIDE: no member */
     uint64_t scope;   /* of the group; the control connection's own */
     bool ends_groups; /* those made of this one fail, too */
     char text[400];   /* one line: rank, operation, phase, bytes short */

@@ -13,17 +13,23 @@
 #include <string.h>
 #include <time.h>
 
+static int finder_in(const rpi_control_group *group, int rank) {
+    int member = rank == RPI_OUTSIDE ? -1 : rpi_control_member(group, rank);
+    return member < 0 ? RPI_OUTSIDE : member;
+}
+
 /* What ends a group ends those made of it; a failure's ranks are the control connection's. */
-static void keep_of_parent(rpi_control_group *group, const char *parent,
+static void keep_of_parent(rpi_control_group *group, const rpi_control_group *parent,
                            const rpi_failure *failure) {
     rpi_failure own = *failure;
-    snprintf(own.text, sizeof own.text, "%.90s: %.300s", parent, failure->text);
+    if (!parent->ranks) /* sentences of others begin with their names */
+        snprintf(own.text, sizeof own.text, "%.90s: %.300s", parent->name, failure->text);
     rpi_control_keep(group, &own);
 }
 
 static void keep_in_children(rpi_control_group *parent, const rpi_failure *failure) {
     for (rpi_control_group *group = parent->control->groups; group; group = group->next)
-        if (group->parent == parent->scope) keep_of_parent(group, parent->name, failure);
+        if (group->parent == parent->scope) keep_of_parent(group, parent, failure);
 }
 
 void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
@@ -31,8 +37,7 @@ void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     if (group->failed) return;
     group->failure = *failure;
     if (failure->rank >= 0) group->failure.rank = rpi_control_member(group, failure->rank);
-    if (failure->finder >= 0)
-        group->failure.finder = rpi_control_member(group, failure->finder);
+    if (failure->finder >= 0) group->failure.finder = finder_in(group, failure->finder);
     group->failed = true;
     group->accused = false;
     atomic_store(&group->known, true);
@@ -214,8 +219,8 @@ void rpi_control_describe(rpi_control_group *group, const char *name,
     if (parent && parent->failed && parent->failure.ends_groups) {
         rpi_failure failure = parent->failure;
         failure.rank = rank_of(parent, failure.rank);
-        failure.finder = rank_of(parent, failure.finder);
-        keep_of_parent(group, parent->name, &failure);
+        if (failure.finder >= 0) failure.finder = RPI_OUTSIDE;
+        keep_of_parent(group, parent, &failure);
     }
     pthread_mutex_unlock(&group->control->lock);
 }

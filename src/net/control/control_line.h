@@ -36,10 +36,12 @@ typedef enum rpi_control_kind {
 } rpi_control_kind;
 
 /* Above the step of a beat (control.h). */
-#define RPI_BEAT_OVERDUE        (UINT64_C(1) << 56) /* it has waited for as long as it is willing to \
-                                                     */
-#define RPI_BEAT_BLOCKED        (UINT64_C(1) << 57) /* nothing of the process but that could move it \
-                                                     */
+#define RPI_BEAT_OVERDUE                                                                       \
+    (UINT64_C(1) << 56) /* it has waited for as long as it is willing to                       \
+                         */
+#define RPI_BEAT_BLOCKED                                                                       \
+    (UINT64_C(1) << 57) /* nothing of the process but that could move it                       \
+                         */
 /* Above the status of a failure: groups made of its group fail, too. */
 #define RPI_FAILURE_ENDS_GROUPS (UINT64_C(1) << 32)
 #define RPI_BEAT_STEP           ((UINT64_C(1) << 40) - 1)

@@ -1,0 +1,265 @@
+/* Waits that end. Ranks that wait for each other in different communicators are failed by name;
+ * those that wait for somebody who computes, by whatever way, are not. */
+#include "redpoll/comm.h"
+
+#include "base/clock.h"
+#include "harness/ranks.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static rp_store store;
+
+static rp_comm *open_world(double timeout_s, int strict) {
+    rp_comm_options options = {.transport = ranks_argument()[0] ? ranks_argument() : NULL,
+                               .connect_timeout_s = 30,
+                               .warn_after_s = timeout_s / 2,
+                               .timeout_s = timeout_s,
+                               .strict_timeout = strict};
+    rp_comm *comm = NULL;
+    if (ranks_store(&store) != RP_OK ||
+        rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
+        ranks_die();
+    return comm;
+}
+
+/* NULL where this rank is no member. */
+static rp_comm *group_of(rp_comm *parent, const char *name, int a, int b) {
+    const int members[] = {a, b};
+    rp_comm_options options = {.name = name};
+    rp_comm *group = NULL;
+    if (ranks_rank() != a && ranks_rank() != b) return NULL;
+    if (rp_comm_group(parent, members, 2, &options, &group) != RP_OK) ranks_die();
+    return group;
+}
+
+static void compute(double seconds) {
+    rpi_sleep_until_ns(rpi_now_ns() + (int64_t)(seconds * 1e9));
+}
+
+/* Ends with 1 and what was said, as a command would; 0 when all went well. */
+static void end_with(rp_status status, rp_comm *world) {
+    if (status != RP_OK) fprintf(stderr, "%s\n", rp_last_error()->message);
+    rp_comm_destroy(world);
+    rp_store_close(&store);
+    if (status != RP_OK) exit(1);
+}
+
+/* ---- ranks that wait for each other ---- */
+
+static void cross_two(int strict) {
+    rp_comm *world = open_world(1.5, strict), *pair = group_of(world, "pair", 0, 1);
+    rp_status status = rp_barrier(ranks_rank() ? pair : world);
+    CHECK_EQ(status, RP_TIMEOUT);
+    end_with(status, world);
+}
+
+static void crossed(void) {
+    cross_two(0);
+}
+
+static void strictly_crossed(void) {
+    cross_two(1);
+}
+
+/* Rank 1 waits in a group that only it has come to. */
+static void crossed_in_making(void) {
+    rp_comm *world = open_world(1.5, 0), *pair = NULL;
+    const int members[] = {0, 1};
+    rp_comm_options options = {.name = "pair"};
+    rp_status status =
+        ranks_rank() ? rp_comm_group(world, members, 2, &options, &pair) : rp_barrier(world);
+    CHECK_EQ(status, RP_TIMEOUT);
+    end_with(status, world);
+}
+
+/* Ranks 1, 2 and 3, in groups that the first rank of all is no member of, which goes on. */
+static void crossed_by_three(void) {
+    rp_comm *world = open_world(1.5, 0);
+    rp_comm *groups[3];
+    float data = 0;
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"tp", "dp", "pp"};
+        groups[i] = group_of(world, names[i], 1 + i, 1 + (i + 1) % 3);
+    }
+    CHECK_OK(rp_barrier(world));
+    if (ranks_rank() == 0) {
+        end_with(RP_OK, world);
+        return;
+    }
+    int mine = ranks_rank() - 1;
+    rp_status status = rp_recv(groups[mine], &data, 1, RP_F32, 1, 5);
+    CHECK_EQ(status, RP_TIMEOUT);
+    end_with(status, world);
+}
+
+static void run_crossed(const char *function, int world, int first, const char *const *words) {
+    ranks *started = ranks_start(function, world, NULL);
+    CHECK(ranks_finish(started, 60));
+    for (int rank = first; rank < world; rank++)
+        for (int i = 0; words[i]; i++) ranks_check_exit(started, rank, 1, words[i]);
+    ranks_free(started);
+}
+
+static void crossed_waits_are_failed_with_both_names(void) {
+    static const char *const words[] = {"timed out", "'world'", "'pair'", "rank 0 waits in",
+                                        NULL};
+    run_crossed("crossed", 2, 0, words);
+    run_crossed("strictly_crossed", 2, 0, words);
+    run_crossed("crossed_in_making", 2, 0, words);
+}
+
+static void crossed_waits_of_three_groups_are_followed(void) {
+    static const char *const words[] = {"timed out", "'tp'", "'dp'", "'pp'", NULL};
+    run_crossed("crossed_by_three", 4, 1, words);
+}
+
+/* ---- and those that do not ---- */
+
+/* Rank 0 waits in the world for rank 1, which waits in a pair for rank 2, which computes for
+ * longer than the timeout. */
+static void behind_a_thinker(void) {
+    rp_comm *world = open_world(2, 0), *pair = group_of(world, "pair", 1, 2);
+    CHECK_OK(rp_barrier(world));
+    if (ranks_rank() == 2) compute(5);
+    if (pair) CHECK_OK(rp_barrier(pair));
+    CHECK_OK(rp_barrier(world));
+    end_with(RP_OK, world);
+}
+
+/* Rank 1 has posted what rank 0 waits for, and waits elsewhere for rank 0: both wait for rank
+ * 2, which computes. */
+static void posted_before(void) {
+    rp_comm *world = open_world(2, 0), *pair = group_of(world, "pair", 0, 1);
+    rp_request *posted = NULL;
+    CHECK_OK(rp_barrier(world));
+    if (ranks_rank() == 2) compute(5);
+    CHECK_OK(rp_barrier_start(world, &posted));
+    if (ranks_rank() == 1) CHECK_OK(rp_barrier(pair));
+    CHECK_OK(rp_request_wait(&posted));
+    if (ranks_rank() == 0) CHECK_OK(rp_barrier(pair));
+    end_with(RP_OK, world);
+}
+
+static void *barrier_in(void *comm) {
+    CHECK_OK(rp_barrier(comm));
+    return NULL;
+}
+
+/* A thread of rank 0 waits in the world for rank 1, which waits in a pair for another thread of
+ * rank 0: that one computes. */
+static void two_threads(void) {
+    rp_comm *world = open_world(2, 0), *pair = group_of(world, "pair", 0, 1);
+    pthread_t other;
+    CHECK_OK(rp_barrier(pair));
+    if (ranks_rank() == 0) {
+        pthread_create(&other, NULL, barrier_in, world);
+        compute(5);
+    }
+    CHECK_OK(rp_barrier(pair));
+    if (ranks_rank() == 0)
+        pthread_join(other, NULL);
+    else
+        CHECK_OK(rp_barrier(world));
+    end_with(RP_OK, world);
+}
+
+/* A wait with a deadline of its own ends by itself, and then its caller comes. */
+static void waits_in_slices(void) {
+    rp_comm *world = open_world(2, 0), *pair = group_of(world, "pair", 0, 1);
+    rp_request *posted = NULL;
+    CHECK_OK(rp_barrier(world));
+    if (ranks_rank() == 0) {
+        CHECK_OK(rp_barrier_start(pair, &posted));
+        CHECK_EQ(rp_request_wait_for(posted, 5), RP_PENDING);
+    }
+    CHECK_OK(rp_barrier(world));
+    if (posted)
+        CHECK_OK(rp_request_wait(&posted));
+    else
+        CHECK_OK(rp_barrier(pair));
+    end_with(RP_OK, world);
+}
+
+static void who_waits_for_one_that_computes_is_left_in_peace(void) {
+    static const struct {
+        const char *function;
+        int world;
+    } rows[] = {{"behind_a_thinker", 3},
+                {"posted_before", 3},
+                {"two_threads", 2},
+                {"waits_in_slices", 2}};
+    enum { ROWS = sizeof rows / sizeof rows[0] };
+    for (int i = 0; i < ROWS; i++) {
+        ranks *world = ranks_start(rows[i].function, rows[i].world, NULL);
+        CHECK(ranks_finish(world, 60));
+        ranks_check_passed(world);
+        ranks_free(world);
+    }
+}
+
+/* ---- who passes on heartbeats is stopped ---- */
+
+/* Ranks 2 and 3 have a pair of their own, and rank 3 computes in it for longer than the
+ * timeout. The argument: what happens meanwhile to ranks 0 and 1, which the parent sees to. */
+static void without_the_first(void) {
+    rp_comm_options options = {.connect_timeout_s = 30, .warn_after_s = 1, .timeout_s = 2};
+    rp_comm_options lasting = {.name = "all", .timeout_s = 60, .warn_after_s = 50};
+    rp_comm *world = NULL, *all = NULL;
+    const int everybody[] = {0, 1, 2, 3};
+    if (ranks_store(&store) != RP_OK ||
+        rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &world) != RP_OK ||
+        rp_comm_group(world, everybody, 4, &lasting, &all) != RP_OK)
+        ranks_die();
+    rp_comm *pair = group_of(world, "pair", 2, 3);
+    CHECK_OK(rp_barrier(world));
+    ranks_mark("going");
+    if (pair) {
+        compute(0.5);
+        if (ranks_rank() == 3) compute(6);
+        CHECK_OK(rp_barrier(pair));
+        ranks_mark("waited");
+    }
+    if (strcmp(ranks_argument(), "stays") == 0) CHECK_OK(rp_barrier(all));
+}
+
+static void run_without(int first_signal, bool is_second_stopped) {
+    bool stays = first_signal == SIGSTOP;
+    ranks *world = ranks_start("without_the_first", 4,
+                               &(ranks_options){.argument = stays ? "stays" : "goes"});
+    for (int rank = 0; rank < 4; rank++) CHECK(ranks_wait_for(world, rank, "going", 30));
+    if (is_second_stopped) ranks_signal(world, 1, SIGSTOP);
+    ranks_signal(world, 0, first_signal);
+    for (int rank = 2; rank < 4; rank++) CHECK(ranks_wait_for(world, rank, "waited", 30));
+    if (stays) ranks_signal(world, 0, SIGCONT);
+    if (is_second_stopped) ranks_signal(world, 1, SIGCONT);
+    CHECK(ranks_finish(world, 60));
+    for (int rank = stays ? 0 : 1; rank < 4; rank++) ranks_check_exit(world, rank, 0, NULL);
+    ranks_free(world);
+}
+
+static void groups_do_not_fail_for_ranks_that_they_lack(void) {
+    run_without(SIGKILL, true);
+    run_without(SIGSTOP, false);
+    run_without(SIGSTOP, true);
+}
+
+static const ranks_function functions[] = {{"crossed", crossed},
+                                           {"strictly_crossed", strictly_crossed},
+                                           {"crossed_in_making", crossed_in_making},
+                                           {"crossed_by_three", crossed_by_three},
+                                           {"behind_a_thinker", behind_a_thinker},
+                                           {"posted_before", posted_before},
+                                           {"two_threads", two_threads},
+                                           {"waits_in_slices", waits_in_slices},
+                                           {"without_the_first", without_the_first}};
+static const check_case cases[] = {
+    {"crossed waits are failed with both names", crossed_waits_are_failed_with_both_names},
+    {"crossed waits of three groups are followed", crossed_waits_of_three_groups_are_followed},
+    {"who waits for one that computes is left in peace",
+     who_waits_for_one_that_computes_is_left_in_peace},
+    {"groups do not fail for ranks that they lack",
+     groups_do_not_fail_for_ranks_that_they_lack}};
+RANKS_MAIN(functions, cases)

@@ -5,8 +5,8 @@
 #define RPI_CLI_BIND_RANKS_H
 
 #include "base/status.h"
+#include "cli/bind_host.h"
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,19 +17,7 @@ typedef enum rpi_binding {
     RPI_BIND_NUMA,   /* of one NUMA node, in the same way */
 } rpi_binding;
 
-typedef struct rpi_processor {
-    int number, core, socket, node; /* a core's number counts within its socket; node -1: not
-                                       known */
-} rpi_processor;
-
 enum { RPI_NODES_MAX = 1024 };
-
-/* What ranks of this host can be bound to. */
-typedef struct rpi_bind_host {
-    rpi_processor processors[CPU_SETSIZE]; /* neighbours in the list are near each other */
-    int count;
-    bool is_made_up; /* of HWLOC_SYNTHETIC and the like: no processors that one can run on */
-} rpi_bind_host;
 
 typedef struct rpi_bind_share {
     cpu_set_t processors;

@@ -36,8 +36,9 @@ typedef struct rpi_command {
 /* The catalogue; NULL past the end. */
 const rpi_command *rpi_command_at(int index);
 
-/* What `--help` prints. */
+/* What `--help` prints; and a row of it, or of another list. */
 void rpi_command_print_help(const rpi_command *command, FILE *stream);
+void rpi_command_print_row(const char *head, const char *text, FILE *stream);
 
 /* Print this thread's last error as one line to standard error and return the exit code that
  * belongs to a failure. */

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
+#include "cli/nanotron.h"
 #include "cli/nanotron_keys.h"
 #include "cli/yaml_words.h"
 

@@ -102,19 +102,15 @@ bool rpi_command_is_group(const char *word) {
     return false;
 }
 
-static void print_row(const char *head, const char *text, FILE *stream) {
-    fprintf(stream, "  %-22s ", head);
-    rpi_print_wrapped(stream, text, 25, 25);
-}
-
 static void print_variables(FILE *stream) {
     fprintf(stream, "\nenvironment:\n");
-    print_row("REDPOLL_OPTION", "any option: REDPOLL_CODEC=q4 for --codec q4", stream);
+    rpi_command_print_row("REDPOLL_OPTION", "any option: REDPOLL_CODEC=q4 for --codec q4",
+                          stream);
     const rpi_variable *variable;
     for (int i = 0; (variable = rpi_variable_at(i)) != NULL; i++) {
         char text[512];
         snprintf(text, sizeof text, "%s: %s", variable->values, variable->meaning);
-        print_row(variable->name, text, stream);
+        rpi_command_print_row(variable->name, text, stream);
     }
 }
 
@@ -135,7 +131,7 @@ void rpi_help_print_all(FILE *stream) {
             rp_version());
     const rpi_command *command;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
-        print_row(command->name, command->summary, stream);
+        rpi_command_print_row(command->name, command->summary, stream);
     print_variables(stream);
     fprintf(stream,
             "\n'redpoll help COMMAND' shows the options of a command, with examples; so "
@@ -148,39 +144,9 @@ void rpi_help_print_group(const char *group, FILE *stream) {
             rpi_command_group_summary(group));
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
         if (rpi_command_in_group(command, group))
-            print_row(strchr(command->name, ' ') + 1, command->summary, stream);
+            rpi_command_print_row(strchr(command->name, ' ') + 1, command->summary, stream);
     fprintf(stream, "\n'redpoll help %s COMMAND' shows the options of one, with examples.\n",
             group);
-}
-
-/* "  topology=NAME          whom a rank ... [base]" */
-static void print_inner(const rpi_inner_options *inner, FILE *stream) {
-    fprintf(stream, "\nbehind --%s %s and a colon, with commas between them:\n", inner->option,
-            inner->name);
-    for (const rpi_option *o = inner->table; o->name; o++) {
-        char head[64], text[512];
-        snprintf(head, sizeof head, "%s=%s", o->name, o->value);
-        snprintf(text, sizeof text, "%s%s%s%s", o->help, o->fallback ? " [" : "",
-                 o->fallback ? o->fallback : "", o->fallback ? "]" : "");
-        print_row(head, text, stream);
-    }
-}
-
-void rpi_command_print_help(const rpi_command *command, FILE *stream) {
-    fprintf(stream, "usage: redpoll %s %s\n\n", command->name,
-            command->words ? command->words : "[OPTIONS]");
-    rpi_print_wrapped(stream, command->about, 0, 0);
-    if (command->options->name) fputc('\n', stream);
-    rpi_options_help(command->options, stream);
-    for (int i = 0; command->inner_at && command->inner_at(i).name; i++) {
-        rpi_inner_options inner = command->inner_at(i);
-        print_inner(&inner, stream);
-    }
-    if (command->notes) {
-        fputc('\n', stream);
-        rpi_print_wrapped(stream, command->notes, 0, 0);
-    }
-    fprintf(stream, "\nexamples:\n%s", command->examples);
 }
 
 static const char *name_at(const void *context, int index) {

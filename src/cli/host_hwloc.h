@@ -4,7 +4,8 @@
 #ifndef RPI_CLI_HOST_HWLOC_H
 #define RPI_CLI_HOST_HWLOC_H
 
-#include "cli/bind_ranks.h"
+#include "base/status.h"
+#include "cli/bind_host.h"
 
 /* Such as "2.9.0"; NULL: this build has none. */
 const char *rpi_hwloc_version(void);

@@ -17,9 +17,4 @@ rp_status rpi_nanotron_check_family(const char *file, yaml_document_t *document)
  * with its place now, or no key of nanotron's where only these are. Other files stay. */
 rp_status rpi_nanotron_translate(const char *file, yaml_document_t *document);
 
-/* The key nearest to one that is unknown, among those beside it, of nanotron's and of ours; as
- * rpi_suggest_text(). */
-const char *rpi_nanotron_suggest(const char *path, const rpi_option *table, char *text,
-                                 size_t bytes);
-
 #endif

@@ -3,7 +3,7 @@
 #ifndef RPI_CLI_NANOTRON_KEYS_H
 #define RPI_CLI_NANOTRON_KEYS_H
 
-#include "cli/nanotron.h"
+#include "base/option.h"
 
 /* A key of theirs, and what it may say. */
 typedef struct rpi_nanotron_key {
@@ -40,5 +40,10 @@ extern const rpi_nanotron_moved rpi_nanotron_moved_keys[], rpi_nanotron_moved_in
 
 /* Do keys of theirs, or ours, lie below a path? */
 bool rpi_nanotron_has_below(const char *path, const rpi_option *table);
+
+/* The key nearest to one that is unknown, among those beside it, of nanotron's and of ours; as
+ * rpi_suggest_text(). */
+const char *rpi_nanotron_suggest(const char *path, const rpi_option *table, char *text,
+                                 size_t bytes);
 
 #endif

@@ -27,17 +27,10 @@ static const rpi_option table[] = {
     {0},
 };
 
-static char path[512];
-
 static rp_status read_bytes(const char *text, size_t bytes, settings *s, rpi_config **config) {
-    snprintf(path, sizeof path, "%s/config.yaml", check_folder());
-    FILE *stream = fopen(path, "wb");
-    if (!stream) return RP_FAIL(IO, "cannot write the test's file");
-    fwrite(text, 1, bytes, stream);
-    fclose(stream);
     *s = (settings){0};
     RP_TRY(rpi_options_defaults(table, s));
-    return rpi_config_read(path, table, s, config);
+    return rpi_config_read(check_file("config.yaml", text, bytes), table, s, config);
 }
 
 static rp_status read_text(const char *text, settings *s, rpi_config **config) {
@@ -183,6 +176,7 @@ static void bombs_are_refused_at_once(void) {
     free(text);
     CHECK_FAILS(rpi_config_read("/dev/zero", table, &s, &config), INVALID,
                 "/dev/zero is a device, not a regular file");
+    const char *path = check_text_file("config.yaml", "");
     REQUIRE(truncate(path, 2 << 20) == 0);
     CHECK_FAILS(rpi_config_read(path, table, &s, &config), INVALID,
                 "2097152 bytes; 1048576 are the most");

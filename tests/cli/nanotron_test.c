@@ -47,15 +47,9 @@ static const rpi_option table[] = {
 };
 
 static rp_status read_text(const char *text, found *f, rpi_config **config) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/nanotron.yaml", check_folder());
-    FILE *stream = fopen(path, "wb");
-    if (!stream) return RP_FAIL(IO, "cannot write the test's file");
-    fputs(text, stream);
-    fclose(stream);
     *f = (found){{0}};
     RP_TRY(rpi_options_defaults(table, f));
-    return rpi_config_read(path, table, f, config);
+    return rpi_config_read(check_text_file("nanotron.yaml", text), table, f, config);
 }
 
 static void check_key(const found *f, const char *yaml, const char *wanted) {

@@ -31,15 +31,9 @@ static const rpi_option table[] = {
 };
 
 static rp_status read_text(const char *text, settings *s, rpi_config **config) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/words.yaml", check_folder());
-    FILE *stream = fopen(path, "wb");
-    if (!stream) return RP_FAIL(IO, "cannot write the test's file");
-    fputs(text, stream);
-    fclose(stream);
     *s = (settings){0};
     RP_TRY(rpi_options_defaults(table, s));
-    return rpi_config_read(path, table, s, config);
+    return rpi_config_read(check_text_file("words.yaml", text), table, s, config);
 }
 
 static const rpi_option *option_of(const char *type) {

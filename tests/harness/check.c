@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -80,6 +81,25 @@ const char *check_folder(void) {
     }
     atexit(remove_folder);
     return folder;
+}
+
+const char *check_file(const char *name, const void *bytes, size_t count) {
+    enum { KEPT = 4 };
+    static char paths[KEPT][sizeof folder + 300];
+    static int next;
+    char *path = paths[next++ % KEPT];
+    snprintf(path, sizeof paths[0], "%s/%s", check_folder(), name);
+    FILE *stream = fopen(path, "wb");
+    bool is_written = stream && fwrite(bytes, 1, count, stream) == count;
+    if (!stream || fclose(stream) != 0 || !is_written) {
+        perror(path);
+        exit(1);
+    }
+    return path;
+}
+
+const char *check_text_file(const char *name, const char *text) {
+    return check_file(name, text, strlen(text));
 }
 
 static int count_entries(const char *path) {

@@ -33,6 +33,9 @@ int check_long(void);
 double check_seconds(double short_s, double long_s);
 /* A fresh empty folder of this test, removed at exit when it passed. Static. */
 const char *check_folder(void);
+/* A file in it with these bytes, anew; its path, until the fourth call behind this one. */
+const char *check_file(const char *name, const void *bytes, size_t count);
+const char *check_text_file(const char *name, const char *text);
 /* Open descriptors of this process, for tests that nothing leaks. */
 int check_descriptors(void);
 /* Threads of this process. A joined one needs a moment more to leave the kernel's list: the

@@ -10,21 +10,14 @@
 
 enum { MOST = 8, LENGTH = 16, CLS = 257, SEP = 258, PAD = 260 };
 
-static const char *write_file(const char *text) {
-    static char path[700];
-    snprintf(path, sizeof path, "%s/questions.json", check_folder());
-    FILE *stream = fopen(path, "w");
-    if (stream) fputs(text, stream), fclose(stream);
-    return path;
-}
-
 static bool skips; /* broken questions */
 
 static rp_status open_questions(const char *text, rpi_span_questions **out) {
     rpi_tokenizer *bytes = NULL;
     *out = NULL;
     CHECK_OK(rpi_tokenizer_open("byte", &bytes));
-    rp_status status = rpi_span_questions_open(write_file(text), bytes, skips, out);
+    rp_status status =
+        rpi_span_questions_open(check_text_file("questions.json", text), bytes, skips, out);
     rpi_tokenizer_close(bytes);
     return status;
 }

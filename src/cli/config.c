@@ -146,12 +146,17 @@ static rp_status set_joined(walk *w, const char *path, const yaml_node_t *node) 
 
 /* ---- the file ---- */
 
+/* A mapping without a key. */
+static bool is_empty(const yaml_node_t *node) {
+    return node->type == YAML_MAPPING_NODE &&
+           node->data.mapping.pairs.start == node->data.mapping.pairs.top;
+}
+
 /* NOLINTNEXTLINE(misc-no-recursion): paths, and with them aliases of themselves, are limited.
  */
 static rp_status walk_mapping(walk *w, const yaml_node_t *mapping, const char *prefix) {
     yaml_document_t *document = &w->config->document;
-    bool is_empty = mapping->data.mapping.pairs.start == mapping->data.mapping.pairs.top;
-    if (is_empty && *prefix) return at_line(w, mapping, check_key(w, prefix));
+    if (is_empty(mapping) && *prefix) return at_line(w, mapping, check_key(w, prefix));
     for (yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
          pair < mapping->data.mapping.pairs.top; pair++) {
         yaml_node_t *key = yaml_document_get_node(document, pair->key);
@@ -300,8 +305,11 @@ rp_status rpi_config_open(const char *path, rpi_config **out_config) {
 rp_status rpi_config_apply(rpi_config *config, const rpi_option *table, void *target) {
     walk w = {.config = config, .file = config->file, .table = table, .target = target};
     yaml_node_t *root = yaml_document_get_root_node(&config->document);
-    if (!root) return RP_OK; /* an empty file sets nothing */
-    if (root->type == YAML_SCALAR_NODE && !*root->data.scalar.value) return RP_OK;
+    if (!root || rpi_yaml_is_null(root) || is_empty(root))
+        return RP_FAIL(INVALID,
+                       "%s sets nothing: the file is empty, or holds comments alone; without a "
+                       "configuration everything is as by default",
+                       config->file);
     if (root->type != YAML_MAPPING_NODE)
         return fail_at(&w, root, "the file must hold keys and values", "");
     return walk_mapping(&w, root, "");

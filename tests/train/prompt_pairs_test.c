@@ -10,16 +10,6 @@
 
 enum { SEQUENCE = 12, MOST = 4 };
 
-static const char *write_file(const char *name, const char *text) {
-    static char paths[4][700];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", check_folder(), name);
-    FILE *stream = fopen(path, "w");
-    if (stream) fputs(text, stream), fclose(stream);
-    return path;
-}
-
 static bool skips; /* broken rows */
 
 static rp_status open_pairs(const char *path, rpi_prompt_pairs **out_pairs) {
@@ -43,7 +33,7 @@ static void completions_alone_are_learnt(void) {
     static int32_t inputs[MOST][SEQUENCE], seen[MOST][SEQUENCE];
     rpi_token_rows rows = {inputs[0], seen[0], NULL};
     rpi_prompt_pairs *pairs = NULL;
-    REQUIRE_OK(open_pairs(write_file("some.jsonl", text), &pairs));
+    REQUIRE_OK(open_pairs(check_text_file("some.jsonl", text), &pairs));
     REQUIRE(rpi_prompt_pairs_count(pairs) == MOST);
     for (int p = 0; p < MOST; p++) {
         rpi_prompt_pair_read(pairs, p, &rows, p);
@@ -62,9 +52,10 @@ static void a_nul_is_a_character(void) {
     int32_t inputs[SEQUENCE], labels[SEQUENCE];
     rpi_token_rows rows = {inputs, labels, NULL};
     rpi_prompt_pairs *pairs = NULL;
-    REQUIRE_OK(open_pairs(
-        write_file("nul.jsonl", "{\"prompt\": \"a\\u0000\", \"completion\": \"\\u0000b\"}"),
-        &pairs));
+    REQUIRE_OK(
+        open_pairs(check_text_file("nul.jsonl",
+                                   "{\"prompt\": \"a\\u0000\", \"completion\": \"\\u0000b\"}"),
+                   &pairs));
     CHECK_EQ(rpi_prompt_pair_valid(pairs, 0), 3);
     rpi_prompt_pair_read(pairs, 0, &rows, 0);
     CHECK(inputs[0] == 'a' && inputs[1] == 0 && inputs[2] == 0 && inputs[3] == 'b');
@@ -91,7 +82,7 @@ static void broken_lines_are_named(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rpi_prompt_pairs *pairs = NULL;
-        rp_status status = open_pairs(write_file("broken.jsonl", rows[i].text), &pairs);
+        rp_status status = open_pairs(check_text_file("broken.jsonl", rows[i].text), &pairs);
         CHECK_EQ(status, rows[i].status);
         CHECK_MSG(strstr(rp_last_error()->message, rows[i].part), "%s",
                   rp_last_error()->message);
@@ -106,12 +97,14 @@ static void broken_rows_can_be_left_out(void) {
                                "{\"prompt\": \"thirteen byte\", \"completion\": \"b\"},\n"
                                "{\"prompt\": \"\\ud83d\", \"completion\": \"d\", \"n\": NaN}]";
     rpi_prompt_pairs *pairs = NULL;
-    const char *path = write_file("rows.json", text);
-    CHECK_FAILS(open_pairs(path, &pairs), CORRUPT,
-                "rows.json:2: its 'prompt' is null, and no text; line 3: no text under the "
-                "key 'completion'; there are prompt, complete; a row is {\"prompt\": \"...\", "
-                "\"completion\": \"...\"}; line 3: this is no JSON object, but a number; "
-                "line 4: the prompt has 13 tokens");
+    const char *path = check_text_file("rows.json", text);
+    CHECK_FAILS(
+        open_pairs(path, &pairs), CORRUPT,
+        "rows.json:2 (row 2): its 'prompt' is null, and no text; line 3 (row 3): no text under "
+        "the "
+        "key 'completion'; there are prompt, complete; a row is {\"prompt\": \"...\", "
+        "\"completion\": \"...\"}; line 3 (row 4): this is no JSON object, but a number; "
+        "line 4 (row 5): the prompt has 13 tokens");
     CHECK_FAILS(open_pairs(path, &pairs), CORRUPT,
                 "; 4 of 6 rows are broken; --skip-broken leaves them out");
     skips = true;
@@ -136,7 +129,8 @@ static const char *some_pairs(void) {
                  "{\"prompt\": \"%s %s: \", \"completion\": \"%s\"}\n", i % 5 ? "say" : "tell",
                  word, word);
     }
-    snprintf(data, sizeof data, "pairs:%s,tokenizer=byte", write_file("pairs.jsonl", text));
+    snprintf(data, sizeof data, "pairs:%s,tokenizer=byte",
+             check_text_file("pairs.jsonl", text));
     return data;
 }
 

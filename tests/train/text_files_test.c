@@ -110,12 +110,16 @@ static const row rows[] = {
      {0}},
     {"numbers.json",
      BYTES("[1, 2]"),
-     "!numbers.json:1: this is no JSON object, but a number",
+     "!numbers.json:1 (row 1): this is no JSON object, but a number; line 1 (row 2): the same; "
+     "2 "
+     "rows are broken",
      NULL,
      {0}},
     {"texts.json",
      BYTES("[\"a\",\n\"b\"]"),
-     "!but a text; line 2: the same; 2 rows are broken",
+     "!texts.json:1 (row 1): this is no JSON object, but a text; line 2 (row 2): the same; 2 "
+     "rows "
+     "are broken",
      NULL,
      {0}},
     {"one.json",
@@ -189,12 +193,13 @@ static const row rows[] = {
      {0}},
     {"a.json",
      BYTES("{\n\"text\":\"a\"\n},\n{\"text\":\"b\"}"),
-     "!a.json:3: no JSON",
+     "!a.json:3 (row 2): no JSON",
      NULL,
      {0}},
     {"a.json",
      BYTES("[\n\n{\"text\":\n1},\n\nnull]"),
-     "!a.json:3: its 'text' is a number, and no text; line 6: this is no JSON object, but null",
+     "!a.json:3 (row 1): its 'text' is a number, and no text; line 6 (row 2): this is no JSON "
+     "object, but null",
      NULL,
      {0}},
 
@@ -204,8 +209,9 @@ static const row rows[] = {
     {"a.json", BYTES("[true,{\"text\":\"a\"},12 ,\"x\"\n]"), "a|", NULL, SKIP},
     {"a.json",
      BYTES("[true,{\"text\":\"a\"},12 ,\"x\"\n]"),
-     "!a.json:1: this is no JSON object, but true; line 1: this is no JSON object, but a "
-     "number; line 1: this is no JSON object, but a text; 3 rows are broken",
+     "!a.json:1 (row 1): this is no JSON object, but true; line 1 (row 3): this is no JSON "
+     "object, but a number; line 1 (row 4): this is no JSON object, but a text; 3 rows are "
+     "broken",
      NULL,
      {0}},
     {"a.json", BYTES("[{\"text\":\"a\"},[{\"text\":1}],{\"n\":[1,{}],\"text\":\"b\"}]"), "a|b|",
@@ -525,7 +531,8 @@ static void broken_rows_are_counted_in_words(void) {
         rpi_broken_rows rows_of = {.path = "a.jsonl", .unit = "row", .skips = cases[i].skips};
         for (int n = 0; n < cases[i].count; n++) {
             CHECK_EQ(rpi_broken_rows_are_enough(&rows_of), !cases[i].skips && n >= 5);
-            CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "no %d", n), n + 1, NULL));
+            CHECK_OK(
+                rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "no %d", n), n + 1, 0, NULL));
         }
         rp_status status = rpi_broken_rows_end(&rows_of, cases[i].all);
         bool is_read = cases[i].skips && cases[i].count != cases[i].all;
@@ -544,19 +551,19 @@ static void broken_rows_are_counted_in_words(void) {
 static void places_of_broken_rows_are_named(void) {
     static char why[600];
     rpi_broken_rows rows_of = {.path = "a.json", .unit = "question"};
-    CHECK_EQ(rpi_broken_rows_add(&rows_of, RP_FAIL(IO, "gone"), 1, NULL), RP_IO);
+    CHECK_EQ(rpi_broken_rows_add(&rows_of, RP_FAIL(IO, "gone"), 1, 0, NULL), RP_IO);
     CHECK_EQ(rows_of.count, 0);
     CHECK_OK(rpi_broken_rows_end(&rows_of, 0));
-    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(INVALID, "none"), 0, "question 7"));
-    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "none"), 0, "question 8"));
-    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "none"), 9, NULL));
+    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(INVALID, "none"), 0, 0, "question 7"));
+    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "none"), 0, 0, "question 8"));
+    CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "none"), 9, 0, NULL));
     CHECK(!strcmp(rows_of.text,
                   "a.json: question 7: none; question 8: the same; line 9: the same"));
     CHECK_EQ(rpi_broken_rows_end(&rows_of, 0), RP_INVALID); /* as the first */
     memset(why, 'y', sizeof why - 1);
     rows_of = (rpi_broken_rows){.path = "a.json", .unit = "row"};
     for (int n = 0; n < 5; n++)
-        CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "%d%s", n, why), n, NULL));
+        CHECK_OK(rpi_broken_rows_add(&rows_of, RP_FAIL(CORRUPT, "%d%s", n, why), n, 0, NULL));
     CHECK(strlen(rows_of.text) < sizeof rows_of.text && strstr(rows_of.text, "; line 3: 3yyy"));
 }
 

@@ -91,7 +91,7 @@ static rp_status add_row(reader *r, rpi_text_part *part) {
     if (status == RP_OK) return RP_OK;
     p->ids.count = tokens;
     p->replaced = replaced;
-    return rpi_broken_rows_add(&p->broken, status, part->line, NULL);
+    return rpi_broken_rows_add(&p->broken, status, part->line, part->row, NULL);
 }
 
 static rp_status read_rows(reader *r, rpi_text_parts *parts) {

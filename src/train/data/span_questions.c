@@ -21,6 +21,7 @@ typedef struct reader {
     rpi_encoder *encoder;
     rpi_span_questions *q;
     int64_t line;      /* of the row; 0: the file is one */
+    int64_t row;       /* as of an rpi_text_part */
     char where[WHERE]; /* for messages: "article 3, paragraph 1" */
 } reader;
 
@@ -148,7 +149,7 @@ static rp_status try_question(reader *r, const cJSON *json, rp_status before) {
     q->answer_count = answers;
     q->question_ids.count = tokens;
     q->unanswerable = unanswerable;
-    return rpi_broken_rows_add(&q->broken, status, r->line, r->line ? NULL : r->where);
+    return rpi_broken_rows_add(&q->broken, status, r->line, r->row, r->line ? NULL : r->where);
 }
 
 /* ---- texts ---- */
@@ -233,6 +234,7 @@ static rp_status add_part(reader *r, const rpi_text_part *part, int number) {
     cJSON *root = NULL;
     size_t replaced = 0;
     r->line = part->line;
+    r->row = part->row;
     rp_status status = rpi_json_row_read_plain(part->text, part->bytes, &root, &replaced);
     r->q->replaced += replaced;
     if (status == RP_OK) {
@@ -241,7 +243,7 @@ static rp_status add_part(reader *r, const rpi_text_part *part, int number) {
         return status;
     }
     r->q->rows++;
-    return rpi_broken_rows_add(&r->q->broken, status, part->line, NULL);
+    return rpi_broken_rows_add(&r->q->broken, status, part->line, part->row, NULL);
 }
 
 static rp_status read_parts(reader *r, rpi_text_parts *parts) {

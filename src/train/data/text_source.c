@@ -149,13 +149,16 @@ static rp_status take_json(rpi_text_source *s, rpi_text_part *part, rpi_document
 }
 
 static rp_status take(rpi_text_source *s, rpi_text_part *part, rpi_document *out) {
-    *out = (rpi_document){
-        .text = part->text, .bytes = part->bytes, .path = path_of(s), .line = part->line};
+    *out = (rpi_document){.text = part->text,
+                          .bytes = part->bytes,
+                          .path = path_of(s),
+                          .line = part->line,
+                          .row = part->row};
     if (!part->is_json) return RP_OK;
     rp_status status = take_json(s, part, out);
     if (status == RP_OK) return RP_OK;
     out->bytes = 0;
-    return rpi_broken_rows_add(&s->broken, status, part->line, NULL);
+    return rpi_broken_rows_add(&s->broken, status, part->line, part->row, NULL);
 }
 
 /* A row is broken, and that ends the run: which are the next of the file? */

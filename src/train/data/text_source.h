@@ -20,6 +20,7 @@ typedef struct rpi_document {
     size_t bytes;
     const char *path; /* of the options */
     int64_t line;     /* 0: the whole file */
+    int64_t row;      /* as of an rpi_text_part */
     size_t replaced;  /* U+FFFD in it, for what JSON had that is no text */
 } rpi_document;
 

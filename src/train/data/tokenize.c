@@ -12,7 +12,7 @@ typedef struct batch_document {
     size_t start, bytes; /* of the batch's text */
     size_t end;          /* of its ids in the batch's */
     const char *path;
-    int64_t line;
+    int64_t line, row;
     size_t replaced; /* before it came here */
 } batch_document;
 
@@ -53,7 +53,10 @@ static slot *slot_of(job *j, int64_t number) {
 /* ---- workers ---- */
 
 static rp_status name_place(rp_status status, const batch_document *d) {
-    if (d->line) return rpi_fail_context(status, "%s:%lld: ", d->path, (long long)d->line);
+    char mark[RPI_ROW_MARK];
+    if (d->line)
+        return rpi_fail_context(status, "%s:%lld%s: ", d->path, (long long)d->line,
+                                rpi_text_row_mark(d->row, mark));
     return rpi_fail_context(status, "%s: ", d->path);
 }
 
@@ -132,6 +135,7 @@ static rp_status fill(job *j, slot *s) {
                                                     .bytes = d.bytes,
                                                     .path = d.path,
                                                     .line = d.line,
+                                                    .row = d.row,
                                                     .replaced = d.replaced};
         RP_TRY(rpi_text_append(&s->text, d.text, d.bytes));
     }

@@ -1,6 +1,7 @@
 #include "train/texts/broken_rows.h"
 
 #include "base/log.h"
+#include "train/texts/text_parts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,25 +15,26 @@ static void append(rpi_broken_rows *rows, const char *where, const char *why) {
              used ? LATER_BYTES : FIRST_BYTES, is_same ? "the same" : why);
 }
 
-static void name(rpi_broken_rows *rows, int64_t line, const char *where) {
-    char place[400];
+static void name(rpi_broken_rows *rows, int64_t line, int64_t row, const char *where) {
+    char place[400], mark[RPI_ROW_MARK];
     const char *why = rp_last_error()->message;
     bool is_first = rows->count == 0;
+    rpi_text_row_mark(row, mark);
     if (where)
         snprintf(place, sizeof place, "%.200s%s%.180s", is_first ? rows->path : "",
                  is_first ? ": " : "", where);
     else if (is_first)
-        snprintf(place, sizeof place, "%.300s:%lld", rows->path, (long long)line);
+        snprintf(place, sizeof place, "%.300s:%lld%s", rows->path, (long long)line, mark);
     else
-        snprintf(place, sizeof place, "line %lld", (long long)line);
+        snprintf(place, sizeof place, "line %lld%s", (long long)line, mark);
     append(rows, place, why);
     if (is_first) snprintf(rows->first, sizeof rows->first, "%s", why);
 }
 
 rp_status rpi_broken_rows_add(rpi_broken_rows *rows, rp_status status, int64_t line,
-                              const char *where) {
+                              int64_t row, const char *where) {
     if (status != RP_CORRUPT && status != RP_INVALID) return status;
-    if (rows->count < RPI_BROKEN_NAMED) name(rows, line, where);
+    if (rows->count < RPI_BROKEN_NAMED) name(rows, line, row, where);
     if (rows->count++ == 0) rows->status = status;
     return RP_OK;
 }

@@ -18,14 +18,15 @@ typedef struct rpi_broken_rows {
 
     int64_t count;
     rp_status status; /* of the first */
-    char text[800];   /* "PATH:3: why; line 7: why" */
+    char text[800];   /* "PATH:3: why; line 7: why", "PATH:1 (row 3): why" */
     char first[300];  /* why, of the first */
 } rpi_broken_rows;
 
-/* This thread's last failure, `status`, is what is wrong with the row; where: NULL for a line,
- * else "question q7". Only RP_CORRUPT and RP_INVALID are a row's own; others are returned. */
+/* This thread's last failure, `status`, is what is wrong with the row. line, row: as of an
+ * rpi_text_part; where: NULL for these, else "question q7". Only RP_CORRUPT and RP_INVALID are
+ * a row's own; others are returned. */
 rp_status rpi_broken_rows_add(rpi_broken_rows *rows, rp_status status, int64_t line,
-                              const char *where);
+                              int64_t row, const char *where);
 /* Have enough been named, so that looking for more is of no use? */
 bool rpi_broken_rows_are_enough(const rpi_broken_rows *rows);
 /* At the end, of `all` rows, 0: not counted. RP_OK where none is broken, or they are left out

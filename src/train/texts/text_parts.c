@@ -5,6 +5,7 @@
 #include "train/texts/unpacked_file.h"
 #include "train/tokenizers/tokenizer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { BUFFER = RPI_TEXT_KIND_BYTES, JSON_MOST = 1 << 30 };
@@ -15,6 +16,7 @@ struct rpi_text_parts {
     rpi_text_kind kind;
     bool splits_lines, is_begun, is_list, list_ended;
     int64_t line; /* of what comes next, from 1 on */
+    int64_t row;  /* values so far */
     rpi_text part;
     size_t used, filled;
     char buffer[BUFFER];
@@ -23,6 +25,12 @@ struct rpi_text_parts {
 const char *rpi_text_format_name(int format) {
     static const char *const names[RPI_FORMATS] = {"auto", "text", "json"};
     return format >= 0 && format < RPI_FORMATS ? names[format] : NULL;
+}
+
+const char *rpi_text_row_mark(int64_t row, char mark[RPI_ROW_MARK]) {
+    mark[0] = '\0';
+    if (row) snprintf(mark, RPI_ROW_MARK, " (row %lld)", (long long)row);
+    return mark;
 }
 
 /* ---- opening ---- */
@@ -170,6 +178,7 @@ static rp_status read_json_value(rpi_text_parts *p, int64_t *out_line, bool *out
     }
     p->is_begun = true;
     *out_line = p->line;
+    p->row += *out_any;
     return *out_any ? read_value(p) : RP_OK;
 }
 
@@ -203,7 +212,10 @@ rp_status rpi_text_parts_next(rpi_text_parts *p, bool *out_done, rpi_text_part *
     size_t bytes = p->part.count;
     if (line && bytes && p->part.at[bytes - 1] == '\r') bytes--;
     p->part.at[bytes] = '\0';
-    *out =
-        (rpi_text_part){.text = p->part.at, .bytes = bytes, .line = line, .is_json = is_json};
+    *out = (rpi_text_part){.text = p->part.at,
+                           .bytes = bytes,
+                           .line = line,
+                           .row = p->is_list || p->row > 1 ? p->row : 0,
+                           .is_json = is_json};
     return RP_OK;
 }

@@ -22,6 +22,8 @@ typedef struct rpi_text_part {
     char *text; /* until the next one, and may be changed; a NUL stands behind it */
     size_t bytes;
     int64_t line; /* where it begins; 0: the whole file */
+    int64_t row;  /* of objects that may share lines, as in a list: which of the file's it is,
+                     from 1 on; 0: its line tells */
     bool is_json;
 } rpi_text_part;
 
@@ -38,6 +40,9 @@ rpi_text_kind rpi_text_parts_kind(const rpi_text_parts *parts);
  * RP_CORRUPT: damaged, or a list that does not end; RP_INVALID: a text of more than
  * RPI_DOCUMENT_MOST bytes, an object of more than 1 GiB. */
 rp_status rpi_text_parts_next(rpi_text_parts *parts, bool *out_done, rpi_text_part *out_part);
+/* What stands behind a part's line in messages: " (row 3)", or nothing. Returns mark. */
+enum { RPI_ROW_MARK = 32 };
+const char *rpi_text_row_mark(int64_t row, char mark[RPI_ROW_MARK]);
 /* How much was read of the file as it lies on the disk. */
 int64_t rpi_text_parts_offset(const rpi_text_parts *parts);
 

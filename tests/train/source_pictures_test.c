@@ -326,6 +326,20 @@ static const struct layout {
      "!/testing is no class, but has folders of its own: name the parts, as images:"},
     {{"Train/a/1.png", "Train/b/1.png", "Val/a/1.png"}, {0}, "", "!/Train,validation="},
     {{"test/1.png", "train-station/x/1.png"}, {0}, ",validation=50%", "0/1"},
+
+    /* a class that is called as a part is */
+    {{"bus/1.png", "car/1.png", "train/1.png", "train/2.png"}, {0}, ",validation=50%", "02/12"},
+    {{"bus/1.png", "test/1.png", "train/1.png", "val/1.png"}, {0}, ",validation=50%", "02/13"},
+    {{"bus/x/1.png", "train/1.png", "train/x/2.png"}, {0}, ",validation=33%", "01/1"},
+    {{"train/bus/1.png", "train/train/1.png", "val/bus/1.png", "val/train/1.png"},
+     {0},
+     "",
+     "01/01"},
+    {{"train/a/1.png", "train/b/1.png", "notes/1.png"}, {0}, ",validation=50%", "0/1"},
+    {{"train/1.png", "val/1.png"}, {0}, "", "!/train holds pictures itself (1.png): put those"},
+    {{"train/1.png", "validation/1.png", "Test/1.png"}, {0}, "", "!/train holds pictures"},
+    {{"bus/1.png", "train/steam/1.png"}, {0}, "", "!/train has 1 sub-folder; one for each"},
+
     {{TINY},
      {ANNOTATIONS, "v0.png\tn2\t0\t0\t62\t62\r\nv1.png\tn1\t1\t2\t3\t4\n"},
      "",

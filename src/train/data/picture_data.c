@@ -97,7 +97,7 @@ static void find_validation(const char *parent, words *w) {
 static void resolve(words *w) {
     char parent[RPI_PATH_BYTES];
     snprintf(parent, sizeof parent, "%s", w->train);
-    if (rpi_folder_has(parent, "train")) {
+    if (rpi_picture_folder_has_part(parent, "train")) {
         snprintf(w->train, sizeof w->train, "%.*s/train", RPI_PATH_BYTES - 16, parent);
         find_validation(parent, w);
         return;

@@ -25,7 +25,8 @@ const rpi_picture_scale *rpi_picture_scale_at(int index);
 /* That of a text, without a look at any folder; the text is "images:...". */
 rp_status rpi_picture_scale_of(const char *text, const rpi_picture_scale **out_scale);
 
-/* PATH holds a sub-folder for each class, or `train` and beside it `val` (or `validation`,
+/* PATH holds a sub-folder for each class, one may be called `train`
+ * (rpi_picture_folder_has_part()), or a part `train` and beside it `val` (or `validation`,
  * `valid`, `test`), or is itself such a `train`; what is held out where there is no second
  * folder, and none is named: every 20th picture. Failures as of rpi_picture_folder_open(). */
 rp_status rpi_picture_data_open(const char *text, rpi_picture_data *out_data);

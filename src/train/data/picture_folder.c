@@ -143,22 +143,56 @@ static int compare_pictures(const void *a, const void *b) {
     return strcmp(((const rpi_listed_picture *)a)->name, ((const rpi_listed_picture *)b)->name);
 }
 
-/* Pictures of a class that all lie in folders below "train" or "test" are of many classes. */
-static rp_status check_part(const rpi_picture_folder *f, int label, int64_t first) {
+/* ---- parts of data, and classes that are called so ---- */
+
+static bool is_called_a_part(const char *name) {
     static const char *const parts[] = {"train", "training", "test",      "testing",
                                         "val",   "valid",    "validation"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strcasecmp(name, parts[i]) == 0) return true;
+    return false;
+}
+
+static bool is_picture(const char *name, entry_kind kind) {
+    return kind != FOLDER_ENTRY && rpi_picture_format_of_name(name);
+}
+
+static bool is_folder_of_no_part(const char *name, entry_kind kind) {
+    return kind == FOLDER_ENTRY && !is_called_a_part(name);
+}
+
+/* Has the folder an entry of this kind? */
+static bool has_entry(const char *path, bool (*is_it)(const char *name, entry_kind kind)) {
+    DIR *stream = opendir(path);
+    bool found = false;
+    for (const struct dirent *entry; stream && !found && (entry = readdir(stream)) != NULL;) {
+        entry_kind kind = OTHER_ENTRY;
+        bool is_hidden = entry->d_name[0] == '.';
+        found =
+            !is_hidden && kind_of(path, entry, &kind) == RP_OK && is_it(entry->d_name, kind);
+    }
+    if (stream) closedir(stream);
+    return found;
+}
+
+bool rpi_picture_folder_has_part(const char *path, const char *name) {
+    char text[RPI_PATH_BYTES];
+    if (!rpi_folder_has(path, name) || join(path, name, text) != RP_OK) return false;
+    return !has_entry(text, is_picture) || !has_entry(path, is_folder_of_no_part);
+}
+
+/* Pictures of a class that all lie in folders below "train" or "test" are of many classes. */
+static rp_status check_part(const rpi_picture_folder *f, int label, int64_t first) {
     const char *name = f->classes[label];
     for (int64_t i = first; i < f->count; i++)
         if (!strchr(f->pictures[i].name + strlen(name) + 1, '/')) return RP_OK;
     bool trains = strncasecmp(name, "train", strlen("train")) == 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (strcasecmp(name, parts[i]) == 0)
-            return RP_FAIL(INVALID,
-                           "%s/%s is no class, but has folders of its own: name the parts, as "
-                           "images:%s/%s,validation=%s/%s",
-                           f->path, name, f->path, trains ? name : "TRAINING", f->path,
-                           trains ? "VALIDATION" : name);
-    return RP_OK;
+    if (!is_called_a_part(name)) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "%s/%s is no class, but has folders of its own: name the parts, as "
+                   "images:%s/%s,validation=%s/%s",
+                   f->path, name, f->path, trains ? name : "TRAINING", f->path,
+                   trains ? "VALIDATION" : name);
 }
 
 static rp_status list_class(rpi_picture_listing *l, int label) {

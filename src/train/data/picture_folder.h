@@ -71,5 +71,9 @@ rp_status rpi_picture_annotations_read(rpi_picture_listing *listing);
 
 /* Has `path` a sub-folder of this name? */
 bool rpi_folder_has(const char *path, const char *name);
+/* And is it a part of the data, as train is, with folders of classes in it? It is a class like
+ * the others where it holds pictures itself, and other folders beside it are called as no part
+ * is: bus, car, train. */
+bool rpi_picture_folder_has_part(const char *path, const char *name);
 
 #endif

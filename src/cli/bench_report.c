@@ -56,7 +56,7 @@ void rpi_bench_print_title(const rpi_bench *bench) {
            "min", "max", "algbw MB/s", "busbw MB/s");
     if (both_places(bench)) printf(" %9s %10s %10s", "time", "algbw MB/s", "busbw MB/s");
     printf(" %12s %9s %8s\n", "wire bytes", "error", "replicas");
-    fflush(stdout); /* rows may take a while */
+    rpi_command_flush(); /* rows may take a while */
 }
 
 static void print_bandwidths(const rpi_bench *bench, const rpi_bench_row *row, double time_s) {
@@ -86,7 +86,7 @@ void rpi_bench_print_row(const rpi_bench *bench, const rpi_bench_row *row) {
         print_bandwidths(bench, row, row->in_place_time_s);
     }
     printf(" %12.0f %9s %8s\n", row->wire_bytes, error, verdict_of(bench, row));
-    fflush(stdout);
+    rpi_command_flush();
 }
 
 static void add_text(cJSON *object, const char *key, bool exists, const char *text) {
@@ -149,5 +149,5 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row) {
                bus ? bus_bandwidth(bench, row, row->in_place_time_s) : 0);
     if (kind->mixes) cJSON_AddStringToObject(object, "topology", bench->topology);
     rpi_command_print_json(object);
-    fflush(stdout);
+    rpi_command_flush();
 }

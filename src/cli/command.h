@@ -62,6 +62,10 @@ int rpi_command_work(const rpi_command *command, int argc, char **argv, void *se
  * which is then said, unless whoever read it has had enough (a closed pipe). */
 int rpi_command_finish(int code);
 
+/* What has been printed is there for its reader, while this goes on. One that has gone ends the
+ * process as SIGPIPE does, also where that signal is ignored or blocked. */
+void rpi_command_flush(void);
+
 /* The object as one line on standard output; frees it. */
 struct cJSON;
 void rpi_command_print_json(struct cJSON *object);

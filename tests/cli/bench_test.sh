@@ -300,6 +300,28 @@ for world in 1 2 3 5; do
     done
 done
 
+# ---- a reader that has gone ends it at the next row, also where the caller ignores SIGPIPE ----
+
+for ranks in "" "-n 2"; do
+    for ignores in "trap '' PIPE" :; do
+        rm -f closed code
+        (
+            eval "$ignores"
+            until [ -e closed ]; do sleep 0.05; done
+            "$redpoll" bench all-reduce $ranks --sizes 4,8,12,16 --iters 1 --json
+            echo $? >code
+        ) 2>err | {
+            exec <&-
+            : >closed
+        }
+        if [ "$(cat code)" -eq 141 ] && ! grep -v "found by redpoll run" err; then
+            pass
+        else
+            complain "bench $ranks without a reader, $ignores: code $(cat code): $(cat err)"
+        fi
+    done
+done
+
 # ---- links ----
 
 keys bench link -n 2 --round-trips 5 -- ranks=2 transport="$text" between_pairs=0 between_latency_s=null \

@@ -15,6 +15,7 @@ void rpi_first_failure_note(rpi_first_failure *first, int rank, int status, bool
     if (!was_first && (first->is_named || was_told || !WIFSIGNALED(status))) return;
     first->rank = rank;
     first->status = status;
+    first->was_told = was_told;
     if (WIFSIGNALED(status)) first->name_ns = rpi_now_ns();
 }
 
@@ -24,6 +25,11 @@ bool rpi_first_failure_is_due(const rpi_first_failure *first) {
 
 int64_t rpi_first_failure_due_ns(const rpi_first_failure *first) {
     return first->rank >= 0 && !first->is_named ? first->name_ns : RPI_NEVER_NS;
+}
+
+int rpi_first_failure_code(const rpi_first_failure *first, int stop_signal) {
+    if (stop_signal && first->was_told && WIFSIGNALED(first->status)) return 128 + stop_signal;
+    return rpi_exit_code_of(first->status);
 }
 
 int rpi_exit_code_of(int status) {

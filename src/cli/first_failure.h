@@ -10,6 +10,7 @@
 typedef struct rpi_first_failure {
     int rank; /* -1: none so far */
     int status;
+    bool was_told;   /* it had had a signal to end */
     bool is_named;   /* it has been said */
     int64_t name_ns; /* when it will be */
 } rpi_first_failure;
@@ -21,6 +22,9 @@ void rpi_first_failure_note(rpi_first_failure *first, int rank, int status, bool
 bool rpi_first_failure_is_due(const rpi_first_failure *first);
 /* When it will be; RPI_NEVER_NS: never. */
 int64_t rpi_first_failure_due_ns(const rpi_first_failure *first);
+/* Of a launch with this failure. stop_signal: the launch was told to end by it; 0: it was not.
+ * A rank that had to be killed for that has not failed: 128 + stop_signal. */
+int rpi_first_failure_code(const rpi_first_failure *first, int stop_signal);
 /* 128 + signal when it was killed. */
 int rpi_exit_code_of(int status);
 /* "was killed by signal 9 (Killed)" or "ended with exit code 3". */

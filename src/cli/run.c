@@ -299,7 +299,7 @@ static int run_ranks(rpi_launch_run *l) {
     bool failed = l->first.rank >= 0;
     if (failed || l->stop_signal) fputs(rpi_launch_line_start(l, stdout), stdout);
     if (failed && !l->first.is_named) rpi_launch_name_first(l);
-    if (failed) return rpi_exit_code_of(l->first.status);
+    if (failed) return rpi_first_failure_code(&l->first, l->stop_signal);
     return l->stop_signal ? 128 + l->stop_signal : 0;
 }
 

@@ -341,7 +341,7 @@ deaf_ranks() {
     kill -INT "$launcher"
     within 5 grep -q stopping err
     kill -INT "$launcher"
-    ends 137
+    ends 130
 }
 a_killed_launcher() {
     launch -H big:1,small:1 sh -c 'trap "" TERM INT HUP; echo up; sleep 100 & while :; do sleep 0.05; done'

@@ -168,6 +168,7 @@ static void a_death_goes_before_a_failure(void) {
     rpi_first_failure_note(&first, 1, SIGKILL, false);
     CHECK_EQ(first.rank, 1);
     CHECK_EQ(rpi_exit_code_of(first.status), 128 + SIGKILL);
+    CHECK_EQ(rpi_first_failure_code(&first, SIGINT), 128 + SIGKILL); /* by itself */
     CHECK(rpi_first_failure_is_due(&first)); /* nothing goes before a death */
     rpi_first_failure_note(&first, 0, FAILED, false);
     CHECK_EQ(first.rank, 1);
@@ -356,7 +357,7 @@ static void signals_are_passed_on(void) {
         {"echo pid $$; exec sleep 100", SIGINT, 128 + SIGINT, "signal 2 (Interrupt)"},
         {"trap 'echo caught; exit 0' TERM; echo pid $$; while :; do sleep 0.05; done", SIGTERM,
          128 + SIGTERM, "[1] caught"},
-        {"trap '' TERM; echo pid $$; while :; do sleep 0.05; done", SIGTERM, 128 + SIGKILL,
+        {"trap '' TERM; echo pid $$; while :; do sleep 0.05; done", SIGTERM, 128 + SIGTERM,
          "sending SIGKILL"},
         {"trap 'echo user; exit 4' USR1; echo pid $$; while :; do sleep 0.05; done", SIGUSR1, 4,
          "user"},
@@ -374,6 +375,20 @@ static void signals_are_passed_on(void) {
         CHECK_MSG(strstr(output, runs[i].says), "'%s' says: %s", runs[i].script, output);
         CHECK(!process_runs(ranks[0]) && !process_runs(ranks[1]));
     }
+}
+
+/* Ranks that do not heed the first are killed at once, for it. */
+static void a_second_signal_kills_for_the_first(void) {
+    rpi_launch_options options =
+        shell(2, "trap '' INT; echo pid $$; while :; do sleep 0.05; done");
+    options.grace_s = 600;
+    pid_t launcher = start(options);
+    if (wait_for_output("pid ", 2)) {
+        kill(launcher, SIGINT);
+        if (wait_for_output("stopping the ranks: signal 2", 1)) kill(launcher, SIGINT);
+    }
+    CHECK_EQ(finish(launcher), 128 + SIGINT);
+    CHECK_MSG(!strstr(output, "was killed by"), "it says: %s", output);
 }
 
 /* As under nohup: the launcher is not ended by the signal, nor are its ranks. */
@@ -704,6 +719,7 @@ CASES({"codes_and_words", codes_and_words},
       {"long lines break between characters", long_lines_break_between_characters},
       {"files have the bytes", files_have_the_bytes},
       {"signals_are_passed_on", signals_are_passed_on},
+      {"a_second_signal_kills_for_the_first", a_second_signal_kills_for_the_first},
       {"what_is_ignored_stays_ignored", what_is_ignored_stays_ignored},
       {"a_killed_launcher_takes_its_ranks_along", a_killed_launcher_takes_its_ranks_along},
       {"a_killed_launcher_takes_whole_trees_along", a_killed_launcher_takes_whole_trees_along},

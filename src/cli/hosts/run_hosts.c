@@ -264,7 +264,8 @@ static int run(rpi_host_launch *launch) {
            rpi_hosts_pump(launch, leave_ns) == RP_OK) {
     }
     if (launch->first.rank >= 0 && !launch->first.is_named) name_first(launch);
-    if (launch->first.rank >= 0) return rpi_exit_code_of(launch->first.status);
+    if (launch->first.rank >= 0)
+        return rpi_first_failure_code(&launch->first, launch->stop_signal);
     if (launch->is_lost) return CANNOT_START;
     return launch->stop_signal ? 128 + launch->stop_signal : 0;
 }

@@ -1,5 +1,6 @@
 /* The control connection among ranks that are threads: who judges, what is heard, what is left.
  */
+#include "bare_hub.h"
 #include "net/control/control.h"
 #include "net/trust/channel.h"
 
@@ -807,6 +808,33 @@ static void a_hub_that_is_stopped_is_succeeded(void) {
     }
 }
 
+/* Who has gone by its own account, for want of a hub, tells the next one. */
+static void publish_without_a_hub(party *self) {
+    rpi_control_group *pair = self->rank >= 2 ? open_group(self, 60, 2, 3) : NULL;
+    rpi_failure failure = {.status = RP_IO, .rank = 1, .text = "found without a hub"};
+    let_thread_pass(self);
+    pthread_barrier_wait(self->together);
+    if (self->rank == 0) stop(self);
+    pthread_barrier_wait(self->together);
+    if (self->rank == 2) rpi_control_publish(pair, &failure);
+    if (pair) {
+        CHECK(rpi_control_wait_failed(pair, rpi_deadline_ns(20), &self->heard));
+        CHECK_MSG(strcmp(self->heard.text, failure.text) == 0, "%s", self->heard.text);
+        CHECK_EQ(self->heard.rank, 1);
+        CHECK_EQ(self->heard.status, RP_IO);
+    }
+    pthread_barrier_wait(self->together);
+    if (self->rank == 0) go_on(self);
+    rpi_control_group_close(pair);
+    hear_all_since(self, rpi_control_everybody(self->control), 0, rpi_now_ns());
+    pthread_barrier_wait(self->together);
+}
+
+static void a_verdict_of_its_own_is_told_to_the_next_hub(void) {
+    party parties[WORLD] = {0};
+    gather(parties, WORLD, WORLD, publish_without_a_hub);
+}
+
 /* Where nobody is in line behind it, it is waited for. */
 static void outlive_the_only_hub(party *self) {
     rpi_control_group *everybody = rpi_control_everybody(self->control);
@@ -835,65 +863,6 @@ static void the_only_hub_is_waited_for(void) {
 
 /* ---- what a beat costs ---- */
 
-/* A hub without a thread, and the other ends of its lines. */
-typedef struct bare_hub {
-    rpi_control control;
-    rpi_control_line lines[MANY + 1], far[MANY + 1];
-} bare_hub;
-
-static bare_hub *make_hub(int world) {
-    bare_hub *hub = calloc(1, sizeof *hub);
-    rpi_control *control = &hub->control;
-    size_t count = (size_t)world;
-    control->world = world;
-    control->line_count = world;
-    control->lines = hub->lines;
-    control->beat_ns = control->silence_ns = RPI_SECOND_NS;
-    control->everybody = (rpi_control_group){.control = control, .count = world};
-    control->groups = &control->everybody;
-    control->heard_ns = calloc(count, sizeof *control->heard_ns);
-    control->rounds = calloc(count, sizeof *control->rounds);
-    control->fresh = calloc(count, sizeof *control->fresh);
-    control->runs = calloc(count, sizeof *control->runs);
-    control->line_of = calloc(count, sizeof *control->line_of);
-    CHECK_OK(rpi_control_make_beats(&control->everybody));
-    pthread_mutex_init(&control->lock, NULL);
-    hub->lines[0].fd = hub->lines[0].rank = control->line_of[0] = -1;
-    for (int rank = 1; rank < world; rank++) {
-        int fds[2] = {-1, -1};
-        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
-        hub->lines[rank].fd = fds[0];
-        hub->far[rank].fd = fds[1];
-        hub->lines[rank].rank = control->line_of[rank] = rank;
-    }
-    return hub;
-}
-
-static void free_hub(bare_hub *hub) {
-    rpi_control *control = &hub->control;
-    for (int rank = 1; rank < control->world; rank++) {
-        rpi_control_line_close(&hub->lines[rank]);
-        rpi_control_line_close(&hub->far[rank]);
-    }
-    rpi_scopes_free(control);
-    pthread_mutex_destroy(&control->lock);
-    rpi_free(control->everybody.beats);
-    free(control->heard_ns);
-    free(control->rounds);
-    free(control->fresh);
-    free(control->runs);
-    free(control->line_of);
-    free(hub);
-}
-
-/* A beat of a leaf, in a group or in that of all. */
-static void hear(bare_hub *hub, int rank, const char *scope, uint64_t sequence) {
-    rpi_control_record record = {.kind = RPI_CONTROL_BEAT, .rank = rank, .a = sequence};
-    snprintf(record.text, sizeof record.text, "%s", scope);
-    record.text_bytes = (uint16_t)strlen(record.text);
-    rpi_control_take_beat(&hub->control, &record);
-}
-
 /* Records of the hub's beat to this rank, of any group and of that of all; their bytes. */
 static size_t count_records(bare_hub *hub, int rank, int *scoped, int *others) {
     rpi_control_record record;
@@ -917,13 +886,14 @@ static void beats_of_groups_are_short_and_go_to_members(void) {
     for (int row = 0; row < CROWDS; row++) {
         int world = crowds[row].world, members = crowds[row].members;
         int step = (world - 1) / members;
-        bare_hub *hub = make_hub(world);
+        bare_hub *hub = bare_hub_make(world);
         for (int i = 0; i < members; i++)
             rpi_scope_join(&hub->control, 0xabc, 1 + i * step, members, "tp");
         for (int rank = 1; rank < world; rank++) {
             int place = (rank - 1) / step;
-            if ((rank - 1) % step == 0 && place < members) hear(hub, rank, "abc", 7);
-            hear(hub, rank, "", 0);
+            if ((rank - 1) % step == 0 && place < members)
+                bare_hub_hear(hub, rank, "abc", 7, -1, 0);
+            bare_hub_hear(hub, rank, "", 0, -1, 0);
         }
         rpi_control_beat_once(&hub->control, true);
         for (int rank = 1; rank < world; rank++) {
@@ -936,23 +906,24 @@ static void beats_of_groups_are_short_and_go_to_members(void) {
             CHECK_MSG(bytes <= 2 * RPI_CONTROL_RECORD_BYTES + 16, "%zu bytes of %d ranks",
                       bytes, world);
         }
-        free_hub(hub);
+        bare_hub_free(hub);
     }
 }
 
 /* Who says something else stands alone, and who has left is told nothing. */
 static void runs_of_groups_are_broken_where_members_differ(void) {
-    bare_hub *hub = make_hub(8);
+    bare_hub *hub = bare_hub_make(8);
     int scoped = 0, others = 0;
     for (int rank = 1; rank < 8; rank++) rpi_scope_join(&hub->control, 0xabc, rank, 7, "tp");
-    for (int rank = 1; rank < 8; rank++) hear(hub, rank, "abc", rank == 4 ? 8 : 7);
+    for (int rank = 1; rank < 8; rank++)
+        bare_hub_hear(hub, rank, "abc", rank == 4 ? 8 : 7, -1, 0);
     rpi_control_beat_once(&hub->control, true);
     for (int rank = 1; rank < 8; rank++) {
         (void)count_records(hub, rank, &scoped, &others);
         CHECK_EQ(scoped, 3); /* 1 to 3, 4, 5 to 7 */
     }
     rpi_scope_leave(&hub->control, 0xabc, 5);
-    for (int rank = 1; rank < 8; rank++) hear(hub, rank, "abc", 9);
+    for (int rank = 1; rank < 8; rank++) bare_hub_hear(hub, rank, "abc", 9, -1, 0);
     rpi_control_beat_once(&hub->control, true);
     for (int rank = 1; rank < 8; rank++) {
         (void)count_records(hub, rank, &scoped, &others);
@@ -960,10 +931,12 @@ static void runs_of_groups_are_broken_where_members_differ(void) {
     }
     for (int rank = 1; rank < 8; rank++) rpi_scope_leave(&hub->control, 0xabc, rank);
     CHECK(!hub->control.scopes);
-    free_hub(hub);
+    bare_hub_free(hub);
 }
 
 CASES({"a_hub_that_is_stopped_is_succeeded", a_hub_that_is_stopped_is_succeeded},
+      {"a_verdict_of_its_own_is_told_to_the_next_hub",
+       a_verdict_of_its_own_is_told_to_the_next_hub},
       {"the_only_hub_is_waited_for", the_only_hub_is_waited_for},
       {"beats_of_groups_are_short_and_go_to_members",
        beats_of_groups_are_short_and_go_to_members},

@@ -124,6 +124,7 @@ static bool take_overdue(rpi_control *control, int64_t now_ns, rpi_failure *out_
         if (!group->accused || (!control->hub_left && now_ns < group->account_ns)) continue;
         group->accused = false;
         group->account_ns = RPI_NEVER_NS;
+        group->is_own_verdict = true;
         *out_account = group->account;
         return true;
     }
@@ -173,9 +174,17 @@ int64_t rpi_control_end_grace(rpi_control *control, int64_t now_ns) {
     return next_ns;
 }
 
+static void note_own_verdict(rpi_control *control, uint64_t scope) {
+    pthread_mutex_lock(&control->lock);
+    rpi_control_group *group = rpi_control_find_group(control, scope);
+    if (group) group->is_own_verdict = true;
+    pthread_mutex_unlock(&control->lock);
+}
+
 /* Our own account of a failure: the hub judges it, a leaf sends it there. */
 static void accuse(rpi_control *control, const rpi_failure *failure) {
     if (rpi_control_is_hub(control) || control->hub_left) {
+        if (control->hub_left) note_own_verdict(control, failure->scope);
         rpi_control_judge(control, failure);
         return;
     }
@@ -210,6 +219,13 @@ int64_t rpi_control_next_account_ns(rpi_control *control) {
         if (group->accused && group->account_ns < next_ns) next_ns = group->account_ns;
     pthread_mutex_unlock(&control->lock);
     return next_ns;
+}
+
+void rpi_control_tell_own_verdicts(rpi_control *control, rpi_control_line *line) {
+    pthread_mutex_lock(&control->lock);
+    for (const rpi_control_group *group = control->groups; group; group = group->next)
+        if (group->is_own_verdict) send_failure(line, &group->account);
+    pthread_mutex_unlock(&control->lock);
 }
 
 void rpi_control_tell_accounts(rpi_control *control) {

@@ -107,7 +107,7 @@ void rpi_scope_hear(rpi_control *control, uint64_t id, int rank, const rpi_group
     int place = scope ? place_of(scope, rank) : 0;
     if (!scope || !has(scope, place, rank)) return;
     scope->members[place].fresh = true;
-    scope->members[place].beat = *said;
+    rpi_beat_renew(&scope->members[place].beat, said, said->round - 1);
 }
 
 /* ---- passing on ---- */

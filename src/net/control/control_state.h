@@ -52,8 +52,9 @@ struct rpi_control_group {
     /* Under the lock. */
     rpi_control_group *next;
     bool failed, published, outbox_full;
-    int told_hub; /* one more than the hub that knows of this member; 0: none does */
-    bool accused; /* `account` waits for a verdict */
+    int told_hub;        /* one more than the hub that knows of this member; 0: none does */
+    bool accused;        /* `account` waits for a verdict */
+    bool is_own_verdict; /* for want of a hub: the next one is to hear of it */
     rpi_failure failure, account;
     int64_t account_ns;    /* when `account` becomes the verdict; RPI_NEVER_NS: not by itself */
     rpi_group_beat *beats; /* [count] */
@@ -168,6 +169,8 @@ void rpi_control_suspect(rpi_control *control, int rank);
 int64_t rpi_control_end_grace(rpi_control *control, int64_t now_ns);
 /* Failures that callers have published since, to rank 0. */
 void rpi_control_tell_accounts(rpi_control *control);
+/* What was decided without a hub: to the one that there is now, or from it to a rank. */
+void rpi_control_tell_own_verdicts(rpi_control *control, rpi_control_line *line);
 /* Judge here the accounts that rank 0 has not for long, or will not any more; when the next one
  * is due. */
 void rpi_control_judge_overdue(rpi_control *control);

@@ -129,8 +129,10 @@ static void become_hub(rpi_control *control) {
     control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
     note_served(control, control->rank);
     for (int i = 0; i < control->line_count; i++)
-        if (control->lines[i].rank >= 0)
+        if (control->lines[i].rank >= 0) {
             (void)rpi_control_line_send(&control->lines[i], &welcome);
+            rpi_control_tell_own_verdicts(control, &control->lines[i]);
+        }
 }
 
 void rpi_control_hear_hub(rpi_control *control, bool is_welcome) {
@@ -138,6 +140,7 @@ void rpi_control_hear_hub(rpi_control *control, bool is_welcome) {
         control->hub_left = false;
         control->welcome_by_ns = RPI_NEVER_NS;
         note_served(control, control->hub);
+        rpi_control_tell_own_verdicts(control, &control->lines[0]);
         return;
     }
     pthread_mutex_lock(&control->lock);

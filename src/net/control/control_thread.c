@@ -48,6 +48,11 @@ static bool is_as_proved(const rpi_control *control, const rpi_control_line *lin
 
 /* ---- records ---- */
 
+static void welcome(rpi_control *control, rpi_control_line *line) {
+    (void)rpi_control_line_send(line, &(rpi_control_record){.kind = RPI_CONTROL_WELCOME});
+    rpi_control_tell_own_verdicts(control, line);
+}
+
 static void take_hello(rpi_control *control, rpi_control_line *line,
                        const rpi_control_record *record) {
     bool known = record->kind == RPI_CONTROL_HELLO && record->a == control->session &&
@@ -62,9 +67,7 @@ static void take_hello(rpi_control *control, rpi_control_line *line,
     control->line_of[record->rank] = (int)(line - control->lines);
     if (control->rank !=
         RPI_CONTROL_HUB) { /* the first hub has gone, as this one knows or will */
-        if (rpi_control_is_hub(control))
-            (void)rpi_control_line_send(line,
-                                        &(rpi_control_record){.kind = RPI_CONTROL_WELCOME});
+        if (rpi_control_is_hub(control) && !control->hub_left) welcome(control, line);
         return;
     }
     if (record->text_bytes) rpi_control_note_address(control, record->rank, record->text);

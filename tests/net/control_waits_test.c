@@ -1,0 +1,177 @@
+/* Which waits never end: rows of who waits for whom, where, and which groups are failed then.
+ */
+#include "bare_hub.h"
+
+#include "base/clock.h"
+#include "harness/check.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 6 };
+
+/* Groups are letters: w is that of all. Rank 0 judges and is not among those that wait.
+ * waits: "1w2": rank 1 waits in w for rank 2; "1w2!": and has for the whole timeout; "1w2-": it
+ * does not wait, but an operation that it has posted there lacks that frame; "1w?": for nobody
+ * who is known. computes: ranks of which some thread does something else. stopped: without
+ * heartbeats. fails: the groups, in any order. */
+typedef struct row {
+    const char *what, *waits, *computes, *stopped, *fails;
+} row;
+
+static const row rows[] = {
+    {"two in two groups", "1w2! 2a1!", "", "", "wa"},
+    {"one timeout is enough", "1w2! 2a1", "", "", "wa"},
+    {"no timeout is over", "1w2 2a1", "", "", ""},
+    {"one group is judged by its ranks", "1w2! 2w1!", "", "", ""},
+    {"three in three groups", "1a2! 2b3! 3c1!", "", "", "abc"},
+    {"two groups, four ranks", "1a2! 2a3! 3b4! 4b1!", "", "", "ab"},
+    {"the last one computes", "1w2! 2a3!", "3", "", ""},
+    {"far behind the last one", "1a2! 2b3! 3c4! 4d5!", "5", "", ""},
+    {"another thread of the second computes", "1w2! 2a1!", "2", "", ""},
+    {"another thread of the first computes", "1w2! 2a1!", "1", "", ""},
+    {"the last one is stopped", "1w2! 2a3!", "", "3", "w"},
+    {"and the first group is another", "1a2! 2b3! 3c4", "", "4", "ab"},
+    {"who is stopped is said by members", "1w2! 2w3!", "", "3", ""},
+    {"a stopped one does not wait", "1w2! 2a1!", "", "2", ""},
+    {"what was posted waits for one that computes", "1w2! 2w3- 2a1!", "3", "", ""},
+    {"what was posted waits for one that is crossed", "1w2! 2w3- 2a1! 3a1!", "", "", "wa"},
+    {"waits for nobody who is known", "1w2! 2a?!", "", "", ""},
+    {"two threads, of which one goes on", "1w2! 2a1! 2b3!", "3", "", ""},
+    {"two threads, of which none does", "1w2! 2a1! 2b1!", "", "", "wab"},
+    {"who waits for those that are crossed", "1w2! 2a3! 3b2! 4c1!", "", "", "wabc"},
+    {"two pairs, one of them crossed", "1a2! 2b1! 3c4! 4d5!", "5", "", "ab"},
+    {"two pairs, both crossed", "1a2! 2b1! 3c4! 4d3!", "", "", "abcd"},
+    {"a rank that says nothing more", "1w2! 2a3!", "", "", ""},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static void join_groups(bare_hub *hub) {
+    for (uint64_t scope = 0xa; scope <= 0xd; scope++) {
+        char name[16];
+        snprintf(name, sizeof name, "group %c", (int)('a' + scope - 0xa));
+        for (int rank = 1; rank < RANKS; rank++)
+            rpi_scope_join(&hub->control, scope, rank, RANKS - 1, name);
+    }
+}
+
+static void hear_wait(bare_hub *hub, int rank, const char *wait) {
+    char scope[2] = {wait[1] == 'w' ? '\0' : wait[1], '\0'};
+    int from = wait[2] == '?' ? -1 : wait[2] - '0';
+    uint64_t flags = wait[3] == '!' ? RPI_BEAT_OVERDUE : 0;
+    bare_hub_hear(hub, rank, scope, wait[3] == '-' ? 0 : 7, from, flags);
+}
+
+/* All that ranks say in one beat: of the group of all last, whether they wait there or not. */
+static void hear_beat(bare_hub *hub, const row *r) {
+    for (int rank = 0; rank < RANKS; rank++) {
+        const char *in_all = NULL;
+        bool waits = false;
+        if (strchr(r->stopped, '0' + rank)) continue;
+        for (const char *at = r->waits; *at; at += strcspn(at, " "), at += *at == ' ') {
+            if (*at - '0' != rank) continue;
+            waits = true;
+            if (at[1] == 'w')
+                in_all = at;
+            else
+                hear_wait(hub, rank, at);
+        }
+        bool blocked = waits && !strchr(r->computes, '0' + rank);
+        uint64_t flags = blocked ? RPI_BEAT_BLOCKED : 0;
+        if (rank == 0) {
+            rpi_control_beat_once(&hub->control, true);
+            continue;
+        }
+        if (in_all && in_all[3] == '!') flags |= RPI_BEAT_OVERDUE;
+        bool is_waiting = in_all && in_all[3] != '-';
+        int from = !in_all || in_all[2] == '?' ? -1 : in_all[2] - '0';
+        bare_hub_hear(hub, rank, "", is_waiting ? 7 : 0, from, flags);
+    }
+}
+
+static void note_failed(bare_hub *hub, char *failed) {
+    rpi_failure heard;
+    *failed = '\0';
+    if (rpi_control_failed(&hub->control.everybody, &heard)) strcat(failed, "w");
+    for (char group = 'a'; group <= 'd'; group++)
+        for (const rpi_scope *at = hub->control.scopes; at; at = at->next)
+            if (at->failed && at->scope == (uint64_t)(group - 'a' + 0xa))
+                strncat(failed, &group, 1);
+}
+
+static bool are_same(const char *a, const char *b) {
+    return strspn(a, b) == strlen(a) && strspn(b, a) == strlen(b);
+}
+
+static void judge_row(const row *r) {
+    bare_hub *hub = bare_hub_make(RANKS);
+    char failed[8];
+    join_groups(hub);
+    /* Who is stopped was heard of long ago; the others twice, so that their waits overlap. */
+    for (int i = 0; i < 2; i++) {
+        hear_beat(hub, r);
+        for (int rank = 1; rank < RANKS; rank++)
+            if (strchr(r->stopped, '0' + rank)) hub->control.heard_ns[rank] = 1;
+        rpi_control_judge_waits(&hub->control);
+    }
+    note_failed(hub, failed);
+    CHECK_MSG(are_same(failed, r->fails), "%s (%s): '%s' fail, not '%s'", r->what, r->waits,
+              failed, r->fails);
+    bare_hub_free(hub);
+}
+
+static void waits_that_never_end_are_failed(void) {
+    for (int i = 0; i < ROWS; i++) judge_row(&rows[i]);
+}
+
+/* All ranks that hear of it hear one sentence, with the names of all groups. */
+static void all_hear_one_sentence(void) {
+    bare_hub *hub = bare_hub_make(RANKS);
+    rpi_control_record record;
+    join_groups(hub);
+    for (int i = 0; i < 2; i++) {
+        hear_beat(hub, &rows[0]);
+        rpi_control_judge_waits(&hub->control);
+    }
+    for (int rank = 1; rank < RANKS; rank++) {
+        int heard = 0;
+        while (rpi_control_line_receive(&hub->far[rank], &record) == RP_OK) {
+            if (record.kind != RPI_CONTROL_FAILURE) continue;
+            heard++;
+            CHECK_MSG(strcmp(record.text,
+                             "timed out: ranks wait for each other: world rank 1 waits in "
+                             "'world' (operation 7) for world rank 2, which waits in 'group a' "
+                             "(operation 7) for world rank 1") == 0,
+                      "%s", record.text);
+            CHECK_EQ(record.a, -RP_TIMEOUT);
+            CHECK_EQ(record.rank, -1);
+        }
+        CHECK_EQ(heard, 2);
+    }
+    bare_hub_free(hub);
+}
+
+/* Two waits that follow each other look like a circle to who hears of the first one late. */
+static void waits_count_when_they_hold_at_one_moment(void) {
+    bare_hub *hub = bare_hub_make(RANKS);
+    rpi_failure heard;
+    join_groups(hub);
+    uint64_t over = RPI_BEAT_OVERDUE | RPI_BEAT_BLOCKED;
+    for (int beat = 0; beat < 6; beat++) {
+        /* Each time in another operation: what was said before holds no more. */
+        bare_hub_hear(hub, 1, "", 7 + (uint64_t)beat, 2, over);
+        bare_hub_hear(hub, 2, "a", 7 + (uint64_t)beat, 1, RPI_BEAT_OVERDUE);
+        bare_hub_hear(hub, 2, "", 0, -1, RPI_BEAT_BLOCKED);
+        rpi_control_judge_waits(&hub->control);
+        CHECK(!rpi_control_failed(&hub->control.everybody, &heard));
+    }
+    bare_hub_hear(hub, 1, "", 12, 2, over);
+    rpi_control_judge_waits(&hub->control);
+    CHECK(rpi_control_failed(&hub->control.everybody, &heard));
+    bare_hub_free(hub);
+}
+
+CASES({"waits that never end are failed", waits_that_never_end_are_failed},
+      {"all hear one sentence", all_hear_one_sentence},
+      {"waits count when they hold at one moment", waits_count_when_they_hold_at_one_moment})

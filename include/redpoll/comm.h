@@ -107,10 +107,14 @@ RP_API rp_status rp_bind_addresses(const char *facing, char *addresses, size_t b
  *  are the ranks of the new communicator, and the caller is among them. Copied.
  *  options: transport, bind_host, link, host, epoch and tls are the parent's and stay
  *  zeros (RP_INVALID); timeouts, strict_timeout, chunk_bytes and chunks_in_flight that are 0
- * are the parent's. name: communicators of the same ranks and name must be made in the same
- * order on all members. The parent's links live until the last of all that stand on them is
- * destroyed; in which order is free. The parent's store must live as long. Posting to different
- * communicators, and making them, may happen on different threads. */
+ *  are the parent's.
+ *  name: communicators of the same ranks and name must be made in the same order on all members.
+ *  One whose making failed, or was refused on some members, can be tried again under the same
+ *  name, as often as need be: the first of `ranks` gives each try a number of its own. (It is
+ *  linked to all others for that, where links are made on need.)
+ *  The parent's links live until the last of all that stand on them is destroyed; in which
+ *  order is free. The parent's store must live as long. Posting to different communicators, and
+ *  making them, may happen on different threads. */
 RP_API rp_status rp_comm_group(rp_comm *parent, const int *ranks, int count,
                                const rp_comm_options *options, rp_comm **comm);
 /** As rp_comm_group(), but does not wait for the other members: *request is a barrier among

@@ -5,6 +5,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,16 @@ int rpi_command_finish(int code) {
         fprintf(stderr, "redpoll: cannot write to standard output%s%s\n", errno ? ": " : "",
                 errno ? strerror(errno) : "");
     return code == RPI_EXIT_DONE ? RPI_EXIT_FAILED : code;
+}
+
+void rpi_command_flush(void) {
+    sigset_t pipe;
+    if (fflush(stdout) == 0 || errno != EPIPE) return;
+    signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigprocmask(SIG_UNBLOCK, &pipe, NULL);
 }
 
 void rpi_command_print_json(cJSON *object) {

@@ -406,6 +406,92 @@ static void who_does_not_come_is_named(void) {
     world_run(3, NULL, never_come, NULL);
 }
 
+/* One rank's call is refused where it is made, and the others' end in vain: that spoils
+ * nothing. All try again, by whoever's word, and under the same name. */
+typedef struct retry {
+    int refused; /* the rank whose first call is refused */
+    int members; /* how many ranks there are, from rank 0 on */
+} retry;
+
+static void try_again(rp_comm *comm, int rank, int world, void *context) {
+    const retry *r = context;
+    int ranks[] = {0, 1, 2};
+    rp_comm *made = NULL;
+    (void)world;
+    for (int attempt = 0; attempt < 3; attempt++) {
+        rp_comm_options options = {.name = "tp", .connect_timeout_s = attempt < 2 ? 0.3 : 60};
+        bool is_in = rank < r->members;
+        if (rank == r->refused && attempt < 2) options.chunks_in_flight = 5000;
+        rp_status status =
+            is_in ? rp_comm_group(comm, ranks, r->members, &options, &made) : RP_OK;
+        rp_status wanted = attempt == 2 || !is_in ? RP_OK
+                           : rank == r->refused   ? RP_INVALID
+                                                  : RP_TIMEOUT;
+        /* Who is behind another that has given up hears of that. */
+        bool as_wanted = status == wanted || (wanted == RP_TIMEOUT && status == RP_PEER);
+        CHECK_MSG(as_wanted, "rank %d, attempt %d: %s (%s)", rank, attempt,
+                  rp_status_name(status), status == RP_OK ? "" : rp_last_error()->message);
+        world_meet();
+    }
+    if (made) sum(made, 1);
+    rp_comm_destroy(made);
+    sum(comm, 2);
+}
+
+static void a_making_that_failed_can_be_tried_again(void) {
+    const rp_comm_options *worlds[] = {NULL, &over_shm, &over_tcp};
+    for (int w = 0; w < 3; w++)
+        for (int members = 2; members <= 3; members++)
+            for (int refused = 0; refused < members; refused++)
+                world_run(3, worlds[w], try_again, &(retry){refused, members});
+}
+
+/* Names and members whose CRC-32C is the same: rank 0 is in both. */
+static void make_twins(rp_comm *comm, int rank, int world, void *context) {
+    (void)context, (void)world;
+    int first[] = {0, 1}, second[] = {0, 2};
+    rp_comm *stage = NULL, *expert = NULL;
+    if (rank < 2) stage = group_of(comm, first, 2, "stage 5c288cc394");
+    if (rank != 1) expert = group_of(comm, second, 2, "expert 355fbdbba7");
+    if (stage) sum(stage, 1);
+    if (expert) sum(expert, 2);
+    sum(comm, 3);
+    rp_comm_destroy(stage);
+    if (expert) sum(expert, 4);
+    rp_comm_destroy(expert);
+}
+
+static void names_are_not_taken_for_each_other(void) {
+    world_run(3, NULL, make_twins, NULL);
+    world_run(3, &over_tcp, make_twins, NULL);
+}
+
+/* Groups of one name and the same ranks, in the order in which all make them, while one of them
+ * is behind by several. */
+static void fall_behind(rp_comm *comm, int rank, int world, void *context) {
+    enum { SEVERAL = 6 };
+    rp_comm *made[SEVERAL];
+    rp_request *requests[SEVERAL];
+    int ranks[] = {0, 1, 2};
+    (void)context;
+    if (rank == world - 1) world_meet();
+    for (int i = 0; i < SEVERAL; i++)
+        CHECK_OK(rp_comm_group_start(comm, ranks, world, NULL, &made[i], &requests[i]));
+    if (rank != world - 1) world_meet();
+    for (int i = SEVERAL - 1; i >= 0; i--) CHECK_OK(rp_request_wait(&requests[i]));
+    for (int i = 0; i < SEVERAL; i++) {
+        float data[SMALL];
+        check_sum(made[i], start_sum(made[i], data, SMALL, (float)i), data, SMALL, (float)i);
+        rp_comm_destroy(made[i]);
+    }
+}
+
+static void who_is_behind_meets_each_in_its_turn(void) {
+    world_run(3, NULL, fall_behind, NULL);
+    world_run(3, &over_shm, fall_behind, NULL);
+    world_run(3, &over_tcp, fall_behind, NULL);
+}
+
 static void refuse(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     rp_comm *made = NULL;
@@ -460,4 +546,7 @@ CASES({"a_group_beats_on_without_rank_0", a_group_beats_on_without_rank_0},
       {"a failure is of one communicator", a_failure_is_of_one_communicator},
       {"who leaves is named", who_leaves_is_named},
       {"who does not come is named", who_does_not_come_is_named},
+      {"a making that failed can be tried again", a_making_that_failed_can_be_tried_again},
+      {"names are not taken for each other", names_are_not_taken_for_each_other},
+      {"who is behind meets each in its turn", who_is_behind_meets_each_in_its_turn},
       {"what cannot be is refused", what_cannot_be_is_refused})

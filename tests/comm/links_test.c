@@ -224,6 +224,11 @@ static void look_for_late_ones(rp_comm *comm, rp_request *request, bool on_need)
         CHECK_EQ(comm->called_ns, 0);
         rpi_links_call_late(comm, idle_ns);
         CHECK(comm->called_ns > comm->progress_ns);
+        /* The question waits for the link, and is looked after at intervals. */
+        CHECK(comm->peers[1].asked || rpi_links_next_ns(comm) > comm->called_ns);
+        comm->peers[1].asked = true;
+        comm->called_ns -= RPI_SECOND_NS;
+        rpi_links_call_late(comm, idle_ns);
         CHECK_EQ(rpi_links_next_ns(comm), RPI_NEVER_NS);
         CHECK(was_called(comm, 1) && !was_called(comm, 2));
     }

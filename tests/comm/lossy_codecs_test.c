@@ -223,7 +223,7 @@ static void ranks_agree_on_options_and_context(void) {
         {.codec = {"topk", "randk"}, .words = "randk:bucket=4096"},
         {.codec = {"randk", "randk"}, .step = {1, 2}, .words = "step"},
         {.codec = {"randk", "randk"}, .seed = {1, 2}, .words = "seed"},
-        {.codec = {"randk", "randk"}, .tensor = {1, 2}, .words = "they differ in segments"},
+        {.codec = {"randk", "randk"}, .tensor = {1, 2}, .words = "tensor 2"},
     };
     for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++)
         world_run(3, NULL, disagree, (void *)(uintptr_t)&differences[i]);

@@ -311,7 +311,8 @@ static void stray(rp_comm *comm, int rank, int world, void *context) {
     if (rank == world - 1) {
         rpi_drive_take(comm->fabric);
         (void)rpi_fabric_remove(comm);
-        if (strcmp(what, "epoch") == 0) comm->epoch = 7;
+        if (strcmp(what, "epoch") == 0) comm->epoch = comm->fabric->world_epoch = 7;
+        comm->fabric->has_had_world = false; /* that other one it has never heard of */
         if (strcmp(what, "communicator") == 0) comm->id ^= 1;
         CHECK_OK(rpi_fabric_add(comm));
         rpi_drive_give(comm->fabric);

@@ -99,7 +99,7 @@ static void kinds_are_those_of_the_table(void) {
         header.kind = (uint8_t)kind;
         rpi_frame_seal(frame, &header, 0, true);
         CHECK_EQ(rpi_frame_open(frame, sizeof frame, true, &got),
-                 kind >= 1 && kind <= RPI_FRAME_WINDOW ? RP_OK : RP_CORRUPT);
+                 kind >= 1 && kind < RPI_FRAME_KINDS_END ? RP_OK : RP_CORRUPT);
     }
 }
 
@@ -148,9 +148,9 @@ static void damage_is_named(void) {
     frame[20] ^= 1;
     CHECK_FAILS(rpi_frame_open(frame, sizeof frame, false, &got), CORRUPT, "header is damaged");
     rpi_frame_header odd = full;
-    odd.kind = RPI_FRAME_WINDOW + 1;
+    odd.kind = RPI_FRAME_KINDS_END;
     rpi_frame_seal(frame, &odd, 9, true);
-    CHECK_FAILS(rpi_frame_open(frame, sizeof frame, true, &got), CORRUPT, "unknown kind 13");
+    CHECK_FAILS(rpi_frame_open(frame, sizeof frame, true, &got), CORRUPT, "unknown kind 15");
     rpi_frame_seal(frame, &full, 9, true);
     frame[4] = 1;
     CHECK_FAILS(rpi_frame_open(frame, sizeof frame, true, &got), CORRUPT, "version 1");

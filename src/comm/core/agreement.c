@@ -188,7 +188,8 @@ static const char *rest_text(const rp_request *request, char *text, size_t bytes
 
 /* " with key 7", " of step 3, tensor 12": nothing where nothing was given. */
 static const char *key_text(uint32_t key, char *text, size_t bytes) {
-    uint32_t step = low_bits(key >> TENSOR_BITS, STEP_BITS), tensor = low_bits(key, TENSOR_BITS);
+    uint32_t step = low_bits(key >> TENSOR_BITS, STEP_BITS),
+             tensor = low_bits(key, TENSOR_BITS);
     text[0] = '\0';
     if (key >> KEY_BITS)
         snprintf(text, bytes, " with key %u", low_bits(key, KEY_BITS));

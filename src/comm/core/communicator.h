@@ -135,6 +135,7 @@ typedef struct rpi_peer {
     uint64_t eager_come, eager_taken, eager_bound; /* its: come, found a place, may come */
     size_t eager_room;                             /* what may be set aside for it */
     uint64_t passed; /* the round that it is to be told is over; 0: none */
+    bool asked;      /* whether it is there still: links on need */
 } rpi_peer;
 
 struct rp_comm {
@@ -143,7 +144,7 @@ struct rp_comm {
     int *members;  /* [world] its ranks, as the fabric numbers them */
     int *place_of; /* [fabric's world] and back; -1: no member */
     char *name;
-    uint32_t id, epoch;
+    uint32_t id, epoch; /* numberer and number: fabric.h */
     _Atomic double timeout_s;
     double warn_after_s;
     bool strict_timeout;    /* a rank that computes is not left in peace */
@@ -161,6 +162,13 @@ struct rp_comm {
     bool has_broken;                  /* [driver] some peer is */
     bool is_open;                     /* part of the fabric */
     bool is_made;                     /* of another communicator */
+    bool is_numbered;                 /* [driver] and has its number, under which it is open */
+    bool is_revoked; /* its failure is known here, and perhaps nowhere else yet */
+    bool has_met;    /* [driver] all members have opened it */
+    void *identity;  /* name and members, as others compare them; NULL: told to all */
+    size_t identity_bytes;
+    rpi_rank_set untold; /* [driver] of the numberer: who has not been told yet */
+    int untold_count;    /* [driver] */
     char transport[64];
 
     rp_comm *next;                  /* [driver] in the fabric's list of all */
@@ -201,6 +209,7 @@ struct rp_comm {
     bool windows_due;                /* [driver] a frame of one waits for room in its link */
     int64_t looked_ns;               /* [driver] for neighbours that are late */
     int64_t called_ns;               /* [driver] ranks without links that are waited for */
+    bool calls_on;                   /* [driver] some of them have no link yet */
     uint64_t announcements;          /* [lock] heard so far */
     uint64_t seen_sequence;          /* [driver] last collective the driver has seen posted */
     uint64_t seen_round;             /* [driver] and the last round, as its sequence */
@@ -236,6 +245,8 @@ static inline bool rpi_p2p_is_send(const rp_request *request) {
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure);
 /* The first, as far as it is known here; RP_OK: none. Any thread. */
 rpi_failure rpi_comm_failure(const rp_comm *comm);
+/* The same as rpi_comm_fail(), but waits for nobody's verdict: this is the failure here. */
+void rpi_comm_fail_here(rp_comm *comm, const rpi_failure *failure);
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...)
     RP_PRINTF(4, 5);
 bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed, and judged */

@@ -2,21 +2,50 @@
  * connection, the drive and the memory for frames. A communicator is some of its ranks with an
  * id, an epoch and numbers of its own; making one opens nothing.
  *
- * The ranks of a fabric are those of the communicator it was made for. Frames carry the id and
- * epoch of theirs:
+ * The ranks of a fabric are those of the communicator it was made for, the world.
+ *
+ * Which communicator a frame is of. The world's frames say communicator 0 and the epoch of its
+ * membership. Those of a communicator that is made of another say who has numbered it, by one
+ * more than its rank in the fabric, and its number there: the first of the members' list takes
+ * the next number of a counter of its own, which only rises, and tells the other members
+ * (RPI_FRAME_NUMBER), with the name and the members that they know it by:
+ *
+ *      the first member                       another member
+ *        takes a number, opens it               is in the list of those that wait for one
+ *        | RPI_FRAME_NUMBER ------------------> a number that is offered
+ *        |                                        | name and members are those of one that
+ *        |                                        | waits: it is opened under that number
+ *        v                                        v
+ *      the first operation, a barrier: who comes out of it knows that all have opened it
+ *
+ * Proof that no two communicators that are ever open in one fabric have the same pair of
+ * numberer and number: a process numbers as the one rank of the fabric that it is, and takes no
+ * number twice, whatever becomes of the making it was taken for. A making that fails has cost a
+ * number and nothing else; whoever tries again takes another. Who is refused before a number is
+ * asked for has said nothing to anybody. No hash and no count of another rank has a part in it,
+ * and names and members are compared as they are. Which making a member's call belongs to
+ * follows from the order of the numberer's, since offers come in that order: communicators of
+ * the same ranks and name are made in the same order on all members. An offer whose numberer
+ * says that the making has failed is taken back, so that a later call meets a later try.
+ *
+ * Lists of communicators (rp_comm_groups()) are numbered by the first rank of the parent, which
+ * need not be a member, from a second counter: their frames say the number of ranks more. All
+ * ranks of the parent hear these numbers in its own operations before a frame of them exists.
  *
  *      a frame at the head of a link
  *        | its communicator is open here ---------------> it is received there (receive.c)
  *        |
- *        | opened here later, and the frame is of its
- *        | first barrier, or says that a rank has left --> kept, header alone (rpi_early),
- * until |                                                 it is opened | was closed here
- * -----------------------------> dropped: its rank has been told
+ *        | its numberer has not told of it yet, or has
+ *        | and it is not opened yet; the frame is of its
+ *        | first barrier, or says that a rank has left -> kept, header alone (rpi_early),
+ *        |                                                until it is opened, or taken back
+ *        | its numberer has told of it, or of a later
+ *        | one: it was closed here ---------------------> dropped
  *        |
  *        | neither -------------------------------------> all that have this rank fail
  *
- * The first operation of a communicator that is made of another is a barrier: who comes out of
- * it knows that all members have opened it, and nothing but that barrier can come too early. */
+ * A numberer's offers come on one link, in the order of their numbers; so what lies before the
+ * last of them, and is neither offered nor open, is over. Nothing is remembered of it. */
 #ifndef RPI_COMM_FABRIC_H
 #define RPI_COMM_FABRIC_H
 
@@ -55,7 +84,21 @@ typedef struct rpi_port {
         *holder; /* whose wire slot the head is; NULL: the head waits to be taken */
     int held_wire;
     bool full; /* lend() had no room in this pass */
+    /* The last numbers that it has given: of single communicators, as far as it has told us of
+     * them, and of lists. Of this rank itself: those that it gave. */
+    uint32_t offered, listed;
 } rpi_port;
+
+/* A number that a communicator of these members and this name has, which is not open here. */
+typedef struct rpi_offer {
+    struct rpi_offer *next;
+    uint32_t numberer, number; /* as in a frame's communicator and epoch */
+    size_t bytes;
+    unsigned char identity[];
+} rpi_offer;
+
+/* What frames of the world say instead of a numberer. */
+enum { RPI_WORLD_NUMBERER = 0 };
 
 /* A frame of a communicator that is not open here yet: a header alone. */
 typedef struct rpi_early {
@@ -64,8 +107,8 @@ typedef struct rpi_early {
     rpi_frame_header header;
 } rpi_early;
 
-/* That this rank has left a communicator: for members that have no link from here yet, and
- * hear it first should one come to be. */
+/* That this rank has left a communicator for another's death: for members that have no link
+ * from here yet, and hear it first should one come to be. */
 typedef struct rpi_left {
     struct rpi_left *next;
     rpi_frame_header header;
@@ -104,9 +147,15 @@ typedef struct rpi_fabric {
     rp_comm *comms;                /* [driver] all that are open */
     rp_comm *active, **active_end; /* [driver] those a pass looks at */
     rpi_index open;                /* [driver] rp_comm, by id and epoch */
-    rpi_index made;                /* [driver] of ids: one more than the last epoch here */
     rpi_early *early;              /* [driver] in the order of arrival */
     int early_count;               /* [driver] */
+    rpi_offer *offers;             /* [driver] in the order of arrival */
+    int offer_count;               /* [driver] */
+    rpi_offer *declined;           /* [driver] given up here before they had a number */
+    int unnumbered;                /* [driver] communicators of ours that wait for a number */
+    uint32_t unnumbered_so_far;    /* [lock] */
+    uint32_t world_epoch;          /* of the communicator that was made with the links */
+    bool has_had_world;            /* [driver] it is open, or was */
     rpi_left *left;                /* [driver] what some have still to hear */
     bool left_late;                /* [driver] some of it found no room on a link */
     struct rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
@@ -143,6 +192,8 @@ void rpi_fabric_activate(rp_comm *comm);
 void rpi_fabric_break(rpi_fabric *fabric, int rank, rp_status status);
 /* What came from a rank cannot be: its link is of no use any more. [driver] */
 void rpi_fabric_fail_rank(rpi_fabric *fabric, int rank, rp_status status, const char *message);
+/* Send a header alone to the rank, whose link is there. RP_PENDING: it has no room. [driver] */
+rp_status rpi_port_tell(rpi_port *port, const rpi_frame_header *header);
 /* The frame at the head is done with. [driver] */
 void rpi_port_release(rpi_port *port);
 /* Its link had no room in this pass. [driver] */

@@ -82,6 +82,12 @@ void rpi_comm_await_verdict(rp_comm *comm) {
     (void)rpi_comm_is_judged(comm);
 }
 
+void rpi_comm_fail_here(rp_comm *comm, const rpi_failure *failure) {
+    if (atomic_load(&comm->failed)) return;
+    if (comm->group) rpi_control_publish(comm->group, failure);
+    record(comm, failure);
+}
+
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...) {
     rpi_failure failure = {.status = status, .rank = rank, .finder = comm->rank};
     va_list arguments;

@@ -41,19 +41,22 @@ void rpi_left_free(rpi_left *left) {
     rpi_free(left);
 }
 
+rp_status rpi_port_tell(rpi_port *port, const rpi_frame_header *header) {
+    const rpi_transport *transport = port->link->endpoint->transport;
+    void *region = NULL;
+    RP_TRY(transport->lend(port->link, RPI_FRAME_HEADER_BYTES, &region));
+    rpi_frame_seal(region, header, 0, transport->checksum);
+    (void)transport->post(port->link, RPI_FRAME_HEADER_BYTES); /* a failure: peek() tells */
+    return RP_OK;
+}
+
 /* What the link has no room for yet, later passes tell. */
 static void tell_left(rpi_fabric *fabric, int rank) {
-    rpi_link *link = fabric->ports[rank].link;
-    const rpi_transport *transport = link->endpoint->transport;
     for (rpi_left **at = &fabric->left, *left; (left = *at) != NULL;) {
-        void *region = NULL;
         bool untold = left->untold.bits[rank / 64] >> (rank % 64) & 1;
-        rp_status status =
-            untold ? transport->lend(link, RPI_FRAME_HEADER_BYTES, &region) : RP_OK;
+        rp_status status = untold ? rpi_port_tell(&fabric->ports[rank], &left->header) : RP_OK;
         if (status == RP_PENDING) fabric->left_late = true;
         if (untold && status == RP_OK) {
-            rpi_frame_seal(region, &left->header, 0, transport->checksum);
-            (void)transport->post(link, RPI_FRAME_HEADER_BYTES); /* a failure: peek() tells */
             rpi_rank_set_remove(&left->untold, rank);
             left->count--;
         }
@@ -100,23 +103,26 @@ rpi_link *rpi_port_link(rpi_port *port) {
     return NULL;
 }
 
-/* Who makes a communicator of this id again knows that all members have, too: one word an id.
- */
-static void forget_older(rpi_fabric *fabric, uint32_t id) {
+/* One word a communicator. */
+static void forget_older(rpi_fabric *fabric, const rpi_frame_header *header) {
     rpi_left **at = &fabric->left;
-    while (*at && (*at)->header.communicator != id) at = &(*at)->next;
+    while (*at && ((*at)->header.communicator != header->communicator ||
+                   (*at)->header.epoch != header->epoch))
+        at = &(*at)->next;
     rpi_left *older = *at;
     if (!older) return;
     *at = older->next;
     rpi_left_free(older);
 }
 
-/* Without memory for it a rank that waits for this one hears nothing before its timeout. */
+/* That this rank has left is told to who asks (late_links.c); only whose death was why is kept,
+ * which a communicator has once at most. Without memory for it a rank that waits for this one
+ * hears nothing before its timeout. */
 void rpi_fabric_note_left(rp_comm *comm, const rpi_frame_header *header) {
     rpi_fabric *fabric = comm->fabric;
     rpi_left *left = NULL;
-    if (!fabric->mesh->on_need) return;
-    forget_older(fabric, header->communicator);
+    if (!fabric->mesh->on_need || !header->sequence) return;
+    forget_older(fabric, header);
     if (rpi_alloc(sizeof *left, "a word", &left) != RP_OK) return;
     left->header = *header;
     if (rpi_rank_set_make(fabric->world, &left->untold) != RP_OK) {

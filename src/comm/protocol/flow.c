@@ -276,6 +276,8 @@ void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
         rpi_peer_hear_left(comm, rank, header);
     else if (header->kind == RPI_FRAME_EXPECT || header->kind == RPI_FRAME_PASSED)
         rpi_round_hear(comm, rank, header);
+    else if (header->kind == RPI_FRAME_THERE)
+        return; /* it is, and will say so when it leaves */
     else if (header->kind != RPI_FRAME_CREDIT)
         fail_strange(comm, rank, "sent what joins links, or shapes them, in place", header);
     else if (header->sequence > peer->eager_limit)

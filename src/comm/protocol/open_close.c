@@ -3,6 +3,7 @@
 #include "comm/core/communicator.h"
 #include "comm/core/frame_blocks.h"
 #include "comm/protocol/flow.h"
+#include "comm/protocol/numbering.h"
 #include "comm/protocol/unexpected.h"
 
 #include "base/memory.h"
@@ -17,20 +18,6 @@ static uint64_t key_of(uint32_t id, uint32_t epoch) {
 
 rp_comm *rpi_fabric_find(const rpi_fabric *fabric, uint32_t id, uint32_t epoch) {
     return rpi_index_find(&fabric->open, key_of(id, epoch), RPI_ALL_RANKS);
-}
-
-/* The value of an id in `made` is a number, one more than its last epoch: never NULL. */
-static uint64_t made_of(const rpi_fabric *fabric, uint32_t id) {
-    return (uintptr_t)rpi_index_find(&fabric->made, id, RPI_ALL_RANKS);
-}
-
-static rp_status note_made(rpi_fabric *fabric, uint32_t id, uint32_t epoch) {
-    rpi_index_remove(&fabric->made, id, RPI_ALL_RANKS);
-    return rpi_index_put(&fabric->made, id, RPI_ALL_RANKS, (void *)((uintptr_t)epoch + 1));
-}
-
-uint32_t rpi_fabric_next_epoch(const rpi_fabric *fabric, uint32_t id) {
-    return (uint32_t)made_of(fabric, id);
 }
 
 static rp_status deliver_early(rp_comm *comm, const rpi_early *early) {
@@ -70,10 +57,8 @@ static rp_status take_early(rp_comm *comm) {
     return status;
 }
 
-rp_status rpi_fabric_add(rp_comm *comm) {
+static void enlist(rp_comm *comm) {
     rpi_fabric *fabric = comm->fabric;
-    RP_TRY(note_made(fabric, comm->id, comm->epoch));
-    RP_TRY(rpi_index_put(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS, comm));
     comm->next = fabric->comms;
     fabric->comms = comm;
     for (int rank = 0; rank < comm->world; rank++) {
@@ -82,7 +67,19 @@ rp_status rpi_fabric_add(rp_comm *comm) {
         if (port->broken) comm->has_broken = true;
         comm->peers[rank].reason = port->reason;
     }
-    rp_status status = take_early(comm);
+}
+
+rp_status rpi_fabric_open(rp_comm *comm) {
+    rpi_fabric *fabric = comm->fabric;
+    RP_TRY(rpi_index_put(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS, comm));
+    return take_early(comm);
+}
+
+rp_status rpi_fabric_add(rp_comm *comm) {
+    RP_TRY(rpi_number_begin(comm));
+    enlist(comm);
+    rp_status status = comm->is_numbered ? rpi_fabric_open(comm) : RP_OK;
+    if (comm->untold_count) rpi_fabric_activate(comm);
     if (status != RP_OK) (void)rpi_fabric_remove(comm);
     return status;
 }
@@ -116,7 +113,9 @@ bool rpi_fabric_remove(rp_comm *comm) {
     while (*at && *at != comm) at = &(*at)->next;
     if (*at) *at = comm->next;
     deactivate(comm);
-    rpi_index_remove(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS);
+    rpi_number_end(comm);
+    if (comm->is_numbered)
+        rpi_index_remove(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS);
     for (int rank = rpi_rank_set_next(&fabric->heads, 0); rank >= 0;
          rank = rpi_rank_set_next(&fabric->heads, rank + 1))
         if (fabric->ports[rank].comm == comm) rpi_port_release(&fabric->ports[rank]);
@@ -132,17 +131,45 @@ static bool may_be_early(const rpi_frame_header *header) {
     return !header->bytes && header->round & RPI_FRAME_EARLY;
 }
 
-rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank,
-                                   const rpi_frame_header *header) {
-    if (header->epoch < made_of(fabric, header->communicator)) return RP_OK;
-    if (!may_be_early(header) || fabric->early_count == EARLY_MAX) {
-        const rp_comm *first = fabric->comms;
-        return RP_FAIL(
-            MISMATCH,
-            "rank %d sent a frame of communicator %08x, epoch %u; this is %s (%08x), "
-            "epoch %u",
-            rank, header->communicator, header->epoch, first->name, first->id, first->epoch);
-    }
+/* It was closed here, or is not for this rank any more: its numberer has told of it, or of one
+ * behind it. */
+static bool is_over(const rpi_fabric *fabric, const rpi_frame_header *header) {
+    uint32_t numberer = header->communicator, world = (uint32_t)fabric->world;
+    if (numberer == RPI_WORLD_NUMBERER)
+        return fabric->has_had_world && header->epoch == fabric->world_epoch;
+    if (!header->epoch || numberer > 2 * world) return false;
+    if (numberer > world) return header->epoch <= fabric->ports[numberer - world - 1].listed;
+    return header->epoch <= fabric->ports[numberer - 1].offered &&
+           !rpi_offer_find(fabric, numberer, header->epoch);
+}
+
+/* Of single communicators that another rank numbers. */
+static bool may_be_offered(const rpi_fabric *fabric, const rpi_frame_header *header) {
+    uint32_t numberer = header->communicator;
+    return numberer > 0 && numberer <= (uint32_t)fabric->world && header->epoch &&
+           numberer != (uint32_t)fabric->rank + 1;
+}
+
+/* Who asks for this rank, or sends it what it is to answer, waits for what will not come. As a
+ * rule it has been told; not where the link came later. */
+static void answer_over(rpi_fabric *fabric, int rank, const rpi_frame_header *asked) {
+    rpi_port *port = &fabric->ports[rank];
+    rpi_frame_header header = {.kind = RPI_FRAME_LEFT,
+                               .communicator = asked->communicator,
+                               .epoch = asked->epoch,
+                               .round = asked->communicator ? RPI_FRAME_EARLY : 0};
+    bool waits = asked->kind == RPI_FRAME_THERE || asked->kind == RPI_FRAME_ASK ||
+                 asked->kind == RPI_FRAME_ANNOUNCE || asked->kind == RPI_FRAME_EXPECT ||
+                 asked->kind == RPI_FRAME_DATA || asked->kind == RPI_FRAME_EAGER;
+    if (waits && !port->broken) (void)rpi_port_tell(port, &header); /* if there is room */
+}
+
+static bool is_void(const rpi_frame_header *header, int rank) {
+    return header->kind == RPI_FRAME_LEFT && header->count == RPI_LEFT_VOID &&
+           header->communicator == (uint32_t)rank + 1;
+}
+
+static rp_status keep_early(rpi_fabric *fabric, int rank, const rpi_frame_header *header) {
     rpi_early *early = NULL, **end = &fabric->early;
     RP_TRY(rpi_alloc(sizeof *early, "an early frame", &early));
     early->rank = rank;
@@ -151,4 +178,27 @@ rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank,
     *end = early;
     fabric->early_count++;
     return RP_OK;
+}
+
+rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank, const rpi_frame_header *header,
+                                   const void *payload) {
+    if (header->kind == RPI_FRAME_NUMBER) return rpi_offer_take(fabric, rank, header, payload);
+    if (is_over(fabric, header)) {
+        answer_over(fabric, rank, header);
+        return RP_OK;
+    }
+    if (header->kind == RPI_FRAME_THERE) return RP_OK; /* it will be */
+    if (is_void(header, rank)) {
+        rpi_offer_take_back(fabric, header->communicator, header->epoch);
+        return RP_OK;
+    }
+    if (may_be_early(header) && may_be_offered(fabric, header) &&
+        fabric->early_count < EARLY_MAX)
+        return keep_early(fabric, rank, header);
+    const rp_comm *first = fabric->comms;
+    return RP_FAIL(MISMATCH,
+                   "rank %d sent a frame of communicator %u, epoch %u; this is %s "
+                   "(%u), epoch %u",
+                   rank, header->communicator, header->epoch, first->name, first->id,
+                   first->epoch);
 }

@@ -4,15 +4,16 @@
 
 #include "comm/core/fabric.h"
 
-/* From here on its frames are received. What came too early has come now. */
+/* From here on it is part of the fabric, and when it has a number its frames are received. What
+ * came too early has come then. */
 rp_status rpi_fabric_add(rp_comm *comm);
+/* The same of one that is part of it, once it has its number. */
+rp_status rpi_fabric_open(rp_comm *comm);
 /* Its frames are dropped from here on; true: it was the last. */
 bool rpi_fabric_remove(rp_comm *comm);
 rp_comm *rpi_fabric_find(const rpi_fabric *fabric, uint32_t id, uint32_t epoch);
-/* The epoch of the next communicator of this id. */
-uint32_t rpi_fabric_next_epoch(const rpi_fabric *fabric, uint32_t id);
 /* A frame of no communicator that is open: kept, or done with. RP_MISMATCH: it cannot be. */
-rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank,
-                                   const rpi_frame_header *header);
+rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank, const rpi_frame_header *header,
+                                   const void *payload);
 
 #endif

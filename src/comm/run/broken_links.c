@@ -88,6 +88,7 @@ static void need_of_peer(const rp_request *request, int peer, need *n) {
 
 static need need_of(const rp_request *request, int rank) {
     need n = {0};
+    if (!request->comm->is_numbered && rank == 0) n.frames++; /* it gives the number */
     if (rpi_p2p_is_unbound(request)) {
         n.frames = is_alone(request->comm); /* one who may still send is enough */
         return n;

@@ -8,6 +8,7 @@
 #include "comm/device/device.h"
 #include "comm/parts/parts.h"
 #include "comm/protocol/flow.h"
+#include "comm/protocol/numbering.h"
 #include "comm/protocol/pair_protocol.h"
 #include "comm/protocol/round_protocol.h"
 #include "comm/protocol/window_table.h"
@@ -366,6 +367,7 @@ static bool run_queue(rp_comm *comm) {
         }
         remove_from_queue(comm, at);
         rpi_index_remove(&comm->by_number, request->sequence, rank_of_number(request));
+        comm->has_met = true; /* the first of a communicator that is made is a barrier */
         rpi_request_complete(request, RP_OK, "");
         moved = true;
     }
@@ -481,7 +483,8 @@ static void fail_queue(rp_comm *comm) {
 /* What moves for windows is no progress of the operations that wait. */
 static bool pass_over(rp_comm *comm) {
     bool moved = false, served = false;
-    if (!atomic_load(&comm->failed)) moved = run_queue(comm);
+    if (comm->untold_count && !atomic_load(&comm->failed)) rpi_number_tell(comm);
+    if (comm->is_numbered && !atomic_load(&comm->failed)) moved = run_queue(comm);
     if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
     if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
     if (comm->windows) served = rpi_windows_serve(comm);
@@ -492,7 +495,8 @@ static bool pass_over(rp_comm *comm) {
 }
 
 static bool is_idle(const rp_comm *comm) {
-    return !comm->queue && !comm->credit_due && !comm->passed_due && !comm->windows_due;
+    return !comm->queue && !comm->credit_due && !comm->passed_due && !comm->windows_due &&
+           (!comm->untold_count || atomic_load(&comm->failed));
 }
 
 bool rpi_fabric_pass(rpi_fabric *fabric) {
@@ -501,6 +505,7 @@ bool rpi_fabric_pass(rpi_fabric *fabric) {
     progress_endpoints(fabric);
     moved |= rpi_fabric_take_links(fabric);
     moved |= receive_news(fabric);
+    if (fabric->unnumbered) moved |= rpi_fabric_number_waiting(fabric);
     fabric->judged = fabric->breaks;
     for (rp_comm **at = &fabric->active; *at;) {
         rp_comm *comm = *at;

@@ -1,11 +1,14 @@
 /* Links that come on need are called by who has something to send. That is enough as long as
  * all goes well. A rank that has left never sends, though, and whoever waits for a frame of it
  * would hear of that by nobody, since the control connection tells of deaths and not of
- * leaving. So who waits in vain for a moment calls, too, and then either has the link, on which
- * the other side says what it has left, or hears that nobody listens there. */
+ * leaving. So who waits in vain for a moment calls, too, and then either hears that nobody
+ * listens there, or has the link, on which it asks once whether the other side is there still:
+ * who has left the communicator says so, and nobody need remember to whom he has not said it.
+ */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
+#include "comm/protocol/control_frame.h"
 #include "comm/protocol/pair_protocol.h"
 #include "comm/run/executor.h"
 
@@ -14,10 +17,19 @@
 /* Longer than a link takes to come, so that as a rule one side calls. */
 #define LATE_NS (RPI_SECOND_NS / 20)
 
+/* A rank that is waited for: a link to it, and by that the question. */
+static void call(rp_comm *comm, int rank) {
+    rpi_peer *peer = &comm->peers[rank];
+    const rpi_frame_header header = {
+        .kind = RPI_FRAME_THERE, .communicator = comm->id, .epoch = comm->epoch};
+    if (rank == comm->rank || peer->broken || peer->asked) return;
+    bool has_link = rpi_port_link(peer->port) != NULL;
+    if (has_link) peer->asked = rpi_flow_tell(comm, rank, &header) == RP_OK;
+    comm->calls_on |= !peer->asked;
+}
+
 static void call_all(rp_comm *comm) {
-    for (int rank = 0; rank < comm->world; rank++)
-        if (rank != comm->rank && !comm->peers[rank].broken)
-            (void)rpi_port_link(comm->peers[rank].port);
+    for (int rank = 0; rank < comm->world; rank++) call(comm, rank);
 }
 
 /* Those whose frames the chunk could take now. */
@@ -28,23 +40,27 @@ static void call_for_chunk(rp_comm *comm, const rpi_chunk *chunk) {
         const rpi_action *action = &routine->action[i];
         if (action->kind != RPI_STEP_RECV || !(chunk->ready[i / 64] >> (i % 64) & 1)) continue;
         if (rpi_action_is_void(request, chunk->index, action)) continue;
-        const rpi_peer *peer = &comm->peers[rpi_request_rank(request, action->peer)];
-        if (!peer->broken) (void)rpi_port_link(peer->port);
+        call(comm, rpi_request_rank(request, action->peer));
     }
 }
 
 static bool may_call(const rp_comm *comm) {
     const rpi_mesh *mesh = comm->fabric->mesh;
-    return mesh && mesh->on_need && comm->queue && comm->called_ns <= comm->progress_ns;
+    return mesh && mesh->on_need && comm->queue && comm->is_numbered &&
+           (comm->calls_on || comm->called_ns <= comm->progress_ns);
 }
 
 int64_t rpi_links_next_ns(const rp_comm *comm) {
-    return may_call(comm) ? comm->progress_ns + LATE_NS : RPI_NEVER_NS;
+    if (!may_call(comm)) return RPI_NEVER_NS;
+    return (comm->calls_on ? comm->called_ns : comm->progress_ns) + LATE_NS;
 }
 
 void rpi_links_call_late(rp_comm *comm, int64_t idle_ns) {
+    int64_t now_ns = rpi_now_ns();
     if (idle_ns < LATE_NS || !may_call(comm)) return;
-    comm->called_ns = rpi_now_ns();
+    if (comm->calls_on && now_ns < rpi_links_next_ns(comm)) return;
+    comm->called_ns = now_ns;
+    comm->calls_on = false;
     for (const rp_request *request = comm->queue; request; request = request->next) {
         if (rpi_p2p_is_unbound(request)) call_all(comm);
         for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)

@@ -391,7 +391,7 @@ static rp_status find_comm(rpi_fabric *fabric, int rank, const rpi_frame_header 
         return RP_FAIL(CORRUPT, "rank %d sent a frame of %zu bytes", rank, bytes);
     rp_comm *comm = rpi_fabric_find(fabric, header->communicator, header->epoch);
     if (!comm) {
-        RP_TRY(rpi_fabric_take_unopened(fabric, rank, header));
+        RP_TRY(rpi_fabric_take_unopened(fabric, rank, header, fabric->ports[rank].payload));
         return RP_PENDING;
     }
     if (comm->place_of[rank] < 0)

@@ -6,6 +6,7 @@
 #include "comm/device/device.h"
 #include "comm/protocol/control_frame.h"
 #include "comm/protocol/flow.h"
+#include "comm/protocol/numbering.h"
 #include "comm/protocol/open_close.h"
 #include "comm/protocol/unexpected.h"
 #include "comm/protocol/window_table.h"
@@ -263,8 +264,9 @@ rp_status rpi_comm_begin(rp_comm *comm) {
 static rp_status open_comm(rp_comm *comm, const rp_store *store,
                            const rp_comm_options *options) {
     RP_TRY(rpi_comm_set_options(comm, options));
-    comm->id = rpi_crc32c(0, comm->name, strlen(comm->name));
-    comm->epoch = options->epoch;
+    comm->id = RPI_WORLD_NUMBERER;
+    comm->epoch = comm->fabric->world_epoch = options->epoch;
+    comm->is_numbered = comm->fabric->has_had_world = true;
     comm->is_shaped = options->link != NULL;
     comm->links_are_hosts = options->link && !options->host;
     if (comm->world > 1)
@@ -295,6 +297,7 @@ void rpi_comm_free(rp_comm *comm) {
     for (int rank = 0; comm->peers && rank < comm->world; rank++)
         rpi_tags_free(&comm->peers[rank].tags);
     rpi_control_group_close(comm->group);
+    rpi_identity_free(comm);
     free_routines(comm);
     for (rp_request *request = comm->requests, *next; request; request = next) {
         next = request->sibling;
@@ -406,12 +409,13 @@ static rpi_frame_header left_header(const rp_comm *comm) {
                               .communicator = comm->id,
                               .epoch = comm->epoch,
                               .round = comm->is_made ? RPI_FRAME_EARLY : 0,
+                              .count = rpi_making_is_void(comm) ? RPI_LEFT_VOID : 0,
                               .sequence = whose_death(comm)};
 }
 
 static void note_left(rp_comm *comm) {
     rpi_frame_header header = left_header(comm);
-    rpi_fabric_note_left(comm, &header);
+    if (comm->is_numbered) rpi_fabric_note_left(comm, &header);
 }
 
 /* Members that live on with the fabric hear that nothing more comes from here, and where a
@@ -420,10 +424,14 @@ static void note_left(rp_comm *comm) {
  */
 static bool tell_left(rp_comm *comm, int *next) {
     rpi_frame_header header = left_header(comm);
-    for (; *next < comm->world; ++*next) {
+    for (; comm->is_numbered && *next < comm->world; ++*next) {
         const rpi_peer *peer = &comm->peers[*next];
         if (!rpi_peer_link(peer) || peer->broken) continue;
         peer->port->full = false;
+        if (rpi_number_is_untold(comm, *next)) {
+            if (header.count == RPI_LEFT_VOID) continue; /* has nothing to forget */
+            if (rpi_number_tell_one(comm, *next) == RP_PENDING) return false;
+        }
         if (rpi_flow_tell(comm, *next, &header) == RP_PENDING) return false;
     }
     return true;
@@ -468,18 +476,18 @@ static void cancel_all(rp_comm *comm) {
     rpi_comm_fail_text(comm, RP_CANCELLED, comm->rank,
                        "%s destroyed communicator '%s' with %s in flight",
                        rpi_rank_name(comm, comm->rank).text, comm->name, text);
-    rpi_fabric_activate(comm);
-    for (;;) {
-        rpi_fabric_pass(comm->fabric); /* completes everything with that failure */
-        if (!comm->queue) return;
-        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000); /* a GPU is still at it */
-    }
+    rpi_comm_end_requests(comm);
 }
 
 void rp_comm_destroy(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     if (!comm) return;
     rpi_fabric *fabric = comm->fabric;
+    rpi_failure verdict;
+    /* The others hear of why before they hear that this rank has left. */
+    if (comm->is_revoked && comm->group)
+        (void)rpi_control_wait_failed(comm->group, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
+                                      &verdict);
     rpi_drive_take(fabric);
     if (comm->in_flight > 0) cancel_all(comm);
     rpi_comm_await_verdict(comm);

@@ -27,6 +27,11 @@ void rpi_comm_free(rp_comm *comm); /* no part of a fabric any more; NULL is fine
  * the control connection tells it while rank 0 lives. [driver] */
 void rpi_comm_tell_death(rp_comm *comm);
 
+/* ---- revoke.c ---- */
+
+/* It has failed: until none of its requests is in flight. [driver] */
+void rpi_comm_end_requests(rp_comm *comm);
+
 /* ---- comm_options.c ---- */
 
 rp_status rpi_comm_options_check(const rp_comm_options *options, int world);

@@ -2,6 +2,7 @@
 #include "comm/core/communicator.h"
 #include "comm/core/frame_blocks.h"
 #include "comm/device/device.h"
+#include "comm/protocol/numbering.h"
 #include "comm/run/progress_loop.h"
 #include "comm/world/create.h"
 
@@ -69,6 +70,7 @@ void rpi_fabric_close(rpi_fabric *fabric) {
     else
         rpi_join_close(fabric->join);
     free_early(fabric);
+    rpi_offers_free(fabric);
     for (rpi_left *left = fabric->left, *next; left; left = next) {
         next = left->next;
         rpi_left_free(left);
@@ -76,7 +78,6 @@ void rpi_fabric_close(rpi_fabric *fabric) {
     rpi_blocks_free(fabric);
     rpi_devices_free(fabric);
     rpi_index_free(&fabric->open);
-    rpi_index_free(&fabric->made);
     if (fabric->wake_fd >= 0) close(fabric->wake_fd);
     pthread_mutex_destroy(&fabric->lock);
     pthread_cond_destroy(&fabric->changed);

@@ -1,6 +1,8 @@
 /* Communicators made of another one: some of its ranks, over its links. */
+#include "comm/world/groups.h"
 #include "comm/core/communicator.h"
 #include "comm/core/progress_token.h"
+#include "comm/protocol/numbering.h"
 #include "comm/protocol/open_close.h"
 #include "comm/run/progress_loop.h"
 #include "comm/world/create.h"
@@ -10,13 +12,13 @@
 #include "base/status.h"
 #include "net/store/meeting.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CONNECT_S 60.0
 
-/* What the parent has decided cannot be asked for again. */
-static rp_status check_options(const rp_comm_options *options) {
+rp_status rpi_group_check_options(const rp_comm_options *options) {
     const char *given = options->transport   ? "transport"
                         : options->bind_host ? "bind_host"
                         : options->link      ? "link"
@@ -32,8 +34,8 @@ static rp_status check_options(const rp_comm_options *options) {
     return rpi_comm_options_check(options, 2);
 }
 
-static rp_status check_ranks(const rp_comm *parent, const int *ranks, int count,
-                             int *out_place) {
+rp_status rpi_group_check_ranks(const rp_comm *parent, const int *ranks, int count,
+                                int *out_place) {
     if (!ranks || count < 1) return RP_FAIL(INVALID, "a communicator needs a rank at least");
     *out_place = -1;
     for (int i = 0; i < count; i++) {
@@ -45,20 +47,15 @@ static rp_status check_ranks(const rp_comm *parent, const int *ranks, int count,
                 return RP_FAIL(INVALID, "rank %d is named twice", ranks[i]);
         if (ranks[i] == parent->rank) *out_place = i;
     }
+    return RP_OK;
+}
+
+static rp_status check_members(const rp_comm *parent, const int *ranks, int count,
+                               int *out_place) {
+    RP_TRY(rpi_group_check_ranks(parent, ranks, count, out_place));
     if (*out_place >= 0) return RP_OK;
     return RP_FAIL(INVALID, "rank %d, which calls, is not among the ranks: only members call",
                    parent->rank);
-}
-
-/* Members in their order belong to what a communicator is: the same name with other members is
- * another one. */
-static uint32_t sign_members(const rp_comm *comm) {
-    uint32_t crc = rpi_crc32c(0, comm->name, strlen(comm->name));
-    for (int rank = 0; rank < comm->world; rank++) {
-        uint32_t member = (uint32_t)comm->members[rank];
-        crc = rpi_crc32c(crc, &member, sizeof member);
-    }
-    return crc;
 }
 
 static void inherit(rp_comm *comm, const rp_comm *parent, const rp_comm_options *options) {
@@ -74,16 +71,21 @@ static void inherit(rp_comm *comm, const rp_comm *parent, const rp_comm_options 
     if (!options->chunks_in_flight) comm->window = parent->window;
 }
 
+/* Until there is a number that members agree on: deaths of members are heard, and nobody else
+ * has this scope. */
+static uint64_t own_scope(rpi_fabric *fabric) {
+    pthread_mutex_lock(&fabric->lock);
+    uint32_t so_far = fabric->unnumbered_so_far++;
+    pthread_mutex_unlock(&fabric->lock);
+    return UINT64_C(1) << 63 | (uint64_t)fabric->rank << 32 | so_far;
+}
+
 static rp_status open_group(rp_comm *comm) {
     rpi_fabric *fabric = comm->fabric;
-    comm->id = sign_members(comm);
-    rpi_drive_take(fabric);
-    comm->epoch = rpi_fabric_next_epoch(fabric, comm->id);
-    rpi_drive_give(fabric);
-    uint64_t scope = ((uint64_t)comm->epoch + 1) << 32 | comm->id;
+    RP_TRY(rpi_identity_make(comm));
     if (fabric->control)
-        RP_TRY(rpi_control_group_open(fabric->control, scope, comm->members, comm->world,
-                                      &comm->group));
+        RP_TRY(rpi_control_group_open(fabric->control, own_scope(fabric), comm->members,
+                                      comm->world, &comm->group));
     return rpi_comm_begin(comm);
 }
 
@@ -100,16 +102,14 @@ static rp_status meet(rp_comm *comm, const rp_comm_options *options) {
 }
 
 /* out_request NULL: wait for the others. */
-static rp_status bring_up(rp_comm *comm, const rp_comm *parent, const rp_comm_options *options,
+static rp_status bring_up(rp_comm *comm, const rp_comm_options *options,
                           rp_request **out_request) {
-    RP_TRY(rpi_comm_set_options(comm, options));
-    inherit(comm, parent, options);
     RP_TRY(open_group(comm));
     if (options->progress_thread) RP_TRY(rpi_progress_thread_start(comm->fabric));
     return out_request ? rp_barrier_start(comm, out_request) : meet(comm, options);
 }
 
-static void undo(rp_comm *comm) {
+void rpi_group_undo(rp_comm *comm) {
     rpi_kept_error reason;
     rpi_error_keep(&reason);
     if (comm->is_open)
@@ -132,29 +132,41 @@ static void tell_lost(rp_comm *comm, const selection *of) {
     if (of->lost && failure.status == RP_PEER && is_one) *of->lost = of->ranks[failure.rank];
 }
 
+rp_status rpi_group_new(const rp_comm *parent, const int *ranks, int count, int place,
+                        const rp_comm_options *options, rp_comm **out_comm) {
+    int *members = NULL;
+    rp_comm *comm = NULL;
+    RP_TRY(rpi_alloc_array((size_t)count, sizeof *members, "ranks", &members));
+    for (int i = 0; i < count; i++) members[i] = parent->members[ranks[i]];
+    rp_status status = rpi_comm_new(parent->fabric, place, count, members, &comm);
+    rpi_free(members);
+    if (status == RP_OK) status = rpi_comm_set_options(comm, options);
+    if (status == RP_OK) {
+        inherit(comm, parent, options);
+        *out_comm = comm;
+    } else {
+        rpi_comm_free(comm);
+    }
+    return status;
+}
+
 static rp_status make_group(rp_comm *parent, const selection *of,
                             const rp_comm_options *options, rp_comm **out_comm,
                             rp_request **out_request) {
-    int *members = NULL;
     rp_comm *comm = NULL;
-    RP_TRY(rpi_alloc_array((size_t)of->count, sizeof *members, "ranks", &members));
-    for (int i = 0; i < of->count; i++) members[i] = parent->members[of->ranks[i]];
-    rp_status status = rpi_comm_new(parent->fabric, of->place, of->count, members, &comm);
-    rpi_free(members);
-    if (status != RP_OK) return status;
-    status = bring_up(comm, parent, options, out_request);
+    RP_TRY(rpi_group_new(parent, of->ranks, of->count, of->place, options, &comm));
+    rp_status status = bring_up(comm, options, out_request);
     if (status == RP_OK) {
         *out_comm = comm;
         return RP_OK;
     }
     tell_lost(comm, of);
-    undo(comm);
+    rpi_group_undo(comm);
     return rpi_fail_context(status, "making a communicator of another: ");
 }
 
-/* Of those that callers gave none: the same on all members. */
-static void default_name(const rp_comm *parent, const char *kind, uint64_t number, char *name,
-                         size_t bytes) {
+void rpi_group_default_name(const rp_comm *parent, const char *kind, uint64_t number,
+                            char *name, size_t bytes) {
     snprintf(name, bytes, "%.100s/%s %llu", parent->name, kind, (unsigned long long)number);
 }
 
@@ -164,9 +176,9 @@ static rp_status group(rp_comm *parent, selection *of, const rp_comm_options *op
     char name[RPI_MEETING_NAME_MAX];
     if (!parent) return RP_FAIL(INVALID, "parent is NULL");
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
-    RP_TRY(check_options(&own));
-    RP_TRY(check_ranks(parent, of->ranks, of->count, &of->place));
-    default_name(parent, "group of", (uint64_t)of->count, name, sizeof name);
+    RP_TRY(rpi_group_check_options(&own));
+    RP_TRY(check_members(parent, of->ranks, of->count, &of->place));
+    rpi_group_default_name(parent, "group of", (uint64_t)of->count, name, sizeof name);
     if (!own.name) own.name = name;
     return make_group(parent, of, &own, out_comm, out_request);
 }
@@ -227,7 +239,7 @@ static rp_status split(rp_comm *parent, const choice *mine, const rp_comm_option
     uint64_t number = parent->next_sequence; /* of the all-gather: the same on all ranks */
     if (mine->color < 0) return RP_OK;
     char name[RPI_MEETING_NAME_MAX];
-    default_name(parent, "split", number, name, sizeof name);
+    rpi_group_default_name(parent, "split", number, name, sizeof name);
     rp_comm_options named = *options;
     if (!named.name) named.name = name;
     int count = collect(parent, choices, mine->color, ranks, &place);
@@ -241,7 +253,7 @@ rp_status rp_comm_split(rp_comm *parent, int color, int key, const rp_comm_optio
     rp_comm_options own = options ? *options : (rp_comm_options){0};
     if (!parent) return RP_FAIL(INVALID, "parent is NULL");
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
-    RP_TRY(check_options(&own));
+    RP_TRY(rpi_group_check_options(&own));
     choice mine = {.color = color, .key = key, .rank = parent->rank}, *choices = NULL;
     size_t world = (size_t)parent->world;
     rp_comm *comm = NULL;

@@ -30,7 +30,7 @@ rp_status rpi_frame_header_read(const void *frame, rpi_frame_header *out_header)
     if (crc != header.header_crc)
         return RP_FAIL(CORRUPT, "a frame's header is damaged: its checksum is %08x, not %08x",
                        crc, header.header_crc);
-    if (header.kind < RPI_FRAME_DATA || header.kind > RPI_FRAME_WINDOW)
+    if (header.kind < RPI_FRAME_DATA || header.kind >= RPI_FRAME_KINDS_END)
         return RP_FAIL(CORRUPT, "a frame of unknown kind %d", header.kind);
     *out_header = header;
     return RP_OK;

@@ -13,11 +13,11 @@ enum { RPI_FRAME_VERSION = 3, RPI_FRAME_HEADER_BYTES = 64 };
 typedef struct rpi_frame_header {
     uint32_t key; /* what the caller calls the operation, in short: for messages */
     uint8_t version;
-    uint8_t kind;   /* rpi_frame_kind */
-    uint16_t round; /* of the schedule: for messages; and the bit below */
-    uint32_t communicator;
-    uint32_t epoch;    /* of its membership */
-    uint64_t sequence; /* of the operation in the communicator */
+    uint8_t kind;          /* rpi_frame_kind */
+    uint16_t round;        /* of the schedule: for messages; and the bit below */
+    uint32_t communicator; /* who has numbered it, */
+    uint32_t epoch;        /* and which number it has there; of the world: of its membership */
+    uint64_t sequence;     /* of the operation in the communicator */
     uint32_t chunk;
     int32_t part;
     uint64_t count;     /* elements of the whole operation on the sending rank, or of a block */
@@ -43,6 +43,9 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
     RPI_FRAME_LEFT,     /* the sender has done with the communicator */
     RPI_FRAME_WINDOW,   /* of a window, with or without a payload: nobody has to ask for it */
+    RPI_FRAME_NUMBER,   /* which number a communicator has that is being made */
+    RPI_FRAME_THERE,    /* is the receiver there still? Who has left answers with LEFT */
+    RPI_FRAME_KINDS_END,
 } rpi_frame_kind;
 
 /* Set in round: the payload is exact, whatever codec was posted, since it stays on its host. */
@@ -54,6 +57,9 @@ enum { RPI_FRAME_EARLY = 0x4000 };
 /* With which the checksum of a header goes on: CRC-32C of "RPLL". A header that has the right
  * checksum is therefore one of this program's. */
 #define RPI_FRAME_HEADER_CRC_START UINT32_C(0x22b4cdc3)
+
+/* count of a frame of kind LEFT: the communicator was never made, and nobody gave it up. */
+enum { RPI_LEFT_VOID = 1 };
 
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
 uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);

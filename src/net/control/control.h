@@ -103,6 +103,10 @@ rpi_control_group *rpi_control_everybody(rpi_control *control);
  * copied; what is said of members goes by their place in it. */
 rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int *ranks,
                                  int count, rpi_control_group **out_group);
+/* From here on its scope is this one, as if it had been opened with it: for a group that was
+ * opened, under a scope that nobody else has, before its members had agreed on one. Failures
+ * that were published before are of the old one. Any thread. */
+void rpi_control_group_rename(rpi_control_group *group, uint64_t scope);
 void rpi_control_group_close(rpi_control_group *group); /* NULL and everybody are fine */
 /* Tell all members; only the first failure of a group is kept. Ranks in it are members. Any
  * thread; does not block. */

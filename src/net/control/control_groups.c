@@ -197,6 +197,14 @@ rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int
     return RP_OK;
 }
 
+void rpi_control_group_rename(rpi_control_group *group, uint64_t scope) {
+    rpi_control *control = group->control;
+    pthread_mutex_lock(&control->lock);
+    group->scope = scope;
+    hear_the_past(group);
+    pthread_mutex_unlock(&control->lock);
+}
+
 void rpi_control_group_close(rpi_control_group *group) {
     if (!group || !group->ranks) return;
     rpi_control *control = group->control;

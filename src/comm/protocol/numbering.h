@@ -1,0 +1,52 @@
+/* How members agree on the number of a communicator that is made of another: fabric.h draws it,
+ * and has the proof that numbers are unique. */
+#ifndef RPI_COMM_NUMBERING_H
+#define RPI_COMM_NUMBERING_H
+
+#include "comm/core/communicator.h"
+
+/* What members know it by until it has a number: its name and its members, in their order. */
+rp_status rpi_identity_make(rp_comm *comm);
+void rpi_identity_free(rp_comm *comm);
+
+/* It joins the fabric without a number: the first of its members gives it one at once, another
+ * waits for it. The control group's scope follows the number. [driver] */
+rp_status rpi_number_begin(rp_comm *comm);
+/* It leaves the fabric. [driver] */
+void rpi_number_end(rp_comm *comm);
+
+/* Of the numberer: tell those members that have not heard of it. [driver] */
+void rpi_number_tell(rp_comm *comm);
+/* The same to one of them; RP_PENDING: its link has no room, or is not there. [driver] */
+rp_status rpi_number_tell_one(rp_comm *comm, int rank);
+
+static inline bool rpi_number_is_untold(const rp_comm *comm, int rank) {
+    return comm->untold_count > 0 && comm->untold.bits[rank / 64] >> (rank % 64) & 1;
+}
+
+/* Its making has failed, and nobody gave it up: members that have not come yet forget the
+ * number, and meet the next try. */
+bool rpi_making_is_void(const rp_comm *comm);
+
+/* A number that a rank of the fabric offers. RP_MISMATCH: it cannot be. [driver] */
+rp_status rpi_offer_take(rpi_fabric *fabric, int rank, const rpi_frame_header *header,
+                         const void *payload);
+/* NULL: none is kept. [driver] */
+const rpi_offer *rpi_offer_find(const rpi_fabric *fabric, uint32_t numberer, uint32_t number);
+/* Its making has failed there. [driver] */
+void rpi_offer_take_back(rpi_fabric *fabric, uint32_t numberer, uint32_t number);
+
+/* Communicators that wait for a number are opened under those that have been offered. True:
+ * something has changed. [driver] */
+bool rpi_fabric_number_waiting(rpi_fabric *fabric);
+/* Take `count` numbers for a list; *out_first: the first of them. [driver] */
+rp_status rpi_fabric_number_list(rpi_fabric *fabric, size_t count, uint32_t *out_first);
+/* A rank of the fabric has given these. [driver] */
+void rpi_fabric_hear_list(rpi_fabric *fabric, int numberer, uint32_t first, size_t count);
+/* Of the communicators of a list. */
+static inline uint32_t rpi_list_numberer(const rpi_fabric *fabric, int rank) {
+    return (uint32_t)fabric->world + 1 + (uint32_t)rank;
+}
+void rpi_offers_free(rpi_fabric *fabric);
+
+#endif

@@ -198,6 +198,55 @@ static void no_rate_means_no_limit(void) {
     CHECK(rpi_nic_takes_at(&sender, &queue) <= 5);
 }
 
+/* What is urgent waits for the piece that is on its way, for no queue; what comes behind the
+ * queue is as much later. */
+static void what_is_urgent_passes_the_queue(void) {
+    enum { PIECE = RPI_NIC_PIECE_BYTES };
+    rpi_nic sender = nic_of(1e9, 50e-6), receiver = sender;
+    rpi_nic_queue queue = {0};
+    for (int i = 0; i < 3; i++) rpi_nic_send(&sender, &queue, 0, 2 * PIECE);
+    CHECK_EQ(rpi_nic_waiting(&queue, 0), 3);
+    CHECK_EQ(rpi_nic_waiting(&queue, 2 * PIECE), 2);
+    CHECK_EQ(rpi_nic_send_urgent(&sender, 100, 4000), PIECE);
+    CHECK_EQ(rpi_nic_send_urgent(&sender, 200, 4000), PIECE + 4000);
+    CHECK_EQ(rpi_nic_send(&sender, &queue, 300, 1000), 6 * PIECE + 8000);
+    CHECK_EQ(rpi_nic_receive(&receiver, 0, 2 * PIECE), 50000 + 2 * PIECE);
+    CHECK_EQ(rpi_nic_receive_urgent(&receiver, PIECE, 4000), 50000 + PIECE + 4000);
+    CHECK_EQ(rpi_nic_receive(&receiver, 2 * PIECE, PIECE), 50000 + 3 * PIECE + 4000);
+}
+
+/* Where nothing waits, what is urgent is a frame like any other. */
+static void what_is_urgent_alone_is_a_frame_like_any_other(void) {
+    rpi_nic nics[2] = {nic_of(1e9, 50e-6), nic_of(1e9, 50e-6)};
+    rpi_nic_queue queue = {0};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    for (int64_t now_ns = 0, i = 0; i < 1000; i++) {
+        size_t bytes = 1 + rpi_rng_below(&rng, 10000);
+        int64_t start_ns = rpi_nic_send(&nics[0], &queue, now_ns, bytes);
+        CHECK_EQ(rpi_nic_send_urgent(&nics[1], now_ns, bytes), start_ns);
+        now_ns = nics[0].out.free_ns + (int64_t)rpi_rng_below(&rng, 5000);
+        CHECK_EQ(rpi_nic_receive_urgent(&nics[1], start_ns, bytes),
+                 rpi_nic_receive(&nics[0], start_ns, bytes));
+    }
+}
+
+/* In the long run the way carries what its rate is, whatever of it is urgent. */
+static void the_rate_is_shared_by_what_is_urgent(void) {
+    rpi_nic sender = nic_of(1e8, 0);
+    rpi_nic_queue queue = {0};
+    uint64_t bytes = 0;
+    for (int64_t now_ns = 0; now_ns < 1000 * 1000 * 1000; now_ns += 50 * 1000) {
+        while (rpi_nic_takes_at(&sender, &queue) <= now_ns) {
+            rpi_nic_send(&sender, &queue, now_ns, 50000);
+            bytes += 50000;
+        }
+        rpi_nic_send_urgent(&sender, now_ns, 1000);
+        bytes += 1000;
+        CHECK(sender.out.urgent_ns <= sender.out.free_ns);
+    }
+    CHECK_NEAR((double)bytes / 1e8, 1, 0.02);
+}
+
 CASES({"reads_what_users_write", reads_what_users_write},
       {"refuses_what_is_no_link", refuses_what_is_no_link},
       {"a_lone_frame_takes_latency_and_its_length", a_lone_frame_takes_latency_and_its_length},
@@ -209,4 +258,8 @@ CASES({"reads_what_users_write", reads_what_users_write},
       {"a_greedy_link_leaves_the_others_their_share",
        a_greedy_link_leaves_the_others_their_share},
       {"small_frames_wait_for_the_oldest_to_leave", small_frames_wait_for_the_oldest_to_leave},
-      {"no_rate_means_no_limit", no_rate_means_no_limit})
+      {"no_rate_means_no_limit", no_rate_means_no_limit},
+      {"what_is_urgent_passes_the_queue", what_is_urgent_passes_the_queue},
+      {"what_is_urgent_alone_is_a_frame_like_any_other",
+       what_is_urgent_alone_is_a_frame_like_any_other},
+      {"the_rate_is_shared_by_what_is_urgent", the_rate_is_shared_by_what_is_urgent})

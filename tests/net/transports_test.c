@@ -233,6 +233,41 @@ static void refuses_wrong_calls(void) {
     each(mistakes);
 }
 
+/* Nobody reads yet. */
+static uint64_t send_while_there_is_room(rpi_link *link, size_t bytes) {
+    enum { MOST = 100000 };
+    uint64_t posted = 0;
+    while (posted < MOST && link_send(link, posted, bytes) == RP_OK) posted++;
+    CHECK(posted > 0 && posted < MOST);
+    return posted;
+}
+
+/* Of the wrapper bulk waits for the model's queue alone (traffic_test.c). */
+static void bulk_then_others(link_pair *pair) {
+    rpi_link *out = pair->links[0], *in = pair->links[1];
+    if (pair->endpoints[0]->inner) return;
+    out->traffic = RPI_TRAFFIC_BULK;
+    uint64_t bulk = send_while_there_is_room(out, FRAME_BYTES);
+    out->traffic = RPI_TRAFFIC_PLAIN;
+    CHECK_OK(link_send(out, bulk, FRAME_BYTES));
+    out->traffic = RPI_TRAFFIC_URGENT;
+    CHECK_OK(link_send(out, bulk + 1, 100));
+    out->traffic = RPI_TRAFFIC_BULK;
+    CHECK_EQ(link_send(out, bulk + 2, FRAME_BYTES), RP_PENDING);
+    for (uint64_t i = 0; i <= bulk; i++) {
+        CHECK_OK(pair->transport->progress(pair->endpoints[0]));
+        REQUIRE_OK(link_receive_wait(in, i, FRAME_BYTES));
+    }
+    CHECK_OK(pair->transport->progress(pair->endpoints[0]));
+    REQUIRE_OK(link_receive_wait(in, bulk + 1, 100));
+    CHECK_OK(link_send_wait(out, bulk + 2, FRAME_BYTES));
+    CHECK_OK(link_receive_wait(in, bulk + 2, FRAME_BYTES));
+}
+
+static void bulk_leaves_room_for_others(void) {
+    each(bulk_then_others);
+}
+
 static void refuses_wrong_options(void) {
     static const struct {
         int rank, world;
@@ -426,6 +461,7 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"a_closed_peer_is_drained_then_named", a_closed_peer_is_drained_then_named},
       {"a_sleeper_learns_of_a_close", a_sleeper_learns_of_a_close},
       {"refuses_wrong_calls", refuses_wrong_calls},
+      {"bulk_leaves_room_for_others", bulk_leaves_room_for_others},
       {"refuses_wrong_options", refuses_wrong_options},
       {"refuses_wrong_peers", refuses_wrong_peers},
       {"nobody_sleeps_on_room_for_what_waits", nobody_sleeps_on_room_for_what_waits},

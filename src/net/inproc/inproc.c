@@ -326,6 +326,8 @@ static rp_status inproc_lend(rpi_link *base, size_t bytes, void **out_region) {
         return RP_FAIL(PEER, "connection closed by peer: rank %d closed its end of the link",
                        base->peer);
     }
+    if (base->traffic == RPI_TRAFFIC_BULK)
+        return rpi_duplex_lend_bulk(&link->duplex, bytes, out_region);
     return rpi_duplex_lend(&link->duplex, bytes, out_region);
 }
 
@@ -374,7 +376,7 @@ static bool inproc_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
         inproc_link *link = endpoint->links[peer];
         if (!link) continue;
         if (rpi_duplex_arm(&link->duplex)) return true;
-        bool asks = link->duplex.held.bytes == 0 || link->duplex.starved;
+        bool asks = link->duplex.held.bytes == 0 || rpi_duplex_is_starved(&link->duplex);
         if (asks && peer_closed(link) && !link->fault.told) return true;
     }
     return false;

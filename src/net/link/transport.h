@@ -55,6 +55,15 @@ typedef struct rpi_endpoint_options {
 
 enum { RPI_STREAMS_MAX = 16 };
 
+/* How the next frame of a link leaves: set by its sender before lend(), and left until post().
+ */
+typedef enum rpi_traffic {
+    RPI_TRAFFIC_PLAIN,  /* behind all that was posted before */
+    RPI_TRAFFIC_BULK,   /* likewise, and it leaves room for others: lend() has none while about
+                           two frames wait to leave */
+    RPI_TRAFFIC_URGENT, /* in kinds that can, ahead of all plain and bulk that has not left */
+} rpi_traffic;
+
 /* Kinds embed these as their first member. */
 typedef struct rpi_endpoint {
     const struct rpi_transport *transport;
@@ -68,6 +77,12 @@ typedef struct rpi_link {
     rpi_endpoint *endpoint;
     int peer;
     uint64_t bytes_sent, bytes_received; /* on the wire: frames and whatever the kind adds */
+    rpi_traffic traffic;                 /* the sender's wish; plain from the start */
+    /* In kinds in which urgent frames pass others: how many others were posted, and how many of
+     * these, the oldest, have left; progress() counts on. 0 in all other kinds. */
+    uint64_t passable, settled;
+    uint64_t behind; /* set with `traffic`: how many of these are seen before an urgent frame.
+                        Which have not left hold up those behind it */
 } rpi_link;
 
 /* For kinds. */
@@ -153,7 +168,8 @@ typedef struct rpi_transport {
     rp_status (*met)(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
     /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then post;
      * the same region again until it is posted (asking for more may move it and lose its
-     * bytes). One at a time for each link. */
+     * bytes). One at a time for each link. Where there is none for bulk, there may be for
+     * others. */
     rp_status (*lend)(rpi_link *link, size_t bytes, void **out_region);
     /* Send the sealed frame (frame.h) that begins the lent region: `bytes` in all, no more than
      * were lent. */

@@ -3,6 +3,7 @@
 #include "base/event.h"
 
 enum { FRAMES = 4, AREA_BYTES_MIN = 256 * 1024 };
+enum { BULK_FRAMES = 2, LONG_FRAME_BYTES = 4096 };
 
 #define LAP_BIT       (UINT64_C(1) << 63)
 #define WITHDRAWN_BIT (UINT64_C(1) << 62)
@@ -84,6 +85,22 @@ rp_status rpi_duplex_lend(rpi_duplex *duplex, size_t bytes, void **out_region) {
     }
     *out_region = duplex->out + duplex->lent.offset;
     return RP_OK;
+}
+
+/* Frames that name a place are short, and their payloads are in nobody's way. */
+static bool is_long_ahead(const rpi_duplex *duplex) {
+    int frames = 0;
+    for (uint32_t i = 0; i < duplex->sent.count && frames < BULK_FRAMES; i++) {
+        uint32_t index = (duplex->sent.first + i) % RPI_EXTENTS;
+        frames += duplex->sent.at[index].bytes >= LONG_FRAME_BYTES;
+    }
+    return frames == BULK_FRAMES;
+}
+
+rp_status rpi_duplex_lend_bulk(rpi_duplex *duplex, size_t bytes, void **out_region) {
+    RP_TRY(take_back(duplex));
+    duplex->bulk_starved = bytes >= LONG_FRAME_BYTES && is_long_ahead(duplex);
+    return duplex->bulk_starved ? RP_PENDING : rpi_duplex_lend(duplex, bytes, out_region);
 }
 
 static rp_status post(rpi_duplex *duplex, size_t bytes, uint64_t bits) {
@@ -220,20 +237,28 @@ static bool frames_came_back(rpi_duplex *duplex) {
     return is_fault || moved;
 }
 
+/* Told once: who waits for room asks for it again, or does not wait any more. */
+static bool room_has_come(rpi_duplex *duplex) {
+    if (!rpi_duplex_is_starved(duplex)) return false;
+    if (atomic_load(&duplex->theirs->released) == duplex->sent.first) return false;
+    duplex->starved = duplex->bulk_starved = false;
+    return true;
+}
+
 bool rpi_duplex_arm(rpi_duplex *duplex) {
     uint64_t word;
     bool awaits_place = duplex->has_places;
-    bool awaits_room = duplex->starved || awaits_place;
+    bool awaits_room = rpi_duplex_is_starved(duplex) || awaits_place;
     unsigned wish = RPI_WISH_CLOSING | (duplex->held.bytes == 0 ? RPI_WISH_FRAMES : 0U) |
                     (awaits_room ? RPI_WISH_ROOM : 0U);
     atomic_store(&duplex->mine->asleep, wish);
     if ((wish & RPI_WISH_FRAMES) && has_come(duplex, &word)) return true;
     if (awaits_place && frames_came_back(duplex)) return true;
-    return duplex->starved && atomic_load(&duplex->theirs->released) != duplex->sent.first;
+    return room_has_come(duplex);
 }
 
 bool rpi_duplex_asks(const rpi_duplex *duplex) {
-    return duplex->held.bytes > 0 || duplex->starved || duplex->has_places;
+    return duplex->held.bytes > 0 || rpi_duplex_is_starved(duplex) || duplex->has_places;
 }
 
 void rpi_duplex_disarm(rpi_duplex *duplex) {

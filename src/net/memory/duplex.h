@@ -41,7 +41,7 @@ typedef struct rpi_duplex {
     int rank;                    /* this side's, by which it rings */
     rpi_doorbell_page *doorbell; /* of the other side; NULL: it has none. Borrowed */
     rpi_extent lent;             /* bytes 0: nothing is */
-    bool starved;                /* the last lend() found no room */
+    bool starved, bulk_starved;  /* the last lend() found no room, of which kind */
     uint32_t next;               /* frame to receive, counted since the beginning */
     rpi_extent held;             /* the frame peeked at; bytes 0: none */
     bool held_place;             /* it names a place */
@@ -65,6 +65,13 @@ void rpi_duplex_ring_at(rpi_duplex *duplex, rpi_doorbell_page *doorbell, int ran
 /* As in the contract of a transport (transport.h). RP_CORRUPT: the other side's bookkeeping is
  * impossible. */
 rp_status rpi_duplex_lend(rpi_duplex *duplex, size_t bytes, void **out_region);
+/* The same of a frame that leaves room for others: RP_PENDING while the other side has two that
+ * are long. */
+rp_status rpi_duplex_lend_bulk(rpi_duplex *duplex, size_t bytes, void **out_region);
+/* The last of either found no room. */
+static inline bool rpi_duplex_is_starved(const rpi_duplex *duplex) {
+    return duplex->starved || duplex->bulk_starved;
+}
 rp_status rpi_duplex_post(rpi_duplex *duplex, size_t bytes);
 rp_status rpi_duplex_peek(rpi_duplex *duplex, const void **out_frame, size_t *out_bytes);
 void rpi_duplex_release(rpi_duplex *duplex);

@@ -20,12 +20,22 @@ static double duration_ns(const rpi_nic *nic, size_t bytes) {
 
 /* Occupy a way for `bytes` from `from_ns` on, or from when it is free. */
 static int64_t occupy(const rpi_nic *nic, rpi_nic_way *way, int64_t from_ns, size_t bytes) {
-    if (way->free_ns < from_ns) *way = (rpi_nic_way){.free_ns = from_ns};
+    if (way->free_ns < from_ns) *way = (rpi_nic_way){.free_ns = from_ns, .urgent_ns = from_ns};
     int64_t start_ns = way->free_ns;
     double exact_ns = duration_ns(nic, bytes) + way->fraction_ns;
     double whole_ns = floor(exact_ns);
     way->free_ns += (int64_t)whole_ns;
     way->fraction_ns = exact_ns - whole_ns;
+    return start_ns;
+}
+
+/* The same of what is urgent: behind others like it, and all else is so much later. */
+static int64_t occupy_urgent(const rpi_nic *nic, rpi_nic_way *way, int64_t from_ns,
+                             size_t bytes) {
+    int64_t start_ns = way->urgent_ns > from_ns ? way->urgent_ns : from_ns;
+    int64_t before_ns = way->free_ns > from_ns ? way->free_ns : from_ns;
+    occupy(nic, way, from_ns, bytes);
+    way->urgent_ns = start_ns + (way->free_ns - before_ns);
     return start_ns;
 }
 
@@ -59,6 +69,25 @@ int64_t rpi_nic_send(rpi_nic *nic, rpi_nic_queue *queue, int64_t now_ns, size_t 
     return start_ns;
 }
 
+/* Until the piece that is on its way has left: pieces end with what is queued. */
+static int64_t rest_of_piece(const rpi_nic *nic, int64_t now_ns) {
+    int64_t piece_ns = (int64_t)duration_ns(nic, RPI_NIC_PIECE_BYTES);
+    int64_t queued_ns = nic->out.free_ns - now_ns;
+    return queued_ns > 0 && piece_ns > 0 ? queued_ns % piece_ns : 0;
+}
+
+int64_t rpi_nic_send_urgent(rpi_nic *nic, int64_t now_ns, size_t bytes) {
+    return occupy_urgent(nic, &nic->out, now_ns + rest_of_piece(nic, now_ns), bytes);
+}
+
+uint32_t rpi_nic_waiting(const rpi_nic_queue *queue, int64_t now_ns) {
+    uint32_t left = 0;
+    while (left < queue->count &&
+           queue->frames[(queue->first + left) % RPI_NIC_QUEUE].left_ns <= now_ns)
+        left++;
+    return queue->count - left;
+}
+
 int64_t rpi_nic_arrival(const rpi_nic *nic, int64_t start_ns) {
     return start_ns + (int64_t)(nic->shape.latency_s * 1e9);
 }
@@ -66,4 +95,10 @@ int64_t rpi_nic_arrival(const rpi_nic *nic, int64_t start_ns) {
 int64_t rpi_nic_receive(rpi_nic *nic, int64_t start_ns, size_t bytes) {
     occupy(nic, &nic->in, rpi_nic_arrival(nic, start_ns), bytes);
     return nic->in.free_ns;
+}
+
+/* What is on its way in came in pieces, too, between which it fits as it did on the way out. */
+int64_t rpi_nic_receive_urgent(rpi_nic *nic, int64_t start_ns, size_t bytes) {
+    occupy_urgent(nic, &nic->in, rpi_nic_arrival(nic, start_ns), bytes);
+    return nic->in.urgent_ns;
 }

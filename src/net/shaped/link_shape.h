@@ -4,7 +4,11 @@
  * frame's first byte leaves when the way out is free, arrives one latency later and waits until
  * the way in is free; its last byte follows at the rate (cut-through: a lone frame pays for the
  * rate once). Times are of CLOCK_MONOTONIC and computed, not measured: being late to look at a
- * frame does not make the link slower. docs/wire.md has the formulas. */
+ * frame does not make the link slower. docs/wire.md has the formulas.
+ *
+ * A NIC sends in pieces, as it is handed them, and has a queue of its own for urgent frames:
+ * one leaves behind the piece that is on its way, and what waits behind that by so much later.
+ */
 #ifndef RPI_NET_LINK_SHAPE_H
 #define RPI_NET_LINK_SHAPE_H
 
@@ -21,6 +25,7 @@ const char *rpi_link_shape_text(const rpi_link_shape *shape, char *text, size_t 
 typedef struct rpi_nic_way {
     int64_t free_ns;
     double fraction_ns; /* of a nanosecond, so that rounding never adds up */
+    int64_t urgent_ns;  /* when it has carried all that was urgent; no later than free_ns */
 } rpi_nic_way;
 
 typedef struct rpi_nic {
@@ -29,7 +34,10 @@ typedef struct rpi_nic {
     rpi_nic_way out, in;
 } rpi_nic;
 
-enum { RPI_NIC_QUEUE = 64 };
+enum {
+    RPI_NIC_QUEUE = 64,
+    RPI_NIC_PIECE_BYTES = 64 * 1024, /* what Linux hands a card at once, at most */
+};
 
 /* The frames of one link that wait for the way out, as in a socket's buffer. Each link has its
  * own, so that none can keep the others from their share. Starts as zeros. */
@@ -47,9 +55,14 @@ void rpi_nic_init(rpi_nic *nic, const rpi_link_shape *shape, size_t frame_bytes)
 int64_t rpi_nic_takes_at(const rpi_nic *nic, const rpi_nic_queue *queue);
 /* Send at `now_ns`: when the first byte leaves. */
 int64_t rpi_nic_send(rpi_nic *nic, rpi_nic_queue *queue, int64_t now_ns, size_t bytes);
+/* The same of an urgent frame, which waits for no queue. */
+int64_t rpi_nic_send_urgent(rpi_nic *nic, int64_t now_ns, size_t bytes);
+/* How many of a link's frames have not left. */
+uint32_t rpi_nic_waiting(const rpi_nic_queue *queue, int64_t now_ns);
 /* When the first byte of a frame that left at start_ns reaches the NIC of the receiver. */
 int64_t rpi_nic_arrival(const rpi_nic *nic, int64_t start_ns);
 /* Let that frame in: when its last byte has come. Frames are let in in order of arrival. */
 int64_t rpi_nic_receive(rpi_nic *nic, int64_t start_ns, size_t bytes);
+int64_t rpi_nic_receive_urgent(rpi_nic *nic, int64_t start_ns, size_t bytes);
 
 #endif

@@ -192,7 +192,7 @@ static rp_status shm_progress(rpi_endpoint *base) {
 
 static bool arm_link(rpi_shm_link *link) {
     if (rpi_duplex_arm(&link->duplex)) return true;
-    bool asks = link->duplex.held.bytes == 0 || link->duplex.starved;
+    bool asks = link->duplex.held.bytes == 0 || rpi_duplex_is_starved(&link->duplex);
     return asks && link->gone && !link->fault.told;
 }
 
@@ -261,7 +261,9 @@ static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     RP_TRY(rpi_fault_raise(&link->fault));
     if (link->gone) return gone(link);
-    rp_status status = rpi_duplex_lend(&link->duplex, bytes, out_region);
+    rp_status status = base->traffic == RPI_TRAFFIC_BULK
+                           ? rpi_duplex_lend_bulk(&link->duplex, bytes, out_region)
+                           : rpi_duplex_lend(&link->duplex, bytes, out_region);
     if (status == RP_PENDING || status == RP_CORRUPT)
         note((rpi_shm_endpoint *)base->endpoint, link);
     return status == RP_CORRUPT ? rpi_fault_keep(&link->fault, status) : status;

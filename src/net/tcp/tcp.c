@@ -308,7 +308,8 @@ static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link)
 }
 
 static rp_status tcp_lend(rpi_link *link, size_t bytes, void **out_region) {
-    return rpi_tcp_bundle_lend(&((tcp_link *)link)->bundle, bytes, out_region);
+    return rpi_tcp_bundle_lend(&((tcp_link *)link)->bundle, bytes,
+                               link->traffic == RPI_TRAFFIC_BULK, out_region);
 }
 
 static rp_status tcp_post(rpi_link *link, size_t bytes) {

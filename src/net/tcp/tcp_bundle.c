@@ -75,10 +75,11 @@ static bool is_before(const rpi_tcp_stream *a, const rpi_tcp_stream *b) {
 }
 
 /* The stream on which the next frame goes; -1: none has room. */
-static int choose(const rpi_tcp_bundle *bundle, size_t bytes) {
+static int choose(const rpi_tcp_bundle *bundle, size_t bytes, bool bulk) {
     int best = -1;
     for (int i = 0; i < bundle->count; i++)
         if (rpi_tcp_stream_has_room(&bundle->streams[i], bytes) &&
+            (!bulk || rpi_tcp_stream_has_bulk_room(&bundle->streams[i], bytes)) &&
             (best < 0 || is_before(&bundle->streams[i], &bundle->streams[best])))
             best = i;
     return best;
@@ -95,16 +96,20 @@ static bool lend_again(rpi_tcp_bundle *bundle, size_t bytes, void **out_region) 
     return false;
 }
 
-rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, void **out_region) {
-    if (bundle->count == 1 || bytes == 0 || bytes > bundle->frame_bytes)
-        return rpi_tcp_stream_lend(&bundle->streams[0], bytes, out_region);
+rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, bool bulk,
+                              void **out_region) {
+    bool only = bundle->count == 1 || bytes == 0 || bytes > bundle->frame_bytes;
+    if (only && bulk) return rpi_tcp_stream_lend_bulk(&bundle->streams[0], bytes, out_region);
+    if (only) return rpi_tcp_stream_lend(&bundle->streams[0], bytes, out_region);
     if (look_for_fault(bundle) != RP_OK) return rpi_fault_raise(&bundle->fault);
     if (lend_again(bundle, bytes, out_region)) return RP_OK;
-    int chosen = choose(bundle, bytes);
-    bundle->starved = chosen < 0 ? bytes : 0;
+    int chosen = choose(bundle, bytes, bulk);
+    *(bulk ? &bundle->bulk_starved : &bundle->starved) = chosen < 0 ? bytes : 0;
     if (chosen < 0) return RP_PENDING;
     bundle->lent = chosen;
-    return rpi_tcp_stream_lend(&bundle->streams[chosen], bytes, out_region);
+    rpi_tcp_stream *stream = &bundle->streams[chosen];
+    return bulk ? rpi_tcp_stream_lend_bulk(stream, bytes, out_region)
+                : rpi_tcp_stream_lend(stream, bytes, out_region);
 }
 
 rp_status rpi_tcp_bundle_post(rpi_tcp_bundle *bundle, size_t bytes) {
@@ -200,6 +205,14 @@ static bool may_move(const rpi_tcp_stream *stream) {
            stream->queue.count > 0;
 }
 
+/* Told once, as of a single stream. */
+static bool room_has_come(rpi_tcp_bundle *bundle) {
+    bool some = (bundle->starved && choose(bundle, bundle->starved, false) >= 0) ||
+                (bundle->bulk_starved && choose(bundle, bundle->bulk_starved, true) >= 0);
+    if (some) bundle->starved = bundle->bulk_starved = 0;
+    return some;
+}
+
 bool rpi_tcp_bundle_has_news(rpi_tcp_bundle *bundle) {
     if (bundle->count == 1) return rpi_tcp_stream_has_news(&bundle->streams[0]);
     for (int i = 0; i < bundle->count; i++)
@@ -207,8 +220,8 @@ bool rpi_tcp_bundle_has_news(rpi_tcp_bundle *bundle) {
     if (bundle->held < 0 && find_next(bundle) >= 0) return true;
     bool ends = bundle->held < 0 && !may_come(bundle);
     if (look_for_fault(bundle) != RP_OK)
-        return !bundle->fault.told && (ends || bundle->starved);
-    return ends || (bundle->starved && choose(bundle, bundle->starved) >= 0);
+        return !bundle->fault.told && (ends || bundle->starved || bundle->bulk_starved);
+    return ends || room_has_come(bundle);
 }
 
 /* ---- for people ---- */

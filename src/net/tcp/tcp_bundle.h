@@ -22,6 +22,7 @@ typedef struct rpi_tcp_bundle {
     rpi_fault fault;            /* the first stream's that has failed */
     int lent, held;             /* whose region is lent, whose frame is looked at; -1: none */
     size_t starved;             /* bytes for which the last lend() found no room; 0: none */
+    size_t bulk_starved;        /* the same of bulk */
     uint32_t next_out, next_in; /* numbers of frames */
 } rpi_tcp_bundle;
 
@@ -33,7 +34,8 @@ void rpi_tcp_bundle_close(rpi_tcp_bundle *bundle);
 void rpi_tcp_bundle_forget(rpi_tcp_bundle *bundle);
 
 /* As in the contract of a transport (transport.h). */
-rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, void **out_region);
+rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, bool bulk,
+                              void **out_region);
 rp_status rpi_tcp_bundle_post(rpi_tcp_bundle *bundle, size_t bytes);
 rp_status rpi_tcp_bundle_peek(rpi_tcp_bundle *bundle, const void **out_frame,
                               size_t *out_bytes);

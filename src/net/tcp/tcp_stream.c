@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -15,6 +17,10 @@
 #include <unistd.h>
 
 enum { FRAMES = 4, BUFFER_BYTES_MIN = 256 * 1024, PIECES = 16, READ_AWAY_MAX = 1024 };
+
+/* What the kernel keeps unsent where bulk leaves room for others: enough for it to go on with
+ * until this process is woken, and what takes a millisecond at 1 Gbit/s. */
+enum { UNSENT_BYTES = 128 * 1024 };
 
 /* A numbered frame is lent behind so much room, whose end its number is: both go out as one
  * piece, and the frame is aligned. */
@@ -140,6 +146,22 @@ rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_r
     }
     *out_region = stream->out + stream->lent.offset + room_before(stream);
     return RP_OK;
+}
+
+/* Of use alone: what it does not take is no reason to fail. */
+static void keep_short(rpi_tcp_stream *stream) {
+    unsigned unsent = UNSENT_BYTES;
+    if (stream->is_short) return;
+    stream->is_short = true;
+    (void)setsockopt(stream->channel.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent,
+                     sizeof unsent);
+}
+
+rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+    keep_short(stream);
+    stream->bulk_starved = rpi_tcp_stream_has_bulk_room(stream, bytes) ? 0 : bytes;
+    if (stream->bulk_starved && stream->fault.status == RP_OK) return RP_PENDING;
+    return rpi_tcp_stream_lend(stream, bytes, out_region);
 }
 
 static void write_number(unsigned char *at, uint32_t number) {
@@ -323,11 +345,28 @@ bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes) {
     return rpi_extents_fit(&stream->queue, bytes + room_before(stream), &offset);
 }
 
+bool rpi_tcp_stream_has_bulk_room(rpi_tcp_stream *stream, size_t bytes) {
+    return stream->queued <= bytes;
+}
+
+static bool awaits_room(const rpi_tcp_stream *stream) {
+    return stream->starved || stream->bulk_starved;
+}
+
+/* Told once: who waits for room asks for it again, or does not wait any more. */
+static bool room_has_come(rpi_tcp_stream *stream) {
+    bool some =
+        (stream->starved && rpi_tcp_stream_has_room(stream, stream->starved)) ||
+        (stream->bulk_starved && rpi_tcp_stream_has_bulk_room(stream, stream->bulk_starved));
+    if (some) stream->starved = stream->bulk_starved = 0;
+    return some;
+}
+
 bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
     if (!stream->held && rpi_tcp_stream_has_frame(stream)) return true;
     if (stream->readable && !stream->full) return true;
     if (stream->fault.status != RP_OK)
-        return !stream->fault.told && (!stream->held || stream->starved);
+        return !stream->fault.told && (!stream->held || awaits_room(stream));
     if (stream->writable && stream->queue.count > 0) return true;
-    return stream->starved && rpi_tcp_stream_has_room(stream, stream->starved);
+    return room_has_come(stream);
 }

@@ -30,6 +30,8 @@ typedef struct rpi_tcp_stream {
     uint64_t posted, queued; /* bytes of all frames posted, and of those in the queue */
     rpi_extent lent;         /* bytes 0: nothing is */
     size_t starved;          /* bytes for which the last lend() found no room; 0: none */
+    size_t bulk_starved;     /* the same of bulk */
+    bool is_short;           /* since the first bulk: the kernel keeps little unsent */
 
     unsigned char *in;
     rpi_extents frames;            /* that have come, and the one that is coming */
@@ -52,6 +54,8 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream);
 /* As in the contract of a transport (transport.h). number: of the frame in its link, where
  * frames are numbered. */
 rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region);
+/* The same of bulk: RP_PENDING while as much again waits for the kernel. */
+rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region);
 rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number);
 rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
                               size_t *out_bytes);
@@ -63,6 +67,7 @@ void rpi_tcp_stream_move(rpi_tcp_stream *stream);
 bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream);
 /* Is there room for so long a frame? */
 bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes);
+bool rpi_tcp_stream_has_bulk_room(rpi_tcp_stream *stream, size_t bytes);
 /* The oldest frame is complete. */
 static inline bool rpi_tcp_stream_has_frame(const rpi_tcp_stream *stream) {
     return stream->frames.count > (stream->missing > 0 ? 1U : 0U);

@@ -40,6 +40,21 @@ extern "C" {
 typedef struct rp_comm rp_comm;
 typedef struct rp_request rp_request;
 
+/** Whose operations go first where those of several communicators wait for this rank or for one
+ *  link. Bulk (gradients that are averaged while others are computed) takes what is left; what
+ *  is urgent (activations of tensor or pipeline parallelism) passes both others wherever
+ *  something waits: in this rank, in its links, and in those that `link` shapes. Operations of
+ *  16 KiB at most of a normal communicator go with the urgent ones, as far as no earlier frame
+ *  of that communicator is still on its way to the same rank. The order of one communicator's
+ *  frames stays; results do not depend on it. It is a matter of each rank, and of use where all
+ *  say the same. An urgent communicator that never rests leaves bulk what it leaves over. */
+typedef enum rp_priority {
+    RP_PRIORITY_DEFAULT, /**< The parent's; of a communicator that has none, normal. */
+    RP_PRIORITY_BULK,
+    RP_PRIORITY_NORMAL,
+    RP_PRIORITY_URGENT,
+} rp_priority;
+
 /** Zeros mean the defaults. What is wrong here is refused in a world of one too. */
 typedef struct rp_comm_options {
     const char *name;      /**< In messages and store keys, up to 148 bytes; NULL: "world". Two
@@ -65,6 +80,7 @@ typedef struct rp_comm_options {
     int tls;          /**< 1: what goes by TCP is encrypted (TLS 1.3), with keys from the job's
                            secret (REDPOLL_SECRET), without which RP_INVALID; all ranks must
                            agree. 0: as REDPOLL_TLS says. */
+    rp_priority priority; /**< Of all its operations. RP_INVALID: it is none. */
 } rp_comm_options;
 
 /** Collective over the store: returns on all ranks or fails on all; options that one rank
@@ -106,8 +122,8 @@ RP_API rp_status rp_bind_addresses(const char *facing, char *addresses, size_t b
  *  ranks: `count` different ranks of the parent, in the same order on all members; their places
  *  are the ranks of the new communicator, and the caller is among them. Copied.
  *  options: transport, bind_host, link, host, epoch and tls are the parent's and stay
- *  zeros (RP_INVALID); timeouts, strict_timeout, chunk_bytes and chunks_in_flight that are 0
- *  are the parent's.
+ *  zeros (RP_INVALID); timeouts, strict_timeout, chunk_bytes, chunks_in_flight and the priority
+ *  that are 0 are the parent's.
  *  name: communicators of the same ranks and name must be made in the same order on all members.
  *  One whose making failed, or was refused on some members, can be tried again under the same
  *  name, as often as need be: the first of `ranks` gives each try a number of its own. (It is

@@ -69,6 +69,8 @@ DTYPES = {
 
 MEMORIES = {"HOST": 0, "CUDA": 1}
 
+PRIORITIES = {"DEFAULT": 0, "BULK": 1, "NORMAL": 2, "URGENT": 3}
+
 REDUCTIONS = {
     "SUM": 0,
     "AVG": 1,
@@ -190,6 +192,7 @@ class rp_comm_options(Structure):
         ("epoch", c_uint32),
         ("host", c_char_p),
         ("tls", c_int),
+        ("priority", c_int),
     ]
 
 

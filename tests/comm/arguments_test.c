@@ -630,6 +630,8 @@ static void options_are_checked_alike_in_every_world(void) {
         {{.warn_after_s = -0.5}, "warn_after_s is -0.5"},
         {{.connect_timeout_s = -7}, "connect_timeout_s is -7"},
         {{.chunks_in_flight = 100000}, "chunks_in_flight is 100000"},
+        {{.priority = (rp_priority)4}, "priority is 4"},
+        {{.priority = (rp_priority)-1}, "priority is -1"},
         {{.bind_host = "no.such.host.invalid", .transport = "tcp"}, "no.such.host.invalid"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {

@@ -16,7 +16,13 @@ COMPILERS = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
 CONSTANTS = sorted(
     name for name, value in vars(_abi).items() if name.startswith("RP_") and type(value) is int
 )
-PREFIXES = {"STATUS": "RP_", "DTYPES": "RP_", "REDUCTIONS": "RP_", "MEMORIES": "RP_MEMORY_"}
+PREFIXES = {
+    "STATUS": "RP_",
+    "DTYPES": "RP_",
+    "REDUCTIONS": "RP_",
+    "MEMORIES": "RP_MEMORY_",
+    "PRIORITIES": "RP_PRIORITY_",
+}
 
 
 def c_source() -> str:

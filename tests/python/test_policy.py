@@ -226,6 +226,33 @@ def test_options_with_a_bad_codec():
         rt.Options(codec="q44")
 
 
+def reduce_by_priority(rank, world):
+    import redpoll.torch as rt
+
+    names = (None, "bulk", "normal", "urgent")
+    groups = [dist.new_group(pg_options=rt.Options(priority=name)) for name in names]
+    tensors = [torch.full((BIG,), float(place)) for place, _ in enumerate(groups)]
+    works = [
+        dist.all_reduce(tensor, group=group, async_op=True)
+        for tensor, group in zip(tensors, groups)
+    ]
+    for work in works:
+        work.wait()
+    return [tensor[0].item() for tensor in tensors]
+
+
+def test_groups_of_every_priority_give_the_same_sums():
+    for sums in values(run_group(reduce_by_priority, 2)):
+        assert sums == [0, 2, 4, 6]
+
+
+def test_options_with_a_bad_priority():
+    import redpoll.torch as rt
+
+    with pytest.raises(ValueError, match="priority is 'high'"):
+        rt.Options(priority="high")
+
+
 class Halves(Policy):
     """The first half of everything with q2, the rest exact."""
 

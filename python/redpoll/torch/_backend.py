@@ -93,7 +93,9 @@ def create_group(
     if parent is None and is_lost_place(*place):
         communicator = AbsentCommunicator(*place, options.timeout, policy)
     else:
-        communicator = Communicator(*place, options.timeout, policy, parent=parent)
+        communicator = Communicator(
+            *place, options.timeout, policy, parent=parent, priority=own_options.priority
+        )
 
     def split(
         store: Any, group: str, ranks: Sequence[int], limit: timedelta, opts: Any, kept: Any

@@ -78,6 +78,7 @@ class Communicator(Collectives):
         policy: Any = None,
         while_joining: Optional[Callable[[], None]] = None,
         parent: Optional[Parent] = None,
+        priority: int = _abi.PRIORITIES["DEFAULT"],
     ) -> None:
         """Collective: returns on all ranks or raises on all. Blocks up to `timeout`.
 
@@ -85,7 +86,7 @@ class Communicator(Collectives):
         while_joining: called again and again while others are waited for; what it raises ends
         that. parent: another communicator, and which of its ranks this one has, in order,
         None for those that are left; it then shares that one's links, opens nothing, and asks
-        the store nothing."""
+        the store nothing. priority: an rp_priority."""
         super().__init__()
         self.names = Names(rank, name)
         self.rank = rank
@@ -96,6 +97,7 @@ class Communicator(Collectives):
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []  # of those
         self.asked_policy = policy
+        self._priority = priority
         self.describe("")
         self.timeout_s = timeout.total_seconds()
         asks = store is not None and parent is None
@@ -138,6 +140,7 @@ class Communicator(Collectives):
             timeout_s=self.timeout_s,
             strict_timeout=1,
             progress_thread=1,
+            priority=self._priority,
         )
         handle = ctypes.c_void_p()
         bridge = self._end.bridge
@@ -161,6 +164,7 @@ class Communicator(Collectives):
             timeout_s=self.timeout_s,
             strict_timeout=1,
             progress_thread=1,
+            priority=self._priority,
         )
         handle, request = ctypes.c_void_p(), ctypes.c_void_p()
         with parent._entered("new_group") as address:
@@ -190,6 +194,7 @@ class Communicator(Collectives):
             connect_timeout_s=self.timeout_s,
             strict_timeout=1,
             progress_thread=1,
+            priority=self._priority,
         )
         handle, places = ctypes.c_void_p(), (ctypes.c_int * parent.world)(*[-1] * parent.world)
         with parent._entered("survivors") as address:

@@ -4,9 +4,9 @@
  *   core/      communicator.h: this; fabric.h: what communicators share (ports.c: its links
  *              and peers); progress_token.h: whose turn it is to drive; request.h: numbering,
  *              signing, completing, pooling; chunk.h: a chunk in flight; routine.h: schedules
- *              made ready to run; failure.c: the first failure, for all; frame_blocks.h:
- *              memory for frames; watch.h: what methods, which stand above, say and judge
- *              themselves
+ *              made ready to run; urgency.h: what goes first; failure.c: the first failure, for
+ *              all; frame_blocks.h: memory for frames; watch.h: what methods, which stand
+ *              above, say and judge themselves
  *   device/    elements in memory of a GPU (device.h)
  *   parts/     what a step does to a part (parts.h)
  *   protocol/  what ranks say to each other: flow.h (which frames may leave, and when),
@@ -38,6 +38,7 @@
 #include "comm/core/number_index.h"
 #include "comm/core/routine.h"
 #include "comm/core/tags.h"
+#include "comm/core/urgencies.h"
 #include "comm/values/cut.h"
 #include "plan/choose.h"
 #include "redpoll/window.h"
@@ -108,12 +109,13 @@ struct rp_request {
     uint32_t next_chunk, chunks_done;
     struct rpi_chunk *chunks; /* in flight, in order [driver] */
     rpi_flow_edge
-        *edges;        /* [comm's world] of collectives [driver]; kept for the next request */
-    int asking;        /* [driver] ranks that want to be told of started chunks */
-    uint64_t moved;    /* [driver] actions that were done when it was last looked at */
-    int64_t moved_ns;  /* since when it has not moved; from its posting on */
-    bool announced;    /* [driver] point to point: the receiver knows, or need not be told */
-    bool awaits_frame; /* [driver] nothing but a frame can move it: passes leave it out */
+        *edges;          /* [comm's world] of collectives [driver]; kept for the next request */
+    rpi_urgency urgency; /* since it was posted */
+    int asking;          /* [driver] ranks that want to be told of started chunks */
+    uint64_t moved;      /* [driver] actions that were done when it was last looked at */
+    int64_t moved_ns;    /* since when it has not moved; from its posting on */
+    bool announced;      /* [driver] point to point: the receiver knows, or need not be told */
+    bool awaits_frame;   /* [driver] nothing but a frame can move it: passes leave it out */
     uint64_t awaits_word;          /* [driver] nor before comm->words has changed from this */
     struct rpi_transfer *device;   /* elements lie in memory of a GPU: device.h; else NULL */
     struct rpi_transfer *transfer; /* that, kept for the next request; NULL: none so far */
@@ -134,8 +136,9 @@ typedef struct rpi_peer {
     uint64_t eager_sent, eager_limit;              /* ours: so far, and up to where we may go */
     uint64_t eager_come, eager_taken, eager_bound; /* its: come, found a place, may come */
     size_t eager_room;                             /* what may be set aside for it */
-    uint64_t passed; /* the round that it is to be told is over; 0: none */
-    bool asked;      /* whether it is there still: links on need */
+    uint64_t passed;   /* the round that it is to be told is over; 0: none */
+    uint64_t passable; /* what its link counted with our last frame that was not urgent */
+    bool asked;        /* whether it is there still: links on need */
 } rpi_peer;
 
 struct rp_comm {
@@ -150,6 +153,7 @@ struct rp_comm {
     bool strict_timeout;    /* a rank that computes is not left in peace */
     atomic_bool is_watched; /* its owner judges what nobody waits for in a call: deadline.c */
     int64_t silence_ns;     /* a rank without a heartbeat for so long is taken for stopped */
+    rp_priority priority;   /* no default */
     size_t chunk_bytes, window; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
     int *hosts;           /* [world] numbered by first appearance; NULL in a world of one */
     const int *host_of;   /* as plan.h has it: these, or NULL */
@@ -196,6 +200,7 @@ struct rp_comm {
     atomic_bool judged;             /* `failure` is known; set after it, once */
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
+    int queued[RPI_URGENCIES];      /* [driver] how many of these are how urgent */
     rpi_index by_number; /* [driver] rp_request: all of the queue but receives without sender */
     rpi_index aside;     /* [driver] rpi_aside: what came too early, by operation and rank */
     uint64_t words;      /* [driver] announcements and other words heard, and one */

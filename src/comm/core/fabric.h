@@ -50,6 +50,7 @@
 #define RPI_COMM_FABRIC_H
 
 #include "comm/core/number_index.h"
+#include "comm/core/urgencies.h"
 #include "net/bytes/frame.h"
 #include "net/control/control.h"
 #include "net/world/join.h"
@@ -83,7 +84,7 @@ typedef struct rpi_port {
     struct rpi_chunk
         *holder; /* whose wire slot the head is; NULL: the head waits to be taken */
     int held_wire;
-    bool full; /* lend() had no room in this pass */
+    bool full, bulk_full; /* lend() had no room in this pass, for anything or for bulk */
     /* The last numbers that it has given: of single communicators, as far as it has told us of
      * them, and of lists. Of this rank itself: those that it gave. */
     uint32_t offered, listed;
@@ -126,9 +127,12 @@ typedef struct rpi_fabric {
     rpi_port *ports;      /* [world] [driver] */
     rpi_rank_set polled;  /* links that are looked at in every pass: transport.h, news */
     rpi_rank_set heads;   /* [driver] links with a frame at the head */
-    bool any_full;        /* [driver] some port is */
-    int breaks, judged;   /* [driver] links that have failed; and when the last pass began */
-    uint64_t passes;      /* [driver] so far */
+    int queued[RPI_URGENCIES]; /* [driver] operations of all queues, by urgency */
+    bool company;              /* [driver] several communicators move, or did lately */
+    int64_t company_ns;        /* [driver] until then, as far as is known; 0: not */
+    bool any_full;             /* [driver] some port is */
+    int breaks, judged; /* [driver] links that have failed; and when the last pass began */
+    uint64_t passes;    /* [driver] so far */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* for waiters: the drive is free, a request is done */
@@ -196,9 +200,14 @@ void rpi_fabric_fail_rank(rpi_fabric *fabric, int rank, rp_status status, const 
 rp_status rpi_port_tell(rpi_port *port, const rpi_frame_header *header);
 /* The frame at the head is done with. [driver] */
 void rpi_port_release(rpi_port *port);
-/* Its link had no room in this pass. [driver] */
+/* Its link had no room in this pass for what its `traffic` says. [driver] */
 static inline void rpi_port_is_full(rpi_port *port) {
-    port->full = port->fabric->any_full = true;
+    bool bulk = port->link->traffic == RPI_TRAFFIC_BULK;
+    *(bulk ? &port->bulk_full : &port->full) = port->fabric->any_full = true;
+}
+/* It has had none before in this pass. [driver] */
+static inline bool rpi_port_was_full(const rpi_port *port) {
+    return port->full || (port->bulk_full && port->link->traffic == RPI_TRAFFIC_BULK);
 }
 
 void rpi_left_free(rpi_left *left);

@@ -44,6 +44,7 @@ void rpi_left_free(rpi_left *left) {
 rp_status rpi_port_tell(rpi_port *port, const rpi_frame_header *header) {
     const rpi_transport *transport = port->link->endpoint->transport;
     void *region = NULL;
+    port->link->traffic = RPI_TRAFFIC_PLAIN;
     RP_TRY(transport->lend(port->link, RPI_FRAME_HEADER_BYTES, &region));
     rpi_frame_seal(region, header, 0, transport->checksum);
     (void)transport->post(port->link, RPI_FRAME_HEADER_BYTES); /* a failure: peek() tells */

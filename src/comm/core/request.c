@@ -3,6 +3,7 @@
 #include "comm/core/communicator.h"
 #include "comm/core/completions.h"
 #include "comm/core/progress_token.h"
+#include "comm/core/urgency.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -120,6 +121,7 @@ static rp_status post(rp_request *request, bool enqueues) {
     rp_comm *comm = request->comm;
     rpi_failure failure = {.status = RP_OK};
     rpi_request_sign(request);
+    request->urgency = rpi_urgency_of(request);
     if (enqueues) use_buffers(request, 1);
     pthread_mutex_lock(&comm->fabric->lock);
     rp_status status = admit(request, &failure);

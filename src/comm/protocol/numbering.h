@@ -12,6 +12,8 @@ void rpi_identity_free(rp_comm *comm);
 /* It joins the fabric without a number: the first of its members gives it one at once, another
  * waits for it. The control group's scope follows the number. [driver] */
 rp_status rpi_number_begin(rp_comm *comm);
+/* This is its number from now on. [driver] */
+void rpi_number_take(rp_comm *comm, uint32_t numberer, uint32_t number);
 /* It leaves the fabric. [driver] */
 void rpi_number_end(rp_comm *comm);
 
@@ -28,17 +30,6 @@ static inline bool rpi_number_is_untold(const rp_comm *comm, int rank) {
  * number, and meet the next try. */
 bool rpi_making_is_void(const rp_comm *comm);
 
-/* A number that a rank of the fabric offers. RP_MISMATCH: it cannot be. [driver] */
-rp_status rpi_offer_take(rpi_fabric *fabric, int rank, const rpi_frame_header *header,
-                         const void *payload);
-/* NULL: none is kept. [driver] */
-const rpi_offer *rpi_offer_find(const rpi_fabric *fabric, uint32_t numberer, uint32_t number);
-/* Its making has failed there. [driver] */
-void rpi_offer_take_back(rpi_fabric *fabric, uint32_t numberer, uint32_t number);
-
-/* Communicators that wait for a number are opened under those that have been offered. True:
- * something has changed. [driver] */
-bool rpi_fabric_number_waiting(rpi_fabric *fabric);
 /* Take `count` numbers for a list; *out_first: the first of them. [driver] */
 rp_status rpi_fabric_number_list(rpi_fabric *fabric, size_t count, uint32_t *out_first);
 /* A rank of the fabric has given these. [driver] */
@@ -47,6 +38,5 @@ void rpi_fabric_hear_list(rpi_fabric *fabric, int numberer, uint32_t first, size
 static inline uint32_t rpi_list_numberer(const rpi_fabric *fabric, int rank) {
     return (uint32_t)fabric->world + 1 + (uint32_t)rank;
 }
-void rpi_offers_free(rpi_fabric *fabric);
 
 #endif

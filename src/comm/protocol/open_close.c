@@ -4,6 +4,7 @@
 #include "comm/core/frame_blocks.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/numbering.h"
+#include "comm/protocol/offers.h"
 #include "comm/protocol/unexpected.h"
 
 #include "base/memory.h"

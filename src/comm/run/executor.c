@@ -1,5 +1,5 @@
 /* The executor: one pass takes what has come, runs what may run and sends what there is room
- * for. Older operations and earlier chunks go first. */
+ * for. Urgent operations go first (urgency.h), of these the older, and earlier chunks. */
 #include "comm/run/executor.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
@@ -8,6 +8,7 @@
 #include "comm/device/device.h"
 #include "comm/parts/parts.h"
 #include "comm/protocol/flow.h"
+#include "comm/protocol/number_waiting.h"
 #include "comm/protocol/numbering.h"
 #include "comm/protocol/pair_protocol.h"
 #include "comm/protocol/round_protocol.h"
@@ -21,8 +22,12 @@
 
 #include <string.h>
 
-/* Actions a pass runs before it looks at the links again. */
-enum { PASS_ACTIONS = 8 };
+/* Actions of a communicator that a pass runs before it looks at the links again; of others
+ * while something is urgent. */
+enum { PASS_ACTIONS = 8, BESIDE_URGENT_ACTIONS = 2 };
+
+/* While several communicators have moved so lately, they count as moving together. */
+#define COMPANY_NS (RPI_SECOND_NS / 10)
 
 /* ---- chunks ---- */
 
@@ -288,10 +293,16 @@ static bool complete(const rp_request *request) {
     return true;
 }
 
+static void count_queued(rp_comm *comm, const rp_request *request, int change) {
+    comm->queued[request->urgency] += change;
+    comm->fabric->queued[request->urgency] += change;
+}
+
 static void remove_from_queue(rp_comm *comm, rp_request **at) {
     rp_request *request = *at;
     *at = request->next;
     if (!*at) comm->queue_end = at;
+    count_queued(comm, request, -1);
 }
 
 /* Collectives have one number on all ranks, sends and receives one for each pair. */
@@ -350,12 +361,22 @@ static bool run_collective(rp_request *request, int *budget) {
     return moved;
 }
 
-static bool run_queue(rp_comm *comm) {
+/* What urgent operations have to send and to take shall not wait for long. */
+static int pass_actions(const rpi_fabric *fabric, rpi_urgency urgency) {
+    bool beside = urgency != RPI_URGENT && fabric->queued[RPI_URGENT] > 0;
+    return beside ? BESIDE_URGENT_ACTIONS : PASS_ACTIONS;
+}
+
+static bool run_queue(rp_comm *comm, rpi_urgency urgency) {
     bool moved = false;
-    int budget = PASS_ACTIONS, collectives = 0;
+    int budget = pass_actions(comm->fabric, urgency), collectives = 0;
     for (rp_request **at = &comm->queue; *at;) {
         rp_request *request = *at;
         bool p2p = request->collective == RPI_SENDRECV;
+        if (request->urgency != urgency) {
+            at = &request->next;
+            continue;
+        }
         if (p2p)
             moved |= run_p2p(request, &budget);
         else if (collectives++ < RPI_ACTIVE_OPERATIONS)
@@ -403,9 +424,11 @@ static bool take_posted(rpi_fabric *fabric) {
         rp_request *first = NULL;
         rp_comm *comm = take_caller(fabric, &first);
         if (!comm) break;
-        for (rp_request *request = first; request && !atomic_load(&comm->failed);
-             request = request->next)
-            if (!rpi_p2p_is_unbound(request)) (void)rpi_request_enter(request);
+        for (rp_request *request = first; request; request = request->next) {
+            count_queued(comm, request, 1);
+            if (!atomic_load(&comm->failed) && !rpi_p2p_is_unbound(request))
+                (void)rpi_request_enter(request);
+        }
         if (first) rpi_comm_progressed(comm, rpi_now_ns());
         rpi_fabric_activate(comm);
         moved = true;
@@ -421,7 +444,7 @@ static void progress_endpoints(rpi_fabric *fabric) {
         (void)endpoint->transport->progress(endpoint);
     }
     for (int rank = 0; fabric->any_full && rank < fabric->world; rank++)
-        fabric->ports[rank].full = false;
+        fabric->ports[rank].full = fabric->ports[rank].bulk_full = false;
     fabric->any_full = false;
 }
 
@@ -480,23 +503,53 @@ static void fail_queue(rp_comm *comm) {
     comm->credit_due = comm->passed_due = false;
 }
 
-/* What moves for windows is no progress of the operations that wait. */
+static bool run_urgency(rpi_fabric *fabric, rpi_urgency urgency) {
+    bool moved = false;
+    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active) {
+        if (!comm->queued[urgency] || !comm->is_numbered || atomic_load(&comm->failed))
+            continue;
+        if (!run_queue(comm, urgency)) continue;
+        rpi_comm_progressed(comm, rpi_now_ns());
+        moved = true;
+    }
+    return moved;
+}
+
+static bool run_operations(rpi_fabric *fabric) {
+    bool moved = false;
+    for (rpi_urgency urgency = RPI_URGENT; urgency < RPI_URGENCIES; urgency++)
+        if (fabric->queued[urgency]) moved |= run_urgency(fabric, urgency);
+    return moved;
+}
+
+/* What else there is to do for one communicator. What moves for windows is no progress of the
+ * operations that wait. */
 static bool pass_over(rp_comm *comm) {
-    bool moved = false, served = false;
+    bool served = false;
     if (comm->untold_count && !atomic_load(&comm->failed)) rpi_number_tell(comm);
-    if (comm->is_numbered && !atomic_load(&comm->failed)) moved = run_queue(comm);
     if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
     if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
     if (comm->windows) served = rpi_windows_serve(comm);
     if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
     if (atomic_load(&comm->failed) && rpi_comm_is_judged(comm)) fail_queue(comm);
-    if (moved) rpi_comm_progressed(comm, rpi_now_ns());
-    return moved || served;
+    return served;
 }
 
 static bool is_idle(const rp_comm *comm) {
     return !comm->queue && !comm->credit_due && !comm->passed_due && !comm->windows_due &&
            (!comm->untold_count || atomic_load(&comm->failed));
+}
+
+/* Is bulk to leave room for others? */
+static void note_company(rpi_fabric *fabric) {
+    const rp_comm *comm = fabric->active;
+    while (comm && !comm->queue) comm = comm->next_active;
+    const rp_comm *other = comm ? comm->next_active : NULL;
+    while (other && !other->queue) other = other->next_active;
+    if (!other && !fabric->company) return;
+    int64_t now = rpi_now_ns();
+    if (other) fabric->company_ns = now + COMPANY_NS;
+    fabric->company = now < fabric->company_ns;
 }
 
 bool rpi_fabric_pass(rpi_fabric *fabric) {
@@ -507,6 +560,8 @@ bool rpi_fabric_pass(rpi_fabric *fabric) {
     moved |= receive_news(fabric);
     if (fabric->unnumbered) moved |= rpi_fabric_number_waiting(fabric);
     fabric->judged = fabric->breaks;
+    note_company(fabric);
+    moved |= run_operations(fabric);
     for (rp_comm **at = &fabric->active; *at;) {
         rp_comm *comm = *at;
         moved |= pass_over(comm);

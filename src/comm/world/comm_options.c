@@ -47,6 +47,9 @@ rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
     RP_TRY(rpi_meeting_check_name(options->name ? options->name : RPI_COMM_NAME));
     if (options->tls != 0 && options->tls != 1)
         return RP_FAIL(INVALID, "tls is %d; 0 and 1 are allowed", options->tls);
+    if ((unsigned)options->priority > RP_PRIORITY_URGENT)
+        return RP_FAIL(INVALID, "priority is %d, which is no rp_priority: 0 to %d are allowed",
+                       (int)options->priority, RP_PRIORITY_URGENT);
     if (options->host && strlen(options->host) > HOST_NAME_MOST)
         return RP_FAIL(INVALID, "host is '%.20s...', %zu bytes long; up to %d are allowed",
                        options->host, strlen(options->host), HOST_NAME_MOST);

@@ -53,6 +53,7 @@ rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options) {
     comm->timeout_s = or_default(options->timeout_s, 600);
     comm->warn_after_s = or_default(options->warn_after_s, 30);
     comm->strict_timeout = options->strict_timeout > 0;
+    comm->priority = options->priority ? options->priority : RP_PRIORITY_NORMAL;
     comm->chunk_bytes = options->chunk_bytes;
     comm->window = options->chunks_in_flight ? options->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
     return RP_OK;

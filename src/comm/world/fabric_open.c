@@ -3,6 +3,7 @@
 #include "comm/core/frame_blocks.h"
 #include "comm/device/device.h"
 #include "comm/protocol/numbering.h"
+#include "comm/protocol/offers.h"
 #include "comm/run/progress_loop.h"
 #include "comm/world/create.h"
 

@@ -67,6 +67,7 @@ static void inherit(rp_comm *comm, const rp_comm *parent, const rp_comm_options 
     if (!options->strict_timeout) comm->strict_timeout = parent->strict_timeout;
     if (!(options->timeout_s > 0)) comm->timeout_s = parent->timeout_s;
     if (!(options->warn_after_s > 0)) comm->warn_after_s = parent->warn_after_s;
+    if (!options->priority) comm->priority = parent->priority;
     if (!options->chunk_bytes) comm->chunk_bytes = parent->chunk_bytes;
     if (!options->chunks_in_flight) comm->window = parent->window;
 }

@@ -1,0 +1,53 @@
+#include "comm/core/urgency.h"
+
+#include "comm/core/communicator.h"
+
+static bool is_short(const rp_request *request) {
+    const rpi_cut *cut = &request->cut;
+    size_t bytes = 0;
+    for (size_t i = 0; i < cut->count && bytes <= RPI_SHORT_BYTES; i++) {
+        size_t element = rp_dtype_bytes(cut->runs[i].dtype);
+        if (cut->runs[i].count > RPI_SHORT_BYTES) return false; /* its bytes may overflow */
+        bytes += cut->runs[i].count * element;
+    }
+    return bytes <= RPI_SHORT_BYTES;
+}
+
+rpi_urgency rpi_urgency_of(const rp_request *request) {
+    rp_priority priority = request->comm->priority;
+    if (priority == RP_PRIORITY_BULK) return RPI_BULK;
+    return priority == RP_PRIORITY_URGENT || is_short(request) ? RPI_URGENT : RPI_NORMAL;
+}
+
+/* Others wait for them, so they are never held back as bulk is. */
+rpi_urgency rpi_urgency_of_words(const rp_comm *comm) {
+    return comm->priority == RP_PRIORITY_BULK ? RPI_NORMAL : RPI_URGENT;
+}
+
+rpi_urgency rpi_urgency_of_windows(const rp_comm *comm) {
+    return comm->priority == RP_PRIORITY_URGENT ? RPI_URGENT
+           : comm->priority == RP_PRIORITY_BULK ? RPI_BULK
+                                                : RPI_NORMAL;
+}
+
+/* All frames of this communicator that were not urgent have left. */
+static bool may_pass(const rpi_peer *peer, const rpi_link *link) {
+    return peer->passable <= link->settled;
+}
+
+void rpi_urgency_prepare(rp_comm *comm, int rank, rpi_urgency urgency) {
+    const rpi_peer *peer = &comm->peers[rank];
+    rpi_link *link = rpi_peer_link(peer);
+    bool company = comm->fabric->company;
+    link->behind = peer->passable;
+    if (urgency == RPI_URGENT)
+        link->traffic = may_pass(peer, link) ? RPI_TRAFFIC_URGENT : RPI_TRAFFIC_PLAIN;
+    else
+        link->traffic = company ? RPI_TRAFFIC_BULK : RPI_TRAFFIC_PLAIN;
+}
+
+void rpi_urgency_posted(rp_comm *comm, int rank) {
+    rpi_peer *peer = &comm->peers[rank];
+    const rpi_link *link = rpi_peer_link(peer);
+    if (link->traffic != RPI_TRAFFIC_URGENT) peer->passable = link->passable;
+}

@@ -1,0 +1,46 @@
+/* Communicators that wait for a number are opened under those that have been offered. */
+#include "comm/protocol/number_waiting.h"
+#include "comm/protocol/numbering.h"
+#include "comm/protocol/offers.h"
+#include "comm/protocol/open_close.h"
+
+#include "base/status.h"
+
+static void open_under(rp_comm *comm, rpi_offer **at) {
+    rpi_fabric *fabric = comm->fabric;
+    uint32_t numberer = (*at)->numberer, number = (*at)->number;
+    rpi_offer_remove(fabric, at);
+    fabric->unnumbered--;
+    rpi_number_take(comm, numberer, number);
+    rpi_identity_free(comm);
+    rp_status status = rpi_fabric_open(comm);
+    if (status != RP_OK)
+        rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+    rpi_fabric_activate(comm);
+}
+
+/* Once its barrier is in the queue, which is all it has until it is made. The oldest comes last
+ * in the list. */
+static rp_comm *first_waiting(rpi_fabric *fabric, rpi_offer ***out_offer) {
+    rp_comm *first = NULL;
+    for (rp_comm *comm = fabric->comms; comm; comm = comm->next) {
+        if (comm->is_numbered || !comm->queue || atomic_load(&comm->failed)) continue;
+        rpi_offer **offer = rpi_offer_for(fabric, comm);
+        if (!offer) continue;
+        first = comm;
+        *out_offer = offer;
+    }
+    return first;
+}
+
+bool rpi_fabric_number_waiting(rpi_fabric *fabric) {
+    bool moved = false;
+    rpi_offer **offer = NULL;
+    rp_comm *comm = NULL;
+    while (fabric->unnumbered > 0 && fabric->offers &&
+           (comm = first_waiting(fabric, &offer)) != NULL) {
+        open_under(comm, offer);
+        moved = true;
+    }
+    return moved;
+}

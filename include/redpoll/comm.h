@@ -87,7 +87,8 @@ typedef struct rp_comm_options {
  *  refuses fail the others with its name.
  *  store: borrowed until rp_comm_destroy(). rank in [0, world). world 1 needs no store (NULL).
  *  Blocks up to connect_timeout_s for all to arrive and as long for each stage of connecting;
- *  RP_TIMEOUT names the ranks that did not arrive, or the two that could not connect. */
+ *  RP_TIMEOUT names the ranks that did not arrive, or the two that could not connect. RP_PEER:
+ *  one has died on the way; the launcher of `redpoll run` says so of ranks of its launch. */
 RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
                                 const rp_comm_options *options, rp_comm **comm);
 /** Of a process that a launcher has started in the place of a rank that died, before it makes

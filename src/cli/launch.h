@@ -57,6 +57,7 @@ typedef struct rpi_launch_run {
     int alive;
     rpi_bind_host host;  /* where ranks are bound */
     bool has_ended_well; /* a rank has, here or elsewhere */
+    bool has_told_end;   /* the others, of the first that has ended for good */
     rpi_idle_watch idle;
     rpi_first_failure first; /* of ranks numbered as here */
     bool is_unread;          /* our standard output was a pipe, and its reader has gone */

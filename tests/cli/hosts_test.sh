@@ -444,6 +444,21 @@ EOF
     done
 }
 
+# Whoever waits for it to come hears of it from its launcher, long before its time is over.
+ends_before_the_others_meet() {
+    early='if [ $RANK -eq 2 ]; then until [ -e waits ]; do sleep .05; done; eval "$1"; fi; : >waits
+        exec "$0" bench barrier --iters 1 --connect-timeout 10min'
+    for where in "-n 3 --on-loss continue" "-H big:1,small:2 --on-loss continue"; do
+        for end in 'kill -KILL $$,was killed by signal 9 .Killed.' 'exit 0,ended with exit code 0' 'exit 3,ended with exit code 3'; do
+            rm -f waits
+            code=1
+            [ "${end#exit 3}" = "$end" ] || code=3
+            on_hosts $code $where sh -c "$early" "$redpoll" "${end%%,*}"
+            has err "rank 2 ${end#*,}, and the ranks cannot connect without it"
+        done
+    done
+}
+
 # Its work had ended, and so it is lost to nobody.
 killed_behind_the_end_of_its_work() {
     for where in "-n 3" "-H big:1,small:2"; do
@@ -484,6 +499,7 @@ check "time for hosts" time_for_hosts
 check "deaths that the others outlive" deaths_that_the_others_outlive
 check "ranks that are started again" ranks_that_are_started_again
 check "deaths before the first step" deaths_before_the_first_step
+check "ends before the others meet" ends_before_the_others_meet
 check "killed behind the end of its work" killed_behind_the_end_of_its_work
 check "SIGINT" signals INT 130
 check "SIGTERM" signals TERM 143

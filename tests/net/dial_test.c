@@ -250,12 +250,12 @@ static void the_first_address_leaves_time_for_the_second(void) {
     struct addrinfo first = entry(d.listener, &addresses[0]);
     first.ai_next = &second;
     int64_t limit_ns = rpi_deadline_ns(10);
-    CHECK_OK(rpi_stream_dial_any(&first, "both", rpi_deadline_ns(20), &fd));
+    CHECK_OK(rpi_stream_dial_any(&first, "both", rpi_deadline_ns(20), NULL, &fd));
     CHECK(rpi_now_ns() < limit_ns); /* half of what the first could have used up */
     if (fd >= 0) close(fd);
     first.ai_next = NULL;
-    CHECK_FAILS(rpi_stream_dial_any(&first, "the first", rpi_deadline_ns(0.2), &fd), TIMEOUT,
-                "nobody answered at the first");
+    CHECK_FAILS(rpi_stream_dial_any(&first, "the first", rpi_deadline_ns(0.2), NULL, &fd),
+                TIMEOUT, "nobody answered at the first");
     close(listener);
     hang_up(&d);
 }

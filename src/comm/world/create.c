@@ -23,6 +23,7 @@
 #include "net/shaped/link_shape.h"
 #include "net/store/meeting.h"
 #include "net/trust/secret.h"
+#include "net/world/launch_watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,10 +76,34 @@ typedef struct link_settings {
     int streams;
 } link_settings;
 
-static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
+/* What the first communicator of a fabric is made over. */
+typedef struct meeting_place {
+    const rp_store *store;
+    const rp_store *launchers; /* the same store, where it is the launcher's; else NULL */
+    char prefix[256];          /* of keys */
+    rpi_launch_watch watch;
+} meeting_place;
+
+static rp_status look_for_ends(void *context) {
+    return rpi_launch_watch_look(&((meeting_place *)context)->watch);
+}
+
+/* Behind the links: who has died since may have been replaced. */
+static rp_status look_for_losses(void *context) {
+    meeting_place *place = context;
+    RP_TRY(look_for_ends(place));
+    int rank = rpi_meeting_replaced(place->store, place->prefix);
+    if (rank < 0) return RP_OK;
+    return RP_FAIL(PEER,
+                   "rank %d died while the ranks were connecting (connection closed by peer), "
+                   "and they cannot go on without it; start the job again",
+                   rank);
+}
+
+static rp_status connect_mesh(rp_comm *comm, meeting_place *place,
                               const rp_comm_options *options, const rpi_secret *secret,
-                              const link_settings *links, const char *prefix) {
-    rpi_mesh_options mesh = {.prefix = prefix,
+                              const link_settings *links) {
+    rpi_mesh_options mesh = {.prefix = place->prefix,
                              .secret = secret,
                              .transport = options->transport,
                              .host = options->host,
@@ -87,10 +112,11 @@ static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
                              .when = links->when,
                              .streams = links->streams,
                              .shares = true,
-                             .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
+                             .timeout_s = or_default(options->connect_timeout_s, CONNECT_S),
+                             .look = {.ask = look_for_ends, .context = place}};
     rpi_fabric *fabric = comm->fabric;
     if (options->link) RP_TRY(rpi_link_shape_parse(options->link, &mesh.shape));
-    RP_TRY(rpi_mesh_connect(store, comm->rank, comm->world, &mesh, &fabric->mesh));
+    RP_TRY(rpi_mesh_connect(place->store, comm->rank, comm->world, &mesh, &fabric->mesh));
     rpi_fabric_connect(fabric);
     return RP_OK;
 }
@@ -117,10 +143,11 @@ static void say_whether_open(const rpi_mesh *mesh, const rpi_secret *secret) {
 }
 
 /* Before the control connection, which is open only when all ranks have come that far. */
-static rp_status agree_on_links(rp_comm *comm, const rp_store *store, const char *key,
+static rp_status agree_on_links(rp_comm *comm, meeting_place *place, const char *key,
                                 double timeout_s) {
     rpi_fabric *fabric = comm->fabric;
-    return rpi_link_costs_agree(store, key, comm->rank, timeout_s,
+    rpi_look look = {.ask = look_for_losses, .context = place};
+    return rpi_link_costs_agree(place->store, key, comm->rank, timeout_s, &look,
                                 getenv(RPI_LINK_COSTS_VARIABLE), &fabric->links);
 }
 
@@ -135,39 +162,57 @@ static void meeting_name(const char *name, uint32_t epoch, char *text, size_t by
     snprintf(text, bytes, "%s/%u", name, epoch);
 }
 
-static rp_status connect_world(rp_comm *comm, const rp_store *store,
-                               const rp_comm_options *options) {
-    char prefix[256], links_key[300];
-    rpi_cost_model links;
-    meeting_name(comm->name, comm->epoch, prefix, sizeof prefix);
+static rp_status open_control(rp_comm *comm, meeting_place *place,
+                              const rp_comm_options *options, const rpi_secret *secret,
+                              double connect_s) {
+    rpi_fabric *fabric = comm->fabric;
+    comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
+    rpi_control_options control = {.prefix = place->prefix,
+                                   .bind_host = options->bind_host,
+                                   .session = fabric->mesh->session,
+                                   .secret = secret,
+                                   .timeout_s = connect_s,
+                                   .beat_s = beat_seconds(comm),
+                                   .look = {.ask = look_for_losses, .context = place},
+                                   .describe = rpi_sequence_text};
+    RP_TRY(rpi_control_open(place->store, comm->rank, comm->world, &control, &fabric->control));
+    comm->group = rpi_control_everybody(fabric->control);
+    return RP_OK;
+}
+
+static rp_status connect_by(rp_comm *comm, meeting_place *place, const rp_comm_options *options,
+                            const rpi_secret *secret, const link_settings *how) {
+    char links_key[300];
+    const rp_store *store = place->store;
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
+    RP_TRY(connect_mesh(comm, place, options, secret, how));
+    say_whether_open(comm->fabric->mesh, secret);
+    snprintf(links_key, sizeof links_key, "%s/links/%016llx", place->prefix,
+             (unsigned long long)comm->fabric->mesh->session);
+    RP_TRY(agree_on_links(comm, place, links_key, connect_s));
+    RP_TRY(open_control(comm, place, options, secret, connect_s));
+    return comm->rank ? RP_OK : store->ops->remove(store->context, links_key);
+}
+
+static rp_status connect_world(rp_comm *comm, meeting_place *place,
+                               const rp_comm_options *options) {
+    rpi_cost_model links;
     rpi_secret secret;
     link_settings how = {.when = RPI_MESH_AUTO};
+    meeting_name(comm->name, comm->epoch, place->prefix, sizeof place->prefix);
     rp_status status = rpi_comm_options_check(options, comm->world);
     if (status == RP_OK) status = rpi_secret_find_own(&secret);
     if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(&secret);
     if (status == RP_OK) status = rpi_link_costs_parse(getenv(RPI_LINK_COSTS_VARIABLE), &links);
     if (status == RP_OK) status = find_link_settings(&how);
     if (status != RP_OK)
-        return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
-    RP_TRY(connect_mesh(comm, store, options, &secret, &how, prefix));
-    say_whether_open(comm->fabric->mesh, &secret);
-    snprintf(links_key, sizeof links_key, "%s/links/%016llx", prefix,
-             (unsigned long long)comm->fabric->mesh->session);
-    RP_TRY(agree_on_links(comm, store, links_key, connect_s));
-    comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
-    rpi_control_options control = {.prefix = prefix,
-                                   .bind_host = options->bind_host,
-                                   .session = comm->fabric->mesh->session,
-                                   .secret = &secret,
-                                   .timeout_s = connect_s,
-                                   .beat_s = beat_seconds(comm),
-                                   .describe = rpi_sequence_text};
-    rpi_fabric *fabric = comm->fabric;
-    RP_TRY(rpi_control_open(store, comm->rank, comm->world, &control, &fabric->control));
-    comm->group = rpi_control_everybody(fabric->control);
-    if (comm->rank || !store) return RP_OK;
-    return store->ops->remove(store->context, links_key);
+        return rpi_meeting_decline(place->store, comm->rank, comm->world, place->prefix,
+                                   or_default(options->connect_timeout_s, CONNECT_S), status);
+    rpi_launch_watch_open(comm->rank, comm->world, place->launchers, options->tls,
+                          &place->watch);
+    status = connect_by(comm, place, options, &secret, &how);
+    rpi_launch_watch_close(&place->watch);
+    return status;
 }
 
 static void name_transport(rp_comm *comm) {
@@ -262,7 +307,7 @@ rp_status rpi_comm_begin(rp_comm *comm) {
 }
 
 /* The first communicator of a fabric. */
-static rp_status open_comm(rp_comm *comm, const rp_store *store,
+static rp_status open_comm(rp_comm *comm, meeting_place *place,
                            const rp_comm_options *options) {
     RP_TRY(rpi_comm_set_options(comm, options));
     comm->id = RPI_WORLD_NUMBERER;
@@ -271,7 +316,7 @@ static rp_status open_comm(rp_comm *comm, const rp_store *store,
     comm->is_shaped = options->link != NULL;
     comm->links_are_hosts = options->link && !options->host;
     if (comm->world > 1)
-        RP_TRY(connect_world(comm, store, options));
+        RP_TRY(connect_world(comm, place, options));
     else
         RP_TRY(rpi_comm_options_check(options, 1));
     RP_TRY(rpi_comm_begin(comm));
@@ -317,11 +362,11 @@ void rpi_comm_free(rp_comm *comm) {
     rpi_free(comm);
 }
 
-static rp_status create(rpi_fabric *fabric, const rp_store *store,
+static rp_status create(rpi_fabric *fabric, meeting_place *place,
                         const rp_comm_options *options, rp_comm **out_comm) {
     rp_comm *comm = NULL;
     RP_TRY(rpi_comm_new(fabric, fabric->rank, fabric->world, NULL, &comm));
-    rp_status status = open_comm(comm, store, options);
+    rp_status status = open_comm(comm, place, options);
     if (status == RP_OK) {
         *out_comm = comm;
         return RP_OK;
@@ -332,19 +377,26 @@ static rp_status create(rpi_fabric *fabric, const rp_store *store,
     return status;
 }
 
-rp_status rp_comm_create(const rp_store *store, int rank, int world,
-                         const rp_comm_options *options, rp_comm **out_comm) {
-    RPI_FPENV_SCOPE;
+/* launchers: whether the store is the launcher's. */
+static rp_status make(const rp_store *store, bool launchers, int rank, int world,
+                      const rp_comm_options *options, rp_comm **out_comm) {
     static const rp_comm_options defaults = {0};
+    meeting_place place = {.store = store, .launchers = launchers ? store : NULL};
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     RP_TRY(check_place(store, rank, world));
     /* `redpoll run` has looked for its ranks. */
     if (rank == 0 && !getenv("REDPOLL_STORE")) rpi_variables_check_own();
     rpi_fabric *fabric = NULL;
     RP_TRY(rpi_fabric_new(rank, world, &fabric));
-    rp_status status = create(fabric, store, options ? options : &defaults, out_comm);
+    rp_status status = create(fabric, &place, options ? options : &defaults, out_comm);
     if (status != RP_OK) rpi_fabric_close(fabric);
     return status;
+}
+
+rp_status rp_comm_create(const rp_store *store, int rank, int world,
+                         const rp_comm_options *options, rp_comm **out_comm) {
+    RPI_FPENV_SCOPE;
+    return make(store, false, rank, world, options, out_comm);
 }
 
 rp_status rp_comm_replace(const rp_store *store, int rank, int world,
@@ -375,8 +427,9 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     place.tls = own.tls;
     RP_TRY(rpi_join_open(&place, or_default(own.connect_timeout_s, CONNECT_S), &join));
     if (!own.bind_host) own.bind_host = join->bind_host;
-    rp_status status = rp_comm_create(place.world > 1 ? &join->store : NULL, place.rank,
-                                      place.world, &own, out_comm);
+    rp_status status =
+        make(place.world > 1 ? &join->store : NULL, place.store == RPI_STORE_CLIENT, place.rank,
+             place.world, &own, out_comm);
     if (status != RP_OK)
         rpi_join_close(join);
     else

@@ -1,7 +1,9 @@
 #include "comm/world/link_costs.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "net/shaped/link_shape.h"
+#include "net/store/store_wait.h"
 #include "net/world/join.h"
 #include "plan/choose.h"
 
@@ -69,11 +71,13 @@ static rp_status tell(const rp_store *store, const char *key, const char *text,
 }
 
 rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
-                               double timeout_s, const char *text, rpi_cost_model *out_model) {
+                               double timeout_s, rpi_look *look, const char *text,
+                               rpi_cost_model *out_model) {
     char agreed[AGREED_BYTES], *links = NULL;
     size_t bytes = 0;
     if (rank == 0) return tell(store, key, text, out_model);
-    RP_TRY(store->ops->get(store->context, key, timeout_s, agreed, sizeof agreed - 1, &bytes));
+    RP_TRY(rpi_store_wait(store, key, rpi_deadline_ns(timeout_s), look, agreed,
+                          sizeof agreed - 1, &bytes));
     if (bytes >= sizeof agreed)
         return RP_FAIL(CORRUPT, "store key '%s' has %zu bytes; links take fewer", key, bytes);
     agreed[bytes] = '\0';

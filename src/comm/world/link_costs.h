@@ -2,6 +2,7 @@
 #ifndef RPI_COMM_LINK_COSTS_H
 #define RPI_COMM_LINK_COSTS_H
 
+#include "net/bytes/look.h"
 #include "plan/cost.h"
 #include "redpoll/store.h"
 
@@ -16,8 +17,10 @@ rp_status rpi_link_costs_parse(const char *text, rpi_cost_model *out_model);
 const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_COSTS_TEXT]);
 /* Those of rank 0 for all: `text` is what this rank was told (REDPOLL_LINKS), and counts on
  * rank 0 alone, so that ranks choose alike whatever their environments say; so do the cores of
- * its host. Collective. RP_CORRUPT: the store holds something else. */
+ * its host. Collective; look: of who waits for rank 0; NULL: none. RP_CORRUPT: the store holds
+ * something else. */
 rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
-                               double timeout_s, const char *text, rpi_cost_model *out_model);
+                               double timeout_s, rpi_look *look, const char *text,
+                               rpi_cost_model *out_model);
 
 #endif

@@ -36,6 +36,7 @@
 #define RPI_NET_CONTROL_H
 
 #include "base/status.h"
+#include "net/bytes/look.h"
 #include "redpoll/store.h"
 
 #include <stdbool.h>
@@ -55,6 +56,7 @@ typedef struct rpi_control_options {
     double beat_s;                   /* between beats; 0: half a second */
     /* What a sequence means, for messages; NULL: "operation 7". Any thread. */
     void (*describe)(uint64_t sequence, char *text, size_t bytes);
+    rpi_look look; /* of who waits for others to connect; zeros: nothing */
 } rpi_control_options;
 
 enum { RPI_HOST_LOST = -2, RPI_OUTSIDE = 1 << 30 };

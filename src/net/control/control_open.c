@@ -9,7 +9,7 @@
 #include "net/bytes/forget.h"
 #include "net/bytes/quiet_thread.h"
 #include "net/socket/stream.h"
-#include "net/store/meeting.h"
+#include "net/store/store_wait.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +22,6 @@
 enum { STRANGERS = 32 };
 #define DEFAULT_BEAT_S 0.5
 #define LOST_AFTER_S   30.0
-#define LOOK_S         0.2 /* for ranks that have died on the way */
 
 /* ---- opening ---- */
 
@@ -88,44 +87,34 @@ static void describe_missing(const rpi_control *control, double timeout_s,
               timeout_s, control->lack[0] ? ": " : "", control->lack);
 }
 
-static void describe_replaced(int rank, rpi_failure *out_failure) {
-    *out_failure = (rpi_failure){.status = RP_PEER, .rank = rank, .finder = RPI_CONTROL_HUB};
-    snprintf(out_failure->text, sizeof out_failure->text,
-             "rank %d died while the ranks were connecting, and they cannot go on without it; "
-             "start the job again",
-             rank);
-}
-
-/* Under the lock, which the store's answer is not waited for with. */
-static int look_for_replaced(rpi_control *control, const rp_store *store, const char *prefix) {
+/* Under the lock, which the answer is not waited for with. *out_failure: what ends the wait. */
+static bool may_wait(rpi_control *control, rpi_look *look, rpi_failure *out_failure) {
     pthread_mutex_unlock(&control->lock);
-    int rank = rpi_meeting_replaced(store, prefix);
+    rp_status status = rpi_look_in_time(look);
+    if (status != RP_OK) {
+        *out_failure = (rpi_failure){.status = status, .rank = -1, .finder = RPI_CONTROL_HUB};
+        snprintf(out_failure->text, sizeof out_failure->text, "%s", rp_last_error()->message);
+    }
     pthread_mutex_lock(&control->lock);
-    return rank;
+    return status == RP_OK;
 }
 
 /* Sleep until everybody has come; if not, all who have hear of it. */
-static rp_status wait_for_leaves(rpi_control *control, const rp_store *store,
-                                 const rpi_control_options *options, int64_t deadline_ns) {
+static rp_status wait_for_leaves(rpi_control *control, const rpi_control_options *options,
+                                 int64_t deadline_ns) {
     rpi_failure failure = {0};
+    rpi_look look = options->look;
     const rpi_control_group *everybody = &control->everybody;
-    bool in_time = true;
-    int replaced = -1;
+    bool goes_on = true;
     pthread_mutex_lock(&control->lock);
-    while (control->arrived < control->world - 1 && !everybody->failed && in_time &&
-           replaced < 0) {
-        int64_t look_ns = rpi_deadline_ns(LOOK_S);
-        bool changed =
-            rpi_control_wait_change(control, look_ns < deadline_ns ? look_ns : deadline_ns);
-        in_time = rpi_now_ns() < deadline_ns;
-        if (!changed && in_time) replaced = look_for_replaced(control, store, options->prefix);
+    while (control->arrived < control->world - 1 && !everybody->failed && goes_on) {
+        bool changed = rpi_control_wait_change(control, rpi_look_wake_ns(&look, deadline_ns));
+        goes_on = rpi_now_ns() < deadline_ns && (changed || may_wait(control, &look, &failure));
     }
     bool complete = control->arrived == control->world - 1;
     if (everybody->failed)
         failure = everybody->failure;
-    else if (replaced >= 0)
-        describe_replaced(replaced, &failure);
-    else if (!complete)
+    else if (!complete && failure.status == RP_OK)
         describe_missing(control, options->timeout_s, &failure);
     pthread_mutex_unlock(&control->lock);
     if (complete) return RP_OK;
@@ -142,7 +131,7 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
     snprintf(address, sizeof address, "%d %s", port,
              options->bind_host ? options->bind_host : "127.0.0.1");
     RP_TRY(store->ops->set(store->context, key, address, strlen(address) + 1));
-    rp_status status = wait_for_leaves(control, store, options, deadline_ns);
+    rp_status status = wait_for_leaves(control, options, deadline_ns);
     /* Gone before anybody returns, so that a later world of this name cannot read it. */
     rp_status removed = store->ops->remove(store->context, key);
     if (status != RP_OK) return status;
@@ -155,7 +144,7 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
 }
 
 static rp_status dial_hub(const rpi_control *control, const char *host, int port,
-                          int64_t deadline_ns, rpi_channel *channel) {
+                          int64_t deadline_ns, rpi_look *look, rpi_channel *channel) {
     rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
                              .caller = control->rank,
                              .callee = RPI_CONTROL_HUB,
@@ -165,7 +154,7 @@ static rp_status dial_hub(const rpi_control *control, const char *host, int port
     rp_status status;
     do {
         rpi_channel_close(channel);
-        status = rpi_stream_dial(host, port, deadline_ns, &channel->fd);
+        status = rpi_stream_dial_looking(host, port, deadline_ns, look, &channel->fd);
         if (status == RP_OK)
             status = rpi_channel_call(channel, &control->secret, &terms, deadline_ns);
     } while (status == RP_PEER && rpi_stream_dials_again(&redials, &channel->fd, deadline_ns));
@@ -187,8 +176,8 @@ static rp_status wait_for_a_word(const rpi_channel *channel, int64_t deadline_ns
                                "rank's control connection");
 }
 
-static rp_status call_hub(rpi_control *control, const char *host, int port,
-                          int64_t deadline_ns) {
+static rp_status call_hub(rpi_control *control, const char *host, int port, int64_t deadline_ns,
+                          rpi_look *look) {
     rpi_control_line *line = &control->lines[0];
     rpi_control_record hello = {.kind = RPI_CONTROL_HELLO,
                                 .rank = control->rank,
@@ -204,7 +193,7 @@ static rp_status call_hub(rpi_control *control, const char *host, int port,
         /* Once it has hung up nobody may listen there any more. */
         int64_t dial_ns = redials.first_ns ? redials.first_ns + RPI_SECOND_NS : deadline_ns;
         status = dial_hub(control, host, port, dial_ns < deadline_ns ? dial_ns : deadline_ns,
-                          &line->channel);
+                          look, &line->channel);
         if (status == RP_TIMEOUT && redials.first_ns)
             return RP_FAIL(PEER, "connection closed by peer: rank 0 ended, or refused this "
                                  "rank's control connection");
@@ -220,19 +209,19 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
                            const rpi_control_options *options, int64_t deadline_ns) {
     char address[RPI_HOST_BYTES + 16] = "";
     size_t bytes = 0;
+    rpi_look look = options->look;
     rpi_control_listen(control, options->bind_host);
-    double left_s = rpi_seconds(deadline_ns - rpi_now_ns());
-    rp_status status = store->ops->get(store->context, key, left_s > 0 ? left_s : 0, address,
-                                       sizeof address - 1, &bytes);
+    rp_status status =
+        rpi_store_wait(store, key, deadline_ns, &look, address, sizeof address - 1, &bytes);
     if (status == RP_TIMEOUT)
         return RP_FAIL(TIMEOUT, "timed out: rank 0 did not say within %.3g s where it listens",
-                       left_s);
+                       options->timeout_s);
     RP_TRY(status);
     char *host = NULL;
     long port = strtol(address, &host, 10);
     if (*host != ' ' || port < 1 || port > 65535)
         return RP_FAIL(CORRUPT, "store key '%s' holds no address: '%s'", key, address);
-    RP_TRY(call_hub(control, host + 1, (int)port, deadline_ns));
+    RP_TRY(call_hub(control, host + 1, (int)port, deadline_ns, &look));
     RP_TRY(start_thread(control));
     pthread_mutex_lock(&control->lock);
     const rpi_control_group *everybody = &control->everybody;

@@ -389,10 +389,11 @@ rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, 
 /* Wait once for callers and what they say, and attend to it. */
 static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
     struct pollfd fds[RPI_CALLERS + 1];
-    int64_t wake_ns = deadline_ns;
+    int64_t wake_ns = rpi_look_wake_ns(&acceptor->look, deadline_ns);
     int count = rpi_acceptor_polls(acceptor, fds, &wake_ns);
     int ready = poll(fds, (nfds_t)count, rpi_poll_ms(wake_ns));
     if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
+    RP_TRY(rpi_look_in_time(&acceptor->look));
     if (ready == 0 && rpi_now_ns() < deadline_ns) return RP_OK;
     if (ready == 0)
         return RP_FAIL(TIMEOUT, "timed out: it did not connect before the deadline");
@@ -403,6 +404,7 @@ rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int stream, int64_
                             rpi_channel *out_channel) {
     if (acceptor->listener < 0) return RP_FAIL(STATE, "everybody has connected already");
     rpi_channel *place = place_of(acceptor, peer, stream);
+    acceptor->look.next_ns = 0;
     while (place->fd < 0) RP_TRY(attend(acceptor, deadline_ns));
     *out_channel = *place;
     *place = (rpi_channel){.fd = -1};

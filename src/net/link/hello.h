@@ -4,6 +4,7 @@
 #ifndef RPI_NET_HELLO_H
 #define RPI_NET_HELLO_H
 
+#include "net/bytes/look.h"
 #include "net/link/transport.h"
 #include "net/trust/handshake.h"
 
@@ -46,6 +47,7 @@ typedef struct rpi_host {
 typedef struct rpi_acceptor {
     rpi_hello self;
     rpi_host host;        /* take NULL: there is none */
+    rpi_look look;        /* of who waits for callers; zeros to begin with */
     int listener;         /* owned; -1 once everybody has come */
     rpi_channel *arrived; /* [world][streams] whose hello was good and who was not yet asked
                              for; fd -1 */
@@ -69,7 +71,7 @@ int rpi_acceptor_polls(rpi_acceptor *acceptor, struct pollfd *fds, int64_t *wake
  * which a host passes over; RP_IO: it can take none just now. */
 rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, int count);
 /* One connection of a higher rank, greeted; the caller owns it. RP_TIMEOUT: it did not come;
- * RP_MISMATCH: somebody of this job came who does not fit into it. */
+ * RP_MISMATCH: somebody of this job came who does not fit into it. Or what the look says. */
 rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int stream, int64_t deadline_ns,
                             rpi_channel *out_channel);
 

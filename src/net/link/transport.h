@@ -15,6 +15,7 @@
 
 #include "base/rank_set.h"
 #include "base/status.h"
+#include "net/bytes/look.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,8 +50,9 @@ typedef struct rpi_endpoint_options {
     struct rpi_host_nic *nic; /* what the shaping wrapper takes in place of a NIC of its own;
                                    NULL: none. Borrowed until close() */
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
-    bool shares;  /* who uses the endpoint asks rpi_sharing where payloads lie */
-    bool on_need; /* links come by call() and met(), not by connect() */
+    bool shares;   /* who uses the endpoint asks rpi_sharing where payloads lie */
+    bool on_need;  /* links come by call() and met(), not by connect() */
+    rpi_look look; /* of who waits in connect(); its context may go when all links are made */
 } rpi_endpoint_options;
 
 enum { RPI_STREAMS_MAX = 16 };
@@ -145,9 +147,10 @@ typedef struct rpi_transport {
      * dials the lower one's address; the lower one waits for it to come (inproc waits for
      * nobody). Ranks that connect to their peers in rising order meet no cycle; dialling all
      * lower ranks first and then waiting for all higher ones does as well. RP_TIMEOUT: the
-     * peer did not come; the endpoint is still good. Wrong session, world, rank or frame_bytes:
-     * RP_MISMATCH for the one who dialled (and for both where both can tell); strangers that
-     * come to a listening endpoint are turned away and change nothing. */
+     * peer did not come; the endpoint is still good. What the look says ends it, too. Wrong
+     * session, world, rank or frame_bytes: RP_MISMATCH for the one who dialled (and for both
+     * where both can tell); strangers that come to a listening endpoint are turned away and
+     * change nothing. */
     rp_status (*connect)(rpi_endpoint *endpoint, int peer, const char *address,
                          int64_t deadline_ns, rpi_link **out_link);
     /* Optional. What connect() to lower ranks begins with, for several of them, so that they

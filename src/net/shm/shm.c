@@ -66,17 +66,21 @@ static void shm_forget(rpi_endpoint *base) {
 }
 
 /* Behind all else: callers come from here on. */
-static rp_status listen_to_peers(rpi_shm_endpoint *endpoint, bool on_need) {
+static rp_status listen_to_peers(rpi_shm_endpoint *endpoint,
+                                 const rpi_endpoint_options *options) {
     int listener = -1;
     RP_TRY(rpi_unix_listen(endpoint->name, &listener));
-    if (!on_need)
-        return rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener, NULL);
+    if (!options->on_need) {
+        RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener, NULL));
+        endpoint->acceptor.look = options->look;
+        return RP_OK;
+    }
     RP_TRY(rpi_connector_open(&endpoint->hello, listener, &rpi_shm_connecting, endpoint,
                               &endpoint->connector));
     return rpi_shm_watch(endpoint, rpi_connector_fd(endpoint->connector), NULL);
 }
 
-static rp_status shm_fill(rpi_shm_endpoint *endpoint, bool on_need) {
+static rp_status shm_fill(rpi_shm_endpoint *endpoint, const rpi_endpoint_options *options) {
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->called, "links",
@@ -86,7 +90,7 @@ static rp_status shm_fill(rpi_shm_endpoint *endpoint, bool on_need) {
     RP_TRY(rpi_event_open(&endpoint->event));
     RP_TRY(rpi_epoll_open(&endpoint->epoll_fd));
     RP_TRY(rpi_shm_watch(endpoint, endpoint->event, NULL));
-    return listen_to_peers(endpoint, on_need);
+    return listen_to_peers(endpoint, options);
 }
 
 static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
@@ -102,7 +106,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     endpoint->freed = rpi_buffers_freed();
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
     endpoint->doorbell.fd = -1;
-    rp_status status = shm_fill(endpoint, options->on_need);
+    rp_status status = shm_fill(endpoint, options);
     if (status != RP_OK) {
         shm_close(&endpoint->base);
         return status;

@@ -238,9 +238,10 @@ static int connect_to_any(const struct addrinfo *list, int64_t share_ns, int64_t
 }
 
 rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
-                              int64_t deadline_ns, int *out_fd) {
+                              int64_t deadline_ns, rpi_look *look, int *out_fd) {
     int64_t share_ns = FIRST_SHARE_NS;
     int fd = -1;
+    (void)rpi_look_wake_ns(look, deadline_ns); /* from now on it is time now and then */
     for (;;) {
         fd = connect_to_any(list, share_ns, deadline_ns);
         if (fd >= 0 || !may_come(errno)) break;
@@ -248,6 +249,7 @@ rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
         int error = errno;
         int64_t next_ns = rpi_now_ns() + REDIAL_NS;
         if (next_ns < deadline_ns) rpi_sleep_until_ns(next_ns);
+        RP_TRY(rpi_look_in_time(look));
         errno = error;
         if (next_ns >= deadline_ns) break;
     }
@@ -259,11 +261,16 @@ rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
 }
 
 rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd) {
+    return rpi_stream_dial_looking(host, port, deadline_ns, NULL, out_fd);
+}
+
+rp_status rpi_stream_dial_looking(const char *host, int port, int64_t deadline_ns,
+                                  rpi_look *look, int *out_fd) {
     rpi_addresses addresses;
     char shown[RPI_HOST_BYTES + 16];
     snprintf(shown, sizeof shown, "%s:%d", host ? host : "127.0.0.1", port);
     RP_TRY(rpi_addresses_find(host, port, 0, &addresses));
-    rp_status status = rpi_stream_dial_any(addresses.first, shown, deadline_ns, out_fd);
+    rp_status status = rpi_stream_dial_any(addresses.first, shown, deadline_ns, look, out_fd);
     rpi_addresses_free(&addresses);
     return status;
 }

@@ -5,6 +5,7 @@
 #ifndef RPI_NET_STREAM_H
 #define RPI_NET_STREAM_H
 
+#include "net/bytes/look.h"
 #include "net/socket/addresses.h"
 
 #include <stddef.h>
@@ -25,10 +26,13 @@ int rpi_stream_accept(int listener);
 /* Connect, again and again while nobody listens there yet, until the deadline: RP_TIMEOUT. Of
  * several addresses one that does not answer costs a quarter of a second at first. */
 rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd);
+/* The same, by one who looks meanwhile. look: NULL is fine. */
+rp_status rpi_stream_dial_looking(const char *host, int port, int64_t deadline_ns,
+                                  rpi_look *look, int *out_fd);
 /* The same over a list of addresses, which may not all lead anywhere; `shown` is for messages.
  */
 rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
-                              int64_t deadline_ns, int *out_fd);
+                              int64_t deadline_ns, rpi_look *look, int *out_fd);
 /* One attempt at one address. A connected descriptor, or -1 with errno. */
 int rpi_stream_dial_once(const struct addrinfo *at, int64_t deadline_ns);
 /* Begin to connect to one address. RP_PENDING: when *out_fd can be written to,

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/store/store_page.h"
+#include "net/store/store_wait.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -79,6 +80,11 @@ static rp_status look_up(const rpi_meeting *meeting) {
     rp_status status = get(meeting, "outcome", -1, 0, outcome, sizeof outcome);
     if (status == RP_OK) return read_outcome(outcome);
     return status == RP_TIMEOUT ? RP_OK : status;
+}
+
+rp_status rpi_meeting_look(rpi_meeting *meeting) {
+    RP_TRY(look_up(meeting));
+    return meeting->look.ask ? meeting->look.ask(meeting->look.context) : RP_OK;
 }
 
 /* The first to claim the outcome decides it, so that all ranks read the same one. */
@@ -203,15 +209,15 @@ rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int ra
 rp_status rpi_meeting_replace(const rp_store *store, int rank, int world, const char *name,
                               bool *out_has_met) {
     rpi_meeting meeting = {.store = store, .rank = rank, .world = world};
-    char key[KEY_BYTES], number[16];
+    char key[KEY_BYTES], text[40];
     int64_t generation = 0, arrivals = 0;
     snprintf(key, sizeof key, "%s/generation", name);
     RP_TRY(store->ops->add(store->context, key, 0, &generation));
     *out_has_met = generation > 0;
     if (*out_has_met) {
         snprintf(key, sizeof key, REPLACED, name);
-        snprintf(number, sizeof number, "%d", rank);
-        return store->ops->set(store->context, key, number, strlen(number) + 1);
+        snprintf(text, sizeof text, "%d %lld", rank, (long long)generation);
+        return store->ops->set(store->context, key, text, strlen(text) + 1);
     }
     snprintf(meeting.prefix, sizeof meeting.prefix, "%s/0", name);
     RP_TRY(
@@ -225,12 +231,16 @@ rp_status rpi_meeting_replace(const rp_store *store, int rank, int world, const 
 }
 
 int rpi_meeting_replaced(const rp_store *store, const char *name) {
-    char key[KEY_BYTES], number[16] = "";
+    char key[KEY_BYTES], text[40] = "", *next = NULL;
     size_t bytes = 0;
+    int64_t generation = 0;
     snprintf(key, sizeof key, REPLACED, name);
-    if (store->ops->get(store->context, key, 0, number, sizeof number - 1, &bytes) != RP_OK)
+    if (store->ops->get(store->context, key, 0, text, sizeof text - 1, &bytes) != RP_OK)
         return -1;
-    return (int)strtol(number, NULL, 10);
+    long rank = strtol(text, &next, 10);
+    snprintf(key, sizeof key, "%s/generation", name);
+    if (store->ops->add(store->context, key, 0, &generation) != RP_OK) return -1;
+    return strtoll(next, NULL, 10) == generation ? (int)rank : -1;
 }
 
 rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *value) {
@@ -280,7 +290,7 @@ static double wait_seconds(const rpi_meeting *meeting) {
 
 /* The value of a rank has not come for `waited_s`: RP_OK to wait on. */
 static rp_status wait_on(rpi_meeting *meeting, const char *subject, int rank, double waited_s) {
-    RP_TRY(look_up(meeting));
+    RP_TRY(rpi_meeting_look(meeting));
     if (waited_s > 0) return RP_OK;
     RP_TRY(check_arrivals(meeting));
     return RP_FAIL(
@@ -393,11 +403,17 @@ void rpi_meeting_find_pair(rpi_meeting *meeting, int peer, const char *reason,
 
 /* Those who could not connect know more than those who only wait for them, and speak first. */
 static rp_status wait_outcome(rpi_meeting *meeting) {
-    char outcome[RPI_MEETING_BYTES];
-    double left_s = rpi_seconds(meeting->deadline_ns + 3 * CHAIN_NS - rpi_now_ns());
+    char key[KEY_BYTES], outcome[RPI_MEETING_BYTES];
+    int64_t deadline_ns = meeting->deadline_ns + 3 * CHAIN_NS;
+    size_t bytes = 0;
+    meeting->look.next_ns = 0;
     rp_status status =
-        get(meeting, "outcome", -1, left_s > 0 ? left_s : 0, outcome, sizeof outcome);
-    if (status == RP_OK) return read_outcome(outcome);
+        rpi_store_wait(meeting->store, key_of(meeting, "outcome", -1, key), deadline_ns,
+                       &meeting->look, outcome, sizeof outcome - 1, &bytes);
+    if (status == RP_OK) {
+        outcome[bytes < sizeof outcome ? bytes : sizeof outcome - 1] = '\0';
+        return read_outcome(outcome);
+    }
     if (status != RP_TIMEOUT) return status;
     rank_list missing = list_without(meeting, "ready");
     return RP_FAIL(

@@ -7,6 +7,7 @@
 #include "redpoll/store.h"
 
 #include "base/status.h"
+#include "net/bytes/look.h"
 
 #include <stdbool.h>
 
@@ -21,6 +22,8 @@ typedef struct rpi_meeting {
     int64_t deadline_ns;
     char name[RPI_MEETING_PREFIX_BYTES];        /* of every key */
     char prefix[RPI_MEETING_PREFIX_BYTES + 24]; /* of this meeting's: name / generation */
+    rpi_look look; /* in waits, besides whether others have given up; zeros: nothing. Set it
+                      behind rpi_meeting_arrive() */
 } rpi_meeting;
 
 /* Arrive. Meetings of one name follow each other, also behind one that has failed: who was in
@@ -41,7 +44,7 @@ rp_status rpi_meeting_decline(const rp_store *store, int rank, int world, const 
 rp_status rpi_meeting_replace(const rp_store *store, int rank, int world, const char *name,
                               bool *out_has_met);
 /* Of those that have met and still open what they meet over: the rank that has died since and
- * been replaced, or -1. */
+ * been replaced, or -1. Of the latest meeting of this name. */
 int rpi_meeting_replaced(const rp_store *store, const char *name);
 /* Show what this rank says, below RPI_MEETING_BYTES, on one subject. */
 rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *value);
@@ -54,6 +57,9 @@ rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, 
 typedef rp_status rpi_meeting_take(void *context, int rank, const char *value);
 rp_status rpi_meeting_read_all(rpi_meeting *meeting, const char *subject,
                                rpi_meeting_take *take, void *context);
+/* For who waits elsewhere for ranks of this meeting: the reason for which another has given up,
+ * or what the meeting's own look says. Asks the store. */
+rp_status rpi_meeting_look(rpi_meeting *meeting);
 /* Everybody has arrived, and reads so now: what follows has the timeout anew, and its deadline
  * comes to all ranks at once, however late one of them was. */
 void rpi_meeting_go_on(rpi_meeting *meeting);

@@ -110,14 +110,18 @@ static rp_status watch_news(tcp_endpoint *endpoint) {
     return RP_OK;
 }
 
-static rp_status tcp_fill(tcp_endpoint *endpoint, const char *bind_host, bool on_need) {
+static rp_status tcp_fill(tcp_endpoint *endpoint, const char *host,
+                          const rpi_endpoint_options *options) {
     int listener = -1;
     RP_TRY(rpi_epoll_open(&endpoint->epoll_fd));
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
-    RP_TRY(rpi_stream_listen(bind_host, 0, &listener, &endpoint->port));
-    if (!on_need)
-        return rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener, NULL);
+    RP_TRY(rpi_stream_listen(host, 0, &listener, &endpoint->port));
+    if (!options->on_need) {
+        RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener, NULL));
+        endpoint->acceptor.look = options->look;
+        return RP_OK;
+    }
     RP_TRY(rpi_connector_open(&endpoint->hello, listener, &connecting, endpoint,
                               &endpoint->connector));
     return watch_news(endpoint);
@@ -136,7 +140,7 @@ static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **ou
     endpoint->acceptor.listener = -1;
     endpoint->epoll_fd = -1;
     snprintf(endpoint->host, sizeof endpoint->host, "%s", host);
-    rp_status status = tcp_fill(endpoint, host, options->on_need);
+    rp_status status = tcp_fill(endpoint, host, options);
     if (status != RP_OK) {
         tcp_close(&endpoint->base);
         return status;
@@ -155,12 +159,13 @@ static rp_status tcp_address(rpi_endpoint *base, char *text, size_t bytes) {
 
 /* Whoever hangs up before it has answered may have had too many callers. */
 static rp_status dial_in_turn(const rpi_hello *self, int peer, const rpi_addresses *addresses,
-                              const char *shown, int64_t deadline_ns, rpi_channel *channel) {
+                              const char *shown, int64_t deadline_ns, rpi_look *look,
+                              rpi_channel *channel) {
     rp_status status;
     rpi_redials redials = {0};
     do {
         rpi_channel_close(channel);
-        status = rpi_stream_dial_any(addresses->first, shown, deadline_ns, &channel->fd);
+        status = rpi_stream_dial_any(addresses->first, shown, deadline_ns, look, &channel->fd);
         if (status == RP_OK) status = rpi_hello_exchange(channel, self, peer, deadline_ns);
     } while (status == RP_PEER && rpi_stream_dials_again(&redials, &channel->fd, deadline_ns));
     return status;
@@ -168,17 +173,18 @@ static rp_status dial_in_turn(const rpi_hello *self, int peer, const rpi_address
 
 /* What listens at one of several addresses may be another host's, as those of bridges are. */
 static rp_status dial_one(const rpi_hello *self, int peer, rpi_addresses *addresses,
-                          const char *shown, int64_t deadline_ns, rpi_channel *channel) {
+                          const char *shown, int64_t deadline_ns, rpi_look *look,
+                          rpi_channel *channel) {
     rp_status status = RP_OK;
     for (int misfits = 0; misfits < addresses->count; misfits++) {
         rpi_addresses_turn(addresses, (unsigned)(self->stream + misfits));
-        status = dial_in_turn(self, peer, addresses, shown, deadline_ns, channel);
+        status = dial_in_turn(self, peer, addresses, shown, deadline_ns, look, channel);
         if (status != RP_MISMATCH && status != RP_CORRUPT) break;
     }
     return status;
 }
 
-static rp_status dial(const tcp_endpoint *endpoint, int peer, const char *address,
+static rp_status dial(tcp_endpoint *endpoint, int peer, const char *address,
                       int64_t deadline_ns, rpi_channel *channels) {
     char host[RPI_HOST_BYTES], shown[RPI_HOST_BYTES + 16];
     rpi_addresses addresses;
@@ -189,7 +195,8 @@ static rp_status dial(const tcp_endpoint *endpoint, int peer, const char *addres
     snprintf(shown, sizeof shown, "%s:%d", host, port);
     RP_TRY(rpi_addresses_find(host, port, 0, &addresses));
     for (self.stream = 0; self.stream < self.streams && status == RP_OK; self.stream++)
-        status = dial_one(&self, peer, &addresses, shown, deadline_ns, &channels[self.stream]);
+        status = dial_one(&self, peer, &addresses, shown, deadline_ns, &endpoint->acceptor.look,
+                          &channels[self.stream]);
     rpi_addresses_free(&addresses);
     return status;
 }

@@ -32,6 +32,8 @@ typedef struct mesh_work {
     bool wrapped[KINDS];               /* in `outer` */
     char names[KINDS][NAME_BYTES];     /* under which their addresses are shown */
     int kind_count;
+    rpi_kept_error told; /* what a look has said while a link was waited for */
+    bool has_told;
 } mesh_work;
 
 /* ---- info: who am I, who are you ---- */
@@ -273,6 +275,15 @@ static bool is_wrapped(const mesh_work *work, int peer) {
     return work->outer && !inside;
 }
 
+/* What others say in the meeting is heard by who waits for a link, too. */
+static rp_status look_around(void *context) {
+    mesh_work *work = context;
+    rp_status status = rpi_meeting_look(&work->meeting);
+    work->has_told = status != RP_OK;
+    if (work->has_told) rpi_error_keep(&work->told);
+    return status;
+}
+
 /* Open an endpoint on one more transport. */
 static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, bool wrapped) {
     rpi_mesh *mesh = work->mesh;
@@ -284,6 +295,7 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
                                     .frame_bytes = work->options->frame_bytes,
                                     .streams = streams_of(work->options),
                                     .on_need = mesh->on_need,
+                                    .look = {.ask = look_around, .context = work},
                                     .shares = work->options->shares && !wrapped};
     if (work->kind_count == KINDS)
         return RP_FAIL(INTERNAL, "more than %d transports in one mesh", KINDS);
@@ -396,6 +408,10 @@ static rp_status blame(mesh_work *work, int peer, rp_status status) {
 }
 
 static rp_status cannot_connect(mesh_work *work, int peer, rp_status status) {
+    if (work->has_told) { /* nothing that this link is to blame for */
+        rpi_error_put_back(&work->told);
+        return status;
+    }
     status = rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", work->mesh->rank,
                               peer, work->kinds[work->mesh->kind_of[peer]]->name);
     return status == RP_TIMEOUT ? blame(work, peer, status) : status;
@@ -517,6 +533,7 @@ rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
     mesh_work work = {.mesh = mesh, .options = options};
     rp_status status = rpi_meeting_arrive(&work.meeting, store, rank, world, options->prefix,
                                           options->timeout_s);
+    work.meeting.look = options->look;
     if (status == RP_OK) {
         status = bring_up(&work);
         if (status != RP_OK) status = rpi_meeting_give_up(&work.meeting, status);

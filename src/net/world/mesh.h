@@ -27,6 +27,7 @@ typedef struct rpi_mesh_options {
                   */
     bool shares; /* who uses the links asks rpi_sharing (transport.h) where payloads lie */
     double timeout_s; /* for everybody to arrive */
+    rpi_look look;    /* of who waits for others here; zeros: nothing */
 } rpi_mesh_options;
 
 typedef struct rpi_mesh {

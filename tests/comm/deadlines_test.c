@@ -142,6 +142,8 @@ static void stopped_beside_others(void) {
         compute(0.01);
     }
     fprintf(stderr, "%s\n", rp_last_error()->message);
+    if (request) CHECK_EQ(rp_request_wait(&request), RP_TIMEOUT);
+    close_world(comm);
     exit(1);
 }
 

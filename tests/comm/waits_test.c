@@ -39,9 +39,11 @@ static void compute(double seconds) {
     rpi_sleep_until_ns(rpi_now_ns() + (int64_t)(seconds * 1e9));
 }
 
-/* Ends with 1 and what was said, as a command would; 0 when all went well. */
-static void end_with(rp_status status, rp_comm *world) {
+/* Ends with 1 and what was said, as a command would; 0 when all went well. group: NULL where
+ * there is none. */
+static void end_with(rp_status status, rp_comm *world, rp_comm *group) {
     if (status != RP_OK) fprintf(stderr, "%s\n", rp_last_error()->message);
+    rp_comm_destroy(group);
     rp_comm_destroy(world);
     rp_store_close(&store);
     if (status != RP_OK) exit(1);
@@ -53,7 +55,7 @@ static void cross_two(int strict) {
     rp_comm *world = open_world(1.5, strict), *pair = group_of(world, "pair", 0, 1);
     rp_status status = rp_barrier(ranks_rank() ? pair : world);
     CHECK_EQ(status, RP_TIMEOUT);
-    end_with(status, world);
+    end_with(status, world, pair);
 }
 
 static void crossed(void) {
@@ -72,7 +74,7 @@ static void crossed_in_making(void) {
     rp_status status =
         ranks_rank() ? rp_comm_group(world, members, 2, &options, &pair) : rp_barrier(world);
     CHECK_EQ(status, RP_TIMEOUT);
-    end_with(status, world);
+    end_with(status, world, pair);
 }
 
 /* Ranks 1, 2 and 3, in groups that the first rank of all is no member of, which goes on. */
@@ -86,13 +88,17 @@ static void crossed_by_three(void) {
     }
     CHECK_OK(rp_barrier(world));
     if (ranks_rank() == 0) {
-        end_with(RP_OK, world);
+        end_with(RP_OK, world, NULL);
         return;
     }
     int mine = ranks_rank() - 1;
     rp_status status = rp_recv(groups[mine], &data, 1, RP_F32, 1, 5);
     CHECK_EQ(status, RP_TIMEOUT);
-    end_with(status, world);
+    if (status != RP_OK) fprintf(stderr, "%s\n", rp_last_error()->message);
+    for (int i = 0; i < 3; i++) rp_comm_destroy(groups[i]);
+    rp_comm_destroy(world);
+    rp_store_close(&store);
+    if (status != RP_OK) exit(1);
 }
 
 static void run_crossed(const char *function, int world, int first, const char *const *words) {
@@ -126,7 +132,7 @@ static void behind_a_thinker(void) {
     if (ranks_rank() == 2) compute(5);
     if (pair) CHECK_OK(rp_barrier(pair));
     CHECK_OK(rp_barrier(world));
-    end_with(RP_OK, world);
+    end_with(RP_OK, world, pair);
 }
 
 /* Rank 1 has posted what rank 0 waits for, and waits elsewhere for rank 0: both wait for rank
@@ -140,7 +146,7 @@ static void posted_before(void) {
     if (ranks_rank() == 1) CHECK_OK(rp_barrier(pair));
     CHECK_OK(rp_request_wait(&posted));
     if (ranks_rank() == 0) CHECK_OK(rp_barrier(pair));
-    end_with(RP_OK, world);
+    end_with(RP_OK, world, pair);
 }
 
 static void *barrier_in(void *comm) {
@@ -163,7 +169,7 @@ static void two_threads(void) {
         pthread_join(other, NULL);
     else
         CHECK_OK(rp_barrier(world));
-    end_with(RP_OK, world);
+    end_with(RP_OK, world, pair);
 }
 
 /* A wait with a deadline of its own ends by itself, and then its caller comes. */
@@ -180,7 +186,7 @@ static void waits_in_slices(void) {
         CHECK_OK(rp_request_wait(&posted));
     else
         CHECK_OK(rp_barrier(pair));
-    end_with(RP_OK, world);
+    end_with(RP_OK, world, pair);
 }
 
 static void who_waits_for_one_that_computes_is_left_in_peace(void) {
@@ -223,6 +229,8 @@ static void without_the_first(void) {
         ranks_mark("waited");
     }
     if (strcmp(ranks_argument(), "stays") == 0) CHECK_OK(rp_barrier(all));
+    rp_comm_destroy(all);
+    end_with(RP_OK, world, pair);
 }
 
 static void run_without(int first_signal, bool is_second_stopped) {

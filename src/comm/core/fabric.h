@@ -170,6 +170,7 @@ typedef struct rpi_fabric {
     atomic_bool has_devices;    /* there are some */
     uint64_t moved;             /* [driver] bytes, to see progress by */
     int64_t driven_ns;          /* [driver] when somebody last drove */
+    int64_t trickled_ns;  /* [driver] when bytes last moved though no frame was complete */
     int64_t gap_after_ns; /* [driver] idle for so long, ranks say for which frame they wait */
     bool crowded;         /* over RPI_CROWD ranks for each core of this host: waits sleep */
     int contentions, contended_waits; /* [driver] in a row; how many sleep at once */

@@ -176,6 +176,16 @@ static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_
 
 /* ---- operations that do not move though their communicator does ---- */
 
+/* A frame may be on its way that takes longer than the timeout, and be this one's. */
+static bool may_trickle(const rp_comm *comm, const rp_request *request, int64_t now_ns) {
+    if (now_ns - comm->fabric->trickled_ns >= span_ns(comm->timeout_s)) return false;
+    if (request->collective != RPI_SENDRECV || (comm->queue == request && !request->next))
+        return true;
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        if (chunk->received[0] > 0 || chunk->received[1] > 0) return true;
+    return false;
+}
+
 /* Collectives behind the first one wait for it, as they should: that one speaks for them. */
 static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
     int64_t end = span_ns(comm->timeout_s);
@@ -186,7 +196,7 @@ static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
         if (!is_pair && !is_first) continue;
         is_first &= is_pair;
         int64_t due_ns = look_at(request, now_ns) + end;
-        if (due_ns <= now_ns && !stuck) stuck = request;
+        if (due_ns <= now_ns && !stuck && !may_trickle(comm, request, now_ns)) stuck = request;
         if (due_ns > now_ns && due_ns < *next_ns) *next_ns = due_ns;
     }
     return stuck;

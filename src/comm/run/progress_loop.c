@@ -134,13 +134,15 @@ static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline
 /* ---- driving ---- */
 
 /* Bytes that moved are progress too, though no frame is complete yet: where only one
- * communicator waits for some, they are its own; unless they are of its windows. */
-static void account(rpi_fabric *fabric) {
+ * communicator waits for some, they are its own; unless they are of its windows. is_still: no
+ * frame was complete since. */
+static void account(rpi_fabric *fabric, bool is_still) {
     uint64_t moved = 0;
     for (int i = 0; fabric->mesh && fabric->mesh->endpoints[i]; i++)
         moved += fabric->mesh->endpoints[i]->bytes_moved;
     rp_comm *only = fabric->active;
     fabric->driven_ns = rpi_now_ns();
+    if (moved != fabric->moved && is_still) fabric->trickled_ns = fabric->driven_ns;
     if (moved != fabric->moved && only && !only->next_active && !only->windows)
         rpi_comm_progressed(only, fabric->driven_ns);
     fabric->moved = moved;
@@ -201,10 +203,12 @@ static void check_operations(rpi_fabric *fabric) {
 /* until NULL: the progress thread, until there is nothing to do or somebody else wants to. */
 static void drive(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline_ns) {
     int64_t idle_since = 0, spin_ns = shall_poll(fabric, !until) ? SPIN_NS : 0;
+    bool is_still = false; /* since bytes were last counted */
     forgive_absence(fabric, fabric->driven_ns);
     while (!drive_is_over(fabric, until, deadline_ns)) {
         if (rpi_fabric_pass(fabric)) {
             idle_since = 0;
+            is_still = false;
             continue;
         }
         if (drive_is_over(fabric, until, deadline_ns)) break;
@@ -215,12 +219,13 @@ static void drive(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline
             continue;
         }
         if (check_control(fabric) || rpi_set_aside(fabric)) continue;
-        account(fabric);
+        account(fabric, is_still);
+        is_still = true;
         check_deadlines(fabric);
         if (!has_failed(fabric)) sleep_for_news(fabric, !until, deadline_ns);
     }
     if (spin_ns > 0 && fabric->contended_waits == 0) fabric->contentions = 0;
-    account(fabric);
+    account(fabric, false);
     check_operations(fabric);
 }
 
@@ -251,7 +256,7 @@ void rpi_drive_once(rp_comm *comm) {
     (void)check_control(fabric);
     (void)rpi_comm_check_control(comm); /* it may have had nothing to do so far */
     if (!rpi_fabric_pass(fabric)) look_further(comm);
-    account(fabric);
+    account(fabric, false);
     check_operations(fabric);
     rpi_drive_give(fabric);
 }

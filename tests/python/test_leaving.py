@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from leaving_scripts import Script, script
+from ranks import WITHOUT_COMPILER
 
 HERE = Path(__file__).resolve().parent
 LONG = os.environ.get("REDPOLL_LONG_TESTS", "") not in ("", "0")
@@ -420,3 +421,119 @@ if os.environ["RANK"] == "0":
 def test_a_sparse_sum_for_which_nobody_came(server: Server) -> None:
     """Its thread waits for the ranks; the script ends all the same."""
     ends_well(server, LONELY_SPARSE_SUM, 2)
+
+
+# A method of training with an exchange in flight, to which rank 1 has not come: rank 0 drops it
+# and goes on; rank 1 waits for its word before it comes, and would wait for ever for a rank that
+# waits for it.
+METHOD = WITHOUT_COMPILER + """
+import gc, threading, time, weakref
+from datetime import timedelta
+import torch, torch.distributed as dist, redpoll.torch as rt
+
+dist.init_process_group("redpoll", timeout=timedelta(seconds=60))
+rank, world = dist.get_rank(), dist.get_world_size()
+store = dist.distributed_c10d._get_default_store()
+model = torch.nn.Linear(300, 300)
+inner = torch.optim.SGD(model.parameters(), lr=0.01)
+held = [{made}]
+own = rt.communicator_of()
+
+def step():
+    model(torch.ones(2, 300)).sum().backward()
+    held[0].step()
+
+rt._communicator._DRAIN_S = 0.2  # what is in flight will not end
+try:
+    for _ in range(1 if rank else {steps}):
+        step()
+except rt.RedpollError:
+    assert rank  # rank 0 may have gone meanwhile
+"""
+
+METHODS = {  # how it is made, and after how many steps of rank 0 its exchange is in flight
+    "LocalSGD": ("rt.LocalSGD(model, inner, every=4, delay=2)", 2),
+    "DiLoCo": ("rt.DiLoCo(model, inner, every=4, delay=2, codec='q4', min_size=0)", 2),
+    "NoLoCo": ("rt.NoLoCo(model, inner, every=4, delay=2, partner=lambda k, r: 1 - r)", 2),
+    "ParameterServer": ("rt.ParameterServer(inner, model)", 1),
+    "AsyncLocalSGD": ("rt.AsyncLocalSGD(model, inner, every=1)", 1),
+}
+
+DROPS = {
+    "here": """
+held.clear()
+gc.collect()
+""",
+    "on another thread": """
+thread = threading.Thread(target=held.clear)
+thread.start()
+""",
+    "in a cycle": """
+class Node:
+    pass
+
+node = Node()
+node.own, node.opt = node, held.pop()
+thread = threading.Timer(0.0, gc.collect)
+thread.start()
+del node
+""",
+    "under a step": """
+thread = threading.Thread(target=lambda: [step() for _ in range(9)])
+threading.excepthook = lambda *_: None  # a step that the group's end breaks off
+thread.start()
+held = [held[0]]
+""",
+}
+
+THEN = {
+    "destroy": """
+dist.destroy_process_group()
+store.set("dropped", "")
+""",
+    "end": """
+store.set("dropped", "")
+""",
+}
+
+
+CASES = [(method, drop, "destroy") for method in METHODS for drop in DROPS]
+CASES += [("LocalSGD", drop, "end") for drop in DROPS] + [("ParameterServer", "here", "end")]
+
+
+@pytest.mark.parametrize("method, drop, then", CASES)
+def test_methods_in_flight_that_are_dropped(method, drop, then, server: Server) -> None:
+    made, steps = METHODS[method]
+    text = METHOD.replace("{made}", made).replace("{steps}", str(steps))
+    first = DROPS[drop] + THEN[then]
+    text += "if rank == 0:" + first.replace("\n", "\n    ")
+    text += "\nelse:\n    store.wait(['dropped'])\n"
+    ends_well(server, text, 2)
+
+
+GOES_ON = """
+kept = [weakref.ref(each) for each in getattr(held[0], "_residuals", {}).values()]
+if rank == 0:
+    held.clear()
+    gc.collect()
+    assert own.objects and all(each() is not None for each in kept)
+    store.set("dropped", "")
+else:
+    store.wait(["dropped"])
+    for _ in range(3):
+        step()
+    held.clear()
+deadline = time.monotonic() + 60
+while own.objects or any(each() is not None for each in kept):
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("method", ["LocalSGD", "DiLoCo"])
+def test_what_is_dropped_in_flight_ends_well_for_the_others(method, server: Server) -> None:
+    """The finalizer waits for nobody; what the library borrows lives until it is over."""
+    made, steps = METHODS[method]
+    text = METHOD.replace("{made}", made).replace("{steps}", str(steps))
+    ends_well(server, text + GOES_ON, 2)

@@ -8,6 +8,7 @@ import ctypes
 import itertools
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -96,6 +97,7 @@ class Communicator(Collectives):
         self.name = name
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []  # of those
+        self.objects: dict[Any, None] = {}  # of C (`_attached.py`) that are not destroyed
         self.asked_policy = policy
         self._priority = priority
         self.describe("")
@@ -375,8 +377,8 @@ class Communicator(Collectives):
         self._leave(_DRAIN_S)
 
     def attach(self, user: Any, keep: bool = False) -> None:
-        """Something of C that uses the rp_comm: its release(drain_s) is called before that
-        goes. Held weakly, or, as `keep` says, until then."""
+        """Something that uses the group: its release(drain_s) is called before that goes. Held
+        weakly, or, as `keep` says, until then."""
         self._attached.add(user)
         if keep:
             self._kept.append(user)
@@ -384,15 +386,16 @@ class Communicator(Collectives):
     def _leave(self, drain_s: float) -> None:
         """`_life.py` says in which order."""
         self.closed = True
-        for one in list(self._attached):
+        deadline = time.monotonic() + drain_s
+        for one in [*self._attached, *list(self.objects)]:
             with contextlib.suppress(RedpollError):  # another thread has closed it
-                one.release(drain_s)
+                one.release(max(deadline - time.monotonic(), 0.0))
         self._kept.clear()
         with self._lock:
             lane, self._lane = self._lane, None
         if lane is not None:
-            lane.close(drain_s)
-        self._life.close(drain_s, self._cancel)
+            lane.close(max(deadline - time.monotonic(), 0.0))
+        self._life.close(max(deadline - time.monotonic(), 0.0), self._cancel)
 
     def _cancel(self, address: int) -> None:
         reason = f"group '{self.name}' was destroyed"

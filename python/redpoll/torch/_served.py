@@ -81,26 +81,30 @@ class ServerHandle(Attached):
                 )
             )
 
-        self._kept, self._raised = (options, kept), raised
-        super().__init__(communicator, who, create, _abi.rp_parameter_server_destroy)
+        def hurry(address: Any) -> None:
+            text = b"it has left the group before finish()"
+            _abi.rp_parameter_server_abort(address, _abi.RP_CANCELLED, text)
+
+        self._raised = raised
+        super().__init__(
+            communicator,
+            who,
+            create,
+            _abi.rp_parameter_server_destroy,
+            (options, kept),
+            hurry=hurry,
+        )
 
     def abort(self, status: int, message: str) -> None:
         """All ranks fail, those that wait in it among them."""
-        if self.address:
-            _abi.rp_parameter_server_abort(self.address, status, message.encode())
+        text = message.encode()
+        self.tell(lambda address: _abi.rp_parameter_server_abort(address, status, text))
 
     def check(self, code: int) -> None:
         error = self._raised() if code < 0 else None
         if error is not None:
             raise error
         super().check(code)
-
-    def release(self, drain_s: float) -> None:
-        if self.lock.acquire(blocking=False):
-            self.lock.release()
-        else:  # a thread waits in it
-            self.abort(_abi.RP_CANCELLED, "it has left the group before finish()")
-        super().release(drain_s)
 
 
 class ServedOptimizer(WrappingOptimizer):
@@ -303,7 +307,7 @@ class ServedOptimizer(WrappingOptimizer):
 
         self._options.workers = self.workers  # also where some are missing
         names = (ctypes.c_int * len(first_ranks))(*first_ranks)
-        kept = (self._kept_merge, names)
+        kept = (self._kept_merge, names, self._gradient, self._layout)
         made = ServerHandle(communicator, self._who, segments, self._options, kept, raised)
         _abi.rp_parameter_server_name(made.address, names)
         return made

@@ -42,18 +42,20 @@ class _Handle(Attached):
     """An rp_local_sgd."""
 
     def __init__(
-        self, communicator: Communicator, tensors: Any, count: int, options: Any
+        self, communicator: Communicator, tensors: Any, options: Any, kept: Any
     ) -> None:
         def create(comm: int, out: Any) -> int:
+            count = len(tensors)
             return int(
                 _abi.rp_local_sgd_create(comm, tensors, count, ctypes.byref(options), out)
             )
 
-        super().__init__(communicator, "LocalSGD", create, _abi.rp_local_sgd_destroy)
+        destroy = _abi.rp_local_sgd_destroy
+        super().__init__(communicator, "LocalSGD", create, destroy, kept, _is_in_flight)
 
-    def _drain(self, comm: int, drain_s: float) -> None:
-        if _abi.rp_local_sgd_in_flight(self.address) >= 0:
-            _abi.rp_comm_set_timeout(comm, max(drain_s, 0.1))
+
+def _is_in_flight(address: Any) -> bool:
+    return int(_abi.rp_local_sgd_in_flight(address)) >= 0
 
 
 class LocalSGD(WrappingOptimizer):
@@ -222,7 +224,8 @@ class LocalSGD(WrappingOptimizer):
                 one.codec = codec.structure
             if name in self._residuals:
                 one.residual = self._residuals[name].data_ptr()
-        return _Handle(self._communicator, tensors, count, self._options)
+        kept = (self._options, list(self._residuals.values()), getattr(self, "_partner", None))
+        return _Handle(self._communicator, tensors, self._options, kept)
 
     # ---- steps ----
 

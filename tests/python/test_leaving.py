@@ -537,3 +537,40 @@ def test_what_is_dropped_in_flight_ends_well_for_the_others(method, server: Serv
     made, steps = METHODS[method]
     text = METHOD.replace("{made}", made).replace("{steps}", str(steps))
     ends_well(server, text + GOES_ON, 2)
+
+
+WINDOWS = """
+import gc, time, weakref
+import torch, torch.distributed as dist, redpoll.torch as rt
+
+dist.init_process_group("redpoll")
+rank, world = dist.get_rank(), dist.get_world_size()
+others = [one for one in range(world) if one != rank]
+x = torch.ones(1000)
+window = rt.Window(x, "x", sources=others, destinations=others)
+refs = [weakref.ref(window), weakref.ref(x)]
+operation = window.put(torch.ones(1000))
+{before}
+dist.destroy_process_group()
+{after}
+gc.collect()
+assert [each() for each in refs] == [None, None], refs
+"""
+
+WINDOW_ENDS = {  # before the group is destroyed, and afterwards
+    "nobody holds it": ("dist.barrier()\ndel window, x, operation", ""),
+    "in flight": ("del window, x, operation", ""),
+    "it is freed": ("window.free()\ndel window, x, operation", ""),
+    "it is freed too late": ("dist.barrier()", "window.free()\ndel window, x, operation"),
+    "an operation is held": ("dist.barrier()\ndel window, x", "del operation"),
+    "it is used too late": (
+        "dist.barrier()",
+        "try:\n    window.put()\nexcept rt.RedpollError:\n    pass\ndel window, x, operation",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", WINDOW_ENDS)
+def test_windows_end_with_their_group(end: str, server: Server) -> None:
+    before, after = WINDOW_ENDS[end]
+    ends_well(server, WINDOWS.replace("{before}", before).replace("{after}", after), 2)

@@ -387,6 +387,14 @@ class Communicator(Collectives):
         """`_life.py` says in which order."""
         self.closed = True
         deadline = time.monotonic() + drain_s
+    def serve(self, memory: Any) -> None:
+        """Other ranks read and write this memory until unserve(), or until the rp_comm is
+        destroyed: then its release() is called, and it is let go of."""
+        self._end.served[memory] = None
+
+    def unserve(self, memory: Any) -> None:
+        self._end.served.pop(memory, None)
+
         for one in [*self._attached, *list(self.objects)]:
             with contextlib.suppress(RedpollError):  # another thread has closed it
                 one.release(max(deadline - time.monotonic(), 0.0))
@@ -448,9 +456,13 @@ class _End:
     def __call__(self, address: int) -> None:
         _abi.rp_comm_destroy(address)
         self.store = self.bridge = None
+        self.served: dict[Any, None] = {}  # memory that other ranks read and write
         _live.pop(self.number, None)
         _dropped.pop(self.number, None)
         _notifier.release()
+        for memory in list(self.served):
+            memory.release()
+        self.served.clear()
 
 
 def communicator_of(group: Any = None) -> Communicator:

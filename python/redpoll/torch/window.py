@@ -19,7 +19,6 @@ from ._dtypes import NUMBER
 from ._errors import RedpollError
 
 _SLICE_S = 0.25  # of a wait, so that Ctrl-C is answered
-_served: set[Window] = set()  # neighbours read and write their memory, whoever holds them here
 _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
@@ -56,8 +55,21 @@ class WindowOperation:
         if not self._handle or not self._window._is_usable():
             return  # it goes with the window
         with suppress(RedpollError), self._window._communicator._entered(self._name):
-            if self._window._address:
+            if self._window._memory.address:
                 _abi.rp_window_operation_free(ctypes.byref(self._handle))
+
+
+class _Memory:
+    """Of a window: neighbours read and write it until it is freed, or the rp_comm is destroyed,
+    whoever holds the window here. So the end of the rp_comm holds it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.address = ctypes.c_void_p()
+
+    def release(self) -> None:
+        """The rp_comm has been destroyed, and nobody serves the window any more."""
+        _abi.rp_window_free(ctypes.byref(self.address))
 
 
 class Window:
@@ -102,8 +114,8 @@ class Window:
         self._communicator: Communicator = (
             group if isinstance(group, Communicator) else communicator_of(group)
         )
-        self._address = ctypes.c_void_p()
         _check_tensor(tensor, name)
+        self._memory = _Memory(tensor)
         setup = _abi.rp_window_setup(
             name=name.encode(),
             data=tensor.data_ptr(),
@@ -118,29 +130,27 @@ class Window:
             follow_p=follow_p,
         )
         with self._communicator._entered("Window") as comm:
-            code = _abi.rp_window_create(comm, ctypes.byref(setup), ctypes.byref(self._address))
+            place = ctypes.byref(self._memory.address)
+            code = _abi.rp_window_create(comm, ctypes.byref(setup), place)
             message = last_message() if code < 0 else ""
+            if code >= 0:
+                self._communicator.serve(self._memory)
         if code < 0:
             raise self._communicator.error(code, message, "Window")
-        _served.add(self)
 
     def free(self) -> None:
         """Collective: waits until what this rank has pushed is applied, then for the others.
         What is still under way afterwards nobody can wait for. Again: nothing. A window that is
-        not freed is served as long as its group is there."""
-        if not self._address:
-            return
-        if self._communicator.closed:  # nobody serves it any more: only its memory is left
-            _abi.rp_window_free(ctypes.byref(self._address))
-            _served.discard(self)
+        not freed is served as long as its group is there, and ends with that."""
+        if not self._memory.address or self._communicator.closed:
             return
         try:
             self.flush()
         finally:
             with self._communicator._entered("Window.free"):
-                code = _abi.rp_window_free(ctypes.byref(self._address))
+                code = _abi.rp_window_free(ctypes.byref(self._memory.address))
                 message = last_message() if code < 0 else ""
-            _served.discard(self)
+            self._communicator.unserve(self._memory)
         if code < 0:
             raise self._communicator.error(code, message, "Window.free")
 
@@ -302,16 +312,16 @@ class Window:
     # ---- calls ----
 
     def _is_usable(self) -> bool:
-        return bool(self._address) and not self._communicator.closed
+        return bool(self._memory.address) and not self._communicator.closed
 
     @contextmanager
     def _entered(self, name: str) -> Iterator[ctypes.c_void_p]:
         with self._communicator._entered(f"Window.{name}"):
-            if not self._address:
+            if not self._memory.address:
                 raise self._communicator.error(
                     _abi.RP_STATE, f"window '{self.name}' was freed", f"Window.{name}"
                 )
-            yield self._address
+            yield self._memory.address
 
     def _call(
         self, name: str, call: Callable[..., int], *arguments: Any, pends: bool = False

@@ -24,6 +24,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan,
     &rpi_command_plan_gossip,
     &rpi_command_plan_local_sgd,
+    &rpi_command_plan_pipeline,
     &rpi_command_plan_failures,
     &rpi_command_plan_cost,
     &rpi_command_plan_break_even,

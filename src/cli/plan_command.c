@@ -85,7 +85,7 @@ static const char *collective_name_at(int index) {
 
 /* What may stand behind `plan`: the last ones are commands of their own, NULL behind them. */
 static const char *word_at(int index) {
-    static const char *const others[] = {"gossip", "local-sgd",  "failures",
+    static const char *const others[] = {"gossip", "local-sgd",  "pipeline", "failures",
                                          "cost",   "break-even", NULL};
     enum { OTHERS = sizeof others / sizeof others[0] };
     if (index < RPI_COLLECTIVES) return collective_name_at(index);
@@ -389,7 +389,9 @@ const rpi_command rpi_command_plan = {
         "COLLECTIVE is all-reduce, reduce-scatter, all-gather, broadcast, barrier, send-recv, "
         "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
         "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours, "
-        "'redpoll plan local-sgd' for exchanges every so many steps; 'redpoll plan failures' "
+        "'redpoll plan local-sgd' for exchanges every so many steps, 'redpoll plan pipeline' "
+        "for "
+        "the stages of a pipeline; 'redpoll plan failures' "
         "says what failures take of a training, and how often to save; 'redpoll plan cost' "
         "what a training costs, 'redpoll plan break-even' from which rate of the link on a "
         "codec pays.",

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+static const char gap[] = " ... "; /* between the beginning and the end */
+
 /* Of the longest name, and a column between. */
 static int name_columns(const rpi_pipeline_orders *o) {
     int most = 0;
@@ -15,7 +17,7 @@ static int name_columns(const rpi_pipeline_orders *o) {
 }
 
 static double shortest_s(const rpi_pipeline_price *p) {
-    double least = INFINITY;
+    double least = p->time_s;
     for (int i = 0; i < p->passes; i++) {
         double takes_s = p->spans[i].end_s - p->spans[i].start_s;
         if (takes_s > 0) least = fmin(least, takes_s);
@@ -23,37 +25,64 @@ static double shortest_s(const rpi_pipeline_price *p) {
     return least;
 }
 
-int rpi_pipeline_picture_columns(const rpi_pipeline_orders *o, const rpi_pipeline_price *p,
-                                 int most) {
-    double wanted = ceil(p->time_s / shortest_s(p) * name_columns(o) - 1e-6);
-    return wanted < most ? (int)fmax(1, wanted) : most;
+rpi_picture_frame rpi_pipeline_frame(const rpi_pipeline_orders *o, const rpi_pipeline_price *p,
+                                     int most) {
+    if (!(p->time_s > 0)) return (rpi_picture_frame){.columns = 1, .first = 1};
+    double passes = p->time_s / shortest_s(p), names = name_columns(o);
+    double each = fmin(floor(most / passes), names);
+    if (each < 2) each = names;
+    double columns = fmax(1, ceil(passes * each - 1e-6));
+    if (columns <= most) return (rpi_picture_frame){columns, (int)columns, 0, each >= 2};
+    int half = (most - (int)strlen(gap)) / 2;
+    return (rpi_picture_frame){columns, half, half, true};
 }
 
-static void draw_pass(const rpi_pipeline_orders *o, const rpi_pass_span *span, int pass,
-                      double columns_per_s, char *line) {
+/* A stretch of columns of a line. */
+typedef struct stretch {
+    double from; /* of the whole step */
+    int columns;
+    char *line;
+} stretch;
+
+static void put(const stretch *s, double column, char letter) {
+    double at = column - s->from;
+    if (at >= 0 && at < s->columns) s->line[(int)at] = letter;
+}
+
+static void draw_pass(const rpi_pipeline_orders *o, const rpi_pipeline_price *p, int pass,
+                      const rpi_picture_frame *frame, const stretch *s) {
     char text[RPI_PASS_TEXT];
-    int from = (int)floor(span->start_s * columns_per_s + .5);
-    int to = (int)floor(span->end_s * columns_per_s + .5);
+    double from = floor(p->spans[pass].start_s / p->time_s * frame->columns + .5);
+    double to = floor(p->spans[pass].end_s / p->time_s * frame->columns + .5);
+    if (to < s->from || from >= s->from + s->columns) return;
     rpi_pass_text(&o->passes[pass], o->shape.chunks, text);
-    int length = (int)strlen(text), room = to - from > 1 ? to - from - 1 : to - from;
-    /* Part of a number would be another number. */
-    if (length > room) length = 1;
-    for (int c = 0; c < room; c++) line[from + c] = c < length ? text[c] : '-';
+    double length = (double)strlen(text), room = to - from;
+    if (frame->spaced && room > 1) room--;
+    if (length > room) length = 1; /* a part of a number would be another number */
+    for (double c = fmax(0, s->from - from); c < room && from + c < s->from + s->columns; c++)
+        put(s, from + c, c < length ? text[(int)c] : '-');
+}
+
+static void draw(const rpi_pipeline_orders *o, const rpi_pipeline_price *p, int stage,
+                 const rpi_picture_frame *frame, const stretch *s) {
+    memset(s->line, ' ', (size_t)s->columns);
+    for (int k = 0; k < o->each && p->time_s > 0; k++)
+        draw_pass(o, p, stage * o->each + k, frame, s);
 }
 
 void rpi_pipeline_picture(FILE *stream, const rpi_pipeline_orders *o,
-                          const rpi_pipeline_price *p, int columns) {
+                          const rpi_pipeline_price *p, const rpi_picture_frame *frame) {
     char line[RPI_PICTURE_COLUMNS + 1];
-    double columns_per_s = p->time_s > 0 ? columns / p->time_s : 0;
+    int between = frame->last ? (int)strlen(gap) : 0;
+    stretch begin = {0, frame->first, line};
+    stretch end = {frame->columns - frame->last, frame->last, line + frame->first + between};
     for (int stage = 0; stage < p->stages; stage++) {
-        memset(line, ' ', (size_t)columns);
-        line[columns] = '\0';
-        for (int k = 0; k < o->each; k++) {
-            int pass = stage * o->each + k;
-            draw_pass(o, &p->spans[pass], pass, columns_per_s, line);
-        }
-        int end = columns;
-        while (end > 0 && line[end - 1] == ' ') line[--end] = '\0';
+        int length = frame->first + between + frame->last;
+        draw(o, p, stage, frame, &begin);
+        memcpy(line + frame->first, gap, (size_t)between);
+        if (frame->last) draw(o, p, stage, frame, &end);
+        while (length > 0 && line[length - 1] == ' ') length--;
+        line[length] = '\0';
         fprintf(stream, "  %-4d  %s\n", stage, line);
     }
 }

@@ -94,7 +94,8 @@ static void draw(const char *name, int stages, int micro_batches, int most, char
     REQUIRE_OK(rpi_pipeline_price_make(&o, &request.model, &p));
     FILE *stream = fmemopen(text, bytes, "w");
     REQUIRE(stream);
-    rpi_pipeline_picture(stream, &o, &p, rpi_pipeline_picture_columns(&o, &p, most));
+    rpi_picture_frame frame = rpi_pipeline_frame(&o, &p, most);
+    rpi_pipeline_picture(stream, &o, &p, &frame);
     fclose(stream);
     rpi_pipeline_price_free(&p);
     rpi_pipeline_orders_destroy(&o);
@@ -110,10 +111,15 @@ static void a_picture_shows_who_does_what_when(void) {
     CHECK_MSG(strstr(text, "  1        F0 B0 F1 B1 W0 F2 B2 W1 W2\n"), "\n%s", text);
     draw("zb-v", 1, 1, 200, text, sizeof text);
     CHECK_MSG(strstr(text, "  0     F0a F0b B0b W0b B0a W0a\n"), "\n%s", text);
-    /* Half a number would be another one: the letter alone is left. */
-    draw("1f1b", 1, 12, 72, text, sizeof text);
-    CHECK_MSG(strstr(text, "F D"), "\n%s", text);
-    draw("1f1b", 4, 32, 40, text, sizeof text); /* several passes in a column */
+    draw("1f1b", 1, 12, 72, text, sizeof text); /* half a number would be another one */
+    CHECK_MSG(strstr(text, "  0     F D0- F D1- F D2- "), "\n%s", text);
+    /* What is too long has a beginning and an end. */
+    draw("1f1b", 2, 100, 45, text, sizeof text);
+    static const char *const ends =
+        "  0     F0- F1-         D0-- ... D98----     D99----\n"
+        "  1         F0- D0----- F1-  ... F99 D99----\n";
+    CHECK_MSG(strcmp(text, ends) == 0, "\n%s", text);
+    draw("zb-h1", 4, 32, 40, text, sizeof text);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         CHECK_MSG(strlen(line) <= 8 + 40, "%s", line);
 }

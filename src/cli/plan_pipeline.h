@@ -1,0 +1,27 @@
+/* `redpoll plan pipeline`: a step of a pipeline, and which schedule is the quickest. */
+#ifndef RPI_CLI_PLAN_PIPELINE_H
+#define RPI_CLI_PLAN_PIPELINE_H
+
+#include "plan/pipelines/pipeline_choose.h"
+
+enum { RPI_PIPELINE_COLUMNS = 120 }; /* of the picture, unless told otherwise */
+
+typedef struct rpi_pipeline_plan {
+    rpi_pipeline_request request;
+    const char *link, *local; /* as they were said; link NULL: it costs nothing */
+    int64_t hosts;            /* 0: each stage has its own */
+    bool has_kept;            /* how much a stage keeps of a micro-batch is known */
+    rpi_pipeline_row rows[RPI_PIPELINE_ROWS];
+    int row_count, best; /* best: -1 where none fits into the memory */
+    int chosen;          /* the row that is shown */
+    rpi_pipeline_orders orders;
+    rpi_pipeline_price price;
+} rpi_pipeline_plan;
+
+/* Columns of the picture, at most. */
+void rpi_pipeline_plan_print(const rpi_pipeline_plan *plan, int columns);
+void rpi_pipeline_plan_print_json(const rpi_pipeline_plan *plan);
+/* A picture of its own. RP_IO names the path. */
+rp_status rpi_pipeline_plan_draw(const rpi_pipeline_plan *plan, const char *path);
+
+#endif

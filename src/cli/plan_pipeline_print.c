@@ -1,0 +1,132 @@
+/* What `redpoll plan pipeline` says, for people. */
+#include "base/append.h"
+#include "cli/numbers.h"
+#include "cli/plan_pipeline.h"
+#include "cli/report/quantity.h"
+#include "plan/pipelines/pipeline_picture.h"
+
+#include <string.h>
+
+static const rpi_pipeline_row *chosen_of(const rpi_pipeline_plan *p) {
+    return &p->rows[p->chosen];
+}
+
+/* "10.00 ms", or the least and the most of all stages. */
+enum { RANGE_BYTES = 2 * RPI_TIME_BYTES + 8 };
+static const char *range_text(const double *values, int count, char text[RANGE_BYTES]) {
+    double least = values[0], most = values[0];
+    char low[RPI_TIME_BYTES], high[RPI_TIME_BYTES];
+    for (int i = 1; i < count; i++) {
+        if (values[i] < least) least = values[i];
+        if (values[i] > most) most = values[i];
+    }
+    if (least < most)
+        snprintf(text, RANGE_BYTES, "%s to %s", rpi_time_text(least, low),
+                 rpi_time_text(most, high));
+    else
+        snprintf(text, RANGE_BYTES, "%s", rpi_time_text(most, high));
+    return text;
+}
+
+static void print_times(const rpi_pipeline_plan *p) {
+    const rpi_pipeline_model *m = &p->request.model;
+    char forward[RANGE_BYTES], inputs[RANGE_BYTES], weights[RANGE_BYTES];
+    printf("a micro-batch on a stage: forward %s, backward %s for inputs and %s for weights\n",
+           range_text(m->forward_s, m->entries, forward),
+           range_text(m->inputs_s, m->entries, inputs),
+           range_text(m->weights_s, m->entries, weights));
+}
+
+static void print_link(const rpi_pipeline_plan *p) {
+    const rpi_pipeline_model *m = &p->request.model;
+    char bytes[RPI_QUANTITY_TEXT], time[RPI_TIME_BYTES];
+    if (!p->link) {
+        printf("links cost nothing; --link 1Gbit,5ms would say what they do\n");
+        return;
+    }
+    double hop_s = m->latency_s + (m->bytes_per_s > 0 ? m->border_bytes / m->bytes_per_s : 0);
+    printf("link %s: %s from stage to stage take %s", p->link,
+           rpi_quantity_text(RPI_BYTES, m->border_bytes, bytes), rpi_time_text(hop_s, time));
+    if (p->hosts)
+        printf("; %lld host%s, inside %s", (long long)p->hosts, p->hosts == 1 ? "" : "s",
+               p->local);
+    putchar('\n');
+}
+
+static void print_picture(const rpi_pipeline_plan *p, int most) {
+    char time[RPI_TIME_BYTES];
+    rpi_picture_frame frame = rpi_pipeline_frame(&p->orders, &p->price, most);
+    putchar('\n');
+    rpi_pipeline_picture(stdout, &p->orders, &p->price, &frame);
+    printf("  a column is %s%s\n", rpi_time_text(p->price.time_s / frame.columns, time),
+           frame.last ? "; the beginning and the end of the step" : "");
+}
+
+static void print_stages(const rpi_pipeline_plan *p) {
+    char busy[RPI_TIME_BYTES], idle[RPI_TIME_BYTES], link[RPI_TIME_BYTES];
+    char bytes[RPI_QUANTITY_TEXT];
+    printf("\n  %-6s  %10s  %10s  %8s  %10s  %5s", "stage", "busy", "idle", "bubble",
+           "for links", "kept");
+    if (p->has_kept) printf("  %10s", "memory");
+    putchar('\n');
+    for (int i = 0; i < p->price.stages; i++) {
+        const rpi_stage_price *s = &p->price.stage[i];
+        double share = p->price.time_s > 0 ? s->idle_s / p->price.time_s : 0;
+        printf("  %-6d  %10s  %10s  %6.2f %%  %10s  %5d", i, rpi_time_text(s->busy_s, busy),
+               rpi_time_text(s->idle_s, idle), 100 * share, rpi_time_text(s->link_s, link),
+               s->kept);
+        if (p->has_kept) printf("  %10s", rpi_quantity_text(RPI_BYTES, s->kept_bytes, bytes));
+        putchar('\n');
+    }
+}
+
+static void print_row(const rpi_pipeline_plan *p, int i) {
+    const rpi_pipeline_row *r = &p->rows[i];
+    char time[RPI_TIME_BYTES], exposed[RPI_TIME_BYTES], bytes[RPI_QUANTITY_TEXT];
+    printf("%c %-12s  %6d  %10s  %6.2f %%  %10s  %5d", i == p->chosen ? '*' : ' ',
+           r->kind->name, r->shape.chunks, rpi_time_text(r->time_s, time), 100 * r->bubble,
+           rpi_time_text(r->exposed_s, exposed), r->kept);
+    if (p->has_kept) printf("  %10s", rpi_quantity_text(RPI_BYTES, r->kept_bytes, bytes));
+    printf("  %8lld%s\n", (long long)r->messages, r->fits ? "" : "  too much memory");
+}
+
+static void print_rows(const rpi_pipeline_plan *p) {
+    printf("\n  %-12s  %6s  %10s  %8s  %10s  %5s", "schedule", "chunks", "step", "bubble",
+           "by links", "kept");
+    if (p->has_kept) printf("  %10s", "memory");
+    printf("  %8s\n", "messages");
+    for (int i = 0; i < p->row_count; i++) print_row(p, i);
+    printf("* shown above; by links: so much shorter would the step be without them;\n"
+           "  kept: micro-batches, of each chunk, on the stage that keeps most\n");
+}
+
+static void print_best(const rpi_pipeline_plan *p) {
+    char time[RPI_TIME_BYTES];
+    if (p->best < 0) {
+        printf("no schedule fits into the memory\n");
+        return;
+    }
+    const rpi_pipeline_row *best = &p->rows[p->best], *shown = chosen_of(p);
+    printf("best %s: %s, a step of %s", p->link ? "for this link" : "without a link",
+           best->kind->name, rpi_time_text(best->time_s, time));
+    if (best->time_s > 0 && shown->time_s > 1.005 * best->time_s)
+        printf(", %.2f times as fast as %s", shown->time_s / best->time_s, shown->kind->name);
+    putchar('\n');
+}
+
+void rpi_pipeline_plan_print(const rpi_pipeline_plan *p, int columns) {
+    const rpi_pipeline_row *row = chosen_of(p);
+    char time[RPI_TIME_BYTES];
+    printf(
+        "%s over %lld stage%s, %lld micro-batch%s: a step of %s, in which stages are idle for "
+        "%.2f %%\n",
+        row->kind->name, (long long)p->request.stages, p->request.stages == 1 ? "" : "s",
+        (long long)p->request.micro_batches, p->request.micro_batches == 1 ? "" : "es",
+        rpi_time_text(row->time_s, time), 100 * row->bubble);
+    print_times(p);
+    print_link(p);
+    print_picture(p, columns);
+    print_stages(p);
+    print_rows(p);
+    print_best(p);
+}

@@ -115,9 +115,8 @@ static void a_picture_shows_who_does_what_when(void) {
     CHECK_MSG(strstr(text, "  0     F D0- F D1- F D2- "), "\n%s", text);
     /* What is too long has a beginning and an end. */
     draw("1f1b", 2, 100, 45, text, sizeof text);
-    static const char *const ends =
-        "  0     F0- F1-         D0-- ... D98----     D99----\n"
-        "  1         F0- D0----- F1-  ... F99 D99----\n";
+    static const char *const ends = "  0     F0- F1-         D0-- ... D98----     D99----\n"
+                                    "  1         F0- D0----- F1-  ... F99 D99----\n";
     CHECK_MSG(strcmp(text, ends) == 0, "\n%s", text);
     draw("zb-h1", 4, 32, 40, text, sizeof text);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/option_rows.h"
+#include "cli/plan_layers.h"
 #include "cli/plan_model.h"
 #include "net/shaped/link_shape.h"
 #include "plan/pipelines/pipeline_picture.h"
@@ -11,70 +12,15 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *schedule, *forward, *backward, *weights, *link, *local, *kept, *svg;
+    const char *schedule, *forward, *backward, *weights, *layers, *link, *local, *kept, *svg;
     int64_t stages, micro_batches, chunks, hosts, activations, memory, width;
     bool json;
     /* What the texts say, for each stage. */
     double forward_s[RPI_PIPELINE_STAGES], inputs_s[RPI_PIPELINE_STAGES];
     double weights_s[RPI_PIPELINE_STAGES];
     double kept_bytes[RPI_PIPELINE_STAGES], weights_bytes[RPI_PIPELINE_STAGES];
+    rpi_layer_list list;
 } settings;
-
-/* ---- lists: one value, or one for each stage ---- */
-
-enum { ITEM_BYTES = 64 };
-
-/* The next of a list into `item`; NULL: it was the last one. */
-static const char *next_item(const char *text, char item[ITEM_BYTES]) {
-    const char *end = text + strcspn(text, ",");
-    size_t length = (size_t)(end - text);
-    if (length >= ITEM_BYTES) length = ITEM_BYTES - 1;
-    memcpy(item, text, length);
-    item[length] = '\0';
-    return *end ? end + 1 : NULL;
-}
-
-static rp_status read_times(const char *text, double *out, int *out_count) {
-    char item[ITEM_BYTES];
-    int count = 0;
-    for (const char *at = text; at; count++) {
-        double value;
-        at = next_item(at, item);
-        RP_TRY(rpi_parse_duration(item, &value));
-        if (count == RPI_PIPELINE_STAGES)
-            return RP_FAIL(INVALID, "more times than a pipeline has stages");
-        if (out) out[count] = value;
-    }
-    *out_count = count;
-    return RP_OK;
-}
-
-static rp_status check_times(const char *text) {
-    int count;
-    return read_times(text, NULL, &count);
-}
-
-static rp_status read_bytes(const char *text, int64_t out[2], int *out_count) {
-    char item[ITEM_BYTES];
-    int count = 0;
-    for (const char *at = text; at; count++) {
-        int64_t value;
-        at = next_item(at, item);
-        RP_TRY(rpi_parse_bytes(item, &value));
-        if (count == 2)
-            return RP_FAIL(INVALID,
-                           "'%s' is more than what is kept, and what of it for weights", text);
-        out[count] = value;
-    }
-    *out_count = count;
-    return RP_OK;
-}
-
-static rp_status check_kept(const char *text) {
-    int64_t bytes[2];
-    int count;
-    return read_bytes(text, bytes, &count);
-}
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
@@ -86,12 +32,15 @@ static const rpi_option options[] = {
      RPI_PIPELINE_MICRO_BATCHES, "N", "of a step", NULL},
     {"chunks", NULL, NULL, RPI_OPTION_COUNT, FIELD(chunks), NULL, 1, RPI_PIPELINE_CHUNKS, "N",
      "that a stage has in interleaved; 2 when absent", NULL},
-    {"forward", NULL, NULL, RPI_OPTION_TEXT, FIELD(forward), "10ms", 0, 0, "TIME[,TIME...]",
-     "that a stage takes for a micro-batch: one for all, or one for each", check_times},
+    {"forward", NULL, NULL, RPI_OPTION_TEXT, FIELD(forward), NULL, 0, 0, "TIME[,TIME...]",
+     "that a stage takes for a micro-batch: one for all, or one for each; 10ms when absent",
+     rpi_times_check},
     {"backward", NULL, NULL, RPI_OPTION_TEXT, FIELD(backward), NULL, 0, 0, "TIME[,TIME...]",
-     "the same, of a whole backward pass; twice the forward one when absent", check_times},
+     "the same, of a whole backward pass; twice the forward one when absent", rpi_times_check},
     {"weights", NULL, NULL, RPI_OPTION_TEXT, FIELD(weights), NULL, 0, 0, "TIME[,TIME...]",
-     "of that, for gradients of weights; half of it when absent", check_times},
+     "of that, for gradients of weights; half of it when absent", rpi_times_check},
+    {"layers", NULL, NULL, RPI_OPTION_TEXT, FIELD(layers), NULL, 0, 0, "LAYER[,LAYER...]",
+     "in place of these, of each layer; cut into stages by what they take", rpi_layers_check},
     RPI_ROW_LINK(FIELD(link), NULL, NULL, "of each host, each way; costs nothing when absent"),
     {"activations", NULL, NULL, RPI_OPTION_BYTES, FIELD(activations), "4MiB", 0, 1e15, "BYTES",
      "of a micro-batch that go from stage to stage, and of their gradient back", NULL},
@@ -100,8 +49,9 @@ static const rpi_option options[] = {
     {"local", NULL, NULL, RPI_OPTION_TEXT, FIELD(local), "5GB,2us", 0, 0, "RATE,LATENCY",
      "between stages of one host", rpi_check_link},
     {"kept", NULL, NULL, RPI_OPTION_TEXT, FIELD(kept), NULL, 0, 0, "BYTES[,BYTES]",
-     "of a micro-batch on a stage, from its forward pass on; of these, what only weights need",
-     check_kept},
+     "of a micro-batch on a stage (with --layers of a layer), from its forward pass on; of "
+     "these, what only weights need",
+     rpi_byte_pair_check},
     {"memory", NULL, NULL, RPI_OPTION_BYTES, FIELD(memory), NULL, 1, 1e18, "BYTES",
      "of a stage for what it keeps: auto leaves out what needs more", NULL},
     {"width", NULL, NULL, RPI_OPTION_COUNT, FIELD(width), NULL, 16, RPI_PICTURE_COLUMNS,
@@ -117,7 +67,7 @@ static const rpi_option options[] = {
 static rp_status stage_times(const char *option, const char *text, int64_t stages,
                              double *out) {
     int count = 0;
-    RP_TRY(read_times(text, out, &count));
+    RP_TRY(rpi_times_parse(text, RPI_PIPELINE_STAGES, out, &count));
     if (count != 1 && count != stages)
         return RP_FAIL(INVALID,
                        "--%s has %d times, and there %s %lld stage%s; say one, or %lld", option,
@@ -129,7 +79,8 @@ static rp_status stage_times(const char *option, const char *text, int64_t stage
 
 /* Inputs are what weights leave of a whole backward pass. */
 static rp_status read_stage_times(settings *s) {
-    RP_TRY(stage_times("forward", s->forward, s->stages, s->forward_s));
+    const char *forward = s->forward ? s->forward : "10ms";
+    RP_TRY(stage_times("forward", forward, s->stages, s->forward_s));
     if (s->backward) RP_TRY(stage_times("backward", s->backward, s->stages, s->inputs_s));
     if (s->weights) RP_TRY(stage_times("weights", s->weights, s->stages, s->weights_s));
     for (int64_t i = 0; i < s->stages; i++) {
@@ -147,19 +98,31 @@ static rp_status read_stage_times(settings *s) {
 }
 
 static rp_status read_kept(settings *s) {
-    int64_t bytes[2] = {0};
-    int count = 0;
+    double bytes[2];
     if (!s->kept) return RP_OK;
-    RP_TRY(read_bytes(s->kept, bytes, &count));
-    if (count == 1) bytes[1] = bytes[0];
-    if (bytes[1] > bytes[0])
-        return RP_FAIL(INVALID, "--kept %s: weights need no more than what is kept in all",
-                       s->kept);
+    RP_TRY(rpi_byte_pair_parse(s->kept, bytes));
     for (int64_t i = 0; i < s->stages; i++) {
-        s->kept_bytes[i] = (double)bytes[0];
-        s->weights_bytes[i] = (double)bytes[1];
+        s->kept_bytes[i] = bytes[0];
+        s->weights_bytes[i] = bytes[1];
+    }
+    for (int i = 0; i < s->list.count; i++) {
+        s->list.layers[i].kept_bytes = bytes[0];
+        s->list.layers[i].weights_bytes = bytes[1];
     }
     return RP_OK;
+}
+
+static rp_status read_layers(settings *s) {
+    if (!s->layers) return RP_OK;
+    if (s->forward || s->backward || s->weights)
+        return RP_FAIL(
+            INVALID,
+            "--layers say what each layer takes, and --%s what a stage does; say one "
+            "of them",
+            s->forward    ? "forward"
+            : s->backward ? "backward"
+                          : "weights");
+    return rpi_layers_parse(s->layers, &s->list);
 }
 
 static rp_status check_said(const settings *s) {
@@ -198,8 +161,11 @@ static rp_status make_request(settings *s, rpi_pipeline_plan *p) {
                              .has_kept = s->kept != NULL};
     rpi_pipeline_model *model = &p->request.model;
     RP_TRY(check_said(s));
+    RP_TRY(read_layers(s));
     RP_TRY(read_stage_times(s));
     RP_TRY(read_kept(s));
+    p->request.layers = s->list.layers;
+    p->request.layer_count = s->list.count;
     model->entries = (int)s->stages;
     model->forward_s = s->forward_s;
     model->inputs_s = s->inputs_s;
@@ -212,17 +178,23 @@ static rp_status make_request(settings *s, rpi_pipeline_plan *p) {
 
 /* ---- the plan ---- */
 
-static rp_status find_row(const rpi_pipeline_plan *p, const rpi_pipeline_kind *kind,
-                          int *out_row) {
-    for (int i = 0; i < p->row_count; i++)
-        if (p->rows[i].kind == kind) *out_row = i;
-    return RP_OK;
+static int find_row(const rpi_pipeline_plan *p, const rpi_pipeline_kind *kind) {
+    int row = 0;
+    while (p->rows[row].kind != kind) row++;
+    return row;
 }
 
-static rp_status fail_memory(const rpi_pipeline_plan *p) {
-    const rpi_pipeline_row *least = &p->rows[0];
-    for (int i = 1; i < p->row_count; i++)
-        if (p->rows[i].kept_bytes < least->kept_bytes) least = &p->rows[i];
+/* Of those that the layers are enough for, the one that keeps least. */
+static rp_status fail_best(const rpi_pipeline_plan *p) {
+    const rpi_pipeline_row *least = NULL;
+    for (int i = 0; i < p->row_count; i++)
+        if (p->rows[i].verdict == RPI_PIPELINE_MEMORY &&
+            (!least || p->rows[i].kept_bytes < least->kept_bytes))
+            least = &p->rows[i];
+    if (!least)
+        return RP_FAIL(INVALID, "%d layer%s cannot be cut into %lld stages; 1 to %d would do",
+                       p->request.layer_count, p->request.layer_count == 1 ? "" : "s",
+                       (long long)p->request.stages, p->request.layer_count);
     return RP_FAIL(INVALID,
                    "no schedule fits into --memory, %.4g MB; %s keeps the least, %.4g MB: take "
                    "more stages, or smaller micro-batches",
@@ -246,34 +218,30 @@ static rp_status choose(const settings *s, rpi_pipeline_plan *p) {
     if (s->chunks == 1) p->request.chunks = 0;
     RP_TRY(rpi_pipeline_choose(&p->request, p->rows, &p->row_count, &p->best));
     p->chosen = p->best;
-    if (kind) return find_row(p, kind, &p->chosen);
-    return p->best < 0 ? fail_memory(p) : RP_OK;
+    if (kind) p->chosen = find_row(p, kind);
+    return p->chosen < 0 ? fail_best(p) : RP_OK;
 }
 
 static rp_status make_plan(const settings *s, rpi_pipeline_plan *p) {
     RP_TRY(choose(s, p));
     const rpi_pipeline_row *row = &p->rows[p->chosen];
-    RP_TRY(rpi_pipeline_orders_build(row->kind, &row->shape, &p->orders));
-    return rpi_pipeline_price_make(&p->orders, &p->request.model, &p->price);
+    return rpi_pipeline_trial_make(&p->request, row->kind, row->shape.chunks, &p->shown);
 }
 
 static rp_status show(const settings *s, const rpi_pipeline_plan *p) {
     if (s->svg) RP_TRY(rpi_pipeline_plan_draw(p, s->svg));
-    if (s->json)
-        rpi_pipeline_plan_print_json(p);
-    else
-        rpi_pipeline_plan_print(p, s->width > 0 ? (int)s->width : RPI_PIPELINE_COLUMNS);
-    return RP_OK;
+    int columns = s->width > 0 ? (int)s->width : RPI_PIPELINE_COLUMNS;
+    return s->json ? rpi_pipeline_plan_print_json(p) : rpi_pipeline_plan_print(p, columns);
 }
 
 static rp_status work(void *context) {
     settings *s = context;
     rpi_pipeline_plan p;
-    RP_TRY(make_request(s, &p));
-    rp_status status = make_plan(s, &p);
+    rp_status status = make_request(s, &p);
+    if (status == RP_OK) status = make_plan(s, &p);
     if (status == RP_OK) status = show(s, &p);
-    rpi_pipeline_price_free(&p.price);
-    rpi_pipeline_orders_destroy(&p.orders);
+    rpi_pipeline_trial_free(&p.shown);
+    rpi_layers_free(&s->list);
     return status;
 }
 
@@ -296,10 +264,15 @@ const rpi_command rpi_command_plan_pipeline = {
     .notes =
         "In the picture F is a forward pass, D a whole backward pass, B its half for inputs, "
         "which other stages wait for, W that for weights; the number is the micro-batch, and a "
-        "letter behind it the chunk. TIME needs its unit: 10ms.",
+        "letter behind it the chunk. TIME needs its unit: 10ms. A LAYER is "
+        "[N*][NAME[:TIE]=]FORWARD[/BACKWARD[/WEIGHTS]]: N layers alike, what each takes of a "
+        "micro-batch, the last two as --backward and --weights; layers of one TIE share a "
+        "table.",
     .examples = "  redpoll plan pipeline --stages 4 --micro-batches 8 --link 1Gbit,5ms\n"
                 "  redpoll plan pipeline --schedule zb-h1 --stages 4 --micro-batches 8 \\\n"
                 "      --forward 10ms --backward 20ms --weights 10ms --svg step.svg\n"
+                "  redpoll plan pipeline --stages 4 --layers \\\n"
+                "      embedding:table=1ms,24*block=10ms,head:table=30ms\n"
                 "  redpoll plan pipeline --stages 3 --forward 10ms,10ms,14ms --kept 100MB "
                 "--memory 1GB\n",
     .options = options,

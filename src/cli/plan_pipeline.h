@@ -12,15 +12,16 @@ typedef struct rpi_pipeline_plan {
     int64_t hosts;            /* 0: each stage has its own */
     bool has_kept;            /* how much a stage keeps of a micro-batch is known */
     rpi_pipeline_row rows[RPI_PIPELINE_ROWS];
-    int row_count, best; /* best: -1 where none fits into the memory */
-    int chosen;          /* the row that is shown */
-    rpi_pipeline_orders orders;
-    rpi_pipeline_price price;
+    int row_count, best;      /* best: -1 where none fits */
+    int chosen;               /* the row that is shown */
+    rpi_pipeline_trial shown; /* of that row */
 } rpi_pipeline_plan;
 
-/* Columns of the picture, at most. */
-void rpi_pipeline_plan_print(const rpi_pipeline_plan *plan, int columns);
-void rpi_pipeline_plan_print_json(const rpi_pipeline_plan *plan);
+enum { RPI_PIPELINE_TIES = 16 }; /* shown */
+
+/* Columns of the picture, at most. RP_NOMEM. */
+rp_status rpi_pipeline_plan_print(const rpi_pipeline_plan *plan, int columns);
+rp_status rpi_pipeline_plan_print_json(const rpi_pipeline_plan *plan);
 /* A picture of its own. RP_IO names the path. */
 rp_status rpi_pipeline_plan_draw(const rpi_pipeline_plan *plan, const char *path);
 

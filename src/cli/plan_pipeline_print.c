@@ -1,5 +1,6 @@
 /* What `redpoll plan pipeline` says, for people. */
 #include "base/append.h"
+#include "base/status.h"
 #include "cli/numbers.h"
 #include "cli/plan_pipeline.h"
 #include "cli/report/quantity.h"
@@ -29,16 +30,17 @@ static const char *range_text(const double *values, int count, char text[RANGE_B
 }
 
 static void print_times(const rpi_pipeline_plan *p) {
-    const rpi_pipeline_model *m = &p->request.model;
+    const rpi_pipeline_model *m = &p->shown.model;
     char forward[RANGE_BYTES], inputs[RANGE_BYTES], weights[RANGE_BYTES];
-    printf("a micro-batch on a stage: forward %s, backward %s for inputs and %s for weights\n",
+    printf("a micro-batch on a %s: forward %s, backward %s for inputs and %s for weights\n",
+           m->entries > p->request.stages ? "part" : "stage",
            range_text(m->forward_s, m->entries, forward),
            range_text(m->inputs_s, m->entries, inputs),
            range_text(m->weights_s, m->entries, weights));
 }
 
 static void print_link(const rpi_pipeline_plan *p) {
-    const rpi_pipeline_model *m = &p->request.model;
+    const rpi_pipeline_model *m = &p->shown.model;
     char bytes[RPI_QUANTITY_TEXT], time[RPI_TIME_BYTES];
     if (!p->link) {
         printf("links cost nothing; --link 1Gbit,5ms would say what they do\n");
@@ -55,11 +57,54 @@ static void print_link(const rpi_pipeline_plan *p) {
 
 static void print_picture(const rpi_pipeline_plan *p, int most) {
     char time[RPI_TIME_BYTES];
-    rpi_picture_frame frame = rpi_pipeline_frame(&p->orders, &p->price, most);
+    rpi_picture_frame frame = rpi_pipeline_frame(&p->shown.orders, &p->shown.price, most);
     putchar('\n');
-    rpi_pipeline_picture(stdout, &p->orders, &p->price, &frame);
-    printf("  a column is %s%s\n", rpi_time_text(p->price.time_s / frame.columns, time),
+    rpi_pipeline_picture(stdout, &p->shown.orders, &p->shown.price, &frame);
+    printf("  a column is %s%s\n", rpi_time_text(p->shown.price.time_s / frame.columns, time),
            frame.last ? "; the beginning and the end of the step" : "");
+}
+
+/* "embedding, 6 block". */
+enum { PART_BYTES = 64 };
+static const char *part_text(const rpi_pipeline_plan *p, int part, char text[PART_BYTES]) {
+    const int *first = p->shown.cut.first;
+    text[0] = '\0';
+    for (int i = first[part], next; i < first[part + 1]; i = next) {
+        const char *name = p->request.layers[i].name;
+        for (next = i + 1; next < first[part + 1]; next++)
+            if (strcmp(p->request.layers[next].name, name) != 0) break;
+        rpi_append(text, PART_BYTES, "%s", i > first[part] ? ", " : "");
+        if (next - i > 1) rpi_append(text, PART_BYTES, "%d ", next - i);
+        rpi_append(text, PART_BYTES, "%s", name);
+    }
+    return text;
+}
+
+static void print_cut(const rpi_pipeline_plan *p) {
+    const rpi_pipeline_trial *t = &p->shown;
+    char text[PART_BYTES], time[RPI_TIME_BYTES];
+    if (!p->request.layers) return;
+    printf("\n  %-6s  %-6s  %-36s  %s\n", "part", "stage", "layers", "there and back");
+    for (int part = 0; part < t->cut.parts; part++) {
+        double takes_s =
+            t->model.forward_s[part] + t->model.inputs_s[part] + t->model.weights_s[part];
+        printf("  %-6d  %-6d  %-36s  %14s\n", part,
+               rpi_pipeline_stage(t->orders.kind, t->orders.shape.stages, part),
+               part_text(p, part, text), rpi_time_text(takes_s, time));
+    }
+}
+
+static rp_status print_ties(const rpi_pipeline_plan *p) {
+    const rpi_pipeline_trial *t = &p->shown;
+    rpi_pipeline_tie ties[RPI_PIPELINE_TIES];
+    int count = 0;
+    if (!p->request.layers) return RP_OK;
+    RP_TRY(rpi_pipeline_ties(p->request.layers, p->request.layer_count, &t->cut, &t->orders,
+                             ties, RPI_PIPELINE_TIES, &count));
+    for (int i = 0; i < count && i < RPI_PIPELINE_TIES; i++)
+        printf("  '%s' is on stages %d and %d, whose gradients are added up\n", ties[i].tie,
+               ties[i].first_stage, ties[i].last_stage);
+    return RP_OK;
 }
 
 static void print_stages(const rpi_pipeline_plan *p) {
@@ -69,9 +114,9 @@ static void print_stages(const rpi_pipeline_plan *p) {
            "for links", "kept");
     if (p->has_kept) printf("  %10s", "memory");
     putchar('\n');
-    for (int i = 0; i < p->price.stages; i++) {
-        const rpi_stage_price *s = &p->price.stage[i];
-        double share = p->price.time_s > 0 ? s->idle_s / p->price.time_s : 0;
+    for (int i = 0; i < p->shown.price.stages; i++) {
+        const rpi_stage_price *s = &p->shown.price.stage[i];
+        double share = p->shown.price.time_s > 0 ? s->idle_s / p->shown.price.time_s : 0;
         printf("  %-6d  %10s  %10s  %6.2f %%  %10s  %5d", i, rpi_time_text(s->busy_s, busy),
                rpi_time_text(s->idle_s, idle), 100 * share, rpi_time_text(s->link_s, link),
                s->kept);
@@ -80,14 +125,23 @@ static void print_stages(const rpi_pipeline_plan *p) {
     }
 }
 
+static const char *verdict_text(rpi_pipeline_verdict verdict) {
+    static const char *const texts[] = {"", "  too much memory", "  too few layers"};
+    return texts[verdict];
+}
+
 static void print_row(const rpi_pipeline_plan *p, int i) {
     const rpi_pipeline_row *r = &p->rows[i];
     char time[RPI_TIME_BYTES], exposed[RPI_TIME_BYTES], bytes[RPI_QUANTITY_TEXT];
-    printf("%c %-12s  %6d  %10s  %6.2f %%  %10s  %5d", i == p->chosen ? '*' : ' ',
-           r->kind->name, r->shape.chunks, rpi_time_text(r->time_s, time), 100 * r->bubble,
+    printf("%c %-12s  %6d", i == p->chosen ? '*' : ' ', r->kind->name, r->shape.chunks);
+    if (r->verdict == RPI_PIPELINE_LAYERS) {
+        printf("%s\n", verdict_text(r->verdict));
+        return;
+    }
+    printf("  %10s  %6.2f %%  %10s  %5d", rpi_time_text(r->time_s, time), 100 * r->bubble,
            rpi_time_text(r->exposed_s, exposed), r->kept);
     if (p->has_kept) printf("  %10s", rpi_quantity_text(RPI_BYTES, r->kept_bytes, bytes));
-    printf("  %8lld%s\n", (long long)r->messages, r->fits ? "" : "  too much memory");
+    printf("  %8lld%s\n", (long long)r->messages, verdict_text(r->verdict));
 }
 
 static void print_rows(const rpi_pipeline_plan *p) {
@@ -114,7 +168,7 @@ static void print_best(const rpi_pipeline_plan *p) {
     putchar('\n');
 }
 
-void rpi_pipeline_plan_print(const rpi_pipeline_plan *p, int columns) {
+rp_status rpi_pipeline_plan_print(const rpi_pipeline_plan *p, int columns) {
     const rpi_pipeline_row *row = chosen_of(p);
     char time[RPI_TIME_BYTES];
     printf(
@@ -126,7 +180,10 @@ void rpi_pipeline_plan_print(const rpi_pipeline_plan *p, int columns) {
     print_times(p);
     print_link(p);
     print_picture(p, columns);
+    print_cut(p);
+    RP_TRY(print_ties(p));
     print_stages(p);
     print_rows(p);
     print_best(p);
+    return RP_OK;
 }

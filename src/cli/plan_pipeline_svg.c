@@ -39,7 +39,7 @@ static void write_legend(FILE *stream, const rpi_pipeline_plan *p) {
     int x = LEFT;
     for (int kind = 0; kind < RPI_PASS_KINDS; kind++) {
         bool half = kind == RPI_PASS_INPUTS || kind == RPI_PASS_WEIGHTS;
-        if (kind != RPI_PASS_FORWARD && half != p->orders.kind->splits) continue;
+        if (kind != RPI_PASS_FORWARD && half != p->shown.orders.kind->splits) continue;
         fprintf(stream, "<rect class=\"%s\" x=\"%d\" y=\"56\" width=\"18\" height=\"10\"/>",
                 looks[kind].class, x);
         write_text(stream, "", x + 26, 65, looks[kind].label);
@@ -48,7 +48,7 @@ static void write_legend(FILE *stream, const rpi_pipeline_plan *p) {
 }
 
 static void write_axis(FILE *stream, const rpi_pipeline_plan *p, const rpi_scale *scale) {
-    int bottom = TOP + p->price.stages * LINE;
+    int bottom = TOP + p->shown.price.stages * LINE;
     fprintf(stream, "<g class=\"grid\">");
     for (int i = 0; i < scale->tick_count; i++)
         fprintf(stream, "<path d=\"M%.1f %dV%d\"/>", rpi_scale_at(scale, scale->ticks[i].value),
@@ -70,12 +70,12 @@ static void write_axis(FILE *stream, const rpi_pipeline_plan *p, const rpi_scale
 
 static void write_pass(FILE *stream, const rpi_pipeline_plan *p, const rpi_scale *scale,
                        int number, int top) {
-    const rpi_pass_span *span = &p->price.spans[number];
-    const rpi_pipeline_pass *pass = &p->orders.passes[number];
+    const rpi_pass_span *span = &p->shown.price.spans[number];
+    const rpi_pipeline_pass *pass = &p->shown.orders.passes[number];
     char name[RPI_PASS_TEXT], from[RPI_TIME_BYTES], to[RPI_TIME_BYTES];
     double x = rpi_scale_at(scale, span->start_s), end = rpi_scale_at(scale, span->end_s);
     double width = end - x > 2 ? end - x - 1 : end - x;
-    rpi_pass_text(pass, p->orders.shape.chunks, name);
+    rpi_pass_text(pass, p->shown.orders.shape.chunks, name);
     fprintf(
         stream,
         "<rect class=\"%s%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"><title>%s: %s "
@@ -89,26 +89,26 @@ static void write_pass(FILE *stream, const rpi_pipeline_plan *p, const rpi_scale
 }
 
 static void write_stages(FILE *stream, const rpi_pipeline_plan *p, const rpi_scale *scale) {
-    for (int s = 0; s < p->price.stages; s++) {
+    for (int s = 0; s < p->shown.price.stages; s++) {
         char name[32];
         int top = TOP + s * LINE;
         snprintf(name, sizeof name, "stage %d", s);
         write_text(stream, "end", LEFT - 8, top + 16, name);
-        for (int k = 0; k < p->orders.each; k++)
-            write_pass(stream, p, scale, s * p->orders.each + k, top);
+        for (int k = 0; k < p->shown.orders.each; k++)
+            write_pass(stream, p, scale, s * p->shown.orders.each + k, top);
     }
 }
 
 static void write_picture(FILE *stream, const rpi_pipeline_plan *p) {
     const rpi_pipeline_row *row = &p->rows[p->chosen];
-    int width = LEFT + WIDTH + MARGIN, height = TOP + p->price.stages * LINE + 52;
+    int width = LEFT + WIDTH + MARGIN, height = TOP + p->shown.price.stages * LINE + 52;
     char title[128], subtitle[128], time[RPI_TIME_BYTES];
-    rpi_range range = {.high = p->price.time_s, .quantity = RPI_SECONDS, .wanted = 8};
+    rpi_range range = {.high = p->shown.price.time_s, .quantity = RPI_SECONDS, .wanted = 8};
     rpi_scale scale = rpi_scale_make(&range, LEFT, LEFT + WIDTH);
     snprintf(title, sizeof title, "%s: %d stages, %d micro-batches", row->kind->name,
              row->shape.stages, row->shape.micro_batches);
     snprintf(subtitle, sizeof subtitle, "a step of %s, in which stages are idle for %.1f %%",
-             rpi_time_text(p->price.time_s, time), 100 * p->price.bubble);
+             rpi_time_text(p->shown.price.time_s, time), 100 * p->shown.price.bubble);
     fprintf(
         stream,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 "

@@ -128,7 +128,7 @@ refused 'hosts 5 is more than the 4 stages' --hosts 5 --link 1Gbit,5ms
 refused 'hosts that are joined by what\? --link' --hosts 2
 refused 'memory for what\? --kept 100MB' --memory 1GB
 refused 'no schedule fits into --memory, 100 MB; 1f1b keeps the least, 400 MB: take more stages' --kept 100MB --memory 100MB
-refused 'kept 1MB,2MB: weights need no more' --kept 1MB,2MB
+refused 'weights need no more than what is kept' --kept 1MB,2MB
 refused "'1MB,2MB,3MB' is more than what is kept" --kept 1MB,2MB,3MB
 refused 'bit' --link fast
 refused "unexpected word" zb-v

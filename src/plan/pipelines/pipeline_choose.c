@@ -5,6 +5,44 @@
 #include <math.h>
 #include <stddef.h>
 
+/* ---- one kind ---- */
+
+static rp_status cut_layers(const rpi_pipeline_request *request,
+                            const rpi_pipeline_shape *shape, rpi_pipeline_trial *trial) {
+    trial->model = request->model;
+    if (!request->layers) return RP_OK;
+    RP_TRY(rpi_pipeline_cut_make(request->layers, request->layer_count,
+                                 shape->stages * shape->chunks, &trial->cut));
+    rpi_pipeline_cut_apply(&trial->cut, &trial->model);
+    return RP_OK;
+}
+
+rp_status rpi_pipeline_trial_make(const rpi_pipeline_request *request,
+                                  const rpi_pipeline_kind *kind, int64_t chunks,
+                                  rpi_pipeline_trial *out) {
+    rpi_pipeline_trial trial = {0};
+    rpi_pipeline_shape shape;
+    *out = trial;
+    RP_TRY(
+        rpi_pipeline_shape_make(kind, request->stages, request->micro_batches, chunks, &shape));
+    rp_status status = cut_layers(request, &shape, &trial);
+    if (status == RP_OK) status = rpi_pipeline_orders_build(kind, &shape, &trial.orders);
+    if (status == RP_OK)
+        status = rpi_pipeline_price_make(&trial.orders, &trial.model, &trial.price);
+    if (status == RP_OK)
+        *out = trial;
+    else
+        rpi_pipeline_trial_free(&trial);
+    return status;
+}
+
+void rpi_pipeline_trial_free(rpi_pipeline_trial *trial) {
+    rpi_pipeline_orders_destroy(&trial->orders);
+    rpi_pipeline_cut_free(&trial->cut);
+    rpi_pipeline_price_free(&trial->price);
+    *trial = (rpi_pipeline_trial){0};
+}
+
 static void take_stages(const rpi_pipeline_price *price, rpi_pipeline_row *row) {
     for (int s = 0; s < price->stages; s++) {
         const rpi_stage_price *stage = &price->stage[s];
@@ -18,33 +56,44 @@ rp_status rpi_pipeline_row_make(const rpi_pipeline_request *request,
                                 const rpi_pipeline_kind *kind, int64_t chunks,
                                 rpi_pipeline_row *out_row) {
     rpi_pipeline_row row = {.kind = kind};
-    rpi_pipeline_orders orders;
-    rpi_pipeline_price price;
-    RP_TRY(rpi_pipeline_shape_make(kind, request->stages, request->micro_batches, chunks,
-                                   &row.shape));
-    RP_TRY(rpi_pipeline_orders_build(kind, &row.shape, &orders));
-    rp_status status = rpi_pipeline_price_make(&orders, &request->model, &price);
-    rpi_pipeline_orders_destroy(&orders);
-    if (status != RP_OK) return status;
-    row.time_s = price.time_s;
-    row.bubble = price.bubble;
-    row.exposed_s = price.exposed_s;
-    row.messages = price.messages;
-    take_stages(&price, &row);
-    row.fits = request->memory_bytes == 0 || row.kept_bytes <= request->memory_bytes;
-    rpi_pipeline_price_free(&price);
+    rpi_pipeline_trial trial;
+    RP_TRY(rpi_pipeline_trial_make(request, kind, chunks, &trial));
+    row.shape = trial.orders.shape;
+    row.time_s = trial.price.time_s;
+    row.bubble = trial.price.bubble;
+    row.exposed_s = trial.price.exposed_s;
+    row.messages = trial.price.messages;
+    take_stages(&trial.price, &row);
+    if (request->memory_bytes > 0 && row.kept_bytes > request->memory_bytes)
+        row.verdict = RPI_PIPELINE_MEMORY;
+    rpi_pipeline_trial_free(&trial);
     *out_row = row;
     return RP_OK;
 }
+
+/* ---- all kinds ---- */
 
 static bool is_better(const rpi_pipeline_row *a, const rpi_pipeline_row *b) {
     double near = 1e-5 * fmin(a->time_s, b->time_s);
     if (fabs(a->time_s - b->time_s) > near) return a->time_s < b->time_s;
     if (a->kept_bytes < b->kept_bytes || a->kept_bytes > b->kept_bytes)
         return a->kept_bytes < b->kept_bytes;
-    double a_kept = (double)a->kept / a->shape.chunks,
-           b_kept = (double)b->kept / b->shape.chunks;
+    double a_kept = (double)a->kept / a->shape.chunks;
+    double b_kept = (double)b->kept / b->shape.chunks;
     return a_kept < b_kept;
+}
+
+/* A kind that has more parts than there are layers has a row without a price. */
+static rp_status try_kind(const rpi_pipeline_request *request, const rpi_pipeline_kind *kind,
+                          rpi_pipeline_row *out_row) {
+    int64_t chunks = kind->chunks ? 0 : request->chunks;
+    rpi_pipeline_row row = {.kind = kind, .verdict = RPI_PIPELINE_LAYERS};
+    RP_TRY(rpi_pipeline_shape_make(kind, request->stages, request->micro_batches, chunks,
+                                   &row.shape));
+    if (!request->layers || row.shape.stages * row.shape.chunks <= request->layer_count)
+        return rpi_pipeline_row_make(request, kind, chunks, out_row);
+    *out_row = row;
+    return RP_OK;
 }
 
 rp_status rpi_pipeline_choose(const rpi_pipeline_request *request,
@@ -52,13 +101,10 @@ rp_status rpi_pipeline_choose(const rpi_pipeline_request *request,
                               int *out_best) {
     const rpi_pipeline_kind *kind;
     int count = 0, best = -1;
-    for (int i = 0; (kind = rpi_pipeline_kind_at(i)) != NULL && count < RPI_PIPELINE_ROWS;
-         i++) {
-        int64_t chunks = kind->chunks ? 0 : request->chunks;
-        RP_TRY(rpi_pipeline_row_make(request, kind, chunks, &rows[count]));
-        if (rows[count].fits && (best < 0 || is_better(&rows[count], &rows[best])))
-            best = count;
-        count++;
+    for (; (kind = rpi_pipeline_kind_at(count)) != NULL && count < RPI_PIPELINE_ROWS; count++) {
+        RP_TRY(try_kind(request, kind, &rows[count]));
+        if (rows[count].verdict != RPI_PIPELINE_FITS) continue;
+        if (best < 0 || is_better(&rows[count], &rows[best])) best = count;
     }
     *out_count = count;
     *out_best = best;

@@ -26,7 +26,8 @@ static const char *best_of(const rpi_pipeline_request *request) {
     CHECK_OK(rpi_pipeline_choose(request, rows, &count, &best));
     CHECK(count >= 6);
     for (int i = 0; i < count; i++)
-        if (best >= 0 && rows[i].fits) CHECK(rows[best].time_s <= rows[i].time_s * (1 + 1e-5));
+        if (best >= 0 && rows[i].verdict == RPI_PIPELINE_FITS)
+            CHECK(rows[best].time_s <= rows[i].time_s * (1 + 1e-5));
     return best < 0 ? "none" : rows[best].kind->name;
 }
 
@@ -69,7 +70,7 @@ static void rows_say_what_they_come_to(void) {
     CHECK_EQ(row.kept, 4);
     CHECK_NEAR(row.kept_bytes, 400, 1e-9);
     CHECK_EQ(row.messages, 2 * 8 * 3);
-    CHECK(row.fits);
+    CHECK(row.verdict == RPI_PIPELINE_FITS);
     REQUIRE_OK(rpi_pipeline_kind_find("zb-v", &kind));
     REQUIRE_OK(rpi_pipeline_row_make(&request, kind, 0, &row));
     CHECK_EQ(row.messages, 2 * 8 * (2 * 4 - 2));

@@ -64,6 +64,20 @@ shows '^  0     F0-- F1-- .* \.\.\. .* D999-----$' -m 1000 -s 1f1b --width 60
 also '; the beginning and the end of the step'
 if awk '/^  [0-9]/ && $2 ~ /^F/ && length > 68 { exit 1 }' out; then pass; else complain "wide: $(cat out)"; fi
 
+# ---- layers ----
+
+layers='embedding:table=1ms,24*block=2ms,head:table=12ms'
+shows '^  0 +0 +embedding, 7 block +45\.00 ms$' --layers "$layers" -s 1f1b
+also '^  3 +3 +2 block, head +48\.00 ms$'
+also "^  'table' is on stages 0 and 3, whose gradients are added up"
+also '^a micro-batch on a stage: forward 14\.00 ms to 16\.00 ms'
+shows '^  7 +0 +.*head ' --layers "$layers" -s zb-v
+grep -q gradients out && complain "both are on stage 0: $(cat out)"
+shows '^  interleaved +2  too few layers$' --layers '5*1ms'
+shows '^  0 +0 +3 block +45\.00 ms' --layers '3*block=1ms/14ms/4ms' --stages 1 -m 1 -s 1f1b
+also 'backward 30\.00 ms for inputs and 12\.00 ms for weights'
+shows '^\* 1f1b .* 60\.0 MB ' --layers '6*1ms' --kept 10MB --stages 2 -s 1f1b # 3 layers, 2 micro-batches
+
 # ---- pictures and JSON ----
 
 if command -v python3 >noise; then
@@ -91,6 +105,17 @@ assert rows[plan["best"]]["step_s"] == min(row["step_s"] for row in rows.values(
 END
     "$redpoll" plan pipeline -s zb-h1 --link 1000GB,2500us --activations 0 --kept 100MB --json >out
     if python3 check.py <out 2>err; then pass; else complain "--json: $(tail -n 1 err)"; fi
+    cat >check_layers.py <<'END'
+import json, sys
+plan = json.load(sys.stdin)
+parts = plan["parts"]
+assert [p["stage"] for p in parts] == [0, 1, 2, 3, 3, 2, 1, 0], plan
+assert sum(p["layers"] for p in parts) == 26 and len(plan["forward_s"]) == 8, plan
+assert all(a["first_layer"] + a["layers"] == b["first_layer"] for a, b in zip(parts, parts[1:]))
+assert plan["ties"] == [] and abs(sum(plan["forward_s"]) - 0.061) < 1e-9, plan
+END
+    "$redpoll" plan pipeline -s zb-v --layers "$layers" --json >out
+    if python3 check_layers.py <out 2>err; then pass; else complain "--layers --json: $(tail -n 1 err)"; fi
     cat >check_svg.py <<'END'
 import sys
 import xml.etree.ElementTree as tree
@@ -130,6 +155,17 @@ refused 'memory for what\? --kept 100MB' --memory 1GB
 refused 'no schedule fits into --memory, 100 MB; 1f1b keeps the least, 400 MB: take more stages' --kept 100MB --memory 100MB
 refused 'weights need no more than what is kept' --kept 1MB,2MB
 refused "'1MB,2MB,3MB' is more than what is kept" --kept 1MB,2MB,3MB
+refused 'layers say what each layer takes, and --forward what a stage does' --layers '8*1ms' --forward 1ms
+refused '3 layers cannot be cut into 4 stages; 1 to 3 would do' --layers '3*1ms'
+refused '9 layers cannot be cut into 12 parts; 1 to 9 would do' --layers '9*1ms' -s interleaved --chunks 3
+refused "'block=2': '2' has no unit" --layers block=2
+refused "'8\*=1ms': a layer without a name" --layers '8*=1ms'
+refused "'a:=1ms': a layer without a name, or a tie" --layers a:=1ms
+refused "'0\*1ms': 0 layers; 1 to 4096" --layers '0*1ms'
+refused 'more than 4096 layers' --layers '4096*1ms,1ms'
+refused "'x' is not a whole number" --layers 'x*1ms'
+refused '3ms for weights are more than the whole backward pass' --layers a=1ms/2ms/3ms
+refused "'' is not a duration" --layers 1ms,
 refused 'bit' --link fast
 refused "unexpected word" zb-v
 refused "did you mean" --schedul zb-v

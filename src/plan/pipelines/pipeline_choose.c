@@ -17,6 +17,55 @@ static rp_status cut_layers(const rpi_pipeline_request *request,
     return RP_OK;
 }
 
+/* Passes that are simulated while borders are moved: some tenths of a second. */
+enum { MOST_SIMULATED = 1 << 20 };
+
+/* Beside its time, how even stages are tells whether a cut is better: where two of them are the
+ * slowest, no single move makes the step shorter. */
+static double unevenness(const rpi_pipeline_price *price) {
+    double squares = 0;
+    for (int s = 0; s < price->stages; s++)
+        squares += price->stage[s].busy_s * price->stage[s].busy_s;
+    return squares;
+}
+
+static bool is_shorter(const rpi_pipeline_price *a, const rpi_pipeline_price *b) {
+    double near = 1e-9 * b->time_s, even = unevenness(b);
+    if (fabs(a->time_s - b->time_s) > near) return a->time_s < b->time_s;
+    return unevenness(a) < even * (1 - 1e-9);
+}
+
+/* Keeps the move where the step gets shorter. */
+static rp_status try_move(const rpi_pipeline_request *request, rpi_pipeline_trial *trial,
+                          int part, int by, bool *in_out_moved) {
+    rpi_pipeline_price price;
+    if (!rpi_pipeline_cut_move(request->layers, &trial->cut, part, by)) return RP_OK;
+    RP_TRY(rpi_pipeline_price_make(&trial->orders, &trial->model, &price));
+    bool shorter = is_shorter(&price, &trial->price);
+    rpi_pipeline_price_free(shorter ? &trial->price : &price);
+    if (shorter)
+        trial->price = price;
+    else
+        (void)rpi_pipeline_cut_move(request->layers, &trial->cut, part, -by);
+    *in_out_moved |= shorter;
+    return RP_OK;
+}
+
+static rp_status move_borders(const rpi_pipeline_request *request, rpi_pipeline_trial *trial) {
+    int64_t left = MOST_SIMULATED;
+    bool moved = request->layers != NULL;
+    while (moved) {
+        moved = false;
+        for (int part = 1; part < trial->cut.parts; part++)
+            for (int by = -1; by <= 1; by += 2) {
+                left -= trial->orders.count;
+                if (left < 0) return RP_OK;
+                RP_TRY(try_move(request, trial, part, by, &moved));
+            }
+    }
+    return RP_OK;
+}
+
 rp_status rpi_pipeline_trial_make(const rpi_pipeline_request *request,
                                   const rpi_pipeline_kind *kind, int64_t chunks,
                                   rpi_pipeline_trial *out) {
@@ -29,6 +78,7 @@ rp_status rpi_pipeline_trial_make(const rpi_pipeline_request *request,
     if (status == RP_OK) status = rpi_pipeline_orders_build(kind, &shape, &trial.orders);
     if (status == RP_OK)
         status = rpi_pipeline_price_make(&trial.orders, &trial.model, &trial.price);
+    if (status == RP_OK) status = move_borders(request, &trial);
     if (status == RP_OK)
         *out = trial;
     else

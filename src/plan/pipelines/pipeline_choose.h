@@ -25,7 +25,10 @@ typedef struct rpi_pipeline_trial {
     rpi_pipeline_price price;
 } rpi_pipeline_trial;
 
-/* RP_INVALID: it cannot be; what can. RP_NOMEM. Zeroed on failure; else free it. */
+/* Layers are cut so that the costliest part costs as little as can be, and a part then begins a
+ * layer earlier or later wherever that makes the step shorter (a stage of several parts is to
+ * have no more than others), for as long as the simulation is a matter of moments.
+ * RP_INVALID: it cannot be; what can. RP_NOMEM. Zeroed on failure; else free it. */
 rp_status rpi_pipeline_trial_make(const rpi_pipeline_request *request,
                                   const rpi_pipeline_kind *kind, int64_t chunks,
                                   rpi_pipeline_trial *out_trial);

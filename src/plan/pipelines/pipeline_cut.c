@@ -19,16 +19,26 @@ static rp_status make_layers(const rpi_pipeline_layer *layers, int count,
     return RP_OK;
 }
 
-static void add_up(const rpi_pipeline_layer *layers, rpi_pipeline_cut *cut) {
-    int parts = cut->parts;
-    for (int part = 0; part < parts; part++)
-        for (int i = cut->first[part]; i < cut->first[part + 1]; i++) {
-            cut->numbers[FORWARD * parts + part] += layers[i].forward_s;
-            cut->numbers[INPUTS * parts + part] += layers[i].inputs_s;
-            cut->numbers[WEIGHTS * parts + part] += layers[i].weights_s;
-            cut->numbers[KEPT * parts + part] += layers[i].kept_bytes;
-            cut->numbers[KEPT_FOR_WEIGHTS * parts + part] += layers[i].weights_bytes;
-        }
+static void add_up(const rpi_pipeline_layer *layers, rpi_pipeline_cut *cut, int part) {
+    double sums[NUMBERS] = {0};
+    for (int i = cut->first[part]; i < cut->first[part + 1]; i++) {
+        sums[FORWARD] += layers[i].forward_s;
+        sums[INPUTS] += layers[i].inputs_s;
+        sums[WEIGHTS] += layers[i].weights_s;
+        sums[KEPT] += layers[i].kept_bytes;
+        sums[KEPT_FOR_WEIGHTS] += layers[i].weights_bytes;
+    }
+    for (int n = 0; n < NUMBERS; n++) cut->numbers[n * cut->parts + part] = sums[n];
+}
+
+bool rpi_pipeline_cut_move(const rpi_pipeline_layer *layers, rpi_pipeline_cut *cut, int part,
+                           int by) {
+    int to = part > 0 && part < cut->parts ? cut->first[part] + by : 0;
+    if (to == 0 || to <= cut->first[part - 1] || to >= cut->first[part + 1]) return false;
+    cut->first[part] = to;
+    add_up(layers, cut, part - 1);
+    add_up(layers, cut, part);
+    return true;
 }
 
 static rp_status make_cut(const rpi_pipeline_layer *layers, int count, rpi_pipeline_cut *cut) {
@@ -39,7 +49,7 @@ static rp_status make_cut(const rpi_pipeline_layer *layers, int count, rpi_pipel
     RP_TRY(make_layers(layers, count, &costs));
     rp_status status = rpi_stage_cut(costs, count, cut->parts, cut->first);
     rpi_free(costs);
-    if (status == RP_OK) add_up(layers, cut);
+    for (int part = 0; status == RP_OK && part < cut->parts; part++) add_up(layers, cut, part);
     return status;
 }
 

@@ -23,6 +23,10 @@ typedef struct rpi_pipeline_cut {
  * Zeroed on failure; else free it. */
 rp_status rpi_pipeline_cut_make(const rpi_pipeline_layer *layers, int count, int parts,
                                 rpi_pipeline_cut *out_cut);
+/* Where a part begins, by so many layers earlier or later; 0 is not moved. false: it cannot be,
+ * and nothing has changed. */
+bool rpi_pipeline_cut_move(const rpi_pipeline_layer *layers, rpi_pipeline_cut *cut, int part,
+                           int by);
 void rpi_pipeline_cut_free(rpi_pipeline_cut *cut); /* zeros are fine */
 
 /* The times and bytes of its parts into a model, which borrows them. */

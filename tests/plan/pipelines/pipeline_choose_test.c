@@ -1,6 +1,7 @@
 /* Which pipeline is taken, and its picture. */
 #include "plan/pipelines/pipeline_choose.h"
 
+#include "base/memory.h"
 #include "harness/check.h"
 #include "plan/pipelines/pipeline_picture.h"
 
@@ -80,6 +81,104 @@ static void rows_say_what_they_come_to(void) {
     CHECK_EQ(row.shape.chunks, 3);
 }
 
+/* ---- layers ---- */
+
+static void make_layers(rpi_pipeline_layer *layers, int count) {
+    for (int i = 0; i < count; i++)
+        layers[i] = (rpi_pipeline_layer){.name = "block",
+                                         .forward_s = 1,
+                                         .inputs_s = 1,
+                                         .weights_s = 1,
+                                         .kept_bytes = 10,
+                                         .weights_bytes = 5};
+    layers[0] = (rpi_pipeline_layer){.name = "embedding", .tie = "table"};
+    layers[count - 1].name = "head";
+    layers[count - 1].tie = "table";
+}
+
+static void try_layers(const rpi_pipeline_request *request, const char *name,
+                       rpi_pipeline_trial *out) {
+    const rpi_pipeline_kind *kind = NULL;
+    REQUIRE_OK(rpi_pipeline_kind_find(name, &kind));
+    REQUIRE_OK(rpi_pipeline_trial_make(request, kind, 0, out));
+}
+
+/* An embedding for nothing, 15 blocks and a head as long as a block, over four stages. */
+static void layers_become_parts(void) {
+    rpi_pipeline_layer layers[17];
+    rpi_pipeline_trial trial = {0};
+    rpi_pipeline_tie tie;
+    int ties = -1;
+    make_layers(layers, 17);
+    rpi_pipeline_request request = {
+        .stages = 4, .micro_batches = 8, .layers = layers, .layer_count = 17};
+    try_layers(&request, "1f1b", &trial);
+    static const int first[] = {0, 5, 9, 13, 17};
+    for (int k = 0; k <= 4; k++) CHECK_EQ(trial.cut.first[k], first[k]);
+    CHECK_NEAR(trial.price.time_s, 4 * 33, 1e-9);
+    CHECK_NEAR(trial.price.stage[0].kept_bytes, 4 * 40, 1e-9);
+    CHECK_OK(rpi_pipeline_ties(layers, 17, &trial.cut, &trial.orders, &tie, 1, &ties));
+    CHECK(ties == 1 && tie.first_stage == 0 && tie.last_stage == 3);
+    rpi_pipeline_trial_free(&trial);
+    try_layers(&request, "zb-v", &trial); /* both copies are on the first stage */
+    CHECK_NEAR(trial.price.time_s, 2 * 51, 1e-9);
+    CHECK_OK(rpi_pipeline_ties(layers, 17, &trial.cut, &trial.orders, &tie, 1, &ties));
+    CHECK_EQ(ties, 0);
+    rpi_pipeline_trial_free(&trial);
+}
+
+/* 8 to 10 blocks in 8 parts: those that have two are on different stages, so that none has more
+ * than three blocks. */
+static void stages_of_several_parts_are_even(void) {
+    static const char *const kinds[] = {"interleaved", "zb-v"};
+    rpi_pipeline_layer layers[11];
+    make_layers(layers, 11);
+    for (int k = 0; k < 2; k++)
+        for (int count = 9; count <= 11; count++) {
+            rpi_pipeline_trial trial = {0};
+            rpi_pipeline_request request = {
+                .stages = 4, .micro_batches = 16, .layers = layers, .layer_count = count};
+            layers[count - 1] = layers[count - 2];
+            try_layers(&request, kinds[k], &trial);
+            double most = 0;
+            for (int s = 0; s < 4; s++) most = fmax(most, trial.price.stage[s].busy_s);
+            CHECK_NEAR(most, 3 * 16 * (count == 9 ? 2 : 3), 1e-9);
+            rpi_pipeline_trial_free(&trial);
+        }
+}
+
+static void too_few_layers_are_refused(void) {
+    rpi_pipeline_layer layers[6];
+    rpi_pipeline_row rows[RPI_PIPELINE_ROWS], row;
+    int count = 0, best = -1;
+    make_layers(layers, 6);
+    rpi_pipeline_request request = {
+        .stages = 4, .micro_batches = 8, .layers = layers, .layer_count = 6};
+    REQUIRE_OK(rpi_pipeline_choose(&request, rows, &count, &best));
+    REQUIRE(best >= 0);
+    CHECK_EQ(rows[best].shape.chunks, 1);
+    for (int i = 0; i < count; i++)
+        CHECK((rows[i].verdict == RPI_PIPELINE_LAYERS) == (rows[i].shape.chunks == 2));
+    request.stages = 7;
+    CHECK_FAILS(rpi_pipeline_row_make(&request, rpi_pipeline_kind_at(0), 0, &row), INVALID,
+                "6 layers cannot be cut into 7 parts");
+    REQUIRE_OK(rpi_pipeline_choose(&request, rows, &count, &best));
+    CHECK_EQ(best, -1);
+    request.stages = 4;
+    layers[2].inputs_s = NAN;
+    CHECK_FAILS(rpi_pipeline_row_make(&request, rpi_pipeline_kind_at(0), 0, &row), INVALID,
+                "the cost of layer 2, block, is negative or no number");
+    layers[2].inputs_s = 1;
+    for (long n = 1;; n++) {
+        rpi_memory_fail_after(n);
+        rp_status status = rpi_pipeline_row_make(&request, rpi_pipeline_kind_at(0), 0, &row);
+        rpi_memory_fail_after(0);
+        if (status == RP_OK) break;
+        CHECK_EQ(status, RP_NOMEM);
+        REQUIRE(n < 1000);
+    }
+}
+
 /* ---- pictures ---- */
 
 static void draw(const char *name, int stages, int micro_batches, int most, char *text,
@@ -126,4 +225,7 @@ static void a_picture_shows_who_does_what_when(void) {
 
 CASES({"the quickest is taken", the_quickest_is_taken},
       {"rows say what they come to", rows_say_what_they_come_to},
+      {"layers become parts", layers_become_parts},
+      {"stages of several parts are even", stages_of_several_parts_are_even},
+      {"too few layers are refused", too_few_layers_are_refused},
       {"a picture shows who does what when", a_picture_shows_who_does_what_when})

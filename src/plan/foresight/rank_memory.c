@@ -62,8 +62,9 @@ double rpi_layer_activation_bytes(const rpi_training_layout *l) {
 }
 
 int64_t rpi_stage_layers(const rpi_training_layout *l, int64_t stage) {
-    int64_t layers = l->model.layers, p = l->pipeline;
-    return layers / p + (stage < layers % p);
+    int64_t p = l->pipeline, each = l->model.layers / p, left = l->model.layers % p;
+    if (stage == p - 1) return each;
+    return each + (stage > 0 ? stage <= left : left == p - 1);
 }
 
 double rpi_stage_in_flight(const rpi_training_layout *l, int64_t stage) {
@@ -139,9 +140,11 @@ rpi_rank_memory rpi_rank_memory_of(const rpi_training_layout *l, int64_t stage,
 rpi_rank_memory rpi_rank_memory_most(const rpi_training_layout *l, double context_bytes,
                                      double fragment_share) {
     rpi_rank_memory most = rpi_rank_memory_of(l, 0, context_bytes, fragment_share);
-    rpi_rank_memory last =
-        rpi_rank_memory_of(l, l->pipeline - 1, context_bytes, fragment_share);
-    return last.all > most.all ? last : most;
+    for (int64_t stage = 1; stage < l->pipeline; stage++) {
+        rpi_rank_memory r = rpi_rank_memory_of(l, stage, context_bytes, fragment_share);
+        if (r.all > most.all) most = r;
+    }
+    return most;
 }
 
 rpi_memory_item rpi_rank_memory_largest(const rpi_rank_memory *r) {

@@ -37,7 +37,8 @@ typedef struct rpi_rank_memory {
 double rpi_layer_activation_bytes(const rpi_training_layout *layout);
 /* Micro-batches of its layers that stage i holds at once, at most; a fraction with chunks. */
 double rpi_stage_in_flight(const rpi_training_layout *layout, int64_t stage);
-/* Layers of stage i: as even as can be, the first ones more. */
+/* Layers of stage i: as even as can be; those that are left go to the stages between the first,
+ * which has the embedding, and the last, which has the head. */
 int64_t rpi_stage_layers(const rpi_training_layout *layout, int64_t stage);
 /* Elements of parameters that a rank of stage i computes with. */
 double rpi_stage_parameters(const rpi_training_layout *layout, int64_t stage);

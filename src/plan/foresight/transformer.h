@@ -55,8 +55,8 @@ extern const char *const rpi_recompute_names[RPI_RECOMPUTES];
 rp_status rpi_recompute_parse(const char *text, rpi_recompute *out);
 
 /* Of a step over so many tokens: what the model needs, and what is done with what is made
- * again. Selective recomputation counts attention twice, as arXiv 2205.05198 does: 1 + s / 3h in
- * the place of 1 + s / 6h. */
+ * again. Selective recomputation counts attention twice, as arXiv 2205.05198 does: 1 + s / 3h
+ * in the place of 1 + s / 6h. */
 typedef struct rpi_step_flops {
     double model, hardware;
 } rpi_step_flops;

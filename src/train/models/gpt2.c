@@ -128,6 +128,21 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     return rpi_linear(b->graph, "lm_head", x, wte, RPI_NO_VALUE);
 }
 
+static void transformer(const void *chosen, rpi_transformer *out) {
+    const gpt2_options *o = chosen;
+    *out = (rpi_transformer){.layers = o->layers,
+                             .hidden = o->hidden,
+                             .heads = o->heads,
+                             .kv_heads = o->heads,
+                             .head = o->hidden % o->heads ? 0 : o->hidden / o->heads,
+                             .ffn = o->intermediate,
+                             .vocabulary = o->vocabulary,
+                             .positions = o->positions,
+                             .tied = true,
+                             .biases = true,
+                             .dropout = o->dropout > 0};
+}
+
 const rpi_model rpi_model_gpt2 = {
     .name = "gpt2",
     .summary = "GPT-2, a decoder of transformer blocks (124M parameters as it stands)",
@@ -135,5 +150,6 @@ const rpi_model rpi_model_gpt2 = {
     .options = options,
     .sizes = sizes,
     .fill_in = fill_in,
+    .transformer = transformer,
     .build = build,
 };

@@ -251,6 +251,20 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     return rpi_block_projection(b, "lm_head", x, d.o.hidden, d.o.vocabulary, d.o.init_std);
 }
 
+/* Biases of queries alone are too few to count. */
+static void transformer(const void *chosen, rpi_transformer *out) {
+    const llama_options *o = chosen;
+    *out = (rpi_transformer){.layers = o->layers,
+                             .hidden = o->hidden,
+                             .heads = o->heads,
+                             .kv_heads = o->kv_heads,
+                             .head = o->head,
+                             .ffn = o->intermediate,
+                             .vocabulary = o->vocabulary,
+                             .gated = true,
+                             .tied = o->tied};
+}
+
 const rpi_model rpi_model_llama = {
     .name = "llama",
     .summary = "LLaMA, a decoder with rotary positions and gated units (134M parameters as it "
@@ -259,5 +273,6 @@ const rpi_model rpi_model_llama = {
     .options = options,
     .sizes = sizes,
     .fill_in = fill_in,
+    .transformer = transformer,
     .build = build,
 };

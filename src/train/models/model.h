@@ -4,6 +4,7 @@
 #define RPI_TRAIN_MODEL_H
 
 #include "base/option.h"
+#include "plan/foresight/transformer.h"
 #include "train/data/data_shape.h"
 #include "train/models/blocks.h"
 
@@ -36,6 +37,8 @@ typedef struct rpi_model {
     int64_t (*memory)(const void *options);
     /* Optional: give what the user left open its value, which follows from other options. */
     void (*fill_in)(void *options);
+    /* Optional: what planners know it by, where it is a decoder of transformer blocks. */
+    void (*transformer)(const void *options, rpi_transformer *out);
     /* Add the nodes between the task's first input (images; others: builder->inputs) and the
      * logits (batch x classes), and return these; builder->sample_logits where the task has a
      * loss of them. */

@@ -1,0 +1,119 @@
+#include "plan/foresight/layout_search.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+enum { MOST_MICRO_BATCH = 1024 };
+
+typedef struct search {
+    const rpi_open_choices *open;
+    const rpi_machine *machine;
+    int64_t ranks;
+    int most;
+    rp_status refusal;
+    rpi_found_layouts *out;
+} search;
+
+/* Into its place among the best. */
+static void keep(search *s, const rpi_candidate *c) {
+    rpi_candidate *best = s->out->best;
+    int place = s->out->count;
+    while (place > 0 && best[place - 1].forecast.step_s > c->forecast.step_s) place--;
+    if (place == s->most) return;
+    if (s->out->count < s->most) s->out->count++;
+    size_t behind = (size_t)(s->out->count - place - 1);
+    memmove(best + place + 1, best + place, behind * sizeof *best);
+    best[place] = *c;
+}
+
+static void try_layout(search *s, const rpi_training_layout *l) {
+    rpi_candidate c = {.layout = *l};
+    rp_status status = rpi_layout_check(l);
+    if (status == RP_OK) status = rpi_forecast_step(l, s->machine, &c.forecast);
+    if (status != RP_OK) {
+        s->refusal = status;
+        return;
+    }
+    if (!s->out->tried++ || c.forecast.memory.all < s->out->least.forecast.memory.all)
+        s->out->least = c;
+    if (!c.forecast.fits) return;
+    s->out->fitting++;
+    keep(s, &c);
+}
+
+static void try_recomputations(search *s, rpi_training_layout l) {
+    if (!s->open->recompute) {
+        try_layout(s, &l);
+        return;
+    }
+    for (int i = 0; i < RPI_RECOMPUTES; i++) {
+        l.recompute = (rpi_recompute)i;
+        if (l.fused_attention && l.recompute == RPI_RECOMPUTE_SELECTIVE) continue;
+        try_layout(s, &l);
+    }
+}
+
+/* ZeRO 2 and 3 have something to share where there are replicas, and what they send after each
+ * micro-batch a pipeline has no room for. */
+static void try_zeros(search *s, rpi_training_layout l) {
+    int most = l.data == 1 ? 0 : l.pipeline > 1 ? 1 : RPI_ZERO_MOST;
+    for (int zero = 0; zero <= most; zero++) {
+        if (!s->open->zero && zero != l.zero) continue;
+        rpi_training_layout at = l;
+        at.zero = zero;
+        try_recomputations(s, at);
+    }
+    if (!s->open->zero && l.zero > most) try_recomputations(s, l);
+}
+
+static void try_micro_batches(search *s, rpi_training_layout l) {
+    if (!s->open->micro_batch || l.global_batch % l.data) {
+        try_zeros(s, l);
+        return;
+    }
+    int64_t samples = l.global_batch / l.data;
+    for (l.micro_batch = 1; l.micro_batch <= samples && l.micro_batch <= MOST_MICRO_BATCH;
+         l.micro_batch *= 2)
+        if (samples % l.micro_batch == 0) try_zeros(s, l);
+}
+
+static void try_pipelines(search *s, rpi_training_layout l) {
+    int64_t left = s->ranks / l.tensor, asked = l.pipeline, data = l.data;
+    for (int64_t p = 1; p <= left && p <= l.model.layers; p++) {
+        if (left % p || (!s->open->pipeline && p != asked)) continue;
+        if (!s->open->data && left / p != data) continue;
+        l.pipeline = p;
+        l.data = left / p;
+        try_micro_batches(s, l);
+    }
+}
+
+rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_choices *open,
+                             const rpi_machine *machine, int64_t ranks, int most,
+                             rpi_found_layouts *out) {
+    *out = (rpi_found_layouts){0};
+    search s = {open, machine, ranks, most, RP_OK, out};
+    rpi_fact peak;
+    RP_TRY(rpi_plan_device_peak(&machine->device, request->precision->dtype, &peak));
+    RP_TRY(rpi_alloc_array((size_t)most + 1, sizeof *out->best, "layouts", &out->best));
+    for (int64_t t = 1; t <= ranks; t++) {
+        rpi_training_layout l = *request;
+        bool wanted = open->tensor ? t <= machine->ranks_per_host : t == request->tensor;
+        if (ranks % t || !wanted) continue;
+        l.tensor = t;
+        if (open->tensor && t == 1) l.sequence_parallel = false;
+        try_pipelines(&s, l);
+    }
+    if (out->tried) return RP_OK;
+    rpi_free(out->best);
+    out->best = NULL;
+    if (s.refusal != RP_OK)
+        return rpi_fail_context(s.refusal,
+                                "no layout of %lld ranks is legal: ", (long long)ranks);
+    return RP_FAIL(INVALID,
+                   "no layout of %lld ranks is legal: --tp, --pp and --dp have to multiply to "
+                   "them, with no more stages than layers and --tp within a host",
+                   (long long)ranks);
+}

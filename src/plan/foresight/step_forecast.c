@@ -1,0 +1,260 @@
+#include "plan/foresight/step_forecast.h"
+
+#include "base/status.h"
+#include "plan/foresight/group_sums.h"
+
+#include <math.h>
+
+const char *const rpi_time_names[RPI_TIME_ITEMS] = {
+    "compute", "tensor sums", "bubble", "hops", "data sums", "optimizer", "host",
+};
+
+typedef struct job {
+    const rpi_training_layout *l;
+    const rpi_machine *m;
+    double peak; /* operations a second */
+    double tokens, t, parts;
+    rpi_step_terms *x;
+} job;
+
+static double fact(const job *j, rpi_fact which) {
+    return rpi_plan_device_value(&j->m->device, which);
+}
+
+/* The longer of two that go on at once, without a cliff where they are equal. */
+static double longer(double a, double b) {
+    double most = fmax(a, b), least = fmin(a, b);
+    return most > 0 ? most * pow(1 + pow(least / most, 4), .25) : 0;
+}
+
+/* ---- a layer ---- */
+
+/* Seconds of m n k multiply-adds. */
+static double product_s(const job *j, double m, double n, double k) {
+    double side = fmin(m, fmin(n, k));
+    double slow = pow(fact(j, RPI_FACT_GEMM_HALF_SIDE) / side, fact(j, RPI_FACT_GEMM_POWER));
+    return 2 * m * n * k * (1 + slow) / (j->peak * fact(j, RPI_FACT_GEMM_SHARE));
+}
+
+static double memory_s(const job *j, double bytes) {
+    return bytes / (fact(j, RPI_FACT_MEMORY_RATE) * fact(j, RPI_FACT_MEMORY_SHARE));
+}
+
+static double products_s(const job *j) {
+    const rpi_transformer *m = &j->l->model;
+    double h = (double)m->hidden, heads = (double)(m->heads * m->head) / j->t;
+    double kv = fmax((double)m->kv_heads / j->t, 1) * (double)m->head;
+    double f = (double)m->ffn / j->t;
+    return product_s(j, j->tokens, heads + 2 * kv, h) + product_s(j, j->tokens, h, heads) +
+           product_s(j, j->tokens, (m->gated ? 2 : 1) * f, h) + product_s(j, j->tokens, h, f);
+}
+
+/* Scores, softmax with its dropout, and what comes of them; unfused, scores are written, read
+ * and written by the softmax and by the dropout, and read. */
+static double attention_s(const job *j) {
+    const rpi_transformer *m = &j->l->model;
+    double heads = (double)m->heads / j->t, s = (double)j->l->sequence;
+    double flops = 4 * j->tokens * s * heads * (double)m->head;
+    if (j->l->fused_attention) return flops / (j->peak * fact(j, RPI_FACT_ATTENTION_SHARE));
+    double passes = m->dropout ? 6 : 4, mask = m->dropout ? 1 : 0;
+    double bytes = heads * s * j->tokens * (passes * j->l->precision->activation + mask);
+    return (double)(j->l->micro_batch) * heads * 2 * product_s(j, s, s, (double)m->head) +
+           memory_s(j, bytes);
+}
+
+/* Two norms read and write, two sums read twice and write; the activation reads and writes. */
+static double rest_s(const job *j) {
+    const rpi_transformer *m = &j->l->model;
+    double e = j->l->precision->activation, h = (double)m->hidden;
+    double copied = (10 * e + (m->dropout ? 2 : 0)) * h / j->parts;
+    double shared = e * (m->gated ? 3 : 2) * (double)m->ffn / j->t;
+    return memory_s(j, j->tokens * (copied + shared));
+}
+
+static double tensor_sum_s(const job *j, double bytes) {
+    rpi_group g = rpi_group_of(j->m, j->l->tensor, 1);
+    return 2 * rpi_group_half_s(j->m, &g, bytes, bytes);
+}
+
+/* Forward, backward, and once more what is made again. */
+static void time_layer(const job *j) {
+    rpi_step_terms *x = j->x;
+    bool is_shared = j->l->tensor > 1;
+    x->products_s = products_s(j);
+    x->attention_s = attention_s(j);
+    x->memory_s = rest_s(j);
+    if (is_shared)
+        x->sums_s = 2 * tensor_sum_s(j, j->tokens * (double)j->l->model.hidden *
+                                            j->l->precision->activation);
+    x->start_s =
+        fact(j, RPI_FACT_LAYER_HOST) + (is_shared ? 2 * fact(j, RPI_FACT_SUM_HOST) : 0);
+    double device_s = x->products_s + x->attention_s + x->memory_s;
+    x->forward_s = longer(device_s + x->sums_s, x->start_s);
+    x->backward_s = longer(2 * device_s + x->sums_s, x->start_s);
+    if (j->l->recompute == RPI_RECOMPUTE_FULL) x->again_s = x->forward_s;
+    if (j->l->recompute == RPI_RECOMPUTE_SELECTIVE && !j->l->fused_attention)
+        x->again_s = x->attention_s;
+}
+
+/* Passes over a layer in which tensor-parallel ranks sum. */
+static double passes(const job *j) {
+    return j->l->recompute == RPI_RECOMPUTE_FULL ? 3 : 2;
+}
+
+/* Forward and backward, and the loss, which goes over the logits in 4 bytes six times. */
+static double head_s(const job *j) {
+    double v = (double)j->l->model.vocabulary / j->t;
+    return 3 * product_s(j, j->tokens, v, (double)j->l->model.hidden) +
+           memory_s(j, 6 * 4 * j->tokens * v);
+}
+
+/* ---- stages: the one place that knows how long a pipeline of them takes (1F1B, or chunks)
+ * ---- */
+
+static double stage_s(const job *j, int64_t stage) {
+    const rpi_step_terms *x = j->x;
+    double layers = (double)rpi_stage_layers(j->l, stage);
+    double all = layers * (x->forward_s + x->backward_s + x->again_s);
+    return all + (stage == j->l->pipeline - 1 ? x->head_s : 0);
+}
+
+/* The slowest hop, for which all wait: between hosts where there are several, whose ranks of a
+ * stage hand their micro-batches on at once. */
+static double hop_s(const job *j) {
+    const rpi_machine *m = j->m;
+    double bytes = j->tokens * (double)j->l->model.hidden * j->l->precision->activation;
+    double senders = fmin((double)m->ranks_per_host, (double)(j->l->tensor * j->l->data));
+    if (j->l->pipeline == 1) return 0;
+    if (rpi_layout_ranks(j->l) <= m->ranks_per_host)
+        return m->local_latency_s + bytes / j->parts / m->local_bytes_s;
+    double rate = m->link_bytes_s * fact(j, RPI_FACT_LINK_SHARE);
+    return m->link_latency_s + bytes / j->parts * senders / rate;
+}
+
+static void time_pipeline(const job *j, rpi_forecast *out) {
+    rpi_step_terms *x = j->x;
+    double m = (double)x->micro_batches, p = (double)j->l->pipeline, all_s = 0;
+    x->head_s = head_s(j);
+    for (int64_t stage = 0; stage < j->l->pipeline; stage++) {
+        double s = stage_s(j, stage);
+        all_s += s;
+        if (s <= x->slot_s) continue;
+        x->slot_s = s;
+        x->layers = rpi_stage_layers(j->l, stage);
+    }
+    x->hop_s = hop_s(j);
+    double hops = fmax(2 * (p - 1) * m / p + 2 * (p - 2), 2 * (p - 1));
+    double sums_s = fmin((double)x->layers * passes(j) * x->sums_s, x->slot_s);
+    out->seconds[RPI_TIME_TENSOR] = m * sums_s;
+    out->seconds[RPI_TIME_COMPUTE] = m * (x->slot_s - sums_s);
+    out->seconds[RPI_TIME_BUBBLE] = (all_s - x->slot_s) / (double)j->l->interleave;
+    out->seconds[RPI_TIME_HOPS] = p > 1 ? hops * x->hop_s * (double)j->l->interleave : 0;
+}
+
+/* ---- gradients ---- */
+
+static double most_parameters(const rpi_training_layout *l) {
+    double most = 0;
+    for (int64_t stage = 0; stage < l->pipeline; stage++)
+        most = fmax(most, rpi_stage_parameters(l, stage));
+    return most;
+}
+
+/* A scatter of gradients; encoded between hosts. */
+static double scatter_s(const job *j, const rpi_group *g, double elements) {
+    double bytes = elements * j->l->precision->gradient;
+    double between = j->m->codec_bytes > 0 ? elements * j->m->codec_bytes : bytes;
+    return rpi_group_half_s(j->m, g, bytes, between);
+}
+
+static double gather_s(const job *j, const rpi_group *g, double elements, double each) {
+    double between = j->m->codec_bytes > 0 && j->l->zero == 0 ? j->m->codec_bytes : each;
+    return rpi_group_half_s(j->m, g, elements * each, elements * between);
+}
+
+/* Encoding and decoding read what they write, beside the link. */
+static double codec_s(const job *j, const rpi_group *g, double elements) {
+    if (j->m->codec_bytes == 0 || g->hosts == 1) return 0;
+    double each = j->l->precision->gradient + j->m->codec_bytes;
+    return 2 * memory_s(j, elements * each / (double)g->inside);
+}
+
+/* ZeRO 3 gathers a layer while the one before computes, once forward and once backward, and
+ * scatters behind it: each micro-batch. */
+static double zero3_exposed_s(const job *j, const rpi_group *g, double elements) {
+    rpi_step_terms *x = j->x;
+    double m = (double)x->micro_batches, each = j->l->precision->activation;
+    double one = 2 * gather_s(j, g, elements, each) + scatter_s(j, g, elements) + x->codec_s;
+    x->data_s = m * one;
+    x->hidden_s = m * x->slot_s;
+    return m * (longer(x->slot_s, one) - x->slot_s) + one / (double)j->l->model.layers;
+}
+
+static double data_exposed_s(const job *j) {
+    rpi_step_terms *x = j->x;
+    const rpi_precision *p = j->l->precision;
+    if (j->l->data == 1) return 0;
+    rpi_group g = rpi_group_of(j->m, j->l->data, j->l->tensor);
+    double n = most_parameters(j->l), m = j->l->zero == 2 ? (double)x->micro_batches : 1;
+    x->data_hosts = g.hosts;
+    x->data_bytes = n * p->gradient;
+    x->codec_s = codec_s(j, &g, n);
+    if (j->l->zero == 3) return zero3_exposed_s(j, &g, n);
+    double back_s = gather_s(j, &g, n, j->l->zero ? fmin(p->weight, 4) : p->gradient);
+    x->data_s = m * scatter_s(j, &g, n) + back_s + x->codec_s;
+    x->hidden_s = m * fact(j, RPI_FACT_OVERLAP) * (double)x->layers * x->backward_s;
+    return fmax(0, x->data_s - x->hidden_s);
+}
+
+/* Gradients are read, weights written, the rest read and written. */
+static double optimizer_s(const job *j) {
+    const rpi_precision *p = j->l->precision;
+    double n = most_parameters(j->l) / (j->l->zero ? (double)j->l->data : 1);
+    return memory_s(j, n * (p->gradient + p->weight + 2 * p->optimizer));
+}
+
+/* ---- all of it ---- */
+
+static void sum_up(const job *j, rpi_forecast *out) {
+    double tokens = (double)j->l->global_batch * (double)j->l->sequence;
+    double ranks = (double)rpi_layout_ranks(j->l);
+    for (int i = 0; i < RPI_TIME_ITEMS; i++) out->step_s += out->seconds[i];
+    out->is_far = ranks > fact(j, RPI_FACT_FITTED_RANKS);
+    double factor = fact(j, out->is_far ? RPI_FACT_RESIDUAL_FAR : RPI_FACT_RESIDUAL);
+    out->low_s = out->step_s / factor;
+    out->high_s = out->step_s * factor;
+    out->tokens_per_s = tokens / out->step_s;
+    rpi_step_flops f =
+        rpi_transformer_step_flops(&j->l->model, tokens, j->l->sequence, j->l->recompute);
+    out->peak_flops = j->peak;
+    out->mfu = f.model / (out->step_s * ranks * j->peak);
+    out->memory = rpi_rank_memory_most(j->l, fact(j, RPI_FACT_CONTEXT_BYTES),
+                                       fact(j, RPI_FACT_FRAGMENT_SHARE));
+    out->fits = out->memory.all <= fact(j, RPI_FACT_MEMORY_BYTES);
+}
+
+rp_status rpi_forecast_step(const rpi_training_layout *l, const rpi_machine *m,
+                            rpi_forecast *out) {
+    rpi_fact peak;
+    int64_t ranks = rpi_layout_ranks(l);
+    if (ranks > m->ranks_per_host && ranks % m->ranks_per_host)
+        return RP_FAIL(INVALID, "%lld ranks are no whole hosts of %lld", (long long)ranks,
+                       (long long)m->ranks_per_host);
+    RP_TRY(rpi_plan_device_peak(&m->device, l->precision->dtype, &peak));
+    *out = (rpi_forecast){0};
+    job j = {.l = l,
+             .m = m,
+             .peak = rpi_plan_device_value(&m->device, peak),
+             .tokens = (double)l->micro_batch * (double)l->sequence,
+             .t = (double)l->tensor,
+             .parts = l->sequence_parallel ? (double)l->tensor : 1,
+             .x = &out->terms};
+    out->terms.micro_batches = rpi_layout_micro_batches(l);
+    time_layer(&j);
+    time_pipeline(&j, out);
+    out->seconds[RPI_TIME_DATA] = data_exposed_s(&j);
+    out->seconds[RPI_TIME_OPTIMIZER] = optimizer_s(&j);
+    out->seconds[RPI_TIME_HOST] = fact(&j, RPI_FACT_STEP_HOST);
+    sum_up(&j, out);
+    return RP_OK;
+}

@@ -1,0 +1,99 @@
+/* Every legal layout is tried, and the fastest that fit come first. */
+#include "plan/foresight/layout_search.h"
+
+#include "base/memory.h"
+#include "plan/foresight/trainings.h"
+
+static const rpi_open_choices all_open = {true, true, true, true, true, true};
+
+/* The same by plain loops over everything. */
+static double fastest_of_all(const rpi_machine *m, int64_t ranks, int64_t *out_fitting) {
+    double best = INFINITY;
+    for (int64_t code = 0; code < ranks * ranks * 4 * 6 * 2; code++) {
+        rpi_training_layout l = small_gpt();
+        rpi_forecast f;
+        l.tensor = 1 + code % ranks;
+        l.pipeline = 1 + code / ranks % ranks;
+        l.zero = (int)(code / ranks / ranks % 4);
+        l.micro_batch = 1 << (code / ranks / ranks / 4 % 6);
+        l.recompute = code / ranks / ranks / 24 ? RPI_RECOMPUTE_FULL : RPI_RECOMPUTE_NONE;
+        if (ranks % (l.tensor * l.pipeline) || l.tensor > m->ranks_per_host) continue;
+        l.data = ranks / l.tensor / l.pipeline;
+        if (l.zero > (l.data == 1 ? 0 : l.pipeline > 1 ? 1 : 3)) continue;
+        if (rpi_layout_check(&l) != RP_OK || rpi_forecast_step(&l, m, &f) != RP_OK) continue;
+        if (!f.fits) continue;
+        ++*out_fitting;
+        best = fmin(best, f.step_s);
+    }
+    return best;
+}
+
+static void the_best_of_all_is_found(void) {
+    rpi_training_layout l = small_gpt();
+    rpi_found_layouts found;
+    int64_t fitting = 0;
+    rpi_machine m = perfect_machine(4);
+    m.device.facts[RPI_FACT_GEMM_HALF_SIDE].value = 300;
+    m.device.facts[RPI_FACT_MEMORY_BYTES].value = 1e9; /* so that many do not fit */
+    REQUIRE_OK(rpi_layouts_search(&l, &all_open, &m, 8, 5, &found));
+    CHECK_EQ(found.count, 5);
+    CHECK(found.fitting < found.tried);
+    CHECK_NEAR(found.best[0].forecast.step_s, fastest_of_all(&m, 8, &fitting), 1e-15);
+    CHECK_EQ(found.fitting, fitting);
+    for (int i = 0; i < found.count; i++) {
+        CHECK(found.best[i].forecast.fits && rpi_layout_ranks(&found.best[i].layout) == 8);
+        CHECK(i == 0 || found.best[i].forecast.step_s >= found.best[i - 1].forecast.step_s);
+    }
+    rpi_free(found.best);
+}
+
+static void what_is_said_stays(void) {
+    rpi_training_layout l = small_gpt();
+    rpi_found_layouts found;
+    rpi_open_choices open = {.micro_batch = true};
+    rpi_machine m = perfect_machine(4);
+    l.tensor = 2;
+    l.pipeline = 2;
+    l.data = 2;
+    l.zero = 1;
+    REQUIRE_OK(rpi_layouts_search(&l, &open, &m, 8, 100, &found));
+    CHECK_EQ(found.tried, 5); /* micro-batches of 1 to 16 */
+    for (int i = 0; i < found.count; i++)
+        CHECK(found.best[i].layout.tensor == 2 && found.best[i].layout.pipeline == 2 &&
+              found.best[i].layout.zero == 1);
+    rpi_free(found.best);
+}
+
+static void where_nothing_fits_the_smallest_is_known(void) {
+    rpi_training_layout l = small_gpt();
+    rpi_found_layouts found;
+    rpi_machine m = perfect_machine(4);
+    m.device.facts[RPI_FACT_MEMORY_BYTES].value = 1e3;
+    REQUIRE_OK(rpi_layouts_search(&l, &all_open, &m, 8, 5, &found));
+    CHECK(found.count == 0 && found.fitting == 0 && found.tried > 0);
+    CHECK(found.least.forecast.memory.all > 1e3);
+    rpi_free(found.best);
+}
+
+static void where_nothing_is_legal_the_reason_is_said(void) {
+    rpi_training_layout l = small_gpt();
+    rpi_found_layouts found;
+    rpi_open_choices open = {.pipeline = true, .data = true};
+    rpi_machine m = perfect_machine(4);
+    l.tensor = 3;
+    CHECK_FAILS(rpi_layouts_search(&l, &open, &m, 8, 5, &found), INVALID,
+                "no layout of 8 ranks is legal: --tp, --pp and --dp");
+    l.tensor = 1;
+    l.global_batch = 7;
+    open.pipeline = false;
+    CHECK_FAILS(rpi_layouts_search(&l, &open, &m, 8, 5, &found), INVALID,
+                "no layout of 8 ranks is legal: --dp 8 does not divide the global batch of 7");
+    (void)rpi_memory_fail_after(1);
+    CHECK_FAILS(rpi_layouts_search(&l, &all_open, &m, 8, 5, &found), NOMEM, "layouts");
+    (void)rpi_memory_fail_after(0);
+}
+
+CASES({"the best of all is found", the_best_of_all_is_found},
+      {"what is said stays", what_is_said_stays},
+      {"where nothing fits the smallest is known", where_nothing_fits_the_smallest_is_known},
+      {"where nothing is legal the reason is said", where_nothing_is_legal_the_reason_is_said})

@@ -1,0 +1,189 @@
+/* What a step takes on a machine that is perfect is known, and what is missing adds to it. */
+#include "plan/foresight/step_forecast.h"
+
+#include "plan/foresight/trainings.h"
+
+/* Operations over the peak's. */
+static void a_perfect_machine_reaches_its_peak(void) {
+    rpi_machine m = perfect_machine(8);
+    for (int recompute = 0; recompute < RPI_RECOMPUTES; recompute += 2) {
+        rpi_training_layout l = small_gpt();
+        l.recompute = (rpi_recompute)recompute;
+        rpi_forecast f = forecast_of(&l, &m);
+        double tokens = 32. * 512;
+        rpi_step_flops flops = rpi_transformer_step_flops(&l.model, tokens, 512, l.recompute);
+        CHECK_NEAR(f.step_s * 1e14 / flops.hardware, 1, 1e-4);
+        CHECK_NEAR(f.tokens_per_s * f.step_s, tokens, 1e-6);
+        CHECK_NEAR(f.mfu, flops.model / flops.hardware, 1e-4);
+    }
+}
+
+/* (p - 1) / (m + p - 1) of a step, less with chunks. */
+static void bubbles(void) {
+    rpi_machine m = perfect_machine(8);
+    rpi_training_layout l = small_gpt();
+    l.model.vocabulary = 1;
+    l.pipeline = 4;
+    m.local_bytes_s = 1e18;
+    rpi_forecast f = forecast_of(&l, &m);
+    CHECK_NEAR(f.seconds[RPI_TIME_BUBBLE] / f.step_s, 3. / 35, 1e-4);
+    l.interleave = 2;
+    f = forecast_of(&l, &m);
+    CHECK_NEAR(f.seconds[RPI_TIME_BUBBLE] / f.step_s, 3. / (2 * 32 + 3), 1e-4);
+}
+
+/* Of 8 stages and 32 micro-batches, every one waits for hops: 68 of them in all. */
+static void hops(void) {
+    rpi_machine m = perfect_machine(8);
+    rpi_training_layout l = small_gpt();
+    l.pipeline = 8;
+    m.local_latency_s = 1e-4;
+    rpi_forecast f = forecast_of(&l, &m);
+    CHECK_NEAR(f.terms.hop_s, 1e-4 + 512 * 1024 * 2 / 1e11, 1e-12);
+    CHECK_NEAR(f.seconds[RPI_TIME_HOPS], 68 * f.terms.hop_s, 1e-12);
+    /* Over hosts of 4, whose one rank of the last stage there sends, or all of two replicas'.
+     */
+    m = perfect_machine(4);
+    f = forecast_of(&l, &m);
+    CHECK_NEAR(f.terms.hop_s, 512 * 1024 * 2 / 1e10, 1e-12);
+    l.data = 2;
+    f = forecast_of(&l, &m);
+    CHECK_NEAR(f.terms.hop_s, 2 * 512 * 1024 * 2 / 1e10, 1e-12);
+    l.data = 8;
+    f = forecast_of(&l, &m);
+    CHECK_NEAR(f.terms.hop_s, 4 * 512 * 1024 * 2 / 1e10, 1e-12);
+}
+
+/* ---- the table: add a row. Seconds of the sums of 1e9 bytes of gradients, by hand ---- */
+
+static void sums_of_gradients(void) {
+    static const struct {
+        int64_t ranks, per_host;
+        int zero;
+        double codec_bytes, vectors_inside, vectors_between; /* of bytes over the rates */
+    } rows[] = {
+        {8, 8, 0, 0, 2 * 7. / 8, 0},               /* one host */
+        {8, 1, 0, 0, 0, 2 * 7. / 8},               /* each on its own */
+        {8, 2, 0, 0, 2 * 1. / 2, 2 * 3. / 4},      /* 4 hosts */
+        {8, 2, 1, 0, 2 * 1. / 2, 2 * 3. / 4},      /* scatter, and gather of weights */
+        {8, 2, 0, .5, 2 * 1. / 2, 2 * 3. / 4 / 4}, /* a quarter of 2 bytes */
+        {8, 2, 2, 0, 5 * 1. / 2, 5 * 3. / 4},      /* a scatter for each of 4 micro-batches */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_machine m = perfect_machine(rows[i].per_host);
+        rpi_training_layout l = small_gpt();
+        l.data = rows[i].ranks;
+        l.zero = rows[i].zero;
+        m.codec_bytes = rows[i].codec_bytes;
+        rpi_forecast f = forecast_of(&l, &m);
+        double bytes = 2 * rpi_stage_parameters(&l, 0);
+        CHECK_NEAR(f.terms.data_bytes, bytes, .5);
+        double wanted =
+            bytes * (rows[i].vectors_inside / 1e11 + rows[i].vectors_between / 1e10);
+        CHECK_MSG(fabs(f.terms.data_s / wanted - 1) < 1e-5, "row %d: %g s, not %g", (int)i,
+                  f.terms.data_s, wanted);
+        CHECK_NEAR(f.seconds[RPI_TIME_DATA], f.terms.data_s, 1e-12);
+    }
+}
+
+/* Tensor-parallel ranks of a host share its link among their groups. */
+static void groups_share_a_link(void) {
+    rpi_machine m = perfect_machine(8);
+    rpi_training_layout l = small_gpt();
+    l.tensor = 8;
+    l.data = 2;
+    rpi_forecast f = forecast_of(&l, &m);
+    double bytes = 2 * rpi_stage_parameters(&l, 0);
+    CHECK_NEAR(f.terms.data_s, 2 * bytes / 2 * 8 / 1e10, 1e-12);
+    /* 4 sums a layer of b s h in two bytes, of 8 layers and 16 micro-batches. */
+    double sum_s = 2 * 7. / 8 * 512 * 1024 * 2 / 1e11;
+    CHECK_NEAR(f.seconds[RPI_TIME_TENSOR], 16 * 8 * 4 * sum_s, 1e-9);
+}
+
+static void what_overlaps_is_hidden(void) {
+    rpi_machine m = perfect_machine(1);
+    rpi_training_layout l = small_gpt();
+    l.data = 2;
+    double shown = forecast_of(&l, &m).seconds[RPI_TIME_DATA];
+    m.device.facts[RPI_FACT_OVERLAP].value = 1;
+    rpi_forecast f = forecast_of(&l, &m);
+    CHECK_NEAR(f.seconds[RPI_TIME_DATA], shown - 8 * f.terms.backward_s, 1e-9);
+    m.link_bytes_s = 1e15;
+    CHECK_NEAR(forecast_of(&l, &m).seconds[RPI_TIME_DATA], 0, 0);
+    /* ZeRO 3 gathers while it computes: what is longer, and a layer's own. */
+    l.zero = 3;
+    m.link_bytes_s = 1e6;
+    f = forecast_of(&l, &m);
+    CHECK_NEAR(f.step_s / f.terms.data_s, 1 + 1. / 16 / 8, .001);
+}
+
+/* ---- properties ---- */
+
+static void items_sum_up_and_nothing_hurts_that_is_better(void) {
+    rpi_machine m = perfect_machine(4), better = m;
+    rpi_training_layout l = small_gpt();
+    l.tensor = 2;
+    l.pipeline = 2;
+    l.data = 4;
+    m.device.facts[RPI_FACT_GEMM_HALF_SIDE].value = 100;
+    m.device.facts[RPI_FACT_LAYER_HOST].value = 1e-4;
+    m.device.facts[RPI_FACT_STEP_HOST].value = .01;
+    rpi_forecast f = forecast_of(&l, &m);
+    double all = 0;
+    for (int i = 0; i < RPI_TIME_ITEMS; i++) {
+        CHECK(f.seconds[i] >= 0);
+        all += f.seconds[i];
+    }
+    CHECK_NEAR(all, f.step_s, 1e-12);
+    static const int more[] = {RPI_FACT_GEMM_SHARE, RPI_FACT_MEMORY_SHARE, RPI_FACT_LINK_SHARE};
+    for (int i = 0; i < 3; i++) {
+        better = m;
+        better.device.facts[more[i]].value *= .9;
+        CHECK(forecast_of(&l, &better).step_s > f.step_s);
+    }
+    better = m;
+    better.link_bytes_s *= 2;
+    CHECK(forecast_of(&l, &better).step_s < f.step_s);
+    l.global_batch *= 2;
+    double twice = forecast_of(&l, &m).step_s;
+    CHECK(twice > f.step_s && twice < 2 * f.step_s);
+}
+
+static void intervals_are_wider_far_from_what_was_measured(void) {
+    rpi_machine m = perfect_machine(8);
+    rpi_training_layout l = small_gpt();
+    rpi_forecast f = forecast_of(&l, &m);
+    CHECK(!f.is_far);
+    CHECK_NEAR(f.high_s / f.step_s, 1.1, 1e-12);
+    CHECK_NEAR(f.step_s / f.low_s, 1.1, 1e-12);
+    l.data = l.global_batch = 128;
+    f = forecast_of(&l, &m);
+    CHECK(f.is_far);
+    CHECK_NEAR(f.high_s / f.step_s, 1.5, 1e-12);
+}
+
+static void what_cannot_be_is_refused(void) {
+    rpi_machine m = perfect_machine(8);
+    rpi_training_layout l = small_gpt();
+    rpi_forecast f;
+    l.data = 12;
+    l.global_batch = 12;
+    CHECK_FAILS(rpi_forecast_step(&l, &m, &f), INVALID, "12 ranks are no whole hosts of 8");
+    l.data = 8;
+    m.device.facts[RPI_FACT_BF16].value = 0;
+    CHECK_FAILS(rpi_forecast_step(&l, &m, &f), INVALID, "does not multiply in bf16");
+    m = perfect_machine(8);
+    m.device.facts[RPI_FACT_MEMORY_BYTES].value = 1e6;
+    l.data = l.global_batch = 8;
+    CHECK(!forecast_of(&l, &m).fits);
+}
+
+CASES({"a perfect machine reaches its peak", a_perfect_machine_reaches_its_peak},
+      {"bubbles", bubbles}, {"hops", hops}, {"sums of gradients", sums_of_gradients},
+      {"groups share a link", groups_share_a_link},
+      {"what overlaps is hidden", what_overlaps_is_hidden},
+      {"items sum up, and nothing hurts that is better",
+       items_sum_up_and_nothing_hurts_that_is_better},
+      {"intervals are wider far from what was measured",
+       intervals_are_wider_far_from_what_was_measured},
+      {"what cannot be is refused", what_cannot_be_is_refused})

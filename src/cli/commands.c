@@ -28,6 +28,8 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan_failures,
     &rpi_command_plan_cost,
     &rpi_command_plan_break_even,
+    &rpi_command_plan_train,
+    &rpi_command_plan_check,
     &rpi_command_eval,
     &rpi_command_generate,
     &rpi_command_export,

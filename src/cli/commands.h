@@ -31,6 +31,8 @@ extern const rpi_command rpi_command_plan_pipeline;
 extern const rpi_command rpi_command_plan_failures;
 extern const rpi_command rpi_command_plan_cost;
 extern const rpi_command rpi_command_plan_break_even;
+extern const rpi_command rpi_command_plan_train;
+extern const rpi_command rpi_command_plan_check;
 extern const rpi_command rpi_command_eval;
 extern const rpi_command rpi_command_generate;
 extern const rpi_command rpi_command_export;

@@ -394,7 +394,8 @@ const rpi_command rpi_command_plan = {
         "the stages of a pipeline; 'redpoll plan failures' "
         "says what failures take of a training, and how often to save; 'redpoll plan cost' "
         "what a training costs, 'redpoll plan break-even' from which rate of the link on a "
-        "codec pays.",
+        "codec pays; 'redpoll plan train' predicts whole trainings, and 'redpoll plan check' "
+        "says how well.",
     .examples =
         "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
         "      --link 1Gbit,50us\n"

@@ -1,0 +1,272 @@
+#include "cli/plan_train.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/option_rows.h"
+#include "plan/foresight/interval_rule.h"
+#include "plan/foresight/node_rate.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_WORDS = 64, COMPARE_BYTES = 1024 };
+
+typedef struct settings {
+    rpi_plan_training training; /* first: options of --compare are read into a copy */
+    const char *price, *tokens, *failures, *save, *restart;
+    rpi_option_list compare;
+    int64_t top;
+    bool explain, json;
+} settings;
+
+static rp_status check_price(const char *text) {
+    double price;
+    return rpi_price_parse(text, &price);
+}
+
+static rp_status check_rate(const char *text) {
+    rpi_node_rate rate;
+    return rpi_node_rate_parse(text, &rate);
+}
+
+static rp_status check_span(const char *text) {
+    double seconds;
+    return rpi_parse_span(text, &seconds);
+}
+
+/* "2T", "300B", "5e11": how people count tokens. */
+static rp_status tokens_of(const char *text, double *out) {
+    char number[32];
+    size_t length = strlen(text);
+    double unit = 1;
+    if (length && length < sizeof number && strchr("KMBT", text[length - 1])) {
+        unit = text[length - 1] == 'K'   ? 1e3
+               : text[length - 1] == 'M' ? 1e6
+               : text[length - 1] == 'B' ? 1e9
+                                         : 1e12;
+        memcpy(number, text, length);
+        number[length - 1] = '\0';
+        text = number;
+    }
+    RP_TRY(rpi_parse_real(text, out));
+    *out *= unit;
+    if (!(*out > 0) || !isfinite(*out)) return RP_FAIL(INVALID, "tokens are above 0: 300B, 2T");
+    return RP_OK;
+}
+
+static rp_status check_tokens(const char *text) {
+    double tokens;
+    return tokens_of(text, &tokens);
+}
+
+#define FIELD(name) offsetof(settings, name)
+#define SAID(name)  offsetof(settings, training.name)
+static const rpi_option options[] = {
+    RPI_ROWS_PLAN_TRAINING(SAID),
+    {"top", NULL, NULL, RPI_OPTION_COUNT, FIELD(top), "8", 1, 1000, "N", "layouts to show",
+     NULL},
+    {"explain", NULL, NULL, RPI_OPTION_FLAG, FIELD(explain), NULL, 0, 0, NULL,
+     "every term of the best layout, with its formula and its source", NULL},
+    {"tokens", NULL, NULL, RPI_OPTION_TEXT, FIELD(tokens), NULL, 0, 0, "N",
+     "of the whole training: 300B, 2T", check_tokens},
+    {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
+     "of a host: 10.4/node-hour, in any currency", check_price},
+    {"failures", NULL, NULL, RPI_OPTION_TEXT, FIELD(failures), NULL, 0, 0, "RATE",
+     "6.5/1000-node-days, or of the whole job 1/3h", check_rate},
+    {"save", NULL, NULL, RPI_OPTION_TEXT, FIELD(save), NULL, 0, 0, "TIME",
+     "for which the work stands still while it is saved: 30s", check_span},
+    {"restart", NULL, NULL, RPI_OPTION_TEXT, FIELD(restart), "5min", 0, 0, "TIME",
+     "from a failure until the work goes on", check_span},
+    {"compare", NULL, NULL, RPI_OPTION_LIST, FIELD(compare), NULL, 0, 0, "NAME: OPTIONS",
+     "the same training with other words: \"slow: --link 10Gbit,30us --codec q4\"; each time "
+     "one more",
+     NULL},
+    RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
+    {0},
+};
+
+/* ---- what the whole training comes to ---- */
+
+static rp_status fail_often(const settings *s, const rpi_train_offer *o, double work_s,
+                            rpi_train_bill *b) {
+    rpi_node_rate rate;
+    rpi_failures f = {0};
+    RP_TRY(rpi_node_rate_parse(s->failures, &rate));
+    RP_TRY(rpi_parse_span(s->save, &f.save_s));
+    RP_TRY(rpi_parse_span(s->restart, &f.restart_s));
+    if (f.save_s == 0)
+        return RP_FAIL(INVALID, "a save of 0 s costs nothing: save after every step");
+    f.failures_per_s = rpi_node_rate_of(&rate, (double)o->said.hosts);
+    double best_s = rpi_interval_rule_at(0)->interval_s(&f);
+    double step_s = o->found.best[0].forecast.step_s;
+    b->has_failures = true;
+    b->stop_every_s = 1 / f.failures_per_s;
+    return rpi_failures_account(&f, rpi_interval_fit(&f, best_s, step_s), work_s, &b->failures);
+}
+
+static rp_status make_bill(const settings *s, rpi_train_offer *o) {
+    rpi_train_bill *b = &o->bill;
+    const rpi_forecast *f = &o->found.best[0].forecast;
+    *b = (rpi_train_bill){.price = -1, .cost = -1};
+    if (!s->tokens) return RP_OK;
+    RP_TRY(tokens_of(s->tokens, &b->tokens));
+    double work_s = b->tokens / f->tokens_per_s, wall_s = work_s;
+    if (s->failures) {
+        RP_TRY(fail_often(s, o, work_s, b));
+        wall_s = b->failures.expected_s;
+    }
+    b->hours = wall_s / 3600;
+    b->low_hours = b->hours * f->low_s / f->step_s;
+    b->high_hours = b->hours * f->high_s / f->step_s;
+    b->node_hours = b->hours * (double)o->said.hosts;
+    if (s->price) RP_TRY(rpi_price_parse(s->price, &b->price));
+    if (s->price) b->cost = b->node_hours * b->price;
+    const rpi_plan_device_fact *watts = &o->planned.machine.device.facts[RPI_FACT_WATTS];
+    if (watts->source) b->kwh = b->hours * (double)o->planned.ranks * watts->value / 1000;
+    return RP_OK;
+}
+
+/* ---- a training, and those that it is compared with ---- */
+
+static rp_status refuse_unfit(const rpi_train_offer *o) {
+    const rpi_candidate *c = &o->found.least;
+    rpi_memory_item item = rpi_rank_memory_largest(&c->forecast.memory);
+    return RP_FAIL(
+        INVALID,
+        "it does not fit: of %lld layouts the smallest (tp %lld, pp %lld, dp %lld, zero "
+        "%d) needs %.1f GB of a rank's %.1f GB, of which %s are %.1f GB; what helps: %s",
+        (long long)o->found.tried, (long long)c->layout.tensor, (long long)c->layout.pipeline,
+        (long long)c->layout.data, c->layout.zero, c->forecast.memory.all * 1e-9,
+        rpi_plan_device_value(&o->planned.machine.device, RPI_FACT_MEMORY_BYTES) * 1e-9,
+        rpi_memory_names[item], c->forecast.memory.bytes[item] * 1e-9, rpi_memory_advice[item]);
+}
+
+static rp_status plan_offer(const settings *s, rpi_train_offer *o) {
+    o->said = s->training;
+    RP_TRY(rpi_plan_training_read(&o->said, true, &o->planned));
+    rpi_planned_training *p = &o->planned;
+    RP_TRY(rpi_layouts_search(&p->layout, &p->open, &p->machine, p->ranks, (int)s->top,
+                              &o->found));
+    if (!o->found.count) return refuse_unfit(o);
+    return make_bill(s, o);
+}
+
+static void close_offer(rpi_train_offer *o) {
+    rpi_free(o->found.best);
+    rpi_planned_training_close(&o->planned);
+}
+
+/* "NAME: WORDS" as words of a command line, in `text`, the command's own name first. */
+static rp_status split_words(char *text, char name[RPI_TRAIN_NAME], char **words, int *count) {
+    char *colon = strstr(text, ": "), *rest = text;
+    if (!colon || colon - text >= RPI_TRAIN_NAME)
+        return RP_FAIL(INVALID,
+                       "'%.60s' has no name of at most %d letters in front: --compare \"slow: "
+                       "--link 10Gbit,30us\"",
+                       text, RPI_TRAIN_NAME - 1);
+    *colon = '\0';
+    memcpy(name, text, (size_t)(colon - text) + 1);
+    rest = colon + 1;
+    words[0] = "compare";
+    *count = 1;
+    for (char *word; (word = strtok_r(rest, " \t", &rest)) != NULL;) {
+        if (*count == MOST_WORDS - 1) return RP_FAIL(INVALID, "--compare has too many words");
+        words[(*count)++] = word;
+    }
+    words[*count] = NULL;
+    return RP_OK;
+}
+
+static rp_status plan_other(const settings *s, const char *compare, char *text,
+                            rpi_train_offer *o) {
+    settings other = *s;
+    char *words[MOST_WORDS];
+    int count;
+    bool wants_help = false;
+    rpi_positional none = {0};
+    if (strlen(compare) >= COMPARE_BYTES)
+        return RP_FAIL(INVALID, "--compare is longer than %d bytes", COMPARE_BYTES - 1);
+    memcpy(text, compare, strlen(compare) + 1);
+    RP_TRY(split_words(text, o->name, words, &count));
+    RP_TRY(rpi_options_parse(options, count, words, &other, &none, &wants_help));
+    if (wants_help || other.compare.count != s->compare.count)
+        return RP_FAIL(INVALID, "--compare takes options of one training");
+    return plan_offer(&other, o);
+}
+
+static rp_status plan_all(const settings *s, rpi_train_offer *offers,
+                          char texts[][COMPARE_BYTES], int *count) {
+    *count = 1;
+    RP_TRY(plan_offer(s, &offers[0]));
+    if (s->compare.count >= RPI_TRAIN_OFFERS)
+        return RP_FAIL(INVALID, "%d trainings to compare with are the most",
+                       RPI_TRAIN_OFFERS - 1);
+    for (int i = 0; i < s->compare.count; i++) {
+        (*count)++;
+        rp_status status = plan_other(s, s->compare.items[i], texts[i], &offers[i + 1]);
+        if (status != RP_OK)
+            return rpi_fail_context(status, "--compare %.40s: ", s->compare.items[i]);
+    }
+    return RP_OK;
+}
+
+static rp_status check_said(const settings *s) {
+    if (!s->tokens && (s->price || s->failures))
+        return RP_FAIL(INVALID, "--%s is of a whole training: how many tokens? --tokens 300B",
+                       s->price ? "price" : "failures");
+    if (s->failures && !s->save)
+        return RP_FAIL(INVALID, "how long does a save take? --save 30s");
+    return RP_OK;
+}
+
+static rp_status work(void *context) {
+    const settings *s = context;
+    rpi_train_offer *offers = NULL;
+    char(*texts)[COMPARE_BYTES] = NULL;
+    int count = 0;
+    RP_TRY(check_said(s));
+    RP_TRY(rpi_alloc_array(RPI_TRAIN_OFFERS, sizeof *offers, "trainings", &offers));
+    rp_status status =
+        rpi_alloc_array(RPI_TRAIN_OFFERS, sizeof *texts, "words to compare", &texts);
+    if (status == RP_OK) status = plan_all(s, offers, texts, &count);
+    if (status == RP_OK && s->json) rpi_train_offers_print_json(offers, count);
+    if (status == RP_OK && !s->json) rpi_train_offers_print(offers, count, s->explain);
+    for (int i = 0; i < count; i++) close_offer(&offers[i]);
+    rpi_free(texts);
+    rpi_free(offers);
+    return status == RP_NOT_FOUND || status == RP_CORRUPT
+               ? RP_FAIL(INVALID, "%s", rp_last_error()->message)
+               : status;
+}
+
+static int run(int argc, char **argv) {
+    settings s = {0};
+    return rpi_command_work(&rpi_command_plan_train, argc, argv, &s, NULL, work);
+}
+
+const rpi_command rpi_command_plan_train = {
+    .name = "plan train",
+    .summary = "does a training fit, how long does it take, by which layout, what does it cost",
+    .about =
+        "Predicts what a step of a training takes on some hosts of accelerators: does it fit "
+        "into a rank's memory, tokens a second with an interval, where the time goes, and the "
+        "share of the peak. What is not said of --tp, --pp, --zero, --micro-batch-size and "
+        "--recompute is searched for, and the fastest layouts that fit are listed. What "
+        "devices "
+        "do is a table of facts with sources, which --explain prints; --devices adds yours. "
+        "docs/planning.md has the formulas, and how far they are from what was measured.",
+    .examples =
+        "  redpoll plan train --model llama:7b --hosts 8 --device a100-80g \\\n"
+        "      --link 200Gbit,5us --seq-length 4096 --global-batch-size 1024\n"
+        "  redpoll plan train --model llama:7b --hosts 8 --device a100-80g \\\n"
+        "      --link 200Gbit,5us --global-batch-size 1024 --tp 2 --pp 4 --zero 1 --explain\n"
+        "  redpoll plan train --model llama:7b --hosts 4 --device a100-80g \\\n"
+        "      --link 100Gbit,10us --global-batch-size 512 --tokens 300B \\\n"
+        "      --price 24.5/node-hour --failures 6.5/1000-node-days --save 30s \\\n"
+        "      --compare \"slow: --link 10Gbit,30us --price 10.4/node-hour --codec q4\"\n",
+    .options = options,
+    .run = run,
+};

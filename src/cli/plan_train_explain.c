@@ -1,0 +1,66 @@
+/* Every term of a forecast, with its formula and where its numbers come from. */
+#include "cli/numbers.h"
+#include "cli/plan_train.h"
+
+#include <stdio.h>
+
+static void term(const char *name, double seconds, const char *formula) {
+    char time[RPI_TIME_BYTES];
+    printf("  %-10s  %10s  %s\n", name, rpi_time_text(seconds, time), formula);
+}
+
+static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l) {
+    printf("\na layer, of a micro-batch of b s tokens:\n");
+    term("products", x->products_s,
+         "sum of 2 m n k (1 + (gemm_half_side / side)^gemm_power) / (peak gemm_share)");
+    term("attention", x->attention_s,
+         l->fused_attention ? "4 b s^2 (a d / t) / (peak attention_share)"
+                            : "products, and scores written and read at the memory's rate");
+    term("rest", x->memory_s, "norms, sums, activation: bytes / (memory_bytes_s memory_share)");
+    term("sums", x->sums_s, "of tensor-parallel ranks: 2 all-reduces of b s h");
+    term("start", x->start_s, "layer_host_s, and sum_host_s for each sum");
+    term("forward", x->forward_s,
+         "the longer of products + attention + rest + sums, and start");
+    term("backward", x->backward_s, "the same, of twice the first three");
+    term("again", x->again_s, "what --recompute makes again");
+}
+
+static void explain_step(const rpi_step_terms *x, const rpi_forecast *f) {
+    printf("\na step of %lld micro-batches, the slowest stage with %lld layers:\n",
+           (long long)x->micro_batches, (long long)x->layers);
+    term("head", x->head_s, "3 products of b s h V / t, and logits read six times");
+    term("micro", x->slot_s, "layers (forward + backward + again) + head");
+    term("bubble", f->seconds[RPI_TIME_BUBBLE],
+         "each other stage once, over the chunks of a rank");
+    term("hop", x->hop_s, "latency + b s h / rate; 2 (p - 1) m / p + 2 (p - 2) of them wait");
+    term("data", x->data_s,
+         "inside: (n - 1) / n S / local, between: (H - 1) / H S groups / (link link_share); "
+         "twice");
+    term("codec", x->codec_s, "of that: reading and writing at the memory's rate");
+    term("hidden", x->hidden_s, "that a backward pass may hide: overlap of it");
+    term("optimizer", f->seconds[RPI_TIME_OPTIMIZER],
+         "bytes of a parameter, read and written, at the memory's rate");
+    term("host", f->seconds[RPI_TIME_HOST], "step_host_s");
+    printf("  S is %.4g bytes, on %lld host%s; the peak %.4g a second\n", x->data_bytes,
+           (long long)x->data_hosts, x->data_hosts == 1 ? "" : "s", f->peak_flops);
+}
+
+static void explain_facts(const rpi_train_offer *o) {
+    const rpi_plan_device *d = &o->planned.machine.device;
+    printf("\nfacts of %s:\n", d->name);
+    for (int i = 0; i < RPI_FACTS; i++) {
+        bool is_local = i == RPI_FACT_LOCAL_RATE || i == RPI_FACT_LOCAL_LATENCY;
+        if (!d->facts[i].source || (is_local && o->planned.local_given)) continue;
+        printf("  %-16s  %-10.6g  %-9s  %s\n", rpi_fact_at(i)->name, d->facts[i].value,
+               rpi_fact_kinds[d->facts[i].kind], d->facts[i].source);
+    }
+    if (o->said.link) printf("  %-16s  %-10s  given\n", "link", o->said.link);
+    if (o->said.local) printf("  %-16s  %-10s  given\n", "local", o->said.local);
+}
+
+void rpi_train_explain(const rpi_train_offer *o) {
+    const rpi_candidate *c = &o->found.best[0];
+    explain_layer(&c->forecast.terms, &c->layout);
+    explain_step(&c->forecast.terms, &c->forecast);
+    explain_facts(o);
+}

@@ -1,0 +1,101 @@
+/* What `redpoll plan train --json` says to programs (docs/json.md). */
+#include "cli/command.h"
+#include "cli/plan_train.h"
+
+#include <cjson/cJSON.h>
+
+static void add(cJSON *object, const char *name, double value) {
+    cJSON_AddNumberToObject(object, name, value);
+}
+
+static void add_items(cJSON *object, const char *name, const char *const *names,
+                      const double *values, int count) {
+    cJSON *items = cJSON_AddObjectToObject(object, name);
+    for (int i = 0; i < count; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s", names[i]);
+        for (char *at = key; *at; at++)
+            if (*at == ' ') *at = '_';
+        add(items, key, values[i]);
+    }
+}
+
+static cJSON *layout_json(const rpi_candidate *c) {
+    const rpi_training_layout *l = &c->layout;
+    const rpi_forecast *f = &c->forecast;
+    cJSON *object = cJSON_CreateObject();
+    add(object, "tp", (double)l->tensor);
+    add(object, "pp", (double)l->pipeline);
+    add(object, "dp", (double)l->data);
+    add(object, "zero", l->zero);
+    add(object, "micro_batch_size", (double)l->micro_batch);
+    cJSON_AddStringToObject(object, "recompute", rpi_recompute_names[l->recompute]);
+    add(object, "step_s", f->step_s);
+    add(object, "step_low_s", f->low_s);
+    add(object, "step_high_s", f->high_s);
+    add(object, "tokens_s", f->tokens_per_s);
+    add(object, "mfu", f->mfu);
+    cJSON_AddBoolToObject(object, "far", f->is_far);
+    add_items(object, "time_s", rpi_time_names, f->seconds, RPI_TIME_ITEMS);
+    add_items(object, "memory_bytes", rpi_memory_names, f->memory.bytes, RPI_MEMORY_ITEMS);
+    add(object, "rank_memory_bytes", f->memory.all);
+    return object;
+}
+
+static void add_bill(cJSON *object, const rpi_train_bill *b) {
+    if (b->tokens == 0) return;
+    add(object, "tokens", b->tokens);
+    add(object, "hours", b->hours);
+    add(object, "hours_low", b->low_hours);
+    add(object, "hours_high", b->high_hours);
+    add(object, "node_hours", b->node_hours);
+    if (b->cost >= 0) add(object, "price_per_node_hour", b->price);
+    if (b->cost >= 0) add(object, "cost", b->cost);
+    if (b->kwh > 0) add(object, "device_energy_kwh", b->kwh);
+    if (!b->has_failures) return;
+    add(object, "stop_every_s", b->stop_every_s);
+    add(object, "save_every_s", b->failures.interval_s);
+    add(object, "goodput", b->failures.goodput);
+}
+
+static void add_facts(cJSON *object, const rpi_plan_device *d) {
+    cJSON *facts = cJSON_AddObjectToObject(object, "facts");
+    for (int i = 0; i < RPI_FACTS; i++) {
+        if (!d->facts[i].source) continue;
+        cJSON *fact = cJSON_AddObjectToObject(facts, rpi_fact_at(i)->name);
+        add(fact, "value", d->facts[i].value);
+        cJSON_AddStringToObject(fact, "kind", rpi_fact_kinds[d->facts[i].kind]);
+        cJSON_AddStringToObject(fact, "source", d->facts[i].source);
+    }
+}
+
+static cJSON *offer_json(const rpi_train_offer *o) {
+    cJSON *object = cJSON_CreateObject();
+    const rpi_training_layout *l = &o->found.best[0].layout;
+    cJSON_AddStringToObject(object, "name", o->name);
+    cJSON_AddStringToObject(object, "model", o->said.model);
+    add(object, "parameters", rpi_transformer_count(&l->model).all);
+    cJSON_AddStringToObject(object, "device", o->planned.machine.device.name);
+    add(object, "hosts", (double)o->said.hosts);
+    add(object, "ranks", (double)o->planned.ranks);
+    add(object, "global_batch_size", (double)l->global_batch);
+    add(object, "sequence", (double)l->sequence);
+    cJSON_AddStringToObject(object, "precision", l->precision->name);
+    cJSON_AddStringToObject(object, "codec", o->said.codec);
+    add(object, "layouts", (double)o->found.tried);
+    add(object, "fitting", (double)o->found.fitting);
+    cJSON *best = cJSON_AddArrayToObject(object, "best");
+    for (int i = 0; i < o->found.count; i++)
+        cJSON_AddItemToArray(best, layout_json(&o->found.best[i]));
+    add_bill(object, &o->bill);
+    add_facts(object, &o->planned.machine.device);
+    return object;
+}
+
+void rpi_train_offers_print_json(const rpi_train_offer *offers, int count) {
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "op", "train");
+    cJSON *list = cJSON_AddArrayToObject(object, "trainings");
+    for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, offer_json(&offers[i]));
+    rpi_command_print_json(object);
+}

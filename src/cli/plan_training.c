@@ -1,0 +1,133 @@
+#include "cli/plan_training.h"
+
+#include "base/append.h"
+#include "base/memory.h"
+#include "base/regular_file.h"
+#include "base/status.h"
+#include "net/shaped/link_shape.h"
+#include "redpoll/codec.h"
+#include "train/models/model.h"
+
+#include <string.h>
+
+enum { MOST_FILE = 1 << 22 };
+
+rp_status rpi_check_zero(const char *text) {
+    if (strlen(text) == 1 && text[0] >= '0' && text[0] <= '0' + RPI_ZERO_MOST) return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is not 0, 1, 2 or 3", text);
+}
+
+rp_status rpi_check_recompute(const char *text) {
+    rpi_recompute recompute;
+    return rpi_recompute_parse(text, &recompute);
+}
+
+rp_status rpi_check_precision(const char *text) {
+    const rpi_precision *precision;
+    return rpi_precision_find(text, &precision);
+}
+
+static rp_status read_model(const rpi_plan_training *said, rpi_training_layout *l) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(said->model, &choice));
+    if (!choice.model->transformer)
+        return RP_FAIL(INVALID, "%s is no decoder of transformer blocks: gpt2 and llama are",
+                       choice.model->name);
+    choice.model->transformer(choice.options, &l->model);
+    l->sequence = said->sequence ? said->sequence : rpi_model_number(&choice, "positions");
+    return rpi_transformer_check(&l->model);
+}
+
+static rp_status read_layout(const rpi_plan_training *said, bool needs_batch,
+                             rpi_planned_training *out) {
+    rpi_training_layout *l = &out->layout;
+    RP_TRY(read_model(said, l));
+    RP_TRY(rpi_precision_find(said->precision, &l->precision));
+    if (said->recompute) RP_TRY(rpi_recompute_parse(said->recompute, &l->recompute));
+    if (needs_batch && !said->global_batch)
+        return RP_FAIL(INVALID, "of how many samples is a step? --global-batch-size 1024");
+    l->micro_batch = said->micro_batch ? said->micro_batch : 1;
+    l->global_batch = said->global_batch ? said->global_batch : 1;
+    l->tensor = said->tp ? said->tp : 1;
+    l->pipeline = said->pp ? said->pp : 1;
+    l->data = said->dp ? said->dp : 1;
+    l->interleave = said->interleave;
+    l->zero = said->zero ? said->zero[0] - '0' : 0;
+    l->sequence_parallel = said->sequence_parallel && (needs_batch ? said->tp != 1 : true);
+    l->fused_attention = said->fused_attention;
+    out->open = (rpi_open_choices){.tensor = !said->tp,
+                                   .pipeline = !said->pp,
+                                   .data = !said->dp,
+                                   .zero = !said->zero,
+                                   .micro_batch = !said->micro_batch,
+                                   .recompute = !said->recompute};
+    return RP_OK;
+}
+
+static rp_status ask_for_device(const rpi_plan_device_table *table) {
+    char names[512] = "";
+    const rpi_plan_device *device;
+    for (int i = 0; (device = rpi_plan_device_at(table, i)) != NULL; i++)
+        rpi_append(names, sizeof names, "%s%s", i ? ", " : "", device->name);
+    return RP_FAIL(INVALID, "which device does a rank have? --device a100-80g; there are %s",
+                   names);
+}
+
+static rp_status read_devices(const rpi_plan_training *said, rpi_planned_training *out) {
+    RP_TRY(rpi_plan_device_table_make(&out->table));
+    for (int i = 0; i < said->devices.count; i++) {
+        char *text = NULL;
+        size_t bytes;
+        const char *path = said->devices.items[i];
+        RP_TRY(rpi_regular_file_read(path, MOST_FILE, &text, &bytes));
+        rp_status status = rpi_plan_device_table_add(out->table, text, path);
+        rpi_free(text);
+        RP_TRY(status);
+    }
+    if (!said->device) return ask_for_device(out->table);
+    return rpi_plan_device_find(out->table, said->device, &out->machine.device);
+}
+
+static rp_status read_links(const rpi_plan_training *said, rpi_machine *m) {
+    rpi_link_shape link = {0}, local = {0};
+    m->local_bytes_s = rpi_plan_device_value(&m->device, RPI_FACT_LOCAL_RATE);
+    m->local_latency_s = rpi_plan_device_value(&m->device, RPI_FACT_LOCAL_LATENCY);
+    if (said->hosts > 1 && !said->link)
+        return RP_FAIL(INVALID, "how fast is the link of a host? --link 200Gbit,5us");
+    if (said->link) RP_TRY(rpi_link_shape_parse(said->link, &link));
+    if (said->local) RP_TRY(rpi_link_shape_parse(said->local, &local));
+    if (said->link && !(link.bytes_per_s > 0))
+        return RP_FAIL(INVALID, "--link %s has no rate", said->link);
+    m->link_bytes_s = link.bytes_per_s;
+    m->link_latency_s = link.latency_s;
+    if (local.bytes_per_s > 0) m->local_bytes_s = local.bytes_per_s;
+    if (said->local) m->local_latency_s = local.latency_s;
+    return RP_OK;
+}
+
+/* Bytes of an element as the codec encodes a long vector. */
+static rp_status read_codec(const rpi_plan_training *said, rpi_machine *m) {
+    enum { LONG = 1 << 20 };
+    rp_codec codec;
+    RP_TRY(rp_codec_parse(said->codec, &codec));
+    if (!rp_codec_is_exact(&codec, RP_F32))
+        m->codec_bytes = (double)rp_codec_encoded_bytes(&codec, RP_F32, LONG) / LONG;
+    return RP_OK;
+}
+
+rp_status rpi_plan_training_read(const rpi_plan_training *said, bool needs_batch,
+                                 rpi_planned_training *out) {
+    *out = (rpi_planned_training){.ranks = said->hosts * said->ranks_per_host,
+                                  .local_given = said->local != NULL,
+                                  .link_given = said->link != NULL};
+    out->machine.ranks_per_host = said->ranks_per_host;
+    RP_TRY(read_layout(said, needs_batch, out));
+    RP_TRY(read_devices(said, out));
+    RP_TRY(read_links(said, &out->machine));
+    return read_codec(said, &out->machine);
+}
+
+void rpi_planned_training_close(rpi_planned_training *planned) {
+    rpi_plan_device_table_destroy(planned->table);
+    planned->table = NULL;
+}

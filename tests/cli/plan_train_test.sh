@@ -1,0 +1,119 @@
+#!/bin/sh
+# `redpoll plan train` as its users meet it. usage: plan_train_test.sh REDPOLL
+# shellcheck disable=SC2086,SC2154 # options are kept as words; $folder is that of cases.sh
+set -u
+redpoll=$1
+# shellcheck disable=SC2034 # plan_cases.sh reads it
+plan=train
+. "$(dirname "$0")/plan_cases.sh"
+. "$(dirname "$0")/../harness/cases.sh"
+
+job='--model llama:7b --hosts 8 --device a100-80g --link 200Gbit,5us --seq-length 4096 --global-batch-size 1024'
+
+# ---- layouts, time, memory ----
+
+shows '^llama:7b, 6\.738e\+09 parameters, on 64 ranks of a100-80g \(8 hosts\), link 200Gbit,5us$' $job
+also '^a step has 1024 samples of 4096 tokens; gradients fp32, bf16$'
+also '^[0-9]+ of [0-9]+ layouts fit; the fastest:$'
+also '^\* +[0-9]+ +[0-9]+ +[0-9]+ .* to .* %  +[0-9.]+ GB$'
+also '^  compute +[0-9.]+ (s|ms) +[0-9.]+ %$'
+also '^memory of a rank of stage 0, of 80\.0 GB:$'
+if [ "$(grep -cE '^[* ] +[0-9]+ +[0-9]+ +[0-9]+ ' out)" -eq 8 ]; then pass; else complain "not 8 layouts: $(cat out)"; fi
+shows '^1 of 1 layouts fit' $job --tp 2 --pp 4 --zero 1 --micro-batch-size 1 --recompute none --top 1
+also '^\* +2 +4 +8 +1 +1  none '
+also '^  bubble '
+also '^  hops '
+
+# ---- every term, every fact with its source ----
+
+shows '^  products +[0-9.]+ (us|ms)  sum of 2 m n k' $job --tp 2 --pp 4 --explain
+also '^  a100-80g|^facts of a100-80g:$'
+also '^  memory_bytes +8e\+10 +published +NVIDIA A100 datasheet, 80GB SXM$'
+also '^  gemm_share '
+also '^  link +200Gbit,5us +given$'
+if grep -qE '^  [a-z_0-9]+ +[-0-9.e+]+ +(published|measured|fitted|assumed) *$' out; then complain 'a fact has no source'; else pass; fi
+
+# ---- the whole training, failures, money; other machines beside it ----
+
+shows '^3e\+11 tokens: [0-9.]+ h \(9 of 10 times [0-9.]+ to [0-9.]+\), [0-9.]+ node hours, [0-9.e+]+ at 24\.5 a node and hour, ' \
+    $job --tokens 300B --price 24.5/node-hour --failures 6.5/1000-node-days --save 30s \
+    --compare 'slow: --link 1Gbit,30us --price 10.4/node-hour' \
+    --compare 'slow, 4 bits: --link 1Gbit,30us --price 10.4/node-hour --codec q4'
+also '^it stops every 461\.5 h: save every '
+also '^slow, 4 bits: llama:7b, .* link 1Gbit,30us$'
+also '^  \(as it is\) .* 1\.00 x '
+also '^  slow, 4 bits +[0-9.e+]+ +0\.[0-9]+ x +[0-9.]+ +[0-9.e+]+$'
+
+# ---- JSON ----
+
+if command -v python3 >noise; then
+    cat >check.py <<'END2'
+import json, sys
+plan = json.load(sys.stdin)
+first, slow, coded = plan["trainings"]
+assert plan["op"] == "train" and first["ranks"] == 64 and first["parameters"] == 6738415616, plan
+best = first["best"][0]
+assert abs(sum(best["time_s"].values()) - best["step_s"]) < 1e-9, best
+assert abs(sum(best["memory_bytes"].values()) / best["rank_memory_bytes"] - 1) < 1e-9, best
+assert best["rank_memory_bytes"] <= 80e9 and 0 < best["mfu"] < 1, best
+assert best["step_low_s"] < best["step_s"] < best["step_high_s"], best
+assert abs(best["tokens_s"] * best["step_s"] - 1024 * 4096) < 1, best
+assert all(a["step_s"] <= b["step_s"] for a, b in zip(first["best"], first["best"][1:])), first
+assert abs(first["hours"] * 8 - first["node_hours"]) < 1e-6, first
+assert abs(first["node_hours"] * 24.5 - first["cost"]) < 1e-6 * first["cost"], first
+assert 0.9 < first["goodput"] < 1, first
+assert all(fact["source"] for fact in first["facts"].values()), first
+assert slow["name"] == "slow" and slow["best"][0]["step_s"] > best["step_s"], plan
+assert coded["best"][0]["step_s"] < slow["best"][0]["step_s"], plan
+END2
+    "$redpoll" plan train $job --tokens 300B --price 24.5/node-hour --failures 6.5/1000-node-days --save 30s \
+        --compare 'slow: --link 1Gbit,30us --tp 1 --pp 1' --compare 'coded: --link 1Gbit,30us --tp 1 --pp 1 --codec q4' --json >out
+    if python3 check.py <out 2>err; then pass; else complain "--json: $(tail -n 1 err | cut -c 1-200) $(grep assert err)"; fi
+else
+    echo "skipped the JSON: there is no python3 here"
+fi
+
+# ---- devices of the user's own ----
+
+cat >mine.txt <<'END2'
+# the same card, in a box that is cool
+mine like a100-80g assumed the same chip
+mine bf16_flops 400e12 measured here
+END2
+shows 'on 64 ranks of mine ' $job --device mine --devices mine.txt --explain
+also '^  bf16_flops +4e\+14 +measured +here$'
+
+# ---- mistakes ----
+
+small='--device a100-80g --global-batch-size 64'
+refused 'which device does a rank have\? .*there are a100-80g, ' --global-batch-size 64
+refused "unknown device 'a100'; there are .*" --device a100 --global-batch-size 64
+refused "unknown device 'a100-80gb'.*did you mean 'a100-80g'" --device a100-80gb --global-batch-size 64
+refused 'of how many samples is a step' --device a100-80g
+refused 'how fast is the link of a host\? --link 200Gbit,5us' $small --hosts 2
+refused "no layout of 8 ranks is legal: --tp, --pp and --dp have to multiply to them" $small --tp 3
+refused '--dp 8 does not divide the global batch of 63' --device a100-80g --global-batch-size 63 --tp 1 --pp 1
+refused '--tp 8 does not divide the 12 heads' $small --tp 8
+refused '13 stages are more than the 12 layers|no layout' $small --tp 1 --ranks-per-host 13 --pp 13 --global-batch-size 13
+refused 'it does not fit: of [0-9]+ layouts the smallest .* needs [0-9.]+ GB of a rank.s 11\.0 GB, .* what helps: ' \
+    --model llama:70b --device rtx2080ti --precision fp16 --global-batch-size 64 --seq-length 2048
+refused 'v100 has no bf16_flops: it does not multiply in bf16' --device v100 --global-batch-size 64
+refused "resnet50 is no decoder of transformer blocks" --model resnet50 $small
+refused "hidden=770 is no multiple of heads=12" --model gpt2:hidden=770 $small
+refused "zero: '4' is not 0, 1, 2 or 3" $small --zero 4
+refused "did you mean 'selective'" $small --recompute selektive
+refused "unknown precision 'bf17'" $small --precision bf17
+refused "'10' has no unit" $small --tokens 1T --price 10
+refused 'is negative' $small --tokens 1T --price=-1/node-hour
+refused 'price is of a whole training: how many tokens' $small --price 1/node-hour
+refused 'how long does a save take' $small --tokens 1T --failures 1/3h
+refused 'tokens are above 0' $small --tokens 0
+refused 'missing.txt is missing' $small --devices missing.txt
+echo 'mine watts 3' >bad.txt
+refused 'bad.txt, line 1: a line is DEVICE FACT VALUE KIND SOURCE' $small --devices bad.txt
+refused "has no name of at most 31 letters in front" $small --compare '--link 1Gbit,1us'
+refused "compare slow: --lnik .*did you mean" $small --compare 'slow: --lnik 1Gbit,1us'
+refused 'link' $small --link 10
+refused 'did you mean' $small --glob-batch-size 3
+
+finish

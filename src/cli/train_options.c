@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 static rp_status check_split(const char *text) {
-    rpi_split split;
+    rpi_label_split split;
     return rpi_split_parse(text, &split);
 }
 

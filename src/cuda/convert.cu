@@ -24,30 +24,31 @@ template <int TYPE, int WIRE, bool ADDS> static __global__ void decode(rpi_devic
 
 /* Families of families: by the type of the data, and by that in which elements travel. */
 template <int TYPE> struct encode_to {
-    template <int WIRE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int WIRE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return call->residual ? encode<TYPE, WIRE, true> : encode<TYPE, WIRE, false>;
     }
 };
 
 template <int TYPE, bool ADDS> struct decode_from {
-    template <int WIRE> static rpi_kernel of(const rpi_device_call *) {
+    template <int WIRE> static rpi_cuda_kernel of(const rpi_device_call *) {
         return decode<TYPE, WIRE, ADDS>;
     }
 };
 
 struct encode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return rpi_kernel_for<encode_to<TYPE>>(call->wire_type, call);
     }
 };
 
 struct decode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return rpi_kernel_for<decode_from<TYPE, false>>(call->wire_type, call);
     }
 };
 
-static cudaError_t launch(rpi_kernel kernel, const rpi_device_call *call, cudaStream_t stream) {
+static cudaError_t launch(rpi_cuda_kernel kernel, const rpi_device_call *call,
+                          cudaStream_t stream) {
     uint64_t octets = (call->count + RPI_OCTET - 1) / RPI_OCTET;
     return rpi_kernel_launch(kernel, rpi_blocks_for(octets, RPI_BLOCK), call, stream);
 }
@@ -68,7 +69,7 @@ cudaError_t rpi_convert_launch_encode(const rpi_device_call *call, cudaStream_t 
 cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
                                       cudaStream_t stream) {
     if (rpi_convert_is_copy(call, adds)) return copy(call->y, call->encoded, call, stream);
-    rpi_kernel kernel =
+    rpi_cuda_kernel kernel =
         adds ? rpi_kernel_for<decode_from<RPI_DEVICE_F32, true>>(call->wire_type, call)
              : rpi_kernel_for<decode_family>(call->type, call);
     return launch(kernel, call, stream);

@@ -80,7 +80,7 @@ static inline bool rpi_group_is_block(const rpi_device_call *call) {
 }
 
 /* A kernel of groups, over all buckets. */
-static inline cudaError_t rpi_group_launch(rpi_kernel kernel, const rpi_device_call *call,
+static inline cudaError_t rpi_group_launch(rpi_cuda_kernel kernel, const rpi_device_call *call,
                                            cudaStream_t stream) {
     unsigned a_block = rpi_group_is_block(call) ? 1 : RPI_BLOCK / RPI_WARP;
     return rpi_kernel_launch(kernel, rpi_blocks_for(rpi_device_buckets(call), a_block), call,

@@ -14,10 +14,10 @@ static inline unsigned rpi_blocks_for(uint64_t groups, unsigned groups_a_block) 
     return (unsigned)(blocks < (1u << 30) ? blocks : 1u << 30);
 }
 
-typedef void (*rpi_kernel)(rpi_device_call);
+typedef void (*rpi_cuda_kernel)(rpi_device_call);
 
 /* A call of no elements loads its kernel, and launches nothing. */
-static inline cudaError_t rpi_kernel_launch(rpi_kernel kernel, unsigned blocks,
+static inline cudaError_t rpi_kernel_launch(rpi_cuda_kernel kernel, unsigned blocks,
                                             const rpi_device_call *call, cudaStream_t stream) {
     cudaFuncAttributes attributes;
     (void)cudaGetLastError(); /* of what came before, and was told */
@@ -28,7 +28,7 @@ static inline cudaError_t rpi_kernel_launch(rpi_kernel kernel, unsigned blocks,
 
 /* Of a family of kernels, FAMILY::of<TYPE>(), the one for elements of this type. */
 template <typename FAMILY>
-static rpi_kernel rpi_kernel_for(int type, const rpi_device_call *call) {
+static rpi_cuda_kernel rpi_kernel_for(int type, const rpi_device_call *call) {
     switch (type) {
     case RPI_DEVICE_F16: return FAMILY::template of<RPI_DEVICE_F16>(call);
     case RPI_DEVICE_BF16: return FAMILY::template of<RPI_DEVICE_BF16>(call);

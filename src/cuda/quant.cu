@@ -48,7 +48,7 @@ static bool is_held(const rpi_device_call *call, int octets) {
 }
 
 template <int TYPE, bool FEEDBACK, bool STOCHASTIC>
-static rpi_kernel encode_of(const rpi_device_call *call) {
+static rpi_cuda_kernel encode_of(const rpi_device_call *call) {
     if (!STOCHASTIC && is_held(call, 2)) return encode_held<TYPE, FEEDBACK, 2>;
     if (!STOCHASTIC && is_held(call, 4)) return encode_held<TYPE, FEEDBACK, 4>;
     return rpi_group_is_block(call) ? encode<TYPE, FEEDBACK, STOCHASTIC, RPI_BLOCK>
@@ -56,7 +56,7 @@ static rpi_kernel encode_of(const rpi_device_call *call) {
 }
 
 struct encode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         if (call->residual)
             return call->stochastic ? encode_of<TYPE, true, true>(call)
                                     : encode_of<TYPE, true, false>(call);
@@ -65,7 +65,7 @@ struct encode_family {
     }
 };
 
-template <int TYPE, bool ADDS> static rpi_kernel decode_of(const rpi_device_call *call) {
+template <int TYPE, bool ADDS> static rpi_cuda_kernel decode_of(const rpi_device_call *call) {
     if (is_held(call, 2)) return decode_held<TYPE, ADDS, 2>;
     if (is_held(call, 4)) return decode_held<TYPE, ADDS, 4>;
     return rpi_group_is_block(call) ? decode<TYPE, ADDS, RPI_BLOCK>
@@ -73,7 +73,7 @@ template <int TYPE, bool ADDS> static rpi_kernel decode_of(const rpi_device_call
 }
 
 struct decode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return decode_of<TYPE, false>(call);
     }
 };
@@ -85,7 +85,7 @@ cudaError_t rpi_quant_launch_encode(const rpi_device_call *call, cudaStream_t st
 /* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_quant_launch_decode(const rpi_device_call *call, int adds,
                                     cudaStream_t stream) {
-    rpi_kernel kernel = adds ? decode_of<RPI_DEVICE_F32, true>(call)
-                             : rpi_kernel_for<decode_family>(call->type, call);
+    rpi_cuda_kernel kernel = adds ? decode_of<RPI_DEVICE_F32, true>(call)
+                                  : rpi_kernel_for<decode_family>(call->type, call);
     return rpi_group_launch(kernel, call, stream);
 }

@@ -28,7 +28,7 @@ template <int TYPE, bool ADDS, int LANES> static __global__ void decode(rpi_devi
 }
 
 struct encode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         if (rpi_group_is_block(call))
             return call->residual ? encode<TYPE, true, RPI_BLOCK>
                                   : encode<TYPE, false, RPI_BLOCK>;
@@ -36,13 +36,13 @@ struct encode_family {
     }
 };
 
-template <int TYPE, bool ADDS> static rpi_kernel decode_of(const rpi_device_call *call) {
+template <int TYPE, bool ADDS> static rpi_cuda_kernel decode_of(const rpi_device_call *call) {
     return rpi_group_is_block(call) ? decode<TYPE, ADDS, RPI_BLOCK>
                                     : decode<TYPE, ADDS, RPI_WARP>;
 }
 
 struct decode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return decode_of<TYPE, false>(call);
     }
 };
@@ -54,7 +54,7 @@ cudaError_t rpi_randk_launch_encode(const rpi_device_call *call, cudaStream_t st
 /* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_randk_launch_decode(const rpi_device_call *call, int adds,
                                     cudaStream_t stream) {
-    rpi_kernel kernel = adds ? decode_of<RPI_DEVICE_F32, true>(call)
-                             : rpi_kernel_for<decode_family>(call->type, call);
+    rpi_cuda_kernel kernel = adds ? decode_of<RPI_DEVICE_F32, true>(call)
+                                  : rpi_kernel_for<decode_family>(call->type, call);
     return rpi_group_launch(kernel, call, stream);
 }

@@ -43,18 +43,19 @@ template <int TYPE, bool ADDS> static __global__ void decode(rpi_device_call cal
 }
 
 struct encode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
     }
 };
 
 struct decode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *) {
         return decode<TYPE, false>;
     }
 };
 
-static cudaError_t launch(rpi_kernel kernel, const rpi_device_call *call, cudaStream_t stream) {
+static cudaError_t launch(rpi_cuda_kernel kernel, const rpi_device_call *call,
+                          cudaStream_t stream) {
     unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), RPI_BLOCK / RPI_SIGN_GROUP);
     return rpi_kernel_launch(kernel, blocks, call, stream);
 }
@@ -65,7 +66,7 @@ cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t str
 
 /* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_sign_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream) {
-    rpi_kernel kernel =
+    rpi_cuda_kernel kernel =
         adds ? decode<RPI_DEVICE_F32, true> : rpi_kernel_for<decode_family>(call->type, call);
     return launch(kernel, call, stream);
 }

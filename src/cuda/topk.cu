@@ -127,13 +127,13 @@ template <int TYPE, bool ADDS> static __global__ void decode(rpi_device_call cal
 }
 
 struct encode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
     }
 };
 
 struct decode_family {
-    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         (void)call;
         return decode<TYPE, false>;
     }
@@ -148,7 +148,7 @@ cudaError_t rpi_topk_launch_encode(const rpi_device_call *call, cudaStream_t str
 
 /* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_topk_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream) {
-    rpi_kernel kernel =
+    rpi_cuda_kernel kernel =
         adds ? decode<RPI_DEVICE_F32, true> : rpi_kernel_for<decode_family>(call->type, call);
     return rpi_kernel_launch(kernel, rpi_blocks_for(rpi_device_buckets(call), 1), call, stream);
 }

@@ -214,7 +214,7 @@ static rp_status place_backward_writes(rpi_compiler *compiler, const rpi_compile
         if (parameter->writes > 0 && parameter->last_write == compiler->program->step_count)
             return RP_FAIL(UNSUPPORTED, "'%s' is more than one of its inputs",
                            unit->unit.inputs[i].name);
-        places->grad_inputs[i] = (rpi_place){.kind = RPI_IN_GRADIENT, .index = id};
+        places->grad_inputs[i] = (rpi_value_place){.kind = RPI_IN_GRADIENT, .index = id};
         step->written_gradients |= 1u << i;
         if (parameter->writes > 0) step->always_add |= 1u << i;
         parameter->writes++;
@@ -230,9 +230,9 @@ static rp_status hand_on_gradients(rpi_compiler *compiler, const rpi_compiled_un
         int from = unit->kernel->gradient_from[i];
         if (from == RPI_GRADIENT_WRITTEN && unit->unit.inputs[i].kind == RPI_VALUE_PARAMETER)
             continue; /* it lies where it belongs, or will */
-        rpi_place place = from == RPI_GRADIENT_OF_OUTPUT
-                              ? places->grad_outputs[0]
-                              : places->grad_inputs[from < 0 ? i : from];
+        rpi_value_place place = from == RPI_GRADIENT_OF_OUTPUT
+                                    ? places->grad_outputs[0]
+                                    : places->grad_inputs[from < 0 ? i : from];
         rpi_compiled_value *value = &compiler->values[unit->inputs[i]];
         bool is_first = value->gradient.kind == RPI_NOWHERE;
         bool is_added = from == RPI_GRADIENT_WRITTEN && value->gradient.kind == RPI_IN_BUFFER &&
@@ -296,7 +296,7 @@ static rp_status emit_backward(rpi_compiler *compiler, rpi_compiled_unit *unit) 
     if (!unit->unit.wanted) return RP_OK;
     if (rpi_is_external(op)) return rpi_emit_external_backward(compiler, unit);
     if (!op->is_view) return emit_backward_inputs(compiler, unit);
-    rpi_place place;
+    rpi_value_place place;
     rpi_value_id out = unit->outputs[0];
     RP_TRY(rpi_emit_use_gradient(compiler, out, rpi_row_major(compiler, out), &place));
     return rpi_emit_gradient(compiler, unit->inputs[0], place);
@@ -312,7 +312,7 @@ static void place_seeds(rpi_compiler *compiler) {
     for (int i = 0; i < options->seed_count; i++) {
         rpi_value_id id = options->seeds[i];
         compiler->values[id].gradient =
-            (rpi_place){RPI_IN_INPUT, first + i, rpi_row_major(compiler, id)};
+            (rpi_value_place){RPI_IN_INPUT, first + i, rpi_row_major(compiler, id)};
     }
 }
 
@@ -458,7 +458,7 @@ static rp_status emit_passes(rpi_compiler *compiler) {
     if (!compiler->options->training) return RP_OK;
     if (compiler->loss != RPI_NO_VALUE)
         compiler->values[compiler->loss].gradient =
-            (rpi_place){RPI_IN_ONE, 0, rpi_row_major(compiler, compiler->loss)};
+            (rpi_value_place){RPI_IN_ONE, 0, rpi_row_major(compiler, compiler->loss)};
     place_seeds(compiler);
     return emit_backward_pass(compiler);
 }
@@ -591,20 +591,20 @@ static rp_status check_request(const rpi_compiler *compiler) {
 }
 
 static void place_leaves(rpi_compiler *compiler) {
-    static const rpi_place_kind places[] = {RPI_IN_INPUT, RPI_IN_WEIGHTS, RPI_IN_WEIGHTS,
-                                            RPI_NOWHERE};
+    static const rpi_value_place_kind places[] = {RPI_IN_INPUT, RPI_IN_WEIGHTS, RPI_IN_WEIGHTS,
+                                                  RPI_NOWHERE};
     for (int i = 0; i < compiler->value_count; i++) {
         const rpi_value *value = rpi_graph_value(compiler->program->graph, i);
         if (!compiler->values[i].needed) continue; /* its dimensions may have no size */
         int index = value->kind == RPI_VALUE_INPUT ? value->index : i;
         compiler->values[i].place =
-            (rpi_place){places[value->kind], index, rpi_row_major(compiler, i)};
+            (rpi_value_place){places[value->kind], index, rpi_row_major(compiler, i)};
     }
     int first = rpi_graph_kind_count(compiler->program->graph, RPI_VALUE_INPUT);
     for (int i = 0; i < compiler->options->given_count; i++) {
         rpi_value_id id = compiler->options->given[i];
         compiler->values[id].place =
-            (rpi_place){RPI_IN_INPUT, first + i, rpi_row_major(compiler, id)};
+            (rpi_value_place){RPI_IN_INPUT, first + i, rpi_row_major(compiler, id)};
     }
 }
 

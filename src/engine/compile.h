@@ -9,7 +9,7 @@
 #include "engine/memory_plan.h"
 
 /* Where a value is, before memory is planned. */
-typedef enum rpi_place_kind {
+typedef enum rpi_value_place_kind {
     RPI_NOWHERE,
     RPI_IN_BUFFER,    /* index: of the buffer */
     RPI_IN_INPUT,     /* index: of the graph's input */
@@ -17,18 +17,18 @@ typedef enum rpi_place_kind {
     RPI_IN_GRADIENT,  /* index: value id of a parameter */
     RPI_IN_ONE,       /* the constant 1: the gradient of the loss */
     RPI_IN_WORKSPACE, /* the session's */
-} rpi_place_kind;
+} rpi_value_place_kind;
 
-typedef struct rpi_place {
-    rpi_place_kind kind;
+typedef struct rpi_value_place {
+    rpi_value_place_kind kind;
     int index;
     rpi_layout layout;
-} rpi_place;
+} rpi_value_place;
 
 typedef struct rpi_step_places {
-    rpi_place inputs[RPI_UNIT_INPUTS], outputs[RPI_UNIT_OUTPUTS];
-    rpi_place grad_outputs[RPI_UNIT_OUTPUTS], grad_inputs[RPI_UNIT_INPUTS];
-    rpi_place saved, workspace;
+    rpi_value_place inputs[RPI_UNIT_INPUTS], outputs[RPI_UNIT_OUTPUTS];
+    rpi_value_place grad_outputs[RPI_UNIT_OUTPUTS], grad_inputs[RPI_UNIT_INPUTS];
+    rpi_value_place saved, workspace;
 } rpi_step_places;
 
 /* The second half of an external node, not yet emitted. */
@@ -44,7 +44,7 @@ typedef struct rpi_pending {
 
 /* A copy of a value in another layout. */
 typedef struct rpi_copy {
-    rpi_place place;
+    rpi_value_place place;
     struct rpi_copy *next;
 } rpi_copy;
 
@@ -52,7 +52,7 @@ typedef struct rpi_compiled_value {
     rpi_shape shape; /* bound */
     bool needed, has_gradient, is_result, is_given;
     int consumers;
-    rpi_place place, gradient;
+    rpi_value_place place, gradient;
     bool owns_gradient; /* its buffer is no other value's gradient: it can be added to */
     rpi_copy *copies;
     rpi_pending *pending, *gradient_pending;
@@ -65,7 +65,7 @@ typedef struct rpi_compiled_unit {
     rpi_unit unit;
     rpi_value_id inputs[RPI_UNIT_INPUTS], outputs[RPI_UNIT_OUTPUTS];
     rpi_kernel *kernel;
-    rpi_place saved;
+    rpi_value_place saved;
     int segment; /* of options.recompute; -1: none */
     const char *name, *what;
 } rpi_compiled_unit;
@@ -81,9 +81,9 @@ typedef struct rpi_compiler {
     bool *node_needed;
     rpi_compiled_unit *units; /* in the order of forward */
     int unit_count;
-    rpi_step_places *places;                    /* of program->steps */
-    rpi_place results[RPI_PROGRAM_RESULTS + 1]; /* of program->results */
-    rpi_place given_gradients[RPI_PROGRAM_CUTS];
+    rpi_step_places *places;                          /* of program->steps */
+    rpi_value_place results[RPI_PROGRAM_RESULTS + 1]; /* of program->results */
+    rpi_value_place given_gradients[RPI_PROGRAM_CUTS];
     int step_room;
     rpi_buffer *buffers;
     int buffer_count, buffer_room;
@@ -105,9 +105,9 @@ rp_status rpi_split_unit(rpi_compiler *compiler, int index);
 
 /* emit.c: steps over places. */
 rp_status rpi_emit_buffer(rpi_compiler *compiler, size_t bytes, rpi_layout layout,
-                          rpi_place *out_place);
+                          rpi_value_place *out_place);
 /* Room in the session's workspace for the next step; nowhere for 0 bytes. */
-rpi_place rpi_emit_workspace(rpi_compiler *compiler, size_t bytes);
+rpi_value_place rpi_emit_workspace(rpi_compiler *compiler, size_t bytes);
 /* Append a step; *step and *places are copied, buffers live at least until it. */
 rp_status rpi_emit_step(rpi_compiler *compiler, const rpi_program_step *step,
                         const rpi_step_places *places);
@@ -115,16 +115,16 @@ rp_status rpi_emit_step(rpi_compiler *compiler, const rpi_program_step *step,
  * then. */
 rp_status rpi_emit_finish(rpi_compiler *compiler, rpi_pending **pending);
 /* `output` may lie over `input` in the step emitted last, where that reads it only once. */
-rp_status rpi_emit_reuse(rpi_compiler *compiler, rpi_place output, rpi_place input);
+rp_status rpi_emit_reuse(rpi_compiler *compiler, rpi_value_place output, rpi_value_place input);
 rp_status rpi_emit_kernel(rpi_compiler *compiler, rpi_kernel **out_kernel);
 /* Where `value` lies in `layout`, after whatever steps that takes. */
 rp_status rpi_emit_use(rpi_compiler *compiler, rpi_value_id value, rpi_layout layout,
-                       rpi_pass pass, rpi_place *out_place);
+                       rpi_pass pass, rpi_value_place *out_place);
 rp_status rpi_emit_use_gradient(rpi_compiler *compiler, rpi_value_id value, rpi_layout layout,
-                                rpi_place *out_place);
+                                rpi_value_place *out_place);
 /* A contribution to the gradient of `value` lies at `place`: the first one stays where it is,
  * further ones are summed; those of parameters go to their arena. */
-rp_status rpi_emit_gradient(rpi_compiler *compiler, rpi_value_id value, rpi_place place);
+rp_status rpi_emit_gradient(rpi_compiler *compiler, rpi_value_id value, rpi_value_place place);
 rpi_layout rpi_row_major(const rpi_compiler *compiler, rpi_value_id value);
 
 /* resolve.c: plan memory, turn places into addresses. */

@@ -27,23 +27,23 @@ rpi_layout rpi_row_major(const rpi_compiler *compiler, rpi_value_id value) {
 }
 
 rp_status rpi_emit_buffer(rpi_compiler *compiler, size_t bytes, rpi_layout layout,
-                          rpi_place *out_place) {
+                          rpi_value_place *out_place) {
     RP_TRY(make_room(compiler->buffer_count, compiler->buffer_room, sizeof *compiler->buffers,
                      "a memory plan", &compiler->buffers));
     compiler->buffer_room = grown_room(compiler->buffer_count, compiler->buffer_room);
     compiler->buffers[compiler->buffer_count] =
         (rpi_buffer){.bytes = bytes, .first = -1, .last = -2};
-    *out_place = (rpi_place){RPI_IN_BUFFER, compiler->buffer_count++, layout};
+    *out_place = (rpi_value_place){RPI_IN_BUFFER, compiler->buffer_count++, layout};
     return RP_OK;
 }
 
-rpi_place rpi_emit_workspace(rpi_compiler *compiler, size_t bytes) {
+rpi_value_place rpi_emit_workspace(rpi_compiler *compiler, size_t bytes) {
     size_t *most = &compiler->program->facts.workspace_bytes;
     if (bytes > *most) *most = bytes;
-    return (rpi_place){.kind = bytes ? RPI_IN_WORKSPACE : RPI_NOWHERE};
+    return (rpi_value_place){.kind = bytes ? RPI_IN_WORKSPACE : RPI_NOWHERE};
 }
 
-static void touch(rpi_compiler *compiler, const rpi_place *places, int count) {
+static void touch(rpi_compiler *compiler, const rpi_value_place *places, int count) {
     int step = compiler->program->step_count - 1;
     for (int i = 0; i < count; i++) {
         if (places[i].kind != RPI_IN_BUFFER) continue;
@@ -88,14 +88,15 @@ rp_status rpi_emit_finish(rpi_compiler *compiler, rpi_pending **pending) {
     return RP_OK;
 }
 
-static int count_place(const rpi_place *places, int count, rpi_place wanted) {
+static int count_place(const rpi_value_place *places, int count, rpi_value_place wanted) {
     int found = 0;
     for (int i = 0; i < count; i++)
         found += places[i].kind == wanted.kind && places[i].index == wanted.index;
     return found;
 }
 
-rp_status rpi_emit_reuse(rpi_compiler *compiler, rpi_place output, rpi_place input) {
+rp_status rpi_emit_reuse(rpi_compiler *compiler, rpi_value_place output,
+                         rpi_value_place input) {
     int step = compiler->program->step_count - 1;
     const rpi_step_places *places = &compiler->places[step];
     if (output.kind != RPI_IN_BUFFER || input.kind != RPI_IN_BUFFER ||
@@ -123,8 +124,8 @@ rp_status rpi_emit_kernel(rpi_compiler *compiler, rpi_kernel **out_kernel) {
     return RP_OK;
 }
 
-static rp_status emit_reorder(rpi_compiler *compiler, rpi_value_id value, rpi_place from,
-                              rpi_layout to, rpi_pass pass, rpi_place *out_place) {
+static rp_status emit_reorder(rpi_compiler *compiler, rpi_value_id value, rpi_value_place from,
+                              rpi_layout to, rpi_pass pass, rpi_value_place *out_place) {
     rpi_program *program = compiler->program;
     const rpi_value *described = rpi_graph_value(program->graph, value);
     if (!program->backend->plan_reorder)
@@ -151,17 +152,17 @@ static rp_status emit_reorder(rpi_compiler *compiler, rpi_value_id value, rpi_pl
                          &places);
 }
 
-static const rpi_place *find_copy(const rpi_compiled_value *value, rpi_layout layout) {
+static const rpi_value_place *find_copy(const rpi_compiled_value *value, rpi_layout layout) {
     for (const rpi_copy *copy = value->copies; copy; copy = copy->next)
         if (copy->place.layout.id == layout.id) return &copy->place;
     return NULL;
 }
 
 rp_status rpi_emit_use(rpi_compiler *compiler, rpi_value_id id, rpi_layout layout,
-                       rpi_pass pass, rpi_place *out_place) {
+                       rpi_pass pass, rpi_value_place *out_place) {
     rpi_compiled_value *value = &compiler->values[id];
     RP_TRY(rpi_emit_finish(compiler, &value->pending));
-    const rpi_place *copied = find_copy(value, layout);
+    const rpi_value_place *copied = find_copy(value, layout);
     if (value->place.layout.id == layout.id || copied) {
         *out_place = copied ? *copied : value->place;
         return RP_OK;
@@ -176,7 +177,7 @@ rp_status rpi_emit_use(rpi_compiler *compiler, rpi_value_id id, rpi_layout layou
 }
 
 rp_status rpi_emit_use_gradient(rpi_compiler *compiler, rpi_value_id id, rpi_layout layout,
-                                rpi_place *out_place) {
+                                rpi_value_place *out_place) {
     rpi_compiled_value *value = &compiler->values[id];
     RP_TRY(rpi_emit_finish(compiler, &value->gradient_pending));
     *out_place = value->gradient;
@@ -200,7 +201,7 @@ static rp_status run_deposit(void *self, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
-static rp_status emit_deposit(rpi_compiler *compiler, rpi_value_id id, rpi_place place) {
+static rp_status emit_deposit(rpi_compiler *compiler, rpi_value_id id, rpi_value_place place) {
     rpi_compiled_value *value = &compiler->values[id];
     deposit *task = NULL;
     RP_TRY(rpi_arena_alloc(compiler->program->memory, sizeof *task, &task));
@@ -216,7 +217,7 @@ static rp_status emit_deposit(rpi_compiler *compiler, rpi_value_id id, rpi_place
     if (place.layout.id != 0)
         RP_TRY(emit_reorder(compiler, id, place, rpi_row_major(compiler, id), RPI_BACKWARD,
                             &places.inputs[0]));
-    places.grad_inputs[0] = (rpi_place){.kind = RPI_IN_GRADIENT, .index = id};
+    places.grad_inputs[0] = (rpi_value_place){.kind = RPI_IN_GRADIENT, .index = id};
     RP_TRY(rpi_emit_step(compiler, &step, &places));
     value->writes++;
     value->last_write = compiler->program->step_count - 1;
@@ -263,7 +264,7 @@ static rp_status plan_sum(rpi_compiler *compiler, rpi_value_id id, rpi_layout la
     return RP_OK;
 }
 
-static rp_status emit_sum(rpi_compiler *compiler, rpi_value_id id, rpi_place place) {
+static rp_status emit_sum(rpi_compiler *compiler, rpi_value_id id, rpi_value_place place) {
     rpi_compiled_value *value = &compiler->values[id];
     rpi_layout layout = value->gradient.layout;
     rpi_step_places places = {0};
@@ -272,7 +273,7 @@ static rp_status emit_sum(rpi_compiler *compiler, rpi_value_id id, rpi_place pla
     if (place.layout.id != layout.id)
         RP_TRY(emit_reorder(compiler, id, place, layout, RPI_BACKWARD, &place));
     RP_TRY(plan_sum(compiler, id, layout, &kernel));
-    rpi_place sum;
+    rpi_value_place sum;
     RP_TRY(rpi_emit_buffer(compiler, layout.bytes, layout, &sum));
     places.inputs[0] = place;
     places.inputs[1] = value->gradient;
@@ -290,7 +291,7 @@ static rp_status emit_sum(rpi_compiler *compiler, rpi_value_id id, rpi_place pla
     return RP_OK;
 }
 
-rp_status rpi_emit_gradient(rpi_compiler *compiler, rpi_value_id id, rpi_place place) {
+rp_status rpi_emit_gradient(rpi_compiler *compiler, rpi_value_id id, rpi_value_place place) {
     rpi_compiled_value *value = &compiler->values[id];
     if (rpi_graph_value(compiler->program->graph, id)->kind == RPI_VALUE_PARAMETER)
         return emit_deposit(compiler, id, place);

@@ -117,7 +117,7 @@ rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *u
 static rp_status pass_gradients(rpi_compiler *compiler, const rpi_compiled_unit *unit) {
     for (int i = 0; i < unit->unit.output_count; i++) {
         rpi_value_id out = unit->outputs[i];
-        rpi_place place;
+        rpi_value_place place;
         if (compiler->values[out].gradient.kind == RPI_NOWHERE) continue;
         RP_TRY(rpi_emit_use_gradient(compiler, out, rpi_row_major(compiler, out), &place));
         if (unit->unit.wanted >> i & 1u)

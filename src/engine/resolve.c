@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "engine/compile.h"
 
-static rpi_address address_of(const rpi_compiler *compiler, rpi_place place) {
+static rpi_address address_of(const rpi_compiler *compiler, rpi_value_place place) {
     const rpi_weight *weight = NULL;
     rpi_address address = {.space = RPI_SPACE_NONE};
     switch (place.kind) {
@@ -31,8 +31,8 @@ static rpi_address address_of(const rpi_compiler *compiler, rpi_place place) {
     return address;
 }
 
-static void resolve_input(const rpi_compiler *compiler, rpi_place place, rpi_program_step *step,
-                          int slot) {
+static void resolve_input(const rpi_compiler *compiler, rpi_value_place place,
+                          rpi_program_step *step, int slot) {
     rpi_program *program = compiler->program;
     step->inputs[slot] = address_of(compiler, place);
     step->parameters[slot] = step->inputs[slot].space == RPI_SPACE_PARAMETERS
@@ -63,7 +63,7 @@ static void resolve_step(const rpi_compiler *compiler, int index) {
 static void resolve_results(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     for (int i = 0; i < program->result_count; i++) {
-        rpi_place place = compiler->results[i];
+        rpi_value_place place = compiler->results[i];
         program->results[i].address = address_of(compiler, place);
         if (place.kind == RPI_IN_INPUT) program->uses_input[place.index] = true;
     }
@@ -73,7 +73,7 @@ static void resolve_results(rpi_compiler *compiler) {
 
 /* Results outlive the run, so they lie one after the other in memory of the instance's own; the
  * plan of the arena takes them for buffers that no step touches. */
-static void keep(rpi_compiler *compiler, const rpi_place *places, int count) {
+static void keep(rpi_compiler *compiler, const rpi_value_place *places, int count) {
     for (int i = 0; i < count; i++) {
         if (places[i].kind != RPI_IN_BUFFER) continue;
         rpi_buffer *buffer = &compiler->buffers[places[i].index];

@@ -49,7 +49,7 @@ typedef struct machine { /* one rank */
 typedef struct simulation {
     const rpi_cost_model *model;
     const rpi_plan_request *request;
-    rpi_layout layout;
+    rpi_host_layout layout;
     nic *nics;   /* [hosts] */
     crew *crews; /* [hosts] */
     int world, steps;

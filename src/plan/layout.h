@@ -6,21 +6,21 @@
 
 /* Hosts are numbered by their lowest rank, and ranks have places on theirs: 0, 1, ..., rising.
  */
-typedef struct rpi_layout {
+typedef struct rpi_host_layout {
     int world, hosts;
     int widest;   /* ranks of the host that has most */
     int *host_of; /* [world] */
     int *place;   /* [world] */
     int *first;   /* [hosts + 1]: into ranks */
     int *ranks;   /* [world]: of host 0, of host 1, ... */
-} rpi_layout;
+} rpi_host_layout;
 
 /* RP_NOMEM. */
-rp_status rpi_layout_make(const rpi_plan_request *request, rpi_layout *out_layout);
-void rpi_layout_free(rpi_layout *layout); /* zeros are fine */
+rp_status rpi_layout_make(const rpi_plan_request *request, rpi_host_layout *out_layout);
+void rpi_layout_free(rpi_host_layout *layout); /* zeros are fine */
 
-int rpi_layout_size(const rpi_layout *layout, int host); /* its ranks */
+int rpi_layout_size(const rpi_host_layout *layout, int host); /* its ranks */
 /* The rank at a place of a host; the place is taken modulo the host's size. */
-int rpi_layout_rank(const rpi_layout *layout, int host, int place);
+int rpi_layout_rank(const rpi_host_layout *layout, int host, int place);
 
 #endif

@@ -11,7 +11,7 @@
 
 typedef struct rpi_levels {
     rpi_writer writer; /* to be started */
-    rpi_layout layout;
+    rpi_host_layout layout;
     int host, place, size; /* of this rank; ranks on its host */
 } rpi_levels;
 

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static void count_turns(const rpi_layout *layout, rpi_world_shape *shape) {
+static void count_turns(const rpi_host_layout *layout, rpi_world_shape *shape) {
     int turns = 0;
     for (int host = 0; host < layout->hosts; host++) {
         int leaving = 0;
@@ -20,7 +20,7 @@ static void count_turns(const rpi_layout *layout, rpi_world_shape *shape) {
 }
 
 rp_status rpi_world_shape_make(const rpi_plan_request *request, rpi_world_shape *out_scale) {
-    rpi_layout layout;
+    rpi_host_layout layout;
     RP_TRY(rpi_layout_make(request, &layout));
     *out_scale = (rpi_world_shape){
         .world = request->world, .hosts = layout.hosts, .widest = layout.widest};

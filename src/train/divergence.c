@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FAULT = sizeof(rpi_fault) / sizeof(double), TEXT = 512, ADVICE = 2560 };
+enum { FAULT = sizeof(rpi_step_fault) / sizeof(double), TEXT = 512, ADVICE = 2560 };
 
 /* ---- finding ---- */
 
@@ -27,13 +27,13 @@ static int tensor_at(const rpi_weights *weights, bool states, int64_t at) {
 
 /* Look at [first, first + count) of an arena; true when something was noted. */
 static bool look(const rpi_trainer *t, int kind, const float *arena, int64_t first,
-                 int64_t count, rpi_fault *fault) {
+                 int64_t count, rpi_step_fault *fault) {
     int64_t at = arena ? rpi_first_nonfinite(arena + first, count) : -1;
     if (at < 0) return false;
     bool states = kind == RPI_FAULT_STATE || kind == RPI_FAULT_MEAN_STATE;
-    *fault = (rpi_fault){.kind = kind,
-                         .index = tensor_at(t->weights, states, first + at),
-                         .value = (double)arena[first + at]};
+    *fault = (rpi_step_fault){.kind = kind,
+                              .index = tensor_at(t->weights, states, first + at),
+                              .value = (double)arena[first + at]};
     return true;
 }
 
@@ -61,14 +61,15 @@ rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
     const char *name = NULL;
     RP_TRY(rpi_instance_find_nonfinite(instance, run, &name));
     if (name)
-        t->fault =
-            (rpi_fault){.kind = RPI_FAULT_OUTPUT, .index = node_named(t->network.graph, name)};
+        t->fault = (rpi_step_fault){.kind = RPI_FAULT_OUTPUT,
+                                    .index = node_named(t->network.graph, name)};
     else if (!isfinite(loss))
-        t->fault = (rpi_fault){.kind = RPI_FAULT_LOSS, .value = loss};
+        t->fault = (rpi_step_fault){.kind = RPI_FAULT_LOSS, .value = loss};
     return RP_OK;
 }
 
-static bool look_at_state(const rpi_trainer *t, const float *mean_states, rpi_fault *fault) {
+static bool look_at_state(const rpi_trainer *t, const float *mean_states,
+                          rpi_step_fault *fault) {
     rpi_weights *weights = t->weights;
     int64_t count = rpi_weights_count(weights), states = rpi_weights_states_count(weights);
     for (int s = 0; s < t->optimizer->slot_count; s++)
@@ -79,7 +80,7 @@ static bool look_at_state(const rpi_trainer *t, const float *mean_states, rpi_fa
 }
 
 rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
-    rpi_fault fault = {0};
+    rpi_step_fault fault = {0};
     if (!look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
               rpi_weights_count(t->weights), &fault))
         look_at_state(t, mean_states, &fault);
@@ -94,7 +95,7 @@ rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
 
 /* ---- telling ---- */
 
-static const char *tensor_name(const rpi_trainer *t, const rpi_fault *fault) {
+static const char *tensor_name(const rpi_trainer *t, const rpi_step_fault *fault) {
     int kind = (int)fault->kind, index = (int)fault->index;
     bool states = kind == RPI_FAULT_STATE || kind == RPI_FAULT_MEAN_STATE;
     int count =
@@ -104,7 +105,7 @@ static const char *tensor_name(const rpi_trainer *t, const rpi_fault *fault) {
                   : rpi_weights_parameter(t->weights, index)->name;
 }
 
-static void tell_output(const rpi_trainer *t, const rpi_fault *fault, char *text) {
+static void tell_output(const rpi_trainer *t, const rpi_step_fault *fault, char *text) {
     int index = (int)fault->index;
     if (index < 0 || index >= rpi_graph_node_count(t->network.graph)) {
         snprintf(text, TEXT, "an activation is not finite");
@@ -115,7 +116,7 @@ static void tell_output(const rpi_trainer *t, const rpi_fault *fault, char *text
              node->name, node->op->name);
 }
 
-static void tell_where(const rpi_trainer *t, const rpi_fault *fault, int64_t updates,
+static void tell_where(const rpi_trainer *t, const rpi_step_fault *fault, int64_t updates,
                        char *text) {
     const char *name = tensor_name(t, fault), *value = isnan(fault->value) ? "NaN" : "infinity";
     int kind = (int)fault->kind;
@@ -166,10 +167,10 @@ static void tell_what_to_do(const rpi_trainer *t, char *text) {
 /* In the words of the lowest rank that has one. */
 rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int stride,
                                 int64_t step, int64_t updates) {
-    rpi_fault first = {0};
+    rpi_step_fault first = {0};
     int rank = -1, alike = 0;
     for (int r = t->world - 1; r >= 0; r--) {
-        rpi_fault fault;
+        rpi_step_fault fault;
         memcpy(&fault, faults + (ptrdiff_t)r * stride, sizeof fault);
         if (fault.kind == RPI_FAULT_NONE) continue;
         /* All ranks have the mean, one of them what spoiled it. */

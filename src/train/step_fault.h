@@ -16,9 +16,9 @@ typedef enum rpi_fault_kind {
 } rpi_fault_kind;
 
 /* What was found first on a rank; doubles, as ranks send it to each other. */
-typedef struct rpi_fault {
+typedef struct rpi_step_fault {
     double kind, index;
     double value; /* NaN or an infinity */
-} rpi_fault;
+} rpi_step_fault;
 
 #endif

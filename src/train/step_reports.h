@@ -16,7 +16,7 @@ typedef struct rpi_rank_report {
     double loss;  /* its part of the whole batch's */
     double share; /* of all that counts in the loss; for when not all ranks are there */
     double compute_s;
-    rpi_fault fault;
+    rpi_step_fault fault;
 } rpi_rank_report;
 
 enum {

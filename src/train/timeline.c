@@ -44,8 +44,8 @@ void rpi_timeline_start(rpi_timeline *timeline) {
     if (timeline) timeline->zero_ns = rpi_now_ns();
 }
 
-void rpi_timeline_add(rpi_timeline *timeline, rpi_lane lane, const char *name, int64_t number,
-                      int64_t start_ns, int64_t end_ns) {
+void rpi_timeline_add(rpi_timeline *timeline, rpi_timeline_lane lane, const char *name,
+                      int64_t number, int64_t start_ns, int64_t end_ns) {
     if (!timeline) return;
     if (timeline->count == timeline->capacity) {
         timeline->dropped++;

@@ -4,13 +4,13 @@
 
 #include "redpoll/comm.h"
 
-typedef enum rpi_lane {
+typedef enum rpi_timeline_lane {
     RPI_LANE_STEP,
     RPI_LANE_COMPUTE,
     RPI_LANE_COMM,
     RPI_LANE_EXPOSED,
     RPI_LANES
-} rpi_lane;
+} rpi_timeline_lane;
 
 typedef struct rpi_timeline rpi_timeline;
 
@@ -23,8 +23,8 @@ void rpi_timeline_start(rpi_timeline *timeline);
 
 /* Add an event; timeline NULL: nothing. The name is copied (and cut at 39 bytes); number is
  * shown behind it, -1: none. Never fails. */
-void rpi_timeline_add(rpi_timeline *timeline, rpi_lane lane, const char *name, int64_t number,
-                      int64_t start_ns, int64_t end_ns);
+void rpi_timeline_add(rpi_timeline *timeline, rpi_timeline_lane lane, const char *name,
+                      int64_t number, int64_t start_ns, int64_t end_ns);
 
 /* Write the events of all ranks to one file, on rank 0. Collective. */
 rp_status rpi_timeline_write(const rpi_timeline *timeline, rp_comm *comm, const char *path);

@@ -22,7 +22,7 @@ rpi_optimizer_rates rpi_train_rates(const rpi_train_options *o) {
 }
 
 static rp_status check_split(const rpi_train_options *o, const rpi_task *task) {
-    rpi_split split;
+    rpi_label_split split;
     RP_TRY(rpi_split_parse(o->split, &split));
     if (split.kind == RPI_SPLIT_IID || strcmp(task->name, "classification") == 0) return RP_OK;
     return RP_FAIL(INVALID,

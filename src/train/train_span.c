@@ -111,7 +111,7 @@ static rp_status share_statistics(rpi_trainer *t) {
 
 /* Of a rank; doubles, as ranks send it to each other. */
 typedef struct closing {
-    rpi_fault fault;
+    rpi_step_fault fault;
     double step, asked;
 } closing;
 enum { CLOSING = sizeof(closing) / sizeof(double) };

@@ -73,7 +73,7 @@ typedef struct rpi_trainer {
     int (*wishes)(void *context);
     void *wishes_context;
 
-    rpi_fault fault;        /* of this rank: the first, that ends the run */
+    rpi_step_fault fault;   /* of this rank: the first, that ends the run */
     char good_folder[1024]; /* of the last checkpoint saved or loaded; "": none yet */
     int64_t good_step;      /* of that, else 0 */
     bool newest_is_good;    /* it is the newest of the folder which this run writes to */

@@ -118,7 +118,7 @@ static void any_damage_is_survived(void) {
             damaged[lrand48() % (long)bytes] = (char)(lrand48() % 256);
         if (i % 3 == 0) bytes = 1 + (size_t)(lrand48() % (long)bytes);
         if (read_text(damaged, bytes) != RP_OK) continue;
-        rpi_run run = {0};
+        rpi_report_run run = {0};
         CHECK_OK(rpi_run_summarise(&file, 50, arena, &run));
         rpi_metrics_file_close(&file);
     }
@@ -132,7 +132,7 @@ static void a_run_is_summed_up(void) {
                                       "{\"evaluated_step\":1,\"test_accuracy\":0.9}\n{"
                                       "\"evaluated_step\":2,\"test_accuracy\":0.8}\n"
                                       "{\"failed_step\":2,\"error\":\"rank 1 left\"}\n"));
-    rpi_run run = {0};
+    rpi_report_run run = {0};
     REQUIRE_OK(rpi_run_summarise(&file, 100, arena, &run));
     CHECK(run.steps == 2 && run.curve_count == 2 && run.single && run.window == 1);
     CHECK_NEAR(run.seconds, 6, 1e-12);
@@ -162,7 +162,7 @@ static void long_runs_are_thinned_out_and_keep_their_extremes(void) {
     }
     file.steps[54321].values[RPI_STEP_LOSS] = 77;
     file.steps[12345].values[RPI_STEP_LOSS] = NAN;
-    rpi_run run = {0};
+    rpi_report_run run = {0};
     REQUIRE_OK(rpi_run_summarise(&file, POINTS, arena, &run));
     CHECK(run.curve_count == POINTS && !run.single);
     double high = 0;
@@ -179,7 +179,7 @@ static void long_runs_are_thinned_out_and_keep_their_extremes(void) {
 
 static void a_diverged_run_has_no_final_loss(void) {
     REQUIRE_OK(read_lines(STEP("1", "1") STEP("2", "2") STEP("3", "null")));
-    rpi_run run = {0};
+    rpi_report_run run = {0};
     REQUIRE_OK(rpi_run_summarise(&file, 100, arena, &run));
     CHECK(isnan(run.final_loss));
     CHECK(run.note_count == 2 && strstr(run.notes[1], "the loss of step 3 is no number"));
@@ -196,7 +196,7 @@ static void memory_that_runs_out_is_a_status(void) {
         rpi_arena *small = arena;
         REQUIRE_OK(rpi_arena_create(64, &arena));
         rpi_memory_fail_after(n);
-        rpi_run run = {0};
+        rpi_report_run run = {0};
         rp_status status = read_lines(text);
         bool was_read = status == RP_OK;
         if (was_read) status = rpi_run_summarise(&file, 50, arena, &run);

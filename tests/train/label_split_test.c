@@ -17,7 +17,7 @@ static int modulo_ten(const void *context, int64_t sample) {
 
 static rpi_sampler make(const char *text, int64_t count, int64_t batch, int world) {
     rpi_sampler sampler = {0};
-    rpi_split split;
+    rpi_label_split split;
     CHECK_OK(rpi_split_parse(text, &split));
     CHECK_OK(rpi_sampler_create(check_seed(), count, batch, &sampler));
     CHECK_OK(rpi_sampler_split(&sampler, &split, world, 10, modulo_ten, NULL));
@@ -79,7 +79,7 @@ static void shares_are_those_of_dirichlet(void) {
     for (int k = 0; k < 4; k++) {
         double a = concentrations[k], mean = 0;
         for (int trial = 0; trial < TRIALS; trial++) {
-            rpi_split split = {RPI_SPLIT_DIRICHLET, a};
+            rpi_label_split split = {RPI_SPLIT_DIRICHLET, a};
             rpi_split_parts parts;
             rpi_split_request request = {.seed = check_seed() + (uint64_t)trial,
                                          .count = COUNT,
@@ -120,7 +120,7 @@ static void mistakes_are_named(void) {
                {"dirichlet=-1", "no number above 0"},
                {"dirichlet=nan", "no number above 0"},
                {"dirichlet=1x", "'1x' is no number"}};
-    rpi_split split;
+    rpi_label_split split;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_FAILS(rpi_split_parse(bad[i].text, &split), INVALID, bad[i].part);
     rpi_train_options options = ranks_options();

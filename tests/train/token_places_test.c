@@ -47,7 +47,7 @@ static void check_line(rpi_encoder *encoder, char *rest, int line) {
         unsigned id = 0, from = 0, to = 0;
         CHECK_EQ(sscanf(word, "%u:%u:%u", &id, &from, &to), 3);
         if (count >= ids.count) continue;
-        const rpi_piece *place = &places.at[count];
+        const rpi_text_piece *place = &places.at[count];
         CHECK_MSG(ids.at[count] == id && place->start == from &&
                       place->start + place->bytes == to,
                   "line %d, token %zu: %u:%u:%u, not %s", line, count, ids.at[count],

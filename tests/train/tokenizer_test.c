@@ -88,7 +88,7 @@ static void cuts_words_as_the_expression_does(void) {
             REQUIRE_OK(rpi_text_append(&text, part, strlen(part)));
         }
         rpi_pieces words = {.text = text.at};
-        REQUIRE_OK(rpi_byte_level_words((rpi_piece){0, (uint32_t)text.count}, &words));
+        REQUIRE_OK(rpi_byte_level_words((rpi_text_piece){0, (uint32_t)text.count}, &words));
         size_t at = 0, start = 0, end = 0, w = 0;
         bool found = true;
         for (; at < text.count && found; at = end, w++) {

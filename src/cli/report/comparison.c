@@ -12,78 +12,78 @@ static const char *or_none(const char *text) {
     return text[0] ? text : "–";
 }
 
-static const char *label(const rpi_run *run, char *text) {
+static const char *label(const rpi_report_run *run, char *text) {
     (void)text;
     return run->label;
 }
-static const char *model(const rpi_run *run, char *text) {
+static const char *model(const rpi_report_run *run, char *text) {
     (void)text;
     return or_none(run->model);
 }
-static const char *codec(const rpi_run *run, char *text) {
+static const char *codec(const rpi_report_run *run, char *text) {
     (void)text;
     return or_none(run->codec);
 }
-static const char *link(const rpi_run *run, char *text) {
+static const char *link(const rpi_report_run *run, char *text) {
     (void)text;
     return or_none(run->link);
 }
-static const char *ranks(const rpi_run *run, char *text) {
+static const char *ranks(const rpi_report_run *run, char *text) {
     return rpi_quantity_text(RPI_WHOLE, (double)run->ranks, text);
 }
-static const char *steps(const rpi_run *run, char *text) {
+static const char *steps(const rpi_report_run *run, char *text) {
     return rpi_quantity_text(RPI_WHOLE, (double)run->steps, text);
 }
-static const char *loss(const rpi_run *run, char *text) {
+static const char *loss(const rpi_report_run *run, char *text) {
     return rpi_quantity_text(RPI_NUMBER, run->final_loss, text);
 }
-static const char *accuracy(const rpi_run *run, char *text) {
+static const char *accuracy(const rpi_report_run *run, char *text) {
     if (isnan(run->best_accuracy)) return "–";
     snprintf(text, RPI_QUANTITY_TEXT, "%.2f %%", 100 * run->best_accuracy);
     return text;
 }
-static const char *rate(const rpi_run *run, char *text) {
+static const char *rate(const rpi_report_run *run, char *text) {
     rpi_number_text(run->rate.p50, 4, text);
     size_t used = strlen(text);
     if (strcmp(run->unit, "tokens") == 0)
         snprintf(text + used, RPI_QUANTITY_TEXT - used, " tokens");
     return text;
 }
-static const char *step_time(const rpi_run *run, char *text) {
+static const char *step_time(const rpi_report_run *run, char *text) {
     return rpi_quantity_text(RPI_SECONDS, run->parts.step_s, text);
 }
-static const char *megabytes(const rpi_run *run, char *text) {
+static const char *megabytes(const rpi_report_run *run, char *text) {
     return rpi_number_text(run->step_bytes * 1e-6, 4, text);
 }
-static double exposed_share(const rpi_run *run) {
+static double exposed_share(const rpi_report_run *run) {
     return (run->parts.network_s + run->parts.skew_s) / run->parts.step_s;
 }
-static const char *exposed(const rpi_run *run, char *text) {
+static const char *exposed(const rpi_report_run *run, char *text) {
     double share = exposed_share(run);
     if (isnan(share)) return "–";
     snprintf(text, RPI_QUANTITY_TEXT, "%.1f %%", 100 * share);
     return text;
 }
 
-static double ranks_value(const rpi_run *run) {
+static double ranks_value(const rpi_report_run *run) {
     return (double)run->ranks;
 }
-static double steps_value(const rpi_run *run) {
+static double steps_value(const rpi_report_run *run) {
     return (double)run->steps;
 }
-static double loss_value(const rpi_run *run) {
+static double loss_value(const rpi_report_run *run) {
     return run->final_loss;
 }
-static double accuracy_value(const rpi_run *run) {
+static double accuracy_value(const rpi_report_run *run) {
     return run->best_accuracy;
 }
-static double rate_value(const rpi_run *run) {
+static double rate_value(const rpi_report_run *run) {
     return run->rate.p50;
 }
-static double step_time_value(const rpi_run *run) {
+static double step_time_value(const rpi_report_run *run) {
     return run->parts.step_s;
 }
-static double bytes_value(const rpi_run *run) {
+static double bytes_value(const rpi_report_run *run) {
     return run->step_bytes;
 }
 
@@ -107,7 +107,7 @@ const rpi_comparison_column *rpi_comparison_column_at(int index) {
     return index >= 0 && index < COLUMNS ? &columns[index] : NULL;
 }
 
-static void html_row(FILE *stream, const rpi_run *run) {
+static void html_row(FILE *stream, const rpi_report_run *run) {
     char text[RPI_QUANTITY_TEXT], class[32];
     fprintf(stream, "<tr><th scope=\"row\">");
     rpi_figure_key(stream, rpi_style_class(run->style, class), true);

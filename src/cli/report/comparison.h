@@ -12,8 +12,8 @@ typedef struct rpi_comparison_column {
     const char *key; /* of the CSV; units in the name, as in docs/json.md */
     bool is_number;  /* aligned to the right */
     /* For people: the run's own text, or written to `text`. */
-    const char *(*cell)(const rpi_run *run, char text[RPI_QUANTITY_TEXT]);
-    double (*value)(const rpi_run *run); /* for programs; NULL: the cell itself */
+    const char *(*cell)(const rpi_report_run *run, char text[RPI_QUANTITY_TEXT]);
+    double (*value)(const rpi_report_run *run); /* for programs; NULL: the cell itself */
 } rpi_comparison_column;
 
 /* NULL past the end. */

@@ -80,7 +80,7 @@ rp_status rpi_csv_open(const char *path, rpi_csv_tables **out_tables) {
     return RP_OK;
 }
 
-static void add_bench(FILE *stream, const char *label, const rpi_bench_row *row) {
+static void add_bench(FILE *stream, const char *label, const rpi_report_bench_row *row) {
     const char *texts[] = {row->op, row->codec, row->algorithm, row->transport, row->dtype};
     double numbers[] = {row->ranks,          row->count,          row->bytes,
                         row->time_s,         row->time_min_s,     row->time_max_s,
@@ -122,7 +122,7 @@ void rpi_csv_add(rpi_csv_tables *tables, const char *label, const rpi_metrics_fi
         add_bench(tables->files[BENCH].stream, label, &file->bench[i]);
 }
 
-static void add_run(rpi_csv_tables *tables, const rpi_run *run) {
+static void add_run(rpi_csv_tables *tables, const rpi_report_run *run) {
     FILE *stream = tables->files[RUNS].stream;
     const rpi_comparison_column *column;
     char text[RPI_QUANTITY_TEXT];

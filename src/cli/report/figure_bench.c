@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_series(const rpi_bench_row *a, const rpi_bench_row *b) {
+static bool same_series(const rpi_report_bench_row *a, const rpi_report_bench_row *b) {
     return strcmp(a->op, b->op) == 0 && strcmp(a->codec, b->codec) == 0 &&
            strcmp(a->algorithm, b->algorithm) == 0 && strcmp(a->transport, b->transport) == 0 &&
            strcmp(a->dtype, b->dtype) == 0 && a->ranks == b->ranks && a->is_plan == b->is_plan;
@@ -27,17 +27,18 @@ static int by_size(const void *a, const void *b) {
     return (p->x > q->x) - (p->x < q->x);
 }
 
-static rpi_point time_point(const rpi_bench_row *row) {
+static rpi_point time_point(const rpi_report_bench_row *row) {
     return (rpi_point){row->bytes, row->time_s, row->time_min_s, row->time_max_s};
 }
 
-static rpi_point bandwidth_point(const rpi_bench_row *row) {
+static rpi_point bandwidth_point(const rpi_report_bench_row *row) {
     return (rpi_point){row->bytes, row->bytes / row->time_s, NAN, NAN};
 }
 
 /* A file with one series is called by its own name, others add what tells series apart. */
 static rp_status name_series(rpi_arena *arena, const rpi_report_bench *bench,
-                             const rpi_bench_row *row, int kinds, const char **out_label) {
+                             const rpi_report_bench_row *row, int kinds,
+                             const char **out_label) {
     if (kinds == 1) return rpi_arena_copy(arena, bench->label, out_label);
     return rpi_arena_printf(arena, out_label, "%s: %s%s%s%s%s%s%s, %.0f ranks%s", bench->label,
                             row->op, row->codec[0] ? ", " : "", row->codec,
@@ -47,12 +48,12 @@ static rp_status name_series(rpi_arena *arena, const rpi_report_bench *bench,
 }
 
 static rp_status make_series(const rpi_report *report, const rpi_report_bench *bench, int first,
-                             rpi_point (*point_of)(const rpi_bench_row *row),
+                             rpi_point (*point_of)(const rpi_report_bench_row *row),
                              rpi_series *series) {
     RP_TRY(rpi_arena_array(report->arena, (size_t)bench->count, sizeof *series->points,
                            &series->points));
     for (int i = first; i < bench->count; i++) {
-        const rpi_bench_row *row = &bench->rows[i];
+        const rpi_report_bench_row *row = &bench->rows[i];
         if (row->is_codec || !same_series(row, &bench->rows[first])) continue;
         rpi_point point = point_of(row);
         if (!(point.x > 0) || !isfinite(point.y) || !(point.y > 0)) continue;
@@ -70,7 +71,8 @@ static int count_kinds(const rpi_report_bench *bench) {
 }
 
 static rp_status build(const rpi_report *report,
-                       rpi_point (*point_of)(const rpi_bench_row *row), rpi_figure *figure) {
+                       rpi_point (*point_of)(const rpi_report_bench_row *row),
+                       rpi_figure *figure) {
     rpi_arena *arena = report->arena;
     int kinds = 0, room = 0, style = 0;
     for (int b = 0; b < report->bench_count; b++) room += count_kinds(&report->benches[b]);

@@ -17,7 +17,8 @@ static const rpi_key keys[] = {
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
 
-static rp_status make_row(rpi_arena *arena, const rpi_bench_row *bench, rpi_figure *figure) {
+static rp_status make_row(rpi_arena *arena, const rpi_report_bench_row *bench,
+                          rpi_figure *figure) {
     int index = figure->row_count++;
     rpi_chart_row *row = &figure->rows[index];
     double rates[] = {bench->encode_bytes_s, bench->decode_add_bytes_s, bench->memcpy_bytes_s};

@@ -19,7 +19,7 @@ static double bytes_of(const rpi_run_evaluation *evaluation) {
     return evaluation->bytes;
 }
 
-static rp_status make_series(rpi_arena *arena, const rpi_run *run, abscissa x,
+static rp_status make_series(rpi_arena *arena, const rpi_report_run *run, abscissa x,
                              rpi_series *series) {
     *series = (rpi_series){.label = run->label, .style = run->style, .marked = true};
     RP_TRY(rpi_arena_array(arena, (size_t)run->evaluation_count, sizeof *series->points,

@@ -16,7 +16,7 @@ static double perplexity(const rpi_evaluation_row *row) {
     return row->perplexity;
 }
 
-static rp_status make_series(rpi_arena *arena, const rpi_run *run, metric value,
+static rp_status make_series(rpi_arena *arena, const rpi_report_run *run, metric value,
                              rpi_series *series) {
     *series = (rpi_series){.label = run->label, .style = run->style, .marked = true};
     RP_TRY(rpi_arena_array(arena, (size_t)run->evaluation_count, sizeof *series->points,

@@ -21,8 +21,8 @@ static double bytes_of(const rpi_curve_point *point) {
     return point->bytes;
 }
 
-static rp_status make_series(rpi_arena *arena, const rpi_run *run, abscissa x, bool has_band,
-                             rpi_series *series) {
+static rp_status make_series(rpi_arena *arena, const rpi_report_run *run, abscissa x,
+                             bool has_band, rpi_series *series) {
     *series = (rpi_series){.label = run->label,
                            .style = run->style,
                            .has_band = has_band && run->window > 1,
@@ -54,7 +54,7 @@ static rp_status smoothing(const rpi_report *report, bool has_bands, const char 
     long long least = INT64_MAX, most = 0;
     bool envelopes = false;
     for (int r = 0; r < report->run_count; r++) {
-        const rpi_run *run = &report->runs[r];
+        const rpi_report_run *run = &report->runs[r];
         if (run->curve_count == 0) continue;
         if (run->window < least) least = run->window;
         if (run->window > most) most = run->window;
@@ -82,7 +82,7 @@ static rp_status build(const rpi_report *report, abscissa x, const char *about,
     RP_TRY(rpi_arena_array(report->arena, (size_t)report->run_count, sizeof *figure->series,
                            &figure->series));
     for (int r = 0; r < report->run_count; r++) {
-        const rpi_run *run = &report->runs[r];
+        const rpi_report_run *run = &report->runs[r];
         if (run->curve_count == 0) continue;
         if (x == bytes_of && !(run->bytes > 0)) continue; /* one rank sends nothing */
         RP_TRY(make_series(report->arena, run, x, has_bands,

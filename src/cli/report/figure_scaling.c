@@ -10,7 +10,7 @@
 
 /* Runs that differ in nothing but their ranks. A run alone has neither codec nor link: it is
  * the first point of every series of its model. */
-static bool belongs(const rpi_run *run, const rpi_run *leader) {
+static bool belongs(const rpi_report_run *run, const rpi_report_run *leader) {
     if (strcmp(run->model, leader->model) != 0 || strcmp(run->data, leader->data) != 0 ||
         strcmp(run->unit, leader->unit) != 0)
         return false;
@@ -18,7 +18,7 @@ static bool belongs(const rpi_run *run, const rpi_run *leader) {
            (strcmp(run->codec, leader->codec) == 0 && strcmp(run->link, leader->link) == 0);
 }
 
-static bool is_usable(const rpi_run *run) {
+static bool is_usable(const rpi_report_run *run) {
     return run->ranks >= 1 && isfinite(run->rate.p50) && run->rate.p50 > 0;
 }
 
@@ -44,7 +44,7 @@ static void merge_alike(rpi_series *series) {
 }
 
 static bool is_leader(const rpi_report *report, int index) {
-    const rpi_run *run = &report->runs[index];
+    const rpi_report_run *run = &report->runs[index];
     if (run->ranks < 2 || !is_usable(run)) return false;
     for (int i = 0; i < index; i++)
         if (report->runs[i].ranks >= 2 && is_usable(&report->runs[i]) &&
@@ -53,13 +53,13 @@ static bool is_leader(const rpi_report *report, int index) {
     return true;
 }
 
-static rp_status make_series(const rpi_report *report, const rpi_run *leader,
+static rp_status make_series(const rpi_report *report, const rpi_report_run *leader,
                              rpi_series *series) {
     *series = (rpi_series){.style = leader->style, .marked = true};
     RP_TRY(rpi_arena_array(report->arena, (size_t)report->run_count, sizeof *series->points,
                            &series->points));
     for (int r = 0; r < report->run_count; r++) {
-        const rpi_run *run = &report->runs[r];
+        const rpi_report_run *run = &report->runs[r];
         if (!is_usable(run) || !belongs(run, leader)) continue;
         series->points[series->count++] =
             (rpi_point){(double)run->ranks, run->rate.p50, NAN, NAN};

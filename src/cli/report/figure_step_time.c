@@ -33,7 +33,7 @@ static rp_status add_bar(rpi_arena *arena, const char *name, const char *class, 
                             rpi_quantity_text(RPI_SECONDS, length, text));
 }
 
-static rp_status make_row(rpi_arena *arena, const rpi_run *run, rpi_chart_row *row) {
+static rp_status make_row(rpi_arena *arena, const rpi_report_run *run, rpi_chart_row *row) {
     const rpi_step_parts *p = &run->parts;
     char text[RPI_QUANTITY_TEXT];
     double exposed = p->network_s + p->skew_s;

@@ -10,7 +10,7 @@
 
 static const rpi_row_columns columns = {{"10 %", "25 %", "median", "75 %", "90 %"}, {0}};
 
-static rp_status make_row(rpi_arena *arena, const rpi_run *run, rpi_chart_row *row) {
+static rp_status make_row(rpi_arena *arena, const rpi_report_run *run, rpi_chart_row *row) {
     const rpi_spread *s = &run->rate;
     char class[32], median[RPI_QUANTITY_TEXT];
     const char *classes[3] = {"whisker", "box", "median"};

@@ -146,7 +146,7 @@ static rp_status take_failure(reader *r, cJSON *object) {
     return text_of(r, object, "error", &r->file->error);
 }
 
-static rp_status read_bench(const reader *r, const cJSON *object, rpi_bench_row *row) {
+static rp_status read_bench(const reader *r, const cJSON *object, rpi_report_bench_row *row) {
     const struct {
         const char *key, **text;
     } texts[] = {{"op", &row->op},
@@ -184,7 +184,7 @@ static rp_status read_bench(const reader *r, const cJSON *object, rpi_bench_row 
 
 static rp_status take_bench(reader *r, cJSON *object) {
     rpi_metrics_file *file = r->file;
-    rpi_bench_row row = {0};
+    rpi_report_bench_row row = {0};
     RP_TRY(read_bench(r, object, &row));
     RP_TRY(reserve(file->bench_count, &file->bench_room, sizeof row, &file->bench));
     file->bench[file->bench_count++] = row;

@@ -44,19 +44,19 @@ typedef struct rpi_evaluation_row {
 } rpi_evaluation_row;
 
 /* One line of a benchmark or a plan. Texts are of the arena, "" where absent; numbers NaN. */
-typedef struct rpi_bench_row {
+typedef struct rpi_report_bench_row {
     const char *op, *codec, *algorithm, *transport, *dtype, *isa;
     double ranks, count, bytes, time_s, time_min_s, time_max_s, algbw, busbw, wire_bytes, error;
     double encode_bytes_s, decode_add_bytes_s, memcpy_bytes_s, encoded_bytes;
     bool is_codec, is_plan, feedback;
-} rpi_bench_row;
+} rpi_report_bench_row;
 
 typedef struct rpi_metrics_file {
     rpi_step_row *steps;
     size_t step_count, step_room;
     rpi_evaluation_row *evaluations;
     size_t evaluation_count, evaluation_room;
-    rpi_bench_row *bench;
+    rpi_report_bench_row *bench;
     size_t bench_count, bench_room;
 
     cJSON *header;    /* of the last start; NULL: none */

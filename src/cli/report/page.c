@@ -43,8 +43,8 @@ static const char *shared(const rpi_report *report, size_t offset) {
 }
 
 static void write_lead(FILE *stream, const rpi_report *report) {
-    const char *model = shared(report, offsetof(rpi_run, model));
-    const char *data = shared(report, offsetof(rpi_run, data));
+    const char *model = shared(report, offsetof(rpi_report_run, model));
+    const char *data = shared(report, offsetof(rpi_report_run, data));
     int benches = 0;
     for (int b = 0; b < report->bench_count; b++) benches += report->benches[b].count;
     fprintf(stream, "<p class=\"lead\">");
@@ -110,7 +110,7 @@ static bool is_new(const rpi_report *report, int run, const char *note) {
     return true;
 }
 
-static bool has_note(const rpi_run *run, const char *note) {
+static bool has_note(const rpi_report_run *run, const char *note) {
     for (int i = 0; i < run->note_count; i++)
         if (strcmp(run->notes[i], note) == 0) return true;
     return false;

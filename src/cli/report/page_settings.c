@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static const char *value_of(const rpi_run *run, const char *name) {
+static const char *value_of(const rpi_report_run *run, const char *name) {
     for (int i = 0; i < run->setting_count; i++)
         if (strcmp(run->settings[i].name, name) == 0) return run->settings[i].value;
     return NULL;

@@ -8,9 +8,9 @@
 #include <string.h>
 
 /* Ascending; a minute is told from three on: 150 s says more than 2.5 min. */
-static const rpi_unit numbers[] = {{"", 1, 0}, {0}};
-static const rpi_unit wholes[] = {{"", 1, 0}, {"k", 1e3, 1e4}, {"M", 1e6, 1e6}, {0}};
-static const rpi_unit seconds[] = {
+static const rpi_quantity_unit numbers[] = {{"", 1, 0}, {0}};
+static const rpi_quantity_unit wholes[] = {{"", 1, 0}, {"k", 1e3, 1e4}, {"M", 1e6, 1e6}, {0}};
+static const rpi_quantity_unit seconds[] = {
     {"ns", 1e-9, 0},
     {"µs", 1e-6, 1e-6},
     {"ms", 1e-3, 1e-3},
@@ -19,27 +19,27 @@ static const rpi_unit seconds[] = {
     {"h", 3600, 10800},
     {0},
 };
-static const rpi_unit bytes[] = {
+static const rpi_quantity_unit bytes[] = {
     {"B", 1, 0}, {"kB", 1e3, 1e3}, {"MB", 1e6, 1e6}, {"GB", 1e9, 1e9}, {"TB", 1e12, 1e12}, {0},
 };
-static const rpi_unit rates[] = {
+static const rpi_quantity_unit rates[] = {
     {"B/s", 1, 0},      {"kB/s", 1e3, 1e3},   {"MB/s", 1e6, 1e6},
     {"GB/s", 1e9, 1e9}, {"TB/s", 1e12, 1e12}, {0},
 };
-static const rpi_unit shares[] = {{"%", 0.01, 0}, {0}};
+static const rpi_quantity_unit shares[] = {{"%", 0.01, 0}, {0}};
 
-static const rpi_unit *const units[] = {
+static const rpi_quantity_unit *const units[] = {
     [RPI_NUMBER] = numbers, [RPI_WHOLE] = wholes,  [RPI_SECONDS] = seconds,
     [RPI_BYTES] = bytes,    [RPI_BYTES_S] = rates, [RPI_SHARE] = shares,
 };
 
-static const rpi_unit *base_of(const rpi_unit *unit) {
+static const rpi_quantity_unit *base_of(const rpi_quantity_unit *unit) {
     while (unit->size != 1 && unit[1].name) unit++;
     return unit;
 }
 
-const rpi_unit *rpi_unit_for(rpi_quantity quantity, double value) {
-    const rpi_unit *unit = units[quantity];
+const rpi_quantity_unit *rpi_unit_for(rpi_quantity quantity, double value) {
+    const rpi_quantity_unit *unit = units[quantity];
     if (!isfinite(value) || value == 0) return base_of(unit);
     /* A hair of tolerance: 0.3 / 0.1 is a little below 3. */
     double size = fabs(value) * (1 + 1e-9);
@@ -85,7 +85,7 @@ const char *rpi_number_text(double value, int digits, char text[RPI_QUANTITY_TEX
 
 const char *rpi_quantity_text(rpi_quantity quantity, double value,
                               char text[RPI_QUANTITY_TEXT]) {
-    const rpi_unit *unit = rpi_unit_for(quantity, value);
+    const rpi_quantity_unit *unit = rpi_unit_for(quantity, value);
     if (quantity == RPI_NUMBER) return rpi_number_text(value, 4, text);
     if (quantity == RPI_WHOLE && fabs(value) < 1e15) {
         snprintf(text, RPI_QUANTITY_TEXT, "%.0f", value);

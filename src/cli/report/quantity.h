@@ -13,16 +13,16 @@ typedef enum rpi_quantity {
     RPI_SHARE,   /* 1 is 100 % */
 } rpi_quantity;
 
-typedef struct rpi_unit {
+typedef struct rpi_quantity_unit {
     const char *name; /* "MB"; "" where there is none */
     double size;      /* one of it, in the base unit */
     double least;     /* from which value on it is used */
-} rpi_unit;
+} rpi_quantity_unit;
 
 enum { RPI_QUANTITY_TEXT = 40 };
 
 /* The largest unit that suits a value of this size; not finite or 0: the base unit. */
-const rpi_unit *rpi_unit_for(rpi_quantity quantity, double value);
+const rpi_quantity_unit *rpi_unit_for(rpi_quantity quantity, double value);
 /* 0.4512, 92.4, 1e36; an en dash for NaN. `digits` are significant ones. */
 const char *rpi_number_text(double value, int digits, char text[RPI_QUANTITY_TEXT]);
 /* With its unit: "44.7 MB", "1.38 s", "87.2 %". */

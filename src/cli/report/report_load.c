@@ -111,8 +111,9 @@ static int points_for(int runs) {
 
 static rp_status keep_run(const rpi_report_input *input, const rpi_metrics_file *file,
                           int points, rpi_report *report) {
-    rpi_run *run = &report->runs[report->run_count];
-    *run = (rpi_run){.label = input->label, .path = input->path, .style = report->run_count};
+    rpi_report_run *run = &report->runs[report->run_count];
+    *run = (rpi_report_run){
+        .label = input->label, .path = input->path, .style = report->run_count};
     RP_TRY(rpi_run_summarise(file, points, report->arena, run));
     report->run_count++;
     return RP_OK;

@@ -35,9 +35,13 @@ typedef struct rpi_setting {
     const char *name, *value;
 } rpi_setting;
 
-typedef enum rpi_run_state { RPI_RUN_FINISHED, RPI_RUN_OPEN, RPI_RUN_FAILED } rpi_run_state;
+typedef enum rpi_report_run_state {
+    RPI_RUN_FINISHED,
+    RPI_RUN_OPEN,
+    RPI_RUN_FAILED
+} rpi_report_run_state;
 
-typedef struct rpi_run {
+typedef struct rpi_report_run {
     const char *label, *path;
     int style; /* of its lines: chart.h */
     const char *model, *data, *codec, *link, *transport, *unit;
@@ -60,19 +64,19 @@ typedef struct rpi_run {
     int setting_count;
     const char **notes;
     int note_count;
-    rpi_run_state state;
-} rpi_run;
+    rpi_report_run_state state;
+} rpi_report_run;
 
 typedef struct rpi_report_bench {
     const char *label; /* of the file */
-    rpi_bench_row *rows;
+    rpi_report_bench_row *rows;
     int count;
 } rpi_report_bench;
 
 typedef struct rpi_report {
     rpi_arena *arena;
     const char *title;
-    rpi_run *runs;
+    rpi_report_run *runs;
     int run_count;
     rpi_report_bench *benches;
     int bench_count;

@@ -83,7 +83,7 @@ static void spend(const double *values, double *seconds, double *bytes) {
 }
 
 static rp_status draw_curve(const rpi_metrics_file *file, int points, rpi_arena *arena,
-                            rpi_run *run) {
+                            rpi_report_run *run) {
     size_t count = file->step_count;
     size_t kept = count < (size_t)points ? count : (size_t)points;
     RP_TRY(rpi_arena_array(arena, kept, sizeof *run->curve, &run->curve));
@@ -118,7 +118,8 @@ static double mean_of(const rpi_metrics_file *file, int value) {
 }
 
 /* The sums of values that are there, of the steps that took so long. */
-static void sum_parts(const rpi_metrics_file *file, const rpi_spread *step_s, rpi_run *run) {
+static void sum_parts(const rpi_metrics_file *file, const rpi_spread *step_s,
+                      rpi_report_run *run) {
     double sums[RPI_STEP_VALUES] = {0}, counts[RPI_STEP_VALUES] = {0};
     for (size_t i = 0; i < file->step_count; i++) {
         const double *values = file->steps[i].values;
@@ -145,7 +146,7 @@ static void sum_parts(const rpi_metrics_file *file, const rpi_spread *step_s, rp
     };
 }
 
-static rp_status measure(const rpi_metrics_file *file, rpi_run *run) {
+static rp_status measure(const rpi_metrics_file *file, rpi_report_run *run) {
     double *scratch = NULL;
     RP_TRY(rpi_alloc_array(file->step_count, sizeof *scratch, "a copy of metrics", &scratch));
     run->rate = spread_of(file, RPI_STEP_RATE, scratch);
@@ -161,7 +162,7 @@ static rp_status measure(const rpi_metrics_file *file, rpi_run *run) {
 }
 
 static rp_status copy_evaluations(const rpi_metrics_file *file, rpi_arena *arena,
-                                  rpi_run *run) {
+                                  rpi_report_run *run) {
     run->best_accuracy = NAN;
     RP_TRY(rpi_arena_array(arena, file->evaluation_count, sizeof *run->evaluations,
                            &run->evaluations));
@@ -208,7 +209,8 @@ static rp_status setting_text(rpi_arena *arena, const cJSON *item, const char **
 }
 
 /* The facts of the header first, then the options as they were given. */
-static rp_status copy_settings(const rpi_metrics_file *file, rpi_arena *arena, rpi_run *run) {
+static rp_status copy_settings(const rpi_metrics_file *file, rpi_arena *arena,
+                               rpi_report_run *run) {
     const cJSON *options = cJSON_GetObjectItemCaseSensitive(file->header, "options");
     const cJSON *lists[] = {file->header, options};
     int room = cJSON_GetArraySize(file->header) + cJSON_GetArraySize(options);
@@ -227,7 +229,8 @@ static rp_status copy_settings(const rpi_metrics_file *file, rpi_arena *arena, r
     return RP_OK;
 }
 
-static rp_status copy_header(const rpi_metrics_file *file, rpi_arena *arena, rpi_run *run) {
+static rp_status copy_header(const rpi_metrics_file *file, rpi_arena *arena,
+                             rpi_report_run *run) {
     const cJSON *header = file->header;
     const cJSON *options = cJSON_GetObjectItemCaseSensitive(header, "options");
     RP_TRY(text_of(arena, header, "model", &run->model));
@@ -248,7 +251,8 @@ static rp_status copy_header(const rpi_metrics_file *file, rpi_arena *arena, rpi
             RP_TRY(rpi_arena_printf(arena, &run->notes[run->note_count++], __VA_ARGS__));      \
     } while (0)
 
-static rp_status note_resumes(const rpi_metrics_file *file, rpi_arena *arena, rpi_run *run) {
+static rp_status note_resumes(const rpi_metrics_file *file, rpi_arena *arena,
+                              rpi_report_run *run) {
     size_t first = file->resumed_count > 3 ? file->resumed_count - 3 : 0;
     if (first > 0) NOTE("resumed %zu times; the last three:", file->resumed_count);
     for (size_t i = first; i < file->resumed_count; i++)
@@ -259,7 +263,8 @@ static rp_status note_resumes(const rpi_metrics_file *file, rpi_arena *arena, rp
     return RP_OK;
 }
 
-static rp_status note_losses(const rpi_metrics_file *file, rpi_arena *arena, rpi_run *run) {
+static rp_status note_losses(const rpi_metrics_file *file, rpi_arena *arena,
+                             rpi_report_run *run) {
     long long none = 0, first = 0;
     for (size_t i = 0; i < file->step_count; i++) {
         if (isfinite(file->steps[i].values[RPI_STEP_LOSS])) continue;
@@ -270,7 +275,8 @@ static rp_status note_losses(const rpi_metrics_file *file, rpi_arena *arena, rpi
     return RP_OK;
 }
 
-static rp_status add_notes(const rpi_metrics_file *file, rpi_arena *arena, rpi_run *run) {
+static rp_status add_notes(const rpi_metrics_file *file, rpi_arena *arena,
+                           rpi_report_run *run) {
     RP_TRY(rpi_arena_array(arena, LONGEST_NOTES, sizeof *run->notes, &run->notes));
     if (run->state == RPI_RUN_FAILED)
         NOTE("failed after step %lld: %s", (long long)file->failed_step, file->error);
@@ -293,7 +299,7 @@ static rp_status add_notes(const rpi_metrics_file *file, rpi_arena *arena, rpi_r
 }
 
 rp_status rpi_run_summarise(const rpi_metrics_file *file, int points, rpi_arena *arena,
-                            rpi_run *run) {
+                            rpi_report_run *run) {
     run->steps = (int64_t)file->step_count;
     run->unit = file->unit;
     run->state = file->error ? RPI_RUN_FAILED : file->closed ? RPI_RUN_FINISHED : RPI_RUN_OPEN;

@@ -7,7 +7,7 @@
 /* Fill all but label, path and style. At most `points` points are kept of the curve; each holds
  * the extremes of its steps, so that no spike is lost. */
 rp_status rpi_run_summarise(const rpi_metrics_file *file, int points, rpi_arena *arena,
-                            rpi_run *run);
+                            rpi_report_run *run);
 
 /* Of unsorted values, NaN among them left out; sorts them. Linear between neighbours. */
 rpi_spread rpi_spread_of(double *values, size_t count);

@@ -38,7 +38,7 @@ static void linear_ticks(rpi_scale *scale, const rpi_range *range) {
         scale->high = fmax(ceil(scale->high), scale->low + 1);
     }
     double size = fmax(fabs(scale->low), fabs(scale->high));
-    const rpi_unit *unit = rpi_unit_for(range->quantity, size);
+    const rpi_quantity_unit *unit = rpi_unit_for(range->quantity, size);
     double step = nice((scale->high - scale->low) / unit->size / range->wanted);
     if (range->quantity == RPI_WHOLE && step * unit->size < 1) step = 1 / unit->size;
     double first = scale->low / unit->size / step, last = scale->high / unit->size / step;
@@ -71,7 +71,7 @@ static void log_text(rpi_quantity quantity, double value, char text[RPI_QUANTITY
             rpi_number_text(value, 1, text);
         return;
     }
-    const rpi_unit *unit = rpi_unit_for(quantity, value);
+    const rpi_quantity_unit *unit = rpi_unit_for(quantity, value);
     bool spaced = quantity != RPI_WHOLE;
     snprintf(text, RPI_QUANTITY_TEXT, "%.3g%s%s", value / unit->size, spaced ? " " : "",
              unit->name);

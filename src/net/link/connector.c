@@ -283,7 +283,7 @@ static void *run(void *context) {
 
 static rp_status fill(rpi_connector *connector, int listener) {
     size_t world = (size_t)connector->self.world, slots = (size_t)connector->slots;
-    rpi_host host = {.context = connector, .admit = admit, .take = take};
+    rpi_callers_host host = {.context = connector, .admit = admit, .take = take};
     RP_TRY(rpi_acceptor_open(&connector->acceptor, &connector->self, listener, &host));
     RP_TRY(rpi_alloc_array(world, sizeof *connector->states, "links", &connector->states));
     RP_TRY(rpi_alloc_array(slots, sizeof *connector->calls, "links", &connector->calls));

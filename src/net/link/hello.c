@@ -168,7 +168,7 @@ static void stop_listening(rpi_acceptor *acceptor) {
 }
 
 rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
-                            const rpi_host *host) {
+                            const rpi_callers_host *host) {
     *acceptor = (rpi_acceptor){.self = *self,
                                .listener = listener,
                                .expected = (self->world - 1 - self->rank) * self->streams};
@@ -248,7 +248,7 @@ static bool has_hung_up(int fd) {
 
 /* What there is against the rank that a hello of `fd` is of; it fits otherwise. */
 static refusal judge_rank(const rpi_acceptor *acceptor, int fd, const rpi_frame_header *hello) {
-    const rpi_host *host = &acceptor->host;
+    const rpi_callers_host *host = &acceptor->host;
     int own = acceptor->self.rank, rank = hello->part, stream = (int)hello->communicator;
     if (rank < 0 || rank >= acceptor->self.world || rank == own) return WRONG_RANK;
     if (!host->take && rank < own) return WRONG_RANK;

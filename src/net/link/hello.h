@@ -34,24 +34,24 @@ typedef struct rpi_caller {
 } rpi_caller;
 
 /* Who decides about callers at any time (connector.h), in place of who waits for one. */
-typedef struct rpi_host {
+typedef struct rpi_callers_host {
     void *context;
     /* A rank that fits calls: what to answer. Anything but RP_OK: it is sent away; RP_PENDING
      * because this rank is calling it, and its own call is the one that counts. */
     rp_status (*admit)(void *context, int rank, int stream);
     /* It was welcomed: the connection is the host's. */
     void (*take)(void *context, int rank, int stream, rpi_channel channel);
-} rpi_host;
+} rpi_callers_host;
 
 /* Where higher ranks arrive, in any order and among strangers; where there is a host, any. */
 typedef struct rpi_acceptor {
     rpi_hello self;
-    rpi_host host;        /* take NULL: there is none */
-    rpi_look look;        /* of who waits for callers; zeros to begin with */
-    int listener;         /* owned; -1 once everybody has come */
-    rpi_channel *arrived; /* [world][streams] whose hello was good and who was not yet asked
-                             for; fd -1 */
-    int expected;         /* connections of higher ranks that have not been handed out */
+    rpi_callers_host host; /* take NULL: there is none */
+    rpi_look look;         /* of who waits for callers; zeros to begin with */
+    int listener;          /* owned; -1 once everybody has come */
+    rpi_channel *arrived;  /* [world][streams] whose hello was good and who was not yet asked
+                              for; fd -1 */
+    int expected;          /* connections of higher ranks that have not been handed out */
     rpi_caller callers[RPI_CALLERS]; /* in the order in which they came */
     int caller_count;
     unsigned refusals;
@@ -60,7 +60,7 @@ typedef struct rpi_acceptor {
 /* Takes over the listening descriptor, also when it fails. host: whose callers are; NULL: they
  * are waited for. */
 rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
-                            const rpi_host *host);
+                            const rpi_callers_host *host);
 void rpi_acceptor_close(rpi_acceptor *acceptor);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
 void rpi_acceptor_forget(rpi_acceptor *acceptor);

@@ -13,9 +13,9 @@
 enum { REDRAWS = 64 }; /* of labels that are used up, before one is drawn from what is left */
 #define CONCENTRATION_MOST 1e6
 
-rp_status rpi_split_parse(const char *text, rpi_split *out) {
+rp_status rpi_split_parse(const char *text, rpi_label_split *out) {
     static const char dirichlet[] = "dirichlet=";
-    *out = (rpi_split){.kind = RPI_SPLIT_IID};
+    *out = (rpi_label_split){.kind = RPI_SPLIT_IID};
     if (!text || strcmp(text, "iid") == 0) return RP_OK;
     if (strcmp(text, "by-label") == 0) {
         out->kind = RPI_SPLIT_BY_LABEL;
@@ -119,7 +119,7 @@ static int64_t part_of(const rpi_split_request *r, int rank) {
            rpi_share_first(left, rank + 1, r->world) - rpi_share_first(left, rank, r->world);
 }
 
-static void fill_part(const rpi_split *split, pool *p, int rank, int *labels,
+static void fill_part(const rpi_label_split *split, pool *p, int rank, int *labels,
                       rpi_split_parts *parts) {
     int64_t count = parts->first[rank + 1] - parts->first[rank];
     uint32_t *samples = parts->samples + parts->first[rank];
@@ -133,7 +133,7 @@ static void fill_part(const rpi_split *split, pool *p, int rank, int *labels,
     }
 }
 
-static rp_status fill_parts(const rpi_split *split, pool *p, rpi_split_parts *parts) {
+static rp_status fill_parts(const rpi_label_split *split, pool *p, rpi_split_parts *parts) {
     const rpi_split_request *r = p->request;
     int *labels = NULL;
     size_t world = (size_t)r->world;
@@ -152,7 +152,7 @@ static rp_status fill_parts(const rpi_split *split, pool *p, rpi_split_parts *pa
     return RP_OK;
 }
 
-rp_status rpi_split_make(const rpi_split *split, const rpi_split_request *request,
+rp_status rpi_split_make(const rpi_label_split *split, const rpi_split_request *request,
                          rpi_split_parts *out_parts) {
     rpi_split_parts parts = {.world = request->world, .classes = request->classes};
     pool p = {.request = request, .rng = rpi_rng_make(request->seed, RPI_RNG_SPLIT, 0)};

@@ -22,13 +22,13 @@ typedef enum rpi_split_kind {
     RPI_SPLIT_DIRICHLET
 } rpi_split_kind;
 
-typedef struct rpi_split {
+typedef struct rpi_label_split {
     rpi_split_kind kind;
     double concentration; /* of dirichlet */
-} rpi_split;
+} rpi_label_split;
 
 /* text NULL: iid. RP_INVALID: what there is. */
-rp_status rpi_split_parse(const char *text, rpi_split *out_split);
+rp_status rpi_split_parse(const char *text, rpi_label_split *out_split);
 
 typedef struct rpi_split_request {
     uint64_t seed;
@@ -46,7 +46,7 @@ typedef struct rpi_split_parts {
 } rpi_split_parts;
 
 /* Of by-label and dirichlet. */
-rp_status rpi_split_make(const rpi_split *split, const rpi_split_request *request,
+rp_status rpi_split_make(const rpi_label_split *split, const rpi_split_request *request,
                          rpi_split_parts *out_parts);
 void rpi_split_close(rpi_split_parts *parts); /* zeros are fine */
 

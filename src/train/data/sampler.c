@@ -27,7 +27,7 @@ int64_t rpi_sampler_steps_per_epoch(const rpi_sampler *sampler) {
     return (sampler->count + sampler->global_batch - 1) / sampler->global_batch;
 }
 
-rp_status rpi_sampler_split(rpi_sampler *sampler, const rpi_split *split, int world,
+rp_status rpi_sampler_split(rpi_sampler *sampler, const rpi_label_split *split, int world,
                             int classes, int (*label_at)(const void *context, int64_t sample),
                             const void *context) {
     if (split->kind == RPI_SPLIT_IID) return RP_OK;

@@ -34,7 +34,7 @@ typedef struct rpi_batch {
 rp_status rpi_sampler_create(uint64_t seed, int64_t count, int64_t global_batch,
                              rpi_sampler *out_sampler);
 /* Each rank has a part of the samples. Before the first deal; nothing is done for iid. */
-rp_status rpi_sampler_split(rpi_sampler *sampler, const rpi_split *split, int world,
+rp_status rpi_sampler_split(rpi_sampler *sampler, const rpi_label_split *split, int world,
                             int classes, int (*label_at)(const void *context, int64_t sample),
                             const void *context);
 void rpi_sampler_destroy(rpi_sampler *sampler); /* zeros are fine */

@@ -18,7 +18,7 @@ typedef struct rpi_source_options {
     int64_t train_count, test_count; /* of made-up data; 0: its own choice */
     int64_t sequence;                /* of tokens; 0: 256 */
     rpi_picture_options pictures;    /* of folders of pictures */
-    rpi_split split;                 /* of data with labels */
+    rpi_label_split split;           /* of data with labels */
     int64_t global_batch;            /* samples of a step, of all ranks */
     int64_t most; /* the most samples of this rank that are asked for at once */
     int rank, world;

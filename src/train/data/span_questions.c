@@ -91,7 +91,7 @@ static rp_status find_tokens(const reader *r, rpi_span_question *question) {
     const rpi_answer *answer = &q->answers[question->first_answer];
     size_t from = (size_t)(answer->text - context->text), to = from + answer->bytes, met = 0;
     for (size_t i = 0; i < context->tokens; i++) {
-        const rpi_piece *place = &q->places.at[context->first + i];
+        const rpi_text_piece *place = &q->places.at[context->first + i];
         if (place->start >= to || place->start + place->bytes <= from) continue;
         if (!met++) question->start_token = i;
         question->end_token = i;

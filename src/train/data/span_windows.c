@@ -173,8 +173,8 @@ static rpi_answer text_between(const rpi_span_questions *q, const rpi_span_quest
                                const double verdict[RPI_SPAN_VERDICT]) {
     const rpi_span_context *context = &q->contexts[question->context];
     if (!(verdict[1] > -INFINITY)) return (rpi_answer){"", 0};
-    const rpi_piece *from = &q->places.at[context->first + (size_t)verdict[2]];
-    const rpi_piece *to = &q->places.at[context->first + (size_t)verdict[3]];
+    const rpi_text_piece *from = &q->places.at[context->first + (size_t)verdict[2]];
+    const rpi_text_piece *to = &q->places.at[context->first + (size_t)verdict[3]];
     return (rpi_answer){context->text + from->start, to->start + to->bytes - from->start};
 }
 

@@ -165,7 +165,7 @@ static const char *word(const char *at, const char *end) {
     return run_of(next, at + 1 + bytes, end);
 }
 
-rp_status rpi_byte_level_words(rpi_piece whole, rpi_pieces *out) {
+rp_status rpi_byte_level_words(rpi_text_piece whole, rpi_pieces *out) {
     const char *at = out->text + whole.start, *end = at + whole.bytes;
     while (at < end) {
         const char *next = word(at, end);

@@ -17,6 +17,6 @@ rp_status rpi_byte_level_read(const char *text, size_t count, rpi_text *out);
  * 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 #define RPI_GPT2_PATTERN                                                                       \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-rp_status rpi_byte_level_words(rpi_piece whole, rpi_pieces *out);
+rp_status rpi_byte_level_words(rpi_text_piece whole, rpi_pieces *out);
 
 #endif

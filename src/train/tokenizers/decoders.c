@@ -11,7 +11,7 @@ rp_status rpi_decoding_end(rpi_decoding *d, size_t start) {
     /* Empty ones stay: others count tokens. */
     if (d->out->count == d->out->capacity) RP_TRY(rpi_pieces_grow(d->out));
     d->out->at[d->out->count++] =
-        (rpi_piece){(uint32_t)start, (uint32_t)(d->room->count - start)};
+        (rpi_text_piece){(uint32_t)start, (uint32_t)(d->room->count - start)};
     d->out->text = d->room->at;
     return RP_OK;
 }
@@ -237,7 +237,7 @@ static const rpi_decoder_kind kinds[] = {
     {{"Strip", strip_load}, strip_apply},
 };
 
-static const rpi_step_kind *kind_at(int index) {
+static const rpi_text_step_kind *kind_at(int index) {
     return index < (int)(sizeof kinds / sizeof kinds[0]) ? &kinds[index].base : NULL;
 }
 

@@ -179,7 +179,7 @@ static rp_status encode(const void *data, const rpi_vocabulary *vocabulary, void
     space->cut.count = 0;
     RP_TRY(backward(state, bytes, space->nodes, &space->cut));
     for (size_t i = space->cut.count; i > 0; i--) {
-        rpi_piece part = space->cut.at[i - 1];
+        rpi_text_piece part = space->cut.at[i - 1];
         RP_TRY(add_ids(state, vocabulary, piece + part.start, part.bytes, out));
     }
     return RP_OK;

@@ -106,7 +106,7 @@ static const rpi_normalizer_kind kinds[] = {
     {{"ByteLevel", NULL}, byte_level_apply},
 };
 
-static const rpi_step_kind *kind_at(int index) {
+static const rpi_text_step_kind *kind_at(int index) {
     return index < (int)(sizeof kinds / sizeof kinds[0]) ? &kinds[index].base : NULL;
 }
 

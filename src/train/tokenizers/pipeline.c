@@ -50,15 +50,15 @@ void rpi_pipeline_memory_free(rpi_pipeline_memory *memory) {
     *memory = (rpi_pipeline_memory){0};
 }
 
-static rp_status push(rpi_steps *steps, const rpi_step_kind *kind, const void *state) {
+static rp_status push(rpi_steps *steps, const rpi_text_step_kind *kind, const void *state) {
     if (steps->count == RPI_STEPS_MOST)
         return RP_FAIL(UNSUPPORTED, "more than %d steps", RPI_STEPS_MOST);
-    steps->at[steps->count++] = (rpi_step){kind, state};
+    steps->at[steps->count++] = (rpi_text_step){kind, state};
     return RP_OK;
 }
 
 static rp_status refuse(const rpi_step_family *family) {
-    const rpi_step_kind *kind;
+    const rpi_text_step_kind *kind;
     char names[320] = "";
     size_t used = 0;
     for (int i = 0; (kind = family->kind_at(i)) != NULL && used < sizeof names; i++)
@@ -68,7 +68,7 @@ static rp_status refuse(const rpi_step_family *family) {
 
 static rp_status add(rpi_pipeline_memory *memory, const cJSON *json,
                      const rpi_step_family *family, rpi_steps *steps) {
-    const rpi_step_kind *kind;
+    const rpi_text_step_kind *kind;
     for (int i = 0; (kind = family->kind_at(i)) != NULL; i++) {
         if (strcmp(kind->type, rpi_json_type(json)) != 0) continue;
         void *state = NULL;

@@ -32,16 +32,16 @@ rp_status rpi_pipeline_regex(rpi_pipeline_memory *memory, const char *text,
 void rpi_pipeline_memory_free(rpi_pipeline_memory *memory);
 
 /* What the kinds of all three families begin with. */
-typedef struct rpi_step_kind {
+typedef struct rpi_text_step_kind {
     const char *type; /* in tokenizer.json */
     /* NULL: it has no state. */
     rp_status (*load)(rpi_pipeline_memory *memory, const cJSON *json, void **out_state);
-} rpi_step_kind;
+} rpi_text_step_kind;
 
 /* ---- normalizers ---- */
 
 typedef struct rpi_normalizer_kind {
-    rpi_step_kind base;
+    rpi_text_step_kind base;
     /* Append the normalised text, which is valid UTF-8 as `text` is. */
     rp_status (*apply)(const void *state, rpi_matcher *matcher, const char *text, size_t bytes,
                        rpi_text *out);
@@ -58,7 +58,7 @@ typedef struct rpi_pre_tokenizing {
 } rpi_pre_tokenizing;
 
 typedef struct rpi_pre_tokenizer_kind {
-    rpi_step_kind base;
+    rpi_text_step_kind base;
     rp_status (*apply)(const void *state, rpi_pre_tokenizing *p);
 } rpi_pre_tokenizer_kind;
 
@@ -75,19 +75,19 @@ typedef struct rpi_decoding {
 rp_status rpi_decoding_end(rpi_decoding *d, size_t start);
 
 typedef struct rpi_decoder_kind {
-    rpi_step_kind base;
+    rpi_text_step_kind base;
     rp_status (*apply)(const void *state, rpi_decoding *d);
 } rpi_decoder_kind;
 
 /* ---- lists of steps ---- */
 
-typedef struct rpi_step {
+typedef struct rpi_text_step {
     const void *kind; /* of the family */
     const void *state;
-} rpi_step;
+} rpi_text_step;
 
 typedef struct rpi_steps {
-    rpi_step at[RPI_STEPS_MOST];
+    rpi_text_step at[RPI_STEPS_MOST];
     int count;
 } rpi_steps;
 
@@ -100,9 +100,9 @@ rp_status rpi_decoders_load(rpi_pipeline_memory *memory, const cJSON *json, rpi_
 /* Shared by the three. A Sequence opens into its members; a type that the family does not have
  * is refused with the names of all. */
 typedef struct rpi_step_family {
-    const char *name;                           /* "normalizer" */
-    const char *members;                        /* of a Sequence: "normalizers" */
-    const rpi_step_kind *(*kind_at)(int index); /* NULL past the end */
+    const char *name;                                /* "normalizer" */
+    const char *members;                             /* of a Sequence: "normalizers" */
+    const rpi_text_step_kind *(*kind_at)(int index); /* NULL past the end */
 } rpi_step_family;
 rp_status rpi_steps_load(rpi_pipeline_memory *memory, const cJSON *json,
                          const rpi_step_family *family, rpi_steps *steps);

@@ -147,7 +147,7 @@ static rp_status metaspace_apply(const void *data, rpi_pre_tokenizing *p) {
     rpi_pieces written = {0};
     rp_status status = RP_OK;
     for (size_t i = 0; i < p->in->count && status == RP_OK; i++) {
-        rpi_piece piece = p->in->at[i];
+        rpi_text_piece piece = p->in->at[i];
         size_t start = p->room->count;
         status = metaspace_write(state, p->in->text + piece.start, piece.bytes,
                                  p->first && i == 0 && piece.start == 0, p->room);
@@ -300,7 +300,7 @@ static const rpi_pre_tokenizer_kind *const kinds[] = {
     &(rpi_pre_tokenizer_kind){{"CharDelimiterSplit", delimiter_load}, delimiter_apply},
 };
 
-static const rpi_step_kind *kind_at(int index) {
+static const rpi_text_step_kind *kind_at(int index) {
     return index < (int)(sizeof kinds / sizeof kinds[0]) ? &kinds[index]->base : NULL;
 }
 

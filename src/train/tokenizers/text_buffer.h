@@ -33,13 +33,13 @@ static inline rp_status rpi_ids_add(rpi_ids *ids, uint32_t id) {
 }
 
 /* Pieces of one text, which is borrowed: of another buffer or of the caller. */
-typedef struct rpi_piece {
+typedef struct rpi_text_piece {
     uint32_t start, bytes;
-} rpi_piece;
+} rpi_text_piece;
 
 typedef struct rpi_pieces {
     const char *text;
-    rpi_piece *at;
+    rpi_text_piece *at;
     size_t count, capacity;
 } rpi_pieces;
 
@@ -50,7 +50,7 @@ void rpi_pieces_free(rpi_pieces *pieces);
 static inline rp_status rpi_pieces_add(rpi_pieces *pieces, size_t start, size_t bytes) {
     if (bytes == 0) return RP_OK;
     if (pieces->count == pieces->capacity) RP_TRY(rpi_pieces_grow(pieces));
-    pieces->at[pieces->count++] = (rpi_piece){(uint32_t)start, (uint32_t)bytes};
+    pieces->at[pieces->count++] = (rpi_text_piece){(uint32_t)start, (uint32_t)bytes};
     return RP_OK;
 }
 

@@ -24,7 +24,7 @@ rp_status rpi_split_behavior_find(const char *name, rpi_split_behavior *out_beha
                    name ? name : "");
 }
 
-rp_status rpi_split_end(rpi_split *split) {
+rp_status rpi_split_end(rpi_text_split *split) {
     bool waiting = split->waiting;
     split->waiting = false;
     return waiting ? rpi_pieces_add(split->out, split->start, split->end - split->start)
@@ -32,7 +32,7 @@ rp_status rpi_split_end(rpi_split *split) {
 }
 
 /* Does the next part belong to the piece that waits? */
-static bool joins(const rpi_split *s, bool is_match) {
+static bool joins(const rpi_text_split *s, bool is_match) {
     if (!s->waiting) return false;
     switch (s->behavior) {
     case RPI_SPLIT_CONTIGUOUS: return is_match == s->previous_was_match;
@@ -42,7 +42,7 @@ static bool joins(const rpi_split *s, bool is_match) {
     }
 }
 
-rp_status rpi_split_part(rpi_split *s, size_t start, size_t end, bool is_match) {
+rp_status rpi_split_part(rpi_text_split *s, size_t start, size_t end, bool is_match) {
     if (start == end) return RP_OK;
     if (s->invert) is_match = !is_match;
     if (s->behavior == RPI_SPLIT_REMOVED && is_match) return RP_OK;
@@ -58,7 +58,7 @@ rp_status rpi_split_part(rpi_split *s, size_t start, size_t end, bool is_match) 
     return RP_OK;
 }
 
-static rp_status split_piece(rpi_split *s, rpi_piece piece,
+static rp_status split_piece(rpi_text_split *s, rpi_text_piece piece,
                              bool (*wanted)(int32_t code, int32_t argument), int32_t argument) {
     const char *text = s->out->text;
     size_t between = piece.start, end = (size_t)piece.start + piece.bytes, length;
@@ -75,7 +75,7 @@ static rp_status split_piece(rpi_split *s, rpi_piece piece,
 rp_status rpi_split_at(rpi_pre_tokenizing *p, bool (*wanted)(int32_t code, int32_t argument),
                        int32_t argument, rpi_split_behavior behavior) {
     for (size_t i = 0; i < p->in->count; i++) {
-        rpi_split split = {.out = p->out, .behavior = behavior};
+        rpi_text_split split = {.out = p->out, .behavior = behavior};
         RP_TRY(split_piece(&split, p->in->at[i], wanted, argument));
     }
     return RP_OK;
@@ -90,8 +90,8 @@ rp_status rpi_split_at_classes(rpi_pre_tokenizing *p, unsigned classes,
     return rpi_split_at(p, has_class, (int32_t)classes, behavior);
 }
 
-static rp_status split_by_pattern(rpi_split *s, rpi_piece piece, const rpi_pattern *pattern,
-                                  rpi_matcher *matcher) {
+static rp_status split_by_pattern(rpi_text_split *s, rpi_text_piece piece,
+                                  const rpi_pattern *pattern, rpi_matcher *matcher) {
     const char *text = s->out->text + piece.start;
     size_t at = 0, start, end;
     for (;;) {
@@ -109,7 +109,7 @@ static rp_status split_by_pattern(rpi_split *s, rpi_piece piece, const rpi_patte
 rp_status rpi_split_at_pattern(rpi_pre_tokenizing *p, const rpi_pattern *pattern, bool invert,
                                rpi_split_behavior behavior) {
     for (size_t i = 0; i < p->in->count; i++) {
-        rpi_split split = {.out = p->out, .behavior = behavior, .invert = invert};
+        rpi_text_split split = {.out = p->out, .behavior = behavior, .invert = invert};
         RP_TRY(split_by_pattern(&split, p->in->at[i], pattern, p->matcher));
     }
     return RP_OK;

@@ -15,17 +15,17 @@ typedef enum rpi_split_behavior {
 rp_status rpi_split_behavior_find(const char *name, rpi_split_behavior *out_behavior);
 
 /* Parts of a text come in order, each a match or what lies between two; pieces go out. */
-typedef struct rpi_split {
+typedef struct rpi_text_split {
     rpi_pieces *out;
     rpi_split_behavior behavior;
     bool invert; /* what lies between is the match */
     bool waiting;
     bool previous_was_match;
     size_t start, end; /* of the piece that waits */
-} rpi_split;
+} rpi_text_split;
 
-rp_status rpi_split_part(rpi_split *split, size_t start, size_t end, bool is_match);
-rp_status rpi_split_end(rpi_split *split);
+rp_status rpi_split_part(rpi_text_split *split, size_t start, size_t end, bool is_match);
+rp_status rpi_split_end(rpi_text_split *split);
 
 /* Each character with a class in `classes` is a match. */
 rp_status rpi_split_at_classes(rpi_pre_tokenizing *p, unsigned classes,

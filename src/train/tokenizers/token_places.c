@@ -73,7 +73,7 @@ static size_t find_prefix(const rpi_tokenizer *t, const rpi_ids *ids, size_t fir
     return more && all > bytes ? (all - bytes) / more : 0;
 }
 
-static rp_status place_piece(rpi_encoder *e, const traced *t, const rpi_piece *piece,
+static rp_status place_piece(rpi_encoder *e, const traced *t, const rpi_text_piece *piece,
                              rpi_ids *ids, rpi_pieces *places) {
     const rpi_tokenizer *tokenizer = rpi_encoder_tokenizer(e);
     size_t first = ids->count, at = piece->start, end = at + piece->bytes;

@@ -69,7 +69,7 @@ static rp_status cut_and_count(rpi_word_counts *c, const char *text, size_t byte
     } else {
         pieces->count = 0;
         pieces->text = text;
-        RP_TRY(rpi_byte_level_words((rpi_piece){0, (uint32_t)bytes}, pieces));
+        RP_TRY(rpi_byte_level_words((rpi_text_piece){0, (uint32_t)bytes}, pieces));
     }
     return count_pieces(c, pieces);
 }

@@ -14,7 +14,7 @@ static void parts_cover(void) {
                                    .most_rows = 1 + rpi_rng_below(&rng, 200)};
         const int64_t rows = kernel_size(&rng, SIDE), cols = kernel_size(&rng, SIDE);
         const int threads = 1 + (int)rpi_rng_below(&rng, MOST);
-        const rpi_cut cut = rpi_cut_of(&rule, rows, cols, threads);
+        const rpi_kernel_cut cut = rpi_cut_of(&rule, rows, cols, threads);
         unsigned char seen[SIDE * SIDE] = {0};
         CHECK(cut.down * cut.across >= 1 && cut.down * cut.across <= threads);
         for (int64_t part = 0; part < cut.down * cut.across; part++) {
@@ -34,8 +34,8 @@ static void parts_cover(void) {
 static void rows_go_first(void) {
     const rpi_cut_rule rule = {
         .row_grain = 8, .col_grain = 32, .packing = 48, .most_rows = 768};
-    const rpi_cut tall = rpi_cut_of(&rule, 1024, 3072, 2),
-                  flat = rpi_cut_of(&rule, 64, 3072, 2);
+    const rpi_kernel_cut tall = rpi_cut_of(&rule, 1024, 3072, 2),
+                         flat = rpi_cut_of(&rule, 64, 3072, 2);
     CHECK(tall.down == 2 && tall.across == 1);
     CHECK(flat.down == 1 && flat.across == 2);
 }

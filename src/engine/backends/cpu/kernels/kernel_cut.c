@@ -8,15 +8,15 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-rpi_cut rpi_cut_of(const rpi_cut_rule *rule, int64_t rows, int64_t cols, int threads) {
+rpi_kernel_cut rpi_cut_of(const rpi_cut_rule *rule, int64_t rows, int64_t cols, int threads) {
     const int64_t row_grains = grains(rows, rule->row_grain);
     const int64_t col_grains = grains(cols, rule->col_grain);
-    rpi_cut best = {.rows = rows,
-                    .cols = cols,
-                    .down = 1,
-                    .across = 1,
-                    .row_grain = rule->row_grain,
-                    .col_grain = rule->col_grain};
+    rpi_kernel_cut best = {.rows = rows,
+                           .cols = cols,
+                           .down = 1,
+                           .across = 1,
+                           .row_grain = rule->row_grain,
+                           .col_grain = rule->col_grain};
     int64_t least_cost = INT64_MAX;
     for (int64_t across = 1; across <= threads && across <= col_grains; across++) {
         const int64_t down = least(threads / across, row_grains);
@@ -32,7 +32,7 @@ rpi_cut rpi_cut_of(const rpi_cut_rule *rule, int64_t rows, int64_t cols, int thr
     return best;
 }
 
-rpi_cut_part rpi_cut_part_of(const rpi_cut *cut, int64_t part) {
+rpi_cut_part rpi_cut_part_of(const rpi_kernel_cut *cut, int64_t part) {
     const int64_t rows = grains(cut->rows, cut->row_grain);
     const int64_t cols = grains(cut->cols, cut->col_grain);
     const int64_t i = part / cut->across, j = part % cut->across;

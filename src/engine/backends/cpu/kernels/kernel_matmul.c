@@ -108,7 +108,7 @@ size_t rpi_kernel_matmul_workspace(const rpi_kernel_run *run) {
 
 typedef struct cut_work {
     const rpi_kernel_matmul *it;
-    rpi_cut cut;
+    rpi_kernel_cut cut;
 } cut_work;
 
 static void run_cut(const void *args, int64_t begin, int64_t end) {

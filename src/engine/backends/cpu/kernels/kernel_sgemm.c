@@ -42,7 +42,7 @@ size_t rpi_kernel_sgemm_workspace(const rpi_kernel_run *run) {
 
 /* ---- parts for threads ---- */
 
-static rpi_cut cut(const rpi_kernel_sgemm *it, int threads) {
+static rpi_kernel_cut cut(const rpi_kernel_sgemm *it, int threads) {
     static const rpi_cut_rule rule = {.row_grain = 24,
                                       .col_grain = RPI_SGEMM_COLS,
                                       .packing = 48,

@@ -44,7 +44,7 @@ enum {
 /* c is cut into parts, one for each thread. */
 typedef struct rpi_sgemm_work {
     const rpi_kernel_sgemm *it;
-    rpi_cut cut;
+    rpi_kernel_cut cut;
 } rpi_sgemm_work;
 
 typedef struct rpi_sgemm_part {

@@ -134,6 +134,25 @@ RP_API rp_status rp_bind_addresses(const char *facing, char *addresses, size_t b
  *  making them, may happen on different threads. */
 RP_API rp_status rp_comm_group(rp_comm *parent, const int *ranks, int count,
                                const rp_comm_options *options, rp_comm **comm);
+/** One of a list of communicators. */
+typedef struct rp_group {
+    const int
+        *ranks; /**< `count` different ranks of the parent, in the order of their places. */
+    int count;
+    const rp_comm_options *options; /**< As for rp_comm_group(); NULL: defaults. */
+} rp_group;
+
+/** Many communicators of the parent's ranks at once, disjoint or overlapping (those of tensor,
+ *  data and pipeline parallelism, say). Collective over the parent, whose ranks all pass the
+ *  same list in the same order: two exchanges among them, the second being the barrier of all
+ *  groups, where rp_comm_group() has one of its own for each. *comms: room for `count`; gets
+ *  NULL for a group that the caller is no member of.
+ *  All are made or none: what one rank refuses, or cannot do, fails the call on all ranks with
+ *  its name, and the parent lives on; the list can be tried again. Waits for ranks that do not
+ *  come as the parent's collectives do; connect_timeout_s does not count. RP_MISMATCH: the
+ *  lists differ. */
+RP_API rp_status rp_comm_groups(rp_comm *parent, const rp_group *groups, size_t count,
+                                rp_comm **comms);
 /** As rp_comm_group(), but does not wait for the other members: *request is a barrier among
  * them. Before it is complete nothing may be done with *comm but to wait for that, to abort and
  * to destroy it. timeout_s takes the place of connect_timeout_s. */
@@ -502,6 +521,17 @@ RP_API void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats);
  *  made of it, on whatever ranks. status RP_CANCELLED, which says that one is closed: in this
  *  one alone. */
 RP_API void rp_comm_abort(rp_comm *comm, rp_status status, const char *message);
+
+/** End the communicator for all ranks, here at once. Local. Afterwards all its requests are
+ *  complete with RP_CANCELLED ("rank 2 revoked communicator 'tp0'"), unless they were complete
+ *  or it had failed before; the memory that they had borrowed is the caller's again, and no
+ *  other rank reads or writes it. They are still to be waited for or freed, and the
+ *  communicator is still to be destroyed. The other ranks hear of it as of rp_comm_abort(). A
+ *  communicator of the same ranks and name can be made again at once, since what belongs to the
+ *  old one is never taken for the new one's. Waits for no rank; where operations are on a GPU,
+ *  for that, five seconds at most. Any thread, but not while another posts to it.
+ *  RP_INVALID: comm is NULL. */
+RP_API rp_status rp_comm_revoke(rp_comm *comm);
 
 /** RP_OK while the world is well; else the failure for which operations are refused from now
  *  on, its text being this thread's rp_last_error(). Another rank's is known as soon as the

@@ -196,6 +196,14 @@ class rp_comm_options(Structure):
     ]
 
 
+class rp_group(Structure):
+    _fields_ = [
+        ("ranks", POINTER(c_int)),
+        ("count", c_int),
+        ("options", POINTER(rp_comm_options)),
+    ]
+
+
 class rp_block(Structure):
     _fields_ = [("data", c_void_p), ("count", c_size_t)]
 
@@ -422,6 +430,7 @@ STRUCTURES = (
     rp_store_ops,
     rp_store,
     rp_comm_options,
+    rp_group,
     rp_block,
     rp_segment,
     rp_collective_options,
@@ -513,6 +522,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [_comm, POINTER(c_int), c_int, POINTER(rp_comm_options), _out, _out],
     ),
+    "rp_comm_groups": (c_int, [_comm, POINTER(rp_group), c_size_t, POINTER(c_void_p)]),
+    "rp_comm_revoke": (c_int, [_comm]),
     "rp_comm_destroy": (None, [_comm]),
     "rp_comm_transport": (c_char_p, [_comm]),
     "rp_comm_get_stats": (None, [_comm, POINTER(rp_comm_stats)]),

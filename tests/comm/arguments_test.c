@@ -219,6 +219,13 @@ static void making_communicators(void) {
     rp_request *request = NULL;
     REFUSES("request", rp_comm_group_start, parent, &self, 1, NULL, &comm, NULL);
     REFUSES("parent is NULL", rp_comm_group_start, NULL, &self, 1, NULL, &comm, &request);
+    rp_group list = {.ranks = &self, .count = 1};
+    REFUSES("parent is NULL", rp_comm_groups, NULL, &list, 1, &comm);
+    REFUSES("nowhere", rp_comm_groups, parent, &list, 1, NULL);
+    REFUSES("no list", rp_comm_groups, parent, NULL, 1, &comm);
+    REFUSES("too long", rp_comm_groups, parent, &list, NEGATIVE, &comm);
+    LEGAL(rp_comm_groups, CHECK_OK(rp_comm_groups(parent, NULL, 0, &comm)));
+    REFUSES("comm is NULL", rp_comm_revoke, NULL);
     REFUSES("parent is NULL", rp_comm_split, NULL, 0, 0, NULL, &comm);
     REFUSES("nowhere", rp_comm_split, parent, 0, 0, NULL, NULL);
     REFUSES("comm is NULL", rp_comm_survivors, NULL, NULL, NULL, &comm);

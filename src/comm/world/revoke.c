@@ -5,6 +5,10 @@
 #include "comm/world/create.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
+#include "base/status.h"
+
+#include <stdio.h>
 
 static bool is_in_flight(rp_comm *comm) {
     pthread_mutex_lock(&comm->fabric->lock);
@@ -21,4 +25,18 @@ void rpi_comm_end_requests(rp_comm *comm) {
         rpi_fabric_activate(comm);
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000); /* a GPU is still at it */
     }
+}
+
+rp_status rp_comm_revoke(rp_comm *comm) {
+    RPI_FPENV_SCOPE;
+    if (!comm) return RP_FAIL(INVALID, "comm is NULL");
+    rpi_failure failure = {.status = RP_CANCELLED, .rank = comm->rank, .finder = comm->rank};
+    snprintf(failure.text, sizeof failure.text, "rank %d revoked communicator '%s'", comm->rank,
+             comm->name);
+    comm->is_revoked = true;
+    rpi_comm_fail_here(comm, &failure);
+    rpi_drive_take(comm->fabric);
+    rpi_comm_end_requests(comm);
+    rpi_drive_give(comm->fabric);
+    return RP_OK;
 }

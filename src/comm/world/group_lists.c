@@ -1,0 +1,191 @@
+/* Many communicators made of another at once: their numbers come from one exchange among the
+ * parent's ranks, and a second one, which is their barrier, tells whether all have opened them.
+ */
+#include "comm/world/groups.h"
+
+#include "base/fpenv.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "net/store/meeting.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { GROUPS_MAX = 1 << 20, WORDS = 200 };
+
+/* What each rank says of its call. */
+typedef struct word {
+    int32_t status;
+    uint32_t first;  /* of rank 0: the number of the list's first communicator */
+    uint64_t digest; /* of the list: it must be the same on all ranks */
+    char text[WORDS];
+} word;
+
+typedef struct call {
+    rp_comm *parent;
+    const rp_group *groups;
+    size_t count;
+    rp_comm **comms; /* [count] */
+    word *words;     /* [parent's world] */
+} call;
+
+static rp_comm_options options_of(const call *c, size_t i, char name[RPI_MEETING_NAME_MAX]) {
+    const rp_comm_options *given = c->groups[i].options;
+    rp_comm_options own = given ? *given : (rp_comm_options){0};
+    rpi_group_default_name(c->parent, "listed group", i, name, RPI_MEETING_NAME_MAX);
+    if (!own.name) own.name = name;
+    return own;
+}
+
+static rp_status check_group(const call *c, size_t i) {
+    char name[RPI_MEETING_NAME_MAX];
+    int place = -1;
+    rp_comm_options own = options_of(c, i, name);
+    RP_TRY(rpi_group_check_options(&own));
+    return rpi_group_check_ranks(c->parent, c->groups[i].ranks, c->groups[i].count, &place);
+}
+
+static rp_status check_list(const call *c) {
+    if (!c->groups && c->count) return RP_FAIL(INVALID, "there is no list of groups");
+    if (c->count > GROUPS_MAX)
+        return RP_FAIL(INVALID, "a list of %zu groups is too long: %d are allowed", c->count,
+                       GROUPS_MAX);
+    for (size_t i = 0; i < c->count; i++) {
+        char context[48];
+        rp_status status = check_group(c, i);
+        snprintf(context, sizeof context, "group %zu of the list: ", i);
+        if (status != RP_OK) return rpi_fail_context(status, context);
+    }
+    return RP_OK;
+}
+
+/* FNV-1a: it tells lists apart, and is no part of what communicators are known by. */
+static uint64_t add_bytes(uint64_t digest, const void *data, size_t bytes) {
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < bytes; i++) digest = (digest ^ byte[i]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+static uint64_t digest_of(const call *c) {
+    uint64_t digest = add_bytes(UINT64_C(0xcbf29ce484222325), &c->count, sizeof c->count);
+    for (size_t i = 0; i < c->count; i++) {
+        char name[RPI_MEETING_NAME_MAX];
+        const rp_group *group = &c->groups[i];
+        rp_comm_options own = options_of(c, i, name);
+        digest = add_bytes(digest, &group->count, sizeof group->count);
+        digest = add_bytes(digest, group->ranks, (size_t)group->count * sizeof *group->ranks);
+        digest = add_bytes(digest, own.name, strlen(own.name) + 1);
+    }
+    return digest;
+}
+
+static void put_status(word *mine, rp_status status) {
+    mine->status = status;
+    if (status != RP_OK) snprintf(mine->text, WORDS, "%s", rp_last_error()->message);
+}
+
+static void take_numbers(const call *c, word *mine) {
+    rpi_fabric *fabric = c->parent->fabric;
+    if (c->parent->rank || !c->count || mine->status != RP_OK) return;
+    rpi_drive_take(fabric);
+    rp_status status = rpi_fabric_number_list(fabric, c->count, &mine->first);
+    rpi_drive_give(fabric);
+    put_status(mine, status);
+}
+
+/* All ranks hear the same words, and so come to the same end. */
+static rp_status exchange(call *c, const word *mine) {
+    RP_TRY(rp_all_gather(c->parent, mine, c->words, sizeof *mine, RP_U8, NULL, NULL));
+    for (int rank = 0; rank < c->parent->world; rank++) {
+        word *said = &c->words[rank];
+        said->text[WORDS - 1] = '\0';
+        if (said->status >= 0) continue;
+        if (rank == c->parent->rank)
+            return rpi_fail(said->status, __FILE__, __LINE__, "%s", said->text);
+        return rpi_fail(said->status, __FILE__, __LINE__, "rank %d: %s", rank, said->text);
+    }
+    return RP_OK;
+}
+
+static rp_status compare(const call *c) {
+    for (int rank = 1; rank < c->parent->world; rank++)
+        if (c->words[rank].digest != c->words[0].digest)
+            return RP_FAIL(MISMATCH,
+                           "rank %d has another list of groups than rank 0: names, ranks and "
+                           "their order must be the same on all ranks",
+                           rank);
+    return RP_OK;
+}
+
+static rp_status open_one(call *c, size_t i, uint32_t number) {
+    rpi_fabric *fabric = c->parent->fabric;
+    char name[RPI_MEETING_NAME_MAX];
+    rp_comm_options own = options_of(c, i, name);
+    const rp_group *group = &c->groups[i];
+    rp_comm *comm = NULL;
+    int place = -1;
+    RP_TRY(rpi_group_check_ranks(c->parent, group->ranks, group->count, &place));
+    if (place < 0) return RP_OK;
+    RP_TRY(rpi_group_new(c->parent, group->ranks, group->count, place, &own, &comm));
+    c->comms[i] = comm;
+    comm->id = rpi_list_numberer(fabric, c->parent->members[0]);
+    comm->epoch = number;
+    comm->is_numbered = comm->has_met = true;
+    uint64_t scope = ((uint64_t)number + 1) << 32 | comm->id;
+    if (fabric->control)
+        RP_TRY(rpi_control_group_open(fabric->control, scope, comm->members, comm->world,
+                                      &comm->group));
+    RP_TRY(rpi_comm_begin(comm));
+    return own.progress_thread ? rpi_progress_thread_start(fabric) : RP_OK;
+}
+
+static rp_status open_all(call *c) {
+    rpi_fabric *fabric = c->parent->fabric;
+    uint32_t first = c->words[0].first;
+    rpi_drive_take(fabric);
+    rpi_fabric_hear_list(fabric, c->parent->members[0], first, c->count);
+    rpi_drive_give(fabric);
+    for (size_t i = 0; i < c->count; i++) RP_TRY(open_one(c, i, first + (uint32_t)i));
+    return RP_OK;
+}
+
+static void undo_all(call *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->comms[i]) rpi_group_undo(c->comms[i]);
+        c->comms[i] = NULL;
+    }
+}
+
+static rp_status make_all(call *c) {
+    word mine = {0};
+    put_status(&mine, check_list(c));
+    if (mine.status == RP_OK) mine.digest = digest_of(c);
+    take_numbers(c, &mine);
+    RP_TRY(exchange(c, &mine));
+    RP_TRY(compare(c));
+    put_status(&mine, open_all(c));
+    rp_status status = exchange(c, &mine);
+    if (status != RP_OK) undo_all(c);
+    return status;
+}
+
+rp_status rp_comm_groups(rp_comm *parent, const rp_group *groups, size_t count,
+                         rp_comm **out_comms) {
+    RPI_FPENV_SCOPE;
+    call c = {.parent = parent, .groups = groups, .count = count};
+    if (!parent) return RP_FAIL(INVALID, "parent is NULL");
+    if (!out_comms) return RP_FAIL(INVALID, "there is nowhere to put the communicators");
+    size_t room = count > GROUPS_MAX || !groups ? 1 : count + 1;
+    rp_status status = rpi_alloc_array(room, sizeof *c.comms, "a list of groups", &c.comms);
+    if (status == RP_OK)
+        status = rpi_alloc_array((size_t)parent->world, sizeof *c.words, "a list of groups",
+                                 &c.words);
+    if (status == RP_OK) {
+        status = make_all(&c);
+        if (status != RP_OK) status = rpi_fail_context(status, "making a list of groups: ");
+    }
+    for (size_t i = 0; status == RP_OK && i < count; i++) out_comms[i] = c.comms[i];
+    rpi_free(c.comms);
+    rpi_free(c.words);
+    return status;
+}

@@ -242,10 +242,8 @@ static const char *const names[] = {"ACCUMULATE",
                                     "WEIGHTS",
                                     "WEIGHT_DECAY",
                                     "WIDTH",
-                                    "WORK"};
-"WORK", "ZERO"
-}
-;
+                                    "WORK",
+                                    "ZERO"};
 
 const char *rpi_variable_name(int index) {
     int count = (int)(sizeof names / sizeof names[0]);

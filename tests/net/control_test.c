@@ -934,7 +934,36 @@ static void runs_of_groups_are_broken_where_members_differ(void) {
     bare_hub_free(hub);
 }
 
-CASES({"a_hub_that_is_stopped_is_succeeded", a_hub_that_is_stopped_is_succeeded},
+static void decide(rpi_control *control, uint64_t scope, const char *text) {
+    rpi_failure failure = {.status = RP_IO, .rank = -1, .finder = 0, .scope = scope};
+    snprintf(failure.text, sizeof failure.text, "%s", text);
+    rpi_control_decide(control, &failure);
+}
+
+/* Of a group that is opened later, however many of others come before and between. */
+static void the_first_failure_is_the_first(void) {
+    const int self = 0;
+    for (int before = 0; before < 2 * RPI_CONTROL_EARLY; before += 7)
+        for (int between = 0; between < RPI_CONTROL_EARLY - 1; between += 5) {
+            rpi_control *control = NULL;
+            rpi_control_group *group = NULL;
+            rpi_failure heard = {0};
+            REQUIRE_OK(rpi_control_open(NULL, 0, 1, &(rpi_control_options){0}, &control));
+            for (int i = 0; i < before; i++) decide(control, 100 + (uint64_t)i, "other");
+            decide(control, 9, "first");
+            for (int i = 0; i < between; i++) decide(control, 300 + (uint64_t)i, "other");
+            decide(control, 9, "second");
+            CHECK_OK(rpi_control_group_open(control, 9, &self, 1, &group));
+            CHECK(rpi_control_failed(group, &heard));
+            CHECK_MSG(strcmp(heard.text, "first") == 0, "%d before, %d between: %s", before,
+                      between, heard.text);
+            rpi_control_group_close(group);
+            rpi_control_close(control);
+        }
+}
+
+CASES({"the_first_failure_is_the_first", the_first_failure_is_the_first},
+      {"a_hub_that_is_stopped_is_succeeded", a_hub_that_is_stopped_is_succeeded},
       {"a_verdict_of_its_own_is_told_to_the_next_hub",
        a_verdict_of_its_own_is_told_to_the_next_hub},
       {"the_only_hub_is_waited_for", the_only_hub_is_waited_for},

@@ -122,13 +122,28 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                  " in operation %llu", (unsigned long long)beat->sequence);
 }
 
+/* Of failures of groups that are not open here, the oldest is looked at first: the ring may
+ * have gone round. */
+static const rpi_failure *early_at(const rpi_control *control, unsigned age) {
+    unsigned kept = control->early_count < RPI_CONTROL_EARLY ? control->early_count
+                                                             : (unsigned)RPI_CONTROL_EARLY;
+    if (age >= kept) return NULL;
+    return &control->early[(control->early_count - kept + age) % RPI_CONTROL_EARLY];
+}
+
+const rpi_failure *rpi_control_early_of(const rpi_control *control, uint64_t scope) {
+    const rpi_failure *failure = NULL;
+    for (unsigned age = 0; (failure = early_at(control, age)) != NULL; age++)
+        if (failure->scope == scope) break;
+    return failure;
+}
+
 /* Under the lock: what has happened before the group was opened here. */
 static void hear_the_past(rpi_control_group *group) {
     rpi_control *control = group->control;
     rpi_failure death;
-    for (unsigned i = 0; i < RPI_CONTROL_EARLY && i < control->early_count; i++)
-        if (control->early[i].scope == group->scope)
-            rpi_control_keep(group, &control->early[i]);
+    const rpi_failure *early = rpi_control_early_of(control, group->scope);
+    if (early) rpi_control_keep(group, early);
     for (int i = 0; control->dead && i < group->count; i++) {
         if (!control->dead[group->ranks[i]]) continue;
         rpi_control_describe_death(group, group->ranks[i], &death);

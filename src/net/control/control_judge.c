@@ -57,15 +57,16 @@ static bool keep_death(rpi_control *control, const rpi_failure *failure) {
 /* Under the lock. False: the group has had its first failure. */
 static bool is_first(rpi_control *control, const rpi_failure *failure) {
     const rpi_control_group *group = rpi_control_find_group(control, failure->scope);
-    return !group || !group->failed;
+    return group ? !group->failed : !rpi_control_early_of(control, failure->scope);
 }
 
-/* Under the lock. A group that is not open here may be so soon. */
+/* Under the lock. A group that is not open here may be so soon: of each one failure is kept,
+ * its first. */
 static void keep(rpi_control *control, const rpi_failure *failure) {
     rpi_control_group *group = rpi_control_find_group(control, failure->scope);
     if (group)
         rpi_control_keep(group, failure);
-    else
+    else if (!rpi_control_early_of(control, failure->scope))
         control->early[control->early_count++ % RPI_CONTROL_EARLY] = *failure;
 }
 

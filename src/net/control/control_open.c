@@ -270,6 +270,7 @@ static void destroy(rpi_control *control) {
     rpi_free(control->runs);
     rpi_free(control->present);
     rpi_free(control->line_of);
+    rpi_secret_forget(&control->secret);
     rpi_free(control);
 }
 

@@ -152,6 +152,8 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                                 rpi_failure *out_failure);
 /* The place of a rank in the group; -1: it is no member. */
 int rpi_control_member(const rpi_control_group *group, int rank);
+/* Under the lock: the first failure of a group that is not open here; NULL: none is kept. */
+const rpi_failure *rpi_control_early_of(const rpi_control *control, uint64_t scope);
 /* Under the lock. NULL: none of this scope is open here. */
 rpi_control_group *rpi_control_find_group(rpi_control *control, uint64_t scope);
 /* Sleep until something under the lock has changed; false once the deadline has come. */

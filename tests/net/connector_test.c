@@ -11,8 +11,12 @@
 #include "net/bytes/frame.h"
 #include "net/socket/stream.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -509,7 +513,127 @@ static void opening_may_run_out_of_memory(void) {
     CHECK_OK(status);
 }
 
-CASES({"a link takes no streams but its own", a_link_takes_no_streams_but_its_own},
+/* ---- memory that runs out, in the connector's own thread ---- */
+
+static atomic_bool runs_out;
+
+/* The thread has its next allocation refused: that for the caller behind this one. */
+static rp_status let_memory_run_out(void *context, rpi_call *call) {
+    (void)context, (void)call;
+    if (atomic_load(&runs_out)) (void)rpi_memory_fail_after(1);
+    return RP_OK;
+}
+
+static rp_status dial_nobody(const char *address, unsigned attempt, int *out_fd,
+                             int *out_ways) {
+    (void)address, (void)attempt;
+    *out_fd = -1;
+    *out_ways = 1;
+    return RP_FAIL(PEER, "connection refused: nobody listens there");
+}
+
+static int call_as(int port, int rank, rpi_channel *out_channel) {
+    rpi_hello self = {
+        .session = SESSION, .rank = rank, .world = 3, .frame_bytes = FRAME_BYTES, .streams = 1};
+    *out_channel = (rpi_channel){.fd = -1};
+    CHECK_OK(rpi_stream_dial("127.0.0.1", port, rpi_deadline_ns(20), &out_channel->fd));
+    return rpi_hello_exchange(out_channel, &self, 0, rpi_deadline_ns(20));
+}
+
+static rpi_call *await_met(rpi_connector *connector) {
+    int64_t deadline_ns = rpi_deadline_ns(30);
+    rpi_call *met = NULL;
+    while (!(met = rpi_connector_met(connector)) && rpi_now_ns() < deadline_ns)
+        (void)poll(&(struct pollfd){.fd = rpi_connector_fd(connector), .events = POLLIN}, 1,
+                   100);
+    return met;
+}
+
+/* A caller for whom there is no memory is gone; who needs that rank later hears that it is, and
+ * does not wait for ever. */
+static void a_caller_without_memory_is_a_failure(void) {
+    static const rpi_call_kind kind = {.dial = dial_nobody, .say = let_memory_run_out};
+    rpi_hello self = {
+        .session = SESSION, .rank = 0, .world = 3, .frame_bytes = FRAME_BYTES, .streams = 1};
+    rpi_connector *connector = NULL;
+    rpi_channel first, second;
+    int listener = -1, port = 0;
+    char byte;
+    REQUIRE_OK(rpi_stream_listen("127.0.0.1", 0, &listener, &port));
+    REQUIRE_OK(rpi_connector_open(&self, listener, &kind, NULL, &connector));
+    atomic_store(&runs_out, true);
+    CHECK_EQ(call_as(port, 1, &first), RP_OK);
+    rpi_call *met = await_met(connector);
+    REQUIRE(met && met->peer == 1 && met->status == RP_OK);
+    rpi_call_free(met);
+    CHECK_EQ(call_as(port, 2, &second), RP_OK);
+    struct pollfd end = {.fd = second.fd, .events = POLLIN};
+    CHECK_EQ(poll(&end, 1, 20000), 1); /* it was let in, and its connection closed */
+    CHECK_EQ(recv(second.fd, &byte, 1, 0), 0);
+    atomic_store(&runs_out, false);
+    CHECK_OK(rpi_connector_want(connector, 2, "nowhere"));
+    met = await_met(connector);
+    CHECK_MSG(met && met->peer == 2 && met->status == RP_PEER, "%s",
+              met ? met->text : "nothing comes of it");
+    rpi_call_free(met);
+    rpi_channel_close(&first);
+    rpi_channel_close(&second);
+    rpi_connector_close(connector);
+}
+
+/* ---- what is left of a secret ---- */
+
+enum { MASK = 0x5a };
+
+/* In all memory of this process that can be written, as far as it is there. */
+static int copies_of(const unsigned char masked[RPI_MAC_BYTES]) {
+    static unsigned char page[1 << 16];
+    unsigned long long from, to;
+    int found = 0, memory = open("/proc/self/mem", O_RDONLY);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512], rights[8];
+    while (maps && memory >= 0 && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%llx-%llx %7s", &from, &to, rights) != 3 || rights[1] != 'w')
+            continue;
+        if (to - from > UINT64_C(1) << 30) continue; /* a sanitizer's */
+        for (unsigned long long at = from; at < to; at += sizeof page - RPI_MAC_BYTES) {
+            size_t most = to - at < sizeof page ? (size_t)(to - at) : sizeof page;
+            ssize_t got = pread(memory, page, most, (off_t)at);
+            for (ssize_t i = 0; i + RPI_MAC_BYTES <= got; i++) {
+                int same = 0;
+                while (same < RPI_MAC_BYTES && page[i + same] == (masked[same] ^ MASK)) same++;
+                found += same == RPI_MAC_BYTES;
+            }
+        }
+    }
+    if (maps) fclose(maps);
+    if (memory >= 0) close(memory);
+    memset(page, 0, sizeof page);
+    return found;
+}
+
+static void nothing_is_left_of_a_secret(void) {
+    unsigned char masked[RPI_MAC_BYTES];
+    manner m;
+    for (int i = 0; manner_at(i, &m); i++) {
+        if (!is_of_use(&m) || !m.secret) continue;
+        ends e = {0};
+        open_ends(&e, &m);
+        for (int k = 0; k < RPI_MAC_BYTES; k++) masked[k] = e.secret.key[k] ^ MASK;
+        CHECK(copies_of(masked) > 0);
+        CHECK_OK(call(&e, 0));
+        await_both(&e);
+        check_link(&e);
+        link_pair_close(&e.pair);
+        rpi_secret_forget(&e.secret);
+        CHECK_MSG(copies_of(masked) == 0, "%s%s: %d copies are left", m.transport->name,
+                  m.tls ? ", tls" : "", copies_of(masked));
+    }
+}
+
+CASES({"a caller without memory is a failure", a_caller_without_memory_is_a_failure},
+      {"nothing is left of a secret", nothing_is_left_of_a_secret},
+      {"a link takes no streams but its own", a_link_takes_no_streams_but_its_own},
       {"half a link is a failure", half_a_link_is_a_failure},
       {"a word on half a link is no end", a_word_on_half_a_link_is_no_end},
       {"either side calls", either_side_calls}, {"both call at once", both_call_at_once},

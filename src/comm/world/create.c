@@ -194,15 +194,14 @@ static rp_status connect_by(rp_comm *comm, meeting_place *place, const rp_comm_o
     return comm->rank ? RP_OK : store->ops->remove(store->context, links_key);
 }
 
-static rp_status connect_world(rp_comm *comm, meeting_place *place,
-                               const rp_comm_options *options) {
+static rp_status connect_with(rp_comm *comm, meeting_place *place,
+                              const rp_comm_options *options, rpi_secret *secret) {
     rpi_cost_model links;
-    rpi_secret secret;
     link_settings how = {.when = RPI_MESH_AUTO};
     meeting_name(comm->name, comm->epoch, place->prefix, sizeof place->prefix);
     rp_status status = rpi_comm_options_check(options, comm->world);
-    if (status == RP_OK) status = rpi_secret_find_own(&secret);
-    if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(&secret);
+    if (status == RP_OK) status = rpi_secret_find_own(secret);
+    if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(secret);
     if (status == RP_OK) status = rpi_link_costs_parse(getenv(RPI_LINK_COSTS_VARIABLE), &links);
     if (status == RP_OK) status = find_link_settings(&how);
     if (status != RP_OK)
@@ -210,8 +209,16 @@ static rp_status connect_world(rp_comm *comm, meeting_place *place,
                                    or_default(options->connect_timeout_s, CONNECT_S), status);
     rpi_launch_watch_open(comm->rank, comm->world, place->launchers, options->tls,
                           &place->watch);
-    status = connect_by(comm, place, options, &secret, &how);
+    status = connect_by(comm, place, options, secret, &how);
     rpi_launch_watch_close(&place->watch);
+    return status;
+}
+
+static rp_status connect_world(rp_comm *comm, meeting_place *place,
+                               const rp_comm_options *options) {
+    rpi_secret secret = {0};
+    rp_status status = connect_with(comm, place, options, &secret);
+    rpi_secret_forget(&secret);
     return status;
 }
 

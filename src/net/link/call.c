@@ -106,9 +106,7 @@ static rp_status say_at_once(rpi_call *call, const void *bytes, size_t count) {
 
 /* What this side says of itself on this connection. */
 static rpi_hello hello_of(const rpi_call_maker *maker, const rpi_call *call) {
-    rpi_hello hello = *maker->self;
-    hello.stream = call->stream;
-    return hello;
+    return rpi_hello_on(maker->self, call->stream);
 }
 
 static rp_status greet(const rpi_call_maker *maker, rpi_call *call) {

@@ -168,15 +168,32 @@ static rp_status admit(void *context, int rank, int stream) {
     return RP_FAIL(STATE, "there is a link to rank %d, or was", rank);
 }
 
+/* There is no memory to answer a call, which is closed: it is a failure for the other side, and
+ * for this one, which has `kept` of the link so far; NULL: nobody here has asked for it, and
+ * who does so later hears of it from the other side. */
+static void lose(rpi_connector *connector, int rank, rpi_call *kept, rp_status status) {
+    if (kept) {
+        give_up(connector, kept, status);
+        return;
+    }
+    pthread_mutex_lock(&connector->lock);
+    connector->states[rank] = NONE;
+    pthread_mutex_unlock(&connector->lock);
+}
+
 static void take(void *context, int rank, int stream, rpi_channel channel) {
     rpi_connector *connector = context;
     int slot = slot_of(connector, rank, stream);
-    rpi_call *call = NULL;
-    rpi_call_free(connector->calls[slot]); /* of ours: theirs counts */
-    connector->calls[slot] = NULL;
+    rpi_call *call = NULL, *ours = connector->calls[slot];
+    if (ours) ours->shown_fd = NULL; /* theirs counts */
     rp_status status =
         rpi_call_answer(&connector->maker, rank, stream, channel, &connector->fds[slot], &call);
-    if (!call) return; /* no memory for it: it is a death for the other side */
+    if (!call) {
+        lose(connector, rank, ours ? ours : connector->calls[slot_of(connector, rank, 0)],
+             status);
+        return;
+    }
+    rpi_call_free(ours);
     connector->calls[slot] = call;
     if (status == RP_OK)
         go_on(connector, call, true);
@@ -348,6 +365,7 @@ void rpi_connector_close(rpi_connector *connector) {
     rpi_free(connector->fds);
     rpi_free(connector->polls);
     pthread_mutex_destroy(&connector->lock);
+    rpi_secret_forget(&connector->self.secret);
     rpi_free(connector);
 }
 

@@ -95,6 +95,15 @@ rpi_proof_terms rpi_hello_terms(const rpi_hello *self, int caller, int callee) {
                              .session = self->session};
 }
 
+rpi_hello rpi_hello_on(const rpi_hello *self, int stream) {
+    return (rpi_hello){.session = self->session,
+                       .rank = self->rank,
+                       .world = self->world,
+                       .frame_bytes = self->frame_bytes,
+                       .streams = self->streams,
+                       .stream = stream};
+}
+
 rp_status rpi_hello_greet(rpi_channel *channel, const rpi_hello *self, int peer,
                           int64_t deadline_ns) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
@@ -202,6 +211,7 @@ void rpi_acceptor_close(rpi_acceptor *acceptor) {
     for (int i = 0; i < places_of(acceptor); i++) rpi_channel_close(&acceptor->arrived[i]);
     rpi_free(acceptor->arrived);
     acceptor->arrived = NULL;
+    rpi_secret_forget(&acceptor->self.secret);
 }
 
 void rpi_acceptor_forget(rpi_acceptor *acceptor) {
@@ -262,7 +272,6 @@ static refusal judge_rank(const rpi_acceptor *acceptor, int fd, const rpi_frame_
 static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
-    rpi_hello reply = *self;
     rpi_frame_header hello;
     if (rpi_proof_is_call(caller->bytes)) {
         (void)RP_FAIL(MISMATCH, "it has a secret (REDPOLL_SECRET), and this rank has none");
@@ -280,7 +289,8 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
         dismiss(acceptor, i);
         return RP_OK;
     }
-    reply.stream = (int)hello.communicator;
+    int stream = (int)hello.communicator;
+    rpi_hello reply = rpi_hello_on(self, stream);
     answer(&caller->channel, &reply, hello.part, verdict);
     if (verdict != WELCOME) {
         dismiss(acceptor, i);
@@ -292,9 +302,9 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     rpi_channel channel = caller->channel;
     forget_caller(acceptor, i);
     if (acceptor->host.take)
-        acceptor->host.take(acceptor->host.context, hello.part, reply.stream, channel);
+        acceptor->host.take(acceptor->host.context, hello.part, stream, channel);
     else
-        *place_of(acceptor, hello.part, reply.stream) = channel;
+        *place_of(acceptor, hello.part, stream) = channel;
     return RP_OK;
 }
 

@@ -23,6 +23,8 @@ typedef struct rpi_hello {
 
 /* Of links that are one connection each. */
 rpi_hello rpi_hello_of(const rpi_endpoint_options *options);
+/* What is said on one connection of a link; without the secret, which is never said. */
+rpi_hello rpi_hello_on(const rpi_hello *self, int stream);
 
 typedef struct rpi_caller {
     rpi_channel channel;

@@ -48,6 +48,7 @@ static void shm_close(rpi_endpoint *base) {
     rpi_doorbell_close(&endpoint->doorbell);
     if (endpoint->event >= 0) close(endpoint->event);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
+    rpi_secret_forget(&endpoint->hello.secret);
     rpi_free(endpoint);
 }
 

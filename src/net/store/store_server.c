@@ -473,6 +473,7 @@ static void destroy(rp_store_server *server) {
     if (server->epoll >= 0) close(server->epoll);
     if (server->stop >= 0) close(server->stop);
     rpi_dictionary_destroy(server->dictionary);
+    rpi_secret_forget(&server->secret);
     rpi_free(server);
 }
 
@@ -494,7 +495,9 @@ rp_status rp_store_serve(const char *host, int port, rp_store_server **server,
     rpi_secret secret;
     if (!server) return RP_FAIL(INVALID, "server is NULL");
     RP_TRY(rpi_secret_find_own(&secret));
-    return rpi_store_serve(host, port, &secret, server, bound_port);
+    rp_status status = rpi_store_serve(host, port, &secret, server, bound_port);
+    rpi_secret_forget(&secret);
+    return status;
 }
 
 rp_status rpi_store_serve(const char *host, int port, const rpi_secret *secret,

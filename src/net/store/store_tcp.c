@@ -205,7 +205,9 @@ rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_stor
     rpi_secret secret;
     if (!store) return RP_FAIL(INVALID, "store is NULL");
     RP_TRY(rpi_secret_find_own(&secret));
-    return rpi_store_connect(host, port, timeout_s, &secret, store);
+    rp_status status = rpi_store_connect(host, port, timeout_s, &secret, store);
+    rpi_secret_forget(&secret);
+    return status;
 }
 
 rp_status rpi_store_connect(const char *host, int port, double timeout_s,

@@ -62,6 +62,7 @@ static void tcp_close(rpi_endpoint *base) {
     rpi_free(endpoint->links);
     rpi_acceptor_close(&endpoint->acceptor);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
+    rpi_secret_forget(&endpoint->hello.secret);
     rpi_free(endpoint);
 }
 
@@ -188,16 +189,17 @@ static rp_status dial(tcp_endpoint *endpoint, int peer, const char *address,
                       int64_t deadline_ns, rpi_channel *channels) {
     char host[RPI_HOST_BYTES], shown[RPI_HOST_BYTES + 16];
     rpi_addresses addresses;
-    rpi_hello self = endpoint->hello;
     rp_status status = RP_OK;
     int port = 0;
     RP_TRY(parse_address(address, host, &port));
     snprintf(shown, sizeof shown, "%s:%d", host, port);
     RP_TRY(rpi_addresses_find(host, port, 0, &addresses));
+    rpi_hello self = endpoint->hello;
     for (self.stream = 0; self.stream < self.streams && status == RP_OK; self.stream++)
         status = dial_one(&self, peer, &addresses, shown, deadline_ns, &endpoint->acceptor.look,
                           &channels[self.stream]);
     rpi_addresses_free(&addresses);
+    rpi_secret_forget(&self.secret);
     return status;
 }
 

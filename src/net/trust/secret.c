@@ -58,6 +58,10 @@ bool rpi_macs_are_equal(const unsigned char a[RPI_MAC_BYTES],
 }
 #endif
 
+void rpi_secret_forget(rpi_secret *secret) {
+    explicit_bzero(secret, sizeof *secret);
+}
+
 rp_status rpi_secret_sign(const rpi_secret *secret, const void *text, size_t bytes,
                           unsigned char mac[RPI_MAC_BYTES]) {
     return sign(secret->key, sizeof secret->key, text, bytes, mac);

@@ -160,12 +160,10 @@ static rp_status check_owner(rpi_join *join, double timeout_s) {
                    place->host, place->port, owner);
 }
 
-static rp_status open_store(rpi_join *join, double timeout_s) {
+static rp_status reach_store(rpi_join *join, double timeout_s, const rpi_secret *secret) {
     const rpi_place *place = &join->place;
     const char *host = place->host, *address = NULL;
     char text[RPI_HOST_BYTES];
-    rpi_secret secret;
-    if (place->store != RPI_STORE_NONE) RP_TRY(find_secret(place, &secret));
     switch (place->store) {
     case RPI_STORE_NONE: return RP_OK;
     case RPI_STORE_TORCH:
@@ -174,7 +172,7 @@ static rp_status open_store(rpi_join *join, double timeout_s) {
         if (place->rank == 0) {
             name_address(place);
             address = store_address(place, text, sizeof text);
-            RP_TRY(serve(join, address, &secret));
+            RP_TRY(serve(join, address, secret));
             host = address ? address : "127.0.0.1";
         } else if (place->one_host) {
             host = "127.0.0.1";
@@ -182,13 +180,21 @@ static rp_status open_store(rpi_join *join, double timeout_s) {
         break;
     case RPI_STORE_CLIENT: break;
     }
-    rp_status status = rpi_store_connect(host, place->port, timeout_s, &secret, &join->store);
+    rp_status status = rpi_store_connect(host, place->port, timeout_s, secret, &join->store);
     if (status == RP_MISMATCH && place->port_is_derived)
         return rpi_fail_context(status,
                                 "if the store at port %d is another job's, REDPOLL_PORT sets "
                                 "another port, on all ranks: ",
                                 place->port);
     return status == RP_OK ? check_owner(join, timeout_s) : status;
+}
+
+static rp_status open_store(rpi_join *join, double timeout_s) {
+    rpi_secret secret = {0};
+    if (join->place.store != RPI_STORE_NONE) RP_TRY(find_secret(&join->place, &secret));
+    rp_status status = reach_store(join, timeout_s, &secret);
+    rpi_secret_forget(&secret);
+    return status;
 }
 
 rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join) {

@@ -506,6 +506,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ),
     "rp_codec_comparison_text": (c_char_p, [POINTER(rp_codec_comparison), _codec, c_char_p]),
     "rp_levels_choose": (c_int, [_codec, POINTER(rp_level_choice), c_size_t]),
+    "rp_store_connect": (c_int, [c_char_p, c_int, c_double, POINTER(rp_store)]),
+    "rp_store_close": (None, [POINTER(rp_store)]),
     "rp_comm_create": (
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],

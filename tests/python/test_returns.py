@@ -64,10 +64,13 @@ model[1].requires_grad_(False)
 nn.init.constant_(model[1].weight, 1 + rank + 10 * int(generation))  # until ranks begin alike
 for each in model[0].parameters():
     nn.init.zeros_(each)
+model[1].running_var.fill_(3 if generation == "0" else 4)  # likewise
 inner = torch.optim.SGD(model[0].parameters(), lr=1.0, momentum=0.0)
 options = dict(servers=servers, on_loss="continue", staleness=staleness)
 if way == "other" and generation != "0":
     options["seed"] = 5
+if way == "leaves" and generation != "0":
+    sys.exit(7)
 if kind == "local":
     opt = redpoll.torch.AsyncLocalSGD(
         model, inner, every=2, outer_rate=1.0, outer_momentum=0.0, **options
@@ -76,7 +79,7 @@ else:
     opt = redpoll.torch.ParameterServer(inner, model, codec="q8", min_size=0, **options)
 print(f"rank {rank} of generation {generation} is here", flush=True)
 
-if way == "span":  # as a script does that begins with its latest checkpoint
+if way in ("span", "all"):  # as a script does that begins with its latest checkpoint
     if generation == "0":
         torch.save(opt.state_dict(), f"begun-{rank}")
     opt.load_state_dict(torch.load(f"begun-{rank}"))
@@ -88,6 +91,16 @@ def step():
     opt.step()
 
 
+def dies(epoch, number):
+    if epoch != 1 or number != 3 or (generation != "0" and way != "dies"):
+        return False
+    return rank == servers + 1 if way in ("span", "other") else way != "last"
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def waits():
     "Has somebody asked for its place? Rank 0 looks at requests where there are merges."
     return opt._growth.requests.store.add("requests", 0) > 0
@@ -97,19 +110,21 @@ def check():
     values = torch.cat([each.detach().flatten() for each in model[0].parameters()])
     assert (values == values[0]).all(), values
     assert (model[1].weight == 1).all(), model[1].weight
+    assert (model[1].running_var == 3).all(), model[1].running_var
     with open(f"told-{rank}-{generation}", "a") as file:
         told = [values[0].item(), opt._updates, opt.spans, opt.steps, opt._first_ranks]
         print(json.dumps([*told, sorted(opt.lost)]), file=file)
 
 
-if way in ("span", "other"):
+if way != "any":
+    if way == "last" and opt.is_worker and generation == "0":
+        opt._settle = die  # behind the last step of a span
     for epoch in range(opt.spans, 3):
         for number in opt.span(30):
-            if epoch == 1 and number == 3 and generation == "0":
-                if rank == servers + 1:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                while not waits():
-                    time.sleep(0.01)
+            if dies(epoch, number):
+                die()
+            while way in ("span", "other") and epoch == 1 and number == 3 and not waits():
+                time.sleep(0.01)
             step()
             time.sleep(0.05 if epoch == 1 and number < 20 else 0)
         check()
@@ -475,7 +490,7 @@ def test_with_a_store_that_fails_nobody_comes_back() -> None:
         assert requests.is_waited_at()
         requests.store = FailingStore()
         assert ask(requests)
-        assert requests._is_off and not requests.is_waited_at()
+        assert requests.is_off and not requests.is_waited_at()
 
 
 class Runs:

@@ -13,10 +13,10 @@ from ._buckets import gradients_of
 from ._codec import Codec
 from ._communicator import Communicator, communicator_of, communicators
 from ._errors import RedpollError, RedpollValueError
+from ._launcher import tell_launcher
 from ._options import Options
 from ._policy import Piece, Policy
 from ._process_group import RedpollGroup
-from ._returns import tell_launcher
 from ._rules import Rule
 from ._sharded import ShardedState
 from ._untraced import keep_untraced

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Optional
 
 import torch
@@ -79,3 +80,11 @@ def user_place() -> Place:
 def place_text(place: Place) -> str:
     """ "train.py:41" """
     return f"{os.path.basename(place[0])}:{place[1]}" if place else "DDP backward"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """ "rank 3", "ranks 1, 2 and 3" """
+    numbers = [str(rank) for rank in ranks]
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]}"

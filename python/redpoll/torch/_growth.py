@@ -12,7 +12,8 @@ who has died is known to be lost. The attempt is made beside the world as it is.
 live vote over the communicator that they had: all well, and the new one is the world, with
 servers made over it that begin with the parameters of before; else what was made is dropped,
 and they go on as they were. What is their own they keep: the optimizer's state of servers and
-workers, error feedback, running statistics. Every wait has a deadline."""
+workers, error feedback, running statistics. Servers that have lost all workers wait for one
+(_waits.py). Every wait has a deadline."""
 
 from __future__ import annotations
 
@@ -32,8 +33,10 @@ import torch.distributed as dist
 
 from .. import __version__, _abi
 from ._communicator import Communicator
-from ._errors import RedpollError
-from ._returns import ReturnRequest, ReturnRequests, tell_launcher
+from ._errors import RedpollError, ranks_text
+from ._launcher import tell_launcher
+from ._returns import ReturnRequest, ReturnRequests
+from ._waits import WorkerWait
 from ._wrapping import compare
 
 log = logging.getLogger("redpoll")
@@ -70,10 +73,13 @@ class World:
 class Growth:
     """Of a ServedOptimizer. asked: rank 0 has ended the steps early, as somebody waits."""
 
-    def __init__(self, store: Any, number: int) -> None:
-        self.requests = ReturnRequests(store, number)
+    def __init__(self, store: Any, number: int, is_of_run: bool = False) -> None:
+        """As of ReturnRequests."""
+        self.requests = ReturnRequests(store, number, is_of_run)
         self.asked = False
         self._merges = self._pushes = self._left = 0
+        self._steps = 0  # of a worker, before those of the steps under way
+        self._wait: Optional[WorkerWait] = None
         self._epoch = 0
         self._requests: list[ReturnRequest] = []  # of an attempt, on rank 0
         self._pending: Optional[World] = None
@@ -89,14 +95,21 @@ class Growth:
 
     # ---- rank 0: who waits, and what is left of a span ----
 
-    def begin(self, steps: int) -> None:
+    def begin(self, opt: Any, steps: int) -> None:
+        self._steps += self._done(opt)
         self._left, self._merges, self._pushes, self.asked = steps, 0, 0, False
+
+    def _done(self, opt: Any) -> int:
+        is_synchronous = opt._options.staleness == 0
+        return self._merges if is_synchronous else self._pushes // opt.workers
 
     def left(self, opt: Any) -> int:
         """Steps of the span that were not done, behind its early end."""
-        is_synchronous = opt._options.staleness == 0
-        done = self._merges if is_synchronous else self._pushes // opt.workers
-        return max(self._left - done, 0)
+        return max(self._left - self._done(opt), 0)
+
+    def met(self, steps: int) -> None:
+        """All have ended a span together, a worker behind so many steps of its own."""
+        self._steps, self._merges, self._pushes = steps, 0, 0
 
     def watch(self, opt: Any, options: Any) -> Any:
         """Each merge is counted, and requests are looked at. Returns what has to be kept."""
@@ -121,12 +134,26 @@ class Growth:
 
     # ---- those that live: collective over them, between spans ----
 
+    def is_wanted(self, opt: Any) -> bool:
+        """Is somebody to be taken back? Where no worker is left, and steps are, one that is
+        started again is waited for. RedpollError: in vain."""
+        first = opt._rank == 0
+        told = [float(first and self.asked), float(first and self.left(opt) > 0)]
+        asked, has_left = opt._sum(torch.tensor(told, dtype=torch.float64)).tolist()
+        if opt._lives_a_worker() or not has_left:
+            self._wait = None
+        elif not asked:
+            self._wait = self._wait or WorkerWait(opt)
+            self._wait.until_one_asks(opt, self.requests)
+            return True
+        return bool(asked)
+
     def take_back(self, opt: Any) -> None:
         """Of those that wait whoever can come. RedpollError: those that live cannot go on."""
         world = opt._together(lambda: self._attempt(opt))
         if world is None:
             return
-        self._pending = None
+        self._pending = self._wait = None
         self.settle(opt, world)
         for request in self._requests:
             self.requests.say(request.number, "verdict", "go")
@@ -136,8 +163,8 @@ class Growth:
         log.warning(
             "%s: %s back; %s go on",
             opt._who,
-            f"{_ranks(world.back)} {'is' if len(world.back) == 1 else 'are'}",
-            _ranks(world.first_ranks),
+            f"{ranks_text(world.back)} {'is' if len(world.back) == 1 else 'are'}",
+            ranks_text(world.first_ranks),
         )
 
     def settle(self, opt: Any, world: World) -> None:
@@ -235,12 +262,9 @@ class Growth:
         new.set_timeout(timedelta(seconds=opt._timeout_s))
         first = _packed({"facts": opt._agreed, "spans": opt.spans, "updates": opt._updates})
         self._take_first(opt, world, _unpacked(_shared(new, 0, first)))
-        donor = next(
-            place
-            for place, rank in enumerate(world.first_ranks)
-            if rank >= opt._options.servers and rank not in world.back
-        )
-        own = _packed(_worker_state(opt)) if place == donor else b""
+        donor = _donor(opt, world)
+        steps = opt.steps if donor else self._steps + self._done(opt)
+        own = _packed(_worker_state(opt, steps)) if place == donor else b""
         state = _shared(new, donor, own)
         new.broadcast(opt._flat.values, 0, blocking=True)
         opt._flat.untrained.broadcast_frozen(new)
@@ -345,12 +369,21 @@ def _refusal(opt: Any, request: ReturnRequest) -> str:
 # ---- what a worker has ----
 
 
-def _worker_state(opt: Any) -> dict[str, Any]:
+def _donor(opt: Any, world: World) -> int:
+    """Its place in the world: the first worker that lives; else rank 0, which has the buffers
+    of the latest meeting, and of the inner optimizer what it was given at the start."""
+    for place, rank in enumerate(world.first_ranks):
+        if rank >= opt._options.servers and rank not in world.back:
+            return place
+    return 0
+
+
+def _worker_state(opt: Any, steps: int) -> dict[str, Any]:
     """What a worker may have from another: optimizer, buffers of the model, how far it is."""
     return {
         "inner": opt.inner.state_dict()["state"],
         "buffers": [each.detach().clone() for each in opt.model.buffers()],
-        "steps": opt.steps,
+        "steps": steps,
     }
 
 
@@ -386,10 +419,3 @@ def _shared(communicator: Communicator, root: int, data: bytes) -> bytes:
         ctypes.memmove(vector.data_ptr(), data, len(data))
     communicator.broadcast(vector, root, blocking=True)
     return ctypes.string_at(vector.data_ptr(), vector.numel())
-
-
-def _ranks(ranks: list[int]) -> str:
-    numbers = [str(rank) for rank in ranks]
-    if len(numbers) == 1:
-        return f"rank {numbers[0]}"
-    return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]}"

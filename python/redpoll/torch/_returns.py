@@ -19,8 +19,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-import os
-import stat
 import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -32,6 +30,7 @@ from ..errors import last_message
 from . import _notifier
 from ._communicator import Communicator, _live
 from ._errors import RedpollError
+from ._launcher import is_of_launcher, is_started_again, say_over, tell_launcher
 from ._store import StoreBridge, wait_for_key
 
 log = logging.getLogger("redpoll")
@@ -39,20 +38,12 @@ log = logging.getLogger("redpoll")
 _LOOK_S, _FILL_S, _CALL_S, _SLICE_S = 0.2, 1.0, 2.0, 0.2
 
 
-def _number(variable: str) -> int:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdigit() else 0
-
-
 def is_lost_place(store: Any, rank: int, world: int, name: str) -> bool:
     """Was this process started by a launcher with --restart in the place of a rank that was
     killed, and has the group met without it, so that this place in it is lost? Where the rank
     before had not come, this one comes for it. Its children have its environment, and make
     groups of their own. RedpollError: it died while the ranks were meeting; all fail."""
-    own = tuple(os.environ.get(variable, "") for variable in ("RANK", "WORLD_SIZE"))
-    if not os.environ.get("REDPOLL_STORE") or world < 2:
-        return False
-    if _number("REDPOLL_GENERATION") == 0 or own != (str(rank), str(world)):
+    if world < 2 or not is_started_again() or not is_of_launcher(rank, world):
         return False
     bridge, has_met = StoreBridge(store), ctypes.c_int(0)
     options = _abi.rp_comm_options(name=name.encode())
@@ -70,21 +61,6 @@ def is_lost_place(store: Any, rank: int, world: int, name: str) -> bool:
     if not has_met.value:
         tell_launcher(b"b")
     return bool(has_met.value)
-
-
-def tell_launcher(word: bytes) -> None:
-    """How far a rank that was started again is: b"w": it waits for the others to take it back,
-    and is told to end when they have ended; b"b": it is back, or never was away."""
-    pipe, _, inode = os.environ.get("REDPOLL_RETURN_PIPE", "").partition(":")
-    with contextlib.suppress(OSError, ValueError):
-        facts = os.fstat(int(pipe))  # of a child it may be another file
-        if stat.S_ISFIFO(facts.st_mode) and facts.st_ino == int(inode):
-            os.write(int(pipe), word)
-
-
-def may_come_back() -> bool:
-    """Does the launcher start ranks again?"""
-    return _number("REDPOLL_RESTART") > 0
 
 
 class AbsentCommunicator(Communicator):
@@ -130,34 +106,37 @@ class ReturnRequest:
 
 
 class ReturnRequests:
-    """Both ends. store: the group's; number: of the optimizer among the group's. Rank 0's
-    methods raise nothing where the store fails: a run needs it no more. Those of the other end
-    raise RuntimeError."""
+    """Both ends. store: the group's; number: of the optimizer among the group's; is_of_run: the
+    group is that of all ranks that a launcher has started. Rank 0's methods raise nothing where
+    the store fails: a run needs it no more. Those of the other end raise RuntimeError.
 
-    def __init__(self, store: Any, number: int) -> None:
+    is_off: nobody comes back any more, as the store has failed."""
+
+    def __init__(self, store: Any, number: int, is_of_run: bool = False) -> None:
         self.store = dist.PrefixStore(f"redpoll/returns/{number}", store)
+        self.is_off = False
+        self._is_of_run = is_of_run
         self._given = self._taken = 0
         self._looked_s = -1.0
-        self._is_off = False
 
     # ---- rank 0 ----
 
     def is_waited_at(self) -> bool:
         """Asks the store a few times a second at most; one that does not answer ends it."""
         now = time.monotonic()
-        if not self._is_off and now - self._looked_s >= _LOOK_S:
+        if not self.is_off and now - self._looked_s >= _LOOK_S:
             self._looked_s = now
             try:
                 self._given = self.store.add("requests", 0)
             except RuntimeError as error:
                 self._turn_off(error)
-        return not self._is_off and self._given > self._taken
+        return not self.is_off and self._given > self._taken
 
     def take(self) -> list[ReturnRequest]:
         """All that were seen; those that were not filled in in time are left out, and those
         behind a store that fails."""
         found: list[ReturnRequest] = []
-        while not self._is_off and self._taken < self._given:
+        while not self.is_off and self._taken < self._given:
             self._taken += 1
             key = f"request/{self._taken}"
             try:
@@ -169,7 +148,7 @@ class ReturnRequests:
         return found
 
     def _turn_off(self, error: RuntimeError) -> None:
-        self._is_off = True
+        self.is_off = True
         log.warning("no rank can come back any more: the store failed: %s", error)
 
     def say(self, number: int, what: str, text: str) -> None:
@@ -190,6 +169,8 @@ class ReturnRequests:
         """The process group goes, and nobody is taken back any more."""
         with contextlib.suppress(RuntimeError):
             self.store.set("over", "over")
+        if self._is_of_run:
+            say_over()
 
     # ---- a rank that was started again ----
 

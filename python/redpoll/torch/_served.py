@@ -24,8 +24,9 @@ from ._dtypes import NUMBER
 from ._errors import RedpollError
 from ._flat import FlatParameters, Layout
 from ._growth import Growth
+from ._launcher import is_of_launcher, may_come_back
 from ._request import SLICE_S
-from ._returns import AbsentCommunicator, may_come_back
+from ._returns import AbsentCommunicator
 from ._rules import CodecLike, Rules, RulesLike
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model
 
@@ -208,7 +209,7 @@ class ServedOptimizer(WrappingOptimizer):
             servers=0 if servers is None else servers,
             quorum=whole(who, "quorum", given.quorum, None, 0),
             grace_s=given.grace_s,
-            goes_on=self.on_loss == "continue",
+            goes_on=self._outlives(),
             seed=whole(who, "seed", given.seed, None, 0, (1 << 64) - 1),
         )
         staleness = "inf" if self.staleness == math.inf else self.staleness
@@ -220,6 +221,14 @@ class ServedOptimizer(WrappingOptimizer):
         self.is_server = not options.servers or self._rank < options.servers
         self.is_worker = self._rank >= options.servers
         return options
+
+    def _outlives(self) -> int:
+        """2: servers go on without any worker, too, until one is back."""
+        if self.on_loss == "fail":
+            return 0
+        has_store = communicator_of(self.group).store is not None
+        is_of_run = is_of_launcher(self._rank, self._world)
+        return 2 if may_come_back() and has_store and is_of_run else 1
 
     def _checked_layout(self, rules: Rules, error_feedback: bool) -> Layout:
         if rules.adaptive is not None:
@@ -266,7 +275,7 @@ class ServedOptimizer(WrappingOptimizer):
         if not (self._options.goes_on and may_come_back()) or group.store is None:
             return None
         group.served += 1
-        growth = Growth(group.store, group.served)
+        growth = Growth(group.store, group.served, is_of_launcher(self._rank, self._world))
         group.attach(growth)
         if self._rank == 0:
             group.attach(growth.requests, keep=True)  # it says that the run is over
@@ -314,6 +323,9 @@ class ServedOptimizer(WrappingOptimizer):
 
     def _living(self) -> list[int]:
         return [rank for rank in self._first_ranks if rank not in self.lost]
+
+    def _lives_a_worker(self) -> bool:
+        return any(rank >= self._options.servers for rank in self._living())
 
     def _begin_before_forward(self) -> None:
         """A gradient is as old as the parameters at which it begins to be computed."""
@@ -365,7 +377,7 @@ class ServedOptimizer(WrappingOptimizer):
         self._is_open, self._has_ended = True, False
         self._is_just_back = False
         if self._growth is not None:
-            self._growth.begin(steps)
+            self._growth.begin(self, steps)
         values = self._flat.values.data_ptr()
         with self._failing(), self._handle.used() as handle:
             self._handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
@@ -429,8 +441,8 @@ class ServedOptimizer(WrappingOptimizer):
         self._after_span()
 
     def _settle(self) -> None:
-        """No more steps of this rank, until all have come here; where they have as a rank waits
-        to be taken back, they take it back, and go on. Collective."""
+        """No more steps of this rank, until all have come here; where a rank waits to be taken
+        back, or is waited for, they take it back, and go on. Collective."""
         with self._failing():
             self._interruptibly(self._end)
         self._hear_of_lost()
@@ -439,8 +451,7 @@ class ServedOptimizer(WrappingOptimizer):
             self._has_ended = True
             return
         with self._failing():
-            asked = float(growth.asked and self._rank == 0)
-            if not self._sum(torch.tensor([asked], dtype=torch.float64)).item():
+            if not growth.is_wanted(self):
                 self._has_ended = True
                 return
             left = growth.left(self)
@@ -484,22 +495,27 @@ class ServedOptimizer(WrappingOptimizer):
                     log.warning("%s: rank %d is left behind: %s", self._who, rank, why.decode())
 
     def _meet_all(self, buffers: bool) -> int:
-        """How many updates there were; the mean of workers' buffers is put in place."""
+        """How many updates there were; the mean of workers' buffers is put in place. Where no
+        worker is left they stay as they are."""
         found = [each for each in self.model.buffers() if each.is_floating_point()]
         found = found if buffers else []
         own = float(self.is_worker)  # 0 times an infinite buffer would be no number
         first = float(self._own_updates() if self._rank == 0 else 0)
-        parts = [torch.tensor([first, own], dtype=torch.float64)]
+        parts = [torch.tensor([first, own, own * self.steps], dtype=torch.float64)]
         parts += [
             each.detach().reshape(-1).double() if self.is_worker else _zeros(each)
             for each in found
         ]
         total = self._sum(torch.cat(parts))
-        means, start = total[2:] / total[1], 0
-        for buffer in found:
-            buffer.copy_(means[start : start + buffer.numel()].view(buffer.shape))
-            start += buffer.numel()
-        return int(total[0].item())
+        updates, workers, start = int(total[0].item()), total[1].item(), 3
+        if workers:
+            means = total / workers
+            for buffer in found:
+                buffer.copy_(means[start : start + buffer.numel()].view(buffer.shape))
+                start += buffer.numel()
+            if self._growth is not None:
+                self._growth.met(int(means[2].item()))
+        return updates
 
     def _together(self, what: Callable[[], _T]) -> _T:
         """What all ranks do between finish() and the next step; again, by those that are left,

@@ -74,7 +74,8 @@ class ParameterServer(ServedOptimizer):
         quorum: a step takes so many workers' gradients, and what comes within grace_s seconds
         more. With a staleness. 0: none.
         on_loss: when a worker dies. "fail": RedpollError, on every rank. "continue": the others
-        go on; with servers of their own. A server that dies ends all.
+        go on; with servers of their own. A server that dies ends all, and so does the last
+        worker, unless `redpoll run --restart` starts it again.
         codec, rules, min_size, error_feedback: how gradients travel, as of compress(); None:
         exact. Parameters travel exact.
         seed: of stochastic rounding. broadcast: begin with rank 0's parameters and buffers.

@@ -38,7 +38,7 @@
 #include "comm/core/number_index.h"
 #include "comm/core/routine.h"
 #include "comm/core/tags.h"
-#include "comm/core/urgencies.h"
+#include "comm/core/urgency.h"
 #include "comm/values/cut.h"
 #include "plan/choose.h"
 #include "redpoll/window.h"

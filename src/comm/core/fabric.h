@@ -50,7 +50,7 @@
 #define RPI_COMM_FABRIC_H
 
 #include "comm/core/number_index.h"
-#include "comm/core/urgencies.h"
+#include "comm/core/urgency.h"
 #include "net/bytes/frame.h"
 #include "net/control/control.h"
 #include "net/world/join.h"

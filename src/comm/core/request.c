@@ -3,7 +3,7 @@
 #include "comm/core/communicator.h"
 #include "comm/core/completions.h"
 #include "comm/core/progress_token.h"
-#include "comm/core/urgency.h"
+#include "comm/core/traffic.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

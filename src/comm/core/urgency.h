@@ -12,20 +12,10 @@
 #ifndef RPI_COMM_URGENCY_H
 #define RPI_COMM_URGENCY_H
 
-#include "comm/core/communicator.h"
+typedef enum rpi_urgency { RPI_URGENT, RPI_NORMAL, RPI_BULK, RPI_URGENCIES } rpi_urgency;
 
-/* Bytes of all elements of a short operation, at most: about what a network of 1 Gbit/s carries
- * while a message takes to get there at all. */
+/* Bytes of all elements of a short operation, at most: an eighth of a millisecond at 1 Gbit/s,
+ * in which bulk notices nothing. */
 enum { RPI_SHORT_BYTES = 16 * 1024 };
-
-/* Of an operation whose elements are known. */
-rpi_urgency rpi_urgency_of(const rp_request *request);
-/* Words of a communicator, headers alone, and what its windows send. */
-rpi_urgency rpi_urgency_of_words(const rp_comm *comm);
-rpi_urgency rpi_urgency_of_windows(const rp_comm *comm);
-/* The next frame to this rank, whose link stands, leaves as is fit: before lend(). [driver] */
-void rpi_urgency_prepare(rp_comm *comm, int rank, rpi_urgency urgency);
-/* That frame was posted. [driver] */
-void rpi_urgency_posted(rp_comm *comm, int rank);
 
 #endif

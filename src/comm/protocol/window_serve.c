@@ -1,5 +1,5 @@
 /* Windows, one pass of the driver: what is to be sent, and what has come and can be applied. */
-#include "comm/core/urgency.h"
+#include "comm/core/traffic.h"
 #include "comm/protocol/control_frame.h"
 #include "comm/protocol/window_table.h"
 
@@ -99,7 +99,7 @@ static rp_status send_piece(rp_window *window, rpi_window_out *out) {
     size_t ahead = out->next_piece ? 0 : sizeof out->sending.lead;
     size_t most = ahead + rp_codec_encoded_bytes(&window->codec, window->dtype, count);
     void *region = NULL;
-    rpi_urgency_prepare(comm, out->rank, rpi_urgency_of_windows(comm));
+    rpi_traffic_prepare(comm, out->rank, rpi_urgency_of_windows(comm));
     if (rpi_port_was_full(peer->port)) return RP_PENDING;
     if (transport->lend(link, RPI_FRAME_HEADER_BYTES + most, &region) != RP_OK) {
         rpi_port_is_full(peer->port); /* of a link that has failed peek() tells */
@@ -114,7 +114,7 @@ static rp_status send_piece(rp_window *window, rpi_window_out *out) {
     header.round = out->sending.mutex ? RPI_WINDOW_MUTEX : 0;
     rpi_frame_seal(region, &header, ahead + bytes, transport->checksum);
     (void)transport->post(link, RPI_FRAME_HEADER_BYTES + ahead + bytes);
-    rpi_urgency_posted(comm, out->rank);
+    rpi_traffic_posted(comm, out->rank);
     rpi_comm_count_sent(comm, RPI_FRAME_HEADER_BYTES + ahead + bytes);
     atomic_fetch_add_explicit(&comm->values_sent, count * window->element_bytes,
                               memory_order_relaxed);

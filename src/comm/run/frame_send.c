@@ -1,7 +1,7 @@
 /* A part into a frame, and onto its link. */
 #include "comm/core/chunk.h"
 #include "comm/core/request.h"
-#include "comm/core/urgency.h"
+#include "comm/core/traffic.h"
 #include "comm/parts/parts.h"
 #include "comm/protocol/flow.h"
 #include "comm/run/executor.h"
@@ -79,7 +79,7 @@ rp_status rpi_frame_send(rpi_chunk *chunk, const rpi_action *action, const rpi_a
     if (peer->broken) return RP_PENDING;
     rpi_link *link = rpi_port_link(peer->port);
     if (!link) return RP_PENDING;
-    rpi_urgency_prepare(comm, rank, request->urgency);
+    rpi_traffic_prepare(comm, rank, request->urgency);
     if (rpi_port_was_full(peer->port)) return RP_PENDING;
     size_t bytes = rpi_action_bytes(request, chunk->index, action);
     uint8_t kind = RPI_FRAME_DATA;
@@ -104,7 +104,7 @@ rp_status rpi_frame_send(rpi_chunk *chunk, const rpi_action *action, const rpi_a
     status = put       ? transport->sharing->post_written(link, bytes)
              : payload ? rpi_in_place_post(chunk, action, payload, bytes)
                        : transport->post(link, RPI_FRAME_HEADER_BYTES + bytes);
-    rpi_urgency_posted(comm, rank);
+    rpi_traffic_posted(comm, rank);
     comm->written_frames += put;
     if (status < 0) rpi_peer_break(comm, rank, status);
     rpi_flow_sent(chunk, action, bytes, kind);

@@ -350,7 +350,8 @@ bool rpi_set_aside(rpi_fabric *fabric) {
     return moved;
 }
 
-/* What is read soon is not worth a copy. What has its reader, which only waits for its turn,
+/* Of one communicator alone there is nobody behind who does not wait for the same; and what is
+ * read soon is not worth a copy. What has its reader, which only waits for its turn,
  * has some passes for that. */
 #define HEAD_WAITS_NS INT64_C(100000)
 enum { HELD_PASSES = 4 };
@@ -361,7 +362,8 @@ static bool is_overdue(const rpi_port *port, int64_t now) {
 }
 
 void rpi_set_aside_overdue(rpi_fabric *fabric) {
-    int rank = rpi_rank_set_next(&fabric->heads, 0);
+    bool others = fabric->comms && fabric->comms->next;
+    int rank = others ? rpi_rank_set_next(&fabric->heads, 0) : -1;
     int64_t now = rank >= 0 ? rpi_now_ns() : 0;
     for (; rank >= 0; rank = rpi_rank_set_next(&fabric->heads, rank + 1)) {
         rpi_port *port = &fabric->ports[rank];

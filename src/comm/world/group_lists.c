@@ -1,6 +1,10 @@
 /* Many communicators made of another at once: their numbers come from one exchange among the
  * parent's ranks, and a second one, which is their barrier, tells whether all have opened them.
  */
+#include "comm/core/progress_token.h"
+#include "comm/protocol/numbering.h"
+#include "comm/run/progress_loop.h"
+#include "comm/world/create.h"
 #include "comm/world/groups.h"
 
 #include "base/fpenv.h"

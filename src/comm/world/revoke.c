@@ -1,6 +1,7 @@
 /* A communicator is ended by one rank, for a reason of its own: at once here, and soon on the
  * others. */
 #include "comm/core/communicator.h"
+#include "comm/core/progress_token.h"
 #include "comm/run/executor.h"
 #include "comm/world/create.h"
 

@@ -1,4 +1,4 @@
-#include "comm/core/urgency.h"
+#include "comm/core/traffic.h"
 
 #include "comm/core/communicator.h"
 
@@ -35,7 +35,7 @@ static bool may_pass(const rpi_peer *peer, const rpi_link *link) {
     return peer->passable <= link->settled;
 }
 
-void rpi_urgency_prepare(rp_comm *comm, int rank, rpi_urgency urgency) {
+void rpi_traffic_prepare(rp_comm *comm, int rank, rpi_urgency urgency) {
     const rpi_peer *peer = &comm->peers[rank];
     rpi_link *link = rpi_peer_link(peer);
     bool company = comm->fabric->company;
@@ -46,7 +46,7 @@ void rpi_urgency_prepare(rp_comm *comm, int rank, rpi_urgency urgency) {
         link->traffic = company ? RPI_TRAFFIC_BULK : RPI_TRAFFIC_PLAIN;
 }
 
-void rpi_urgency_posted(rp_comm *comm, int rank) {
+void rpi_traffic_posted(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     const rpi_link *link = rpi_peer_link(peer);
     if (link->traffic != RPI_TRAFFIC_URGENT) peer->passable = link->passable;

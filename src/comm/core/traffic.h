@@ -1,0 +1,18 @@
+/* How urgent operations, words and windows are (urgency.h), and how their frames leave. */
+#ifndef RPI_COMM_TRAFFIC_H
+#define RPI_COMM_TRAFFIC_H
+
+#include "comm/core/urgency.h"
+#include "redpoll/comm.h"
+
+/* Of an operation whose elements are known. */
+rpi_urgency rpi_urgency_of(const rp_request *request);
+/* Words of a communicator, headers alone, and what its windows send. */
+rpi_urgency rpi_urgency_of_words(const rp_comm *comm);
+rpi_urgency rpi_urgency_of_windows(const rp_comm *comm);
+/* The next frame to this rank, whose link stands, leaves as is fit: before lend(). [driver] */
+void rpi_traffic_prepare(rp_comm *comm, int rank, rpi_urgency urgency);
+/* That frame was posted. [driver] */
+void rpi_traffic_posted(rp_comm *comm, int rank);
+
+#endif

@@ -788,6 +788,12 @@ static void outlive_stopped_hubs(party *self) {
             since_ns = rpi_now_ns();
         }
         hear_last(self, group, stopped_hubs);
+        for (int rank = 0; rank < stopped_hubs; rank++) { /* nobody has forgotten that */
+            rpi_control_beat beat;
+            rpi_control_beat_of(everybody, rank, &beat);
+            CHECK(beat.silent_ns >= RPI_SECOND_NS);
+            CHECK_EQ(beat.by, stopped_hubs);
+        }
         rpi_failure heard;
         CHECK(!rpi_control_failed(everybody, &heard));
     }

@@ -351,16 +351,16 @@ bool rpi_control_waits_in(rpi_control_group *group, int member, char *name, size
     return found != NULL;
 }
 
-/* Under the lock. Of others one hears by the hub, while there is one that lives; time is
- * counted by our own beats, so that a process that was stopped does not take the others for it.
+/* Under the lock. Of others one hears by the hub, while there is one that lives, and since it
+ * has been the hub; of ranks before it in line it is known that they are gone, or silent. Time
+ * is counted by our own beats, so that a process that was stopped does not take others for it.
  */
 static int64_t silence_of(const rpi_control *control, int rank) {
     int64_t until_ns = control->heard_ns[control->rank], since_ns = control->heard_ns[rank];
-    bool is_direct = rank == control->served_by || control->served_by == control->rank;
-    if (control->served_by == RPI_HUB_SOUGHT && rank != control->lost_hub) return 0;
-    if (control->served_by >= 0 && !is_direct) until_ns = control->served_heard_ns;
-    if (control->served_by >= 0 && rank != control->served_by && since_ns < control->served_ns)
-        since_ns = control->served_ns;
+    int by = control->served_by;
+    if (by == RPI_HUB_SOUGHT && rank > control->lost_hub) return 0;
+    if (by >= 0 && by != rank && by != control->rank) until_ns = control->served_heard_ns;
+    if (by >= 0 && rank >= by && since_ns < control->served_ns) since_ns = control->served_ns;
     if (since_ns < control->opened_ns) since_ns = control->opened_ns;
     return until_ns > since_ns ? until_ns - since_ns : 0;
 }

@@ -391,6 +391,125 @@ def test_what_replicas_exchange_is_lossy_when_asked():
     assert exact_sent - sent > 0.6 * 4 * 2 * 48 * 97
 
 
+def whole(kind, world):
+    """A model of which every rank has all: FSDP2 reduces between replicas, and nothing else."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    net = Net()
+    if kind == "replicate()":
+        from torch.distributed._composable.replicate_with_fsdp import replicate
+
+        return [replicate(one) for one in (*net.blocks, net)][-1]
+    mesh = init_device_mesh("cpu", (world, 1), mesh_dim_names=("between", "inside"))
+    return [fully_shard(one, mesh=mesh) for one in (*net.blocks, net)][-1]
+
+
+def train_whole(rank, world, kind, options):
+    """Errors of each of three steps, the second of two passes; bytes, codecs and steps."""
+    import redpoll.torch
+
+    model = whole(kind, world)
+    state = redpoll.torch.compress(model, min_size=MIN_SIZE, **options)
+    errors = []
+    for step, passes in enumerate((1, 2, 1)):
+        exact = {}
+        for micro in range(passes):
+            model.set_requires_all_reduce(micro == passes - 1)
+            number = 10 * step + micro
+            x, y = batch(rank, number)
+            nn.functional.cross_entropy(model(x), y).backward()
+            for name, one in exact_means(rank, world, number).items():
+                exact[name] = exact.get(name, 0) + one
+        ours = full_gradients(model, "fsdp2")
+        errors.append(
+            {name: ((grad - exact[name]).norm() / grad.norm()).item() for name, grad in ours.items()}
+        )
+        model.zero_grad()
+    sent = sum(one.wire_bytes_sent for one in redpoll.torch.stats().values())
+    return errors, sent, state.codecs(), state.step
+
+
+WHOLE = {  # what is asked for, and the first lossy step
+    "replicate": ({"replicate": "q4"}, 0),
+    "replicate and no grads": ({"grads": None, "replicate": "q4"}, 0),
+    "grads": ({"grads": "q4"}, 0),
+    "nothing": ({}, 0),
+    "after a warm-up": ({"replicate": "q4", "warmup_steps": 1}, 1),
+}
+
+
+@pytest.mark.parametrize("asked", WHOLE)
+@pytest.mark.parametrize("kind", ["replicate()", "hybrid over one rank"])
+def test_where_every_rank_has_all_gradients_travel_as_asked(kind, asked):
+    options, lossy_from = WHOLE[asked]
+    answers = values(run_group(train_whole, 2, kind, options))
+    for errors, _, codecs, steps in answers:
+        assert steps == 3
+        for step, of_step in enumerate(errors):
+            for name, one in of_step.items():
+                lossy = name.endswith(MATRICES) and step >= lossy_from
+                assert 1e-4 < one < 0.3 if lossy else one < 1e-5, (step, name, one)
+        text = options.get("replicate") or options.get("grads") or "q8"
+        for name in codecs["replicate"]:
+            wanted = f"{text}:bucket=512" if name.endswith(MATRICES) else "exact"
+            assert codecs["replicate"][name] == wanted
+            assert codecs["grads"][name] == codecs["weights"][name] == "exact"
+    exact = values(run_group(train_whole, 2, kind, {"grads": None}))
+    assert answers[0][1] < 0.8 * exact[0][1]
+
+
+def refuse_whole(rank, world, kind):
+    import redpoll.torch
+
+    told = {}
+    for name, options in {
+        "weights": {"weights": "q8"},
+        "both": {"grads": "q8", "replicate": "q4"},
+    }.items():
+        model = whole(kind, world)
+        told[name] = refusal(ValueError, lambda: redpoll.torch.compress(model, **options))
+    model = whole(kind, world)
+    redpoll.torch.compress(model, replicate="q4", min_size=MIN_SIZE)
+    between = redpoll.torch.communicator_of(
+        model._get_fsdp_state()._fsdp_param_groups[0].mesh_info.replicate_process_group
+    )
+    between.policy = None  # as a PyTorch that reduces gradients otherwise
+
+    def step():
+        x, y = batch(rank, 0)
+        nn.functional.cross_entropy(model(x), y).backward()
+
+    between.policy = Deaf()
+    step()
+    told["unused"] = refusal(RuntimeError, step)
+    return told
+
+
+class Deaf:
+    """A policy that is told what to expect, and never asked."""
+
+    seed, algorithm = 0, None
+
+    def expect(self, *_):
+        pass
+
+    def pieces_of(self, *_):
+        return None
+
+    def codec_for(self, *_):
+        return None
+
+
+@pytest.mark.parametrize("kind", ["replicate()", "hybrid over one rank"])
+def test_a_codec_that_is_never_used_is_an_error(kind):
+    for told in values(run_group(refuse_whole, 2, kind, destroy=False)):
+        assert "weights=" in told["weights"] and "never be used" in told["weights"]
+        assert "grads=" in told["both"]
+        assert "q4" in told["unused"] and "replicate=" in told["unused"]
+
+
 def another_backend_inside(rank, world, options):
     """As where NCCL has the GPUs of a host, and Redpoll what is between hosts."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -437,7 +556,7 @@ def work_of_collectives(rank, world):
     from redpoll.torch._fsdp2 import LossyAllGather, LossyReduceScatter
 
     flat, own = torch.ones(world * row), torch.ones(row)
-    gather, scatter = LossyAllGather(unit), LossyReduceScatter(unit)
+    gather, scatter = LossyAllGather(unit, None), LossyReduceScatter(unit, None)
     works = [
         gather(flat, own, group, async_op=True),
         scatter(own, flat, group, dist.ReduceOp.SUM, async_op=True),

@@ -52,8 +52,9 @@ def compress_sharded(
     min_size: int,
     warmup_steps: int,
     seed: int,
+    asks_grads: bool,
 ) -> ShardedState:
-    """compress() of an FSDP model."""
+    """compress() of an FSDP model. asks_grads: `grads` is no default."""
     check_is_sharded(model)
     for codec in (grads, weights, replicate):
         parse_codec(codec)  # auto, which Rules take, is for DDP
@@ -63,6 +64,7 @@ def compress_sharded(
         None if replicate is None else Rules(replicate, rules, min_size),
         warmup_steps,
         seed,
+        asks_grads,
     )
     if _is_fsdp1(model):
         compress_fsdp1(model, state)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 
 from ._codec import Codec
 from ._communicator import communicator_of
 from ._policy import Piece, Policy
+from ._rules import Rules
 from ._sharded import ShardedState, Unit, internals
 from ._spans import Field, Span, row_spans
 from ._work import Work
@@ -23,9 +24,9 @@ class ShardedUnit(Unit):
         self, state: ShardedState, label: str, group: Any, names: dict[int, str]
     ) -> None:
         super().__init__(state, label)
-        self._group = group
+        self.param_group = group
         self._names = names  # of modules, by id
-        self.inner = group._reduce_scatter_comm  # PyTorch's own, for shards of another backend
+        self._announced = 0  # tensors that an all-reduce between replicas has yet to bring
 
     def _name(self, fsdp_param: Any) -> str:
         info = fsdp_param._module_info
@@ -33,13 +34,13 @@ class ShardedUnit(Unit):
         return f"{prefix}.{info.param_name}" if prefix else info.param_name
 
     def parameters(self) -> list[tuple[str, torch.Size]]:
-        return [(self._name(one), one._orig_size) for one in self._group.fsdp_params]
+        return [(self._name(one), one._orig_size) for one in self.param_group.fsdp_params]
 
     def fields(self, trained_only: bool) -> list[Field]:
         """Of one row of the unit's buffers."""
         return [
             Field(one.padded_sharded_param_size.numel(), self._name(one), one._orig_size)
-            for one in self._group.fsdp_params
+            for one in self.param_group.fsdp_params
             if one.sharded_param.requires_grad or not trained_only
         ]
 
@@ -48,7 +49,7 @@ class ShardedUnit(Unit):
         "replicate". RuntimeError: it is not the unit's."""
         known = self._spans.get((kind, world))
         if known is None:
-            rules = getattr(self.state, kind)
+            rules = self.rules(kind)
             assert rules is not None  # else nobody asks
             fields = self.fields(trained_only=kind != "weights")
             known = self._spans[kind, world] = row_spans(fields, world, rules)
@@ -62,41 +63,110 @@ class ShardedUnit(Unit):
             )
         return known
 
-    def check_shards(self) -> None:
-        """RedpollValueError: the shards are another backend's, and asked to be lossy."""
-        if self.state.grads.is_exact and self.state.weights is None:
-            return
-        self.check(self._group.mesh_info.shard_process_group)
+    @property
+    def shards(self) -> Any:
+        """The group between shards; None: replicate() has none."""
+        return getattr(self.param_group.mesh_info, "shard_process_group", None)
 
+    @property
     def replicas(self) -> Any:
         """The group between replicas; None without hybrid sharding."""
-        return getattr(self._group.mesh_info, "replicate_process_group", None)
+        return getattr(self.param_group.mesh_info, "replicate_process_group", None)
 
-    def expect_all_reduce(self, output: torch.Tensor, group: Any) -> None:
-        """Of `output`, this rank's shard of the gradients, between replicas, if asked for."""
-        if self.state.replicate is None or not self._lossy_now():
+    @property
+    def is_whole(self) -> bool:
+        """Every replica has all of it, as of replicate() and of hybrid sharding over one rank:
+        FSDP2 gathers and scatters nothing then, and gradients travel between replicas alone."""
+        return self.replicas is not None and (self.shards is None or self.shards.size() == 1)
+
+    def rules(self, kind: str) -> Optional[Rules]:
+        if not self.is_whole:
+            return super().rules(kind)
+        replicate = self.state.replicate
+        of_gradients = self.state.grads if replicate is None else replicate
+        return of_gradients if kind == "replicate" else None
+
+    def check_asked(self) -> None:
+        """ValueError: a codec was asked for that nothing of this unit would travel with.
+        RedpollValueError: the shards are another backend's, and asked to be lossy."""
+        state = self.state
+        if state.replicate is not None and self.replicas is None:
+            raise ValueError(
+                f"replicate= is for hybrid sharding, and {self.label} is in one group of "
+                "shards; give fully_shard() a mesh of two dimensions, or leave replicate= out"
+            )
+        if not self.is_whole:
+            if not state.grads.is_exact or state.weights is not None:
+                self.check(self.shards)
             return
-        spans = self.spans("replicate", output.numel(), group.size())
-        sizes = [(span, span.blocks[group.rank()][1]) for span in spans]
-        pieces = [Piece(n, self._codec(span, output.dtype)) for span, n in sizes if n]
-        communicator_of(self.replicas()).policy.expect(output, pieces)
+        asked = [] if state.weights is None else ["weights="]
+        if state.replicate is not None and state.asks_grads and not state.grads.is_exact:
+            asked.append("grads=")
+        if asked and self.replicas.size() > 1:
+            raise ValueError(
+                f"every replica holds all of {self.label}, whose gradients travel in the "
+                f"all-reduce between replicas and in nothing else: {' and '.join(asked)} would "
+                "never be used; say replicate= alone"
+            )
 
+    def expect_all_reduce(self, output: torch.Tensor) -> None:
+        """`output`, this rank's shard of the gradients, is reduced between replicas next.
+        RuntimeError: those before never were, so that the codec that was asked for is not
+        used."""
+        rules = self.rules("replicate")
+        if rules is None or rules.is_exact or not self.param_group.all_reduce_grads:
+            return
+        self._announced += 1
+        if self._announced > (2 if self.is_whole else 1):  # if it is whole, its input is, too
+            raise RuntimeError(
+                f"{self.label}: codec {rules.codec} was asked for between replicas, and the "
+                "gradients of the step before were not all-reduced there by PyTorch "
+                f"{torch.__version__} (or that step broke off); they would travel exact, or "
+                "not at all: leave replicate= out"
+            )
+        pieces = self._pieces(output) if self._lossy_now() else None
+        communicator_of(self.replicas).policy.expect(output, pieces, self.has_come)
 
-def _allocate(size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    return torch.empty(*size, dtype=dtype, device=device)
+    def _pieces(self, output: torch.Tensor) -> list[Piece]:
+        world, rank = (1, 0) if self.is_whole else (self.shards.size(), self.shards.rank())
+        spans = self.spans("replicate", output.numel(), world)
+        sizes = [(span, span.blocks[rank][1]) for span in spans]
+        return [Piece(n, self._codec(span, output.dtype)) for span, n in sizes if n]
+
+    def has_come(self) -> None:
+        """The all-reduce that was expected."""
+        self._announced = 0
+        if self.is_whole:
+            self.step += 1
 
 
 class _OfUnit:
-    """A collective that FSDP2 is given in place of its own."""
+    """A collective that FSDP2 is given in place of its own. inner: that, which knows where
+    buffers come from."""
 
-    allocate = staticmethod(_allocate)
-
-    def __init__(self, unit: ShardedUnit) -> None:
+    def __init__(self, unit: ShardedUnit, inner: Any) -> None:
         self.unit = unit
+        self.inner = inner
+
+    def allocate(
+        self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        buffer: torch.Tensor = self.inner.allocate(size, dtype=dtype, device=device)
+        return buffer
 
 
 class LossyReduceScatter(_OfUnit):
-    """The reduce-scatter of one FSDP2 unit (torch.distributed.fsdp's ReduceScatter)."""
+    """The reduce-scatter of one FSDP2 unit (torch.distributed.fsdp's ReduceScatter). It is not
+    called for one that is whole: FSDP2 asks it for two buffers, and reduces the second between
+    replicas."""
+
+    def allocate(
+        self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        buffer = super().allocate(size, dtype=dtype, device=device)
+        if self.unit.is_whole:
+            self.unit.expect_all_reduce(buffer)
+        return buffer
 
     def __call__(
         self,
@@ -106,9 +176,9 @@ class LossyReduceScatter(_OfUnit):
         op: Any,
         async_op: bool = False,
     ) -> Optional[Work]:
-        self.unit.expect_all_reduce(output_tensor, group)
+        self.unit.expect_all_reduce(output_tensor)
         if self.unit.state.grads.is_exact:  # and perhaps another backend's
-            inner: Work = self.unit.inner(output_tensor, input_tensor, group, op, async_op)
+            inner: Work = self.inner(output_tensor, input_tensor, group, op, async_op)
             self.unit.step += 1
             return inner
         spans = self.unit.spans("grads", output_tensor.numel(), group.size())
@@ -144,6 +214,12 @@ def _awaited(work: Work, async_op: bool) -> Optional[Work]:
     return None
 
 
+class _Expected(NamedTuple):
+    tensor: weakref.ref[torch.Tensor]
+    pieces: Optional[list[Piece]]
+    has_come: Callable[[], None]
+
+
 class ReplicatePolicy(Policy):
     """Of the communicator between the replicas of hybrid sharding (HSDP). FSDP2 calls its
     all-reduce itself, with the tensor that the reduce-scatter before has filled: that tensor
@@ -153,16 +229,25 @@ class ReplicatePolicy(Policy):
         super().__init__()
         self.before = before
         self.seed = seed
-        self._expected: Optional[tuple[weakref.ref[torch.Tensor], list[Piece]]] = None
+        self._expected: Optional[_Expected] = None
 
-    def expect(self, tensor: torch.Tensor, pieces: list[Piece]) -> None:
-        """This tensor comes next, of all that are announced."""
-        self._expected = (weakref.ref(tensor), pieces)
+    def expect(
+        self,
+        tensor: torch.Tensor,
+        pieces: Optional[list[Piece]],
+        has_come: Callable[[], None],
+    ) -> None:
+        """This tensor comes next, of all that are announced. pieces: None: it travels as
+        before."""
+        self._expected = _Expected(weakref.ref(tensor), pieces, has_come)
 
     def pieces_of(self, tensor: torch.Tensor, op: object) -> Sequence[Piece] | None:
-        if self._expected is not None and self._expected[0]() is tensor:
-            pieces, self._expected = self._expected[1], None
-            return pieces
+        expected = self._expected
+        if expected is not None and expected.tensor() is tensor:
+            self._expected = None
+            expected.has_come()
+            if expected.pieces is not None:
+                return expected.pieces
         return self.before.pieces_of(tensor, op) if self.before else None
 
     def codec_for(
@@ -193,28 +278,27 @@ def compress_fsdp2(model: torch.nn.Module, modules: list[Any], state: ShardedSta
             unit = _sharded_unit(state, module, label, names)
             if unit is not None:
                 placed.append((module, unit))
-    _place_policies(state, [unit for _, unit in placed])
-    state.units.extend(unit for _, unit in placed)
+    units = [unit for _, unit in placed]
+    _place_policies(state, units)
+    state.units.extend(units)
     state.check_names()
     for module, unit in placed:
-        module.set_custom_reduce_scatter(LossyReduceScatter(unit))
+        group = unit.param_group
+        module.set_custom_reduce_scatter(LossyReduceScatter(unit, group._reduce_scatter_comm))
         if state.weights is not None:
-            module.set_custom_all_gather(LossyAllGather(unit))
+            module.set_custom_all_gather(LossyAllGather(unit, group._all_gather_comm))
 
 
 def _place_policies(state: ShardedState, units: list[ShardedUnit]) -> None:
     """One for each communicator between replicas, where their all-reduce is to be lossy."""
-    if state.replicate is None:
-        return
-    for unit in units:
-        if unit.replicas() is None:
-            raise ValueError(
-                f"replicate= is for hybrid sharding, and {unit.label} is in one group of "
-                "shards; give fully_shard() a mesh of two dimensions, or leave replicate= out"
-            )
-    for communicator in {communicator_of(unit.replicas()) for unit in units}:
+    between = [unit.replicas for unit in units if unit.is_lossy("replicate")]
+    for communicator in {communicator_of(group) for group in between}:
         if not isinstance(communicator.policy, ReplicatePolicy):
             communicator.policy = ReplicatePolicy(communicator.policy, state.seed)
+
+
+_KNOWN = ("DefaultReduceScatter", "ProcessGroupAllocReduceScatter")
+_KNOWN_GATHERS = ("DefaultAllGather", "ProcessGroupAllocAllGather")
 
 
 def _sharded_unit(
@@ -227,9 +311,11 @@ def _sharded_unit(
     if len(groups) > 1:
         raise RuntimeError(f"{label} has parameters on several meshes; it cannot be compressed")
     (group,) = groups
-    if type(group._reduce_scatter_comm).__name__ != "DefaultReduceScatter":
+    if type(group._reduce_scatter_comm).__name__ not in _KNOWN:
         raise RuntimeError(f"{label} has a custom reduce-scatter already")
+    if state.weights is not None and type(group._all_gather_comm).__name__ not in _KNOWN_GATHERS:
+        raise RuntimeError(f"{label} has a custom all-gather already")
     unit = ShardedUnit(state, label, group, names)
     unit.fields(trained_only=True)
-    unit.check_shards()
+    unit.check_asked()
     return unit

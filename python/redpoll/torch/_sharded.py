@@ -31,8 +31,11 @@ class ShardedState:
         replicate: Rules | None,
         warmup_steps: int,
         seed: int,
+        asks_grads: bool = True,
     ) -> None:
+        """asks_grads: `grads` was asked for, and is no default."""
         self.grads = grads
+        self.asks_grads = asks_grads
         self.weights = weights
         self.replicate = replicate
         self.warmup_steps = warmup_steps
@@ -49,10 +52,9 @@ class ShardedState:
     def codecs(self) -> dict[str, dict[str, str]]:
         """How each parameter travels after the warm-up: its gradient, its weights, and its
         gradient's shards between the replicas of hybrid sharding."""
-        kinds = {"grads": self.grads, "weights": self.weights, "replicate": self.replicate}
         return {
             kind: {
-                name: str((rules and rules.codec_for(name, shape)) or "exact")
+                name: str(unit.codec_of(kind, name, shape) or "exact")
                 for unit in self.units
                 for name, shape in unit.parameters()
             }
@@ -98,6 +100,19 @@ class Unit:
         communicator_of(group)
 
     def _lossy_now(self) -> bool:
+    def rules(self, kind: str) -> Rules | None:
+        """Of its "grads", "weights" or "replicate"; None: nothing of this kind is lossy."""
+        found: Rules | None = getattr(self.state, kind)
+        return found
+
+    def is_lossy(self, kind: str) -> bool:
+        rules = self.rules(kind)
+        return rules is not None and not rules.is_exact
+
+    def codec_of(self, kind: str, name: str, shape: torch.Size) -> Codec | None:
+        rules = self.rules(kind)
+        return None if rules is None else rules.codec_for(name, shape)
+
         return self.state.enabled and self.step >= self.state.warmup_steps
 
     def reduce_scatter(

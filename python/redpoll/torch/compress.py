@@ -233,7 +233,8 @@ def compress(
     grads: of FSDP: the codec of the gradients' reduce-scatter; "q8" by default.
     weights: of FSDP2: the codec of the weights' all-gather; exact by default.
     replicate: of FSDP2 with hybrid sharding: the codec of the all-reduce between the replicas;
-        exact by default.
+        exact by default. Of replicate(), and of hybrid sharding over one rank, nothing else
+        travels: the codec is that of `grads` then where this is None.
     rules: for which parameters another codec is used. A mapping of globs of parameter names to
         codecs (None: exact), or a sequence of such pairs and Rules; the first that fits
         decides. Names are those of the wrapped module.
@@ -255,7 +256,7 @@ def compress(
     ShardedState for FSDP.
 
     TypeError: the model is of another kind, or has gradients that a codec does not take.
-    ValueError: a codec, rule or number is wrong. RuntimeError: the group's backend is not
+    ValueError: a codec, rule or number is wrong, or a codec would never be used. RuntimeError: the group's backend is not
     redpoll, or another hook is registered."""
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not isinstance(warmup_steps, int) or warmup_steps < 0:
@@ -280,9 +281,9 @@ def compress(
             "there is no error feedback for FSDP; use grads='q8' or "
             "grads='q8:rounding=stochastic', which is unbiased"
         )
-    grads = _FSDP_CODEC if grads is _GRADS else grads
+    chosen_grads, asks = (_FSDP_CODEC, False) if grads is _GRADS else (grads, True)
     return compress_sharded(
-        model, grads, weights, replicate, rules, min_size, warmup_steps, seed
+        model, chosen_grads, weights, replicate, rules, min_size, warmup_steps, seed, asks
     )
 
 

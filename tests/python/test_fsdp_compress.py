@@ -510,6 +510,43 @@ def test_a_codec_that_is_never_used_is_an_error(kind):
         assert "q4" in told["unused"] and "replicate=" in told["unused"]
 
 
+def staged(rank, world, lossy):
+    """FSDP2's buffers in memory that ranks read in place, with and without codecs."""
+    import redpoll.torch
+
+    model = make("fsdp2")
+    if not hasattr(model, "set_allocate_memory_from_process_group_for_comm"):
+        return None
+    for module in (*model.blocks, model):
+        module.set_allocate_memory_from_process_group_for_comm(True)
+    if lossy:
+        redpoll.torch.compress(model, weights="q8", min_size=MIN_SIZE)
+    taken = []
+    from redpoll.torch import _process_group
+
+    real = _process_group.staging
+    _process_group.staging = lambda count, dtype: taken.append(count) or real(count, dtype)
+    answers = []
+    for step in range(4):
+        x, y = batch(rank, step)
+        nn.functional.cross_entropy(model(x), y).backward()
+        exact = exact_means(rank, world, step)
+        ours = full_gradients(model, "fsdp2")
+        answers += [((ours[name] - one).norm() / one.norm()).item() for name, one in exact.items()]
+        model.zero_grad()
+    return max(answers), len(taken)
+
+
+@pytest.mark.parametrize("lossy", [False, True], ids=["exact", "lossy"])
+def test_buffers_of_fsdp2_may_be_the_groups_memory(lossy):
+    answers = values(run_group(staged, 2, lossy))
+    if answers[0] is None:
+        pytest.skip("this PyTorch's FSDP2 does not ask the group for memory")
+    for error, taken in answers:
+        assert taken > 12
+        assert error < (0.1 if lossy else 1e-5)
+
+
 def another_backend_inside(rank, world, options):
     """As where NCCL has the GPUs of a host, and Redpoll what is between hosts."""
     from torch.distributed.device_mesh import init_device_mesh

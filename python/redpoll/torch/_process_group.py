@@ -24,6 +24,7 @@ from .. import _abi
 from ._communicator import Communicator
 from ._operations import INTERNAL, Operations
 from .monitored import monitored_barrier
+from .registered import staging
 
 NAME = "redpoll"
 
@@ -58,6 +59,16 @@ class DeviceBackend(Operations, _C10dBackend):
     @property
     def supports_splitting(self) -> bool:
         return True
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """Asked by FSDP2 under set_allocate_memory_from_process_group_for_comm(True)."""
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(
+        self, size: int, *, dtype: torch.dtype, device: Any
+    ) -> torch.Tensor:
+        """A buffer that ranks of this host read in place; of any content."""
+        return staging(size, dtype)
 
     def set_timeout(self, timeout: timedelta) -> None:
         self.communicator.set_timeout(timeout)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import weakref
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 
@@ -61,17 +62,25 @@ def _shape(size: tuple[Any, ...]) -> torch.Size:
 
 def _allocate(nbytes: int) -> memoryview:
     """Freed with the view, which a tensor's storage keeps alive."""
+    return _view(_new(nbytes), nbytes, _free)
+
+
+def _new(nbytes: int) -> int:
     address = ctypes.c_void_p()
     check(_abi.rp_buffer_allocate(nbytes, ctypes.byref(address)))
+    return address.value or 0
+
+
+def _view(place: int, nbytes: int, release: Callable[[int], None]) -> memoryview:
+    """release(place) is called with its end."""
     view = ctypes.pythonapi.PyMemoryView_FromMemory
     view.restype, view.argtypes = (
         ctypes.py_object,
         [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int],
     )
-    place = address.value or 0
     memory: memoryview = view(place, nbytes, _WRITABLE)
     # Not at the interpreter's end, when tensors may outlive this: the process takes it then.
-    weakref.finalize(memory, _free, place).atexit = False
+    weakref.finalize(memory, release, place).atexit = False
     return memory
 
 
@@ -79,3 +88,47 @@ def _free(address: int) -> None:
     """What travels is held by its operation, and so is not freed before."""
     if _abi.rp_buffer_free(address) != _abi.RP_OK:
         log.warning("memory of a tensor is left: %s", last_message())
+
+
+class _Pool:
+    """Memory of staging buffers, which are taken and let go of again and again: making it anew
+    would cost more than reading in place saves. What is let go of waits here for the next of
+    its size, as far as there are not too many."""
+
+    def __init__(self) -> None:
+        self._idle: dict[int, list[int]] = {}  # addresses by bytes
+
+    def take(self, nbytes: int) -> memoryview:
+        idle = self._idle.setdefault(nbytes, [])
+        try:
+            place = idle.pop()
+        except IndexError:
+            place = _new(nbytes)
+
+        def release(place: int) -> None:  # of a finalizer: takes no lock
+            if len(idle) < _IDLE_OF_A_SIZE and len(self._idle) <= _IDLE_SIZES:
+                idle.append(place)
+            else:
+                _free(place)
+
+        return _view(place, nbytes, release)
+
+
+    def forget(self) -> None:
+        """In a forked child, which does not have this memory."""
+        self._idle = {}
+
+
+_IDLE_OF_A_SIZE, _IDLE_SIZES = 2, 24  # together below what is read in place of a process
+_pool = _Pool()
+os.register_at_fork(after_in_child=_pool.forget)
+
+
+def staging(count: int, dtype: torch.dtype) -> torch.Tensor:
+    """As empty(count), of any content, for a buffer that lives for one operation or two."""
+    if count * dtype.itemsize < _WORTH:
+        return torch.empty(count, dtype=dtype)
+    return torch.frombuffer(_pool.take(count * dtype.itemsize), dtype=dtype)
+
+
+_WORTH = 1 << 15  # bytes

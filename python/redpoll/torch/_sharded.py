@@ -58,15 +58,20 @@ class ShardedState:
                 for unit in self.units
                 for name, shape in unit.parameters()
             }
-            for kind, rules in kinds.items()
+            for kind in ("grads", "weights", "replicate")
         }
 
     def check_names(self) -> None:
         """ValueError for a rule that fits no parameter."""
         self.grads.check_names([name for unit in self.units for name, _ in unit.parameters()])
 
-    def state_dict(self) -> dict[str, Any]:
-        """The step counter; the same on every rank."""
+    @property
+    def of_all(self) -> ShardedState:
+        """Itself, as of a CompressState: the state is the same on every rank."""
+        return self
+
+    def state_dict(self, of: str = "own") -> dict[str, Any]:
+        """The step counter; the same on every rank. of: as of a CompressState. Local."""
         return {"format": FORMAT, "version": VERSION, "step": self.step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -95,11 +100,6 @@ class Unit:
         """Names and shapes of the unit's tensors."""
         raise NotImplementedError
 
-    def check(self, group: Any) -> None:
-        """Raise what would be raised in the first step."""
-        communicator_of(group)
-
-    def _lossy_now(self) -> bool:
     def rules(self, kind: str) -> Rules | None:
         """Of its "grads", "weights" or "replicate"; None: nothing of this kind is lossy."""
         found: Rules | None = getattr(self.state, kind)
@@ -113,6 +113,11 @@ class Unit:
         rules = self.rules(kind)
         return None if rules is None else rules.codec_for(name, shape)
 
+    def check(self, group: Any) -> None:
+        """Raise what would be raised in the first step."""
+        communicator_of(group)
+
+    def _lossy_now(self) -> bool:
         return self.state.enabled and self.step >= self.state.warmup_steps
 
     def reduce_scatter(

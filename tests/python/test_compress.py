@@ -749,3 +749,76 @@ def test_accounts():
     assert 7 < one["ratio"] < 8
     assert one["wire_bytes_sent"] > 0 and one["encode_s"] > 0 and one["exposed_s"] > 0
     assert next(iter(after.values()))["wire_bytes_sent"] == 0
+
+
+# ---- what one rank saves for all ----
+
+
+def save_on_rank_0(rank, world, folder, steps):
+    """As frameworks do: every rank is asked for its state, and rank 0's is written."""
+    import redpoll.torch
+
+    torch.manual_seed(5)
+    model = DDP(Net())
+    state = redpoll.torch.compress(model, "q2", min_size=MIN_SIZE)
+    place = folder / "checkpoint.pt"
+    if place.exists():
+        saved = torch.load(place, weights_only=True)
+        model.load_state_dict(saved["model"])
+        state.of_all.load_state_dict(saved["feedback"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = held_by(state) if place.exists() else {}
+    for step in range(state.step, state.step + steps):
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        optimizer.step()
+    found = {"model": model.state_dict(), "feedback": state.of_all.state_dict()}
+    if rank == 0:
+        torch.save(found, place)
+    return digest(model), before, held_by(state), state.step
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_what_rank_0_saves_goes_on_everywhere(world, tmp_path):
+    through = tmp_path / "through"
+    through.mkdir()
+    whole = values(run_group(save_on_rank_0, world, through, 4))
+    values(run_group(save_on_rank_0, world, tmp_path, 2))
+    resumed = values(run_group(save_on_rank_0, world, tmp_path, 2))
+    assert [one[0] for one in resumed] == [one[0] for one in whole]  # bit for bit
+    assert all(one[3] == 4 for one in resumed)
+
+
+@pytest.mark.parametrize("world", [1, 3, 4])
+def test_what_rank_0_saves_goes_on_in_another_world(world, tmp_path):
+    first = values(run_group(save_on_rank_0, 2, tmp_path, 2))
+    later = values(run_group(save_on_rank_0, world, tmp_path, 0))
+    for name, held in first[0][2].items():
+        total = held + first[1][2][name]
+        taken = sum(one[1].get(name, 0) for one in later)
+        assert abs(taken - total).max() < 1e-6
+
+
+def confuse_states(rank, world):
+    import redpoll.torch
+
+    model = DDP(Net())
+    state = redpoll.torch.compress(model, "q2", min_size=MIN_SIZE)
+    loss_of(model, rank, 0).backward()
+    told = [refusal(ValueError, lambda: state.state_dict(of="rank 0"))]
+    newer = {**state.state_dict(of="all"), "version": 9}
+    told.append(refusal(ValueError, lambda: state.load_state_dict(newer)))
+    objects = [state.state_dict()]
+    dist.broadcast_object_list(objects, 0)
+    if rank:
+        told.append(refusal(ValueError, lambda: state.load_state_dict(objects[0])))
+    state.step += rank
+    told.append(refusal(ValueError, lambda: state.state_dict(of="all")))
+    return told
+
+
+def test_states_that_cannot_be_are_told():
+    first, second = values(run_group(confuse_states, 2))
+    assert "'own' and 'all'" in first[0] and "version 9" in first[1]
+    assert "state_dict(of='all')" in second[2]
+    assert first[-1] == second[-1] and "rank 1 2" in first[-1]

@@ -149,7 +149,10 @@ def _missing_text(missing: list[int], given: list[int], old: int, rank: int, wor
         f"got the state of rank {_and(given)}"
     )
     if len(given) == 1:
-        text += "; pass this rank's own state, or the sequence of the states of all ranks"
+        text += (
+            "; pass this rank's own state, or that of all ranks: where one rank's is saved for "
+            "all, that is state_dict(of='all') (state.of_all in Accelerate and Lightning)"
+        )
     return text
 
 

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from . import _feedback_files
 from ._communicator import communicator_of
 from ._fsdp import check_is_sharded, compress_sharded
+from ._gathered import OfAll, gathered, states_in
 from ._help import Unset, plainly_shown
 from ._hook import compress_hook
 from ._reducer import BucketReducer
@@ -73,12 +74,30 @@ class CompressState(BucketReducer):
 
     # ---- across restarts ----
 
-    def state_dict(self) -> dict[str, Any]:
-        """This rank's part of the state: every rank saves its own.
+    def state_dict(self, of: str = "own") -> dict[str, Any]:
+        """The state, for a checkpoint.
 
-        Residuals by parameter name (without "module."), float32 (complex64 of complex
-        parameters), on the parameter's device (on the CPU where gradients travel through that),
-        with its shape; live tensors, as in an optimizer's state. Local."""
+        of: "own": this rank's part: every rank saves its own. Residuals by parameter name
+        (without "module."), float32 (complex64 of complex parameters), on the parameter's
+        device (on the CPU where gradients travel through that), with its shape; live tensors,
+        as in an optimizer's state. Local. "all": the parts of all ranks, on the CPU, on every
+        rank the same, so that one saves it for all: as many copies of the residuals as there
+        are ranks. Collective. ValueError on every rank: they are not after the same step."""
+        if of not in ("own", "all"):
+            raise ValueError(f"of={of!r}; 'own' and 'all' are possible")
+        if of == "all":
+            return gathered(self._own_state(), self.parameters, self.communicator)
+        return self._own_state()
+
+    @property
+    def of_all(self) -> OfAll:
+        """For frameworks that save rank 0's state and load it everywhere: its state_dict() is
+        state_dict(of="all").
+
+        accelerator.register_for_checkpointing(state.of_all)"""
+        return OfAll(self)
+
+    def _own_state(self) -> dict[str, Any]:
         self.loss_scale.settle()
         self.settle_choice()
         for name, parameter in self.parameters.items():
@@ -106,13 +125,14 @@ class CompressState(BucketReducer):
     ) -> LoadReport:
         """Continue from a saved state. Local; every rank calls it.
 
-        state: this rank's own dict of a run of as many ranks, or a sequence of those of all
-        ranks of a run of any world: rank r takes over what ranks r, r + world, ... held back,
+        state: this rank's own dict of a run of as many ranks, or what state_dict(of="all") gave
+        on any rank, or a sequence of the dicts of all ranks, of a run of any world: rank r takes
+        over what ranks r, r + world, ... held back,
         so that the total, which is what training sees, is conserved. Tensors are copied.
         strict: names that are missing or no parameter are an error that lists them; else they
         are returned. ValueError also for shapes, for states of several runs or steps, and for
         another rank's dict; the state is then what it was."""
-        states = [state] if isinstance(state, Mapping) else list(state)
+        states = states_in(state) if isinstance(state, Mapping) else list(state)
         if not states:
             raise ValueError("there is no state in the sequence")
         chosen = choose_states(states, self.communicator.rank, self.communicator.world)

@@ -9,7 +9,7 @@ without overlap, and the restarted run has the bits of the uninterrupted one.
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
@@ -27,8 +27,7 @@ class Replay:
         self._settled: list[tuple[torch.futures.Future, torch.Tensor]] = []
         self._flats: list[torch.Tensor] = []
         self._errors: list[BaseException] = []
-        self._left = 0
-        self._lock = threading.Lock()
+        self._done_so_far = itertools.count(1)  # without a lock: a finalizer may come between
 
     @staticmethod
     def fits(layout: Sequence[Sequence[str]], names: Iterable[str]) -> bool:
@@ -56,7 +55,7 @@ class Replay:
         self._flats = [
             _joined([self._gradients[name] for name in names]) for names in self._layout
         ]
-        self._left = last = len(self._layout)
+        last = len(self._layout)
         for index, (names, flat) in enumerate(zip(self._layout, self._flats)):
             post(names, flat, index == 0, index == last - 1).then(self._done)
 
@@ -65,10 +64,8 @@ class Replay:
             future.value()
         except Exception as error:
             self._errors.append(error)
-        with self._lock:
-            self._left -= 1
-            if self._left:
-                return
+        if next(self._done_so_far) < len(self._layout):
+            return
         self._copy_back()
         for settled, buffer in self._settled:
             settled.set_result(buffer)  # streams go on behind what was copied into it

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer inside it may close a group, whose callbacks count
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ _accounts: weakref.WeakKeyDictionary[Any, _Account] = weakref.WeakKeyDictionary(
 
 def _account(communicator: Any) -> _Account:
     account = _accounts.get(communicator)
-    if account is None:
-        account = _accounts[communicator] = _Account()
-    return account
+    return _accounts.setdefault(communicator, _Account()) if account is None else account
 
 
 def record_exposed(communicator: Any, seconds: float) -> None:

@@ -822,3 +822,34 @@ def test_states_that_cannot_be_are_told():
     assert "'own' and 'all'" in first[0] and "version 9" in first[1]
     assert "state_dict(of='all')" in second[2]
     assert first[-1] == second[-1] and "rank 1 2" in first[-1]
+
+
+# ---- the hook in PyTorch's own shape ----
+
+
+def hooked(rank, world, by):
+    import redpoll.torch
+
+    torch.manual_seed(5)
+    net = Net()
+    if by == "compress":
+        model = DDP(net, find_unused_parameters=True)
+        state = redpoll.torch.compress(model, "q2", min_size=MIN_SIZE)
+    else:
+        state = redpoll.torch.compress_state(net, "q2", min_size=MIN_SIZE)
+        model = DDP(net, find_unused_parameters=True)
+        model.register_comm_hook(state, redpoll.torch.compress_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        optimizer.step()
+    again = refusal(RuntimeError, lambda: redpoll.torch.compress(model))
+    return digest(model), state.step, again
+
+
+def test_a_hook_that_is_registered_by_hand_does_the_same():
+    wanted = values(run_group(hooked, 2, "compress"))
+    found = values(run_group(hooked, 2, "hand"))
+    assert [one[:2] for one in found] == [one[:2] for one in wanted]
+    assert all("set_codec" in one[2] for one in found)

@@ -15,6 +15,7 @@ from ._communicator import Communicator, communicator_of, communicators
 from ._errors import RedpollError, RedpollValueError
 from ._launcher import tell_launcher
 from ._options import Options
+from ._hook import compress_hook
 from ._policy import Piece, Policy
 from ._process_group import RedpollGroup
 from ._rules import Rule
@@ -22,7 +23,7 @@ from ._sharded import ShardedState
 from ._untraced import keep_untraced
 from ._work import Work
 from .async_local_sgd import AsyncLocalSGD
-from .compress import CompressState, compress
+from .compress import CompressState, compress, compress_state
 from .gossip import Gossip
 from .launch import init
 from .local_sgd import DiLoCo, LocalSGD, LocalStep, NoLoCo, SlowMo, SparseLoCo
@@ -69,6 +70,8 @@ __all__ = [
     "compress",
     "empty",
     "gradients_of",
+    "compress_hook",
+    "compress_state",
     "init",
     "keep_untraced",
     "monitored_barrier",

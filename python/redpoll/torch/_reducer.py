@@ -17,6 +17,7 @@ from ._adaptive import BitChooser, CodecTrial
 from ._buckets import check_holds, held_count, held_dtype
 from ._codec import Codec
 from ._loss_scale import LossScale
+from ._communicator import communicator_of
 from ._replay import Replay
 from ._residuals import Residuals
 from ._rules import Rules
@@ -59,11 +60,12 @@ class BucketReducer:
         grad_scaler: Any = None,
         frozen: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
-        """communicator: of the model's group. gradients_may_be_dropped: whoever calls throws
+        """communicator: of the model's group; None: of the default one, from the first bucket
+        on. gradients_may_be_dropped: whoever calls throws
         away the gradient of a parameter that no rank has used (DDP with unused parameters).
         grad_scaler: what scales the loss, and skips steps that are not finite. frozen: those
         that come in no bucket, and therefore must not train."""
-        self.communicator = communicator
+        self._communicator = communicator
         self.parameters = dict(parameters)
         self.rules = rules
         self.error_feedback = error_feedback
@@ -85,6 +87,13 @@ class BucketReducer:
         self._faster_exact: set[str] = set()  # parameters, by their buckets
 
     # ---- what travels how ----
+    @property
+    def communicator(self) -> Any:
+        """RedpollValueError: there is no group yet, or its backend is not redpoll."""
+        if self._communicator is None:
+            self._communicator = communicator_of()
+        return self._communicator
+
 
     def _new_chooser(self) -> BitChooser | None:
         """Of the parameters for which the rules want bits chosen."""

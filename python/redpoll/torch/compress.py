@@ -335,10 +335,51 @@ def _compress_ddp(
     return state
 
 
+def compress_state(
+    module: torch.nn.Module,
+    codec: CodecLike = _DDP_CODEC,
+    *,
+    rules: RulesLike = None,
+    min_size: int = DEFAULT_MIN_SIZE,
+    error_feedback: bool = True,
+    grad_scaler: torch.amp.GradScaler | None = None,
+    warmup_steps: int = 0,
+    seed: int = 0,
+    group: Any = None,
+) -> CompressState:
+    """The state for compress_hook(), where something else registers DDP's communication hook.
+
+        state = redpoll.torch.compress_state(net, codec="q4")
+        model.register_comm_hook(state, redpoll.torch.compress_hook)        # what compress() does
+        DDPStrategy(ddp_comm_state=state, ddp_comm_hook=redpoll.torch.compress_hook)  # Lightning
+
+    module: what DistributedDataParallel wraps, or will wrap. group: its process group; None: the
+    default one, which may not be there yet. The rest as of compress(). Every rank calls it with
+    equal arguments. ValueError, TypeError: as of compress()."""
+    ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+    named = {name: each for name, each in module.named_parameters() if name not in ignored}
+    state = CompressState(
+        None if group is None else communicator_of(group),
+        {name: each for name, each in named.items() if each.requires_grad},
+        Rules(codec, rules, min_size),
+        error_feedback=error_feedback,
+        warmup_steps=warmup_steps,
+        seed=seed,
+        gradients_may_be_dropped=True,  # nobody says that none is unused
+        grad_scaler=grad_scaler,
+        frozen={name: each for name, each in named.items() if not each.requires_grad},
+    )
+    state.check()
+    return state
+
+
 def _check_no_hook(model: DistributedDataParallel) -> None:
     hooks = [hook for hook, _ in getattr(model, "_comm_hooks", [])]
     if compress_hook in hooks:
-        raise RuntimeError("compress() was called on this model before; use its set_codec()")
+        raise RuntimeError(
+            "compress() was called on this model before (REDPOLL_COMPRESS does, where it is "
+            "set); use its set_codec()"
+        )
     if hooks:
         raise RuntimeError(
             f"DDP has the communication hook {hooks[0].__qualname__} already, and takes only "

@@ -143,6 +143,32 @@ def test_every_work_in_flight_fails() -> None:
         assert_named(answers, 1)
 
 
+def catch_in_backward(rank: int, world: int, model: str) -> dict:
+    """The type of what a backward pass raises, once the other rank has died in it."""
+    net = nn.Sequential(nn.Linear(300, 300), nn.Embedding(300, 300, sparse=True))
+    ddp = DistributedDataParallel(net[:1] if model != "sparse" else net[1:], bucket_cap_mb=0.1)
+    if model == "compressed":
+        redpoll.torch.compress(ddp, min_size=0)
+    x = torch.ones(2, 300) if model != "sparse" else torch.arange(5)
+    for step in range(4):
+        loss = ddp(x).sum()
+        if rank == 1 and step == 2:
+            die()
+        try:
+            loss.backward()
+        except dist.DistBackendError as error:
+            assert isinstance(error, redpoll.torch.RedpollError)
+            return {"text": str(error), "status": error.status, "rank": error.rank}
+    raise AssertionError("nothing failed")
+
+
+@pytest.mark.parametrize("model", ["exact", "compressed", "sparse"])
+def test_a_backward_pass_raises_the_error_itself(model: str) -> None:
+    outcomes = run_group(catch_in_backward, 2, model, group_timeout=NEVER, destroy=False)
+    (answer,) = survivors(outcomes, 1)
+    assert answer["status"] == "PEER" and "rank 1" in answer["text"]
+
+
 def die_joining(rank: int, world: int, port: int, delay: float, limit: float) -> dict | None:
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     if rank == 1:

@@ -14,10 +14,11 @@ import torch
 from .. import _abi
 from . import _cuda, statistics
 from ._adaptive import BitChooser, CodecTrial
+from ._backward import raise_at_end
 from ._buckets import check_holds, held_count, held_dtype
 from ._codec import Codec
-from ._loss_scale import LossScale
 from ._communicator import communicator_of
+from ._loss_scale import LossScale
 from ._replay import Replay
 from ._residuals import Residuals
 from ._rules import Rules
@@ -86,7 +87,6 @@ class BucketReducer:
         self._measures = False  # this step
         self._faster_exact: set[str] = set()  # parameters, by their buckets
 
-    # ---- what travels how ----
     @property
     def communicator(self) -> Any:
         """RedpollValueError: there is no group yet, or its backend is not redpoll."""
@@ -94,6 +94,7 @@ class BucketReducer:
             self._communicator = communicator_of()
         return self._communicator
 
+    # ---- what travels how ----
 
     def _new_chooser(self) -> BitChooser | None:
         """Of the parameters for which the rules want bits chosen."""
@@ -352,6 +353,7 @@ class BucketReducer:
                 statistics.record_exposed(self.communicator, time.perf_counter() - ready)
             return buffer
 
+        raise_at_end(work)
         return work.get_future().then(finish)
 
     def _measure(self, tensors: list[torch.Tensor], plan: list[Run]) -> None:
@@ -370,8 +372,9 @@ class BucketReducer:
                     f"send it exact with rules={{{run.name!r}: None}}"
                 )
         buffer.div_(self.communicator.world)
-        future = self.communicator.all_reduce_sparse([buffer]).get_future()
-        return future.then(lambda reduced: reduced.value()[0])
+        work = self.communicator.all_reduce_sparse([buffer])
+        raise_at_end(work)
+        return work.get_future().then(lambda reduced: reduced.value()[0])
 
     def _residuals_for(
         self, tensors: list[torch.Tensor], plan: list[Run]

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from .. import _abi
 from . import _cuda
+from ._backward import is_asked_by_reducer, raise_at_end
 from ._checks import Names, gone
 from ._dtypes import NUMBER
 from ._errors import Place, RedpollError, place_text, user_place
@@ -65,6 +66,8 @@ class SparseWork(Work):
         return None if self._failure is None else self._error(*self._failure)
 
     def get_future(self) -> torch.futures.Future:
+        if is_asked_by_reducer():
+            raise_at_end(self)
         return self._settled.then(self._answer)
 
     def complete(self, failure: Optional[tuple[int, str]]) -> None:

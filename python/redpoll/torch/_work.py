@@ -11,6 +11,7 @@ import torch
 from torch._C._distributed_c10d import Work as _C10dWork
 
 from . import _cuda
+from ._backward import is_asked_by_reducer, raise_at_end
 from ._errors import RedpollError
 from ._request import Request, seconds
 
@@ -73,7 +74,8 @@ class Work(_C10dWork):
 
         After a failure its wait() and value() raise RuntimeError with the RedpollError's text:
         the errors of PyTorch's futures are those of C++ and have no type of their own. wait()
-        and exception() of the Work give the RedpollError itself."""
+        and exception() of the Work give the RedpollError itself, as does the backward pass of
+        DistributedDataParallel."""
         done = _cuda.seam.future(self._outputs)
         done.set_result(list(self._outputs))
         return done
@@ -129,6 +131,8 @@ class PendingWork(Work):
 
     def get_future(self) -> torch.futures.Future:
         self._taken = True
+        if is_asked_by_reducer():
+            raise_at_end(self)
         if len(self._requests) == 1:
             return self._requests[0].future()
         outputs = list(self._outputs)

@@ -564,3 +564,39 @@ def test_memory_is_flat_over_many_collectives() -> None:
     for memory, descriptors in values(run_group(many_small_collectives, 2, timeout=200)):
         assert memory < 4 << 20
         assert descriptors <= 0
+
+
+# ---- names ----
+
+
+def call_it_otherwise(rank: int, world: int, names: list[str]) -> dict:
+    store = dist.PrefixStore("other", dist.distributed_c10d._get_default_store())
+    limit = timedelta(seconds=60)
+    return told(
+        lambda: redpoll.torch.Communicator(store, rank, world, names[rank], limit)
+    )
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["a", "a", "a b"], ["a", "", "a"]])
+def test_names_that_differ_are_told(names: list[str]) -> None:
+    answers = values(run_group(call_it_otherwise, len(names), names))
+    odd = next(rank for rank, name in enumerate(names) if name != names[0])
+    for answer in answers:
+        assert answer["status"] == "MISMATCH"
+        assert f"rank 0 says 'a', rank {odd} says '{names[odd]}'" in answer["text"]
+
+
+def test_names_that_differ_are_told_where_the_address_is_given() -> None:
+    """Ranks do not wait for each other there, before they look for each other."""
+    answers = values(
+        run_group(short_otherwise, 2, ["a", "b"], environment={"REDPOLL_BIND": "127.0.0.1"})
+    )
+    assert all("rank 0 says 'a', rank 1 says 'b'" in answer["text"] for answer in answers)
+
+
+def short_otherwise(rank: int, world: int, names: list[str]) -> dict:
+    store = dist.PrefixStore("other", dist.distributed_c10d._get_default_store())
+    limit = timedelta(seconds=2)
+    return told(
+        lambda: redpoll.torch.Communicator(store, rank, world, names[rank], limit)
+    )

@@ -115,7 +115,7 @@ def test_a_variable_that_matches_no_interface_says_which_there_are() -> None:
 def test_a_bind_address_wins_over_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDPOLL_SOCKET_IFNAME", "=nosuch0")
     monkeypatch.setenv("REDPOLL_BIND", "127.0.0.9")
-    assert _store.bind_host(dist.HashStore(), 0, 2, timeout_s=1) == "127.0.0.9"
+    assert _store.bind_host(dist.HashStore(), 0, 2, "0", timeout_s=1) == "127.0.0.9"
 
 
 # ---- real ones: network namespaces ----

@@ -28,7 +28,7 @@ from ._exit import wait_for_threads
 from ._life import Life
 from ._request import SLICE_S
 from ._sparse import SparseLane, check_sparse
-from ._store import JoinError, StoreBridge, bind_host
+from ._store import JoinError, StoreBridge, bind_host, name_disagreement
 from ._work import Work
 
 Parent = tuple["Communicator", Optional[Sequence[int]]]
@@ -224,7 +224,7 @@ class Communicator(Collectives):
 
     def _find_host(self, store: Any, check: Optional[Callable[[], None]]) -> Optional[str]:
         try:
-            return bind_host(store, self.rank, self.world, self.timeout_s, check)
+            return bind_host(store, self.rank, self.world, self.name, self.timeout_s, check)
         except Exception as error:
             if isinstance(error, RedpollError):
                 raise
@@ -239,6 +239,10 @@ class Communicator(Collectives):
             raise cause  # Ctrl-C
         if isinstance(cause, RedpollError):
             raise cause
+        if code == _abi.RP_TIMEOUT and self._end.store is not None:
+            with contextlib.suppress(RuntimeError):
+                wrong = name_disagreement(self._end.store, self.world)
+                code, message = (_abi.RP_MISMATCH, wrong) if wrong else (code, message)
         if cause is not None:
             message = f"the group's store failed: {cause}"
         raise self._joining_error(code, message) from cause
@@ -383,10 +387,6 @@ class Communicator(Collectives):
         if keep:
             self._kept.append(user)
 
-    def _leave(self, drain_s: float) -> None:
-        """`_life.py` says in which order."""
-        self.closed = True
-        deadline = time.monotonic() + drain_s
     def serve(self, memory: Any) -> None:
         """Other ranks read and write this memory until unserve(), or until the rp_comm is
         destroyed: then its release() is called, and it is let go of."""
@@ -395,6 +395,10 @@ class Communicator(Collectives):
     def unserve(self, memory: Any) -> None:
         self._end.served.pop(memory, None)
 
+    def _leave(self, drain_s: float) -> None:
+        """`_life.py` says in which order."""
+        self.closed = True
+        deadline = time.monotonic() + drain_s
         for one in [*self._attached, *list(self.objects)]:
             with contextlib.suppress(RedpollError):  # another thread has closed it
                 one.release(max(deadline - time.monotonic(), 0.0))
@@ -452,17 +456,17 @@ class _End:
         self.number = 0
         self.store = store
         self.bridge = bridge
+        self.served: dict[Any, None] = {}  # memory that other ranks read and write
 
     def __call__(self, address: int) -> None:
         _abi.rp_comm_destroy(address)
-        self.store = self.bridge = None
-        self.served: dict[Any, None] = {}  # memory that other ranks read and write
-        _live.pop(self.number, None)
-        _dropped.pop(self.number, None)
-        _notifier.release()
         for memory in list(self.served):
             memory.release()
         self.served.clear()
+        self.store = self.bridge = None
+        _live.pop(self.number, None)
+        _dropped.pop(self.number, None)
+        _notifier.release()
 
 
 def communicator_of(group: Any = None) -> Communicator:

@@ -43,7 +43,7 @@ class Request:
 
     It runs; it is done when somebody has settled it (results are in place, or its failure is
     known); its rp_request is freed when it is done and nobody looks at it any more. As long as
-    it is not freed the rp_comm is not destroyed (`_handle.py`).
+    it is not freed the rp_comm is not destroyed (`_life.py`).
 
     The lock is one that its own thread may take again: a signal handler or a finalizer in the
     middle of anything here may close the group, which settles all requests.

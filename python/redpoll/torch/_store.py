@@ -143,21 +143,24 @@ def bind_host(
     store: Any,
     rank: int,
     world: int,
+    name: str,
     timeout_s: float,
     check: Optional[Callable[[], None]] = None,
 ) -> Optional[str]:
     """The address for links of a group to listen on; None: the loopback, all ranks of the group
     being on this host. Collective: they tell each other where they are, as no variable of a
-    launcher knows which ranks a group is of.
+    launcher knows which ranks a group is of; and what they call the group, as those that call
+    it otherwise would look for each other in vain.
 
     REDPOLL_BIND wins; else it is what REDPOLL_SOCKET_IFNAME names, or the interface that faces
     the store's host. check: asked while it waits; what it raises ends the wait. JoinError names
-    the ranks that did not come, or says that there is no such interface."""
+    the ranks that did not come, or two with different names, or says that there is no such
+    interface."""
     chosen = os.environ.get("REDPOLL_BIND", "")
     if store is None or world == 1:
         return chosen or None
-    keys = [f"redpoll/host/{one}" for one in range(world)]
-    store.set(keys[rank], f"{world} {host_identity()}")
+    keys = _host_keys(world)
+    store.set(keys[rank], f"{world} {host_identity()} {name}")
     if chosen:
         return chosen
     hosts = _hosts(store, keys, timeout_s, check)
@@ -198,7 +201,7 @@ def _hosts(
     store: Any, keys: list[str], timeout_s: float, check: Optional[Callable[[], None]]
 ) -> list[str]:
     """Where each rank says it is; nothing where ranks disagree on the world, about which the
-    library has words."""
+    library has words. JoinError: they disagree on the group's name."""
     world = len(keys)
     deadline = time.monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
@@ -212,7 +215,35 @@ def _hosts(
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
     said = _values(store, keys)
-    return [one.decode().partition(" ")[2] for one in said] if _agree(said, world) else []
+    if not _agree(said, world):
+        return []
+    wrong = _disagreement(dict(enumerate(said)))
+    if wrong:
+        raise JoinError(_abi.RP_MISMATCH, wrong)
+    return [one.decode().split(" ", 2)[1] for one in said]
+
+
+def _host_keys(world: int) -> list[str]:
+    return [f"redpoll/host/{one}" for one in range(world)]
+
+
+def name_disagreement(store: Any, world: int) -> str:
+    """What is wrong with the names of those that have come so far; "" when nothing is. Never
+    waits."""
+    here = {one: key for one, key in enumerate(_host_keys(world)) if store.check([key])}
+    return _disagreement(dict(zip(here, _values(store, list(here.values())))))
+
+
+def _disagreement(said: dict[int, bytes]) -> str:
+    names = {rank: one.decode().split(" ", 2)[2] for rank, one in said.items()}
+    for rank, name in names.items():
+        first = min(names)
+        if name != names[first]:
+            return (
+                f"ranks disagree on the name of the group: rank {first} says "
+                f"'{names[first]}', rank {rank} says '{name}'"
+            )
+    return ""
 
 
 def _count_set(store: Any, keys: list[str]) -> int:

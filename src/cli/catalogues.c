@@ -5,6 +5,7 @@
 #include "engine/backend.h"
 #include "engine/optimizer.h"
 #include "net/link/transport.h"
+#include "plan/pipelines/pipeline_kind.h"
 #include "plan/plan.h"
 #include "plan/topologies/topology.h"
 #include "train/data/dataset.h"
@@ -59,6 +60,7 @@ ENTRY_AT(schedule_at, rpi_lr_schedule, rpi_lr_schedule_at)
 ENTRY_AT(strategy_at, rpi_strategy, rpi_strategy_at)
 ENTRY_AT(backend_at, rpi_backend, rpi_backend_at)
 ENTRY_AT(topology_at, rpi_topology_kind, rpi_topology_kind_at)
+ENTRY_AT(pipeline_at, rpi_pipeline_kind, rpi_pipeline_kind_at)
 
 static const rpi_catalogue catalogues[] = {
     {"codecs", "codec", codec_at},
@@ -71,6 +73,7 @@ static const rpi_catalogue catalogues[] = {
     {"strategies", "strategy", strategy_at},
     {"backends", "backend", backend_at},
     {"topologies", "topology", topology_at},
+    {"pipelines", "schedule", pipeline_at},
 };
 
 const rpi_catalogue *rpi_catalogue_at(int index) {
@@ -140,6 +143,7 @@ const char *rpi_option_choices(const rpi_option *option, char *text, size_t byte
         snprintf(text, bytes, "%s", option->value);
         for (char *c = text; *c; c++) *c = *c == '|' ? ' ' : *c;
     } else {
+        if (strcmp(option->name, "schedule") == 0) add_word("auto", text, bytes);
         for (int i = 0; (catalogue = rpi_catalogue_at(i)) != NULL; i++)
             if (strcmp(catalogue->option, option->name) == 0)
                 add_entries(catalogue, text, bytes);

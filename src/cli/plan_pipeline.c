@@ -273,8 +273,8 @@ const rpi_command rpi_command_plan_pipeline = {
                 "      --forward 10ms --backward 20ms --weights 10ms --svg step.svg\n"
                 "  redpoll plan pipeline --stages 4 --layers \\\n"
                 "      embedding:table=1ms,24*block=10ms,head:table=30ms\n"
-                "  redpoll plan pipeline --stages 3 --forward 10ms,10ms,14ms --kept 100MB "
-                "--memory 1GB\n",
+                "  redpoll plan pipeline --stages 3 --forward 10ms,10ms,14ms \\\n"
+                "      --kept 100MB --memory 1GB\n",
     .options = options,
     .run = run,
 };

@@ -111,6 +111,7 @@ if command -v bash >noise; then
     in_bash redpoll plan g && offered bash gossip gather
     in_bash redpoll plan gather --lo && offered bash --local
     in_bash redpoll plan gossip --top && offered bash --topology && not_offered bash --root
+    in_bash redpoll plan pipeline --schedule z && offered bash zb-h1 zb-v && not_offered bash 1f1b
     in_bash redpoll plan gossip --topology b && offered bash base && not_offered bash ring
     in_bash redpoll help bench g && offered bash gather
     in_bash redpoll completion '' && offered bash bash zsh fish

@@ -49,7 +49,7 @@ expect 2 "did you mean 'bench all-reduce'" bench all-redcue
 says 'redpoll [0-9]+\.[0-9]+' --version
 says 'codecs' info
 # Every catalogue that an option chooses from is listed, and so is every name that train takes.
-for name in codecs algorithms transports models 'data sets' optimizers 'lr schedules' strategies backends; do
+for name in codecs algorithms transports models 'data sets' optimizers 'lr schedules' strategies backends pipelines; do
     says "^$name\$" info
 done
 for name in sgd cosine warmup all-reduce single synthetic fashion-mnist; do says "^  $name " info; done

@@ -161,6 +161,8 @@ static const rpi_grid_model llama = {.heads = 32,
                                      .causal = true};
 static const rpi_grid_model raw = {.heads = 12, .vocabulary = 50257, .layers = 12};
 static const rpi_grid_model odd = {.heads = 12, .key_heads = 3, .layers = 2};
+static const rpi_grid_model narrow = {.heads = 8, .inner = 100};
+static const rpi_grid_model uneven = {.heads = 8, .key_heads = 3};
 static const rpi_grid_model shared = {
     .heads = 8, .sequence = 100, .causal = true, .sequence_parallel = true};
 
@@ -205,6 +207,14 @@ static const struct {
      1,
      "3 key heads divide over 2 tensor ranks neither way; tensor 1, 3, 6 or 12 would fit"},
     {&odd, {{6, 1, 1, 2}}, 1, NULL},
+    {&narrow, {{4, 1, 1, 1}}, 1, NULL},
+    {&narrow,
+     {{8, 1, 1, 1}},
+     1,
+     "an inner width of 100 does not divide over 8 tensor ranks; tensor 1, 2 or 4 would fit"},
+    {&uneven, {{1, 1, 1, 1}}, 1, "8 heads do not divide over 3 key heads"},
+    {&gpt2, {{1, 1, 1, 0}}, 1, "0 ranks along stage"},
+    {&gpt2, {{1, 1, 1, 1}}, 0, "0 chunks a stage"},
     {&shared,
      {{8, 1, 1, 1}},
      1,

@@ -16,13 +16,16 @@ static int name_columns(const rpi_pipeline_orders *o) {
     return most + 1;
 }
 
+/* The shortest pass, where it is not far shorter than they are as a rule: what is is not worth
+ * that all others are drawn long. */
 static double shortest_s(const rpi_pipeline_price *p) {
-    double least = p->time_s;
+    double least = p->time_s, sum = 0;
     for (int i = 0; i < p->passes; i++) {
         double takes_s = p->spans[i].end_s - p->spans[i].start_s;
         if (takes_s > 0) least = fmin(least, takes_s);
+        sum += takes_s;
     }
-    return least;
+    return fmax(least, sum / p->passes / 4);
 }
 
 rpi_picture_frame rpi_pipeline_frame(const rpi_pipeline_orders *o, const rpi_pipeline_price *p,

@@ -112,6 +112,8 @@ static rp_status fill(const rpi_pipeline_plan *p, cJSON *object) {
     cJSON_AddNumberToObject(object, "bubble", price->bubble);
     cJSON_AddNumberToObject(object, "exposed_s", price->exposed_s);
     cJSON_AddNumberToObject(object, "messages", (double)price->messages);
+    cJSON_AddNumberToObject(object, "messages_under_way",
+                            rpi_pipeline_room(p->shown.orders.kind, &p->shown.orders.shape));
     cJSON *stages = cJSON_AddArrayToObject(object, "stage");
     for (int s = 0; s < price->stages; s++) cJSON_AddItemToArray(stages, stage_json(p, s));
     cJSON *rows = cJSON_AddArrayToObject(object, "schedules");

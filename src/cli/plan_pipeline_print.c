@@ -107,6 +107,17 @@ static rp_status print_ties(const rpi_pipeline_plan *p) {
     return RP_OK;
 }
 
+/* Where micro-batches are no multiple of the stages, messages wait for their turn. */
+static void print_room(const rpi_pipeline_plan *p) {
+    const rpi_pipeline_row *row = chosen_of(p);
+    int room = rpi_pipeline_room(row->kind, &row->shape);
+    if (room > 1)
+        printf(
+            "  up to %d messages of a link are under way at once; of %d micro-batches it would "
+            "be one\n",
+            room, (row->shape.micro_batches / row->shape.stages + 1) * row->shape.stages);
+}
+
 static void print_stages(const rpi_pipeline_plan *p) {
     char busy[RPI_TIME_BYTES], idle[RPI_TIME_BYTES], link[RPI_TIME_BYTES];
     char bytes[RPI_QUANTITY_TEXT];
@@ -180,6 +191,7 @@ rp_status rpi_pipeline_plan_print(const rpi_pipeline_plan *p, int columns) {
     print_times(p);
     print_link(p);
     print_picture(p, columns);
+    print_room(p);
     print_cut(p);
     RP_TRY(print_ties(p));
     print_stages(p);

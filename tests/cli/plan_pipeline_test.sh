@@ -43,7 +43,7 @@ also '^  a column is 3\.333 ms'
 also '^  0 +240\.0 ms +90\.00 ms +27\.27 % +0 s +4$'
 also '^  3 +240\.0 ms +90\.00 ms +27\.27 % +0 s +1$'
 also '^best without a link: zb-v, a step of 255\.0 ms, 1\.29 times as fast as 1f1b'
-grep -q memory out && complain "unasked: $(cat out)"
+grep -qE 'memory|messages of' out && complain "unasked: $(cat out)"
 shows '^zb-h1 over 4 stages' --schedule zb-h1 --stages 4 --micro-batches 8 --link 1Gbit,5ms \
     --forward 10ms --backward 20ms --weights 10ms --activations 4MiB
 also '^link 1Gbit,5ms: 4\.19 MB from stage to stage take 38\.55 ms$'
@@ -52,6 +52,7 @@ shows '^\* zb-h2 ' --link 1Gbit,5ms # auto: what is best is what is shown
 also '^best for this link: zb-h2, a step of 764\.0 ms$'
 shows '^link 1Gbit,5ms: .*; 2 hosts, inside 5GB,2us' --link 1Gbit,5ms --hosts 2
 shows '^\* interleaved +3 ' -s interleaved --chunks 3
+shows '^  up to 3 messages of a link are under way at once; of 8 micro-batches it would be one$' -s interleaved -m 6
 shows '^\* zb-v .* 8 +400 MB +96$' -s zb-v --kept 100MB
 shows '^  afab .* 8 +800 MB +48  too much memory$' --kept 100MB --memory 500MB
 also '^\* zb-v '
@@ -89,7 +90,7 @@ assert plan["stages"] == 4 and plan["micro_batches"] == 8 and plan["chunks"] == 
 assert abs(plan["step_s"] - 0.300) < 1e-9 and abs(plan["exposed_s"] - 0.030) < 1e-9, plan
 assert plan["forward_s"] == [0.01] * 4 and plan["weights_s"] == [0.01] * 4, plan
 assert plan["link_latency_s"] == 0.0025 and plan["hosts"] == 4, plan
-assert len(plan["stage"]) == 4 and plan["messages"] == 48, plan
+assert len(plan["stage"]) == 4 and plan["messages"] == 48 and plan["messages_under_way"] == 1, plan
 for stage in plan["stage"]:
     passes = stage["passes"]
     assert len(passes) == 24, stage

@@ -42,7 +42,8 @@ static void fill_cell(table *t, int k, int i, together of, double most) {
     int from = i - 1;
     for (int j = i - 1; j >= k - 1; j--) {
         double part = cost_of(t, j, i), all = of(t->best[at(t, k - 1, j)], part, most);
-        if (of(0, part, most) > least) break;
+        double alone = of(0, part, most);
+        if (alone > least || isinf(alone)) break;
         if (all < least) least = all, from = j;
     }
     t->best[at(t, k, i)] = least;

@@ -2,6 +2,7 @@
 #include "plan/pipelines/pipeline_price.h"
 
 #include "base/memory.h"
+#include "base/rng.h"
 #include "harness/check.h"
 
 enum { PARTS = 64 };
@@ -114,6 +115,27 @@ static void a_hop_hurts_1f1b_most(void) {
                 CHECK_NEAR(end_of("eager-1f1b", p, m, 0, ones, c), plain + 2 * (p - 1) * c,
                            1e-9);
             }
+}
+
+/* Whatever passes take, stages are idle for (p - 1) (F + D) in AFAB and 1F1B, a v-th of that
+ * interleaved, and for (p - 1) (F + B - W) in ZB-H1 where passes for weights are no longer than
+ * the others. */
+static void idle_times_are_those_of_the_formulas(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    for (int trial = 0; trial < 400; trial++) {
+        int p = 1 + (int)(rpi_rng_u32(&rng) % 8), m = 1 + (int)(rpi_rng_u32(&rng) % 24);
+        int v = 2 + (int)(rpi_rng_u32(&rng) % 3);
+        times t = {1 + rpi_rng_u32(&rng) % 9, 1 + rpi_rng_u32(&rng) % 9, 0};
+        double most = fmin(t.forward, t.inputs);
+        t.weights = fmax(1, floor(most * (rpi_rng_u32(&rng) % 5) / 4));
+        double all = t.forward + t.inputs + t.weights;
+        CHECK_NEAR(end_of("afab", p, m, 0, t, 0), (m + p - 1) * all, 1e-9);
+        CHECK_NEAR(end_of("1f1b", p, m, 0, t, 0), (m + p - 1) * all, 1e-9);
+        CHECK_NEAR(end_of("interleaved", p, p * m, v, t, 0), (v * p * m + p - 1) * all, 1e-9);
+        if (m >= p)
+            CHECK_NEAR(end_of("zb-h1", p, m, 0, t, 0),
+                       m * all + (p - 1) * (t.forward + t.inputs - t.weights), 1e-9);
+    }
 }
 
 /* Shares of idle time: (p - 1) / (m + p - 1), and with v chunks (p - 1) / (v m + p - 1). */
@@ -304,6 +326,7 @@ static void nonsense_is_refused(void) {
 
 CASES({"ends are those that are known", ends_are_those_that_are_known},
       {"a hop hurts 1F1B most", a_hop_hurts_1f1b_most},
+      {"idle times are those of the formulas", idle_times_are_those_of_the_formulas},
       {"bubbles are those of the formulas", bubbles_are_those_of_the_formulas},
       {"an interface carries one message at a time",
        an_interface_carries_one_message_at_a_time},

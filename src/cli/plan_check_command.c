@@ -77,9 +77,10 @@ static rp_status write_facts(const check *c) {
     rpi_replacement file;
     char text[FACTS_TEXT], source[SOURCE_TEXT];
     const rpi_plan_device *d = &c->fit.device;
-    snprintf(source, sizeof source, "%d rows of %s, lines %d to %d; unseen rows err by %.1f %%",
-             c->table.count, c->s->file, c->table.rows[0].line,
-             c->table.rows[c->table.count - 1].line, 100 * c->fit.unseen.mean);
+    snprintf(source, sizeof source,
+             "%d rows of %s, lines %d to %d, unseen rows err by %.1f percent", c->table.count,
+             c->s->file, c->table.rows[0].line, c->table.rows[c->table.count - 1].line,
+             100 * c->fit.unseen.mean);
     rpi_plan_device_print(d, source, text, sizeof text);
     RP_TRY(rpi_replacement_open(c->s->fit, &file));
     fprintf(file.stream, "# Fitted by redpoll plan check --fit; --devices takes it.\n%s", text);

@@ -29,6 +29,7 @@ static const rpi_fact_info facts[RPI_FACTS] = {
      8, true, true},
     {"attention_share", "of the best rate, in fused attention", .001, 1, true, true},
     {"memory_share", "of the memory's rate, in what is no matrix product", .001, 1, true, true},
+    {"memory_backward", "what that takes backward, of what it takes forward", .1, 10, true, false},
     {"layer_host_s", "that the host takes to start a pass over a layer", 0, 10, true, true},
     {"sum_host_s", "and to start a sum over tensor-parallel ranks", 0, 10, true, true},
     {"step_host_s", "beside that, a step", 0, 1000, true, true},

@@ -9,7 +9,8 @@
 enum { EVALUATIONS = 2400, NO_FOLD = -1 };
 #define FIRST_STEP .4 /* of the simplex: half as much again */
 #define SMALLEST   1e-5
-#define PULL       1e-3 /* back to where it began, of facts that the rows say nothing about */
+#define PULL                                                                                   \
+    .1 /* of a row, back to where it began: for facts that the rows say nothing about */
 
 /* Rows to fit to: all, or those outside of one fold. */
 typedef struct fit {
@@ -50,7 +51,7 @@ static double loss(fit *f, const double *z) {
         rows++;
     }
     for (int i = 0; i < f->size; i++) pull += (z[i] - f->start[i]) * (z[i] - f->start[i]);
-    return sum / rows + PULL * pull / f->size;
+    return (sum + PULL * pull / f->size) / rows;
 }
 
 /* ---- the simplex ---- */

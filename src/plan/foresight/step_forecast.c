@@ -49,17 +49,22 @@ static double products_s(const job *j) {
            product_s(j, j->tokens, (m->gated ? 2 : 1) * f, h) + product_s(j, j->tokens, h, f);
 }
 
-/* Scores, softmax with its dropout, and what comes of them; unfused, scores are written, read
- * and written by the softmax and by the dropout, and read. */
+/* Products of queries with keys, and of what becomes of them with values. */
 static double attention_s(const job *j) {
     const rpi_transformer *m = &j->l->model;
     double heads = (double)m->heads / j->t, s = (double)j->l->sequence;
     double flops = 4 * j->tokens * s * heads * (double)m->head;
     if (j->l->fused_attention) return flops / (j->peak * fact(j, RPI_FACT_ATTENTION_SHARE));
+    return (double)j->l->micro_batch * heads * 2 * product_s(j, s, s, (double)m->head);
+}
+
+/* Scores that are written, read and written by softmax and by dropout, and read. */
+static double scores_s(const job *j) {
+    const rpi_transformer *m = &j->l->model;
     double passes = m->dropout ? 6 : 4, mask = m->dropout ? 1 : 0;
-    double bytes = heads * s * j->tokens * (passes * j->l->precision->activation + mask);
-    return (double)(j->l->micro_batch) * heads * 2 * product_s(j, s, s, (double)m->head) +
-           memory_s(j, bytes);
+    double count = (double)m->heads / j->t * (double)j->l->sequence * j->tokens;
+    if (j->l->fused_attention) return 0;
+    return memory_s(j, count * (passes * j->l->precision->activation + mask));
 }
 
 /* Two norms read and write, two sums read twice and write; the activation reads and writes. */
@@ -68,7 +73,16 @@ static double rest_s(const job *j) {
     double e = j->l->precision->activation, h = (double)m->hidden;
     double copied = (10 * e + (m->dropout ? 2 : 0)) * h / j->parts;
     double shared = e * (m->gated ? 3 : 2) * (double)m->ffn / j->t;
-    return memory_s(j, j->tokens * (copied + shared));
+    return memory_s(j, j->tokens * (copied + shared)) + scores_s(j);
+}
+
+/* Products have two in their place, for the gradients of both sides, and fused attention makes
+ * its scores again besides: five products in the place of two. */
+static double backward_s(const job *j) {
+    const rpi_step_terms *x = j->x;
+    double attention = j->l->fused_attention ? 2.5 : 2;
+    return 2 * x->products_s + attention * x->attention_s +
+           fact(j, RPI_FACT_MEMORY_BACKWARD) * x->memory_s;
 }
 
 static double tensor_sum_s(const job *j, double bytes) {
@@ -90,10 +104,10 @@ static void time_layer(const job *j) {
         fact(j, RPI_FACT_LAYER_HOST) + (is_shared ? 2 * fact(j, RPI_FACT_SUM_HOST) : 0);
     double device_s = x->products_s + x->attention_s + x->memory_s;
     x->forward_s = longer(device_s + x->sums_s, x->start_s);
-    x->backward_s = longer(2 * device_s + x->sums_s, x->start_s);
+    x->backward_s = longer(backward_s(j) + x->sums_s, x->start_s);
     if (j->l->recompute == RPI_RECOMPUTE_FULL) x->again_s = x->forward_s;
     if (j->l->recompute == RPI_RECOMPUTE_SELECTIVE && !j->l->fused_attention)
-        x->again_s = x->attention_s;
+        x->again_s = x->attention_s + scores_s(j);
 }
 
 /* Passes over a layer in which tensor-parallel ranks sum. */
@@ -126,9 +140,9 @@ static double hop_s(const job *j) {
     double senders = fmin((double)m->ranks_per_host, (double)(j->l->tensor * j->l->data));
     if (j->l->pipeline == 1) return 0;
     if (rpi_layout_ranks(j->l) <= m->ranks_per_host)
-        return m->local_latency_s + bytes / j->parts / m->local_bytes_s;
+        return m->local_latency_s + bytes / j->t / m->local_bytes_s;
     double rate = m->link_bytes_s * fact(j, RPI_FACT_LINK_SHARE);
-    return m->link_latency_s + bytes / j->parts * senders / rate;
+    return m->link_latency_s + bytes / j->t * senders / rate;
 }
 
 static void time_pipeline(const job *j, rpi_forecast *out) {

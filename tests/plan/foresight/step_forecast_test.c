@@ -3,18 +3,23 @@
 
 #include "plan/foresight/trainings.h"
 
-/* Operations over the peak's. */
+/* Operations over the peak's; fused attention makes its scores again for the backward pass,
+ * half of a forward pass of it. */
 static void a_perfect_machine_reaches_its_peak(void) {
     rpi_machine m = perfect_machine(8);
     for (int recompute = 0; recompute < RPI_RECOMPUTES; recompute += 2) {
         rpi_training_layout l = small_gpt();
         l.recompute = (rpi_recompute)recompute;
+        l.fused_attention = false;
         rpi_forecast f = forecast_of(&l, &m);
         double tokens = 32. * 512;
         rpi_step_flops flops = rpi_transformer_step_flops(&l.model, tokens, 512, l.recompute);
         CHECK_NEAR(f.step_s * 1e14 / flops.hardware, 1, 1e-4);
         CHECK_NEAR(f.tokens_per_s * f.step_s, tokens, 1e-6);
         CHECK_NEAR(f.mfu, flops.model / flops.hardware, 1e-4);
+        l.fused_attention = true;
+        double more = 8 * .5 * 4 * 512 * 1024 * tokens;
+        CHECK_NEAR(forecast_of(&l, &m).step_s - f.step_s, more / 1e14, 1e-4 * more / 1e14);
     }
 }
 

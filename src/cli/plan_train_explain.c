@@ -16,12 +16,14 @@ static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l)
     term("attention", x->attention_s,
          l->fused_attention ? "4 b s^2 (a d / t) / (peak attention_share)"
                             : "products, and scores written and read at the memory's rate");
-    term("rest", x->memory_s, "norms, sums, activation, unfused scores: bytes / (memory_bytes_s memory_share)");
+    term("rest", x->memory_s,
+         "norms, sums, activation, unfused scores: bytes / (memory_bytes_s memory_share)");
     term("sums", x->sums_s, "of tensor-parallel ranks: 2 all-reduces of b s h");
     term("start", x->start_s, "layer_host_s, and sum_host_s for each sum");
     term("forward", x->forward_s,
          "the longer of products + attention + rest + sums, and start");
-    term("backward", x->backward_s, "the same, of 2 products, 2 attention (2.5 fused), memory_backward rest");
+    term("backward", x->backward_s,
+         "the same, of 2 products, 2 attention (2.5 fused), memory_backward rest");
     term("again", x->again_s, "what --recompute makes again");
 }
 
@@ -32,7 +34,8 @@ static void explain_step(const rpi_step_terms *x, const rpi_forecast *f) {
     term("micro", x->slot_s, "layers (forward + backward + again) + head");
     term("bubble", f->seconds[RPI_TIME_BUBBLE],
          "each other stage once, over the chunks of a rank");
-    term("hop", x->hop_s, "latency + b s h / t / rate; 2 (p - 1) m / p + 2 (p - 2) of them wait");
+    term("hop", x->hop_s,
+         "latency + b s h / t / rate; 2 (p - 1) m / p + 2 (p - 2) of them wait");
     term("data", x->data_s,
          "inside: (n - 1) / n S / local, between: (H - 1) / H S groups / (link link_share); "
          "twice");

@@ -104,7 +104,8 @@ static void time_layer(const job *j) {
         fact(j, RPI_FACT_LAYER_HOST) + (is_shared ? 2 * fact(j, RPI_FACT_SUM_HOST) : 0);
     double device_s = x->products_s + x->attention_s + x->memory_s;
     x->forward_s = longer(device_s + x->sums_s, x->start_s);
-    x->backward_s = longer(backward_s(j) + x->sums_s, x->start_s);
+    x->backward_s =
+        longer(backward_s(j) + (1 - fact(j, RPI_FACT_SUM_HIDDEN)) * x->sums_s, x->start_s);
     if (j->l->recompute == RPI_RECOMPUTE_FULL) x->again_s = x->forward_s;
     if (j->l->recompute == RPI_RECOMPUTE_SELECTIVE && !j->l->fused_attention)
         x->again_s = x->attention_s + scores_s(j);

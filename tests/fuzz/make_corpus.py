@@ -178,6 +178,19 @@ def files() -> None:
     put("idx", "huge", struct.pack("<H", 16) + b"\0\0\x08\x03" + b"\xff" * 12 + labels)
 
 
+def planner() -> None:
+    head = b"hidden,heads,layers,gpus,tensor,pipeline,global_batch,zero,recompute,iteration_s\n"
+    put("measured", "good", b"# source: here\n" + head + b"2048,16,24,16,2,4,64,1,full,1.5\n")
+    put("measured", "quoted", b'note,iteration_ms,recompute\n"one, ""two""",410.5,full\n\n')
+    put("measured", "holes", head + b"2048,16,24,16,2,4,64,1,full\n")
+    put("measured", "large", head + b"1e9,1e9,1e9,1e9,1e9,1e9,1e9,3,none,1e300\n")
+    put("measured", "stages", head + b"64,1,16777216,16777216,1,16777216,16777216,0,none,1\n")
+    put("measured", "cells", b"," * 70 + b"\n")
+    put("devices", "good", b"# mine\nmine like h100 assumed why\nmine watts 300 measured a limit\n")
+    put("devices", "short", b"mine\nmine watts\n")
+    put("devices", "numbers", b"mine watts 1e999 measured x\nmine gemm_share nan measured x\n")
+
+
 def png(
     colours: int, depth: int, rows: list[bytes], extra: bytes = b"", interlaced: int = 0
 ) -> bytes:
@@ -294,3 +307,4 @@ if __name__ == "__main__":
     tokenizers()
     spans()
     texts()
+    planner()

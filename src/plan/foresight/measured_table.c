@@ -219,17 +219,19 @@ static rp_status read_words(const reader *r, rpi_training_layout *l) {
     return text ? rpi_precision_find(text, &l->precision) : RP_OK;
 }
 
+/* Each number is at most 1e9, and so a product of two of them fits. */
 static rp_status share_ranks(const reader *r, int64_t ranks, rpi_training_layout *l) {
     if (r->places[C_DATA] < 0 && r->places[C_GPUS] >= 0) {
         if (ranks % (l->tensor * l->pipeline))
             return RP_FAIL(INVALID, "%lld gpus are not whole replicas of %lld x %lld",
                            (long long)ranks, (long long)l->tensor, (long long)l->pipeline);
         l->data = ranks / (l->tensor * l->pipeline);
-    } else if (r->places[C_GPUS] >= 0 && rpi_layout_ranks(l) != ranks) {
+    }
+    RP_TRY(rpi_layout_check(l));
+    if (r->places[C_GPUS] >= 0 && rpi_layout_ranks(l) != ranks)
         return RP_FAIL(INVALID, "tensor x pipeline x data is %lld, and gpus %lld",
                        (long long)rpi_layout_ranks(l), (long long)ranks);
-    }
-    return rpi_layout_check(l);
+    return RP_OK;
 }
 
 static rp_status read_row(const reader *r, rpi_measured_row *out) {

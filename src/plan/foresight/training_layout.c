@@ -13,6 +13,7 @@ static const rpi_precision precisions[] = {
     {"amp", "bf16", 4, 4, 8, 2, "weights and gradients in fp32, products in bf16"},
     {"fp32", "fp32", 4, 4, 8, 4, "all in fp32"},
 };
+enum { MOST_RANKS = 1 << 20, MOST_STAGES = 16384, MOST = 1 << 30 };
 enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
 
 const rpi_precision *rpi_precision_at(int index) {
@@ -72,6 +73,30 @@ static rp_status check_pipeline(const rpi_training_layout *l) {
     return RP_OK;
 }
 
+/* Numbers that are none, or with which counts of ranks and elements would leave 64 bits. */
+static rp_status check_sizes(const rpi_training_layout *l) {
+    const struct {
+        const char *what;
+        int64_t value, most;
+    } sizes[] = {
+        {"tensor-parallel ranks", l->tensor, MOST_RANKS},
+        {"stages", l->pipeline, MOST_STAGES},
+        {"replicas", l->data, MOST_RANKS},
+        {"chunks", l->interleave, MOST_STAGES},
+        {"tokens of a sample", l->sequence, MOST},
+        {"samples of a step", l->global_batch, MOST},
+        {"samples of a micro-batch", l->micro_batch, MOST},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        long long value = sizes[i].value, most = sizes[i].most;
+        if (value < 1) return RP_FAIL(INVALID, "%lld %s are too few", value, sizes[i].what);
+        if (value > most)
+            return RP_FAIL(INVALID, "%lld %s are more than anybody has; %lld are the most",
+                           value, sizes[i].what, most);
+    }
+    return RP_OK;
+}
+
 rp_status rpi_layout_check_batch(const rpi_training_layout *l) {
     long long micro = l->micro_batch, batch = l->global_batch, data = l->data;
     if (batch % data)
@@ -86,6 +111,7 @@ rp_status rpi_layout_check_batch(const rpi_training_layout *l) {
 
 rp_status rpi_layout_check(const rpi_training_layout *l) {
     RP_TRY(rpi_transformer_check(&l->model));
+    RP_TRY(check_sizes(l));
     RP_TRY(rpi_layout_check_batch(l));
     RP_TRY(check_tensor(l));
     RP_TRY(check_pipeline(l));

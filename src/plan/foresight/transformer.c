@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 enum { FORWARD_AND_BACKWARD = 3 }; /* forwards */
+enum { WIDEST = 1 << 24 };         /* so that counts of elements stay within 64 bits */
 
 const char *const rpi_recompute_names[RPI_RECOMPUTES] = {"none", "selective", "full"};
 
@@ -33,7 +34,7 @@ rp_status rpi_transformer_check(const rpi_transformer *m) {
         return RP_FAIL(INVALID, "hidden=%lld is no multiple of heads=%lld",
                        (long long)m->hidden, (long long)m->heads);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].value < 1 || sizes[i].value > INT32_MAX)
+        if (sizes[i].value < 1 || sizes[i].value > WIDEST)
             return RP_FAIL(INVALID, "a transformer with %s=%lld is none", sizes[i].name,
                            (long long)sizes[i].value);
     if (m->heads % m->kv_heads)

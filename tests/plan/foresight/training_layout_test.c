@@ -45,6 +45,13 @@ static const change changes[] = {
     {1, 1, 3, 1, 1, 64, "--dp 3 does not divide the global batch of 64"},
     {1, 1, 4, 1, 3, 64, "--micro-batch-size 3 does not divide the 16 samples"},
     {1, 1, 4, 1, 32, 64, "--micro-batch-size 32 does not divide"},
+    {1000000000, 1000000000, 1000000000, 1, 1, 64, "1000000000 tensor-parallel ranks are more"},
+    {1, 20000, 1, 1, 1, 64, "20000 stages are more than anybody has; 16384 are the most"},
+    {1, 1, 1000000000, 1, 1, 64, "1000000000 replicas are more"},
+    {1, 2, 1, 1000000000, 1, 64, "1000000000 chunks are more"},
+    {0, 1, 1, 1, 1, 64, "0 tensor-parallel ranks are too few"},
+    {1, 1, 1, 1, 0, 64, "0 samples of a micro-batch are too few"},
+    {1, 1, 1, 1, 1, 0, "0 samples of a step are too few"},
 };
 
 static void legal_and_not(void) {

@@ -40,6 +40,7 @@ typedef struct rpi_unit_value {
                             others are activations or graph inputs, to be treated alike */
     rp_dtype dtype;
     rpi_shape shape;   /* bound: numbers only */
+    bool has_samples;  /* its first axis is the dimension "batch": a sample each */
     int parameter;     /* which parameter of the session's weights it is; -1: none. Packed
                           copies are kept by it: kernels of all programs share them */
     rpi_layout layout; /* inputs: how it lies when the unit runs, if the kernel leaves it so */
@@ -82,6 +83,7 @@ typedef struct rpi_kernel_io {
     /* Which run this is, and what random choices (dropout) follow from besides the node's name:
      * the same in forward, in backward and where forward is computed again. */
     uint64_t run, seed, step;
+    int64_t first_sample; /* likewise: of the whole batch, which may go in several runs */
     /* Mask of inputs whose gradients are added to, not overwritten: parameters, and activations
      * where the kernel says that it can. */
     uint32_t accumulate;

@@ -164,12 +164,22 @@ static void narrow_gradients(rpi_compiler *compiler) {
     }
 }
 
+/* Is the first axis that of samples? */
+static bool has_samples(const rpi_graph *graph, const rpi_shape *shape) {
+    for (int i = 0; shape->dims && i < rpi_graph_dimension_count(graph); i++)
+        if (strcmp(rpi_graph_dimension_name(graph, i), "batch") == 0)
+            return shape->size[0] == rpi_dimension_symbol(i);
+    return false;
+}
+
 static void describe(const rpi_compiler *compiler, rpi_value_id id, rpi_unit_value *out) {
-    const rpi_value *value = rpi_graph_value(compiler->program->graph, id);
+    const rpi_graph *graph = compiler->program->graph;
+    const rpi_value *value = rpi_graph_value(graph, id);
     *out = (rpi_unit_value){.name = value->name,
                             .kind = value->kind,
                             .dtype = value->dtype,
                             .shape = compiler->values[id].shape,
+                            .has_samples = has_samples(graph, &value->shape),
                             .parameter = -1,
                             .layout = rpi_row_major(compiler, id)};
     if (value->kind == RPI_VALUE_PARAMETER) out->parameter = compiler->values[id].weight->index;

@@ -54,8 +54,9 @@ void rpi_graph_destroy(rpi_graph *graph);
  * node: "node 'layer1.conv1' (conv2d): weight 8x3x3x3 takes 3 channels, input has 4". */
 rp_status rpi_graph_check(const rpi_graph *graph);
 
-/* The dimension of this name, for the shapes of inputs ("batch", "sequence"): a program binds
- * it to a number (rpi_program_options.dimensions). The same name gives the same dimension. */
+/* The dimension of this name, for the shapes of inputs ("batch", which counts samples,
+ * "sequence"): a program binds it to a number (rpi_program_options.dimensions). The same name
+ * gives the same dimension. */
 int64_t rpi_graph_dimension(rpi_graph *graph, const char *name);
 int rpi_graph_dimension_count(const rpi_graph *graph);
 const char *rpi_graph_dimension_name(const rpi_graph *graph, int index);

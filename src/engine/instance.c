@@ -15,6 +15,7 @@ struct rpi_instance {
     rpi_loan *arena;          /* NULL: nothing in flight */
     bool has_inputs;          /* the first half of backward is done */
     uint64_t run, seed, step; /* of the forward pass */
+    int64_t first_sample;     /* likewise */
     unsigned char **inputs;
     float one;
 };
@@ -69,6 +70,7 @@ typedef struct memory_map {
 static void identify(rpi_instance *instance, const rpi_run_options *options) {
     instance->run = options->run;
     instance->seed = options->seed;
+    instance->first_sample = options->first_sample;
     instance->step = options->step;
 }
 
@@ -153,7 +155,10 @@ static rp_status take_seeds(rpi_instance *instance, const rpi_run_options *optio
 static rp_status run_step(const rpi_instance *instance, const memory_map *map,
                           const rpi_program_step *step, const rpi_run_options *options) {
     int64_t start_ns = options->on_step ? rpi_now_ns() : 0;
-    rpi_kernel_io io = {.run = instance->run, .seed = instance->seed, .step = instance->step};
+    rpi_kernel_io io = {.run = instance->run,
+                        .seed = instance->seed,
+                        .step = instance->step,
+                        .first_sample = instance->first_sample};
     fill_io(map, instance->program, step, options->accumulate, &io);
     rp_status status = step->run(step->self, &io);
     if (status != RP_OK)

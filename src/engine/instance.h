@@ -42,8 +42,10 @@ typedef struct rpi_run_options {
         *seeds; /* backward: one a seed, the gradient of the loss by it, likewise */
     /* Forward, and kept for its backward: a number of the caller's that external nodes are
      * told, so that they know the micro-batches in flight apart; and what random choices follow
-     * from. */
+     * from, with the number of the first sample of this run in the whole batch: they are the
+     * same for any cut of a batch into runs. */
     uint64_t run, seed, step;
+    int64_t first_sample;
     bool accumulate; /* backward: add to the gradients instead of overwriting them */
 
     /* Optional: gradients in [first, first + count) are final. Called during backward, in the

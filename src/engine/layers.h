@@ -223,9 +223,10 @@ rpi_value_id rpi_scale(rpi_graph *graph, const char *name, rpi_value_id input, f
 
 /* In training an element is 0 with this probability, which is rounded to 1 / 65536, and is else
  * divided by the probability of staying; in evaluation y = x. The mask follows from
- * rpi_run_options.seed and the low 32 bits of .step, the node's name and the element's index:
- * it is the same in backward and in recomputation, on every backend and machine. Micro-batches
- * and ranks that shall draw apart give another seed or step. */
+ * rpi_run_options.seed and the low 32 bits of .step, the node's name, the sample's number in
+ * the whole batch (.first_sample and on, where the first axis is the dimension "batch") and the
+ * element's index in it: it is the same in backward and in recomputation, on every backend and
+ * machine, and for any cut of a batch into runs, on however many ranks. */
 typedef struct rpi_dropout_attributes {
     float probability;
 } rpi_dropout_attributes;

@@ -51,11 +51,10 @@ static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
     return on_gradient_final(t, 0, count);
 }
 
-/* What dropout draws from: another for each rank and micro-batch of a step. */
-static uint64_t draw_seed(const rpi_trainer *t, int64_t first) {
-    uint64_t runs = t->options->accumulate ? (uint64_t)t->options->accumulate : 1;
-    uint64_t run = (uint64_t)t->worker * runs + (uint64_t)(first / t->micro_batch);
-    return (uint64_t)t->options->seed ^ run << 32;
+/* The first of a run's samples in the batch of all ranks, whose share begins with `first` 0. */
+static int64_t first_sample(const rpi_trainer *t, const rpi_source_batch *batch,
+                            int64_t first) {
+    return rpi_share_first(batch->global_count, t->worker, t->workers) + first;
 }
 
 static void count_flops(rpi_trainer *t, const rpi_instance *instance) {
@@ -75,8 +74,9 @@ static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t
     rpi_memories_inputs(&t->memories, first, inputs);
     bool is_last = first + count == batch->count, had_fault = t->fault.kind != RPI_FAULT_NONE;
     rpi_run_options run = {.inputs = inputs,
-                           .seed = draw_seed(t, first),
+                           .seed = (uint64_t)t->options->seed,
                            .step = (uint64_t)t->step,
+                           .first_sample = first_sample(t, batch, first),
                            .accumulate = first > 0,
                            .on_gradient_final = is_last ? on_gradient_final : NULL,
                            .on_step = t->timeline || t->profile ? on_step : NULL,

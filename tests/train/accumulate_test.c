@@ -46,6 +46,38 @@ static void parts_make_the_whole(void) {
         }
 }
 
+/* Masks of dropout are of samples: whoever learns from one, and in which part of a step, drops
+ * the same of it. The last batch of 50 images, 2, leaves ranks without a sample. */
+static void draws_are_of_samples(void) {
+    static const char *const models[] = {
+        "vit:patch=14,layers=1,hidden=12,heads=3,dropout=0.3",
+        "vit:patch=14,layers=1,hidden=12,heads=3,attention-dropout=0.4"};
+    static const struct {
+        int world;
+        int64_t parts;
+    } cuts[] = {{1, 2}, {1, 12}, {2, 1}, {3, 2}};
+    rpi_train_options options = ranks_options();
+    options.train_images = 50;
+    options.steps = 4;
+    options.model = "vit:patch=14,layers=1,hidden=12,heads=3";
+    trained plain = train(&options, "undropped", 1);
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        char name[64];
+        snprintf(name, sizeof name, "drawn-%zu-whole", m);
+        options.model = models[m];
+        options.accumulate = 0;
+        trained whole = train(&options, name, 1);
+        CHECK(fabs(whole.last_loss - plain.last_loss) > 1e-4); /* something is dropped */
+        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+            options.accumulate = cuts[i].parts;
+            snprintf(name, sizeof name, "drawn-%zu-%d-%lld", m, cuts[i].world,
+                     (long long)cuts[i].parts);
+            trained it = train(&options, name, cuts[i].world);
+            check_equal(&whole, &it, name);
+        }
+    }
+}
+
 /* 50 images in batches of 24: 24, 24, 2; in parts of 4 on 3 ranks the last has 1, 1 and 0. */
 static void short_batches_weigh_right(void) {
     rpi_train_options options = ranks_options();
@@ -123,6 +155,7 @@ static void a_batch_that_cannot_be_cut_is_refused(void) {
 }
 
 CASES({"parts_make_the_whole", parts_make_the_whole},
+      {"draws_are_of_samples", draws_are_of_samples},
       {"short_batches_weigh_right", short_batches_weigh_right},
       {"nothing_is_compiled_later", nothing_is_compiled_later},
       {"a_resumed_run_has_the_same_bytes", a_resumed_run_has_the_same_bytes},

@@ -2,6 +2,8 @@
 
 #include "engine/backends/cpu/kernels/kernel_dropout.h"
 
+#include <string.h>
+
 static void call(const rpi_kernel_run *run, const void *args) {
     rpi_kernel_dropout_apply(run, (const rpi_kernel_dropout *)args);
 }
@@ -17,15 +19,15 @@ static void kernels_match(void) {
     for (int i = 0; i < 30; i++) {
         int64_t count = kernel_size(&rng, 9000);
         bool bf16 = i % 3 == 2;
-        rpi_kernel_dropout it = {.mask.probability = probabilities[i % 6],
-                                 .mask.seed =
-                                     (uint64_t)rpi_rng_u32(&rng) << 32 | rpi_rng_u32(&rng),
-                                 .mask.step = rpi_rng_u32(&rng),
-                                 .mask.tensor = rpi_rng_u32(&rng),
-                                 .first = (int64_t)rpi_rng_u32(&rng) * 128 << (i % 20),
-                                 .count = count,
-                                 .x = flat(bf16, count, 1),
-                                 .y = flat(bf16, count, 2)};
+        rpi_kernel_dropout it = {
+            .mask.probability = probabilities[i % 6],
+            .mask.seed = (uint64_t)rpi_rng_u32(&rng) << 32 | rpi_rng_u32(&rng),
+            .mask.step = rpi_rng_u32(&rng),
+            .mask.tensor = rpi_rng_u32(&rng),
+            .first = ((int64_t)rpi_rng_u32(&rng) * 128 << (i % 20)) + i / 2 % 3 * 67,
+            .count = count,
+            .x = flat(bf16, count, 1),
+            .y = flat(bf16, count, 2)};
         if (i % 2) it.residual = flat(bf16, count, 3);
         kernel_check(
             &(kernel_case){"dropout", call, &it, {{"y", it.y.data, count, it.y.dtype, 0, 0}}});
@@ -97,6 +99,36 @@ static void statistics(void) {
     kernel_buffers_free();
 }
 
+/* A cut anywhere, and within a group of 128, gives the mask of the whole, on every instruction
+ * set. */
+static void cuts_anywhere(void) {
+    enum { COUNT = 1000 };
+    static const int cuts[] = {1, 15, 16, 17, 100, 127, 128, 129, 384, 500, 901, 999};
+    float *x = kernel_normal(COUNT, 1, 1), *whole = kernel_floats(COUNT);
+    float *parts = kernel_floats(COUNT);
+    for (int isa = 0; isa <= (int)rpi_cpu_isa(); isa++)
+        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+            rpi_kernel_run run = {1, (rpi_isa)isa};
+            rpi_kernel_dropout it = {.mask.probability = 0.5,
+                                     .mask.seed = 3,
+                                     .count = COUNT,
+                                     .x = rpi_kernel_f32(x, COUNT),
+                                     .y = rpi_kernel_f32(whole, COUNT)};
+            rpi_kernel_dropout_apply(&run, &it);
+            memset(parts, 0xff, COUNT * sizeof *parts);
+            for (int first = 0; first < COUNT; first += cuts[i]) {
+                it.first = first;
+                it.count = COUNT - first < cuts[i] ? COUNT - first : cuts[i];
+                it.x.data = x + first;
+                it.y.data = parts + first;
+                rpi_kernel_dropout_apply(&run, &it);
+            }
+            CHECK_MSG(memcmp(whole, parts, COUNT * sizeof *parts) == 0, "cuts of %d, %s",
+                      cuts[i], rpi_isa_name((rpi_isa)isa));
+        }
+    kernel_buffers_free();
+}
+
 /* A cut at a multiple of 128 gives the mask of the whole; NaN is not hidden. */
 static void pieces_and_nan(void) {
     enum { COUNT = 1000, CUT = 384 };
@@ -124,4 +156,5 @@ static void pieces_and_nan(void) {
 }
 
 CASES({"kernels_match", kernels_match}, {"known_answers", known_answers},
-      {"statistics", statistics}, {"pieces_and_nan", pieces_and_nan})
+      {"statistics", statistics}, {"cuts_anywhere", cuts_anywhere},
+      {"pieces_and_nan", pieces_and_nan})

@@ -11,7 +11,8 @@ extern const rpi_cpu_op rpi_cpu_dropout;
 static void drop(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io, const void *x,
                  void *y) {
     const rpi_dropout_attributes *dropout = kernel->unit.nodes[0]->attributes;
-    int64_t count = rpi_shape_count(&kernel->unit.inputs[0].shape);
+    const rpi_shape *shape = &kernel->unit.inputs[0].shape;
+    int64_t count = rpi_shape_count(shape), each = shape->dims ? count / shape->size[0] : 1;
     if (!kernel->unit.training || dropout->probability == 0) {
         if (x != y) memcpy(y, x, (size_t)count * sizeof(float));
         return;
@@ -19,6 +20,7 @@ static void drop(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io, const vo
     rpi_kernel_dropout_apply(
         &kernel->run,
         &(rpi_kernel_dropout){.mask = rpi_cpu_mask(kernel, io, dropout->probability),
+                              .first = each * rpi_cpu_first_sample(kernel, io, 0),
                               .count = count,
                               .x = rpi_kernel_f32(x, 0),
                               .y = rpi_kernel_f32(y, 0)});

@@ -55,6 +55,13 @@ static inline int64_t rpi_cpu_row_count(const rpi_shape *shape) {
 rpi_dropout_mask rpi_cpu_mask(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io,
                               float probability);
 
+/* Which of the whole batch's samples an input begins with; 0: it is the same for all samples.
+ */
+static inline int64_t rpi_cpu_first_sample(const rpi_cpu_kernel *kernel,
+                                           const rpi_kernel_io *io, int input) {
+    return kernel->unit.inputs[input].has_samples ? io->first_sample : 0;
+}
+
 static inline bool rpi_cpu_accumulates(const rpi_kernel_io *io, int input) {
     return io->accumulate >> input & 1u;
 }

@@ -169,6 +169,7 @@ static rp_status describe_call(const rpi_cpu_kernel *kernel, const rpi_kernel_io
     c->it.lse = io->saved;
     const rpi_relative_attention_attributes *attention = unit->nodes[0]->attributes;
     c->it.dropout = rpi_cpu_mask(kernel, io, attention->dropout);
+    c->it.first_batch = rpi_cpu_first_sample(kernel, io, TOKENS);
     c->relative = (rpi_kernel_relative){.r = io->inputs[DISTANCES],
                                         .u = io->inputs[CONTENT_BIAS],
                                         .v = io->inputs[POSITION_BIAS],

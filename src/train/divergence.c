@@ -72,8 +72,8 @@ static bool look_at_state(const rpi_trainer *t, const float *mean_states,
                           rpi_step_fault *fault) {
     rpi_weights *weights = t->weights;
     int64_t count = rpi_weights_count(weights), states = rpi_weights_states_count(weights);
-    for (int s = 0; s < t->optimizer->slot_count; s++)
-        if (look(t, RPI_FAULT_SLOT + s, t->slots[s], 0, count, fault)) return true;
+    for (int s = 0; s < t->optimizer.kind->slot_count; s++)
+        if (look(t, RPI_FAULT_SLOT + s, t->optimizer.slots[s], 0, count, fault)) return true;
     return look(t, RPI_FAULT_RESIDUAL, t->residual, 0, count, fault) ||
            look(t, RPI_FAULT_STATE, rpi_weights_states(weights), 0, states, fault) ||
            look(t, RPI_FAULT_MEAN_STATE, mean_states, 0, states, fault);
@@ -139,7 +139,7 @@ static void tell_where(const rpi_trainer *t, const rpi_step_fault *fault, int64_
         return;
     default:
         snprintf(text, TEXT, "the %s of %s holds %s",
-                 t->optimizer->slot_names[kind - RPI_FAULT_SLOT], name, value);
+                 t->optimizer.kind->slot_names[kind - RPI_FAULT_SLOT], name, value);
     }
 }
 

@@ -17,14 +17,14 @@ static uint32_t checksum_of(const float *values, int64_t first, int64_t count, u
 static uint32_t checksum_of_all(const rpi_trainer *t) {
     int64_t count = rpi_weights_count(t->weights);
     uint32_t crc = checksum_of(rpi_weights_values(t->weights), 0, count, 0);
-    for (int s = 0; s < t->optimizer->slot_count; s++)
-        crc = checksum_of(t->slots[s], 0, count, crc);
+    for (int s = 0; s < t->optimizer.kind->slot_count; s++)
+        crc = checksum_of(t->optimizer.slots[s], 0, count, crc);
     return crc;
 }
 
 /* The parameters, then each slot of the optimizer: one number a tensor. */
 static int tensors_of(const rpi_trainer *t) {
-    return rpi_weights_parameter_count(t->weights) * (1 + t->optimizer->slot_count);
+    return rpi_weights_parameter_count(t->weights) * (1 + t->optimizer.kind->slot_count);
 }
 
 static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
@@ -32,7 +32,8 @@ static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
     for (int i = 0; i < tensors_of(t); i++) {
         const rpi_weight *w = rpi_weights_parameter(t->weights, i % parameters);
         int slot = i / parameters - 1;
-        const float *values = slot < 0 ? rpi_weights_values(t->weights) : t->slots[slot];
+        const float *values =
+            slot < 0 ? rpi_weights_values(t->weights) : t->optimizer.slots[slot];
         out[i] = checksum_of(values, w->first, w->count, 0);
     }
 }
@@ -92,7 +93,7 @@ static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical
     const char *name = rpi_weights_parameter(t->weights, first % parameters)->name;
     int slot = first / parameters - 1;
     rpi_append(text, TEXT, " in ");
-    if (slot >= 0) rpi_append(text, TEXT, "the %s of ", t->optimizer->slot_names[slot]);
+    if (slot >= 0) rpi_append(text, TEXT, "the %s of ", t->optimizer.kind->slot_names[slot]);
     rpi_append(text, TEXT, "%s", name);
     if (differing > 1)
         rpi_append(text, TEXT, " and %d more tensor%s", differing - 1,

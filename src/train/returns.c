@@ -50,8 +50,8 @@ static rp_status pass_state(const rpi_trainer *t, rp_comm *comm, int to) {
     size_t states = (size_t)rpi_weights_states_count(t->weights);
     RP_TRY(pass_values(comm, rpi_weights_values(t->weights), count, to));
     RP_TRY(pass_values(comm, rpi_weights_states(t->weights), states, to));
-    for (int i = 0; i < t->optimizer->slot_count; i++)
-        RP_TRY(pass_values(comm, t->slots[i], count, to));
+    for (int i = 0; i < t->optimizer.kind->slot_count; i++)
+        RP_TRY(pass_values(comm, t->optimizer.slots[i], count, to));
     return RP_OK;
 }
 

@@ -158,9 +158,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
                                 .staleness_max = NAN,
                                 .missed_updates = NAN};
     metrics.lr = t->learning_rate = rpi_lr_at(t->schedule, &t->lr, t->step);
-    t->squares = (rpi_square_sum){0};
-    t->gradient_norm = NAN;
-    t->gradient_scale = 0;
+    rpi_optimizer_state_begin(&t->optimizer);
     t->strategy->begin(t->strategy_self, t->step);
     rpi_source_batch batch;
     RP_TRY(rpi_trainer_learn(t, t->step, &batch, &metrics.loss));
@@ -175,7 +173,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     if (t->strategy->report) t->strategy->report(t->strategy_self, &outer);
     metrics.outer_gradient_norm = outer.outer_gradient_norm;
     metrics.autocorrelation = outer.autocorrelation;
-    metrics.gradient_norm = t->gradient_norm;
+    metrics.gradient_norm = t->optimizer.norm;
     metrics.step_s = rpi_seconds(end - start);
     metrics.compute_s = metrics.step_s - metrics.exposed_s;
     metrics.comm_s = after.busy_s - before.busy_s;

@@ -6,8 +6,6 @@
 #include "base/status.h"
 #include "methods/vector_memory.h"
 
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 static rp_status load_data(rpi_trainer *t) {
@@ -81,10 +79,21 @@ static bool feeds_back(const rpi_trainer *t) {
            strategy->feeds_back(rpi_strategy_options(t->options->strategy));
 }
 
+static rp_status open_optimizer(rpi_trainer *t) {
+    const rpi_train_options *o = t->options;
+    const rpi_optimizer_state_options options = {.kind = t->optimizer.kind,
+                                                 .network = &t->network,
+                                                 .weights = t->weights,
+                                                 .rates = rpi_train_rates(o),
+                                                 .decays_all = strcmp(o->decay, "all") == 0,
+                                                 .clip = o->clip,
+                                                 .threads = (int)o->threads};
+    return rpi_optimizer_state_open(&options, &t->optimizer);
+}
+
 static rp_status allocate(rpi_trainer *t) {
     size_t parameters = (size_t)rpi_weights_count(t->weights);
-    for (int i = 0; i < t->optimizer->slot_count; i++)
-        RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
+    RP_TRY(open_optimizer(t));
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
     if (lossy && t->codec.every)
         RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->levels));
@@ -110,7 +119,7 @@ static rp_status choose_rates(rpi_trainer *t) {
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &t->schedule));
     RP_TRY(rpi_lr_check(t->schedule, &t->lr));
     RP_TRY(rp_adaptive_codec_parse(o->codec, &t->codec));
-    return rpi_optimizer_find(o->optimizer, &t->optimizer);
+    return rpi_optimizer_find(o->optimizer, &t->optimizer.kind);
 }
 
 void rpi_trainer_inputs(const rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
@@ -129,74 +138,38 @@ void rpi_trainer_inputs(const rpi_trainer *t, const rpi_source_batch *batch, int
     out_inputs[rpi_graph_value(graph, t->network.mixed_scale)->index] = &t->mixed_scale;
 }
 
-/* Step those elements of one parameter that lie in an arena range. */
-static void update_part(const rpi_trainer *t, const rpi_parameter *parameter,
-                        const rpi_strategy_update *u, double learning_rate) {
-    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-    int64_t end = u->first + u->count, last = weight->first + weight->count;
-    int64_t from = weight->first > u->first ? weight->first : u->first;
-    int64_t to = last < end ? last : end;
-    if (from >= to) return;
-    rpi_optimizer_rates rates = rpi_train_rates(t->options);
-    bool decays =
-        parameter->decay_group == RPI_DECAY_WEIGHT || strcmp(t->options->decay, "all") == 0;
-    rates.learning_rate = (float)learning_rate;
-    rates.gradient_scale = u->gradient_scale;
-    if (!decays) rates.weight_decay = 0;
-    float *slots[RPI_OPTIMIZER_SLOTS] = {0};
-    for (int s = 0; s < t->optimizer->slot_count; s++) slots[s] = t->slots[s] + from;
-    t->optimizer->update(&rates, u->updates, to - from, u->values + (from - u->first),
-                         u->gradient + (from - u->first), slots);
-}
-
-static void update_parts(const rpi_trainer *t, const rpi_strategy_update *u,
-                         double learning_rate) {
-    for (int i = 0; i < t->network.parameter_count; i++)
-        if (!t->network.parameters[i].is_state)
-            update_part(t, &t->network.parameters[i], u, learning_rate);
-}
-
 void rpi_trainer_update(rpi_trainer *t, int64_t first, int64_t count) {
-    rpi_strategy_update u = {.first = first,
-                             .count = count,
-                             .updates = (uint64_t)t->step,
-                             .values = rpi_weights_values(t->weights) + first,
-                             .gradient = rpi_weights_gradients(t->weights) + first,
-                             .gradient_scale = t->gradient_scale};
-    update_parts(t, &u, t->learning_rate);
-    rpi_weights_changed(t->weights, first, count);
+    rpi_optimizer_state_step(&t->optimizer, (uint64_t)t->step, t->learning_rate,
+                             (rpi_arena_range){first, count});
 }
 
 void rpi_trainer_update_apart(const rpi_trainer *t, const rpi_strategy_update *u) {
-    update_parts(t, u, u->rate_scale * rpi_lr_at(t->schedule, &t->lr, u->step));
+    rpi_optimizer_step step = {.range = {u->first, u->count},
+                               .updates = u->updates,
+                               .learning_rate =
+                                   u->rate_scale * rpi_lr_at(t->schedule, &t->lr, u->step),
+                               .gradient_scale = u->gradient_scale,
+                               .values = u->values,
+                               .gradient = u->gradient};
+    rpi_optimizer_state_step_apart(&t->optimizer, &step);
 }
 
 static void update(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
     int64_t start_ns = rpi_now_ns();
     rpi_trainer_update(t, first, count);
-    rpi_profile_add(t->profile, "update", t->optimizer->name, rpi_now_ns() - start_ns);
+    rpi_profile_add(t->profile, "update", t->optimizer.kind->name, rpi_now_ns() - start_ns);
 }
 
-/* The sum is exact: any buckets and any number of ranks that sum to the same gradients give the
- * same norm. */
 static void measure(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
-    int threads = t->options->threads > 1 ? (int)t->options->threads : 1;
-    rpi_kernel_run run = {.threads = threads, .isa = rpi_cpu_isa()};
     int64_t start_ns = rpi_now_ns();
-    rpi_kernel_square_sum(&run, rpi_weights_gradients(t->weights) + first, count, &t->squares);
+    rpi_optimizer_state_measure(&t->optimizer, (rpi_arena_range){first, count});
     rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
 }
 
-/* As PyTorch's clip_grad_norm_ has it. A norm that is not finite clips nothing: the step that
- * follows is found to have diverged and is not saved. */
 static void measured(void *context) {
-    static const double epsilon = 1e-6;
-    rpi_trainer *t = context;
-    t->gradient_norm = sqrt(rpi_square_sum_value(&t->squares));
-    double scale = t->options->clip / (t->gradient_norm + epsilon);
-    t->gradient_scale = scale < 1 ? fmaxf((float)scale, FLT_MIN) : 0;
+    rpi_optimizer_state_clip(&((rpi_trainer *)context)->optimizer);
 }
 
 static void chose(void *context, const char *line) {
@@ -237,8 +210,8 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .warmup_exact = o->warmup_exact,
                                 .clip = o->clip,
                                 .residual = t->residual,
-                                .slots = t->slots,
-                                .slot_count = t->optimizer->slot_count,
+                                .slots = t->optimizer.slots,
+                                .slot_count = t->optimizer.kind->slot_count,
                                 .timeline = t->timeline,
                                 .update = update,
                                 .measure = o->clip > 0 ? measure : NULL,
@@ -295,7 +268,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_trainer_close_strategy(t);
     rpi_timeline_destroy(t->timeline);
     rpi_program_set_close(&t->programs);
-    for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(t->slots[i]);
+    rpi_optimizer_state_close(&t->optimizer);
     rpi_free(t->residual);
     rpi_free(t->levels);
     rpi_weights_destroy(t->weights);

@@ -3,13 +3,12 @@
 #ifndef RPI_TRAIN_TRAINER_H
 #define RPI_TRAIN_TRAINER_H
 
-#include "engine/backends/cpu/kernels/kernel_square_sum.h"
-#include "engine/optimizer.h"
 #include "redpoll/adaptive.h"
 #include "train/consensus_watch.h"
 #include "train/data/source.h"
 #include "train/losses.h"
 #include "train/mixup.h"
+#include "train/optimizer_state.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
 #include "train/segment_memory.h"
@@ -47,11 +46,10 @@ typedef struct rpi_trainer {
     /* Training state: what a checkpoint holds. */
     int64_t step; /* steps done */
     rpi_weights *weights;
-    const rpi_optimizer *optimizer;
-    float *slots[RPI_OPTIMIZER_SLOTS]; /* in the order of the arena */
-    float *residual;                   /* error feedback, in that order, or NULL */
-    uint8_t *levels;                   /* of bits, one a parameter; NULL: none are chosen */
-    int64_t lossy_from;                /* of codec auto alone: rpi_strategy_setup */
+    rpi_optimizer_state optimizer;
+    float *residual;    /* error feedback, in the order of the arena, or NULL */
+    uint8_t *levels;    /* of bits, one a parameter; NULL: none are chosen */
+    int64_t lossy_from; /* of codec auto alone: rpi_strategy_setup */
 
     int64_t total_steps;
     const rpi_strategy *strategy;
@@ -63,11 +61,6 @@ typedef struct rpi_trainer {
     char note[2048];                  /* of the strategy, untold: lines; else empty */
     rpi_consensus_watch consensus_watch;
     double learning_rate; /* of the current step */
-    /* Clipping: the squares of the current step's gradients, their root (NaN: not measured),
-     * and what gradients are therefore multiplied by (0: nothing). */
-    rpi_square_sum squares;
-    double gradient_norm;
-    float gradient_scale;
     /* What this rank wants to be done after a step (RPI_ASKED_*), called late in each and told
      * to the others with the reports; NULL: nothing. */
     int (*wishes)(void *context);
@@ -99,8 +92,8 @@ void rpi_trainer_close(rpi_trainer *trainer);          /* zeros are fine */
  * waits for it. Local. */
 rp_status rpi_trainer_compile(rpi_trainer *trainer);
 
-/* Step the parameters whose elements lie in an arena range, any of it, with the rates of their
- * decay groups. Any cut of the arena into ranges gives the same bits. */
+/* Step the parameters whose elements lie in an arena range, any of it, by the rate of the step
+ * at hand (rpi_optimizer_state_step). */
 void rpi_trainer_update(rpi_trainer *trainer, int64_t first, int64_t count);
 
 /* The gradients of this rank's part of a step: deal, forward, backward. Local. */

@@ -62,7 +62,7 @@ static void spoil_gradient(rpi_trainer *t) {
 }
 
 static void spoil_momentum(rpi_trainer *t) {
-    *element(t, t->slots[0], "fc2.weight", 3) = INFINITY;
+    *element(t, t->optimizer.slots[0], "fc2.weight", 3) = INFINITY;
 }
 
 static void spoil_residual(rpi_trainer *t) {

@@ -24,7 +24,7 @@ typedef struct job {
 
 static void change(rpi_trainer *t, const drift *what) {
     const rpi_weight *w = rpi_weights_find(t->weights, what->tensor);
-    float *values = what->in_slot ? t->slots[0] : rpi_weights_values(t->weights);
+    float *values = what->in_slot ? t->optimizer.slots[0] : rpi_weights_values(t->weights);
     uint32_t bits;
     memcpy(&bits, values + w->first + w->count - 1, sizeof bits);
     bits ^= 1u + (uint32_t)what->rank;

@@ -64,8 +64,8 @@ static int list_parts(const rpi_trainer *t, part out[PARTS]) {
     out[parts++] =
         (part){rpi_weights_states(t->weights), (size_t)rpi_weights_states_count(t->weights)};
     out[parts++] = (part){t->residual, count};
-    for (int i = 0; i < t->optimizer->slot_count; i++)
-        out[parts++] = (part){t->slots[i], count};
+    for (int i = 0; i < t->optimizer.kind->slot_count; i++)
+        out[parts++] = (part){t->optimizer.slots[i], count};
     for (int i = 0; i < parts; i++) CHECK(out[i].data && out[i].count);
     return parts;
 }

@@ -97,10 +97,11 @@ int rpi_checkpoint_own_vectors(const rpi_trainer *t,
     if (!strategy->replicas_differ) return 0;
     out_vectors[count++] =
         (rpi_checkpoint_vector){.kind = "value", .arena = rpi_weights_values(t->weights)};
-    for (int s = 0; s < t->optimizer->slot_count; s++) {
+    for (int s = 0; s < t->optimizer.kind->slot_count; s++) {
         rpi_checkpoint_vector *slot = &out_vectors[count++];
-        snprintf(slot->kind, sizeof slot->kind, "optimizer.%s", t->optimizer->slot_names[s]);
-        slot->arena = t->slots[s];
+        snprintf(slot->kind, sizeof slot->kind, "optimizer.%s",
+                 t->optimizer.kind->slot_names[s]);
+        slot->arena = t->optimizer.slots[s];
     }
     for (int i = 0; i < kept; i++) {
         rpi_checkpoint_vector *state = &out_vectors[count++];

@@ -55,11 +55,12 @@ static rp_status read_model(rpi_trainer *t, const rpi_safetensors *file) {
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         RP_TRY(rpi_safetensors_read_finite(file, parameter->name, &parameter->shape,
                                            rpi_network_elements(&t->network, t->weights, i)));
-        for (int s = 0; s < t->optimizer->slot_count && !parameter->is_state; s++) {
+        for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
             char name[RPI_CHECKPOINT_NAME];
-            rpi_checkpoint_slot_name(t->optimizer, s, parameter->name, name);
-            RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
-                                               t->slots[s] + weight->first));
+            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, name);
+            RP_TRY(rpi_safetensors_read_finite(
+                file, name, &parameter->shape,
+                rpi_optimizer_state_slot(&t->optimizer, s, weight->first)));
         }
     }
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));

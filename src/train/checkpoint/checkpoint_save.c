@@ -53,9 +53,9 @@ static void list_model(const rpi_trainer *t, const float *states, tensor_list *l
         const float *arena = parameter->is_state ? states : rpi_weights_values(t->weights);
         snprintf(next_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
         add(list, parameter, arena + weight->first);
-        for (int s = 0; s < t->optimizer->slot_count && !parameter->is_state; s++) {
-            rpi_checkpoint_slot_name(t->optimizer, s, parameter->name, next_name(list));
-            add(list, parameter, t->slots[s] + weight->first);
+        for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
+            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, next_name(list));
+            add(list, parameter, rpi_optimizer_state_slot(&t->optimizer, s, weight->first));
         }
     }
 }
@@ -129,7 +129,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         {"seed", seed},
         {"global_batch_size", batch},
         {"codec", rp_adaptive_codec_text(&t->codec, codec)},
-        {"optimizer", t->optimizer->name},
+        {"optimizer", t->optimizer.kind->name},
         {"error_feedback", t->residual ? "on" : "off"},
         {"strategy", t->options->strategy},
         {"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"},

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -449,13 +450,67 @@ static void what_cannot_be_is_refused(void) {
         {RPI_FRAME_CREDIT, 9, 8, 1, RP_CORRUPT, "a header alone"},
         {RPI_FRAME_HELLO, 3, 0, 1, RP_CORRUPT, "what joins links"},
         {RPI_FRAME_DATA, 3, 64, 1, RP_CORRUPT, "has not begun with"},
+        {RPI_FRAME_DATA, RPI_P2P_SEQUENCE | RPI_P2P_UPWARD | 1, 0, 1, RP_CORRUPT,
+         "has not begun with"},
         {RPI_FRAME_EAGER, 3, 16000, 70, RP_CORRUPT, "more than was promised"}};
     rp_comm_options options = options_of("inproc");
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         world_run(2, &options, say_what_cannot_be, (void *)(uintptr_t)&words[i]);
 }
 
-CASES({"what nobody asked for stands in nobody's way",
+/* Words that need no credit, of operations, rounds, messages and communicators without end: the
+ * memory they take is bounded, and who says so many is refused. */
+typedef struct flood {
+    int kind, times;
+    uint64_t first, step; /* of sequences */
+    const char *words;
+} flood;
+
+static void flood_with_words(rp_comm *comm, int rank, int world, void *context) {
+    const flood *f = context;
+    (void)world;
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    rp_request *request = NULL;
+    float x;
+    if (rank == 0) CHECK_OK(rp_recv_start(comm, &x, 1, RP_F32, 1, 0, &request));
+    for (int i = 0; rank == 1 && i < f->times; i++) {
+        if (rp_comm_status(comm) != RP_OK) break;
+        rpi_link *link = comm->fabric->ports[0].link;
+        void *region = NULL;
+        if (link->endpoint->transport->lend(link, RPI_FRAME_HEADER_BYTES, &region) != RP_OK) {
+            i--; /* full: rank 0 takes them in */
+            sched_yield();
+            continue;
+        }
+        rpi_frame_header header = {.kind = (uint8_t)f->kind,
+                                   .communicator = comm->id,
+                                   .epoch = comm->epoch,
+                                   .sequence = f->first + f->step * (uint64_t)i};
+        rpi_frame_seal(region, &header, 0, link->endpoint->transport->checksum);
+        REQUIRE_OK(link->endpoint->transport->post(link, RPI_FRAME_HEADER_BYTES));
+    }
+    if (rank == 0) {
+        CHECK_EQ(rp_request_wait(&request), RP_CORRUPT);
+        CHECK_MSG(strstr(rp_last_error()->message, f->words), "%s", rp_last_error()->message);
+    }
+    world_meet();
+}
+
+static void words_without_end_are_refused(void) {
+    /* From rank 1, the higher one: what it sends has bit 62 clear. */
+    static const flood floods[] = {
+        {RPI_FRAME_ASK, 200, 3, 1, "more than 128 operations"},
+        {RPI_FRAME_EXPECT, 200, RPI_ROUND_SEQUENCE + 3, 1, "more than 128 operations"},
+        {RPI_FRAME_ANNOUNCE, RPI_TAGS_MOST + 10, RPI_P2P_SEQUENCE | 1,
+         UINT64_C(1) << RPI_P2P_TAG_SHIFT, "more than 1048576 tags"}};
+    rp_comm_options options = options_of("inproc");
+    for (size_t i = 0; i < sizeof floods / sizeof floods[0]; i++)
+        world_run(2, &options, flood_with_words, (void *)(uintptr_t)&floods[i]);
+}
+
+CASES({"words without end are refused", words_without_end_are_refused},
+      {"what nobody asked for stands in nobody's way",
        what_nobody_asked_for_stands_in_nobodys_way},
       {"small frames ahead stand in nobody's way", small_frames_ahead_stand_in_nobodys_way},
       {"without credit everything is asked for", without_credit_everything_is_asked_for},

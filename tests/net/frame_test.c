@@ -156,7 +156,17 @@ static void damage_is_named(void) {
     CHECK_FAILS(rpi_frame_open(frame, sizeof frame, true, &got), CORRUPT, "version 1");
 }
 
-CASES({"crc_has_the_known_answers", crc_has_the_known_answers},
+/* A ring of more than 8,192 ranks has more rounds than the field has room for. */
+static void rounds_leave_the_flags_alone(void) {
+    const unsigned flags = RPI_FRAME_EXACT | RPI_FRAME_EARLY;
+    for (unsigned round = 0; round < 1u << 16; round++) {
+        unsigned said = rpi_frame_round(round);
+        CHECK((said & flags) == 0 && (round > RPI_FRAME_ROUNDS || said == round));
+    }
+}
+
+CASES({"rounds_leave_the_flags_alone", rounds_leave_the_flags_alone},
+      {"crc_has_the_known_answers", crc_has_the_known_answers},
       {"crc_is_the_definition_at_any_length_and_alignment",
        crc_is_the_definition_at_any_length_and_alignment},
       {"crc_goes_on_where_it_stopped", crc_goes_on_where_it_stopped},

@@ -139,6 +139,7 @@ typedef struct rpi_peer {
     uint64_t passed;   /* the round that it is to be told is over; 0: none */
     uint64_t passable; /* what its link counted with our last frame that was not urgent */
     bool asked;        /* whether it is there still: links on need */
+    int words;         /* of it that are set aside, without credit */
 } rpi_peer;
 
 struct rp_comm {

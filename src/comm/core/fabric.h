@@ -155,6 +155,7 @@ typedef struct rpi_fabric {
     int early_count;               /* [driver] */
     rpi_offer *offers;             /* [driver] in the order of arrival */
     int offer_count;               /* [driver] */
+    size_t offer_bytes;            /* [driver] of identities in these */
     rpi_offer *declined;           /* [driver] given up here before they had a number */
     int unnumbered;                /* [driver] communicators of ours that wait for a number */
     uint32_t unnumbered_so_far;    /* [lock] */

@@ -242,11 +242,8 @@ static void hear_ask(rp_comm *comm, int rank, const rpi_frame_header *header) {
         if (rpi_round_expects(request, rank)) rpi_flow_note_ask(request, rank);
     } else if (rpi_receive_is_future(comm, rank, header)) {
         rpi_aside *aside = NULL;
-        rp_status status = rpi_aside_get(comm, rank, header->sequence, &aside);
-        if (status == RP_OK)
+        if (rpi_aside_get_for_word(comm, rank, header->sequence, &aside) == RP_OK)
             aside->asks = true;
-        else
-            rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
     } else {
         (void)rpi_receive_fail_finished(comm, rank, header, NULL);
     }

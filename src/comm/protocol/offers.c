@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Of makings that this rank has not come to, at most; and their names and members. */
-enum { OFFERS_MAX = 16384 };
+enum { OFFERS_MAX = 16384, OFFERED_BYTES_MAX = 64 << 20 };
 
 rp_status rpi_offer_new(uint32_t numberer, uint32_t number, const void *identity, size_t bytes,
                         rpi_offer **out_offer) {
@@ -31,6 +31,7 @@ void rpi_offer_remove(rpi_fabric *fabric, rpi_offer **at) {
     rpi_offer *offer = *at;
     *at = offer->next;
     fabric->offer_count--;
+    fabric->offer_bytes -= offer->bytes;
     rpi_free(offer);
 }
 
@@ -115,7 +116,7 @@ rp_status rpi_offer_take(rpi_fabric *fabric, int rank, const rpi_frame_header *h
                        "rank %d offered the number %u of communicators of %u, whose "
                        "last was %u",
                        rank, header->epoch, header->communicator, port->offered);
-    if (fabric->offer_count >= OFFERS_MAX)
+    if (fabric->offer_count >= OFFERS_MAX || fabric->offer_bytes > OFFERED_BYTES_MAX)
         return RP_FAIL(MISMATCH,
                        "rank %d began with a communicator while %d are being made that "
                        "this rank has not come to",
@@ -126,6 +127,7 @@ rp_status rpi_offer_take(rpi_fabric *fabric, int rank, const rpi_frame_header *h
     while (*end) end = &(*end)->next;
     *end = offer;
     fabric->offer_count++;
+    fabric->offer_bytes += offer->bytes;
     forget_skipped(fabric, header->communicator, header->epoch);
     if (was_given_up(fabric, offer)) rpi_offer_decline(fabric, offer);
     return RP_OK;

@@ -47,9 +47,15 @@ void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
         return;
     }
     uint32_t number = (uint32_t)(sequence % RPI_P2P_NUMBERS);
+    rpi_tags *tags = &comm->peers[rank].tags;
     rpi_tag *tag = NULL;
     pthread_mutex_lock(&comm->fabric->lock);
-    rp_status status = rpi_tags_get(&comm->peers[rank].tags, tag_of(sequence), &tag);
+    bool is_too_many = tags->count >= RPI_TAGS_MOST && !rpi_tags_find(tags, tag_of(sequence));
+    rp_status status = is_too_many ? RP_FAIL(CORRUPT,
+                                             "rank %d announced messages of more than "
+                                             "%d tags",
+                                             rank, RPI_TAGS_MOST)
+                                   : rpi_tags_get(tags, tag_of(sequence), &tag);
     comm->announcements++;
     if (status == RP_OK && rpi_tag_is_news(tag, number)) {
         if (!rpi_tag_waits(tag)) tag->since = comm->announcements;

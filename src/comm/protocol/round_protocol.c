@@ -107,11 +107,8 @@ static void hear_expect(rp_comm *comm, int rank, const rpi_frame_header *header)
         (void)rpi_round_sends(request, rank);
     } else if (rpi_receive_is_future(comm, rank, header)) {
         rpi_aside *aside = NULL;
-        rp_status status = rpi_aside_get(comm, rank, header->sequence, &aside);
-        if (status == RP_OK)
+        if (rpi_aside_get_for_word(comm, rank, header->sequence, &aside) == RP_OK)
             aside->expects = true;
-        else
-            rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
     } else if (!comm->peers[rank].passed) {
         comm->peers[rank].passed = header->sequence;
         comm->passed_due = true;
@@ -167,8 +164,11 @@ static bool is_to_be_told(const rp_request *request, int place) {
            !has_heard(request, rank);
 }
 
+/* Later ones are told of when they are among the first. */
 int64_t rpi_rounds_next_ns(const rp_comm *comm) {
-    for (const rp_request *request = comm->queue; request; request = request->next)
+    int rounds = 0;
+    for (const rp_request *request = comm->queue; request && rounds < RPI_EXPECTED_ROUNDS;
+         rounds += rpi_is_round(request->sequence), request = request->next)
         for (int i = 0; rpi_is_round(request->sequence) && i <= request->hood.sources; i++)
             if (is_to_be_told(request, i))
                 return (comm->looked_ns > comm->progress_ns ? comm->looked_ns
@@ -180,7 +180,9 @@ int64_t rpi_rounds_next_ns(const rp_comm *comm) {
 void rpi_rounds_expect(rp_comm *comm, int64_t idle_ns) {
     if (idle_ns < LATE_NS || rpi_now_ns() < rpi_rounds_next_ns(comm)) return;
     comm->looked_ns = rpi_now_ns();
-    for (rp_request *request = comm->queue; request; request = request->next)
+    int rounds = 0;
+    for (rp_request *request = comm->queue; request && rounds < RPI_EXPECTED_ROUNDS;
+         rounds += rpi_is_round(request->sequence), request = request->next)
         for (int i = 0; rpi_is_round(request->sequence) && i <= request->hood.sources; i++) {
             if (!is_to_be_told(request, i)) continue;
             int rank = request->hood.places[i].rank;

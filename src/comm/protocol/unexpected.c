@@ -25,6 +25,35 @@ rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **
     return status;
 }
 
+rp_status rpi_aside_get_for_word(rp_comm *comm, int rank, uint64_t sequence,
+                                 rpi_aside **out_aside) {
+    rpi_peer *peer = &comm->peers[rank];
+    *out_aside = rpi_aside_find(comm, rank, sequence);
+    if (*out_aside) return RP_OK;
+    if (peer->words >= RPI_WORDS_MOST) {
+        rpi_comm_fail_text(
+            comm, RP_CORRUPT, rank,
+            "rank %d spoke of more than %d operations that rank %d has not begun "
+            "with",
+            rank, RPI_WORDS_MOST, comm->rank);
+        return RP_CORRUPT;
+    }
+    rp_status status = rpi_aside_get(comm, rank, sequence, out_aside);
+    if (status != RP_OK) {
+        rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+        return status;
+    }
+    (*out_aside)->is_word = true;
+    peer->words++;
+    return RP_OK;
+}
+
+void rpi_aside_drop(rp_comm *comm, int rank, uint64_t sequence, rpi_aside *aside) {
+    if (aside->is_word) comm->peers[rank].words--;
+    rpi_index_remove(&comm->aside, sequence, rank);
+    rpi_free(aside);
+}
+
 void rpi_aside_clear(rp_comm *comm) {
     for (size_t i = 0; i < comm->aside.room; i++) {
         rpi_aside *aside = comm->aside.slots[i].value;

@@ -12,13 +12,24 @@ typedef struct rpi_aside {
     rpi_frames frames;
     bool asks;    /* it wants to know when chunks have started */
     bool expects; /* it waits for a vector in that round */
+    bool is_word; /* began with one of these, for which nobody has given credit */
 } rpi_aside;
+
+/* Words of operations that are not posted here, of one rank: more than an honest one can say,
+ * which has so many operations under way (RPI_ACTIVE_OPERATIONS), or rounds that it says it
+ * waits in (RPI_EXPECTED_ROUNDS). And tags, of which each announced message may have one. */
+enum { RPI_EXPECTED_ROUNDS = 64, RPI_WORDS_MOST = 128, RPI_TAGS_MOST = 1 << 20 };
 
 /* ---- unexpected.c [driver] ---- */
 
 /* What is set aside for an operation that has not begun with it; NULL: nothing. */
 rpi_aside *rpi_aside_find(const rp_comm *comm, int rank, uint64_t sequence);
 rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **out_aside);
+/* The same for a word, of which an honest rank has few. A failure is made known. */
+rp_status rpi_aside_get_for_word(rp_comm *comm, int rank, uint64_t sequence,
+                                 rpi_aside **out_aside);
+/* It is used up, and no frame is left in it. */
+void rpi_aside_drop(rp_comm *comm, int rank, uint64_t sequence, rpi_aside *aside);
 void rpi_aside_clear(rp_comm *comm); /* drop what was set aside */
 void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_header *header);
 

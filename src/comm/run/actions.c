@@ -125,6 +125,8 @@ static void read_wire(rpi_chunk *chunk, int slot) {
         rpi_wire_read(chunk, slot - RPI_SLOT_WIRE);
 }
 
+/* What was read while its sender withdrew it is not what was sent: the step stays, and does not
+ * run again, since the payload does not come to stand again. It ends with the failure. */
 static rp_status run_here(rpi_chunk *chunk, const rpi_action *action) {
     if (!rpi_in_place_stands(chunk, action)) return RP_PENDING;
     RP_TRY(run(chunk, action));

@@ -49,7 +49,7 @@ static void seal(const rpi_chunk *chunk, const rpi_action *action, uint8_t kind,
     header.kind = kind;
     header.chunk = chunk->index;
     header.part = action->part;
-    header.round = action->round;
+    header.round = rpi_frame_round(action->round);
     if (action->level == RPI_LEVEL_HOST) header.round |= RPI_FRAME_EXACT;
     if (request->comm->is_made && header.sequence == 1) header.round |= RPI_FRAME_EARLY;
     if (request->cut.split.layout == RPI_SPLIT_BLOCKS)

@@ -54,9 +54,11 @@ static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
     return NULL;
 }
 
-/* Only what nobody has asked for may come before its chunk has started, and tokens. */
-static rp_status check_early(rp_comm *comm, int rank, const rpi_frame_header *header) {
-    if (header->kind == RPI_FRAME_EAGER || header->sequence & RPI_P2P_SEQUENCE)
+/* Only what nobody has asked for may come before its chunk has started, as far as credit goes;
+ * and tokens of a send that is here. */
+static rp_status check_early(rp_comm *comm, int rank, const rpi_frame_header *header,
+                             const rp_request *request) {
+    if (header->kind == RPI_FRAME_EAGER || (request && header->sequence & RPI_P2P_SEQUENCE))
         return RP_PENDING;
     rpi_comm_fail_text(comm, RP_CORRUPT, rank,
                        "rank %d sent chunk %u of operation %llu, which rank %d has not begun "
@@ -70,7 +72,7 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
                             rpi_chunk **out_chunk) {
     rp_request *request = rpi_request_find(comm, rank, header->sequence);
     if (!request && rpi_receive_is_future(comm, rank, header))
-        return check_early(comm, rank, header);
+        return check_early(comm, rank, header, NULL);
     if (request && !rpi_request_agrees(request, header)) {
         rpi_receive_fail_mismatch(request, rank, header);
         return RP_MISMATCH;
@@ -79,7 +81,7 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
     rpi_chunk *chunk = request ? find_chunk(request, header->chunk) : NULL;
     if (request && header->chunk >= request->next_chunk &&
         header->chunk < (uint32_t)request->cut.split.chunks)
-        return check_early(comm, rank, header);
+        return check_early(comm, rank, header, request);
     if (!chunk) return rpi_receive_fail_finished(comm, rank, header, request);
     *out_chunk = chunk;
     return RP_OK;
@@ -211,9 +213,7 @@ static void place_aside(rpi_chunk *chunk, int rank, rpi_block *block) {
 }
 
 static void forget_empty(rp_comm *comm, int rank, uint64_t sequence, rpi_aside *aside) {
-    if (aside->frames.first) return;
-    rpi_index_remove(&comm->aside, sequence, rank);
-    rpi_free(aside);
+    if (!aside->frames.first) rpi_aside_drop(comm, rank, sequence, aside);
 }
 
 /* Frames of one chunk stand together as a rule, those of earlier chunks first. */

@@ -64,6 +64,14 @@ enum { RPI_LEFT_VOID = 1 };
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
 uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);
 
+/* A round of a schedule as frames say it: of longer schedules its low bits, since it is for
+ * messages. */
+enum { RPI_FRAME_ROUNDS = 0x3fff };
+
+static inline uint16_t rpi_frame_round(unsigned round) {
+    return (uint16_t)(round & RPI_FRAME_ROUNDS);
+}
+
 /* Fill in version, payload length and checksums of a frame lying in a region: header,
  * then `payload_bytes` of payload right behind it. */
 void rpi_frame_seal(void *region, const rpi_frame_header *header, size_t payload_bytes,

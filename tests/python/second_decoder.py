@@ -84,9 +84,9 @@ class Frame:
 def _read_header(stream: bytes, at: int) -> tuple[tuple[int, ...], int, int]:
     """Fields of a frame but for its payload, the payload's bytes and CRC."""
     header = stream[at : at + HEADER_BYTES]
-    if len(header) < HEADER_BYTES or header[:4] != b"RPLL" or header[4] != 2:
+    if len(header) < HEADER_BYTES or header[4] != 3:
         raise Damaged(f"no header at {at}")
-    if struct.unpack_from("<I", header, 60)[0] != crc32c(header[:60]):
+    if struct.unpack_from("<I", header, 60)[0] != crc32c(b"RPLL" + header[:60]):
         raise Damaged(f"the header at {at} has another CRC")
     return (struct.unpack_from("<BHIIQIiQIBBBBI", header, 5),
             *struct.unpack_from("<II", header, 52))  # fmt: skip

@@ -42,7 +42,7 @@ static rp_status reduce_often(rp_comm *comm, rank_thread *self, float *values) {
 static void *run_rank(void *context) {
     rank_thread *self = context;
     rp_comm *comm = NULL;
-    const rp_comm_options options = {.transport = "inproc"};
+    const rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc");
     float *values = calloc(1, self->bytes);
     self->status = values ? RP_OK : RP_NOMEM;
     if (values)

@@ -150,7 +150,7 @@ static rp_status mean_of_ranks(learner *l) {
     double steps = l->steps;
     rp_segment all[] = {{.data = l->x, .count = l->count, .dtype = RP_F32},
                         {.data = &steps, .count = 1, .dtype = RP_F64}};
-    rp_collective_options mean = {.reduce = RP_AVG};
+    rp_collective_options mean = RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG);
     RP_TRY(rp_all_reduce(l->comm, &all[0], 1, &mean));
     RP_TRY(rp_all_reduce(l->comm, &all[1], 1, &mean));
     l->steps = steps;

@@ -48,7 +48,7 @@ int main(void) {
     rp_comm *comm;
     must(rp_comm_join(NULL, &comm));
     int rank = rp_comm_rank(comm), world = rp_comm_world(comm);
-    rp_collective_options options = {.root = ROOT};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = ROOT);
 
     /* Only the root has blocks; each rank knows how long its own is. */
     rp_block *blocks = room((size_t)world, sizeof *blocks);

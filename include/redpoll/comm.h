@@ -55,8 +55,25 @@ typedef enum rp_priority {
     RP_PRIORITY_URGENT,
 } rp_priority;
 
+/* Structs of options begin with their size: fields are only ever added at the end, and a
+ * library and its callers may know different ones. Begin with the initializer, which sets the
+ * size:
+ *
+ *     rp_comm_options options = RP_COMM_OPTIONS(.name = "tp0", .timeout_s = 30);
+ *
+ * RP_INVALID: the size is none, 0 for one. RP_UNSUPPORTED: a field that this library does not
+ * know is set. */
+
+/** An initializer of an rp_comm_options; without arguments: the defaults. */
+#define RP_COMM_OPTIONS(...)                                                                   \
+    { .size = sizeof(rp_comm_options), __VA_ARGS__ }
+/** The same of an rp_collective_options. */
+#define RP_COLLECTIVE_OPTIONS(...)                                                             \
+    { .size = sizeof(rp_collective_options), __VA_ARGS__ }
+
 /** Zeros mean the defaults. What is wrong here is refused in a world of one too. */
 typedef struct rp_comm_options {
+    size_t size;           /**< sizeof(rp_comm_options): RP_COMM_OPTIONS() sets it. */
     const char *name;      /**< In messages and store keys, up to 148 bytes; NULL: "world". Two
                                 communicators alive at once on one store need different names. */
     const char *transport; /**< "auto" (NULL), "inproc", "shm", "tcp". */
@@ -242,6 +259,7 @@ typedef enum rp_memory {
 RP_API rp_status rp_memory_check(rp_memory memory);
 
 typedef struct rp_collective_options {
+    size_t size; /**< sizeof(rp_collective_options): RP_COLLECTIVE_OPTIONS() sets it. */
     const char *algorithm; /**< "ring", "sra", "two-level" ... (docs/algorithms.md, `redpoll
                                 info`); NULL: chosen. Some take exact codecs only
                                 (RP_UNSUPPORTED). */

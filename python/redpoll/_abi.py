@@ -20,6 +20,7 @@ from ctypes import (
     c_uint32,
     c_uint64,
     c_void_p,
+    sizeof,
 )
 from typing import Any
 
@@ -176,8 +177,17 @@ class rp_store(Structure):
     _fields_ = [("ops", POINTER(rp_store_ops)), ("context", c_void_p)]
 
 
-class rp_comm_options(Structure):
+class Sized(Structure):
+    """Options that begin with their size, as RP_COMM_OPTIONS() and its kin do in C."""
+
+    def __init__(self, *arguments: Any, **fields: Any) -> None:
+        super().__init__(*arguments, **fields)
+        self.size = sizeof(self)
+
+
+class rp_comm_options(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("name", c_char_p),
         ("transport", c_char_p),
         ("bind_host", c_char_p),
@@ -220,8 +230,9 @@ class rp_segment(Structure):
     ]
 
 
-class rp_collective_options(Structure):
+class rp_collective_options(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("algorithm", c_char_p),
         ("reduce", c_int),
         ("seed", c_uint64),

@@ -158,7 +158,7 @@ static rp_status reset_buffers(measurement *m) {
 /* Largest value over the ranks. Not a gather: of many ranks on few cores an all-reduce costs a
  * turn of each, where all would have to hear from all. */
 static rp_status max_over_ranks(rp_comm *comm, double value, double *out_max) {
-    rp_collective_options options = {.reduce = RP_MAX};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX);
     rp_segment segment = {.data = &value, .count = 1, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(comm, &segment, 1, &options));
     *out_max = value;

@@ -18,8 +18,8 @@ static rp_status open_store(void *context, const rp_store **out_store) {
 
 static rp_status connect_again(void *context, const char *name, uint32_t epoch, int rank,
                                int ranks, double connect_timeout_s, rp_comm **out_comm) {
-    rp_comm_options asked = {
-        .name = name, .epoch = epoch, .connect_timeout_s = connect_timeout_s};
+    rp_comm_options asked =
+        RP_COMM_OPTIONS(.name = name, .epoch = epoch, .connect_timeout_s = connect_timeout_s);
     return rpi_world_connect(context, &asked, rank, ranks, out_comm);
 }
 

@@ -35,18 +35,16 @@ bool rpi_world_must_launch(const rpi_world_settings *settings) {
 static rp_comm_options options_of(const rpi_world *world, char host[32]) {
     const rpi_world_settings *settings = world->settings;
     snprintf(host, 32, "host %lld", (long long)(world->rank * settings->hosts / world->ranks));
-    return (rp_comm_options){
-        .host = settings->hosts ? host : NULL,
-        .transport = settings->transport,
-        .link = settings->link,
-        .bind_host = settings->bind_host,
-        .connect_timeout_s = settings->connect_timeout_s,
-        .timeout_s = settings->timeout_s,
-        .warn_after_s = settings->warn_after_s,
-        .chunk_bytes = (uint32_t)settings->chunk_bytes,
-        .progress_thread = settings->progress_thread,
-        .tls = settings->tls,
-    };
+    return (rp_comm_options)RP_COMM_OPTIONS(.host = settings->hosts ? host : NULL,
+                                            .transport = settings->transport,
+                                            .link = settings->link,
+                                            .bind_host = settings->bind_host,
+                                            .connect_timeout_s = settings->connect_timeout_s,
+                                            .timeout_s = settings->timeout_s,
+                                            .warn_after_s = settings->warn_after_s,
+                                            .chunk_bytes = (uint32_t)settings->chunk_bytes,
+                                            .progress_thread = settings->progress_thread,
+                                            .tls = settings->tls);
 }
 
 static rp_status connect_ranks(rpi_world *world) {

@@ -12,7 +12,8 @@ static rp_status take_mean(rpi_trainer *t, rpi_consensus *c) {
     float *values = rpi_weights_values(t->weights);
     memcpy(c->own, values, (size_t)count * sizeof *values);
     rp_segment segment = {.data = values, .count = (size_t)count, .dtype = RP_F32};
-    RP_TRY(rp_all_reduce(t->comm, &segment, 1, &(rp_collective_options){.reduce = RP_AVG}));
+    RP_TRY(rp_all_reduce(t->comm, &segment, 1,
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG)));
     rpi_weights_changed(t->weights, 0, count);
     double sums[2] = {
         0}; /* of all ranks: squares of distances, and n times those of the mean */

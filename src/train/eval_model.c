@@ -116,7 +116,7 @@ static void set_options(evaluator *e) {
 /* ---- all of it ---- */
 
 static rp_status evaluate(evaluator *e) {
-    rp_comm_options alone = {.timeout_s = 60};
+    rp_comm_options alone = RP_COMM_OPTIONS(.timeout_s = 60);
     rpi_trainer *t = &e->trainer;
     set_options(e);
     RP_TRY(open_model(e));

@@ -13,7 +13,8 @@ rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
     memcpy(out_states, rpi_weights_states(t->weights), count * sizeof(float));
     if (count == 0 || t->world == 1) return RP_OK;
     rp_segment segment = {.data = out_states, .count = count, .dtype = RP_F32};
-    return rp_all_reduce(t->comm, &segment, 1, &(rp_collective_options){.reduce = RP_AVG});
+    return rp_all_reduce(t->comm, &segment, 1,
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG));
 }
 
 /* Sums over samples; the last three of tasks with a second loss. */

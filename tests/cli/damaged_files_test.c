@@ -109,7 +109,7 @@ static rp_status open_trainer(void) {
     static rpi_train_options options;
     if (comm) return RP_OK;
     options = train_options();
-    RP_TRY(rp_comm_create(NULL, 0, 1, &(rp_comm_options){0}, &comm));
+    RP_TRY(rp_comm_create(NULL, 0, 1, &(rp_comm_options)RP_COMM_OPTIONS(), &comm));
     return rpi_trainer_open(&trainer, &options, comm);
 }
 

@@ -31,8 +31,9 @@ static void reduce_once(rp_comm *comm, const job *j) {
     world_fill(j->seed, rank, results[rank], j->count);
     rp_segment segment = {
         .data = results[rank], .count = j->count, .dtype = RP_F32, .codec = codec_of(j->codec)};
-    rp_collective_options options = {
-        .algorithm = j->algorithm, .reduce = j->reduce, .seed = j->seed, .step = j->step};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = j->algorithm, .reduce = j->reduce, .seed = j->seed,
+                              .step = j->step);
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
 }
 
@@ -98,14 +99,14 @@ static void every_algorithm_codec_world_and_count(void) {
 }
 
 static void the_same_with_tiny_chunks(void) {
-    rp_comm_options options = {
-        .transport = "inproc", .chunk_bytes = 4096, .chunks_in_flight = 3};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 4096, .chunks_in_flight = 3);
     walk_algorithms(&options, 3, 4);
 }
 
 static void the_same_with_progress_threads(void) {
-    rp_comm_options options = {
-        .transport = "inproc", .progress_thread = 1, .chunk_bytes = 65536};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1, .chunk_bytes = 65536);
     walk_algorithms(&options, 2, 3);
 }
 
@@ -200,7 +201,7 @@ static void all_dtypes(rp_comm *comm, int rank, int world, void *context) {
                 put(dtype, wanted, i, (int)(i % 7) * world + world * (world - 1) / 2);
             }
             rp_segment segment = {.data = data, .count = COUNT, .dtype = dtype};
-            rp_collective_options options = {.algorithm = algorithms[a]};
+            rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithms[a]);
             CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
             CHECK_MSG(memcmp(data, wanted, COUNT * rp_dtype_bytes(dtype)) == 0,
                       "%s by %s in a world of %d", rp_dtype_name(dtype), options.algorithm,
@@ -365,7 +366,7 @@ static void count_bytes(rp_comm *comm, int rank, int world, void *context) {
     for (size_t c = 0; c < 5; c++) {
         rp_segment segment = {
             .data = x, .count = COUNT, .dtype = RP_F32, .codec = codec_of(codecs[c].codec)};
-        rp_collective_options options = {.algorithm = algorithm};
+        rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithm);
         rp_comm_stats before, after;
         CHECK_OK(rp_barrier(comm));
         int64_t begin_ns = rpi_now_ns();

@@ -35,7 +35,7 @@ static void check_outputs(int rank, int world, rp_dtype dtype, const rp_block *o
 static void exchange(rp_comm *comm, block_count count, rp_dtype dtype, const char *algorithm) {
     int rank = rp_comm_rank(comm), world = rp_comm_world(comm);
     rp_block inputs[MOST_BLOCKS], outputs[MOST_BLOCKS];
-    rp_collective_options options = {.algorithm = algorithm};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithm);
     make_blocks(rank, world, count, dtype, inputs, outputs);
     CHECK_OK(rp_all_to_all(comm, inputs, outputs, dtype, &options));
     check_outputs(rank, world, dtype, outputs);
@@ -55,9 +55,10 @@ static void walk(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void every_rank_gets_its_block_of_every_other(void) {
-    static const rp_comm_options small = {
-        .transport = "inproc", .chunk_bytes = 8192, .chunks_in_flight = 3};
-    static const rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
+    static const rp_comm_options small =
+        RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 8192, .chunks_in_flight = 3);
+    static const rp_comm_options threaded =
+        RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1);
     for (int a = 0; rpi_algorithm_at(a); a++) {
         void *name = (void *)(uintptr_t)rpi_algorithm_at(a)->name;
         if (rpi_algorithm_at(a)->collective != RPI_ALL_TO_ALL) continue;
@@ -96,7 +97,7 @@ typedef struct flight {
 
 static void post(rp_comm *comm, flight *f, int k) {
     int rank = rp_comm_rank(comm), world = rp_comm_world(comm);
-    rp_collective_options options = {.root = k % world, .reduce = RP_MAX};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = k % world, .reduce = RP_MAX);
     rp_segment segment = {.data = f->sums[k], .count = COUNT, .dtype = RP_I32};
     for (int i = 0; i < COUNT; i++) f->sums[k][i] = (rank + k) % world * 10 + i;
     switch (k % 3) {
@@ -138,7 +139,8 @@ static void overlap(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void different_collectives_move_at_once(void) {
-    static const rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
+    static const rp_comm_options threaded =
+        RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1);
     for (int w = 0; w < 5; w++) world_run(worlds[w], NULL, overlap, NULL);
     world_run(3, &threaded, overlap, NULL);
 }
@@ -150,7 +152,8 @@ static void leave_before_the_end(rp_comm *comm, int rank, int world, void *conte
 }
 
 static void ranks_that_are_done_may_leave(void) {
-    static const rp_comm_options small = {.transport = "inproc", .chunk_bytes = 65536};
+    static const rp_comm_options small =
+        RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 65536);
     for (int round = 0; round < 5; round++) world_run(5, &small, leave_before_the_end, NULL);
 }
 

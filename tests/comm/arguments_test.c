@@ -189,7 +189,8 @@ static void making_communicators(void) {
     REFUSES("world is 0", rp_comm_replace, &store, 0, 0, NULL, &has_met);
     REFUSES("rank 2", rp_comm_replace, &store, 2, 2, NULL, &has_met);
     REFUSES("needs a store", rp_comm_replace, NULL, 0, 2, NULL, &has_met);
-    REFUSES("1 to ", rp_comm_replace, &store, 0, 2, &(rp_comm_options){.name = ""}, &has_met);
+    REFUSES("1 to ", rp_comm_replace, &store, 0, 2,
+            &(rp_comm_options)RP_COMM_OPTIONS(.name = ""), &has_met);
     REFUSES("world is -3", rp_comm_create, NULL, 0, -3, NULL, &comm);
     REFUSES("rank -1", rp_comm_create, &store, -1, 2, NULL, &comm);
     REFUSES("rank 2", rp_comm_create, &store, 2, 2, NULL, &comm);
@@ -331,7 +332,7 @@ static void refuse_all_reduces(scene *s) {
     bad.dtype = RP_F32;
     CHECK_OK(rp_codec_parse("q1:rounding=stochastic", &bad.codec));
     REFUSES("diverges", rp_all_reduce, s->comm, &bad, 1, NULL);
-    rp_collective_options strange = {.reduce = (rp_reduction)77};
+    rp_collective_options strange = RP_COLLECTIVE_OPTIONS(.reduce = (rp_reduction)77);
     REFUSES("no reduction", rp_all_reduce, s->comm, &good, 1, &strange);
 }
 
@@ -378,7 +379,8 @@ static void refuse_all_gathers(scene *s) {
 
 static void refuse_roots(scene *s) {
     rp_request **out = &s->request;
-    rp_collective_options below = {.root = -1}, above = {.root = s->world};
+    rp_collective_options below = RP_COLLECTIVE_OPTIONS(.root = -1),
+                          above = RP_COLLECTIVE_OPTIONS(.root = s->world);
     REFUSES("broadcast: comm is NULL", rp_broadcast_start, NULL, s->x, 1, RP_F32, NULL, out);
     REFUSES("nowhere", rp_broadcast_start, s->comm, s->x, 1, RP_F32, NULL, NULL);
     REFUSES("comm is NULL", rp_broadcast, NULL, s->x, 1, RP_F32, NULL);
@@ -397,7 +399,7 @@ static void refuse_roots(scene *s) {
 
 static void refuse_blocks(scene *s) {
     rp_request **out = &s->request;
-    rp_collective_options below = {.root = -1};
+    rp_collective_options below = RP_COLLECTIVE_OPTIONS(.root = -1);
     rp_block *hollow = calloc((size_t)s->world, sizeof *hollow);
     rp_block *endless = calloc((size_t)s->world, sizeof *endless);
     hollow[s->rank].count = endless[s->rank].count = EACH;
@@ -438,7 +440,8 @@ static void refuse_neighbors(scene *s) {
     rp_segment whole = {.data = s->x, .count = EACH, .dtype = RP_I32};
     void *nowhere[] = {NULL};
     rp_neighbors nobody = {.self_weight = 1};
-    rp_collective_options mean = {.reduce = RP_AVG}, ring = {.algorithm = "ring"};
+    rp_collective_options mean = RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG),
+                          ring = RP_COLLECTIVE_OPTIONS(.algorithm = "ring");
     REFUSES("neighbor-all-reduce: comm is NULL", rp_neighbor_all_reduce_start, NULL, &segment,
             NULL, 1, &nobody, NULL, out);
     REFUSES("nowhere", rp_neighbor_all_reduce_start, s->comm, &segment, NULL, 1, &nobody, NULL,
@@ -486,7 +489,7 @@ static void refuse_sends(scene *s) {
     REFUSES("rank -1", rp_send, s->comm, s->x, 1, RP_F32, -1, 0);
     REFUSES("in a world of", rp_send, s->comm, s->x, 1, RP_F32, s->world, 0);
     REFUSES("in a world of", rp_send, s->comm, s->x, 1, RP_F32, s->rank, 0);
-    rp_collective_options there = {.memory = (rp_memory)9};
+    rp_collective_options there = RP_COLLECTIVE_OPTIONS(.memory = (rp_memory)9);
     REFUSES("send: comm is NULL", rp_send_with_start, NULL, s->x, 1, RP_F32, s->other, 0,
             &there, out);
     REFUSES("receive: comm is NULL", rp_recv_with_start, NULL, s->x, 1, RP_F32, s->other, 0,
@@ -562,7 +565,7 @@ static void refuse_in_world(rp_comm *comm, int rank, int world, void *context) {
                .other = (rank + 1) % world == rank ? world : (rank + 1) % world,
                .x = x,
                .blocks = blocks,
-               .here = {.root = rank}};
+               .here = RP_COLLECTIVE_OPTIONS(.root = rank)};
     refuse_all_reduces(&s);
     refuse_reduce_scatters(&s);
     refuse_all_gathers(&s);
@@ -613,7 +616,7 @@ static void refuse_in_two(const bad_options *bad, rp_status *out_status) {
     REQUIRE_OK(rp_store_open_local(&store));
     void *context[] = {(void *)(uintptr_t)bad, &store};
     if (pthread_create(&thread, NULL, come_with_bad_options, context) != 0) abort();
-    rp_comm_options good = {.transport = "inproc", .connect_timeout_s = 30};
+    rp_comm_options good = RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 30);
     *out_status = rp_comm_create(&store, 0, 2, &good, &comm);
     CHECK_MSG(strstr(rp_last_error()->message, bad->part) &&
                   strstr(rp_last_error()->message, "rank 1"),
@@ -627,19 +630,20 @@ static void options_are_checked_alike_in_every_world(void) {
     static char long_name[300];
     memset(long_name, 'n', sizeof long_name - 1);
     const bad_options table[] = {
-        {{.transport = "udp"}, "unknown transport 'udp'"},
-        {{.transport = ""}, "unknown transport ''"},
-        {{.transport = "shaped"}, "wraps another"},
-        {{.link = "fast"}, "not the rate of a link"},
-        {{.link = "1Gbit,-3us"}, "-3us"},
-        {{.timeout_s = -1}, "timeout_s is -1"},
-        {{.timeout_s = NAN}, "timeout_s is"},
-        {{.warn_after_s = -0.5}, "warn_after_s is -0.5"},
-        {{.connect_timeout_s = -7}, "connect_timeout_s is -7"},
-        {{.chunks_in_flight = 100000}, "chunks_in_flight is 100000"},
-        {{.priority = (rp_priority)4}, "priority is 4"},
-        {{.priority = (rp_priority)-1}, "priority is -1"},
-        {{.bind_host = "no.such.host.invalid", .transport = "tcp"}, "no.such.host.invalid"},
+        {RP_COMM_OPTIONS(.transport = "udp"), "unknown transport 'udp'"},
+        {RP_COMM_OPTIONS(.transport = ""), "unknown transport ''"},
+        {RP_COMM_OPTIONS(.transport = "shaped"), "wraps another"},
+        {RP_COMM_OPTIONS(.link = "fast"), "not the rate of a link"},
+        {RP_COMM_OPTIONS(.link = "1Gbit,-3us"), "-3us"},
+        {RP_COMM_OPTIONS(.timeout_s = -1), "timeout_s is -1"},
+        {RP_COMM_OPTIONS(.timeout_s = NAN), "timeout_s is"},
+        {RP_COMM_OPTIONS(.warn_after_s = -0.5), "warn_after_s is -0.5"},
+        {RP_COMM_OPTIONS(.connect_timeout_s = -7), "connect_timeout_s is -7"},
+        {RP_COMM_OPTIONS(.chunks_in_flight = 100000), "chunks_in_flight is 100000"},
+        {RP_COMM_OPTIONS(.priority = (rp_priority)4), "priority is 4"},
+        {RP_COMM_OPTIONS(.priority = (rp_priority)-1), "priority is -1"},
+        {RP_COMM_OPTIONS(.bind_host = "no.such.host.invalid", .transport = "tcp"),
+         "no.such.host.invalid"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         rp_comm *comm = NULL;
@@ -655,15 +659,18 @@ static void options_are_checked_alike_in_every_world(void) {
                   rp_status_name(alone), rp_status_name(in_two));
     }
     rp_comm *comm = NULL;
-    REFUSES("1 to ", rp_comm_create, NULL, 0, 1, &(rp_comm_options){.name = long_name}, &comm);
-    REFUSES("1 to ", rp_comm_create, NULL, 0, 1, &(rp_comm_options){.name = ""}, &comm);
+    REFUSES("1 to ", rp_comm_create, NULL, 0, 1,
+            &(rp_comm_options)RP_COMM_OPTIONS(.name = long_name), &comm);
+    REFUSES("1 to ", rp_comm_create, NULL, 0, 1, &(rp_comm_options)RP_COMM_OPTIONS(.name = ""),
+            &comm);
 }
 
 static void misuse_alone(rp_comm *comm, int rank, int world, void *context) {
     (void)rank, (void)world, (void)context;
     float x[8] = {0};
     rp_segment segment = {.data = x, .count = 8, .dtype = RP_F32};
-    rp_collective_options strange = {.algorithm = "sro"}, mean = {.reduce = RP_AVG};
+    rp_collective_options strange = RP_COLLECTIVE_OPTIONS(.algorithm = "sro"),
+                          mean = RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG);
     rp_codec q4;
     REQUIRE_OK(rp_codec_parse("q4", &q4));
     CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &strange), NOT_FOUND, "sro");
@@ -672,7 +679,8 @@ static void misuse_alone(rp_comm *comm, int rank, int world, void *context) {
     CHECK_FAILS(rp_reduce_scatter(comm, x, x, 8, RP_F64, &q4, NULL), UNSUPPORTED, "q4");
     CHECK_FAILS(rp_reduce(comm, x, x, 8, RP_I32, &mean), INVALID, "avg");
     segment.codec = q4;
-    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &(rp_collective_options){.reduce = RP_MAX}),
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1,
+                              &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX)),
                 UNSUPPORTED, "max");
     segment.first = 3;
     CHECK_FAILS(rp_all_reduce(comm, &segment, 1, NULL), INVALID, "granule");
@@ -680,6 +688,72 @@ static void misuse_alone(rp_comm *comm, int rank, int world, void *context) {
 
 static void operations_are_checked_alike_in_every_world(void) {
     for (int world = 1; world <= 2; world++) world_run(world, NULL, misuse_alone, NULL);
+}
+
+/* ---- structs that begin with their size: of callers that know more fields, or fewer ---- */
+
+typedef struct sized_call {
+    rp_collective_options collective;
+    unsigned char more[64]; /* fields of a later version */
+} sized_call;
+
+static void pass_sizes(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    float x[4] = {1, 1, 1, 1};
+    rp_segment segment = {.data = x, .count = 4, .dtype = RP_F32};
+    sized_call later = {.collective = RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX)};
+    rp_collective_options none = RP_COLLECTIVE_OPTIONS(), pointer = none, before = none;
+    none.size = 0;
+    pointer.size = (size_t)(uintptr_t) "of a struct without a size"; /* its first field */
+    before.size--;
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &none), INVALID,
+                "rp_collective_options.size is 0");
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &pointer), INVALID, "RP_COLLECTIVE_OPTIONS()");
+    CHECK_FAILS(rp_broadcast(comm, x, 4, RP_F32, &none), INVALID, "size is 0");
+    CHECK_FAILS(rp_reduce(comm, x, x, 4, RP_F32, &none), INVALID, "size is 0");
+    rp_request *request = NULL;
+    if (world > 1)
+        CHECK_FAILS(rp_recv_with_start(comm, x, 4, RP_F32, 1 - rank, 0, &none, &request),
+                    INVALID, "size is 0");
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &before), INVALID, "is what it is here");
+    later.collective.size = sizeof later;
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, &later.collective));
+    CHECK_EQ(x[0], 1); /* the largest, and not the sum: the fields before count */
+    later.more[63] = 1;
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &later.collective), UNSUPPORTED,
+                "a field that this library does not know");
+    /* Nothing of these was posted. */
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
+    CHECK_EQ(x[0], world);
+}
+
+static void sizes_of_options_are_checked(void) {
+    struct {
+        rp_comm_options options;
+        unsigned char more[32];
+    } later = {.options = RP_COMM_OPTIONS(.name = "later")};
+    rp_comm_options none = {.name = "none"};
+    rp_comm *comm = NULL, *made = NULL;
+    int self = 0, has_met = 0;
+    rp_group list = {.ranks = &self, .count = 1, .options = &none};
+    rp_store store;
+    REQUIRE_OK(rp_store_open_local(&store));
+    CHECK_FAILS(rp_comm_create(NULL, 0, 1, &none, &comm), INVALID, "rp_comm_options.size is 0");
+    CHECK_FAILS(rp_comm_replace(&store, 0, 2, &none, &has_met), INVALID, "RP_COMM_OPTIONS()");
+    CHECK_FAILS(rp_comm_join(&none, &comm), INVALID, "size is 0");
+    later.options.size = sizeof later;
+    later.more[0] = 1;
+    CHECK_FAILS(rp_comm_create(NULL, 0, 1, &later.options, &comm), UNSUPPORTED,
+                "does not know");
+    later.more[0] = 0;
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, &later.options, &comm));
+    CHECK_FAILS(rp_comm_group(comm, &self, 1, &none, &made), INVALID, "size is 0");
+    CHECK_FAILS(rp_comm_split(comm, 0, 0, &none, &made), INVALID, "size is 0");
+    CHECK_FAILS(rp_comm_survivors(comm, &none, NULL, &made), INVALID, "size is 0");
+    CHECK_FAILS(rp_comm_groups(comm, &list, 1, &made), INVALID, "size is 0");
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+    for (int world = 1; world <= 2; world++) world_run(world, NULL, pass_sizes, NULL);
 }
 
 /* ---- nothing is forgotten ---- */
@@ -735,7 +809,8 @@ static void every_public_function_is_here(void) {
     CHECK_MSG(found >= 70, "only %d functions were found in " REDPOLL_HEADERS, found);
 }
 
-CASES({"dtypes and numbers", dtypes_and_numbers}, {"codecs", codecs}, {"stores", stores},
+CASES({"sizes of options are checked", sizes_of_options_are_checked},
+      {"dtypes and numbers", dtypes_and_numbers}, {"codecs", codecs}, {"stores", stores},
       {"making communicators", making_communicators},
       {"functions of no communicator", functions_of_no_communicator},
       {"requests and queues", requests_and_queues}, {"training", arguments_of_training},

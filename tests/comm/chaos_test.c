@@ -54,12 +54,11 @@ static _Noreturn void give_up(rp_comm *comm, const char *words) {
 
 static rp_comm *open_comm(const char *transport, bool own_store, int progress_thread) {
     bool shaped = strcmp(transport, "shaped") == 0;
-    rp_comm_options options = {.transport = shaped ? NULL : transport,
-                               .link = shaped ? "1Gbit,100us" : NULL,
-                               .connect_timeout_s = CONNECT_S,
-                               .timeout_s = TIMEOUT_S,
-                               .strict_timeout = 1,
-                               .progress_thread = progress_thread};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = shaped ? NULL : transport,
+                        .link = shaped ? "1Gbit,100us" : NULL, .connect_timeout_s = CONNECT_S,
+                        .timeout_s = TIMEOUT_S, .strict_timeout = 1,
+                        .progress_thread = progress_thread);
     rp_comm *comm = NULL;
     rp_status status = RP_OK;
     if (own_store) {

@@ -88,7 +88,7 @@ static void it_says_what_it_found(void) {
 
 /* Where the link sets the time, an eighth of the bytes is faster, and as many are not. */
 static void the_link_decides(void) {
-    rp_comm_options options = {.transport = "inproc", .link = "20Mbit,1us"};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .link = "20Mbit,1us");
     asked shorter = {.codec = "q4", .most = 16384}, same = {.codec = "fp32", .most = 16384};
     world_run(2, &options, compare, &shorter);
     CHECK_EQ(shorter.found[0].lossy_from, 16384);

@@ -60,7 +60,8 @@ static void each_algorithm(rpi_collective collective, const rp_comm_options *opt
     world_hosts(NULL);
 }
 
-static const rp_comm_options small_chunks = {.transport = "inproc", .chunk_bytes = 8192};
+static const rp_comm_options small_chunks =
+    RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 8192);
 
 static void broadcast(rp_comm *comm, int rank, int world, void *context) {
     unsigned char *data = malloc(8 * MOST_COUNT);
@@ -69,7 +70,8 @@ static void broadcast(rp_comm *comm, int rank, int world, void *context) {
             for (int root = 0; root < world; root += 1 + (n > 3)) {
                 size_t bytes = counts[n] * rp_dtype_bytes(dtypes[d]);
                 fill(rank, data, bytes);
-                rp_collective_options options = {.algorithm = context, .root = root};
+                rp_collective_options options =
+                    RP_COLLECTIVE_OPTIONS(.algorithm = context, .root = root);
                 CHECK_OK(rp_broadcast(comm, data, counts[n], dtypes[d], &options));
                 CHECK_MSG(is_pattern(root, data, bytes),
                           "%s: world %d rank %d root %d count %zu", options.algorithm, world,
@@ -93,7 +95,7 @@ static void gather(rp_comm *comm, int rank, int world, void *context) {
                 memset(out, 0xee, (size_t)world * bytes);
                 unsigned char *mine = in_place ? out + (size_t)rank * bytes : in;
                 fill(rank, mine, bytes);
-                rp_collective_options options = {.algorithm = context};
+                rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = context);
                 CHECK_OK(rp_all_gather(comm, mine, out, count, dtypes[d], NULL, &options));
                 for (int r = 0; r < world; r++)
                     CHECK_MSG(is_pattern(r, out + (size_t)r * bytes, bytes),
@@ -116,7 +118,7 @@ static void gather_encoded(rp_comm *comm, int rank, int world, void *context) {
     rp_codec codec;
     REQUIRE_OK(rp_codec_parse("q4:bucket=128", &codec));
     world_fill(check_seed(), rank, in, COUNT);
-    rp_collective_options options = {.algorithm = context};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = context);
     CHECK_OK(rp_all_gather(comm, in, all[rank], COUNT, RP_F32, &codec, &options));
     world_meet();
     CHECK(memcmp(all[0], all[rank], sizeof(float) * COUNT * (size_t)world) == 0);
@@ -143,7 +145,7 @@ static void scatter(rp_comm *comm, int rank, int world, void *context) {
                 in_place ? in + (size_t)rank * count : calloc(count + 1, sizeof *out);
             for (size_t i = 0; i < (size_t)world * count; i++)
                 in[i] = (int32_t)(i % 1000) * (rank + 1);
-            rp_collective_options options = {.algorithm = context};
+            rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = context);
             CHECK_OK(rp_reduce_scatter(comm, in, out, count, RP_I32, NULL, &options));
             bool right = true;
             for (size_t i = 0; i < count; i++) {
@@ -164,7 +166,8 @@ static void scatter_mean(rp_comm *comm, int rank, int world, void *context) {
     for (int i = 0; i < world * COUNT; i++) in[i] = 2;
     rp_codec codec;
     REQUIRE_OK(rp_codec_parse("q4", &codec));
-    rp_collective_options options = {.algorithm = context, .reduce = RP_AVG};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = context, .reduce = RP_AVG);
     CHECK_OK(rp_reduce_scatter(comm, in, out, COUNT, RP_F32, &codec, &options));
     for (int i = 0; i < COUNT; i++) CHECK_NEAR(out[i], 2, 1e-6);
 }
@@ -266,7 +269,7 @@ static void early_receives(rp_comm *comm, int rank, int world, void *context) {
 static void messages_match_in_order_between_a_pair(void) {
     world_run(2, NULL, early_receives, NULL);
     world_run(2, NULL, crossed, NULL);
-    rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
+    rp_comm_options threaded = RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1);
     world_run(2, &threaded, crossed, NULL);
 }
 

@@ -11,7 +11,8 @@
 
 enum { COUNT = 20000, OPERATIONS = 40 };
 
-static const rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
+static const rp_comm_options threaded =
+    RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1);
 
 static void pause_ms(int milliseconds) {
     struct timespec span = {.tv_nsec = milliseconds * 1000000L};
@@ -117,7 +118,8 @@ static void short_waits_time_out(rp_comm *comm, int rank, int world, void *conte
 }
 
 static void short_waits_add_up_to_a_timeout(void) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 0.4, .strict_timeout = 1};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 0.4, .strict_timeout = 1);
     world_run(2, &options, short_waits_time_out, NULL);
 }
 
@@ -140,7 +142,7 @@ static void lose_patience(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void the_timeout_may_change_while_somebody_waits(void) {
-    rp_comm_options options = {.transport = "inproc", .strict_timeout = 1};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .strict_timeout = 1);
     world_run(2, &options, lose_patience, NULL);
     options.progress_thread = 1;
     world_run(2, &options, lose_patience, NULL);

@@ -66,7 +66,8 @@ static void connect_or_die(void) {
     REQUIRE_OK(ranks_store(&rank_store.store));
     rank_store.end = ranks_rank() == victim ? end : "";
     rp_store store = {&dying_ops, &rank_store};
-    rp_comm_options options = {.transport = transport, .connect_timeout_s = ENOUGH_S};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = transport, .connect_timeout_s = ENOUGH_S);
     if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     rp_comm_destroy(comm);

@@ -13,10 +13,8 @@ static rp_store store;
 static float data[16];
 
 static rp_comm *open_world(double timeout_s, int strict) {
-    rp_comm_options options = {.connect_timeout_s = 30,
-                               .warn_after_s = 30,
-                               .timeout_s = timeout_s,
-                               .strict_timeout = strict};
+    rp_comm_options options = RP_COMM_OPTIONS(.connect_timeout_s = 30, .warn_after_s = 30,
+                                              .timeout_s = timeout_s, .strict_timeout = strict);
     rp_comm *comm = NULL;
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)

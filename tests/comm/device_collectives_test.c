@@ -142,8 +142,10 @@ static void run(rp_comm *comm, const job *j, bool there, unsigned char *result) 
                 bytes / rp_dtype_bytes(j->dtype));
     memory_upload(&in, stream);
     memory_upload(&out, stream);
-    rp_collective_options options = {
-        .root = world - 1, .memory = there ? RP_MEMORY_CUDA : RP_MEMORY_HOST, .stream = stream};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.root = world - 1,
+                              .memory = there ? RP_MEMORY_CUDA : RP_MEMORY_HOST,
+                              .stream = stream);
     CHECK_OK(start(comm, j, in.at, out.at, &options, &request));
     if (request) CHECK_OK(rp_request_wait_stream(request, stream));
     memory_download(&in, stream);
@@ -166,10 +168,9 @@ static void run_both_ways(rp_comm *comm, int rank, int world, void *context) {
 
 static void compare(job j, int world) {
     size_t bytes = 2 * (all_counts(world) * rp_dtype_bytes(j.dtype) + 16 * COUNT);
-    rp_comm_options options = {.transport = world % 2 ? "inproc" : "shm",
-                               .connect_timeout_s = 20,
-                               .timeout_s = 60,
-                               .chunk_bytes = 4096};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = world % 2 ? "inproc" : "shm", .connect_timeout_s = 20,
+                        .timeout_s = 60, .chunk_bytes = 4096);
     for (int way = 0; way < 2; way++)
         for (int rank = 0; rank < world; rank++) results[way][rank] = calloc(1, bytes);
     world_run(world, &options, run_both_ways, &j);
@@ -240,7 +241,8 @@ static void post_many(rp_comm *comm, int rank, int world, void *context) {
         for (int k = 0; k < EACH; k++) values[k] = (float)(i + k + rank);
         memory_upload(&data[i], streams[i % 2]);
         rp_segment segment = {.data = data[i].at, .count = EACH, .dtype = RP_F32};
-        rp_collective_options options = {.memory = RP_MEMORY_CUDA, .stream = streams[i % 2]};
+        rp_collective_options options =
+            RP_COLLECTIVE_OPTIONS(.memory = RP_MEMORY_CUDA, .stream = streams[i % 2]);
         CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &requests[i]));
     }
     for (int k = 0; k < AT_ONCE; k++) {
@@ -266,11 +268,9 @@ static void post_many(rp_comm *comm, int rank, int world, void *context) {
 static void many_at_once(void) {
     device_begin();
     for (int thread = 0; thread < 2; thread++) {
-        rp_comm_options options = {.transport = "inproc",
-                                   .connect_timeout_s = 20,
-                                   .timeout_s = 60,
-                                   .progress_thread = thread,
-                                   .chunk_bytes = 1024};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 20, .timeout_s = 60,
+                            .progress_thread = thread, .chunk_bytes = 1024);
         world_run(3, &options, post_many, NULL);
     }
 }

@@ -13,7 +13,7 @@ enum { COUNT = 100000, AT_ONCE = 3 };
 static void go_on(rp_comm *comm, memory_piece *data, const rp_codec *codec, rp_status *status,
                   char *message, size_t bytes) {
     rp_request *requests[AT_ONCE] = {NULL};
-    rp_collective_options options = {.memory = RP_MEMORY_CUDA};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.memory = RP_MEMORY_CUDA);
     for (int i = 0; i < AT_ONCE && *status == RP_OK; i++) {
         rp_segment segment = {
             .data = data[i].at, .count = COUNT, .dtype = RP_F32, .codec = *codec};
@@ -38,8 +38,8 @@ static void reduce_for_ever(void) {
     stand_in *control = device_begin();
     REQUIRE_OK(ranks_store(&store));
     REQUIRE_OK(rp_codec_parse(ranks_argument(), &codec));
-    rp_comm_options options = {
-        .connect_timeout_s = 30, .timeout_s = 60, .progress_thread = ranks_rank() % 2};
+    rp_comm_options options = RP_COMM_OPTIONS(.connect_timeout_s = 30, .timeout_s = 60,
+                                              .progress_thread = ranks_rank() % 2);
     if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     for (int i = 0; i < AT_ONCE; i++) {

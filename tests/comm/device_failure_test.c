@@ -11,8 +11,9 @@
 
 enum { COUNT = 6000, MESSAGE = 512 };
 
-static const rp_comm_options quick = {
-    .transport = "inproc", .connect_timeout_s = 20, .timeout_s = 60, .chunk_bytes = 4096};
+static const rp_comm_options quick =
+    RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 20, .timeout_s = 60,
+                    .chunk_bytes = 4096);
 
 static stand_in *control;
 
@@ -26,10 +27,9 @@ static rp_status reduce(rp_comm *comm, void *data, void *residual, const char *c
                         void *stream) {
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32, .residual = residual};
     bool alone = rp_comm_world(comm) == 1; /* whose sum would need no GPU */
-    rp_collective_options options = {.reduce = alone ? RP_PREMUL_SUM : RP_SUM,
-                                     .factor = 2,
-                                     .memory = RP_MEMORY_CUDA,
-                                     .stream = stream};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.reduce = alone ? RP_PREMUL_SUM : RP_SUM, .factor = 2,
+                              .memory = RP_MEMORY_CUDA, .stream = stream);
     rp_request *request = NULL;
     if (codec) CHECK_OK(rp_codec_parse(codec, &segment.codec));
     rp_status status = rp_all_reduce_start(comm, &segment, 1, &options, &request);
@@ -51,7 +51,7 @@ static void what_is_refused(void) {
     CHECK_FAILS(reduce(comm, one.at, here, NULL, NULL), INVALID, "the residual of segment 0");
     CHECK_FAILS(reduce(comm, one.at, NULL, NULL, stream), IO, "options->stream");
     rp_segment segment = {.data = one.at, .count = COUNT, .dtype = RP_F32};
-    rp_collective_options options = {.memory = (rp_memory)7};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.memory = (rp_memory)7);
     CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &options), INVALID, "no kind of memory");
     CHECK_OK(reduce(comm, other.at, NULL, NULL, stream));
     CHECK_OK(reduce(comm, one.at, NULL, NULL, NULL));
@@ -253,8 +253,9 @@ static void a_frozen_one_is_left(void) {
     long held_up = atomic_load(&control->held_up);
     atomic_store(&control->frozen[0], true);
     rp_segment segment = {.data = data.at, .count = 100, .dtype = RP_F32};
-    rp_collective_options call = {
-        .reduce = RP_PREMUL_SUM, .factor = 2, .memory = RP_MEMORY_CUDA, .stream = stream};
+    rp_collective_options call =
+        RP_COLLECTIVE_OPTIONS(.reduce = RP_PREMUL_SUM, .factor = 2, .memory = RP_MEMORY_CUDA,
+                              .stream = stream);
     CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &call), TIMEOUT, "the GPU of rank 0");
     rp_comm_destroy(comm);
     CHECK_EQ(atomic_load(&control->held_up), held_up);
@@ -313,7 +314,7 @@ static void leave_in_flight(rp_comm *comm, int rank, int world, void *context) {
         data[i] = memory_take(true, COUNT * sizeof(float));
         memory_set(&data[i], 0);
         rp_segment segment = {.data = data[i].at, .count = COUNT, .dtype = RP_F32};
-        rp_collective_options options = {.memory = RP_MEMORY_CUDA};
+        rp_collective_options options = RP_COLLECTIVE_OPTIONS(.memory = RP_MEMORY_CUDA);
         /* Refused where another has left by now. */
         (void)rp_all_reduce_start(group, &segment, 1, &options, &request);
     }

@@ -69,12 +69,11 @@ static void draw_operation(rpi_rng *rng, int world, operation *o) {
 static program draw_program(uint64_t number) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, number);
     program p = {.number = number, .world = 1 + (int)below(&rng, DEVICE_WORLD)};
-    p.options = (rp_comm_options){.transport = below(&rng, 2) ? "inproc" : "shm",
-                                  .connect_timeout_s = 30,
-                                  .timeout_s = 60,
-                                  .progress_thread = (int)below(&rng, 2),
-                                  .chunk_bytes = below(&rng, 2) ? 4096 : 0,
-                                  .chunks_in_flight = below(&rng, 2) ? 2 : 0};
+    p.options = (rp_comm_options)RP_COMM_OPTIONS(.transport = below(&rng, 2) ? "inproc" : "shm",
+                                                 .connect_timeout_s = 30, .timeout_s = 60,
+                                                 .progress_thread = (int)below(&rng, 2),
+                                                 .chunk_bytes = below(&rng, 2) ? 4096 : 0,
+                                                 .chunks_in_flight = below(&rng, 2) ? 2 : 0);
     p.hosts = (char)below(&rng, 2);
     for (int i = 0; i < OPERATIONS; i++) draw_operation(&rng, p.world, &p.operations[i]);
     return p;
@@ -97,13 +96,11 @@ static size_t bytes_of(const program *p, const operation *o) {
 
 static rp_status start(rp_comm *comm, const program *p, int i, running *r) {
     const operation *o = &p->operations[i];
-    rp_collective_options options = {.reduce = o->reduce,
-                                     .seed = 3,
-                                     .step = (uint64_t)i,
-                                     .root = o->root,
-                                     .factor = 0.5 + rp_comm_rank(comm),
-                                     .memory = r->there ? RP_MEMORY_CUDA : RP_MEMORY_HOST,
-                                     .stream = r->stream};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.reduce = o->reduce, .seed = 3, .step = (uint64_t)i,
+                              .root = o->root, .factor = 0.5 + rp_comm_rank(comm),
+                              .memory = r->there ? RP_MEMORY_CUDA : RP_MEMORY_HOST,
+                              .stream = r->stream);
     rp_codec codec;
     CHECK_OK(rp_codec_parse(o->codec, &codec));
     rp_segment segment = {.data = r->in.at,

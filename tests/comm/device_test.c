@@ -61,13 +61,11 @@ static void reduce(rp_comm *comm, const job *j, bool there, unsigned char *resul
             fill(j, rank, step, data[s].host, (size_t)s, j->counts[s]);
             memory_upload(&data[s], stream);
         }
-        rp_collective_options options = {.algorithm = j->algorithm,
-                                         .reduce = j->reduce,
-                                         .seed = 5,
-                                         .step = (uint64_t)step,
-                                         .factor = 0.5 + rank,
-                                         .memory = there ? RP_MEMORY_CUDA : RP_MEMORY_HOST,
-                                         .stream = stream};
+        rp_collective_options options =
+            RP_COLLECTIVE_OPTIONS(.algorithm = j->algorithm, .reduce = j->reduce, .seed = 5,
+                                  .step = (uint64_t)step, .factor = 0.5 + rank,
+                                  .memory = there ? RP_MEMORY_CUDA : RP_MEMORY_HOST,
+                                  .stream = stream);
         rp_request *request = NULL;
         CHECK_OK(rp_all_reduce_start(comm, segments, 2, &options, &request));
         if (there && step % 2 && request) CHECK_OK(rp_request_wait_stream(request, stream));
@@ -100,10 +98,8 @@ static void compare(job j, int world, uint32_t chunk_bytes) {
     size_t bytes = bytes_of(&j);
     for (int way = 0; way < 2; way++)
         for (int rank = 0; rank < world; rank++) results[way][rank] = calloc(1, bytes + 1);
-    rp_comm_options options = {.transport = "inproc",
-                               .connect_timeout_s = 20,
-                               .timeout_s = 60,
-                               .chunk_bytes = chunk_bytes};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 20,
+                                              .timeout_s = 60, .chunk_bytes = chunk_bytes);
     world_run(world, &options, reduce_both_ways, &j);
     for (int rank = 0; rank < world; rank++) {
         CHECK_MSG(memcmp(results[0][rank], results[1][rank], bytes) == 0,
@@ -244,7 +240,8 @@ static void reduce_from_late_streams(rp_comm *comm, int rank, int world, void *c
     world_meet();
     for (int i = 0; i < LATE; i++) {
         rp_segment segment = {.data = data[i].at, .count = 5000, .dtype = RP_F32};
-        rp_collective_options options = {.memory = RP_MEMORY_CUDA, .stream = streams[i]};
+        rp_collective_options options =
+            RP_COLLECTIVE_OPTIONS(.memory = RP_MEMORY_CUDA, .stream = streams[i]);
         CHECK_OK(rp_codec_parse(codec, &segment.codec));
         if (rank == 0 && i == 0) CHECK(cuda->stream_call(streams[0], hold, NULL) == 0);
         CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &requests[i]));
@@ -264,11 +261,9 @@ static void reduce_from_late_streams(rp_comm *comm, int rank, int world, void *c
  * for all requests: no stream is made in training. */
 static void a_late_stream_holds_up_nobody(void) {
     static const char *const ways[] = {"fp32", "q4:bucket=128"};
-    rp_comm_options options = {.transport = "inproc",
-                               .connect_timeout_s = 20,
-                               .timeout_s = 60,
-                               .progress_thread = 1,
-                               .chunk_bytes = 4096};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 20, .timeout_s = 60,
+                        .progress_thread = 1, .chunk_bytes = 4096);
     for (int way = 0; way < 4; way++) {
         stand_in *control = device_begin();
         long movers = atomic_load(&control->movers), early = atomic_load(&control->early);
@@ -282,7 +277,7 @@ static void a_late_stream_holds_up_nobody(void) {
 
 static void reduce_some(rp_comm *comm, const memory_piece *piece, size_t count) {
     rp_segment segment = {.data = piece->at, .count = count, .dtype = RP_F32};
-    rp_collective_options options = {.memory = RP_MEMORY_CUDA};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.memory = RP_MEMORY_CUDA);
     CHECK_OK(rp_codec_parse("q4:bucket=128", &segment.codec));
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
 }
@@ -306,8 +301,8 @@ static void pin_first(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void the_first_operation_pins_for_all(void) {
-    rp_comm_options options = {
-        .transport = "inproc", .connect_timeout_s = 20, .timeout_s = 60, .chunk_bytes = 8192};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 20,
+                                              .timeout_s = 60, .chunk_bytes = 8192);
     world_run(3, &options, pin_first, device_begin());
 }
 
@@ -331,7 +326,7 @@ static void reduce_beyond(rp_comm *comm, int rank, int world, void *context) {
     segment.data = data.at;
     CHECK_OK(rp_codec_parse(codec, &segment.codec));
     cuda->leave(&before);
-    rp_collective_options options = {.memory = RP_MEMORY_CUDA};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.memory = RP_MEMORY_CUDA);
     CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
     if (request) CHECK_OK(rp_request_wait(&request));
     REQUIRE(cuda->enter(BEYOND + rank, &before) == 0);
@@ -341,11 +336,9 @@ static void reduce_beyond(rp_comm *comm, int rank, int world, void *context) {
 
 static void other_gpus_stay_closed(void) {
     static const char *const ways[] = {"fp32", "q4:bucket=128"};
-    rp_comm_options options = {.transport = "inproc",
-                               .connect_timeout_s = 20,
-                               .timeout_s = 60,
-                               .progress_thread = 1,
-                               .chunk_bytes = 4096};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 20, .timeout_s = 60,
+                        .progress_thread = 1, .chunk_bytes = 4096);
     for (int way = 0; way < 4; way++) {
         stand_in *control = device_begin();
         world_run(2, &options, reduce_beyond, (void *)(uintptr_t)ways[way % 2]);

@@ -27,12 +27,10 @@ static rp_comm *open_comm(double warn_after_s, double timeout_s) {
     char *link = strchr(transport, ',');
     if (link) *link++ = '\0';
     if (strcmp(transport, "tls") == 0) snprintf(transport, sizeof transport, "tcp");
-    rp_comm_options options = {.transport = transport,
-                               .link = link,
-                               .connect_timeout_s = 30,
-                               .warn_after_s = warn_after_s,
-                               .timeout_s = timeout_s,
-                               .strict_timeout = strict};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = transport, .link = link, .connect_timeout_s = 30,
+                        .warn_after_s = warn_after_s, .timeout_s = timeout_s,
+                        .strict_timeout = strict);
     rp_comm *comm = NULL;
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
@@ -48,7 +46,8 @@ static void close_comm(rp_comm *comm) {
 static rp_status reduce(rp_comm *comm) {
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
     if (rp_codec_parse("q4", &segment.codec) != RP_OK) return RP_INTERNAL;
-    return rp_all_reduce(comm, &segment, 1, &(rp_collective_options){.reduce = RP_AVG});
+    return rp_all_reduce(comm, &segment, 1,
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG));
 }
 
 /* As a command does: say why, leave, end with 1. */
@@ -265,11 +264,9 @@ static void connect_at_the_start(void) {
 
 /* What rank 0 sends to rank 1 goes wrong at its 9th frame. */
 static void faulty_sender(void) {
-    rp_comm_options options = {.transport = "tcp",
-                               .connect_timeout_s = 30,
-                               .warn_after_s = 0.5,
-                               .timeout_s = 1.5,
-                               .chunk_bytes = 768 * 1024};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 30, .warn_after_s = 0.5,
+                        .timeout_s = 1.5, .chunk_bytes = 768 * 1024);
     rp_comm *comm = NULL;
     faulty_plan plan = {kind_of(ranks_argument()), 9};
     connect_at_the_start();
@@ -285,12 +282,10 @@ static void faulty_sender(void) {
 /* The argument: algorithm. From their 9th frame on nothing gets from rank 1 to rank 2, nor
  * back; the others hear both. */
 static void cut_pair(void) {
-    rp_comm_options options = {.transport = "tcp",
-                               .connect_timeout_s = 30,
-                               .warn_after_s = 0.5,
-                               .timeout_s = 1.5,
-                               .chunk_bytes = 256 * 1024};
-    rp_collective_options how = {.algorithm = ranks_argument()};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 30, .warn_after_s = 0.5,
+                        .timeout_s = 1.5, .chunk_bytes = 256 * 1024);
+    rp_collective_options how = RP_COLLECTIVE_OPTIONS(.algorithm = ranks_argument());
     rp_comm *comm = NULL;
     faulty_plan plan = {FAULTY_STALL, 9};
     connect_at_the_start();

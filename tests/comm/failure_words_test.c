@@ -18,12 +18,12 @@ static float data[100000];
 
 static rp_status join(double timeout_s, rp_comm **out_comm) {
     const char *transport = ranks_argument();
-    rp_comm_options options = {.transport = strcmp(transport, "tls") ? transport : "tcp",
-                               .connect_timeout_s = timeout_s,
-                               .warn_after_s = 100,
-                               .timeout_s = timeout_s,
-                               .tls = strcmp(transport, "tls") == 0 && rpi_tls_is_supported(),
-                               .strict_timeout = 1};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = strcmp(transport, "tls") ? transport : "tcp",
+                        .connect_timeout_s = timeout_s, .warn_after_s = 100,
+                        .timeout_s = timeout_s,
+                        .tls = strcmp(transport, "tls") == 0 && rpi_tls_is_supported(),
+                        .strict_timeout = 1);
     rp_status status = ranks_store(&store);
     if (status != RP_OK) return status;
     return rp_comm_create(&store, ranks_rank(), ranks_world(), &options, out_comm);
@@ -68,7 +68,7 @@ static void late_for_group(void) {
     rp_comm *comm = meet(20), *group = NULL;
     const int pair[] = {0, 1};
     if (ranks_rank() == 1) sleep_long();
-    rp_comm_options options = {.name = "pair", .connect_timeout_s = 0.5};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = "pair", .connect_timeout_s = 0.5);
     if (rp_comm_group(comm, pair, 2, &options, &group) != RP_OK) ranks_die();
 }
 
@@ -138,7 +138,8 @@ static void leaves_early(void) {
 static void leaves_group(void) {
     rp_comm *comm = meet(60), *group = NULL;
     const int pair[] = {0, 1};
-    REQUIRE_OK(rp_comm_group(comm, pair, 2, &(rp_comm_options){.name = "pair"}, &group));
+    REQUIRE_OK(rp_comm_group(comm, pair, 2, &(rp_comm_options)RP_COMM_OPTIONS(.name = "pair"),
+                             &group));
     if (ranks_rank() == 1) {
         rp_comm_destroy(group);
         sleep_long();

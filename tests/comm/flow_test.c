@@ -25,8 +25,8 @@ enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
 
 /* A deadlock is to show soon. */
 static rp_comm_options options_of(const char *transport) {
-    return (rp_comm_options){
-        .transport = transport, .timeout_s = 6, .warn_after_s = 6, .strict_timeout = 1};
+    return (rp_comm_options)RP_COMM_OPTIONS(.transport = transport, .timeout_s = 6,
+                                            .warn_after_s = 6, .strict_timeout = 1);
 }
 
 /* ---- operations that flow one way ---- */
@@ -45,13 +45,13 @@ static rp_status start_broadcast(rp_comm *comm, unsigned char *data, size_t byte
 /* Rank 0 is a leaf. */
 static rp_status start_reduce(rp_comm *comm, unsigned char *data, size_t bytes,
                               rp_request **request) {
-    rp_collective_options options = {.root = 1, .reduce = RP_BOR};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = 1, .reduce = RP_BOR);
     return rp_reduce_start(comm, data, data, bytes, RP_U8, &options, request);
 }
 
 static rp_status start_gather(rp_comm *comm, unsigned char *data, size_t bytes,
                               rp_request **request) {
-    rp_collective_options options = {.root = 1};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = 1);
     rp_block blocks[8];
     for (int r = 0; r < rp_comm_world(comm); r++)
         blocks[r] = (rp_block){.data = r ? data + bytes : data, .count = r ? 0 : bytes};
@@ -155,8 +155,8 @@ enum { KINDS = sizeof all_kinds / sizeof all_kinds[0], KIND_COUNT = 6000 };
 
 static rp_status start_kind(rp_comm *comm, int k, int32_t *data, int32_t *all,
                             rp_request **request) {
-    rp_collective_options options = {.algorithm = all_kinds[k].algorithm,
-                                     .root = k % rp_comm_world(comm)};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = all_kinds[k].algorithm,
+                                                          .root = k % rp_comm_world(comm));
     rp_segment segment = {.data = data, .count = KIND_COUNT, .dtype = RP_I32};
     switch (all_kinds[k].kind) {
     case 0: return rp_all_reduce_start(comm, &segment, 1, &options, request);
@@ -271,12 +271,12 @@ static void use_many(rp_comm *comm, int rank, int world, void *context) {
     char name[24];
     for (int i = 0; i < COMMS; i++) {
         snprintf(name, sizeof name, "many%d", i);
-        rp_comm_options options = {.transport = "inproc", .name = name};
+        rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .name = name);
         CHECK_OK(rp_comm_create(context, rank, world, &options, &comms[i]));
     }
     for (int root = 0; root < world; root++)
         for (int i = 0; i < COMMS; i++) {
-            rp_collective_options options = {.root = root};
+            rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = root);
             data[7] = rank == root ? (unsigned char)(i + root) : 255;
             CHECK_OK(rp_broadcast(comms[i], data, BYTES, RP_U8, &options));
             CHECK_EQ(data[7], i + root);
@@ -324,7 +324,7 @@ static void receive_by_the_thousand(rp_comm *comm, int rank, int world, void *co
 }
 
 static void receives_may_be_posted_by_the_thousand(void) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 60};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 60);
     world_run(2, &options, receive_by_the_thousand, NULL);
 }
 
@@ -344,7 +344,7 @@ enum { LONG_BYTES = 3 << 20, LONG_OPERATIONS = 7 };
 /* Everybody posts, and waits in an order of its own; one is late. */
 static void one_round(rp_comm *comm, int rank, int round, unsigned char *data[]) {
     rp_request *requests[LONG_OPERATIONS] = {NULL};
-    rp_collective_options root = {.root = round % 3};
+    rp_collective_options root = RP_COLLECTIVE_OPTIONS(.root = round % 3);
     rp_segment lossy = {.data = data[0], .count = LONG_BYTES / 4, .dtype = RP_F32};
     CHECK_OK(rp_codec_parse("q4", &lossy.codec));
     if (rank == round % 3) rpi_sleep_until_ns(rpi_now_ns() + 200000);
@@ -393,7 +393,7 @@ static void a_long_run_takes_no_more_memory(void) {
         return;
     }
     for (int t = 0; t < TRANSPORTS; t++) {
-        rp_comm_options options = {.transport = transports[t], .timeout_s = 30};
+        rp_comm_options options = RP_COMM_OPTIONS(.transport = transports[t], .timeout_s = 30);
         world_run(3, &options, run_long, NULL);
     }
 }

@@ -20,12 +20,10 @@ static rp_comm *open_comm(void) {
     snprintf(transport, sizeof transport, "%s", ranks_argument());
     char *link = strchr(transport, ',');
     if (link) *link++ = '\0';
-    rp_comm_options options = {.transport = transport,
-                               .link = link,
-                               .connect_timeout_s = 30,
-                               .warn_after_s = 30,
-                               .timeout_s = 60,
-                               .progress_thread = ranks_rank() % 2};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = transport, .link = link, .connect_timeout_s = 30,
+                        .warn_after_s = 30, .timeout_s = 60,
+                        .progress_thread = ranks_rank() % 2);
     rp_comm *comm = NULL;
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)

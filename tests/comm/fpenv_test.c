@@ -91,9 +91,10 @@ static rp_status run_job(rp_comm *comm, int rank, const job *j, double factor, o
                           .residual = j->feedback ? into->residual : NULL,
                           .tensor = 4};
     (void)rank;
-    return rp_all_reduce(
-        comm, &segment, 1,
-        &(rp_collective_options){.reduce = j->reduce, .seed = 9, .step = 2, .factor = factor});
+    return rp_all_reduce(comm, &segment, 1,
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = j->reduce,
+                                                                       .seed = 9, .step = 2,
+                                                                       .factor = factor));
 }
 
 static void run_jobs(rp_comm *comm, int rank, int world, void *context) {
@@ -112,7 +113,8 @@ static void run_jobs(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void run_plan(world_plan *plan, int progress_thread) {
-    rp_comm_options options = {.transport = "inproc", .progress_thread = progress_thread};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = progress_thread);
     for (int rank = 0; rank < RANKS; rank++) {
         plan->kept[rank] = true;
         plan->factor[rank] = 0.1 * (rank + 1);
@@ -210,11 +212,9 @@ static void *live(void *context) {
     float values[64];
     uint32_t tiny = 0x00000100u + (uint32_t)self->rank; /* a subnormal */
     for (int i = 0; i < 64; i++) memcpy(&values[i], &tiny, sizeof tiny);
-    rp_comm_options options = {.transport = "tcp",
-                               .progress_thread = 1,
-                               .connect_timeout_s = 30.3,
-                               .timeout_s = 60.6,
-                               .link = "10Gbit,3us"};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "tcp", .progress_thread = 1, .connect_timeout_s = 30.3,
+                        .timeout_s = 60.6, .link = "10Gbit,3us");
     float_env_set(mine->env);
     rp_status status = rp_store_connect(NULL, self->port, 20.1, &store);
     if (status == RP_OK) {

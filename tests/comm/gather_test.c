@@ -40,7 +40,8 @@ static void gather(const job *j) {
         from = outputs[j->root].data;
         memcpy(from, input, count * rp_dtype_bytes(j->dtype));
     }
-    rp_collective_options options = {.root = j->root, .algorithm = j->algorithm};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.root = j->root, .algorithm = j->algorithm);
     CHECK_OK(rp_gather(j->comm, from, count, is_root ? outputs : NULL, j->dtype, &options));
     for (int r = 0; is_root && r < j->world; r++)
         CHECK_MSG(block_is(outputs[r].data, r, j->root, outputs[r].count, j->dtype),
@@ -58,7 +59,8 @@ static void scatter(const job *j) {
     if (is_root) make_blocks(inputs, j, false);
     void *room = block_room(count, j->dtype);
     void *output = is_root && j->in_place ? inputs[j->root].data : room;
-    rp_collective_options options = {.root = j->root, .algorithm = j->algorithm};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.root = j->root, .algorithm = j->algorithm);
     CHECK_OK(rp_scatter(j->comm, is_root ? inputs : NULL, output, count, j->dtype, &options));
     CHECK_MSG(block_is(output, j->root, j->rank, count, j->dtype),
               "root %d of %d, rank %d: %zu %s", j->root, j->world, j->rank, count,
@@ -80,7 +82,7 @@ static void gather_everywhere(const job *j) {
         input = outputs[j->rank].data;
         memcpy(input, own, count * rp_dtype_bytes(j->dtype));
     }
-    rp_collective_options options = {.algorithm = j->algorithm};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = j->algorithm);
     CHECK_OK(rp_all_gather_v(j->comm, input, outputs, j->dtype, NULL, &options));
     for (int r = 0; r < j->world; r++)
         CHECK_MSG(block_is(outputs[r].data, r, 0, outputs[r].count, j->dtype),
@@ -111,8 +113,8 @@ static void walk(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void each_algorithm(rpi_collective collective) {
-    static const rp_comm_options small = {
-        .transport = "inproc", .chunk_bytes = 8192, .chunks_in_flight = 3};
+    static const rp_comm_options small =
+        RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 8192, .chunks_in_flight = 3);
     for (int a = 0; rpi_algorithm_at(a); a++) {
         void *algorithm = (void *)(uintptr_t)rpi_algorithm_at(a);
         if (rpi_algorithm_at(a)->collective != collective) continue;
@@ -141,7 +143,8 @@ static void misuse(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     float x[8] = {0};
     rp_block blocks[MOST_BLOCKS] = {{0}}, empty[MOST_BLOCKS] = {{0}};
-    rp_collective_options options = {.root = rank}, nobody = {.root = world};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = rank),
+                          nobody = RP_COLLECTIVE_OPTIONS(.root = world);
     for (int r = 0; r < world; r++) blocks[r] = (rp_block){.data = x, .count = 1};
     CHECK_FAILS(rp_gather(comm, x, 1, NULL, RP_F32, &options), INVALID, "outputs is NULL");
     CHECK_FAILS(rp_gather(comm, x, 2, blocks, RP_F32, &options), INVALID, "for itself");

@@ -32,7 +32,8 @@ static void live_on(void) {
     rp_comm *comm = NULL, *with = NULL, *without = NULL, *idle = NULL;
     int rank = ranks_rank();
     REQUIRE_OK(ranks_store(&store));
-    rp_comm_options options = {.transport = ranks_argument(), .connect_timeout_s = 30};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = ranks_argument(), .connect_timeout_s = 30);
     if (rp_comm_create(&store, rank, ranks_world(), &options, &comm) != RP_OK) ranks_die();
     if (rank != 2) with = group_of(comm, 3, 1, 0);
     if (rank != 3) without = group_of(comm, 0, 1, 2);

@@ -7,15 +7,18 @@
 
 enum { WORLD = 6 };
 
-static const rp_comm_options over_tcp = {.transport = "tcp", .connect_timeout_s = 60};
-static const rp_comm_options over_shm = {.transport = "shm", .connect_timeout_s = 60};
-static const rp_comm_options with_thread = {.progress_thread = 1};
+static const rp_comm_options over_tcp =
+    RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 60);
+static const rp_comm_options over_shm =
+    RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 60);
+static const rp_comm_options with_thread = RP_COMM_OPTIONS(.progress_thread = 1);
 static const rp_comm_options *const worlds[] = {NULL, &over_shm, &over_tcp, &with_thread};
 enum { WORLDS = sizeof worlds / sizeof worlds[0] };
 
 /* ---- a list a stranger adds to: disjoint, overlapping, of one, of all, upside down ---- */
 
-static const rp_comm_options tp0 = {.name = "tp0"}, twin = {.name = "twin"};
+static const rp_comm_options tp0 = RP_COMM_OPTIONS(.name = "tp0"),
+                             twin = RP_COMM_OPTIONS(.name = "twin");
 static const int low[] = {0, 1, 2}, high[] = {3, 4, 5}, even[] = {0, 2, 4}, odd[] = {5, 3, 1};
 static const int all[] = {0, 1, 2, 3, 4, 5}, back[] = {5, 4, 3, 2, 1, 0}, lone[] = {4};
 static const rp_group list[] = {
@@ -77,7 +80,8 @@ static void make_both(rp_comm *comm, int rank, int world, void *context) {
     const int pair[] = {rank / 2 * 2, rank / 2 * 2 + 1};
     (void)world, (void)context;
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(rp_comm_group(comm, pair, 2, &(rp_comm_options){.name = "pair"}, &single[i]));
+        CHECK_OK(rp_comm_group(comm, pair, 2, &(rp_comm_options)RP_COMM_OPTIONS(.name = "pair"),
+                               &single[i]));
         if (i == 0) CHECK_OK(rp_comm_groups(comm, list, LIST, made));
     }
     for (int i = 0; i < LIST; i++)
@@ -117,7 +121,8 @@ typedef struct refused {
 
 static rp_status make_strange(rp_comm *comm, const char *what, rp_comm **made) {
     const int strange[] = {0, 6}, twice[] = {2, 2};
-    const rp_comm_options many = {.chunks_in_flight = 5000}, other = {.name = "another"};
+    const rp_comm_options many = RP_COMM_OPTIONS(.chunks_in_flight = 5000),
+                          other = RP_COMM_OPTIONS(.name = "another");
     rp_group own[LIST];
     size_t count = LIST;
     for (int i = 0; i < LIST; i++) own[i] = list[i];

@@ -16,11 +16,13 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-static const rp_comm_options over_tcp = {.transport = "tcp", .connect_timeout_s = 60};
-static const rp_comm_options over_shm = {.transport = "shm", .connect_timeout_s = 60};
+static const rp_comm_options over_tcp =
+    RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 60);
+static const rp_comm_options over_shm =
+    RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 60);
 
 static rp_comm *group_of(rp_comm *parent, const int *ranks, int count, const char *name) {
-    rp_comm_options options = {.name = name, .connect_timeout_s = 60};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = name, .connect_timeout_s = 60);
     rp_comm *comm = NULL;
     CHECK_OK(rp_comm_group(parent, ranks, count, &options, &comm));
     return comm;
@@ -240,7 +242,7 @@ static void start_groups(rp_comm *comm, int rank, int world, void *context) {
         int i = (k + 3 * rank) % AT_ONCE;
         char name[32];
         snprintf(name, sizeof name, "started %d", i);
-        rp_comm_options options = {.name = name};
+        rp_comm_options options = RP_COMM_OPTIONS(.name = name);
         CHECK_OK(rp_comm_group_start(comm, ranks, world, &options, &made[i], &requests[i]));
     }
     for (int i = 0; i < AT_ONCE; i++) {
@@ -248,7 +250,7 @@ static void start_groups(rp_comm *comm, int rank, int world, void *context) {
         sum(made[i], (float)i);
         rp_comm_destroy(made[i]);
     }
-    rp_comm_options impatient = {.name = "given up"};
+    rp_comm_options impatient = RP_COMM_OPTIONS(.name = "given up");
     rp_comm *never = NULL;
     rp_request *request = NULL;
     if (rank == 0) {
@@ -299,7 +301,7 @@ static void make_beside_a_wait(rp_comm *comm, int rank, int world, void *context
 }
 
 static void a_waiter_does_not_keep_others_from_making_one(void) {
-    static const rp_comm_options with_thread = {.progress_thread = 1};
+    static const rp_comm_options with_thread = RP_COMM_OPTIONS(.progress_thread = 1);
     world_run(2, NULL, make_beside_a_wait, NULL);
     world_run(2, &over_shm, make_beside_a_wait, NULL);
     world_run(2, &over_tcp, make_beside_a_wait, NULL);
@@ -393,7 +395,7 @@ static void who_leaves_is_named(void) {
 
 static void never_come(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
-    rp_comm_options impatient = {.connect_timeout_s = 2};
+    rp_comm_options impatient = RP_COMM_OPTIONS(.connect_timeout_s = 2);
     int ranks[] = {0, 1, 2};
     rp_comm *group = NULL;
     if (rank < 2)
@@ -419,7 +421,8 @@ static void try_again(rp_comm *comm, int rank, int world, void *context) {
     rp_comm *made = NULL;
     (void)world;
     for (int attempt = 0; attempt < 3; attempt++) {
-        rp_comm_options options = {.name = "tp", .connect_timeout_s = attempt < 2 ? 0.3 : 60};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.name = "tp", .connect_timeout_s = attempt < 2 ? 0.3 : 60);
         bool is_in = rank < r->members;
         if (rank == r->refused && attempt < 2) options.chunks_in_flight = 5000;
         rp_status status =
@@ -497,7 +500,8 @@ static void refuse(rp_comm *comm, int rank, int world, void *context) {
     rp_comm *made = NULL;
     int twice[] = {rank, rank}, strange[] = {rank, world}, other[] = {(rank + 1) % world};
     int self[] = {rank};
-    rp_comm_options link = {.link = "1Gbit,1us"}, epoch = {.epoch = 1};
+    rp_comm_options link = RP_COMM_OPTIONS(.link = "1Gbit,1us"),
+                    epoch = RP_COMM_OPTIONS(.epoch = 1);
     CHECK_FAILS(rp_comm_group(comm, twice, 2, NULL, &made), INVALID, "twice");
     CHECK_FAILS(rp_comm_group(comm, strange, 2, NULL, &made), INVALID, "is not in");
     CHECK_FAILS(rp_comm_group(comm, other, 1, NULL, &made), INVALID, "only members call");
@@ -520,7 +524,8 @@ static void what_cannot_be_is_refused(void) {
  * timeout is alive is known still. */
 static void wait_for_who_computes(rp_comm *comm, int rank, int world, void *context) {
     static const int ranks[] = {1, 2, 3};
-    rp_comm_options options = {.name = "left", .connect_timeout_s = 60, .timeout_s = 2};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.name = "left", .connect_timeout_s = 60, .timeout_s = 2);
     rp_comm *group = NULL;
     (void)world, (void)context;
     if (rank == 0) return; /* and destroys its communicator, and with it its fabric */
@@ -531,7 +536,8 @@ static void wait_for_who_computes(rp_comm *comm, int rank, int world, void *cont
 }
 
 static void a_group_beats_on_without_rank_0(void) {
-    rp_comm_options options = {.transport = "tcp", .connect_timeout_s = 60, .timeout_s = 2};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 60, .timeout_s = 2);
     world_run(4, &options, wait_for_who_computes, NULL);
 }
 

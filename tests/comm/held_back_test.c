@@ -38,7 +38,8 @@ static void reduce(rp_comm *comm, int rank, int world, void *context) {
          .dtype = RP_F32,
          .residual = rank == r->without ? NULL : r->held[rank]},
         {.data = r->sum[rank][1], .count = COUNT, .dtype = RP_F32, .tensor = 1}};
-    rp_collective_options options = {.algorithm = r->algorithm, .reduce = r->reduce};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = r->algorithm, .reduce = r->reduce);
     r->status[rank] = rp_all_reduce(comm, segments, SEGMENTS, &options);
 }
 

@@ -50,8 +50,9 @@ static void each_layout(const rp_comm_options *options, world_function function)
 
 static void sum_once(rp_comm *comm, int rank, const char *codec, size_t count, bool mean) {
     rp_segment segment = {.data = results[rank], .count = count, .dtype = RP_F32};
-    rp_collective_options options = {
-        .algorithm = "two-level", .reduce = mean ? RP_AVG : RP_SUM, .seed = 3};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = "two-level", .reduce = mean ? RP_AVG : RP_SUM,
+                              .seed = 3);
     CHECK_OK(rp_codec_parse(codec, &segment.codec));
     world_fill(check_seed(), rank, results[rank], count);
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
@@ -82,8 +83,8 @@ static void every_layout_codec_and_count(void) {
 }
 
 static void the_same_in_tiny_chunks(void) {
-    rp_comm_options options = {
-        .transport = "inproc", .chunk_bytes = 4096, .chunks_in_flight = 3};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 4096, .chunks_in_flight = 3);
     each_layout(&options, sums);
 }
 
@@ -92,7 +93,7 @@ static void one_host_is_exact(rp_comm *comm, int rank, int world, void *context)
     (void)context;
     for (size_t i = 0; i < 1000; i++) results[rank][i] = (float)(int)(i % 17) + (float)rank;
     rp_segment segment = {.data = results[rank], .count = 1000, .dtype = RP_F32};
-    rp_collective_options options = {.algorithm = "two-level"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "two-level");
     CHECK_OK(rp_codec_parse("q1", &segment.codec));
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
     for (size_t i = 0; i < 1000; i++)
@@ -111,7 +112,7 @@ static void long_buckets(rp_comm *comm, int rank, int world, void *context) {
     enum { COUNT = 300000 };
     static float values[4][COUNT];
     rp_segment segment = {.data = values[rank], .count = COUNT, .dtype = RP_F32};
-    rp_collective_options named = {.algorithm = "two-level"};
+    rp_collective_options named = RP_COLLECTIVE_OPTIONS(.algorithm = "two-level");
     (void)context;
     CHECK_OK(rp_codec_parse("q8:bucket=200000", &segment.codec));
     world_fill(check_seed(), rank, values[rank], COUNT);
@@ -139,7 +140,8 @@ static void other_reductions(rp_comm *comm, int rank, int world, void *context) 
         half[i] = rp_f32_to_bf16((float)(i % 5 + rank));
     }
     rp_segment segment = {.data = most, .count = COUNT, .dtype = RP_I32};
-    rp_collective_options options = {.algorithm = "two-level", .reduce = RP_MAX};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = "two-level", .reduce = RP_MAX);
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
     segment = (rp_segment){.data = half, .count = COUNT, .dtype = RP_BF16};
     options.reduce = RP_SUM;
@@ -170,7 +172,8 @@ static void with_feedback(rp_comm *comm, int rank, int world, void *context) {
     for (int step = 0; step < STEPS; step++) {
         world_fill(check_seed(), rank, x, COUNT);
         rp_segment segment = {.data = x, .count = COUNT, .dtype = RP_F32, .residual = residual};
-        rp_collective_options options = {.algorithm = "two-level", .step = (uint64_t)step};
+        rp_collective_options options =
+            RP_COLLECTIVE_OPTIONS(.algorithm = "two-level", .step = (uint64_t)step);
         CHECK_OK(rp_codec_parse("q4:bucket=64", &segment.codec));
         CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
         for (int i = 0; i < COUNT; i++) totals[rank][i] += x[i] / STEPS;
@@ -191,13 +194,14 @@ static void refusals(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     (void)world;
     rp_segment segment = {.data = results[rank], .count = 10, .dtype = RP_F32};
-    rp_collective_options options = {.algorithm = "doubling"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "doubling");
     CHECK_OK(rp_codec_parse("q4", &segment.codec));
     CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &options), UNSUPPORTED,
                 "all-reduce 'doubling' takes no lossy codec");
     rp_comm *other = NULL;
-    rp_comm_options wrong = {.host = "a host with far too long a name, longer than any name "
-                                     "of a host has ever been in this or any other world"};
+    rp_comm_options wrong =
+        RP_COMM_OPTIONS(.host = "a host with far too long a name, longer than any name "
+                                "of a host has ever been in this or any other world");
     CHECK_FAILS(rp_comm_create(NULL, 0, 1, &wrong, &other), INVALID, "up to 63");
     wrong.host = "";
     CHECK_FAILS(rp_comm_create(NULL, 0, 1, &wrong, &other), INVALID, "host is empty");

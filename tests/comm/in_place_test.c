@@ -12,8 +12,8 @@
 
 enum { MOST_RANKS = 4, COUNT = 140001, AHEAD = 5 };
 
-static const rp_comm_options over_shm = {
-    .transport = "shm", .connect_timeout_s = 20, .timeout_s = 60};
+static const rp_comm_options over_shm =
+    RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 20, .timeout_s = 60);
 
 /* Of AHEAD and COUNT floats. */
 static float *take(bool shared) {
@@ -47,7 +47,7 @@ static float *results[2][MOST_RANKS]; /* of plain memory, and of buffers */
 /* Each pair offers in the first exchange and has heard the answer when the second has ended. */
 static void get_to_know(rp_comm *comm, float *data) {
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
-    rp_collective_options options = {.algorithm = "sra"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "sra");
     for (int i = 0; i < 3; i++) CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
 }
 
@@ -61,7 +61,8 @@ static void reduce(rp_comm *comm, job *j, bool shared, float *result) {
     rp_segment segments[2] = {
         {.data = data, .count = j->cut ? j->cut : COUNT, .dtype = RP_F32},
         {.data = data + j->cut, .count = COUNT - j->cut, .dtype = RP_F32}};
-    rp_collective_options options = {.algorithm = j->algorithm, .reduce = j->reduce};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = j->algorithm, .reduce = j->reduce);
     CHECK_OK(rp_all_reduce(comm, segments, j->cut ? 2 : 1, &options));
     memcpy(result, data, COUNT * sizeof(float));
     give(data - AHEAD);
@@ -156,7 +157,7 @@ static void give_up(rp_comm *comm, int rank, int world, void *context) {
     for (int i = 0; i < COUNT; i++) data[i] = (float)(i % 1000);
     world_meet();
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
-    rp_collective_options options = {.algorithm = "sra"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "sra");
     CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
     if (rank == 0) {
         rpi_sleep_until_ns(rpi_now_ns() + it->delay_ns);
@@ -196,7 +197,7 @@ static void leave_first(rp_comm *comm, int rank, int world, void *context) {
     for (int i = 0; i < COUNT; i++) data[i] = (float)(i % 1000);
     world_meet();
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
-    rp_collective_options options = {.algorithm = "sra"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "sra");
     CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
     for (int looks = 0; rank == 1 && looks < *(int *)context; looks++)
         (void)rp_request_test(request);
@@ -229,7 +230,7 @@ static void believe(rp_comm *comm, int rank, int world, void *context) {
     float *data = take(false);
     rp_request *request = NULL;
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
-    rp_collective_options options = {.algorithm = "sra"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "sra");
     (void)world, (void)context;
     memset(data, 0, COUNT * sizeof *data);
     if (rank == 1) rpi_drive_take(comm->fabric); /* nothing leaves of itself */

@@ -16,7 +16,8 @@ static int world_size(void) {
 
 static rp_comm *join(const rp_store *store) {
     rp_comm *comm = NULL;
-    rp_comm_options options = {.transport = ranks_argument(), .connect_timeout_s = JOIN_S};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = ranks_argument(), .connect_timeout_s = JOIN_S);
     if (rp_comm_create(store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     return comm;
@@ -27,7 +28,7 @@ static rp_status sum(rp_comm *comm, const char *algorithm) {
     for (int i = 0; i < COUNT; i++) data[i] = (float)(ranks_rank() + i % 3);
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
     int world = ranks_world(), base = world * (world - 1) / 2, wrong = 0;
-    rp_collective_options options = {.algorithm = algorithm};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithm);
     rp_status status = rp_all_reduce(comm, &segment, 1, &options);
     for (int i = 0; i < COUNT && status == RP_OK; i++)
         wrong += data[i] != (float)(base + world * (i % 3));
@@ -126,7 +127,7 @@ static void lose_one(void) {
     snprintf(name, sizeof name, "rank %d ", victim);
     REQUIRE_OK(ranks_store(&store));
     rp_comm *comm = NULL;
-    rp_comm_options options = {.connect_timeout_s = JOIN_S};
+    rp_comm_options options = RP_COMM_OPTIONS(.connect_timeout_s = JOIN_S);
     if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     CHECK_OK(sum(comm, NULL));

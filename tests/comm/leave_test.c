@@ -18,10 +18,9 @@ enum { WORLD = 3, COUNT = 1000 };
 #define END_S     15.0
 
 static rp_comm *join(void) {
-    rp_comm_options options = {.transport = ranks_argument(),
-                               .connect_timeout_s = 30,
-                               .warn_after_s = TIMEOUT_S,
-                               .timeout_s = TIMEOUT_S};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = ranks_argument(), .connect_timeout_s = 30,
+                        .warn_after_s = TIMEOUT_S, .timeout_s = TIMEOUT_S);
     rp_comm *comm = NULL;
     if (rp_comm_join(&options, &comm) != RP_OK) ranks_die();
     return comm;
@@ -56,7 +55,7 @@ static void leave_several(void) {
     for (int i = 0; i < GROUPS; i++) {
         char name[16];
         snprintf(name, sizeof name, "group %d", i);
-        rp_comm_options options = {.name = name, .connect_timeout_s = 30};
+        rp_comm_options options = RP_COMM_OPTIONS(.name = name, .connect_timeout_s = 30);
         if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &groups[i]) != RP_OK)
             ranks_die();
     }
@@ -91,7 +90,8 @@ static void leave_in_peace(void) {
 
 /* Rank 3 waits for 2, 2 for 1, and 1 for nobody. */
 static void wait_in_line(void) {
-    rp_comm_options options = {.transport = ranks_argument(), .connect_timeout_s = 30};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = ranks_argument(), .connect_timeout_s = 30);
     rp_comm *comm = NULL;
     float data[COUNT];
     if (rp_comm_join(&options, &comm) != RP_OK) ranks_die();
@@ -105,7 +105,7 @@ static void wait_in_line(void) {
 
 /* Rank 2 never comes, and rank 0 stops while the others wait for it. */
 static void join_in_vain(void) {
-    rp_comm_options options = {.connect_timeout_s = 3};
+    rp_comm_options options = RP_COMM_OPTIONS(.connect_timeout_s = 3);
     rp_comm *comm = NULL;
     ranks_mark("joining");
     CHECK(rp_comm_join(&options, &comm) != RP_OK);

@@ -28,7 +28,7 @@ static rp_status sum(rp_comm *comm, const char *algorithm) {
     int world = rp_comm_world(comm), wrong = 0;
     for (int i = 0; i < COUNT; i++) data[i] = (float)(rp_comm_rank(comm) + i % 3);
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
-    rp_collective_options options = {.algorithm = algorithm};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithm);
     RP_TRY(rp_all_reduce(comm, &segment, 1, &options));
     for (int i = 0; i < COUNT; i++)
         wrong += data[i] != (float)(world * (world - 1) / 2 + world * (i % 3));
@@ -75,7 +75,7 @@ static void count_them(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void run_kind(const char *transport, int world, int each) {
-    rp_comm_options options = {.transport = transport, .connect_timeout_s = 60};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = transport, .connect_timeout_s = 60);
     printf("         %d ranks as threads, %s\n", world, transport);
     world_run(world, &options, count_them, &each);
 }
@@ -104,7 +104,7 @@ static void small_worlds_connect_at_the_start(void) {
 static void what_is_no_time_is_refused(void) {
     rp_store store = {0};
     rp_comm *comm = NULL;
-    rp_comm_options options = {.connect_timeout_s = 5};
+    rp_comm_options options = RP_COMM_OPTIONS(.connect_timeout_s = 5);
     REQUIRE_OK(rp_store_open_local(&store));
     setenv("REDPOLL_CONNECT", "never", 1);
     CHECK_FAILS(rp_comm_create(&store, 0, 2, &options, &comm), INVALID,
@@ -128,8 +128,8 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 static void run_all_kinds(world_function function) {
     setenv("REDPOLL_CONNECT", "need", 1);
     for (int i = 0; i < KINDS; i++) {
-        rp_comm_options options = {
-            .transport = kinds[i], .connect_timeout_s = 60, .timeout_s = 60};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.transport = kinds[i], .connect_timeout_s = 60, .timeout_s = 60);
         world_run(3, &options, function, NULL);
     }
     unsetenv("REDPOLL_CONNECT");
@@ -163,10 +163,9 @@ static void nobody_is_left_to_send(void) {
 static void nothing_else_wakes(void) {
     setenv("REDPOLL_CONNECT", "need", 1);
     for (int i = 0; i < KINDS; i++) {
-        rp_comm_options options = {.transport = kinds[i],
-                                   .connect_timeout_s = 60,
-                                   .timeout_s = 1e6,
-                                   .warn_after_s = 1e6};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.transport = kinds[i], .connect_timeout_s = 60, .timeout_s = 1e6,
+                            .warn_after_s = 1e6);
         world_run(3, &options, wait_for_anybody, NULL);
     }
     unsetenv("REDPOLL_CONNECT");
@@ -238,7 +237,7 @@ static void look_for_late_ones(rp_comm *comm, rp_request *request, bool on_need)
 /* Of a tree, in which rank 0 takes from the root, and has nothing to say to it. */
 static void wait_for_a_late_root(rp_comm *comm, int rank, int world, void *context) {
     float value = (float)rank;
-    rp_collective_options options = {.algorithm = "tree", .root = 1};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "tree", .root = 1);
     rp_request *request = NULL;
     (void)world;
     if (rank == 0) {

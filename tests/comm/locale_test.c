@@ -107,7 +107,7 @@ static void reduce(rp_comm *comm, int rank, int world, void *context) {
 static void ranks_of_two_languages(void) {
     if (!choose()) return;
     (void)setlocale(LC_ALL, "C");
-    world_run(3, &(rp_comm_options){.link = "10.5Gbit,1.5us"}, reduce, NULL);
+    world_run(3, &(rp_comm_options)RP_COMM_OPTIONS(.link = "10.5Gbit,1.5us"), reduce, NULL);
 }
 
 CASES({"numbers", numbers}, {"texts", texts},

@@ -91,8 +91,9 @@ static void reduce_segments(rp_comm *comm, int rank, const char *algorithm, cons
             for (int k = 0; k < 77; k++) x[count + (size_t)k] = (float)k;
             segments[0].residual = residuals[rank];
             segments[1].residual = residuals[rank] + half;
-            rp_collective_options options = {
-                .algorithm = algorithm, .reduce = step ? RP_AVG : RP_SUM, .step = step};
+            rp_collective_options options =
+                RP_COLLECTIVE_OPTIONS(.algorithm = algorithm, .reduce = step ? RP_AVG : RP_SUM,
+                                      .step = step);
             CHECK_OK(rp_all_reduce(comm, segments, 3, &options));
             world_meet();
             check_replicas(algorithm, codec, rank, count + 77);
@@ -101,8 +102,8 @@ static void reduce_segments(rp_comm *comm, int rank, const char *algorithm, cons
         }
 }
 
-static const rp_comm_options small_chunks = {
-    .transport = "inproc", .chunk_bytes = 20000, .chunks_in_flight = 3};
+static const rp_comm_options small_chunks =
+    RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 20000, .chunks_in_flight = 3);
 
 static void all_reduces_are_equal_on_all_ranks(void) {
     for_each(RPI_ALL_REDUCE, NULL, 2, MOST_RANKS, reduce_segments);
@@ -121,7 +122,8 @@ static void all_reduces_go_by_shm_and_tcp(void) {
     static const char *const transports[] = {"shm", "tcp"};
     for (int t = 0; t < 2; t++)
         for (int c = 0; c < CODECS; c++) {
-            rp_comm_options options = {.transport = transports[t], .chunk_bytes = 20000};
+            rp_comm_options options =
+                RP_COMM_OPTIONS(.transport = transports[t], .chunk_bytes = 20000);
             job j = {"sra", codecs[c], reduce_segments};
             world_run(3, &options, run_job, &j);
         }
@@ -136,7 +138,8 @@ static void sum_places(rp_comm *comm, int rank, const char *algorithm, const cha
     for (int i = 0; i < COUNT; i++) data[rank][i] = (float)(rank + 1);
     rp_segment segment = {
         .data = data[rank], .count = COUNT, .dtype = RP_F32, .codec = codec_of(codec)};
-    rp_collective_options options = {.algorithm = algorithm, .seed = 3, .step = 4};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = algorithm, .seed = 3, .step = 4);
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
     int world = rp_comm_world(comm), kept = 0, sum = world * (world + 1) / 2;
     for (int i = 0; i < COUNT; i++) {
@@ -159,7 +162,7 @@ static void scatter_blocks(rp_comm *comm, int rank, const char *algorithm, const
     static float out[MOST_RANKS][COUNT];
     rp_codec c = codec_of(codec);
     world_fill(check_seed(), rank, data[rank], (size_t)world * COUNT);
-    rp_collective_options options = {.algorithm = algorithm};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithm);
     CHECK_OK(rp_reduce_scatter(comm, data[rank], out[rank], COUNT, RP_F32, &c, &options));
     double norm = 0;
     for (int i = 0; i < COUNT; i++) norm += (double)out[rank][i] * (double)out[rank][i];
@@ -173,7 +176,7 @@ static void gather_blocks(rp_comm *comm, int rank, const char *algorithm, const 
     int world = rp_comm_world(comm);
     rp_codec c = codec_of(codec);
     world_fill(check_seed(), rank, in, COUNT);
-    rp_collective_options options = {.algorithm = algorithm};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithm);
     CHECK_OK(rp_all_gather(comm, in, data[rank], COUNT, RP_F32, &c, &options));
     world_meet();
     check_replicas(algorithm, codec, rank, (size_t)world * COUNT);
@@ -211,7 +214,8 @@ static void disagree(rp_comm *comm, int rank, int world, void *context) {
                           .dtype = RP_F32,
                           .codec = codec_of(d->codec[odd]),
                           .tensor = d->tensor[odd]};
-    rp_collective_options options = {.step = d->step[odd], .seed = d->seed[odd]};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.step = d->step[odd], .seed = d->seed[odd]);
     CHECK_EQ(rp_all_reduce(comm, &segment, 1, &options), RP_MISMATCH);
     CHECK_MSG(strstr(rp_last_error()->message, d->words), "%s", rp_last_error()->message);
 }
@@ -260,7 +264,7 @@ static void forge(rp_comm *comm, int rank, int world, void *context) {
                               .count = 16,
                               .dtype = RP_F32,
                               .codec = codec_of("topk:k=2,bucket=8")};
-        rp_collective_options options = {.algorithm = "sra"};
+        rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "sra");
         REQUIRE_OK(rp_all_reduce_start(comm, &segment, 1, &options, &awaiting));
     }
     world_meet();
@@ -289,7 +293,7 @@ static void what_a_peer_cannot_have_encoded_is_refused(void) {
         {{2, 0, 0, 0, 3, 0}, 6, "k is 2"},
         {{8, 0, 0, 0, 2, 0, 0x11, 0, 0, 0, 0, 0}, 12, "which is not what comes next"},
     };
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 20};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 20);
     for (size_t i = 0; i < sizeof forgeries / sizeof forgeries[0]; i++)
         world_run(2, &options, forge, (void *)(uintptr_t)&forgeries[i]);
 }

@@ -12,11 +12,9 @@ enum { IN_A_ROW = 200, AT_ONCE = 20, COUNT = 3000 };
 static rp_comm *open_comm(const rp_store *store, int number, uint32_t epoch) {
     char name[32];
     snprintf(name, sizeof name, "group %d", number);
-    rp_comm_options options = {.name = name,
-                               .transport = ranks_argument(),
-                               .progress_thread = number % 2,
-                               .connect_timeout_s = 30,
-                               .epoch = epoch};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.name = name, .transport = ranks_argument(),
+                        .progress_thread = number % 2, .connect_timeout_s = 30, .epoch = epoch);
     rp_comm *comm = NULL;
     if (rp_comm_create(store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();

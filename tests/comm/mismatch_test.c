@@ -42,23 +42,24 @@ static rp_status differ_in_rounding(rp_comm *comm, bool odd) {
     return reduce(comm, 1000, RP_F32, odd ? "q4:rounding=stochastic" : "q4", NULL);
 }
 static rp_status differ_in_reduction(rp_comm *comm, bool odd) {
-    rp_collective_options options = {.reduce = odd ? RP_AVG : RP_SUM};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = odd ? RP_AVG : RP_SUM);
     return reduce(comm, 1000, RP_F32, "fp32", &options);
 }
 static rp_status differ_in_maximum(rp_comm *comm, bool odd) {
     static float out[8][2000 / 8];
-    rp_collective_options options = {.reduce = odd ? RP_MAX : RP_MIN};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = odd ? RP_MAX : RP_MIN);
     int rank = rp_comm_rank(comm);
     return rp_reduce_scatter(comm, data[rank], out[rank], 2000 / 8, RP_F32, NULL, &options);
 }
 static rp_status differ_in_root(rp_comm *comm, bool odd) {
     static float out[8][1000];
-    rp_collective_options options = {.algorithm = "scatter", .root = odd ? 1 : 0};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = "scatter", .root = odd ? 1 : 0);
     int rank = rp_comm_rank(comm);
     return rp_reduce(comm, data[rank], out[rank], 1000, RP_F32, &options);
 }
 static rp_status differ_in_algorithm(rp_comm *comm, bool odd) {
-    rp_collective_options options = {.algorithm = odd ? "ring" : "sra"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = odd ? "ring" : "sra");
     return reduce(comm, 1000, RP_F32, "fp32", &options);
 }
 static rp_status differ_in_operation(rp_comm *comm, bool odd) {
@@ -83,7 +84,7 @@ static rp_status reduce_as(rp_comm *comm, uint64_t key, uint64_t step, uint32_t 
                           .dtype = RP_F32,
                           .tensor = tensor,
                           .first = first};
-    rp_collective_options options = {.key = key, .step = step};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.key = key, .step = step);
     return rp_all_reduce(comm, &segment, 1, &options);
 }
 static rp_status differ_in_key(rp_comm *comm, bool odd) {
@@ -105,13 +106,14 @@ static rp_status differ_in_first(rp_comm *comm, bool odd) {
     return reduce_as(comm, 0, 3, 11, odd ? 1000 : 0);
 }
 static rp_status differ_in_seed(rp_comm *comm, bool odd) {
-    return reduce(comm, 1000, RP_F32, "fp32", &(rp_collective_options){.seed = odd ? 2 : 1});
+    return reduce(comm, 1000, RP_F32, "fp32",
+                  &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.seed = odd ? 2 : 1));
 }
 static rp_status gather_in_another_order(rp_comm *comm, bool odd) {
     static float all[8][16000];
     int rank = rp_comm_rank(comm);
     return rp_all_gather(comm, data[rank], all[rank], 8, RP_F32, NULL,
-                         &(rp_collective_options){.key = odd ? 2 : 1});
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.key = odd ? 2 : 1));
 }
 static rp_status scatter_differently(rp_comm *comm, bool odd) {
     static float all[8][16000];
@@ -182,7 +184,8 @@ static void exchange_orders(rp_comm *comm, int rank, int world, void *context) {
         int i = rank == world - 1 ? 1 - k : k;
         rp_segment segment = {.data = &x[i], .count = 1, .dtype = RP_F32};
         segment.tensor = by_key ? 0 : (uint32_t)i + 1;
-        rp_collective_options options = {.key = by_key ? (uint64_t)i + 1 : 0};
+        rp_collective_options options =
+            RP_COLLECTIVE_OPTIONS(.key = by_key ? (uint64_t)i + 1 : 0);
         (void)rp_all_reduce_start(comm, &segment, 1, &options, &requests[i]);
         if (!requests[i]) mismatches += rp_last_error()->status == RP_MISMATCH;
     }
@@ -289,7 +292,7 @@ static void gather_at_home(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     rp_block outputs[8];
     for (int r = 0; r < world; r++) outputs[r] = (rp_block){.data = data[r], .count = 10};
-    rp_collective_options options = {.root = rank};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = rank);
     CHECK_EQ(rp_gather(comm, data[rank], 10, outputs, RP_F32, &options), RP_TIMEOUT);
     const char *message = rp_last_error()->message;
     CHECK_MSG(strstr(message, "gather 1"), "'%s'", message);
@@ -299,7 +302,7 @@ static void gather_at_home(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void a_timeout_asks_for_the_root(void) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 1};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 1);
     world_run(2, &options, gather_at_home, NULL);
 }
 

@@ -192,12 +192,11 @@ static void every_topology_gives_the_serial_answer(void) {
 }
 
 static void other_transports(void) {
-    static const rp_comm_options options[] = {{.transport = "shm"},
-                                              {.transport = "tcp", .chunk_bytes = 4096},
-                                              {.transport = "inproc",
-                                               .progress_thread = 1,
-                                               .chunk_bytes = 1024,
-                                               .chunks_in_flight = 2}};
+    static const rp_comm_options options[] = {
+        RP_COMM_OPTIONS(.transport = "shm"),
+        RP_COMM_OPTIONS(.transport = "tcp", .chunk_bytes = 4096),
+        RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1, .chunk_bytes = 1024,
+                        .chunks_in_flight = 2)};
     fill_values(6);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         trial trials[2] = {{.topology = "exponential", .shares = i == 1, .late = true}};
@@ -328,7 +327,7 @@ static void lossy_world(rp_comm *comm, int rank, int world, void *context) {
                           .destinations = &destination,
                           .destination_count = 1};
     void *outputs[] = {out};
-    rp_collective_options direct = {.algorithm = "direct"};
+    rp_collective_options direct = RP_COLLECTIVE_OPTIONS(.algorithm = "direct");
     CHECK_OK(rp_neighbor_all_reduce(comm, &segment, outputs, 1, &lists, &direct));
     size_t bytes = rp_codec_encoded_bytes(&segment.codec, RP_F32, LOSSY), written = 0;
     void *encoded = malloc(bytes);
@@ -359,7 +358,7 @@ static void codecs_lose_once_an_edge(void) {
     static lossy all[] = {{"fp32", false},        {"bf16", false},
                           {"q4", false},          {"q4", true},
                           {"q8:bucket=64", true}, {"q2:rounding=stochastic", false}};
-    rp_comm_options small = {.transport = "inproc", .chunk_bytes = 4096};
+    rp_comm_options small = RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 4096);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         for (int world = 2; world <= 3; world++)
             world_run(world, world == 3 ? &small : NULL, lossy_world, &all[i]);
@@ -499,7 +498,7 @@ static void lists_that_do_not_match_fail_everywhere(void) {
     static const char *const transports[] = {"inproc", "tcp"};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof mismatches / sizeof mismatches[0]; i++) {
-            rp_comm_options options = {.transport = transports[t]};
+            rp_comm_options options = RP_COMM_OPTIONS(.transport = transports[t]);
             world_run(3, &options, mismatch_world, (void *)(uintptr_t)&mismatches[i]);
         }
 }

@@ -112,12 +112,10 @@ static void give_room(void *data) {
 
 static rp_collective_options options_of(const run *r, const program_step *step) {
     bool chosen = strcmp(step->algorithm, "auto") == 0;
-    return (rp_collective_options){.algorithm = chosen ? NULL : step->algorithm,
-                                   .reduce = (rp_reduction)step->reduce,
-                                   .seed = step->data,
-                                   .step = 3,
-                                   .root = step->root,
-                                   .factor = serial_factor(r->rank)};
+    return (rp_collective_options)
+        RP_COLLECTIVE_OPTIONS(.algorithm = chosen ? NULL : step->algorithm,
+                              .reduce = (rp_reduction)step->reduce, .seed = step->data,
+                              .step = 3, .root = step->root, .factor = serial_factor(r->rank));
 }
 
 /* Blocking, or into the next request. */
@@ -266,7 +264,7 @@ static rp_status post_neighbors(run *r, const program_step *step, rp_comm *comm,
             destinations[lists.destination_count++] = (rp_neighbor){rank, share};
     }
     if (!lists.source_count && !lists.destination_count && step->data % 2) return RP_OK;
-    rp_collective_options options = {.seed = step->data, .step = 3};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.seed = step->data, .step = 3);
     size_t count = (size_t)step->count;
     void *data = reduced_input(r, step, 0);
     bool in_place = step->data % 5 < 2;

@@ -197,19 +197,17 @@ rp_comm_options program_options(const program *p, int rank, int index, program_n
     bool shaped = strcmp(p->transport, "shaped") == 0 || mixed;
     snprintf(names->comm, sizeof names->comm, "program%d", index);
     snprintf(names->host, sizeof names->host, "host%d", rank % 2);
-    return (rp_comm_options){.name = names->comm,
-                             .transport = shaped ? NULL
-                                          : tls  ? "tcp"
-                                                 : p->transport,
-                             .tls = tls,
-                             .link = shaped ? "2Gbit,50us" : NULL,
-                             .host = mixed ? names->host : NULL,
-                             .connect_timeout_s = 3.0 * p->timeout_s,
-                             .timeout_s = p->timeout_s,
-                             .strict_timeout = 1,
-                             .warn_after_s = p->timeout_s,
-                             .progress_thread = p->progress_thread,
-                             .chunk_bytes = (uint32_t)p->chunk_bytes};
+    return (rp_comm_options)RP_COMM_OPTIONS(.name = names->comm,
+                                            .transport = shaped ? NULL
+                                                         : tls  ? "tcp"
+                                                                : p->transport,
+                                            .tls = tls, .link = shaped ? "2Gbit,50us" : NULL,
+                                            .host = mixed ? names->host : NULL,
+                                            .connect_timeout_s = 3.0 * p->timeout_s,
+                                            .timeout_s = p->timeout_s, .strict_timeout = 1,
+                                            .warn_after_s = p->timeout_s,
+                                            .progress_thread = p->progress_thread,
+                                            .chunk_bytes = (uint32_t)p->chunk_bytes);
 }
 
 void program_set_secret(void) {

@@ -125,10 +125,11 @@ typedef struct trial {
 } trial;
 
 static rp_collective_options options_of(const trial *t, rp_reduction reduction) {
-    return (rp_collective_options){.algorithm = t->algorithm->name,
-                                   .reduce = reduction,
-                                   .factor = serial_factor(rp_comm_rank(t->comm)),
-                                   .root = rp_comm_world(t->comm) / 2};
+    return (rp_collective_options)RP_COLLECTIVE_OPTIONS(.algorithm = t->algorithm->name,
+                                                        .reduce = reduction,
+                                                        .factor = serial_factor(
+                                                            rp_comm_rank(t->comm)),
+                                                        .root = rp_comm_world(t->comm) / 2);
 }
 
 static void expect(const trial *t, rp_reduction reduction, rp_dtype dtype, size_t first,
@@ -257,8 +258,8 @@ static void every_collective_algorithm_dtype_and_reduction(void) {
 }
 
 static void the_same_in_many_chunks(void) {
-    rp_comm_options options = {
-        .transport = "inproc", .chunk_bytes = 1024, .chunks_in_flight = 3};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 1024, .chunks_in_flight = 3);
     walk(&options, 2, 2);
 }
 
@@ -283,7 +284,8 @@ static void scale_and_compress(rp_comm *comm, int rank, int world, void *context
                           .dtype = RP_F32,
                           .codec = codec,
                           .residual = residual[rank]};
-    rp_collective_options options = {.reduce = RP_PREMUL_SUM, .factor = serial_factor(rank)};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.reduce = RP_PREMUL_SUM, .factor = serial_factor(rank));
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
     double wrong = 0, right = 0;
     for (int i = 0; i < COUNT; i++) {

@@ -58,9 +58,9 @@ static void shuffled(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void operations_may_be_waited_for_in_any_order(void) {
-    rp_comm_options tiny = {.transport = "inproc", .chunk_bytes = 4096};
-    rp_comm_options threaded = {
-        .transport = "inproc", .progress_thread = 1, .chunk_bytes = 16384};
+    rp_comm_options tiny = RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 4096);
+    rp_comm_options threaded =
+        RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1, .chunk_bytes = 16384);
     for (int world = 1; world <= 5; world++) {
         world_run(world, NULL, shuffled, NULL);
         world_run(world, &tiny, shuffled, NULL);
@@ -86,7 +86,8 @@ static void far_ahead(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void a_rank_may_be_far_ahead(void) {
-    rp_comm_options tiny = {.transport = "inproc", .chunk_bytes = 2048, .chunks_in_flight = 8};
+    rp_comm_options tiny =
+        RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 2048, .chunks_in_flight = 8);
     for (int world = 2; world <= 5; world++) world_run(world, &tiny, far_ahead, NULL);
 }
 
@@ -122,7 +123,7 @@ static void many_waiters(rp_comm *comm, int rank, int world, void *context) {
 /* What errors say of an operation under way, cut to whatever room there is. */
 static void describe(rp_comm *comm, int rank, int world, void *context) {
     static const char wanted[] = "all-reduce 2, round 2 of 4 (scatter), chunk 1 of 1";
-    rp_collective_options options = {.algorithm = "sra"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "sra");
     int32_t data[8] = {0};
     rp_segment segment = {.data = data, .count = 8, .dtype = RP_I32};
     rp_request *request = NULL;
@@ -168,13 +169,14 @@ static void wait_beside_a_driver(rp_comm *comm, int rank, int world, void *conte
 }
 
 static void who_waits_beside_a_driver_is_woken(void) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 5, .warn_after_s = 5};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 5, .warn_after_s = 5);
     for (int i = 0; i < 10 && !check_failures(); i++)
         world_run(2, &options, wait_beside_a_driver, NULL);
 }
 
 static void any_thread_may_wait(void) {
-    rp_comm_options plain = {.transport = "inproc", .chunk_bytes = 16384};
+    rp_comm_options plain = RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 16384);
     rp_comm_options threaded = plain;
     threaded.progress_thread = 1;
     world_run(3, &plain, many_waiters, NULL);
@@ -219,7 +221,7 @@ static void nobody_waits(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void a_progress_thread_moves_bytes_while_nobody_waits(void) {
-    rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
+    rp_comm_options threaded = RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1);
     world_run(2, &threaded, nobody_waits, NULL);
 }
 
@@ -262,7 +264,8 @@ static void leave_with_receives(rp_comm *comm, int rank, int world, void *contex
 }
 
 static void what_is_done_has_left(void) {
-    rp_comm_options tcp = {.transport = "tcp", .timeout_s = 10, .strict_timeout = 1};
+    rp_comm_options tcp =
+        RP_COMM_OPTIONS(.transport = "tcp", .timeout_s = 10, .strict_timeout = 1);
     world_run(2, &tcp, leave_with_receives, NULL);
 }
 
@@ -296,7 +299,8 @@ static void look_at_what_lies_behind(rp_comm *comm, int rank, int world, void *c
 }
 
 static void looking_sets_aside_what_is_in_the_way(void) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 3, .strict_timeout = 1};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 3, .strict_timeout = 1);
     world_run(2, &options, look_at_what_lies_behind, NULL);
 }
 
@@ -306,8 +310,9 @@ static void misuse(rp_comm *comm, int rank, int world, void *context) {
     int32_t n[4] = {0};
     rp_segment floats = {.data = x, .count = 4, .dtype = RP_F32};
     rp_segment integers = {.data = n, .count = 4, .dtype = RP_I32};
-    rp_collective_options mean = {.reduce = RP_AVG}, strange = {.algorithm = "sro"};
-    rp_collective_options root = {.root = world};
+    rp_collective_options mean = RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG),
+                          strange = RP_COLLECTIVE_OPTIONS(.algorithm = "sro");
+    rp_collective_options root = RP_COLLECTIVE_OPTIONS(.root = world);
     rp_segment inside = floats, empty = floats, wrong = floats;
     CHECK_OK(rp_codec_parse("q4", &inside.codec));
     inside.first = 100;
@@ -329,7 +334,7 @@ static void misuse(rp_comm *comm, int rank, int world, void *context) {
 static void misuse_is_refused_before_anything_is_sent(void) {
     for (int world = 1; world <= 3; world++) world_run(world, NULL, misuse, NULL);
     rp_comm *comm = NULL;
-    rp_comm_options shaped = {.link = "fast"};
+    rp_comm_options shaped = RP_COMM_OPTIONS(.link = "fast");
     rp_store store = {0};
     REQUIRE_OK(rp_store_open_local(&store));
     CHECK_FAILS(rp_comm_create(NULL, 0, 0, NULL, &comm), INVALID, "world is 0");
@@ -344,7 +349,7 @@ static void misuse_is_refused_before_anything_is_sent(void) {
  * communicator refuses it. */
 static void post_to_a_failed_one(rp_comm *comm, int rank, int world, void *context) {
     (void)world, (void)context;
-    rp_collective_options options = {.reduce = RP_PREMUL_SUM, .factor = 2};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_PREMUL_SUM, .factor = 2);
     float x[4] = {1, 2, 3, 4};
     rp_segment segment = {.data = x, .count = 4, .dtype = RP_F32};
     rp_request *request = NULL;

@@ -12,9 +12,12 @@
 
 enum { COUNT = 1 << 20, MOST = 4 };
 
-static const rp_comm_options over_tcp = {.transport = "tcp", .connect_timeout_s = 60};
-static const rp_comm_options over_shm = {.transport = "shm", .connect_timeout_s = 60};
-static const rp_comm_options with_thread = {.transport = "shm", .progress_thread = 1};
+static const rp_comm_options over_tcp =
+    RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 60);
+static const rp_comm_options over_shm =
+    RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 60);
+static const rp_comm_options with_thread =
+    RP_COMM_OPTIONS(.transport = "shm", .progress_thread = 1);
 static const rp_comm_options *const worlds[] = {NULL, &over_shm, &over_tcp, &with_thread};
 enum { WORLDS = sizeof worlds / sizeof worlds[0] };
 
@@ -84,7 +87,7 @@ static void check_ended(rp_request **requests, float **data, bool here) {
 static rp_comm *make_group(rp_comm *comm, int world) {
     static const int ranks[] = {0, 1, 2, 3};
     rp_comm *group = NULL;
-    rp_comm_options options = {.name = "tp", .connect_timeout_s = 60};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = "tp", .connect_timeout_s = 60);
     CHECK_OK(rp_comm_group(comm, ranks, world, &options, &group));
     return group;
 }
@@ -178,7 +181,8 @@ static void a_waiter_comes_back(void) {
 static void revoke_in_the_making(rp_comm *comm, int rank, int world, void *context) {
     const int *who = context;
     static const int ranks[] = {0, 1, 2};
-    rp_comm_options options = {.name = "tp", .connect_timeout_s = 60, .timeout_s = 60};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.name = "tp", .connect_timeout_s = 60, .timeout_s = 60);
     rp_comm *group = NULL;
     rp_request *request = NULL;
     CHECK_OK(rp_comm_group_start(comm, ranks, world, &options, &group, &request));

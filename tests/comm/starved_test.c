@@ -19,42 +19,45 @@ static void blocks_of(int32_t *data, rp_block *blocks) {
 
 static rp_status scaled_all_reduce(rp_comm *comm, int32_t *in, int32_t *out) {
     (void)out;
-    rp_collective_options options = {.algorithm = "sra", .reduce = RP_PREMUL_SUM, .factor = 2};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = "sra", .reduce = RP_PREMUL_SUM, .factor = 2);
     rp_segment segment = {.data = in, .count = COUNT, .dtype = RP_BF16};
     return rp_all_reduce(comm, &segment, 1, &options);
 }
 
 static rp_status scaled_reduce(rp_comm *comm, int32_t *in, int32_t *out) {
-    rp_collective_options options = {
-        .algorithm = "scatter", .reduce = RP_PREMUL_SUM, .factor = 2, .root = 1};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = "scatter", .reduce = RP_PREMUL_SUM, .factor = 2,
+                              .root = 1);
     return rp_reduce(comm, in, out, COUNT, RP_F32, &options);
 }
 
 static rp_status reduce_scatter(rp_comm *comm, int32_t *in, int32_t *out) {
     rp_block blocks[WORLD];
     blocks_of(in, blocks);
-    rp_collective_options options = {.algorithm = "direct", .reduce = RP_MAX};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = "direct", .reduce = RP_MAX);
     return rp_reduce_scatter_v(comm, blocks, out, RP_I32, NULL, &options);
 }
 
 static rp_status all_gather(rp_comm *comm, int32_t *in, int32_t *out) {
     rp_block blocks[WORLD];
     blocks_of(out, blocks);
-    rp_collective_options options = {.algorithm = "ring"};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "ring");
     return rp_all_gather_v(comm, in, blocks, RP_I32, NULL, &options);
 }
 
 static rp_status gather(rp_comm *comm, int32_t *in, int32_t *out) {
     rp_block blocks[WORLD];
     blocks_of(out, blocks);
-    rp_collective_options options = {.root = 1};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = 1);
     return rp_gather(comm, in, COUNT, blocks, RP_I32, &options);
 }
 
 static rp_status scatter(rp_comm *comm, int32_t *in, int32_t *out) {
     rp_block blocks[WORLD];
     blocks_of(in, blocks);
-    rp_collective_options options = {.root = 1};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = 1);
     return rp_scatter(comm, blocks, out, COUNT, RP_I32, &options);
 }
 

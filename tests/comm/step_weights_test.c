@@ -106,7 +106,7 @@ static void weighed_world(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void weights_are_multiplied_and_divided(void) {
-    rp_comm_options options = {.transport = "inproc", .chunk_bytes = 4096};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 4096);
     for (int world = 1; world <= MOST_RANKS; world++)
         world_run(world, &options, weighed_world, NULL);
 }

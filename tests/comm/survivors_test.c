@@ -11,7 +11,7 @@ enum { WORLD = 5, COUNT = 300, MOST = 60 };
 
 static double mean_of(rp_comm *comm, double own) {
     rp_segment segment = {.data = &own, .count = 1, .dtype = RP_F64};
-    rp_collective_options average = {.reduce = RP_AVG};
+    rp_collective_options average = RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG);
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &average));
     return own;
 }
@@ -47,7 +47,7 @@ static void average(void) {
     int rank = ranks_rank(), places[WORLD], deaths = 0;
     static double x[COUNT];
     snprintf(transport, sizeof transport, "%.3s", ranks_argument());
-    rp_comm_options options = {.transport = transport, .connect_timeout_s = 30};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = transport, .connect_timeout_s = 30);
     REQUIRE_OK(ranks_store(&store));
     REQUIRE_OK(rp_comm_create(&store, rank, WORLD, &options, &comm));
     CHECK_FAILS(rp_comm_survivors(comm, NULL, places, &left), STATE, "has lost no rank");
@@ -78,8 +78,8 @@ static void in_turn(void) {
     rp_comm *comm = NULL, *left = NULL, *last = NULL;
     int rank = ranks_rank(), places[WORLD];
     static double x[COUNT];
-    rp_comm_options options = {
-        .transport = ranks_argument(), .connect_timeout_s = 30, .timeout_s = 20};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = ranks_argument(),
+                                              .connect_timeout_s = 30, .timeout_s = 20);
     REQUIRE_OK(ranks_store(&store));
     REQUIRE_OK(rp_comm_create(&store, rank, WORLD, &options, &comm));
     for (int i = 0; i < COUNT; i++) x[i] = rank;

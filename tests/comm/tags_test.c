@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const rp_comm_options plain = {.transport = "inproc"};
-static const rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
-static const rp_comm_options tiny = {.transport = "inproc", .chunk_bytes = 256};
+static const rp_comm_options plain = RP_COMM_OPTIONS(.transport = "inproc");
+static const rp_comm_options threaded =
+    RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1);
+static const rp_comm_options tiny = RP_COMM_OPTIONS(.transport = "inproc", .chunk_bytes = 256);
 
 static void run_all_ways(int world, world_function function) {
     world_run(world, &plain, function, NULL);
@@ -286,7 +287,7 @@ static void outlast(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void who_has_left_is_not_waited_for(void) {
-    rp_comm_options short_of_time = {.transport = "inproc", .timeout_s = 0.5};
+    rp_comm_options short_of_time = RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 0.5);
     world_run(3, &short_of_time, outlast, NULL);
 }
 

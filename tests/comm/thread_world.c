@@ -48,7 +48,8 @@ static void *rank_main(void *context) {
 
 void world_run(int world, const rp_comm_options *options, world_function function,
                void *context) {
-    static const rp_comm_options inproc = {.transport = "inproc", .connect_timeout_s = 20};
+    static const rp_comm_options inproc =
+        RP_COMM_OPTIONS(.transport = "inproc", .connect_timeout_s = 20);
     rp_store store = {0};
     if (rp_store_open_local(&store) != RP_OK) {
         check_failed(__FILE__, __LINE__, "%s", rp_last_error()->message);

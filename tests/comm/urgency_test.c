@@ -10,7 +10,7 @@
 enum { LIMIT_S = 60 };
 
 static rp_comm *make_group(rp_comm *comm, const int *ranks, int count, const char *name) {
-    rp_comm_options options = {.name = name};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = name);
     rp_comm *group = NULL;
     CHECK_OK(rp_comm_group(comm, ranks, count, &options, &group));
     return group;
@@ -65,7 +65,8 @@ static void busy_reader(rp_comm *comm, int rank, int world, void *context) {
 static void a_busy_rank_reads_past_what_it_cannot_take(void) {
     static const char *const transports[] = {"inproc", "shm", "tcp"};
     for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
-        rp_comm_options options = {.transport = transports[i], .timeout_s = LIMIT_S};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.transport = transports[i], .timeout_s = LIMIT_S);
         world_run(2, &options, busy_reader, NULL);
     }
 }
@@ -119,7 +120,7 @@ static void small_behind_large(rp_comm *comm, int rank, int world, void *context
 }
 
 static void a_short_operation_does_not_wait_for_four_long_ones(void) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = LIMIT_S};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = LIMIT_S);
     world_run(2, &options, small_behind_large, NULL);
     options.transport = "shm";
     world_run(2, &options, small_behind_large, NULL);
@@ -127,7 +128,7 @@ static void a_short_operation_does_not_wait_for_four_long_ones(void) {
 
 static rp_comm *make_of_priority(rp_comm *comm, const char *name, rp_priority priority) {
     static const int both[] = {0, 1};
-    rp_comm_options options = {.name = name, .priority = priority};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = name, .priority = priority);
     rp_comm *group = NULL;
     CHECK_OK(rp_comm_group(comm, both, 2, &options, &group));
     return group;
@@ -147,7 +148,8 @@ static void urgent_behind_bulk(rp_comm *comm, int rank, int world, void *context
 static void what_is_urgent_passes_bulk(void) {
     static const char *const transports[] = {"inproc", "shm", "tcp"};
     for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
-        rp_comm_options options = {.transport = transports[i], .timeout_s = LIMIT_S};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.transport = transports[i], .timeout_s = LIMIT_S);
         world_run(2, &options, urgent_behind_bulk, NULL);
     }
 }
@@ -161,8 +163,8 @@ static void on_a_slow_link(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void what_is_short_passes_bulk_on_a_slow_link(void) {
-    rp_comm_options options = {
-        .transport = "inproc", .link = "50MB,50us", .timeout_s = LIMIT_S};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .link = "50MB,50us", .timeout_s = LIMIT_S);
     world_run(2, &options, on_a_slow_link, NULL);
 }
 
@@ -184,7 +186,8 @@ static void check_inheritance(rp_comm *comm, int rank, int world, void *context)
 }
 
 static void groups_inherit_the_priority(void) {
-    rp_comm_options options = {.transport = "inproc", .priority = RP_PRIORITY_BULK};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .priority = RP_PRIORITY_BULK);
     world_run(2, &options, check_inheritance, NULL);
 }
 
@@ -223,7 +226,7 @@ static void check_kinds(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void operations_are_as_urgent_as_the_table_says(void) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = LIMIT_S};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = LIMIT_S);
     world_run(2, &options, check_kinds, NULL);
 }
 

@@ -10,7 +10,7 @@
 
 static rp_comm *group_of(rp_comm *parent, const char *name, const int *ranks, int count,
                          const rp_comm_options *more) {
-    rp_comm_options options = more ? *more : (rp_comm_options){0};
+    rp_comm_options options = more ? *more : (rp_comm_options)RP_COMM_OPTIONS();
     rp_comm *group = NULL;
     options.name = name;
     CHECK_OK(rp_comm_group(parent, ranks, count, &options, &group));
@@ -85,8 +85,8 @@ static void inherit(rp_comm *world, int rank, int count, void *context) {
     const int both[] = {0, 1};
     (void)rank;
     (void)count;
-    rp_comm *group =
-        group_of(world, "g", both, 2, &(rp_comm_options){.strict_timeout = s->own});
+    rp_comm *group = group_of(world, "g", both, 2,
+                              &(rp_comm_options)RP_COMM_OPTIONS(.strict_timeout = s->own));
     rp_comm *of_group = group_of(group, "h", both, 2, NULL);
     CHECK_EQ(group->strict_timeout, s->is_strict);
     CHECK_EQ(of_group->strict_timeout, s->is_strict);
@@ -99,13 +99,15 @@ static void groups_are_as_strict_as_their_parents(void) {
                                 {1, 1, 1}, {1, -1, 0}, {-1, 1, 1}, {0, -1, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         world_run(2,
-                  &(rp_comm_options){.transport = "inproc", .strict_timeout = rows[i].parent},
+                  &(rp_comm_options)RP_COMM_OPTIONS(.transport = "inproc",
+                                                    .strict_timeout = rows[i].parent),
                   inherit, &rows[i]);
     rp_comm *comm = NULL;
     for (int odd = -2; odd <= 2; odd += 4)
-        CHECK_FAILS(
-            rp_comm_create(NULL, 0, 1, &(rp_comm_options){.strict_timeout = odd}, &comm),
-            INVALID, "strict_timeout");
+        CHECK_FAILS(rp_comm_create(NULL, 0, 1,
+                                   &(rp_comm_options)RP_COMM_OPTIONS(.strict_timeout = odd),
+                                   &comm),
+                    INVALID, "strict_timeout");
 }
 
 /* ---- what does not block ---- */
@@ -151,7 +153,7 @@ static void a_start_waits_for_no_verdict(void) {
 
 static void say_who(rp_comm *world, int rank, int count, void *context) {
     const int three[] = {3, 1, 2};
-    rp_comm_options options = {.timeout_s = 0.5, .strict_timeout = 1};
+    rp_comm_options options = RP_COMM_OPTIONS(.timeout_s = 0.5, .strict_timeout = 1);
     rp_comm *group = rank ? group_of(world, "tp0", three, 3, &options) : NULL;
     (void)count;
     (void)context;

@@ -13,11 +13,10 @@
 static rp_store store;
 
 static rp_comm *open_world(double timeout_s, int strict) {
-    rp_comm_options options = {.transport = ranks_argument()[0] ? ranks_argument() : NULL,
-                               .connect_timeout_s = 30,
-                               .warn_after_s = timeout_s / 2,
-                               .timeout_s = timeout_s,
-                               .strict_timeout = strict};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = ranks_argument()[0] ? ranks_argument() : NULL,
+                        .connect_timeout_s = 30, .warn_after_s = timeout_s / 2,
+                        .timeout_s = timeout_s, .strict_timeout = strict);
     rp_comm *comm = NULL;
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
@@ -28,7 +27,7 @@ static rp_comm *open_world(double timeout_s, int strict) {
 /* NULL where this rank is no member. */
 static rp_comm *group_of(rp_comm *parent, const char *name, int a, int b) {
     const int members[] = {a, b};
-    rp_comm_options options = {.name = name};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = name);
     rp_comm *group = NULL;
     if (ranks_rank() != a && ranks_rank() != b) return NULL;
     if (rp_comm_group(parent, members, 2, &options, &group) != RP_OK) ranks_die();
@@ -70,7 +69,7 @@ static void strictly_crossed(void) {
 static void crossed_in_making(void) {
     rp_comm *world = open_world(1.5, 0), *pair = NULL;
     const int members[] = {0, 1};
-    rp_comm_options options = {.name = "pair"};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = "pair");
     rp_status status =
         ranks_rank() ? rp_comm_group(world, members, 2, &options, &pair) : rp_barrier(world);
     CHECK_EQ(status, RP_TIMEOUT);
@@ -211,8 +210,10 @@ static void who_waits_for_one_that_computes_is_left_in_peace(void) {
 /* Ranks 2 and 3 have a pair of their own, and rank 3 computes in it for longer than the
  * timeout. The argument: what happens meanwhile to ranks 0 and 1, which the parent sees to. */
 static void without_the_first(void) {
-    rp_comm_options options = {.connect_timeout_s = 30, .warn_after_s = 1, .timeout_s = 2};
-    rp_comm_options lasting = {.name = "all", .timeout_s = 60, .warn_after_s = 50};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.connect_timeout_s = 30, .warn_after_s = 1, .timeout_s = 2);
+    rp_comm_options lasting =
+        RP_COMM_OPTIONS(.name = "all", .timeout_s = 60, .warn_after_s = 50);
     rp_comm *world = NULL, *all = NULL;
     const int everybody[] = {0, 1, 2, 3};
     if (ranks_store(&store) != RP_OK ||

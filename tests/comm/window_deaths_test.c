@@ -14,8 +14,8 @@ enum { COUNT = 100000 };
 static rp_store store;
 
 static rp_comm *join(void) {
-    rp_comm_options options = {
-        .transport = ranks_argument(), .connect_timeout_s = 30, .timeout_s = 60};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = ranks_argument(),
+                                              .connect_timeout_s = 30, .timeout_s = 60);
     rp_comm *comm = NULL;
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)

@@ -25,13 +25,14 @@ static void threads(void) {
     run_over(NULL, 1);
 }
 static void over_shm(void) {
-    run_over(&(rp_comm_options){.transport = "shm", .connect_timeout_s = 20}, 2);
+    run_over(&(rp_comm_options)RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 20), 2);
 }
 static void over_tcp(void) {
-    run_over(&(rp_comm_options){.transport = "tcp", .connect_timeout_s = 20}, 3);
+    run_over(&(rp_comm_options)RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 20), 3);
 }
 static void over_a_slow_link(void) {
-    run_over(&(rp_comm_options){.link = "200Mbit,1ms", .connect_timeout_s = 20}, 4);
+    run_over(&(rp_comm_options)RP_COMM_OPTIONS(.link = "200Mbit,1ms", .connect_timeout_s = 20),
+             4);
 }
 
 CASES({"threads", threads}, {"over shm", over_shm}, {"over tcp", over_tcp},

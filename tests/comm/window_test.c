@@ -201,7 +201,8 @@ static void served(rp_comm *comm, int rank, int world, void *context) {
 
 static void owners_need_not_call(void) {
     world_run(2, NULL, served, NULL);
-    world_run(2, &(rp_comm_options){.transport = "tcp", .connect_timeout_s = 20}, served, NULL);
+    world_run(2, &(rp_comm_options)RP_COMM_OPTIONS(.transport = "tcp", .connect_timeout_s = 20),
+              served, NULL);
 }
 
 /* What comes while its owner adds slots up is applied right afterwards, though nobody waits for

@@ -56,7 +56,7 @@ static double find_mean(rp_comm *comm, const float *x, double *mean) {
     double spread = 0;
     rp_segment whole = {.data = mean, .count = COUNT, .dtype = RP_F64};
     rp_segment sum = {.data = &spread, .count = 1, .dtype = RP_F64};
-    rp_collective_options average = {.reduce = RP_AVG};
+    rp_collective_options average = RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG);
     for (int i = 0; i < COUNT; i++) mean[i] = (double)x[i];
     CHECK_OK(rp_all_reduce(comm, &whole, 1, &average));
     for (int i = 0; i < COUNT; i++) spread += pow((double)x[i] - mean[i], 2);

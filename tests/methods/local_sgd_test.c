@@ -133,7 +133,7 @@ static void every_transport(void) {
     static const char *const transports[] = {"shm", "tcp"};
     for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++)
         for (int i = 0; i < PROBLEMS; i++) {
-            rp_comm_options options = {.transport = transports[t]};
+            rp_comm_options options = RP_COMM_OPTIONS(.transport = transports[t]);
             problems[i].floats = true;
             world_run(RANKS, &options, solve, &problems[i]);
         }

@@ -74,7 +74,8 @@ static void take_part(void) {
     int rank = ranks_rank(), pushes = 0;
     const char *how = ranks_argument();
     REQUIRE_OK(ranks_store(&store));
-    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60);
     if (rp_comm_create(&store, rank, ranks_world(), &options, &comm) != RP_OK) ranks_die();
     for (int i = 0; i < COUNT; i++) gradient[i] = 1;
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
@@ -197,7 +198,8 @@ static void others_end(rp_parameter_server *s, rp_comm *comm, float *values, con
 /* This rank's place in the world; its process ends where it cannot join. */
 static rp_comm *join_by_shm(const rp_store *store) {
     rp_comm *comm = NULL;
-    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60);
     if (rp_comm_create(store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     return comm;
@@ -254,7 +256,8 @@ static void go_on_without_two(void) {
     int pushes = 0;
     bool is_first = ranks_rank() == 0;
     REQUIRE_OK(ranks_store(&store));
-    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60);
     if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     for (int i = 0; i < COUNT; i++) gradient[i] = 1;
@@ -378,7 +381,8 @@ static void lose_the_last(void) {
     const char *how = ranks_argument();
     int rank = ranks_rank(), pushes = 0;
     REQUIRE_OK(ranks_store(&store));
-    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60);
     if (rp_comm_create(&store, rank, ranks_world(), &options, &comm) != RP_OK) ranks_die();
     for (int i = 0; i < COUNT; i++) gradient[i] = 1;
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};

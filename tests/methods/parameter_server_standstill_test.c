@@ -70,7 +70,7 @@ static void take_part(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void run(int world, const job *j) {
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 3};
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 3);
     world_run(world, &options, take_part, (void *)(uintptr_t)j);
 }
 

@@ -293,7 +293,7 @@ static void other_transports(void) {
     serial(3, STEPS, wanted);
     for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
         for (int servers = 0; servers <= 2; servers += 2) {
-            rp_comm_options options = {.transport = transports[i]};
+            rp_comm_options options = RP_COMM_OPTIONS(.transport = transports[i]);
             job j = {.options = {.servers = servers}, .spans = 1, .steps = STEPS};
             world_run(3 + servers, &options, take_part, &j);
             CHECK_MSG(memcmp(j.values, wanted, sizeof wanted) == 0, "%s, %d servers",
@@ -526,7 +526,7 @@ static void pass_orders(rp_comm *comm, int rank, int world, void *context) {
 
 static void orders_are_heeded_in_turn(void) {
     static rp_parameter_server servers[2];
-    rp_comm_options options = {.progress_thread = 1};
+    rp_comm_options options = RP_COMM_OPTIONS(.progress_thread = 1);
     REQUIRE_OK(rp_completions_create(&servers[1].at.queue));
     world_run(2, &options, pass_orders, servers);
     rp_completions_destroy(servers[1].at.queue); /* communicators are gone */

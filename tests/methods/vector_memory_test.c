@@ -49,10 +49,9 @@ static void in_buffers_where_they_are_read(void) {
                   {"tcp", NULL, 2, false}};
     int before = check_descriptors();
     for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
-        rp_comm_options options = {.transport = worlds[i].transport,
-                                   .link = worlds[i].link,
-                                   .connect_timeout_s = 20,
-                                   .timeout_s = 60};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.transport = worlds[i].transport, .link = worlds[i].link,
+                            .connect_timeout_s = 20, .timeout_s = 60);
         wanted it = {worlds[i].in_place};
         world_run(worlds[i].world, &options, allocate, &it);
     }
@@ -111,7 +110,8 @@ static void allocate_anyhow(rp_comm *comm, int rank, int world, void *context) {
 
 static void who_cannot_have_one_is_told_and_goes_on(void) {
     heard it = {0};
-    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 20, .timeout_s = 60};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "shm", .connect_timeout_s = 20, .timeout_s = 60);
     rp_log_set_sink(hear, &it);
     world_run(2, &options, allocate_anyhow, NULL);
     rp_log_set_sink(NULL, NULL);

@@ -26,12 +26,9 @@ static rp_status give_store(void *context, const rp_store **out_store) {
 static rp_status connect(void *context, const char *name, uint32_t epoch, int rank, int world,
                          double connect_timeout_s, rp_comm **out_comm) {
     (void)context;
-    rp_comm_options asked = {.transport = "inproc",
-                             .name = name,
-                             .epoch = epoch,
-                             .connect_timeout_s = connect_timeout_s,
-                             .timeout_s = 30,
-                             .progress_thread = 1};
+    rp_comm_options asked = RP_COMM_OPTIONS(.transport = "inproc", .name = name, .epoch = epoch,
+                                            .connect_timeout_s = connect_timeout_s,
+                                            .timeout_s = 30, .progress_thread = 1);
     return rp_comm_create(&store, rank, world, &asked, out_comm);
 }
 

@@ -58,10 +58,9 @@ void ranks_over(const char *name) {
 
 static void *run_rank(void *context) {
     one_rank *self = context;
-    rp_comm_options options = {.transport = transport ? transport : "inproc",
-                               .link = shape,
-                               .timeout_s = 30,
-                               .progress_thread = 1};
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = transport ? transport : "inproc", .link = shape,
+                        .timeout_s = 30, .progress_thread = 1);
     rp_comm *comm = NULL;
     self->status = rp_comm_create(self->world > 1 ? self->store : NULL, self->rank, self->world,
                                   &options, &comm);

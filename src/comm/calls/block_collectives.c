@@ -32,8 +32,7 @@ static rp_status check_own_block(const rp_comm *comm, rpi_collective collective,
 rp_status rp_gather_start(rp_comm *comm, const void *input, size_t count,
                           const rp_block *outputs, rp_dtype dtype,
                           const rp_collective_options *options, rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_GATHER, out_request));
-    options = rpi_options_or_default(options);
+    RP_TRY(rpi_check_call(comm, RPI_GATHER, out_request, &options));
     bool is_root = comm->rank == options->root;
     RP_TRY(rpi_check_buffer(RPI_GATHER, input, count, "input"));
     if (is_root) {
@@ -55,8 +54,7 @@ rp_status rp_gather_start(rp_comm *comm, const void *input, size_t count,
 rp_status rp_scatter_start(rp_comm *comm, const rp_block *inputs, void *output, size_t count,
                            rp_dtype dtype, const rp_collective_options *options,
                            rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_SCATTER, out_request));
-    options = rpi_options_or_default(options);
+    RP_TRY(rpi_check_call(comm, RPI_SCATTER, out_request, &options));
     bool is_root = comm->rank == options->root;
     RP_TRY(rpi_check_buffer(RPI_SCATTER, output, count, "output"));
     if (is_root) {
@@ -93,7 +91,7 @@ static void fill_all_to_all(const rp_comm *comm, const rp_block *inputs,
 rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs, const rp_block *outputs,
                               rp_dtype dtype, const rp_collective_options *options,
                               rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_ALL_TO_ALL, out_request));
+    RP_TRY(rpi_check_call(comm, RPI_ALL_TO_ALL, out_request, &options));
     RP_TRY(rpi_check_blocks(comm, RPI_ALL_TO_ALL, inputs, "inputs"));
     RP_TRY(rpi_check_blocks(comm, RPI_ALL_TO_ALL, outputs, "outputs"));
     RP_TRY(check_own_block(comm, RPI_ALL_TO_ALL, inputs[comm->rank].count,
@@ -101,5 +99,5 @@ rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs, const rp_bl
     rp_request *request = NULL;
     RP_TRY(begin(comm, 2 * comm->world, dtype, &request));
     fill_all_to_all(comm, inputs, outputs, request->cut.runs);
-    return end(request, RPI_ALL_TO_ALL, rpi_options_or_default(options), out_request);
+    return end(request, RPI_ALL_TO_ALL, options, out_request);
 }

@@ -9,7 +9,7 @@
 
 rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t count,
                               const rp_collective_options *options, rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_ALL_REDUCE, out_request));
+    RP_TRY(rpi_check_call(comm, RPI_ALL_REDUCE, out_request, &options));
     if (count > INT_MAX)
         return RP_FAIL(INVALID, "all-reduce: %zu segments are too many", count);
     if (count && !segments)
@@ -29,15 +29,14 @@ rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t 
                            &(rpi_posting){.collective = RPI_ALL_REDUCE,
                                           .layout = RPI_SPLIT_VECTOR,
                                           .reduces = true,
-                                          .options = rpi_options_or_default(options)},
+                                          .options = options},
                            out_request);
 }
 
 rp_status rp_reduce_start(rp_comm *comm, const void *input, void *output, size_t count,
                           rp_dtype dtype, const rp_collective_options *options,
                           rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_REDUCE, out_request));
-    options = rpi_options_or_default(options);
+    RP_TRY(rpi_check_call(comm, RPI_REDUCE, out_request, &options));
     bool is_root = comm->rank == options->root;
     RP_TRY(rpi_check_buffer(RPI_REDUCE, input, count, "input"));
     if (is_root) RP_TRY(rpi_check_buffer(RPI_REDUCE, output, count, "output"));
@@ -56,8 +55,7 @@ rp_status rp_reduce_start(rp_comm *comm, const void *input, void *output, size_t
 
 rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                              const rp_collective_options *options, rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_BROADCAST, out_request));
-    options = rpi_options_or_default(options);
+    RP_TRY(rpi_check_call(comm, RPI_BROADCAST, out_request, &options));
     RP_TRY(rpi_check_buffer(RPI_BROADCAST, data, count, "data"));
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, 1, &request));
@@ -71,13 +69,14 @@ rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype d
 }
 
 rp_status rp_barrier_start(rp_comm *comm, rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_BARRIER, out_request));
+    const rp_collective_options *options = NULL;
+    RP_TRY(rpi_check_call(comm, RPI_BARRIER, out_request, &options));
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, 0, &request));
     return rpi_posting_end(request,
                            &(rpi_posting){.collective = RPI_BARRIER,
                                           .layout = RPI_SPLIT_VECTOR,
-                                          .options = rpi_options_or_default(NULL)},
+                                          .options = options},
                            out_request);
 }
 
@@ -122,7 +121,7 @@ static rp_status reduce_scatter(rp_comm *comm, const blocks *inputs, void *outpu
                            &(rpi_posting){.collective = RPI_REDUCE_SCATTER,
                                           .layout = RPI_SPLIT_RANKED,
                                           .reduces = true,
-                                          .options = rpi_options_or_default(options)},
+                                          .options = options},
                            out_request);
 }
 
@@ -130,7 +129,7 @@ rp_status rp_reduce_scatter_start(rp_comm *comm, const void *input, void *output
                                   rp_dtype dtype, const rp_codec *codec,
                                   const rp_collective_options *options,
                                   rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_REDUCE_SCATTER, out_request));
+    RP_TRY(rpi_check_call(comm, RPI_REDUCE_SCATTER, out_request, &options));
     RP_TRY(rpi_check_buffer(RPI_REDUCE_SCATTER, input, count, "input"));
     RP_TRY(rpi_check_buffer(RPI_REDUCE_SCATTER, output, count, "output"));
     return reduce_scatter(comm, &(blocks){.vector = input, .count = count}, output, dtype,
@@ -141,7 +140,7 @@ rp_status rp_reduce_scatter_v_start(rp_comm *comm, const rp_block *inputs, void 
                                     rp_dtype dtype, const rp_codec *codec,
                                     const rp_collective_options *options,
                                     rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_REDUCE_SCATTER, out_request));
+    RP_TRY(rpi_check_call(comm, RPI_REDUCE_SCATTER, out_request, &options));
     RP_TRY(rpi_check_blocks(comm, RPI_REDUCE_SCATTER, inputs, "inputs"));
     RP_TRY(rpi_check_buffer(RPI_REDUCE_SCATTER, output, inputs[comm->rank].count, "output"));
     return reduce_scatter(comm, &(blocks){.list = inputs}, output, dtype, codec, options,
@@ -163,14 +162,14 @@ static rp_status all_gather(rp_comm *comm, const void *input, const blocks *outp
     return rpi_posting_end(request,
                            &(rpi_posting){.collective = RPI_ALL_GATHER,
                                           .layout = RPI_SPLIT_RANKED,
-                                          .options = rpi_options_or_default(options)},
+                                          .options = options},
                            out_request);
 }
 
 rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output, size_t count,
                               rp_dtype dtype, const rp_codec *codec,
                               const rp_collective_options *options, rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_ALL_GATHER, out_request));
+    RP_TRY(rpi_check_call(comm, RPI_ALL_GATHER, out_request, &options));
     RP_TRY(rpi_check_buffer(RPI_ALL_GATHER, input, count, "input"));
     RP_TRY(rpi_check_buffer(RPI_ALL_GATHER, output, count, "output"));
     return all_gather(comm, input, &(blocks){.vector = output, .count = count}, dtype, codec,
@@ -181,7 +180,7 @@ rp_status rp_all_gather_v_start(rp_comm *comm, const void *input, const rp_block
                                 rp_dtype dtype, const rp_codec *codec,
                                 const rp_collective_options *options,
                                 rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_ALL_GATHER, out_request));
+    RP_TRY(rpi_check_call(comm, RPI_ALL_GATHER, out_request, &options));
     RP_TRY(rpi_check_blocks(comm, RPI_ALL_GATHER, outputs, "outputs"));
     RP_TRY(rpi_check_buffer(RPI_ALL_GATHER, input, outputs[comm->rank].count, "input"));
     return all_gather(comm, input, &(blocks){.list = outputs}, dtype, codec, options,

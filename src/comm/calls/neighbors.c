@@ -64,8 +64,7 @@ rp_status rp_neighbor_all_reduce_start(rp_comm *comm, const rp_segment *segments
                                        const rp_neighbors *neighbors,
                                        const rp_collective_options *options,
                                        rp_request **out_request) {
-    RP_TRY(rpi_check_call(comm, RPI_NEIGHBOUR_ALL_REDUCE, out_request));
-    options = rpi_options_or_default(options);
+    RP_TRY(rpi_check_call(comm, RPI_NEIGHBOUR_ALL_REDUCE, out_request, &options));
     RP_TRY(
         check_arguments(segments, count, outputs, options, neighbors ? neighbors->round : 0));
     RP_TRY(check_data(segments, count));

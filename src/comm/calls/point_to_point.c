@@ -55,11 +55,12 @@ static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int
                        const rp_collective_options *options, rp_request **out_request) {
     RPI_FPENV_SCOPE;
     RP_TRY(check_run(run, tag));
+    RP_TRY(rpi_collective_options_read(&options));
     rp_request *request = NULL;
     RP_TRY(rpi_request_new(comm, &request));
     request->peer = peer;
     request->tag = tag;
-    rp_status status = prepare(request, run, side, rpi_options_or_default(options));
+    rp_status status = prepare(request, run, side, options);
     if (status != RP_OK) {
         rpi_request_free(request);
         return status;

@@ -5,6 +5,7 @@
 
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "base/sized_options.h"
 #include "base/status.h"
 #include "codec/codec.h"
 #include "comm/device/device.h"
@@ -13,9 +14,20 @@
 
 #include <string.h>
 
-const rp_collective_options *rpi_options_or_default(const rp_collective_options *options) {
-    static const rp_collective_options defaults = {0};
-    return options ? options : &defaults;
+/* A copy only where the caller knows another struct than this library does: it lives until the
+ * thread's next call, and is of this call alone. */
+rp_status rpi_collective_options_read(const rp_collective_options **in_out_options) {
+    static const rpi_sized sized = {.name = "rp_collective_options",
+                                    .initializer = "RP_COLLECTIVE_OPTIONS",
+                                    .least = RPI_SIZE_UP_TO(rp_collective_options, key),
+                                    .known = sizeof(rp_collective_options)};
+    static const rp_collective_options defaults = RP_COLLECTIVE_OPTIONS();
+    static _Thread_local rp_collective_options own;
+    const rp_collective_options *given = *in_out_options;
+    *in_out_options = given ? given : &defaults;
+    if (!given || given->size == sizeof *given) return RP_OK;
+    *in_out_options = &own;
+    return rpi_sized_read(&sized, given, &own);
 }
 
 static rp_status reserve_edges(const rp_comm *comm, rp_request *request) {
@@ -37,11 +49,12 @@ rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request
 /* ---- checks ---- */
 
 rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
-                         rp_request *const *request) {
+                         rp_request *const *request,
+                         const rp_collective_options **in_out_options) {
     const char *name = rpi_collective_name(collective);
     if (!comm) return RP_FAIL(INVALID, "%s: comm is NULL", name);
     if (!request) return RP_FAIL(INVALID, "%s: there is nowhere to put the request", name);
-    return RP_OK;
+    return rpi_collective_options_read(in_out_options);
 }
 
 rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,

@@ -13,8 +13,8 @@ typedef struct rpi_posting {
     int root; /* 0 where the collective has none */
 } rpi_posting;
 
-/* options, or the defaults where that is NULL. */
-const rp_collective_options *rpi_options_or_default(const rp_collective_options *options);
+/* *in_out_options: the caller's, or NULL; from here on as this library knows them. */
+rp_status rpi_collective_options_read(const rp_collective_options **in_out_options);
 
 /* Where the elements of the request's runs lie, as options say. */
 rp_status rpi_find_memory(rp_request *request, const rp_collective_options *options);
@@ -28,7 +28,8 @@ rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
 
 /* RP_INVALID: no communicator, or nowhere to put the request. First of all checks. */
 rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
-                         rp_request *const *request);
+                         rp_request *const *request,
+                         const rp_collective_options **in_out_options);
 /* RP_INVALID: `blocks` is NULL or has a block without data; `what` names them: "outputs". */
 rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
                            const rp_block *blocks, const char *what);

@@ -30,7 +30,7 @@ typedef struct trial {
 /* Of all ranks the largest, on all of them. */
 static rp_status agree(rp_comm *comm, double values[WAYS]) {
     rp_segment both = {.data = values, .count = WAYS, .dtype = RP_F64};
-    rp_collective_options options = {.reduce = RP_MAX};
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX);
     return rp_all_reduce(comm, &both, 1, &options);
 }
 
@@ -138,7 +138,7 @@ rp_status rp_codec_compare(rp_comm *comm, const rp_codec *codec, size_t most, in
     double world = rp_comm_world(comm);
     trial t = {.comm = comm,
                .codec = {exact, *codec},
-               .options = {.algorithm = algorithm, .reduce = RP_AVG}};
+               .options = RP_COLLECTIVE_OPTIONS(.algorithm = algorithm, .reduce = RP_AVG)};
     if (most > LONGEST) most = LONGEST;
     rp_status status = world > 1 ? prepare(&t, most, feedback != 0) : RP_OK;
     if (status == RP_OK && world > 1) status = try_lengths(&t, most, &found);

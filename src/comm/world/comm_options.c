@@ -2,6 +2,7 @@
 #include "comm/core/communicator.h"
 #include "comm/world/create.h"
 
+#include "base/sized_options.h"
 #include "base/status.h"
 #include "net/link/transport_kinds.h"
 #include "net/shaped/link_shape.h"
@@ -27,6 +28,14 @@ static rp_status check_bind_host(const char *host) {
     RP_TRY(rpi_stream_listen(host, 0, &fd, &port));
     close(fd);
     return RP_OK;
+}
+
+rp_status rpi_comm_options_read(const rp_comm_options *given, rp_comm_options *out_own) {
+    static const rpi_sized sized = {.name = "rp_comm_options",
+                                    .initializer = "RP_COMM_OPTIONS",
+                                    .least = RPI_SIZE_UP_TO(rp_comm_options, tls),
+                                    .known = sizeof(rp_comm_options)};
+    return rpi_sized_read(&sized, given, out_own);
 }
 
 rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {

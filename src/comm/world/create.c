@@ -387,15 +387,16 @@ static rp_status create(rpi_fabric *fabric, meeting_place *place,
 /* launchers: whether the store is the launcher's. */
 static rp_status make(const rp_store *store, bool launchers, int rank, int world,
                       const rp_comm_options *options, rp_comm **out_comm) {
-    static const rp_comm_options defaults = {0};
+    rp_comm_options own;
     meeting_place place = {.store = store, .launchers = launchers ? store : NULL};
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     RP_TRY(check_place(store, rank, world));
+    RP_TRY(rpi_comm_options_read(options, &own));
     /* `redpoll run` has looked for its ranks. */
     if (rank == 0 && !getenv("REDPOLL_STORE")) rpi_variables_check_own();
     rpi_fabric *fabric = NULL;
     RP_TRY(rpi_fabric_new(rank, world, &fabric));
-    rp_status status = create(fabric, &place, options ? options : &defaults, out_comm);
+    rp_status status = create(fabric, &place, &own, out_comm);
     if (status != RP_OK) rpi_fabric_close(fabric);
     return status;
 }
@@ -408,17 +409,17 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
 
 rp_status rp_comm_replace(const rp_store *store, int rank, int world,
                           const rp_comm_options *options, int *out_has_met) {
-    static const rp_comm_options defaults = {0};
-    const rp_comm_options *o = options ? options : &defaults;
+    rp_comm_options own;
     char prefix[256];
     bool has_met = false;
     if (!out_has_met) return RP_FAIL(INVALID, "there is nowhere to put what was found");
     RP_TRY(check_place(store, rank, world));
+    RP_TRY(rpi_comm_options_read(options, &own));
     *out_has_met = 0;
     if (world == 1) return RP_OK;
-    const char *name = o->name ? o->name : RPI_COMM_NAME;
+    const char *name = own.name ? own.name : RPI_COMM_NAME;
     RP_TRY(rpi_meeting_check_name(name));
-    meeting_name(name, o->epoch, prefix, sizeof prefix);
+    meeting_name(name, own.epoch, prefix, sizeof prefix);
     RP_TRY(rpi_meeting_replace(store, rank, world, prefix, &has_met));
     *out_has_met = has_met;
     return RP_OK;
@@ -427,9 +428,10 @@ rp_status rp_comm_replace(const rp_store *store, int rank, int world,
 rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
-    rp_comm_options own = options ? *options : (rp_comm_options){0};
+    rp_comm_options own;
     rpi_place place;
     rpi_join *join = NULL;
+    RP_TRY(rpi_comm_options_read(options, &own));
     RP_TRY(rpi_place_find_own(&place));
     place.tls = own.tls;
     RP_TRY(rpi_join_open(&place, or_default(own.connect_timeout_s, CONNECT_S), &join));

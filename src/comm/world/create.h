@@ -34,6 +34,8 @@ void rpi_comm_end_requests(rp_comm *comm);
 
 /* ---- comm_options.c ---- */
 
+/* given: the caller's, or NULL for defaults; *out_own: as this library knows them. */
+rp_status rpi_comm_options_read(const rp_comm_options *given, rp_comm_options *out_own);
 rp_status rpi_comm_options_check(const rp_comm_options *options, int world);
 
 /* ---- groups.c ---- */

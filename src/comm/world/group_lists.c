@@ -33,18 +33,19 @@ typedef struct call {
     word *words;     /* [parent's world] */
 } call;
 
-static rp_comm_options options_of(const call *c, size_t i, char name[RPI_MEETING_NAME_MAX]) {
-    const rp_comm_options *given = c->groups[i].options;
-    rp_comm_options own = given ? *given : (rp_comm_options){0};
+static rp_status read_options(const call *c, size_t i, char name[RPI_MEETING_NAME_MAX],
+                              rp_comm_options *out_own) {
+    RP_TRY(rpi_comm_options_read(c->groups[i].options, out_own));
     rpi_group_default_name(c->parent, "listed group", i, name, RPI_MEETING_NAME_MAX);
-    if (!own.name) own.name = name;
-    return own;
+    if (!out_own->name) out_own->name = name;
+    return RP_OK;
 }
 
 static rp_status check_group(const call *c, size_t i) {
     char name[RPI_MEETING_NAME_MAX];
+    rp_comm_options own;
     int place = -1;
-    rp_comm_options own = options_of(c, i, name);
+    RP_TRY(read_options(c, i, name, &own));
     RP_TRY(rpi_group_check_options(&own));
     return rpi_group_check_ranks(c->parent, c->groups[i].ranks, c->groups[i].count, &place);
 }
@@ -75,7 +76,8 @@ static uint64_t digest_of(const call *c) {
     for (size_t i = 0; i < c->count; i++) {
         char name[RPI_MEETING_NAME_MAX];
         const rp_group *group = &c->groups[i];
-        rp_comm_options own = options_of(c, i, name);
+        rp_comm_options own;
+        if (read_options(c, i, name, &own) != RP_OK) return 0; /* was read before */
         digest = add_bytes(digest, &group->count, sizeof group->count);
         digest = add_bytes(digest, group->ranks, (size_t)group->count * sizeof *group->ranks);
         digest = add_bytes(digest, own.name, strlen(own.name) + 1);
@@ -124,7 +126,8 @@ static rp_status compare(const call *c) {
 static rp_status open_one(call *c, size_t i, uint32_t number) {
     rpi_fabric *fabric = c->parent->fabric;
     char name[RPI_MEETING_NAME_MAX];
-    rp_comm_options own = options_of(c, i, name);
+    rp_comm_options own;
+    RP_TRY(read_options(c, i, name, &own));
     const rp_group *group = &c->groups[i];
     rp_comm *comm = NULL;
     int place = -1;

@@ -173,10 +173,11 @@ void rpi_group_default_name(const rp_comm *parent, const char *kind, uint64_t nu
 
 static rp_status group(rp_comm *parent, selection *of, const rp_comm_options *options,
                        rp_comm **out_comm, rp_request **out_request) {
-    rp_comm_options own = options ? *options : (rp_comm_options){0};
+    rp_comm_options own;
     char name[RPI_MEETING_NAME_MAX];
     if (!parent) return RP_FAIL(INVALID, "parent is NULL");
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
+    RP_TRY(rpi_comm_options_read(options, &own));
     RP_TRY(rpi_group_check_options(&own));
     RP_TRY(check_members(parent, of->ranks, of->count, &of->place));
     rpi_group_default_name(parent, "group of", (uint64_t)of->count, name, sizeof name);
@@ -251,9 +252,10 @@ static rp_status split(rp_comm *parent, const choice *mine, const rp_comm_option
 rp_status rp_comm_split(rp_comm *parent, int color, int key, const rp_comm_options *options,
                         rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
-    rp_comm_options own = options ? *options : (rp_comm_options){0};
+    rp_comm_options own;
     if (!parent) return RP_FAIL(INVALID, "parent is NULL");
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
+    RP_TRY(rpi_comm_options_read(options, &own));
     RP_TRY(rpi_group_check_options(&own));
     choice mine = {.color = color, .key = key, .rank = parent->rank}, *choices = NULL;
     size_t world = (size_t)parent->world;

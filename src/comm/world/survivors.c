@@ -56,7 +56,8 @@ rp_status rp_comm_survivors(rp_comm *comm, const rp_comm_options *options, int *
     RPI_FPENV_SCOPE;
     if (!comm) return RP_FAIL(INVALID, "comm is NULL");
     if (!out_survivors) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
-    rp_comm_options own = options ? *options : (rp_comm_options){0};
+    rp_comm_options own;
+    RP_TRY(rpi_comm_options_read(options, &own));
     if (!(own.connect_timeout_s > 0)) own.connect_timeout_s = comm->timeout_s;
     attempt a = {.count = 0};
     size_t world = (size_t)comm->world;

@@ -303,7 +303,8 @@ static void run_lines(rp_gossip *g, const rpi_gossip_line lines[RPI_GOSSIP_LINES
 }
 
 static rp_status send(rp_gossip *g, const rp_neighbors *neighbors, rp_request **out_request) {
-    rp_collective_options options = {.seed = g->setup.seed, .step = (uint64_t)g->step};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.seed = g->setup.seed, .step = (uint64_t)g->step);
     g->sent_p = g->p;
     return rp_neighbor_all_reduce_start(g->comm, g->segments, g->outputs, g->segment_count,
                                         neighbors, &options, out_request);

@@ -32,7 +32,8 @@ static size_t list_segments(rp_local_sgd *l, char *vector, bool exact, rp_segmen
 }
 
 static rp_collective_options options_of(const rp_local_sgd *l, uint64_t window) {
-    return (rp_collective_options){.seed = l->options.seed, .step = window};
+    return (rp_collective_options)RP_COLLECTIVE_OPTIONS(.seed = l->options.seed,
+                                                        .step = window);
 }
 
 /* ---- all-reduce ---- */

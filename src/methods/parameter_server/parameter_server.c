@@ -99,7 +99,7 @@ static rp_status start_link(rp_parameter_server *s, int server, int worker, meet
     int ranks[] = {server, rpi_push_worker_rank(s, worker)};
     char name[64];
     snprintf(name, sizeof name, "parameters of %d for %d", ranks[0], ranks[1]);
-    rp_comm_options options = {.name = name, .progress_thread = 1};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = name, .progress_thread = 1);
     if (ranks[0] == ranks[1]) return RP_OK;
     if (ranks[0] != s->rank && ranks[1] != s->rank) return RP_OK;
     rp_comm **place =
@@ -114,7 +114,7 @@ static rp_status start_order_link(rp_parameter_server *s, int server, meeting *a
     int ranks[] = {0, server};
     char name[64];
     snprintf(name, sizeof name, "orders of 0 for %d", server);
-    rp_comm_options options = {.name = name, .progress_thread = 1};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = name, .progress_thread = 1);
     if (s->rank != 0 && s->rank != server) return RP_OK;
     rp_comm **place = &s->at.orders.comms[s->rank == 0 ? server : 0];
     RP_TRY(rp_comm_group_start(s->comm, ranks, 2, &options, place, &all->requests[all->count]));
@@ -156,7 +156,7 @@ static rp_status join_servers(rp_parameter_server *s) {
     if (count < 2 || s->rank >= count) return RP_OK;
     RP_TRY(rpi_alloc_array((size_t)count, sizeof *ranks, "servers", &ranks));
     for (int i = 0; i < count; i++) ranks[i] = i;
-    rp_comm_options options = {.name = "parameter servers"};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = "parameter servers");
     rp_status status = rp_comm_group(s->comm, ranks, count, &options, &s->servers_comm);
     rpi_free(ranks);
     return status;

@@ -108,7 +108,7 @@ static rp_status join_rest(rp_parameter_server *s, int *ranks) {
     for (int rank = 0; rank < s->world; rank++)
         if (!is_lost(s, rank)) ranks[count++] = rank;
     snprintf(name, sizeof name, "parameters without %d", s->known_lost);
-    rp_comm_options options = {.name = name, .progress_thread = 1};
+    rp_comm_options options = RP_COMM_OPTIONS(.name = name, .progress_thread = 1);
     return rp_comm_group(s->comm, ranks, count, &options, &s->alive);
 }
 
@@ -168,7 +168,8 @@ static rp_status gather(rp_parameter_server *s, float *vector) {
     rp_comm *comm = rp_parameter_server_comm(s);
     for (int server = 0; server < s->server_count && rp_comm_world(comm) > 1; server++)
         RP_TRY(rp_broadcast(comm, vector + s->shards[server].first, s->shards[server].count,
-                            RP_F32, &(rp_collective_options){.root = server}));
+                            RP_F32,
+                            &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.root = server)));
     return RP_OK;
 }
 

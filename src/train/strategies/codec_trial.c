@@ -53,7 +53,8 @@ static rp_status settle_by_steps(rpi_codec_trial *t, char text[RP_COMPARISON_TEX
     double seconds[2];
     RP_TRY(rp_step_trial_times(&t->steps, seconds));
     rp_segment both = {.data = seconds, .count = 2, .dtype = RP_F64};
-    RP_TRY(rp_all_reduce(t->comm, &both, 1, &(rp_collective_options){.reduce = RP_MAX}));
+    RP_TRY(rp_all_reduce(t->comm, &both, 1,
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX)));
     bool gains = rp_step_trial_gains(seconds);
     settle(t, gains ? t->found : RPI_LOSSY_NEVER);
     snprintf(text, RP_COMPARISON_TEXT, "%s: steps take %.3g ms with fp32 and %.3g ms lossy",

@@ -111,10 +111,9 @@ static rp_status post(all_reduce *self, int index) {
     if (self->asks) RP_TRY(ask(self));
     for (int i = 0; self->measures && i < bucket->segment_count; i++)
         RP_TRY(rpi_bit_chooser_measure(&self->chooser, bucket->segment + i));
-    rp_collective_options options = {.algorithm = self->setup.algorithm,
-                                     .reduce = RP_SUM,
-                                     .seed = self->setup.seed,
-                                     .step = (uint64_t)self->step};
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = self->setup.algorithm, .reduce = RP_SUM,
+                              .seed = self->setup.seed, .step = (uint64_t)self->step);
     self->posted_ns[index] = rpi_now_ns();
     self->done_ns[index] = 0;
     return rp_all_reduce_start(self->setup.comm, self->current->segments + bucket->segment,

@@ -275,7 +275,7 @@ static rp_status treat_inner_state(local_sgd *self, int fragment) {
     bool averages = self->choice.inner_state == RPI_INNER_AVERAGE && count;
     if (averages)
         status = rp_all_reduce(self->setup.comm, self->slots, count,
-                               &(rp_collective_options){.reduce = RP_AVG});
+                               &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG));
     if (averages && !is_outlived(self, status)) return status;
     for (size_t i = 0; i < count; i++)
         memset(self->slots[i].data, 0, self->slots[i].count * sizeof(float));
@@ -350,7 +350,7 @@ static rp_status average(local_sgd *self, float *both) {
     memcpy(both, x, count * sizeof *x);
     memcpy(both + count, self->momentum, count * sizeof *x);
     RP_TRY(rp_all_reduce(self->setup.comm, &segment, 1,
-                         &(rp_collective_options){.reduce = RP_AVG}));
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG)));
     memcpy(x, both, count * sizeof *x);
     memcpy(self->momentum, both + count, count * sizeof *x);
     rpi_weights_changed(self->setup.weights, 0, (int64_t)count);

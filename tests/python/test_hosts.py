@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 import redpoll.torch as rt
 from ranks import refusal, run_ranks, values
-from redpoll.torch import _store
+from redpoll.torch import _launcher, _store
 
 LAUNCH_OF_ONE = {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "REDPOLL_TRANSPORT": "tcp"}
 HOST_OF = ["a", "a", "b"]
@@ -116,6 +117,25 @@ def test_a_bind_address_wins_over_interfaces(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("REDPOLL_SOCKET_IFNAME", "=nosuch0")
     monkeypatch.setenv("REDPOLL_BIND", "127.0.0.9")
     assert _store.bind_host(dist.HashStore(), 0, 2, "0", timeout_s=1) == "127.0.0.9"
+
+
+def test_one_that_its_launcher_says_has_ended_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = {"redpoll/launch/ended": "2 ended with exit code 0"}
+    monkeypatch.setattr(_launcher, "_store", lambda: contextlib.nullcontext(said))
+    monkeypatch.setattr(_launcher, "_get", lambda store, key: store.get(key))
+    place = {"REDPOLL_STORE": "127.0.0.1:9", "RANK": "0", "WORLD_SIZE": "3"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(_store.JoinError) as failed:
+        _store.bind_host(dist.HashStore(), 0, 3, timeout_s=600)
+    assert str(failed.value) == (
+        "rank 2 ended with exit code 0, and the ranks cannot connect without it (connection "
+        "closed by peer)"
+    )
+    with pytest.raises(_store.JoinError, match="timed out: rank 1 did not arrive"):
+        _store.bind_host(dist.HashStore(), 0, 2, timeout_s=1.5)  # of other ranks
 
 
 # ---- real ones: network namespaces ----

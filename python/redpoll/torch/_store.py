@@ -15,6 +15,7 @@ from typing import Any, Callable, Optional
 
 from .. import _abi
 from ..errors import last_message
+from ._launcher import LaunchWatch
 
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
@@ -154,8 +155,8 @@ def bind_host(
 
     REDPOLL_BIND wins; else it is what REDPOLL_SOCKET_IFNAME names, or the interface that faces
     the store's host. check: asked while it waits; what it raises ends the wait. JoinError names
-    the ranks that did not come, or two with different names, or says that there is no such
-    interface."""
+    the ranks that did not come, or one that its launcher says has ended, or two with different
+    names, or says that there is no such interface."""
     chosen = os.environ.get("REDPOLL_BIND", "")
     if store is None or world == 1:
         return chosen or None
@@ -163,7 +164,7 @@ def bind_host(
     store.set(keys[rank], f"{world} {host_identity()} {name}")
     if chosen:
         return chosen
-    hosts = _hosts(store, keys, timeout_s, check)
+    hosts = _hosts(store, keys, timeout_s, LaunchWatch(rank, world), check)
     if len(set(hosts)) <= 1:
         return None
     place = _store_place(store)
@@ -198,7 +199,11 @@ def host_identity() -> str:
 
 
 def _hosts(
-    store: Any, keys: list[str], timeout_s: float, check: Optional[Callable[[], None]]
+    store: Any,
+    keys: list[str],
+    timeout_s: float,
+    launch: LaunchWatch,
+    check: Optional[Callable[[], None]],
 ) -> list[str]:
     """Where each rank says it is; nothing where ranks disagree on the world, about which the
     library has words. JoinError: they disagree on the group's name."""
@@ -208,6 +213,8 @@ def _hosts(
     while not store.check(keys):
         if time.monotonic() >= deadline:
             raise JoinError(_abi.RP_TIMEOUT, _missing(store, keys, timeout_s))
+        if ended := launch.ended():
+            raise JoinError(_abi.STATUS["PEER"], ended)
         if check is not None:
             check()
         if not _agree(_values(store, [key for key in keys[:2] if store.check([key])]), world):

@@ -25,8 +25,9 @@ from torch import nn
 import redpoll
 from ranks import WITHOUT_COMPILER, refusal, run_group, run_ranks, values
 from redpoll.torch import AsyncLocalSGD, ParameterServer, RedpollError, communicator_of
-from redpoll.torch._growth import Growth, World, _packed, _unpacked
+from redpoll.torch._growth import Growth, World
 from redpoll.torch._returns import ReturnRequests
+from redpoll.torch._worker_state import packed, unpacked
 from test_launching import clean_environment, redpoll_command
 
 DEADLINE = 240
@@ -500,7 +501,7 @@ class Runs:
 
 def test_state_goes_over_without_code() -> None:
     with pytest.raises(Exception, match="[Ww]eights"):
-        _unpacked(_packed({"inner": Runs()}))
+        unpacked(packed({"inner": Runs()}))
     kinds: list[Any] = [
         lambda x: torch.optim.SGD(x, lr=0.1, momentum=0.9),
         lambda x: torch.optim.Adam(x, lr=0.1, amsgrad=True),
@@ -521,7 +522,7 @@ def test_state_goes_over_without_code() -> None:
         for _ in range(3):
             optimizer.step(loss)
         state = optimizer.state_dict()["state"]
-        torch.testing.assert_close(_unpacked(_packed(state)), state)
+        torch.testing.assert_close(unpacked(packed(state)), state)
 
 
 def processes(job: str) -> dict[int, list[int]]:

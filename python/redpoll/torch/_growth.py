@@ -18,7 +18,6 @@ workers, error feedback, running statistics. Servers that have lost all workers 
 from __future__ import annotations
 
 import ctypes
-import io
 import json
 import logging
 import time
@@ -37,6 +36,7 @@ from ._errors import RedpollError, ranks_text
 from ._launcher import tell_launcher
 from ._returns import ReturnRequest, ReturnRequests
 from ._waits import WorkerWait
+from ._worker_state import donor_of, packed, shared, take_worker_state, unpacked, worker_state
 from ._wrapping import compare
 
 log = logging.getLogger("redpoll")
@@ -260,16 +260,16 @@ class Growth:
             timedelta(seconds=_CONNECT_S),
         )
         new.set_timeout(timedelta(seconds=opt._timeout_s))
-        first = _packed({"facts": opt._agreed, "spans": opt.spans, "updates": opt._updates})
-        self._take_first(opt, world, _unpacked(_shared(new, 0, first)))
-        donor = _donor(opt, world)
+        first = packed({"facts": opt._agreed, "spans": opt.spans, "updates": opt._updates})
+        self._take_first(opt, world, unpacked(shared(new, 0, first)))
+        donor = donor_of(opt, world.first_ranks, world.back)
         steps = opt.steps if donor else self._steps + self._done(opt)
-        own = _packed(_worker_state(opt, steps)) if place == donor else b""
-        state = _shared(new, donor, own)
+        own = packed(worker_state(opt, steps)) if place == donor else b""
+        state = shared(new, donor, own)
         new.broadcast(opt._flat.values, 0, blocking=True)
         opt._flat.untrained.broadcast_frozen(new)
         if opt._rank in world.back:
-            _take_worker_state(opt, _unpacked(state))
+            take_worker_state(opt, unpacked(state))
         world.handle = opt._made_over(new, world.first_ranks)
         new.barrier(blocking=True)
 
@@ -364,58 +364,3 @@ def _refusal(opt: Any, request: ReturnRequest) -> str:
     if request.version != __version__:
         return f"of redpoll {request.version}, and the run is of {__version__}"
     return ""
-
-
-# ---- what a worker has ----
-
-
-def _donor(opt: Any, world: World) -> int:
-    """Its place in the world: the first worker that lives; else rank 0, which has the buffers
-    of the latest meeting, and of the inner optimizer what it was given at the start."""
-    for place, rank in enumerate(world.first_ranks):
-        if rank >= opt._options.servers and rank not in world.back:
-            return place
-    return 0
-
-
-def _worker_state(opt: Any, steps: int) -> dict[str, Any]:
-    """What a worker may have from another: optimizer, buffers of the model, how far it is."""
-    return {
-        "inner": opt.inner.state_dict()["state"],
-        "buffers": [each.detach().clone() for each in opt.model.buffers()],
-        "steps": steps,
-    }
-
-
-@torch.no_grad()
-def _take_worker_state(opt: Any, state: dict[str, Any]) -> None:
-    groups = opt.inner.state_dict()["param_groups"]  # rates are the script's affair
-    opt.inner.load_state_dict({"state": state["inner"], "param_groups": groups})
-    for own, given in zip(opt.model.buffers(), state["buffers"]):
-        own.copy_(given)
-    opt.steps = state["steps"]
-
-
-# ---- objects over a communicator ----
-
-
-def _packed(value: Any) -> bytes:
-    file = io.BytesIO()
-    torch.save(value, file)
-    return file.getvalue()
-
-
-def _unpacked(data: bytes) -> Any:
-    """Tensors and plain values: nothing that another rank sends is run."""
-    return torch.load(io.BytesIO(data), weights_only=True)
-
-
-def _shared(communicator: Communicator, root: int, data: bytes) -> bytes:
-    """Those of `root`, on all ranks."""
-    size = torch.tensor([len(data)])
-    communicator.broadcast(size, root, blocking=True)
-    vector = torch.empty(int(size.item()), dtype=torch.uint8)
-    if communicator.rank == root:
-        ctypes.memmove(vector.data_ptr(), data, len(data))
-    communicator.broadcast(vector, root, blocking=True)
-    return ctypes.string_at(vector.data_ptr(), vector.numel())

@@ -1,114 +1,33 @@
-"""What optimizers over the library's parameter servers have in common: roles, spans of steps,
-pushes, and what all ranks do behind them."""
+"""What optimizers over the library's parameter servers have in common: how they are made, and
+what of them goes across restarts. Their steps are _served_spans.py."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
-import math
-import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Optional
 
 import torch
 from torch import nn
 
 from .. import _abi
-from ..errors import last_message
-from ._attached import Attached
 from ._communicator import Communicator, communicator_of
-from ._dtypes import NUMBER
 from ._errors import RedpollError
 from ._flat import FlatParameters, Layout
 from ._growth import Growth
 from ._launcher import is_of_launcher, may_come_back
-from ._request import SLICE_S
 from ._returns import AbsentCommunicator
-from ._rules import CodecLike, Rules, RulesLike
-from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model
+from ._rules import Rules
+from ._served_options import ServedOptions, library_options
+from ._served_spans import ServedSpans
+from ._server_handle import ServerHandle
+from ._wrapping import agree, check_feedback, check_model
 
 log = logging.getLogger("redpoll")
 
-_T = TypeVar("_T")
-_MOST = (1 << 31) - 1  # of what the library takes as an int
-_NO_END = 1 << 40  # steps, until finish()
 
-
-@dataclass(frozen=True)
-class ParameterStep:
-    """What a worker's latest push has met."""
-
-    staleness: int  # steps: the most merges of one other worker since it had its parameters
-    updates: int  # all merges since then
-    wait_s: float  # the worker has waited so long for its parameters
-
-
-@dataclass(frozen=True)
-class ServedOptions:
-    """What users of both optimizers say of servers, pushes and codecs."""
-
-    servers: Union[int, str]
-    staleness: Union[int, float, str]
-    codec: CodecLike
-    quorum: int
-    grace_s: float
-    on_loss: str
-    rules: RulesLike
-    min_size: int
-    error_feedback: bool
-    seed: int
-    broadcast: bool
-
-
-class ServerHandle(Attached):
-    """An rp_parameter_server. raised: what this rank's merge has raised, from then on None."""
-
-    def __init__(
-        self,
-        communicator: Communicator,
-        who: str,
-        segments: Any,
-        options: _abi.rp_parameter_server_options,
-        kept: Any,
-        raised: Callable[[], Optional[BaseException]],
-    ) -> None:
-        def create(comm: int, out: Any) -> int:
-            return int(
-                _abi.rp_parameter_server_create(
-                    comm, segments, len(segments), ctypes.byref(options), out
-                )
-            )
-
-        def hurry(address: Any) -> None:
-            text = b"it has left the group before finish()"
-            _abi.rp_parameter_server_abort(address, _abi.RP_CANCELLED, text)
-
-        self._raised = raised
-        super().__init__(
-            communicator,
-            who,
-            create,
-            _abi.rp_parameter_server_destroy,
-            (options, kept),
-            hurry=hurry,
-        )
-
-    def abort(self, status: int, message: str) -> None:
-        """All ranks fail, those that wait in it among them."""
-        text = message.encode()
-        self.tell(lambda address: _abi.rp_parameter_server_abort(address, status, text))
-
-    def check(self, code: int) -> None:
-        error = self._raised() if code < 0 else None
-        if error is not None:
-            raise error
-        super().check(code)
-
-
-class ServedOptimizer(WrappingOptimizer):
+class ServedOptimizer(ServedSpans):
     """Parameters live on servers, a shard each; what workers push servers merge.
 
     Subclasses say what is pushed (step) and how it is merged (_give_merge)."""
@@ -124,8 +43,8 @@ class ServedOptimizer(WrappingOptimizer):
         self.model, self.group, self._given = model, group, given
         self.servers, self.staleness = given.servers, given.staleness
         self.on_loss = given.on_loss
-        self.last: Optional[ParameterStep] = None
-        self.lost: dict[int, str] = {}
+        self.last = None
+        self.lost = {}
         self.steps = self.spans = 0
         self._who = type(self).__name__
         self._communicator = communicator_of(group)
@@ -135,9 +54,7 @@ class ServedOptimizer(WrappingOptimizer):
             self._communicator.timeout_s,
         )
         self._first_ranks = list(range(self._world))  # of the ranks of the communicator
-        self._is_open = self._has_end = self._has_ended = False
-        self._is_just_back = False  # started again, and without a step yet
-        self._updates = 0  # of the state that was begun with, as of the latest finish()
+        self._is_just_back, self._updates = False, 0
         problem, facts = "", {}
         try:
             check_model(model, inner, self._who)
@@ -151,7 +68,7 @@ class ServedOptimizer(WrappingOptimizer):
         except (ValueError, TypeError) as error:
             problem = str(error)
         self._agreed = facts
-        self._handle: Any = None
+        self._handle = None
         if isinstance(self._communicator, AbsentCommunicator):
             self._come_back(problem)
         else:
@@ -183,41 +100,15 @@ class ServedOptimizer(WrappingOptimizer):
     def _raised(self) -> Optional[BaseException]:
         return None
 
-    def _own_updates(self) -> int:
-        """Merges of this rank's server, if it is one."""
-        raise NotImplementedError
-
-    def _before_span(self) -> None: ...
-
-    def _after_begin(self) -> None: ...
-
-    def _before_end(self) -> None: ...
-
-    def _after_span(self) -> None: ...
-
     # ---- making ----
 
     def _checked_options(self) -> _abi.rp_parameter_server_options:
-        who, given = self._who, self._given
         if self.on_loss not in ("fail", "continue"):
             raise ValueError(
                 f"{self._who}: on_loss is {self.on_loss!r}; 'fail' and 'continue' are there"
             )
-        world = self._world
-        servers = whole(who, "servers", self.servers, "shared", 1)
-        options = _abi.rp_parameter_server_options(
-            servers=0 if servers is None else servers,
-            quorum=whole(who, "quorum", given.quorum, None, 0),
-            grace_s=given.grace_s,
-            goes_on=self._outlives(),
-            seed=whole(who, "seed", given.seed, None, 0, (1 << 64) - 1),
-        )
-        staleness = "inf" if self.staleness == math.inf else self.staleness
-        late = whole(who, "staleness", staleness, "inf", 0)
-        options.staleness = _abi.RP_ANY_STALENESS if late is None else late
-        if _abi.rp_parameter_server_check(ctypes.byref(options), world) < 0:
-            raise ValueError(f"{self._who}: {last_message()}")
-        self.workers = world - options.servers
+        options = library_options(self._given, self._who, self._world, self._outlives())
+        self.workers = self._world - options.servers
         self.is_server = not options.servers or self._rank < options.servers
         self.is_worker = self._rank >= options.servers
         return options
@@ -321,256 +212,6 @@ class ServedOptimizer(WrappingOptimizer):
         _abi.rp_parameter_server_name(made.address, names)
         return made
 
-    def _living(self) -> list[int]:
-        return [rank for rank in self._first_ranks if rank not in self.lost]
-
-    def _lives_a_worker(self) -> bool:
-        return any(rank >= self._options.servers for rank in self._living())
-
-    def _begin_before_forward(self) -> None:
-        """A gradient is as old as the parameters at which it begins to be computed."""
-        weak = weakref.ref(self)
-
-        def begin(module: nn.Module, _inputs: Any) -> None:
-            own = weak()
-            if own is None or own._is_open or not own.is_worker:
-                return
-            if module.training and torch.is_grad_enabled():
-                own._begin(_NO_END)
-
-        self._hook = self.model.register_forward_pre_hook(begin)
-
-    # ---- steps ----
-
-    def span(self, steps: int) -> Iterator[int]:
-        """So many steps of all workers: for a worker an iteration for each of its pushes, of
-        which a fast one makes more where gradients may be late; a rank that only serves does so
-        until the last. step() once in each: of AsyncLocalSGD, where an iteration is a step of
-        the worker's own, `every` of them are a push. Collective; behind the loop all ranks are
-        as after finish(). After a `break` call that."""
-        whole(self._who, "steps", steps, None, 0, _NO_END)
-        self._check_idle()
-        return self._spanned(steps)
-
-    def _check_idle(self) -> None:
-        if self._is_open:
-            raise RuntimeError(
-                f"{self._who}: steps are under way; finish() first, on all ranks"
-            )
-
-    def _spanned(self, steps: int) -> Iterator[int]:
-        self._begin(steps)
-        self._has_end = True
-        number = 0
-        while self._goes_on():
-            yield number
-            number += 1
-        self.finish()
-
-    def _goes_on(self) -> bool:
-        with self._handle.used(posts=False) as handle:
-            return bool(_abi.rp_parameter_server_goes_on(handle))
-
-    def _begin(self, steps: int = _NO_END) -> None:
-        self._flat.check()
-        self._before_span()
-        self._is_open, self._has_ended = True, False
-        self._is_just_back = False
-        if self._growth is not None:
-            self._growth.begin(self, steps)
-        values = self._flat.values.data_ptr()
-        with self._failing(), self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
-        self._after_begin()
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """What has failed is under way no more. An interrupt that comes as the library returns
-        is no failure of its."""
-        try:
-            yield
-        except Exception:
-            self._is_open = self._has_end = self._has_ended = False
-            raise
-
-    def _check_works(self) -> None:
-        if not self.is_worker:
-            raise RuntimeError(
-                f"{self._who}: rank {self._rank} only serves, which it does in "
-                "finish(); step() is the workers'"
-            )
-
-    def _push(self, weight: float, notes: Any = None) -> None:
-        """The library refuses a push that it does not expect, and the steps are under way
-        still: so that has to be said before."""
-        if not self._goes_on():
-            raise RuntimeError(
-                f"{self._who}: all steps of the span have been taken; step() once in each of "
-                "its iterations"
-            )
-        report = _abi.rp_parameter_report()
-        with self._failing(), self._handle.used(posts=False) as handle:
-            self._handle.check(
-                _abi.rp_parameter_server_push(handle, weight, notes, ctypes.byref(report))
-            )
-        self.steps += 1
-        self.last = ParameterStep(report.staleness, report.updates, report.wait_s)
-        if self._growth is not None and not self._goes_on():
-            self._settle()
-
-    # ---- the end of steps ----
-
-    @torch.no_grad()
-    def finish(self, buffers: bool = True) -> None:
-        """No more steps of this rank. Waits until all have come here, a rank that only serves
-        meanwhile does; then every rank has the servers' parameters. Collective over the ranks
-        that live. step() may go on after it.
-
-        buffers: floating-point ones (running statistics of batch norms) become the mean of the
-        workers'."""
-        if not self._is_open:
-            self._begin(_NO_END)
-        while not self._has_ended:
-            self._before_end()
-            if not self._has_ended:  # the last push may have done so
-                self._settle()
-        self._is_open = self._has_end = self._has_ended = False
-        updates = self._meet_all(buffers)
-        self.spans += updates != self._updates
-        self._updates = updates
-        self._after_span()
-
-    def _settle(self) -> None:
-        """No more steps of this rank, until all have come here; where a rank waits to be taken
-        back, or is waited for, they take it back, and go on. Collective."""
-        with self._failing():
-            self._interruptibly(self._end)
-        self._hear_of_lost()
-        growth = self._growth
-        if growth is None:
-            self._has_ended = True
-            return
-        with self._failing():
-            if not growth.is_wanted(self):
-                self._has_ended = True
-                return
-            left = growth.left(self)
-            growth.take_back(self)
-        self._begin(left)
-
-    def _end(self) -> None:
-        with self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_end(handle))
-
-    def _interruptibly(self, call: Callable[[], None]) -> None:
-        """On a thread, so that Ctrl-C is answered on this one."""
-        raised: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                with torch.no_grad():
-                    call()
-            except BaseException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=run, name="redpoll-serve", daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(SLICE_S)
-        except BaseException:
-            self._handle.abort(_abi.RP_CANCELLED, "it was interrupted")
-            thread.join()
-            self._is_open = self._has_end = self._has_ended = False
-            raise
-        if raised:
-            raise raised[0]
-
-    def _hear_of_lost(self) -> None:
-        with self._handle.used(posts=False) as handle:
-            for place, rank in enumerate(self._first_ranks):
-                why = _abi.rp_parameter_server_lost(handle, place)
-                if why and rank not in self.lost:
-                    self.lost[rank] = why.decode()
-                    log.warning("%s: rank %d is left behind: %s", self._who, rank, why.decode())
-
-    def _meet_all(self, buffers: bool) -> int:
-        """How many updates there were; the mean of workers' buffers is put in place. Where no
-        worker is left they stay as they are."""
-        found = [each for each in self.model.buffers() if each.is_floating_point()]
-        found = found if buffers else []
-        own = float(self.is_worker)  # 0 times an infinite buffer would be no number
-        first = float(self._own_updates() if self._rank == 0 else 0)
-        parts = [torch.tensor([first, own, own * self.steps], dtype=torch.float64)]
-        parts += [
-            each.detach().reshape(-1).double() if self.is_worker else _zeros(each)
-            for each in found
-        ]
-        total = self._sum(torch.cat(parts))
-        updates, workers, start = int(total[0].item()), total[1].item(), 3
-        if workers:
-            means = total / workers
-            for buffer in found:
-                buffer.copy_(means[start : start + buffer.numel()].view(buffer.shape))
-                start += buffer.numel()
-            if self._growth is not None:
-                self._growth.met(int(means[2].item()))
-        return updates
-
-    def _together(self, what: Callable[[], _T]) -> _T:
-        """What all ranks do between finish() and the next step; again, by those that are left,
-        when a worker dies meanwhile that is left behind. Collective."""
-        if not self._options.goes_on:
-            return what()
-        while True:
-            status, again = _abi.RP_OK, ctypes.c_int()
-            caught: Optional[RedpollError] = None
-            try:
-                result = what()
-            except RedpollError as error:
-                status, caught = error.code, error
-            with self._handle.used() as handle:
-                code = _abi.rp_parameter_server_confirm(handle, status, ctypes.byref(again))
-                try:
-                    self._handle.check(code)
-                except Exception as error:
-                    if caught is None:
-                        raise
-                    raise error from caught
-            if not again.value:
-                return result
-            self._hear_of_lost()
-
-    def _sum(self, vector: torch.Tensor) -> torch.Tensor:
-        """Over the ranks that live, in place."""
-        return vector.copy_(self._together(lambda: self._sum_once(vector.clone())))
-
-    def _sum_once(self, vector: torch.Tensor) -> torch.Tensor:
-        segment = _abi.rp_segment(
-            data=vector.data_ptr(), count=vector.numel(), dtype=NUMBER[vector.dtype]
-        )
-        options = _abi.rp_collective_options(reduce=_abi.REDUCTIONS["SUM"])
-        request = ctypes.c_void_p()
-        with self._handle.used() as handle:
-            comm = _abi.rp_parameter_server_comm(handle)
-            self._handle.check(
-                _abi.rp_all_reduce_start(
-                    comm, ctypes.byref(segment), 1, options, ctypes.byref(request)
-                )
-            )
-            try:
-                self._handle.check(_abi.rp_request_wait_for(request, -1.0))
-            finally:
-                _abi.rp_request_free(ctypes.byref(request))
-        return vector
-
-    @contextmanager
-    def consensus(self, buffers: bool = True) -> Iterator[None]:
-        """finish(), as other optimizers name it: inside, and afterwards, every rank's model has
-        the servers' parameters. Collective."""
-        self.finish(buffers)
-        yield
-
     # ---- across restarts ----
 
     def _own_state(self, form: str, version: int) -> dict[str, Any]:
@@ -588,16 +229,6 @@ class ServedOptimizer(WrappingOptimizer):
             "spans": self.spans,
             "residual": None if residual is None else residual.clone(),
         }
-
-    def _gather(self, vector: torch.Tensor) -> torch.Tensor:
-        """Of each server's shard its own, on every rank; in place. Collective."""
-
-        def gather() -> torch.Tensor:
-            with self._handle.used() as handle:
-                self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
-            return vector
-
-        return self._together(gather)
 
     def _worker(self) -> int:
         return self._rank - self._options.servers if self.is_worker else -1
@@ -624,24 +255,6 @@ class ServedOptimizer(WrappingOptimizer):
         check_feedback(elements(saved), elements(here), self._who)
         if here is not None:
             here.copy_(saved)
-
-
-def _zeros(buffer: torch.Tensor) -> torch.Tensor:
-    return torch.zeros(buffer.numel(), dtype=torch.float64)
-
-
-def whole(
-    who: str, name: str, value: Any, word: Optional[str], least: int, most: int = _MOST
-) -> Optional[int]:
-    """A whole number; None: `value` is the word that may stand for one."""
-    if word is not None and value == word:
-        return None
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not least <= value <= most:
-        other = f", or {word!r}" if word else ""
-        bounds = f"up to {most}" if is_whole and value > most else f"from {least} on"
-        raise ValueError(f"{who}: {name} is {value!r}; a whole number {bounds}{other} is taken")
-    return value
 
 
 def elements(residual: Optional[torch.Tensor]) -> int:

@@ -14,7 +14,8 @@ from .. import _abi
 from ..errors import last_message
 from ._momentum_watch import MomentumWatch
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, RulesLike
-from ._served import ServedOptimizer, ServedOptions, whole
+from ._served import ServedOptimizer
+from ._served_options import ServedOptions, whole
 from ._wrapping import check_state
 
 log = logging.getLogger("redpoll")

@@ -13,7 +13,9 @@ from torch import nn
 
 from .. import _abi
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, RulesLike
-from ._served import ParameterStep, ServedOptimizer, ServedOptions
+from ._served import ServedOptimizer
+from ._served_options import ServedOptions
+from ._served_spans import ParameterStep
 from ._shard import Kept, Shard, try_optimizer
 from ._wrapping import check_state
 

@@ -112,6 +112,9 @@ void rpi_launch_take_output(rpi_launch_run *l, int stream, bool all);
 void rpi_launch_finish_output(rpi_launch_run *l, int stream);
 /* It has, with this status of waitpid(): it is started again, left behind, or a failure. */
 void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status);
+/* Say to ranks that wait for this one of all to connect that it has ended, and how. Only the
+ * first counts: what ends behind it may do so because of it. */
+void rpi_launch_tell_end(rpi_launch_run *l, int rank, const char *how);
 /* Say which rank failed first. */
 void rpi_launch_name_first(rpi_launch_run *l);
 

@@ -125,16 +125,12 @@ static void tell_fate(const rpi_launch_run *l, int rank, bool again) {
     rp_store_close(&store);
 }
 
-/* Who waits for it to connect need not wait any longer. Once: those that end behind it may do
- * so because of it. */
-static void tell_end(rpi_launch_run *l, int rank, int status) {
+void rpi_launch_tell_end(rpi_launch_run *l, int rank, const char *how) {
     rp_store store;
-    char how[80];
     if (l->has_told_end || l->stop_signal || !(l->alive > 0 || l->agent)) return;
     l->has_told_end = true;
     if (!open_store(l, &store)) return;
-    (void)rpi_launch_note_end(&store, l->world.first_rank + rank,
-                              rpi_ending_text(status, how, sizeof how));
+    (void)rpi_launch_note_end(&store, rank, how);
     rp_store_close(&store);
 }
 
@@ -159,7 +155,9 @@ void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
     l->alive--;
     bool again = status != 0 && may_restart(l, rank, status) && restart(l, rank);
     if (status != 0 && l->alive > 0) tell_fate(l, rank, again);
-    if (!again) tell_end(l, rank, status);
+    if (!again)
+        rpi_launch_tell_end(l, l->world.first_rank + rank,
+                            rpi_ending_text(status, how, sizeof how));
     /* Where the agent was killed, its ranks are killed for that. */
     if (l->agent && !rpi_guard_is_orphan())
         rpi_agent_ended(l->agent, &(rpi_ending){.rank = l->world.first_rank + rank,

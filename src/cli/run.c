@@ -216,7 +216,8 @@ static void serve_launcher(rpi_launch_run *l) {
     if (l->polls[AGENT_IN].revents && rpi_agent_fill(&l->agent->link) != RP_OK)
         l->agent->is_over = true;
     while (rpi_agent_order(l->agent, &word, &number)) {
-        if (number) pass_on(l, number);
+        if (word == RPI_AGENT_SIGNAL) pass_on(l, number);
+        if (word == RPI_AGENT_LOST) rpi_launch_tell_end(l, number, "was lost with its host");
         if (word == RPI_AGENT_HURRY) rpi_launch_count_down(l, SIGTERM, rpi_launch_grace_s(l));
         if (word == RPI_AGENT_WELL) l->has_ended_well = true;
         if (word == RPI_AGENT_RELEASE) l->agent->is_released = true;

@@ -292,6 +292,17 @@ lost_hosts_that_the_others_outlive() {
     ends 1 # nobody is left to end well
 }
 
+# Before there is a control connection that would notice. A stopped agent says nothing itself.
+a_host_that_is_lost_while_ranks_connect() {
+    launch -H big:1,small:1 --lost-after 1s --grace 1s --on-loss continue sh -c 'echo up; [ $AT_HOME = big ] || exec sleep 100
+        exec "$0" bench barrier --iters 1 --connect-timeout 10min' "$redpoll"
+    within 20 are_up 2 || complain "the ranks do not come up"
+    kill -STOP $(agents_of small | tail -n 1)
+    ends 1
+    has err 'rank 1 was lost with its host, and the ranks cannot connect without it'
+    nothing_left
+}
+
 # Its kernel and ssh answer for it.
 a_stopped_agent() {
     for loss in continue stop; do
@@ -493,6 +504,7 @@ check "words" words
 check "failures" failures
 check "lost hosts" lost_hosts
 check "lost hosts that the others outlive" lost_hosts_that_the_others_outlive
+check "a host that is lost while ranks connect" a_host_that_is_lost_while_ranks_connect
 check "a stopped agent" a_stopped_agent
 check "stopped ranks" stopped_ranks
 check "time for hosts" time_for_hosts

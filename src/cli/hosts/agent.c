@@ -274,14 +274,14 @@ int64_t rpi_agent_beat_ns(const rpi_agent *agent) {
     return agent->beat_ns;
 }
 
-bool rpi_agent_order(rpi_agent *agent, rpi_agent_word *out_word, int *out_signal) {
+bool rpi_agent_order(rpi_agent *agent, rpi_agent_word *out_word, int *out_number) {
     rpi_agent_frame frame;
     bool found = false;
     rp_status status = rpi_agent_next(&agent->link, &frame, &found);
     if (status != RP_OK || agent->link.in < 0 || agent->link.out < 0) agent->is_over = true;
     if (status != RP_OK || !found) return false;
     *out_word = frame.word;
-    *out_signal = frame.word == RPI_AGENT_SIGNAL ? frame.rank : 0;
+    *out_number = frame.rank;
     return true;
 }
 

@@ -51,9 +51,9 @@ void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending);
 void rpi_agent_beat(rpi_agent *agent, int idle, bool stopped);
 /* When that is due. */
 int64_t rpi_agent_beat_ns(const rpi_agent *agent);
-/* What the launcher says next, after reading and sending what goes: a signal to pass on, HURRY,
- * WELL or FORGO (with no signal), or nothing: false. */
-bool rpi_agent_order(rpi_agent *agent, rpi_agent_word *out_word, int *out_signal);
+/* What the launcher says next, after reading and sending what goes: SIGNAL (to pass on: the
+ * number), LOST (the rank), HURRY, WELL or FORGO, or nothing: false. */
+bool rpi_agent_order(rpi_agent *agent, rpi_agent_word *out_word, int *out_number);
 /* Parts of it, for agents that do something else. The launcher's next word, before the agent's
  * deadline: RP_TIMEOUT; RP_PEER: the launcher has gone. */
 rp_status rpi_agent_hear(rpi_agent *agent, rpi_agent_frame *frame);

@@ -132,8 +132,7 @@ rp_status rpi_agent_next(rpi_agent_link *link, rpi_agent_frame *out_frame, bool 
     *out_found = false;
     if (left < HEADER_BYTES) return RP_OK;
     size_t bytes = rpi_get_u32(text + 5);
-    if (bytes > RPI_AGENT_FRAME_BYTES || !strchr("JRFSPDAGoexKCbWLUXIETNM", text[0]) ||
-        !text[0])
+    if (bytes > RPI_AGENT_FRAME_BYTES || !strchr(RPI_AGENT_WORDS, text[0]) || !text[0])
         return RP_FAIL(CORRUPT, "what came over the remote shell is no word of an agent");
     if (left < HEADER_BYTES + bytes) return RP_OK;
     *out_frame = (rpi_agent_frame){.word = (rpi_agent_word)text[0],

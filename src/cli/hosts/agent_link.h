@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RPI_AGENT_PROTOCOL = 3 };
+enum { RPI_AGENT_PROTOCOL = 4 };
 enum { RPI_AGENT_FRAME_BYTES = 1 << 20 }; /* the longest */
 enum { RPI_AGENT_STOPPED = 1 << 16 };
 #define RPI_AGENT_BEAT_S 1.0
@@ -37,6 +37,7 @@ typedef enum rpi_agent_word {
     RPI_AGENT_ALIVE = 'b',   /* from it, every second; how many of its ranks are idle
                                (idle_ranks.c), and RPI_AGENT_STOPPED, stand for the rank */
     RPI_AGENT_WELL = 'W',    /* to it: a rank has ended with 0 */
+    RPI_AGENT_LOST = 'l',    /* to it: this rank was lost, with its host */
     RPI_AGENT_FORGO = 'L',   /* to it: those that are idle are to be ended */
     RPI_AGENT_RELEASE = 'U', /* to it: all ranks have ended, on all hosts: the store may go */
     /* Of `redpoll doctor`, which asks its agents to SERVE, too. */
@@ -47,6 +48,7 @@ typedef enum rpi_agent_word {
     RPI_AGENT_DISMISS = 'N',  /* to it: who was to call has given up */
     RPI_AGENT_MEASURED = 'M', /* from both: words on what came of it */
 } rpi_agent_word;
+#define RPI_AGENT_WORDS "JRFSPDAGoexKCbWlLUXIETNM" /* all of them */
 
 typedef struct rpi_agent_frame {
     rpi_agent_word word;

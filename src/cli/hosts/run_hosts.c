@@ -167,6 +167,7 @@ void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote) {
     remote->state = RPI_HOST_OVER;
     if (remote->alive == 0) return;
     remote->alive = 0;
+    rpi_hosts_tell(launch, RPI_AGENT_LOST, remote->first_rank);
     if (!is_first || launch->stop_signal || rpi_guard_is_orphan()) return;
     bool goes_on = others_do(launch);
     rpi_hosts_say(launch, "the connection to %s was lost, with rank%s %d%s%.0d%s%s",

@@ -25,7 +25,9 @@ void rpi_launch_watch_open(int rank, int world, const rp_store *launchers, bool 
                            rpi_launch_watch *out_watch) {
     rpi_launch_watch watch = {.launchers = launchers};
     const char *store = getenv("REDPOLL_STORE");
-    if (world > 1 && store && *store && rpi_place_find_own(&watch.place) == RP_OK)
+    /* torchrun within a rank starts others than those whose store this is. */
+    bool is_launched = store && *store && !getenv("TORCHELASTIC_RUN_ID");
+    if (world > 1 && is_launched && rpi_place_find_own(&watch.place) == RP_OK)
         watch.is_on = watch.place.store == RPI_STORE_CLIENT && watch.place.rank == rank &&
                       watch.place.world == world;
     watch.place.tls = tls;

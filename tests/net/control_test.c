@@ -422,6 +422,26 @@ static void memory_runs_out(void) {
 
 /* ---- groups of ranks ---- */
 
+/* Beats of all ranks from `first` on that came later than `since_ns`. */
+static void hear_all_since(party *self, rpi_control_group *group, int first, int64_t since_ns) {
+    for (int member = 0; member < self->world - first; member++) {
+        rpi_control_beat beat = {0};
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        do {
+            rpi_control_beat_of(group, member, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        } while (beat.heard_ns <= since_ns && rpi_now_ns() < deadline_ns);
+        CHECK_MSG(beat.heard_ns > since_ns, "rank %d has no beats of rank %d without rank %d",
+                  self->rank, first + member, first - 1);
+    }
+}
+
+/* The thread has been round once more: it has seen what this one did under the lock. */
+static void let_thread_pass(party *self) {
+    for (int i = 0; i < 2; i++)
+        hear_all_since(self, rpi_control_everybody(self->control), 0, rpi_now_ns());
+}
+
 static rpi_control_group *open_group(party *self, uint64_t scope, int first, int second) {
     int ranks[] = {first, second};
     rpi_control_group *group = NULL;
@@ -508,6 +528,31 @@ static void beat_by_group(party *self) {
     rpi_control_group_close(group);
 }
 
+/* Until its members have agreed on a number each has a scope of its own. */
+static void beat_by_renamed_group(party *self) {
+    rpi_control_group *group = open_group(self, 100 + (uint64_t)self->rank, 1, 2);
+    let_thread_pass(self);
+    pthread_barrier_wait(self->together);
+    rpi_control_group_rename(group, 90);
+    if (self->rank) {
+        rpi_control_beat beat = {0};
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        rpi_control_note(group, 7);
+        while (beat.sequence != 7 && rpi_now_ns() < deadline_ns) {
+            rpi_control_beat_of(group, 2 - self->rank, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        }
+        CHECK_EQ(beat.sequence, 7);
+    }
+    pthread_barrier_wait(self->together);
+    rpi_control_group_close(group);
+}
+
+static void a_group_is_heard_by_its_new_scope(void) {
+    party parties[3] = {0};
+    gather(parties, 3, 3, beat_by_renamed_group);
+}
+
 static void beats_are_by_group(void) {
     party parties[3] = {0};
     gather(parties, 3, 3, beat_by_group);
@@ -581,20 +626,6 @@ static void a_death_fails_the_groups_that_have_it(void) {
 
 enum { HEIRS = 5, LEAVERS = 3 };
 
-/* Beats of all ranks from `first` on that came later than `since_ns`. */
-static void hear_all_since(party *self, rpi_control_group *group, int first, int64_t since_ns) {
-    for (int member = 0; member < self->world - first; member++) {
-        rpi_control_beat beat = {0};
-        int64_t deadline_ns = rpi_deadline_ns(20);
-        do {
-            rpi_control_beat_of(group, member, &beat);
-            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
-        } while (beat.heard_ns <= since_ns && rpi_now_ns() < deadline_ns);
-        CHECK_MSG(beat.heard_ns > since_ns, "rank %d has no beats of rank %d without rank %d",
-                  self->rank, first + member, first - 1);
-    }
-}
-
 static rpi_control_group *open_from(party *self, uint64_t scope, int first) {
     int ranks[HEIRS];
     rpi_control_group *group = NULL;
@@ -638,12 +669,6 @@ static void outlive_hubs(party *self) {
 static void others_beat_on_without_rank_0(void) {
     party parties[HEIRS] = {0};
     gather(parties, HEIRS, HEIRS, outlive_hubs);
-}
-
-/* The thread has been round once more: it has seen what this one did under the lock. */
-static void let_thread_pass(party *self) {
-    for (int i = 0; i < 2; i++)
-        hear_all_since(self, rpi_control_everybody(self->control), 0, rpi_now_ns());
 }
 
 /* By descriptors of our own: the thread closes a line as soon as it has ended. */
@@ -997,5 +1022,6 @@ CASES({"the_first_failure_is_the_first", the_first_failure_is_the_first},
       {"odd_statuses_are_no_status", odd_statuses_are_no_status},
       {"failures_are_by_group", failures_are_by_group},
       {"beats_are_by_group", beats_are_by_group},
+      {"a_group_is_heard_by_its_new_scope", a_group_is_heard_by_its_new_scope},
       {"a_death_fails_the_groups_that_have_it", a_death_fails_the_groups_that_have_it},
       {"a_world_of_one", a_world_of_one}, {"memory_runs_out", memory_runs_out})

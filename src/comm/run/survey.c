@@ -63,6 +63,7 @@ static bool is_late(const rp_request *request, int rank) {
 rpi_control_gap rpi_request_gap(const rp_request *request) {
     rpi_control_gap first = {.from = -1};
     if (rpi_p2p_is_unbound(request)) return first;
+    if (!request->comm->is_numbered) return (rpi_control_gap){.from = 0}; /* who numbers it */
     const rpi_routine *routine = request->routine;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
         for (int i = 0; i < routine->schedule.count; i++) {

@@ -215,6 +215,10 @@ rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int
 void rpi_control_group_rename(rpi_control_group *group, uint64_t scope) {
     rpi_control *control = group->control;
     pthread_mutex_lock(&control->lock);
+    if (group->told_hub) note_closed(control, group->scope);
+    group->told_hub = 0; /* the hub hears of it anew, by its new scope */
+    for (rpi_control_group *child = control->groups; child; child = child->next)
+        if (child->parent == group->scope) child->parent = scope;
     group->scope = scope;
     hear_the_past(group);
     pthread_mutex_unlock(&control->lock);

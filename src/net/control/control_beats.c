@@ -138,21 +138,35 @@ static rpi_control_record own_record(const rpi_control_group *group) {
         .b = gap >> 24 | (gap && atomic_load(&group->overdue) ? RPI_BEAT_OVERDUE : 0)};
 }
 
-/* Under the lock. */
-static bool waits_somewhere(const rpi_control *control, uint64_t thread) {
-    for (const rpi_control_group *group = control->groups; group; group = group->next)
-        if (atomic_load(&group->sequence) && atomic_load(&group->waiter) == thread) return true;
+enum { WAITERS = 64 };
+
+/* Under the lock: the first threads that wait, at most; how many. */
+static int find_waiters(const rpi_control *control, uint64_t *waiters) {
+    int count = 0;
+    for (const rpi_control_group *group = control->groups; group && count < WAITERS;
+         group = group->next) {
+        uint64_t waiter = atomic_load(&group->waiter);
+        if (waiter && atomic_load(&group->sequence)) waiters[count++] = waiter;
+    }
+    return count;
+}
+
+static bool is_among(uint64_t thread, const uint64_t *threads, int count) {
+    for (int i = 0; i < count; i++)
+        if (threads[i] == thread) return true;
     return false;
 }
 
 /* Under the lock: each thread that posts waits, and each operation lacks a frame. */
 static bool is_blocked(const rpi_control *control) {
+    uint64_t waiters[WAITERS];
+    int count = find_waiters(control, waiters);
     bool any = false;
     for (const rpi_control_group *group = control->groups; group; group = group->next) {
         uint64_t poster = atomic_load(&group->poster);
         if (group->failed) continue;
         if (atomic_load(&group->in_flight) > 0 && !atomic_load(&group->gap)) return false;
-        if (poster && !waits_somewhere(control, poster)) return false;
+        if (poster && !is_among(poster, waiters, count)) return false;
         any |= poster != 0;
     }
     return any;

@@ -11,6 +11,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- beats ---- */
+
+bool rpi_beats_say_the_same(const rpi_group_beat *a, const rpi_group_beat *b) {
+    return a->sequence == b->sequence && a->gap.from == b->gap.from &&
+           a->gap.step == b->gap.step && a->gap.overdue == b->gap.overdue &&
+           a->blocked == b->blocked;
+}
+
+void rpi_beat_renew(rpi_group_beat *beat, const rpi_group_beat *said, uint32_t rounds) {
+    bool goes_on = beat->since_ns && beat->round >= rounds &&
+                   beat->sequence == said->sequence && beat->gap.from == said->gap.from &&
+                   beat->gap.step == said->gap.step;
+    int64_t since_ns = goes_on ? beat->since_ns : rpi_now_ns();
+    *beat = *said;
+    beat->since_ns = since_ns;
+}
+
+/* ---- members ---- */
+
 static rpi_scope **find(rpi_control *control, uint64_t scope) {
     rpi_scope **at = &control->scopes;
     while (*at && (*at)->scope != scope) at = &(*at)->next;

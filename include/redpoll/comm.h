@@ -80,7 +80,11 @@ typedef struct rp_comm_options {
     const char *bind_host; /**< Interface to listen on; NULL: loopback. */
     const char *link;      /**< "1Gbit,50us": shape this rank's traffic, each way; NULL: not. */
     double connect_timeout_s;  /**< For all to arrive, then for links to all; 0: 60. */
-    double timeout_s;          /**< No progress for so long fails an operation; 0: 600. */
+    double timeout_s;          /**< No progress for so long, from its posting on, fails an
+                                    operation; also beside others that move, where the other
+                                    side is stopped or strict_timeout is 1. Ranks that wait for
+                                    each other in several communicators fail in all of them.
+                                    0: 600. */
     int strict_timeout;        /**< 1: timeout_s also ends a wait for a rank that is alive and
                                     computes. -1: such a rank is named, and left in peace. 0: as
                                     the parent has it; -1 where there is none. */
@@ -142,13 +146,13 @@ RP_API rp_status rp_bind_addresses(const char *facing, char *addresses, size_t b
  *  options: transport, bind_host, link, host, epoch and tls are the parent's and stay
  *  zeros (RP_INVALID); timeouts, strict_timeout, chunk_bytes, chunks_in_flight and the priority
  *  that are 0 are the parent's.
- *  name: communicators of the same ranks and name must be made in the same order on all members.
- *  One whose making failed, or was refused on some members, can be tried again under the same
- *  name, as often as need be: the first of `ranks` gives each try a number of its own. (It is
- *  linked to all others for that, where links are made on need.)
- *  The parent's links live until the last of all that stand on them is destroyed; in which
- *  order is free. The parent's store must live as long. Posting to different communicators, and
- *  making them, may happen on different threads. */
+ *  name: communicators of the same ranks and name must be made in the same order on all
+ * members. One whose making failed, or was refused on some members, can be tried again under
+ * the same name, as often as need be: the first of `ranks` gives each try a number of its own.
+ * (It is linked to all others for that, where links are made on need.) The parent's links live
+ * until the last of all that stand on them is destroyed; in which order is free. The parent's
+ * store must live as long. Posting to different communicators, and making them, may happen on
+ * different threads. */
 RP_API rp_status rp_comm_group(rp_comm *parent, const int *ranks, int count,
                                const rp_comm_options *options, rp_comm **comm);
 /** One of a list of communicators. */

@@ -47,6 +47,12 @@ static const row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
+static void add_letter(char *text, char letter) {
+    size_t length = strlen(text);
+    text[length] = letter;
+    text[length + 1] = '\0';
+}
+
 static void join_groups(bare_hub *hub) {
     for (uint64_t scope = 0xa; scope <= 0xd; scope++) {
         char name[16];
@@ -93,11 +99,11 @@ static void hear_beat(bare_hub *hub, const row *r) {
 static void note_failed(bare_hub *hub, char *failed) {
     rpi_failure heard;
     *failed = '\0';
-    if (rpi_control_failed(&hub->control.everybody, &heard)) strcat(failed, "w");
+    if (rpi_control_failed(&hub->control.everybody, &heard)) add_letter(failed, 'w');
     for (char group = 'a'; group <= 'd'; group++)
         for (const rpi_scope *at = hub->control.scopes; at; at = at->next)
             if (at->failed && at->scope == (uint64_t)(group - 'a' + 0xa))
-                strncat(failed, &group, 1);
+                add_letter(failed, group);
 }
 
 static bool are_same(const char *a, const char *b) {
@@ -123,6 +129,61 @@ static void judge_row(const row *r) {
 
 static void waits_that_never_end_are_failed(void) {
     for (int i = 0; i < ROWS; i++) judge_row(&rows[i]);
+}
+
+/* ---- random rows: each rank computes, is stopped, or waits for one other ---- */
+
+typedef struct random_rank {
+    char scope; /* it waits in; 'C': it computes, 'S': it is stopped */
+    int from;
+} random_rank;
+
+static uint32_t next_random(uint64_t *state) {
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33);
+}
+
+/* As each rank has one wait at most, there is one way from each: whoever it meets first, a rank
+ * that computes, one that is stopped or itself, says what becomes of it. */
+static void add_failed_of(const random_rank *ranks, int first, char *failed) {
+    int rank = first;
+    bool several = false;
+    char way[RANKS + 1] = "";
+    for (int hops = 0; hops < RANKS && strchr("wabcd", ranks[rank].scope); hops++) {
+        if (!strchr(way, ranks[rank].scope)) add_letter(way, ranks[rank].scope);
+        several |= ranks[rank].scope != ranks[first].scope;
+        rank = ranks[rank].from;
+    }
+    if (ranks[rank].scope == 'C' || !several) return;
+    if (ranks[rank].scope == 'S') way[1] = '\0';
+    for (const char *at = way; *at; at++)
+        if (!strchr(failed, *at)) add_letter(failed, *at);
+}
+
+static void judge_random(uint64_t *state) {
+    random_rank ranks[RANKS] = {{.scope = 'C'}};
+    char waits[64] = "", stopped[RANKS] = "", failed[8] = "";
+    for (int rank = 1; rank < RANKS; rank++) {
+        char name = (char)('0' + rank), text[8];
+        uint32_t what = next_random(state) % 12;
+        ranks[rank].scope = what == 0 ? 'C' : what == 1 ? 'S' : "wabcd"[what % 5];
+        ranks[rank].from = 1 + (rank + (int)(next_random(state) % (RANKS - 2))) % (RANKS - 1);
+        if (ranks[rank].scope == 'S') add_letter(stopped, name);
+        if (what < 2) continue;
+        snprintf(text, sizeof text, "%c%c%d! ", name, ranks[rank].scope, ranks[rank].from);
+        strcat(waits, text);
+    }
+    /* In the order in which they are judged; who has failed already is not asked any more. */
+    for (const char *scope = "wabcd"; *scope; scope++)
+        for (int rank = 1; rank < RANKS; rank++)
+            if (ranks[rank].scope == *scope && !strchr(failed, *scope))
+                add_failed_of(ranks, rank, failed);
+    judge_row(&(row){"random", waits, "", stopped, failed});
+}
+
+static void random_waits_are_judged_by_where_they_lead(void) {
+    uint64_t state = check_seed();
+    for (int i = 0; i < 2000; i++) judge_random(&state);
 }
 
 /* All ranks that hear of it hear one sentence, with the names of all groups. */
@@ -173,5 +234,7 @@ static void waits_count_when_they_hold_at_one_moment(void) {
 }
 
 CASES({"waits that never end are failed", waits_that_never_end_are_failed},
+      {"random waits are judged by where they lead",
+       random_waits_are_judged_by_where_they_lead},
       {"all hear one sentence", all_hear_one_sentence},
       {"waits count when they hold at one moment", waits_count_when_they_hold_at_one_moment})

@@ -317,12 +317,11 @@ static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link)
 }
 
 static rp_status tcp_lend(rpi_link *link, size_t bytes, void **out_region) {
-    return rpi_tcp_bundle_lend(&((tcp_link *)link)->bundle, bytes,
-                               link->traffic == RPI_TRAFFIC_BULK, out_region);
+    return rpi_tcp_bundle_lend(&((tcp_link *)link)->bundle, bytes, link->traffic, out_region);
 }
 
 static rp_status tcp_post(rpi_link *link, size_t bytes) {
-    return rpi_tcp_bundle_post(&((tcp_link *)link)->bundle, bytes);
+    return rpi_tcp_bundle_post(&((tcp_link *)link)->bundle, bytes, link->traffic);
 }
 
 static rp_status tcp_peek(rpi_link *link, const void **out_frame, size_t *out_bytes) {

@@ -96,9 +96,17 @@ static bool lend_again(rpi_tcp_bundle *bundle, size_t bytes, void **out_region) 
     return false;
 }
 
-rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, bool bulk,
+/* Of numbered frames none passes another. */
+static bool goes_first(const rpi_tcp_bundle *bundle, rpi_traffic traffic) {
+    return bundle->count == 1 && traffic == RPI_TRAFFIC_URGENT;
+}
+
+rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, rpi_traffic traffic,
                               void **out_region) {
     bool only = bundle->count == 1 || bytes == 0 || bytes > bundle->frame_bytes;
+    bool bulk = traffic == RPI_TRAFFIC_BULK;
+    if (goes_first(bundle, traffic))
+        return rpi_tcp_stream_lend_first(&bundle->streams[0], bytes, out_region);
     if (only && bulk) return rpi_tcp_stream_lend_bulk(&bundle->streams[0], bytes, out_region);
     if (only) return rpi_tcp_stream_lend(&bundle->streams[0], bytes, out_region);
     if (look_for_fault(bundle) != RP_OK) return rpi_fault_raise(&bundle->fault);
@@ -112,7 +120,9 @@ rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, bool bulk,
                 : rpi_tcp_stream_lend(stream, bytes, out_region);
 }
 
-rp_status rpi_tcp_bundle_post(rpi_tcp_bundle *bundle, size_t bytes) {
+rp_status rpi_tcp_bundle_post(rpi_tcp_bundle *bundle, size_t bytes, rpi_traffic traffic) {
+    if (goes_first(bundle, traffic))
+        return rpi_tcp_stream_post_first(&bundle->streams[0], bytes);
     rpi_tcp_stream *stream = &bundle->streams[bundle->lent < 0 ? 0 : bundle->lent];
     rp_status status = rpi_tcp_stream_post(stream, bytes, bundle->next_out);
     if (bundle->count == 1 || status == RP_STATE) return status;
@@ -126,7 +136,7 @@ bool rpi_tcp_bundle_is_flushed(const rpi_tcp_bundle *bundle) {
     if (bundle->fault.status != RP_OK) return true; /* nobody is there to receive */
     for (int i = 0; i < bundle->count; i++) {
         const rpi_tcp_stream *stream = &bundle->streams[i];
-        if (stream->fault.status == RP_OK && stream->queue.count > 0) return false;
+        if (stream->fault.status == RP_OK && rpi_tcp_stream_has_queue(stream)) return false;
     }
     return true;
 }
@@ -202,7 +212,7 @@ void rpi_tcp_bundle_move(rpi_tcp_bundle *bundle) {
 static bool may_move(const rpi_tcp_stream *stream) {
     if (stream->readable && !stream->full) return true;
     return stream->fault.status == RP_OK && !stream->mute && stream->writable &&
-           stream->queue.count > 0;
+           rpi_tcp_stream_has_queue(stream);
 }
 
 /* Told once, as of a single stream. */

@@ -34,9 +34,9 @@ void rpi_tcp_bundle_close(rpi_tcp_bundle *bundle);
 void rpi_tcp_bundle_forget(rpi_tcp_bundle *bundle);
 
 /* As in the contract of a transport (transport.h). */
-rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, bool bulk,
+rp_status rpi_tcp_bundle_lend(rpi_tcp_bundle *bundle, size_t bytes, rpi_traffic traffic,
                               void **out_region);
-rp_status rpi_tcp_bundle_post(rpi_tcp_bundle *bundle, size_t bytes);
+rp_status rpi_tcp_bundle_post(rpi_tcp_bundle *bundle, size_t bytes, rpi_traffic traffic);
 rp_status rpi_tcp_bundle_peek(rpi_tcp_bundle *bundle, const void **out_frame,
                               size_t *out_bytes);
 void rpi_tcp_bundle_release(rpi_tcp_bundle *bundle);

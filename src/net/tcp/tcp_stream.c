@@ -16,7 +16,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { FRAMES = 4, BUFFER_BYTES_MIN = 256 * 1024, PIECES = 16, READ_AWAY_MAX = 1024 };
+enum {
+    FRAMES = 4,
+    FIRST_FRAMES = 2,
+    BUFFER_BYTES_MIN = 256 * 1024,
+    PIECES = 16,
+    READ_AWAY_MAX = 1024
+};
 
 /* What the kernel keeps unsent where bulk leaves room for others: enough for it to go on with
  * until this process is woken, and what takes a millisecond at 1 Gbit/s. */
@@ -37,6 +43,7 @@ static size_t number_bytes(const rpi_tcp_stream *stream) {
 rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channel channel,
                               size_t frame_bytes, bool numbered) {
     size_t bytes = FRAMES * (rpi_extent_round(frame_bytes) + (numbered ? NUMBER_ROOM : 0));
+    size_t first_bytes = numbered ? 0 : FIRST_FRAMES * rpi_extent_round(frame_bytes);
     if (bytes < BUFFER_BYTES_MIN) bytes = BUFFER_BYTES_MIN;
     *stream = (rpi_tcp_stream){.link = link,
                                .channel = channel,
@@ -45,8 +52,10 @@ rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channe
                                .readable = true,
                                .writable = true,
                                .queue = {.capacity = bytes},
+                               .first = {.capacity = first_bytes},
                                .frames = {.capacity = bytes}};
     RP_TRY(rpi_alloc_pages(bytes, "a send buffer", &stream->out));
+    if (!numbered) RP_TRY(rpi_alloc_pages(first_bytes, "a send buffer", &stream->first_out));
     return rpi_alloc_pages(bytes, "a receive buffer", &stream->in);
 }
 
@@ -63,6 +72,7 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
     read_away(stream->channel.fd);
     rpi_channel_close(&stream->channel);
     rpi_free_pages(stream->out, stream->queue.capacity);
+    rpi_free_pages(stream->first_out, stream->first.capacity);
     rpi_free_pages(stream->in, stream->frames.capacity);
 }
 
@@ -71,7 +81,7 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
 bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream) {
     int unsent = 0;
     if (stream->fault.status != RP_OK) return true; /* nobody is there to receive */
-    if (stream->queue.count > 0) return false;
+    if (rpi_tcp_stream_has_queue(stream)) return false;
     return ioctl(stream->channel.fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0;
 }
 
@@ -86,40 +96,82 @@ static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
     return rpi_fault_keep(&stream->fault, status);
 }
 
-/* Frames lie aligned, with gaps between them: gathered, so that one call sends many. What lies
- * before a frame's number is not sent. */
-static int gather(rpi_tcp_stream *stream, struct iovec pieces[PIECES]) {
-    int count = stream->queue.count < PIECES ? (int)stream->queue.count : PIECES;
-    size_t lead = room_before(stream) - number_bytes(stream), skip = lead + stream->sent;
-    for (int i = 0; i < count; i++, skip = lead) {
-        const rpi_extent *frame = rpi_extents_at(&stream->queue, (uint32_t)i);
-        pieces[i] = (struct iovec){stream->out + frame->offset + skip, frame->bytes - skip};
-    }
-    return count;
+/* Whose oldest frame goes now. */
+static bool goes_first(const rpi_tcp_stream *stream) {
+    bool has_begun = stream->sent > 0 || stream->is_promised;
+    return has_begun ? stream->is_first : stream->first.count > 0;
 }
 
-/* The kernel has taken so many more bytes. */
+/* Pieces that are to be sent with one call. */
+typedef struct to_send {
+    struct iovec at[PIECES];
+    int count;
+    size_t skip; /* bytes of the next that the kernel has taken */
+} to_send;
+
+/* Frames of one queue, from one index until another. What lies before a frame's number is not
+ * sent. */
+static void add(const rpi_tcp_stream *stream, rpi_extents *queue, uint32_t from, uint32_t until,
+                to_send *p) {
+    unsigned char *out = queue == &stream->first ? stream->first_out : stream->out;
+    size_t lead = room_before(stream) - number_bytes(stream);
+    for (uint32_t i = from; i < until && p->count < PIECES; i++) {
+        const rpi_extent *frame = rpi_extents_at(queue, i);
+        size_t skip = lead + p->skip;
+        p->at[p->count++] = (struct iovec){out + frame->offset + skip, frame->bytes - skip};
+        p->skip = 0;
+    }
+}
+
+/* Frames lie aligned, with gaps between them: gathered, so that one call sends many. The one
+ * that goes, all that are urgent, the others. */
+static void gather(rpi_tcp_stream *stream, to_send *p) {
+    rpi_extents *first = &stream->first, *others = &stream->queue;
+    uint32_t begun = goes_first(stream) ? 0 : 1;
+    *p = (to_send){.skip = stream->sent};
+    add(stream, others, 0, begun < others->count ? begun : others->count, p);
+    add(stream, first, 0, first->count, p);
+    add(stream, others, begun, others->count, p);
+}
+
+/* The kernel has taken so many more bytes, in that order. */
 static void take_sent(rpi_tcp_stream *stream, size_t bytes) {
     size_t lead = room_before(stream) - number_bytes(stream);
     rpi_link_count_sent(stream->link, bytes);
-    stream->sent += bytes;
-    while (stream->queue.count > 0) {
-        size_t whole = rpi_extents_at(&stream->queue, 0)->bytes - lead;
-        if (stream->sent < whole) return;
-        stream->sent -= whole;
-        stream->queued -= whole;
-        rpi_extents_pop(&stream->queue);
+    while (rpi_tcp_stream_has_queue(stream)) {
+        bool is_first = goes_first(stream);
+        rpi_extents *queue = is_first ? &stream->first : &stream->queue;
+        size_t left = rpi_extents_at(queue, 0)->bytes - lead - stream->sent;
+        stream->is_first = is_first;
+        stream->is_promised = false;
+        if (bytes < left) {
+            stream->sent += bytes;
+            return;
+        }
+        bytes -= left;
+        if (!is_first) stream->queued -= stream->sent + left;
+        if (!is_first && !stream->numbered) stream->link->settled++;
+        stream->sent = 0;
+        rpi_extents_pop(queue);
     }
 }
 
+/* The kernel takes no more. TLS has sealed what it was given first, which stays first. */
+static void wait_for_kernel(rpi_tcp_stream *stream) {
+    bool is_first = goes_first(stream);
+    stream->writable = false;
+    stream->is_promised = stream->channel.tls != NULL;
+    stream->is_first = is_first;
+}
+
 static void send_queue(rpi_tcp_stream *stream) {
-    struct iovec pieces[PIECES];
-    while (stream->writable && !stream->mute && stream->queue.count > 0) {
-        int count = gather(stream, pieces);
-        ssize_t sent = rpi_channel_send_pieces(&stream->channel, pieces, count);
+    to_send p;
+    while (stream->writable && !stream->mute && rpi_tcp_stream_has_queue(stream)) {
+        gather(stream, &p);
+        ssize_t sent = rpi_channel_send_pieces(&stream->channel, p.at, p.count);
         if (sent < 0) {
             if (errno == EAGAIN)
-                stream->writable = false;
+                wait_for_kernel(stream);
             else if (errno != EINTR) {
                 keep_errno(stream, "sending");
                 stream->writable = false;
@@ -164,6 +216,32 @@ rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **
     return rpi_tcp_stream_lend(stream, bytes, out_region);
 }
 
+rp_status rpi_tcp_stream_lend_first(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+    if (bytes == 0 || bytes > stream->frame_bytes)
+        return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
+                       stream->frame_bytes);
+    RP_TRY(rpi_fault_raise(&stream->fault));
+    if (stream->first_lent.bytes < bytes) {
+        rpi_extent lent = {.bytes = bytes};
+        bool fits = rpi_extents_fit(&stream->first, bytes, &lent.offset);
+        stream->first_starved = fits ? 0 : bytes;
+        if (!fits) return RP_PENDING;
+        stream->first_lent = lent;
+    }
+    *out_region = stream->first_out + stream->first_lent.offset;
+    return RP_OK;
+}
+
+rp_status rpi_tcp_stream_post_first(rpi_tcp_stream *stream, size_t bytes) {
+    if (bytes == 0 || bytes > stream->first_lent.bytes)
+        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
+                       stream->first_lent.bytes);
+    rpi_extents_push(&stream->first, stream->first_lent.offset, bytes);
+    stream->first_lent.bytes = 0;
+    send_queue(stream);
+    return rpi_fault_raise(&stream->fault);
+}
+
 static void write_number(unsigned char *at, uint32_t number) {
     rpi_put_u32(at, number);
     rpi_put_u32(at + 4, rpi_crc32c(0, at, 4));
@@ -178,6 +256,7 @@ rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t num
         write_number(stream->out + stream->lent.offset + room - NUMBER_BYTES, number);
     rpi_extents_push(&stream->queue, stream->lent.offset, room + bytes);
     stream->lent.bytes = 0;
+    if (!stream->numbered) stream->link->passable++;
     stream->posted += bytes + number_bytes(stream);
     stream->queued += bytes + number_bytes(stream);
     send_queue(stream); /* at once: the wire shall work while the next frame is encoded */
@@ -350,7 +429,12 @@ bool rpi_tcp_stream_has_bulk_room(rpi_tcp_stream *stream, size_t bytes) {
 }
 
 static bool awaits_room(const rpi_tcp_stream *stream) {
-    return stream->starved || stream->bulk_starved;
+    return stream->starved || stream->bulk_starved || stream->first_starved;
+}
+
+static bool has_first_room(rpi_tcp_stream *stream, size_t bytes) {
+    size_t offset;
+    return rpi_extents_fit(&stream->first, bytes, &offset);
 }
 
 /* Told once: who waits for room asks for it again, or does not wait any more. */
@@ -358,7 +442,8 @@ static bool room_has_come(rpi_tcp_stream *stream) {
     bool some =
         (stream->starved && rpi_tcp_stream_has_room(stream, stream->starved)) ||
         (stream->bulk_starved && rpi_tcp_stream_has_bulk_room(stream, stream->bulk_starved));
-    if (some) stream->starved = stream->bulk_starved = 0;
+    some |= stream->first_starved && has_first_room(stream, stream->first_starved);
+    if (some) stream->starved = stream->bulk_starved = stream->first_starved = 0;
     return some;
 }
 
@@ -367,6 +452,6 @@ bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
     if (stream->readable && !stream->full) return true;
     if (stream->fault.status != RP_OK)
         return !stream->fault.told && (!stream->held || awaits_room(stream));
-    if (stream->writable && stream->queue.count > 0) return true;
+    if (stream->writable && rpi_tcp_stream_has_queue(stream)) return true;
     return room_has_come(stream);
 }

@@ -1,6 +1,9 @@
 /* One TCP connection that carries frames, in TLS where the job asks for it: what is queued to
  * go out and what has come in. Bytes of a link are counted as they are before that.
  *
+ * Urgent frames pass those that have not begun to go; the order in which frames go is that in
+ * which they come, so that a receiver knows nothing of it.
+ *
  * Where a link is several of them (tcp_bundle.h) each frame goes behind its number in the
  * link, in 8 bytes. */
 #ifndef RPI_NET_TCP_STREAM_H
@@ -25,8 +28,14 @@ typedef struct rpi_tcp_stream {
     rpi_fault fault;
 
     unsigned char *out;
-    rpi_extents queue;       /* posted frames, from the one being sent on */
-    size_t sent;             /* bytes of the oldest that the kernel has taken */
+    rpi_extents queue; /* posted frames, from the one being sent on */
+    unsigned char *first_out;
+    rpi_extents first;       /* urgent ones, which go before all that has not begun to go */
+    rpi_extent first_lent;   /* as `lent`, of these */
+    size_t first_starved;    /* as `starved` */
+    bool is_first;           /* the frame that has begun to go is one of these */
+    bool is_promised;        /* it has begun although `sent` is 0: TLS has sealed part of it */
+    size_t sent;             /* bytes of the one that goes that the kernel has taken */
     uint64_t posted, queued; /* bytes of all frames posted, and of those in the queue */
     rpi_extent lent;         /* bytes 0: nothing is */
     size_t starved;          /* bytes for which the last lend() found no room; 0: none */
@@ -56,6 +65,9 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream);
 rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region);
 /* The same of bulk: RP_PENDING while as much again waits for the kernel. */
 rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region);
+/* The same of an urgent frame, where frames are not numbered; it is then posted as one. */
+rp_status rpi_tcp_stream_lend_first(rpi_tcp_stream *stream, size_t bytes, void **out_region);
+rp_status rpi_tcp_stream_post_first(rpi_tcp_stream *stream, size_t bytes);
 rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number);
 rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
                               size_t *out_bytes);
@@ -68,6 +80,10 @@ bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream);
 /* Is there room for so long a frame? */
 bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes);
 bool rpi_tcp_stream_has_bulk_room(rpi_tcp_stream *stream, size_t bytes);
+/* Something is posted that the kernel has not taken. */
+static inline bool rpi_tcp_stream_has_queue(const rpi_tcp_stream *stream) {
+    return stream->queue.count > 0 || stream->first.count > 0;
+}
 /* The oldest frame is complete. */
 static inline bool rpi_tcp_stream_has_frame(const rpi_tcp_stream *stream) {
     return stream->frames.count > (stream->missing > 0 ? 1U : 0U);

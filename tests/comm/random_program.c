@@ -192,6 +192,13 @@ void program_make(uint64_t seed, const program_limits *limits, program *out) {
                   &out->steps[rpi_rng_below(&rng, (uint32_t)out->count)]);
 }
 
+/* Of any kind, and not always the same on all ranks: it changes when things happen, and nothing
+ * else. */
+static rp_priority priority_of(const program *p, int rank, int index) {
+    int shift = (p->world + p->comms) % 2 ? rank : 0;
+    return (rp_priority)((5 * index + 3 * p->world + shift) % (RP_PRIORITY_URGENT + 1));
+}
+
 rp_comm_options program_options(const program *p, int rank, int index, program_names *names) {
     bool mixed = strcmp(p->transport, "mixed") == 0, tls = strcmp(p->transport, "tls") == 0;
     bool shaped = strcmp(p->transport, "shaped") == 0 || mixed;
@@ -207,7 +214,8 @@ rp_comm_options program_options(const program *p, int rank, int index, program_n
                                             .timeout_s = p->timeout_s, .strict_timeout = 1,
                                             .warn_after_s = p->timeout_s,
                                             .progress_thread = p->progress_thread,
-                                            .chunk_bytes = (uint32_t)p->chunk_bytes);
+                                            .chunk_bytes = (uint32_t)p->chunk_bytes,
+                                            .priority = priority_of(p, rank, index));
 }
 
 void program_set_secret(void) {

@@ -154,6 +154,23 @@ static void what_is_urgent_passes_bulk(void) {
     }
 }
 
+static void normal_beside_normal(rp_comm *comm, int rank, int world, void *context) {
+    rp_comm *other = make_of_priority(comm, "other", RP_PRIORITY_NORMAL);
+    (void)rank, (void)world, (void)context;
+    pass_large_ones(other, comm, 32 * SMALL);
+    pass_large_ones(comm, other, 32 * SMALL);
+    rp_comm_destroy(other);
+}
+
+/* Neither fills the links so that the other has to wait until it is done. */
+static void communicators_of_one_priority_take_turns(void) {
+    static const char *const transports[] = {"inproc", "shm", "tcp"};
+    for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
+        rp_comm_options options = {.transport = transports[i], .timeout_s = LIMIT_S};
+        world_run(2, &options, normal_beside_normal, NULL);
+    }
+}
+
 /* On a link that takes a second for what is ahead. */
 static void on_a_slow_link(rp_comm *comm, int rank, int world, void *context) {
     rp_comm *bulk = make_of_priority(comm, "bulk", RP_PRIORITY_BULK);
@@ -235,6 +252,7 @@ CASES({"a busy rank reads past what it cannot take",
       {"a short operation does not wait for four long ones",
        a_short_operation_does_not_wait_for_four_long_ones},
       {"what is urgent passes bulk", what_is_urgent_passes_bulk},
+      {"communicators of one priority take turns", communicators_of_one_priority_take_turns},
       {"what is short passes bulk on a slow link", what_is_short_passes_bulk_on_a_slow_link},
       {"groups inherit the priority", groups_inherit_the_priority},
       {"operations are as urgent as the table says",

@@ -179,6 +179,7 @@ struct rp_comm {
     rp_comm *next;                  /* [driver] in the fabric's list of all */
     rp_comm *next_active;           /* [driver] and of those that have something to do */
     bool is_active;                 /* [driver] */
+    bool was_served;                /* [driver] it had room in a link in this pass */
     rp_comm *next_caller;           /* [lock] and of those with an inbox */
     bool is_caller;                 /* [lock] */
     int waiters;                    /* [lock] callers who wait for a request */

@@ -50,4 +50,5 @@ void rpi_traffic_posted(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     const rpi_link *link = rpi_peer_link(peer);
     if (link->traffic != RPI_TRAFFIC_URGENT) peer->passable = link->passable;
+    if (link->traffic == RPI_TRAFFIC_BULK) comm->was_served = true;
 }

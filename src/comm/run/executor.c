@@ -552,6 +552,25 @@ static void note_company(rpi_fabric *fabric) {
     fabric->company = now < fabric->company_ns;
 }
 
+/* The first takes what room there is in a link: who has had some comes behind those who have
+ * not. */
+static void take_turns(rpi_fabric *fabric) {
+    rp_comm *served = NULL, **served_end = &served, **at = &fabric->active;
+    for (rp_comm *comm; (comm = *at) != NULL;) {
+        if (!comm->was_served) {
+            at = &comm->next_active;
+            continue;
+        }
+        comm->was_served = false;
+        *at = comm->next_active;
+        *served_end = comm;
+        served_end = &comm->next_active;
+    }
+    *served_end = NULL;
+    *at = served;
+    fabric->active_end = served ? served_end : at;
+}
+
 bool rpi_fabric_pass(rpi_fabric *fabric) {
     bool moved = take_posted(fabric);
     fabric->passes++;
@@ -573,6 +592,7 @@ bool rpi_fabric_pass(rpi_fabric *fabric) {
         if (!*at) fabric->active_end = at;
         comm->is_active = false;
     }
+    take_turns(fabric);
     if (moved) rpi_set_aside_overdue(fabric);
     return moved;
 }

@@ -79,7 +79,7 @@ static int choose(const rpi_tcp_bundle *bundle, size_t bytes, bool bulk) {
     int best = -1;
     for (int i = 0; i < bundle->count; i++)
         if (rpi_tcp_stream_has_room(&bundle->streams[i], bytes) &&
-            (!bulk || rpi_tcp_stream_has_bulk_room(&bundle->streams[i], bytes)) &&
+            (!bulk || rpi_tcp_stream_has_bulk_room(&bundle->streams[i])) &&
             (best < 0 || is_before(&bundle->streams[i], &bundle->streams[best])))
             best = i;
     return best;

@@ -211,7 +211,7 @@ static void keep_short(rpi_tcp_stream *stream) {
 
 rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
     keep_short(stream);
-    stream->bulk_starved = rpi_tcp_stream_has_bulk_room(stream, bytes) ? 0 : bytes;
+    stream->bulk_starved = rpi_tcp_stream_has_bulk_room(stream) ? 0 : bytes;
     if (stream->bulk_starved && stream->fault.status == RP_OK) return RP_PENDING;
     return rpi_tcp_stream_lend(stream, bytes, out_region);
 }
@@ -424,8 +424,8 @@ bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes) {
     return rpi_extents_fit(&stream->queue, bytes + room_before(stream), &offset);
 }
 
-bool rpi_tcp_stream_has_bulk_room(rpi_tcp_stream *stream, size_t bytes) {
-    return stream->queued <= bytes;
+bool rpi_tcp_stream_has_bulk_room(const rpi_tcp_stream *stream) {
+    return stream->queued <= stream->frame_bytes / 2;
 }
 
 static bool awaits_room(const rpi_tcp_stream *stream) {
@@ -439,9 +439,8 @@ static bool has_first_room(rpi_tcp_stream *stream, size_t bytes) {
 
 /* Told once: who waits for room asks for it again, or does not wait any more. */
 static bool room_has_come(rpi_tcp_stream *stream) {
-    bool some =
-        (stream->starved && rpi_tcp_stream_has_room(stream, stream->starved)) ||
-        (stream->bulk_starved && rpi_tcp_stream_has_bulk_room(stream, stream->bulk_starved));
+    bool some = (stream->starved && rpi_tcp_stream_has_room(stream, stream->starved)) ||
+                (stream->bulk_starved && rpi_tcp_stream_has_bulk_room(stream));
     some |= stream->first_starved && has_first_room(stream, stream->first_starved);
     if (some) stream->starved = stream->bulk_starved = stream->first_starved = 0;
     return some;

@@ -63,7 +63,7 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream);
 /* As in the contract of a transport (transport.h). number: of the frame in its link, where
  * frames are numbered. */
 rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region);
-/* The same of bulk: RP_PENDING while as much again waits for the kernel. */
+/* The same of bulk: RP_PENDING while half of the longest frame waits for the kernel. */
 rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region);
 /* The same of an urgent frame, where frames are not numbered; it is then posted as one. */
 rp_status rpi_tcp_stream_lend_first(rpi_tcp_stream *stream, size_t bytes, void **out_region);
@@ -79,7 +79,9 @@ void rpi_tcp_stream_move(rpi_tcp_stream *stream);
 bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream);
 /* Is there room for so long a frame? */
 bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes);
-bool rpi_tcp_stream_has_bulk_room(rpi_tcp_stream *stream, size_t bytes);
+/* Little waits for the kernel, whatever length comes next: short frames would lose otherwise.
+ */
+bool rpi_tcp_stream_has_bulk_room(const rpi_tcp_stream *stream);
 /* Something is posted that the kernel has not taken. */
 static inline bool rpi_tcp_stream_has_queue(const rpi_tcp_stream *stream) {
     return stream->queue.count > 0 || stream->first.count > 0;

@@ -180,7 +180,7 @@ static rp_status run_beside(rp_comm *comm, bulk *b, double *times) {
 }
 
 static rp_status run_in(rp_comm *comm, bulk *b, double *times) {
-    rp_comm_options own = {.name = "bulk"};
+    rp_comm_options own = RP_COMM_OPTIONS(.name = "bulk");
     RP_TRY(find_priority(b->is->bulk_priority, &own.priority));
     RP_TRY(rp_codec_parse(b->is->codec, &b->codec));
     RP_TRY(rpi_alloc((size_t)b->is->bulk, "values", &b->values));
@@ -189,8 +189,8 @@ static rp_status run_in(rp_comm *comm, bulk *b, double *times) {
 }
 
 static rp_status run(const settings *is) {
-    rp_comm_options own = {
-        .link = is->link, .transport = is->transport, .progress_thread = is->queued > 0};
+    rp_comm_options own = RP_COMM_OPTIONS(.link = is->link, .transport = is->transport,
+                                          .progress_thread = is->queued > 0);
     rp_comm *comm = NULL;
     bulk b = {.is = is};
     double *times = NULL;

@@ -31,6 +31,7 @@
 #define REDPOLL_COMM_H
 
 #include "redpoll/codec.h"
+#include "redpoll/log.h"
 #include "redpoll/store.h"
 
 #ifdef __cplusplus
@@ -481,6 +482,17 @@ RP_API rp_status rp_completions_wait(rp_completions *completions, double timeout
                                      uint64_t *tokens, size_t capacity, size_t *count);
 /** The wait of now returns, or else the next one. Any thread. */
 RP_API void rp_completions_wake(rp_completions *completions);
+/** Have the log's messages (log.h) kept here and not printed: for a program whose own log must
+ *  not be called by the library's threads, which may hold locks that its threads wait for. A
+ *  wait returns when there is one, too, and they are to be taken then. 32 are kept; those
+ *  beyond are counted, and told in a line of their own. In the place of the sink, until the
+ *  queue is destroyed or another sink is set: then messages are printed again, as they are in a
+ *  child of fork(). Again: nothing changes. RP_NOMEM. Any thread. */
+RP_API rp_status rp_completions_keep_log(rp_completions *completions);
+/** The oldest message that is kept. line: `bytes` long, RP_LOG_LINE are enough. RP_PENDING:
+ *  there is none. Never blocks. Any thread. */
+RP_API rp_status rp_completions_take_line(rp_completions *completions, rp_log_level *level,
+                                          char *line, size_t bytes);
 
 /** Blocking forms: start and wait. They leave the progress thread asleep. */
 RP_API rp_status rp_all_reduce(rp_comm *comm, const rp_segment *segments, size_t count,

@@ -15,6 +15,9 @@ typedef enum rp_log_level {
     RP_LOG_DEBUG
 } rp_log_level;
 
+/** A message with its end is at most so long. */
+#define RP_LOG_LINE 1200
+
 /** Receives each message: one line without its newline, borrowed for the call. May be called
  *  from any thread, one call at a time. Must not call the log. */
 typedef void (*rp_log_sink)(void *context, rp_log_level level, const char *line);

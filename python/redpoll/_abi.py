@@ -110,6 +110,7 @@ class rp_adaptive_codec(Structure):
     _fields_ = [("codec", rp_codec), ("every", c_int64), ("fastest", c_int)]
 
 
+RP_LOG_LINE = 1200
 RP_ADAPTIVE_TEXT, RP_LEVELS = 96, 33
 RP_MEASURED = 2 * RP_LEVELS
 
@@ -641,6 +642,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         [_completions, c_double, POINTER(c_uint64), c_size_t, POINTER(c_size_t)],
     ),
     "rp_completions_wake": (None, [_completions]),
+    "rp_completions_keep_log": (c_int, [_completions]),
+    "rp_completions_take_line": (c_int, [_completions, POINTER(c_int), c_char_p, c_size_t]),
+    "rp_log_set_level": (None, [c_int]),
 }
 QUICK = {"rp_comm_attend", "rp_comm_leave", "rp_request_free", "rp_request_source"}
 """Functions that never wait: they keep the GIL, which another thread could hold for

@@ -30,6 +30,12 @@ void rp_log_set_sink(rp_log_sink sink, void *context) {
     pthread_mutex_unlock(&lock);
 }
 
+void rpi_log_reset_sink(rp_log_sink sink, const void *context) {
+    pthread_mutex_lock(&lock);
+    if (current_sink == sink && current_context == context) current_sink = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
 void rp_log_set_level(rp_log_level level) {
     atomic_store(&current_level, (int)level);
 }
@@ -50,7 +56,7 @@ void rpi_log_print(rp_log_level level, const char *line) {
 
 void rpi_log(rp_log_level level, const char *format, ...) {
     if (!rpi_log_wants(level)) return;
-    char line[1200];
+    char line[RP_LOG_LINE];
     va_list arguments;
     va_start(arguments, format);
     rpi_vprint(line, sizeof line, format, arguments);

@@ -295,6 +295,13 @@ static void requests_and_queues(void) {
     REFUSES("timeout_s", rp_completions_wait, queue, (double)NAN, &token, 1, &count);
     CHECK_OK(rp_completions_wait(queue, 0, NULL, 0, &count));
     RECORDS("completions is NULL", rp_completions_wake, (rp_completions_wake(NULL), true));
+    char line[RP_LOG_LINE];
+    rp_log_level level;
+    REFUSES("completions is NULL", rp_completions_keep_log, NULL);
+    REFUSES("completions is NULL", rp_completions_take_line, NULL, &level, line, sizeof line);
+    REFUSES("the level", rp_completions_take_line, queue, NULL, line, sizeof line);
+    REFUSES("the line", rp_completions_take_line, queue, &level, NULL, sizeof line);
+    REFUSES("the line", rp_completions_take_line, queue, &level, line, 0);
     LEGAL(rp_completions_destroy, rp_completions_destroy(NULL));
     rp_completions_destroy(queue);
 }

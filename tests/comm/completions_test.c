@@ -1,11 +1,14 @@
 /* Waiting for a while, freeing, and queues of completed requests. */
 #include "comm/thread_world.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -301,6 +304,89 @@ static void a_token_wakes_who_waits_for_it(void) {
     rp_completions_destroy(queue);
 }
 
+/* ---- the log ---- */
+
+static void heard(void *context, rp_log_level level, const char *line) {
+    (void)line;
+    *(int *)context += level == RP_LOG_WARNING;
+}
+
+static void expect_line(rp_completions *queue, const char *expected) {
+    char line[RP_LOG_LINE];
+    rp_log_level level = RP_LOG_DEBUG;
+    CHECK_EQ(rp_completions_take_line(queue, &level, line, sizeof line), RP_OK);
+    CHECK_EQ(level, RP_LOG_WARNING);
+    CHECK_MSG(strcmp(line, expected) == 0, "'%s', not '%s'", line, expected);
+}
+
+static void expect_no_line(rp_completions *queue) {
+    char line[8];
+    rp_log_level level;
+    CHECK_EQ(rp_completions_take_line(queue, &level, line, sizeof line), RP_PENDING);
+}
+
+static void *write_later(void *context) {
+    (void)context;
+    pause_ms(20);
+    rpi_log(RP_LOG_WARNING, "%s", "late");
+    return NULL;
+}
+
+static void a_queue_may_keep_the_log(void) {
+    rp_completions *queue = NULL;
+    pthread_t writer;
+    size_t count = 1;
+    REQUIRE_OK(rp_completions_create(&queue));
+    expect_no_line(queue);
+    CHECK_OK(rp_completions_keep_log(queue));
+    CHECK_OK(rp_completions_keep_log(queue));
+    rpi_log(RP_LOG_WARNING, "line %d", 1);
+    rpi_log(RP_LOG_WARNING, "line %d", 2);
+    CHECK_OK(rp_completions_wait(queue, -1, NULL, 0, &count)); /* returns: there are lines */
+    CHECK_EQ(count, 0);
+    expect_line(queue, "line 1");
+    expect_line(queue, "line 2");
+    expect_no_line(queue);
+    REQUIRE(pthread_create(&writer, NULL, write_later, NULL) == 0);
+    CHECK_OK(rp_completions_wait(queue, -1, NULL, 0, &count));
+    expect_line(queue, "late");
+    pthread_join(writer, NULL);
+    rp_completions_destroy(queue);
+}
+
+static void what_nobody_takes_is_counted(void) {
+    rp_completions *queue = NULL;
+    REQUIRE_OK(rp_completions_create(&queue));
+    CHECK_OK(rp_completions_keep_log(queue));
+    for (int i = 0; i < 40; i++) rpi_log(RP_LOG_WARNING, "line %d", i);
+    for (int i = 0; i < 32; i++) {
+        char expected[16];
+        snprintf(expected, sizeof expected, "line %d", i);
+        expect_line(queue, expected);
+    }
+    expect_line(queue, "8 more lines of the log were not kept");
+    expect_no_line(queue);
+    rp_completions_destroy(queue);
+}
+
+/* The queue that is destroyed leaves another sink alone. */
+static void the_log_goes_where_it_was_last_sent(void) {
+    rp_completions *first = NULL, *second = NULL;
+    int lines = 0;
+    REQUIRE_OK(rp_completions_create(&first));
+    REQUIRE_OK(rp_completions_create(&second));
+    CHECK_OK(rp_completions_keep_log(first));
+    CHECK_OK(rp_completions_keep_log(second));
+    rp_completions_destroy(first);
+    rpi_log(RP_LOG_WARNING, "%s", "to the second");
+    expect_line(second, "to the second");
+    rp_log_set_sink(heard, &lines);
+    rp_completions_destroy(second);
+    rpi_log(RP_LOG_WARNING, "%s", "to the sink");
+    CHECK_EQ(lines, 1);
+    rp_log_set_sink(NULL, NULL);
+}
+
 CASES({"a token wakes who waits for it", a_token_wakes_who_waits_for_it},
       {"a wait may be short", a_wait_may_be_short},
       {"several threads may wait for one request", several_threads_may_wait_for_one_request},
@@ -311,4 +397,7 @@ CASES({"a token wakes who waits for it", a_token_wakes_who_waits_for_it},
       {"cancelled requests are told", cancelled_requests_are_told},
       {"a queue can be woken and closed", a_queue_can_be_woken_and_closed},
       {"a queue needs somebody who drives", a_queue_needs_somebody_who_drives},
-      {"a queue may find no memory", a_queue_may_find_no_memory})
+      {"a queue may find no memory", a_queue_may_find_no_memory},
+      {"a queue may keep the log", a_queue_may_keep_the_log},
+      {"what nobody takes is counted", what_nobody_takes_is_counted},
+      {"the log goes where it was last sent", the_log_goes_where_it_was_last_sent})

@@ -6,6 +6,8 @@ callback may wait for the future of another operation, as PyTorch's PowerSGD hoo
 one thread settles, the next sleeps in C. As a rule there are one or two; there are more only
 while several callbacks block.
 
+The same thread takes the library's log (`_log.py`), which another one passes on.
+
 They live from the first communicator to the last: each has a notifier from its creation until
 its rp_comm is destroyed, so that no request meets one that ends. What finalizers call takes no
 lock, and nothing here holds one while a thread starts: Python may collect garbage, and so run
@@ -23,18 +25,22 @@ from typing import Any, Optional
 
 from .. import _abi
 from ..errors import Error, check
+from . import _log
 from ._shared import Shared
 
 _BATCH = 64
 _IDLE = 2  # so many threads without work stay
 _JOIN_S = 5.0  # at most, for callbacks that do not come back
 _PAUSE_S = 0.001
+_LOG = 0  # a token that is no request's
 
 
 class Notifier:
     def __init__(self) -> None:
         handle = ctypes.c_void_p()
         check(_abi.rp_completions_create(ctypes.byref(handle)))
+        _log.follow_level()
+        check(_abi.rp_completions_keep_log(handle))
         self._queue = Shared(handle.value or 0, _abi.rp_completions_destroy)
         self._waiting: dict[int, Any] = {}  # token -> request
         self._numbers = itertools.count(1)
@@ -46,6 +52,8 @@ class Notifier:
         self._stopping = False
         self._lead = threading.Lock()  # held by the one thread that sleeps in C
         self._tokens: collections.deque[int] = collections.deque()  # of the leader
+        self._reader = _log.LogReader()  # of the leader
+        self._lines: collections.deque[tuple[int, str]] = collections.deque()
 
     def watch(self, request: Any) -> None:
         """Have a thread settle this request when it is complete. At most once a request, which
@@ -93,6 +101,8 @@ class Notifier:
             token = self._next()
             if token is None:
                 break
+            if token == _LOG:
+                self._pass_lines_on()
             request = self._waiting.pop(token, None)
             if request is not None:
                 request.settle_quietly()
@@ -132,9 +142,17 @@ class Notifier:
             return
         try:
             _abi.rp_completions_wait(queue, -1.0, tokens, _BATCH, ctypes.byref(count))
+            self._lines.extend(self._reader.read(queue))
         finally:
             self._queue.leave()
         self._tokens.extend(tokens[: count.value])
+        if self._lines:
+            self._tokens.append(_LOG)
+
+    def _pass_lines_on(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                _log.pass_on(*self._lines.popleft())
 
     def _watch_abandoned(self) -> None:
         while self._abandoned:
@@ -163,7 +181,17 @@ class Notifier:
         if threading.current_thread() not in self._threads:
             self._join(time.monotonic() + _JOIN_S)
         if not self._running:
+            self._read_rest()
             self._queue.finish()
+        self._pass_lines_on()
+
+    def _read_rest(self) -> None:
+        queue = self._queue.enter()
+        if queue:
+            try:
+                self._lines.extend(self._reader.read(queue))
+            finally:
+                self._queue.leave()
 
     def _join(self, deadline: float) -> None:
         while self._running and time.monotonic() < deadline:

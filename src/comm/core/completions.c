@@ -6,11 +6,28 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { KEPT_LINES = 32 };
+
+typedef struct log_line {
+    rp_log_level level;
+    char text[RP_LOG_LINE];
+} log_line;
+
+/* Messages that nobody has taken yet; the oldest is lines[first]. */
+typedef struct log_lines {
+    log_line lines[KEPT_LINES];
+    size_t first, count, lost;
+    pid_t process; /* a child of fork() has nobody who takes them */
+} log_lines;
 
 struct rp_completions {
     pthread_mutex_t lock;
@@ -19,6 +36,7 @@ struct rp_completions {
     size_t first, count, room;
     size_t promised; /* tokens that requests will put */
     bool woken, waited_for;
+    log_lines *log; /* NULL: the log is not kept here */
 };
 
 rp_status rp_completions_create(rp_completions **out_completions) {
@@ -36,8 +54,11 @@ rp_status rp_completions_create(rp_completions **out_completions) {
     return RP_OK;
 }
 
+static void keep_line(void *context, rp_log_level level, const char *line);
+
 void rp_completions_destroy(rp_completions *queue) {
     if (!queue) return;
+    rpi_log_reset_sink(keep_line, queue);
     pthread_mutex_lock(&queue->lock);
     queue->woken = true;
     pthread_cond_broadcast(&queue->changed);
@@ -45,6 +66,7 @@ void rp_completions_destroy(rp_completions *queue) {
     pthread_mutex_unlock(&queue->lock);
     pthread_cond_destroy(&queue->changed);
     pthread_mutex_destroy(&queue->lock);
+    rpi_free(queue->log);
     rpi_free(queue->tokens);
     rpi_free(queue);
 }
@@ -83,11 +105,15 @@ void rpi_completions_put(rp_completions *queue, uint64_t token) {
     pthread_mutex_unlock(&queue->lock);
 }
 
+static bool has_lines(const rp_completions *queue) {
+    return queue->log && queue->log->count;
+}
+
 /* Under the lock. */
 static void sleep_for_tokens(rp_completions *queue, int64_t deadline_ns) {
     struct timespec at = {.tv_sec = deadline_ns / RPI_SECOND_NS,
                           .tv_nsec = deadline_ns % RPI_SECOND_NS};
-    while (!queue->count && !queue->woken && rpi_now_ns() < deadline_ns) {
+    while (!queue->count && !queue->woken && !has_lines(queue) && rpi_now_ns() < deadline_ns) {
         if (deadline_ns == RPI_NEVER_NS)
             pthread_cond_wait(&queue->changed, &queue->lock);
         else
@@ -127,4 +153,70 @@ void rp_completions_wake(rp_completions *queue) {
     queue->woken = true;
     pthread_cond_broadcast(&queue->changed);
     pthread_mutex_unlock(&queue->lock);
+}
+
+/* ---- the log ---- */
+
+static void keep_line(void *context, rp_log_level level, const char *line) {
+    rp_completions *queue = context;
+    log_lines *log = queue->log; /* there since before this was the sink */
+    if (getpid() != log->process) {
+        rpi_log_print(level, line);
+        return;
+    }
+    pthread_mutex_lock(&queue->lock);
+    if (log->count < KEPT_LINES) {
+        log_line *last = &log->lines[(log->first + log->count++) % KEPT_LINES];
+        last->level = level;
+        snprintf(last->text, sizeof last->text, "%s", line);
+    } else {
+        log->lost++;
+    }
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+rp_status rp_completions_keep_log(rp_completions *queue) {
+    if (!queue) return RP_FAIL(INVALID, "completions is NULL");
+    log_lines *log = NULL;
+    RP_TRY(rpi_alloc(sizeof *log, "lines of the log", &log));
+    log->process = getpid();
+    pthread_mutex_lock(&queue->lock);
+    bool is_new = !queue->log;
+    if (is_new) queue->log = log;
+    pthread_mutex_unlock(&queue->lock);
+    if (!is_new) rpi_free(log);
+    rp_log_set_sink(keep_line, queue);
+    return RP_OK;
+}
+
+/* Under the lock, with nothing kept any more: how many were not. */
+static rp_status tell_lost(log_lines *log, rp_log_level *level, char *line, size_t bytes) {
+    if (!log->lost) return RP_PENDING;
+    *level = RP_LOG_WARNING;
+    snprintf(line, bytes, "%zu more lines of the log were not kept", log->lost);
+    log->lost = 0;
+    return RP_OK;
+}
+
+static rp_status take_line(log_lines *log, rp_log_level *level, char *line, size_t bytes) {
+    if (!log) return RP_PENDING;
+    if (!log->count) return tell_lost(log, level, line, bytes);
+    const log_line *oldest = &log->lines[log->first];
+    *level = oldest->level;
+    snprintf(line, bytes, "%s", oldest->text);
+    log->first = (log->first + 1) % KEPT_LINES;
+    log->count--;
+    return RP_OK;
+}
+
+rp_status rp_completions_take_line(rp_completions *queue, rp_log_level *out_level, char *line,
+                                   size_t bytes) {
+    if (!queue) return RP_FAIL(INVALID, "completions is NULL");
+    if (!out_level) return RP_FAIL(INVALID, "there is nowhere to put the level");
+    if (!line || !bytes) return RP_FAIL(INVALID, "there is nowhere to put the line");
+    pthread_mutex_lock(&queue->lock);
+    rp_status status = take_line(queue->log, out_level, line, bytes);
+    pthread_mutex_unlock(&queue->lock);
+    return status;
 }

@@ -21,6 +21,7 @@
 #include "base/variables.h"
 #include "comm/world/link_costs.h"
 #include "net/shaped/link_shape.h"
+#include "net/socket/addresses.h"
 #include "net/store/meeting.h"
 #include "net/trust/secret.h"
 #include "net/world/launch_watch.h"
@@ -127,12 +128,15 @@ static double beat_seconds(const rp_comm *comm) {
     return least / 4 < 0.5 ? least / 4 : 0.5;
 }
 
-/* Once a process, by the rank that the others come to. Ranks that are threads have no door. */
-static void say_whether_open(const rpi_mesh *mesh, const rpi_secret *secret) {
+/* Once a process, by the rank that the others come to. Ranks that are threads have no door, and
+ * what listens on the loopback is not heard outside of this host. */
+static void say_whether_open(const rpi_mesh *mesh, const char *bind_host,
+                             const rpi_secret *secret) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     int other = 1;
     while (other < mesh->world && mesh->peers[other].process == mesh->peers[0].process) other++;
     if (secret->is_set || mesh->rank > 0 || other == mesh->world) return;
+    if (rpi_is_loopback(bind_host)) return;
     if (atomic_flag_test_and_set(&said)) return;
     rpi_log(RP_LOG_WARNING,
             "this job is open: who reaches its ports can read and disturb it; %s "
@@ -186,7 +190,7 @@ static rp_status connect_by(rp_comm *comm, meeting_place *place, const rp_comm_o
     const rp_store *store = place->store;
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
     RP_TRY(connect_mesh(comm, place, options, secret, how));
-    say_whether_open(comm->fabric->mesh, secret);
+    say_whether_open(comm->fabric->mesh, options->bind_host, secret);
     snprintf(links_key, sizeof links_key, "%s/links/%016llx", place->prefix,
              (unsigned long long)comm->fabric->mesh->session);
     RP_TRY(agree_on_links(comm, place, links_key, connect_s));

@@ -3,8 +3,9 @@
     import redpoll.torch                        # registers the PyTorch backend "redpoll"
     torch.distributed.init_process_group("redpoll")
 
-This package holds the C library and what is common to its users; importing it loads the library
-and needs nothing but Python 3.9. `redpoll.torch` needs PyTorch 2.4 or newer.
+This package holds the C library and what is common to its users; it needs nothing but Python
+3.9. `redpoll.torch` needs PyTorch 2.4 or newer. Where it is installed, PyTorch finds the backend
+by itself (`_autoload.py`): so importing this loads nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from __future__ import annotations
 import ctypes
 
 from ._library import load
+
+__version__: str
+"""The library's, which is loaded to tell it."""
 
 
 def _version() -> str:
@@ -21,6 +25,12 @@ def _version() -> str:
     return text.decode()
 
 
-__version__: str = _version()
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    global __version__
+    __version__ = _version()
+    return __version__
+
 
 __all__ = ["__version__"]

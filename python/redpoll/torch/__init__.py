@@ -6,6 +6,7 @@ torch.distributed.init_process_group("redpoll")   # or "cpu:redpoll,cuda:nccl"
 
 from __future__ import annotations
 
+from .._autoload import compress_by_variable
 from ..errors import Error
 from . import _needs  # noqa: F401  (before everything that imports PyTorch)
 from ._backend import register_backend
@@ -13,9 +14,9 @@ from ._buckets import gradients_of
 from ._codec import Codec
 from ._communicator import Communicator, communicator_of, communicators
 from ._errors import RedpollError, RedpollValueError
+from ._hook import compress_hook
 from ._launcher import tell_launcher
 from ._options import Options
-from ._hook import compress_hook
 from ._policy import Piece, Policy
 from ._process_group import RedpollGroup
 from ._rules import Rule
@@ -36,6 +37,7 @@ from .window import Window, WindowOperation
 register_backend()
 tell_launcher(b"w")
 keep_untraced("redpoll")
+compress_by_variable()
 
 __all__ = [
     "AsyncLocalSGD",
@@ -68,10 +70,10 @@ __all__ = [
     "communicator_of",
     "communicators",
     "compress",
-    "empty",
-    "gradients_of",
     "compress_hook",
     "compress_state",
+    "empty",
+    "gradients_of",
     "init",
     "keep_untraced",
     "monitored_barrier",

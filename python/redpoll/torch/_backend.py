@@ -106,7 +106,8 @@ def create_group(
         return create_group(of_split, given, name, communicator.asked_policy, chosen, None)
 
     own = [device for device, other in devices.items() if other == name]
-    arguments = (communicator, options.store, name, own_options, own, split)
+    ranks = options.global_ranks_in_group or ()
+    arguments = (communicator, options.store, name, own_options, own, split, ranks)
     if not others:
         return RedpollGroup(*arguments)
     kinds = {device: (kind_of(devices[device]), others[device]) for device in others}

@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import Backend as _C10dBackend
 from .. import _abi
 from ._communicator import Communicator
 from ._operations import INTERNAL, Operations
+from ._watched import Watch, remembered, watched
 from .monitored import monitored_barrier
 from .registered import staging
 
@@ -82,6 +83,20 @@ class DeviceBackend(Operations, _C10dBackend):
         self.communicator.abort("the process group was aborted")
         self.communicator.close()
 
+
+OPERATIONS = [
+    name
+    for name, each in vars(Operations).items()
+    if callable(each) and not name.startswith("__") and name not in INTERNAL
+]
+"""Methods that PyTorch calls."""
+
+_NOT_WATCHED = ("_get_sequence_number_for_group", "_start_coalescing", "_end_coalescing")
+_WATCHED = [name for name in OPERATIONS if hasattr(dist.ProcessGroup, name)]
+_WATCHED = [name for name in _WATCHED if name not in _NOT_WATCHED and HAS_DEVICE_BACKENDS]
+
+for _name in _WATCHED:
+    setattr(DeviceBackend, _name, remembered(getattr(Operations, _name)))
 
 for _name, _found in vars(_C10dBackend).items():
     # What PyTorch may ask of a backend. Its own property would ask C++, which asks the Python
@@ -153,9 +168,12 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         options: Any,
         devices: Sequence[str],
         split: Split,
+        ranks: Sequence[int] = (),
     ) -> None:
         """devices: types of those that are served here. split: makes a group of some of these
-        ranks: store, name, ranks, timeout, options or None, devices."""
+        ranks: store, name, ranks, timeout, options or None, devices. ranks: of the members in
+        the world; empty: all."""
+        self._ranks = list(ranks)
         dist.ProcessGroup.__init__(self, communicator.rank, communicator.world)
         self.communicator = communicator
         self._store = store
@@ -166,6 +184,7 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         if HAS_DEVICE_BACKENDS:
             custom = dist.ProcessGroup.BackendType.CUSTOM
             own = DeviceBackend(communicator, name, options)
+            self.watch = Watch(communicator.rank, communicator.world, own, devices)
             for device in devices:
                 self._register_backend(torch.device(device), custom, own)
             self._set_default_backend(custom)
@@ -174,10 +193,29 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
     def _take_name(self) -> None:
         set_name: Any = self._set_group_name  # its argument's type differs among releases
         set_name(self.communicator.name)
+        if HAS_DEVICE_BACKENDS:
+            self.watch.call("_set_group_name", self.communicator.name)
 
     def _set_group_desc(self, text: str) -> None:
         super()._set_group_desc(text)
         self.communicator.describe(text)
+        if HAS_DEVICE_BACKENDS:
+            self.watch.call("_set_group_desc", text)
+            self.watch.follow_variables(self._ranks or range(self.communicator.world))
+
+    def register_pre_hook(self, hook_id: int, hook: Callable[[Any], None]) -> None:
+        """Called before each operation of this group; as of other backends."""
+        self.watch.register("pre", hook_id, hook)
+
+    def unregister_pre_hook(self, hook_id: int) -> None:
+        self.watch.unregister("pre", hook_id)
+
+    def register_post_hook(self, hook_id: int, hook: Callable[[Any], None]) -> None:
+        """The same, after it has been posted."""
+        self.watch.register("post", hook_id, hook)
+
+    def unregister_post_hook(self, hook_id: int) -> None:
+        self.watch.unregister("post", hook_id)
 
     def rank(self) -> int:
         return self.communicator.rank
@@ -266,6 +304,10 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         self.communicator.close()
 
 
+for _name in _WATCHED:
+    setattr(RedpollGroup, _name, watched(getattr(Operations, _name), _name))
+
+
 class MixedGroup(RedpollGroup):
     """A group of which other devices have other backends, as in "cpu:redpoll,cuda:nccl"."""
 
@@ -319,7 +361,7 @@ def _device_of(arguments: Sequence[Any]) -> str:
 
 
 def _routed(name: str) -> Any:
-    own = getattr(Operations, name)
+    own = getattr(RedpollGroup, name)
 
     @functools.wraps(own)
     def operation(self: MixedGroup, *arguments: Any, **options: Any) -> Any:
@@ -331,6 +373,5 @@ def _routed(name: str) -> Any:
     return operation
 
 
-for _name in [each for each in vars(Operations) if callable(getattr(Operations, each))]:
-    if not _name.startswith("__") and _name not in INTERNAL:
-        setattr(MixedGroup, _name, _routed(_name))
+for _name in OPERATIONS:
+    setattr(MixedGroup, _name, _routed(_name))

@@ -242,7 +242,8 @@ def name_disagreement(store: Any, world: int) -> str:
 
 
 def _disagreement(said: dict[int, bytes]) -> str:
-    names = {rank: one.decode().split(" ", 2)[2] for rank, one in said.items()}
+    parts = {rank: one.decode().split(" ", 2) for rank, one in said.items()}
+    names = {rank: each[2] for rank, each in parts.items() if len(each) == 3}
     for rank, name in names.items():
         first = min(names)
         if name != names[first]:

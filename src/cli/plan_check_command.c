@@ -59,8 +59,6 @@ static bool needs_link(const check *c) {
 }
 
 static rp_status forecast(check *c) {
-    RP_TRY(rpi_alloc_array((size_t)c->table.count, sizeof *c->forecasts, "forecasts",
-                           &c->forecasts));
     for (int i = 0; i < c->table.count; i++) {
         const rpi_measured_row *row = &c->table.rows[i];
         rp_status status =
@@ -182,13 +180,17 @@ static void print_json(const check *c) {
 
 /* ---- the command ---- */
 
-static rp_status compare(check *c) {
+static rp_status read_all(check *c) {
     RP_TRY(rpi_plan_training_read(&c->s->training, false, &c->planned));
     RP_TRY(read_table(c));
     if (needs_link(c))
         return RP_FAIL(INVALID,
                        "rows are on several hosts: how fast is the link of one? --link "
                        "200Gbit,5us");
+    return RP_OK;
+}
+
+static rp_status compare(check *c) {
     RP_TRY(forecast(c));
     if (!c->s->fit) return RP_OK;
     RP_TRY(rpi_forecast_fit(c->table.rows, c->table.count, &c->planned.machine, &c->fit));
@@ -201,7 +203,11 @@ static rp_status work(void *context) {
     if (!s->file)
         return RP_FAIL(INVALID, "which table of measured trainings? docs/planning.md has its "
                                 "columns");
-    rp_status status = compare(&c);
+    rp_status status = read_all(&c);
+    if (status == RP_OK)
+        status = rpi_alloc_array((size_t)c.table.count, sizeof *c.forecasts, "forecasts",
+                                 &c.forecasts);
+    if (status == RP_OK) status = compare(&c);
     if (status == RP_OK && s->json) print_json(&c);
     if (status == RP_OK && !s->json) print_check(&c);
     rpi_free(c.forecasts);

@@ -186,7 +186,11 @@ def planner() -> None:
     put("measured", "large", head + b"1e9,1e9,1e9,1e9,1e9,1e9,1e9,3,none,1e300\n")
     put("measured", "stages", head + b"64,1,16777216,16777216,1,16777216,16777216,0,none,1\n")
     put("measured", "cells", b"," * 70 + b"\n")
-    put("devices", "good", b"# mine\nmine like h100 assumed why\nmine watts 300 measured a limit\n")
+    put(
+        "devices",
+        "good",
+        b"# mine\nmine like h100 assumed why\nmine watts 300 measured a limit\n",
+    )
     put("devices", "short", b"mine\nmine watts\n")
     put("devices", "numbers", b"mine watts 1e999 measured x\nmine gemm_share nan measured x\n")
 

@@ -66,7 +66,10 @@ static rp_status forecast(check *c) {
         if (status != RP_OK)
             return rpi_fail_context(status, "%s, line %d: ", c->s->file, row->line);
     }
-    return rpi_forecast_errors_of(c->table.rows, c->forecasts, c->table.count, &c->errors);
+    rpi_forecast_errors errors;
+    RP_TRY(rpi_forecast_errors_of(c->table.rows, c->forecasts, c->table.count, &errors));
+    c->errors = errors;
+    return RP_OK;
 }
 
 /* ---- the facts that were fitted ---- */

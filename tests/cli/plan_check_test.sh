@@ -37,6 +37,7 @@ while read -r file mean tau words; do
     if is "$(awk '/tau/ { print $NF }' out)" '>=' "$tau"; then pass; else complain "$file: the order is not kept: $(cat out)"; fi
 done <<'END'
 megatron.csv 3.2 1 --device a100-80g --link 1600Gbit,5us --model gpt2:vocabulary=51200,positions=2048,dropout=0.1 --precision bf16-fp32 --no-fused-attention
+nanotron.csv 3.1 -1 --device a100-80g --ranks-per-host 4 --link 800Gbit,5us --model llama:7b --zero 1 --recompute none --seq-length 4096
 zero_bubble.csv 6.1 1 --device a100-80g --link 800Gbit,5us --model gpt2:vocabulary=50304,dropout=0.1 --precision bf16-fp32 --no-fused-attention --recompute none
 END
 

@@ -39,6 +39,7 @@ static cJSON *layout_json(const rpi_candidate *c) {
     add_items(object, "time_s", rpi_time_names, f->seconds, RPI_TIME_ITEMS);
     add_items(object, "memory_bytes", rpi_memory_names, f->memory.bytes, RPI_MEMORY_ITEMS);
     add(object, "rank_memory_bytes", f->memory.all);
+    add(object, "rank_memory_stage", (double)f->memory.stage);
     return object;
 }
 

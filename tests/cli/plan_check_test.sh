@@ -25,7 +25,7 @@ while read -r file mean tau unseen words; do
 done <<END
 vtrain_many_hosts.csv 10.7 0.89 5.9 --device a100-80g --link 800Gbit,5us $gpt
 vtrain_one_host.csv 24 0.73 7.2 --device a100-80g $gpt
-a100_80g.csv 4 0.98 4.3 --device a100-80g --link 1600Gbit,5us --model gpt2:dropout=0.1
+a100_80g.csv 4 0.98 4.3 --device a100-80g --link 1600Gbit,5us --model gpt2:dropout=0.1,attention-dropout=0.1
 llm_foundry_a100_40gb.csv 4.7 0.98 4.3 --device a100-40g --link 1600Gbit,5us --model gpt2:vocabulary=50368
 h100.csv 4.3 0.98 6 --device h100 --link 3200Gbit,5us --precision amp --model gpt2:vocabulary=50368
 END
@@ -36,9 +36,9 @@ while read -r file mean tau words; do
     if is "$(awk '/error: mean/ { print $3 }' out)" '<=' "$mean"; then pass; else complain "$file errs by more than $mean %: $(cat out)"; fi
     if is "$(awk '/tau/ { print $NF }' out)" '>=' "$tau"; then pass; else complain "$file: the order is not kept: $(cat out)"; fi
 done <<'END'
-megatron.csv 3.2 1 --device a100-80g --link 1600Gbit,5us --model gpt2:vocabulary=51200,positions=2048,dropout=0.1 --precision bf16-fp32 --no-fused-attention
+megatron.csv 3.2 1 --device a100-80g --link 1600Gbit,5us --model gpt2:vocabulary=51200,positions=2048,dropout=0.1,attention-dropout=0.1 --precision bf16-fp32 --no-fused-attention
 nanotron.csv 3.1 -1 --device a100-80g --ranks-per-host 4 --link 800Gbit,5us --model llama:7b --zero 1 --recompute none --seq-length 4096
-zero_bubble.csv 6.1 1 --device a100-80g --link 800Gbit,5us --model gpt2:vocabulary=50304,dropout=0.1 --precision bf16-fp32 --no-fused-attention --recompute none
+zero_bubble.csv 6.1 1 --device a100-80g --link 800Gbit,5us --model gpt2:vocabulary=50304,dropout=0.1,attention-dropout=0.1 --precision bf16-fp32 --no-fused-attention --recompute none
 END
 
 # What was fitted is a device for --devices; every row has its line.

@@ -43,7 +43,8 @@ static double shared(const rpi_training_layout *l) {
 
 /* Bytes of a token of what softmax makes, its dropout with the mask, and what that makes. */
 static double scores(const rpi_training_layout *l) {
-    double each = l->precision->activation * (l->model.dropout ? 2 : 1) + l->model.dropout;
+    bool dropout = l->model.attention_dropout;
+    double each = l->precision->activation * (dropout ? 2 : 1) + dropout;
     if (l->fused_attention) return 4 * (double)l->model.heads;
     return each * (double)l->model.heads * (double)l->sequence;
 }

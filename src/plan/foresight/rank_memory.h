@@ -1,9 +1,12 @@
 /* What a rank of a training holds, by item, in bytes: exact formulas, for each stage.
  *
- * Of a layer and micro-batch of b samples of s tokens, h wide, in 16 bits, with masks of
- * dropout, for the backward pass (arXiv 2205.05198, table 2; t tensor-parallel ranks): nothing
- * made again    s b h (10 + 24/t + 5 a s / (h t)), with sequence parallelism / t selective s b
- * h (10 + 24/t): without scores of attention full                  2 s b h: its input alone
+ * For the backward pass of a layer and micro-batch, b samples of s tokens that are h wide, in
+ * 16 bits, with masks of dropout, on t tensor-parallel ranks (arXiv 2205.05198, table 2):
+ *
+ *     none        s b h (10 + 24/t + 5 a s / (h t)); over t with sequence parallelism
+ *     selective   s b h (10 + 24/t), without scores of attention
+ *     full        2 s b h, its input alone
+ *
  * Stage i of 1F1B holds p - i micro-batches at once; fused attention stores no scores but a
  * number of 4 bytes for each head and token. */
 #ifndef RPI_PLAN_RANK_MEMORY_H

@@ -61,7 +61,7 @@ static double attention_s(const job *j) {
 /* Scores that are written, read and written by softmax and by dropout, and read. */
 static double scores_s(const job *j) {
     const rpi_transformer *m = &j->l->model;
-    double passes = m->dropout ? 6 : 4, mask = m->dropout ? 1 : 0;
+    double passes = m->attention_dropout ? 6 : 4, mask = m->attention_dropout ? 1 : 0;
     double count = (double)m->heads / j->t * (double)j->l->sequence * j->tokens;
     if (j->l->fused_attention) return 0;
     return memory_s(j, count * (passes * j->l->precision->activation + mask));
@@ -111,9 +111,10 @@ static void time_layer(const job *j) {
         x->again_s = x->attention_s + scores_s(j);
 }
 
-/* Passes over a layer in which tensor-parallel ranks sum. */
+/* Passes over a layer in which tensor-parallel ranks sum and wait. */
 static double passes(const job *j) {
-    return j->l->recompute == RPI_RECOMPUTE_FULL ? 3 : 2;
+    double again = j->l->recompute == RPI_RECOMPUTE_FULL ? 1 : 0;
+    return 2 - fact(j, RPI_FACT_SUM_HIDDEN) + again;
 }
 
 /* Forward and backward, and the loss, which goes over the logits in 4 bytes six times. */
@@ -123,8 +124,7 @@ static double head_s(const job *j) {
            memory_s(j, 6 * 4 * j->tokens * v);
 }
 
-/* ---- stages: the one place that knows how long a pipeline of them takes (1F1B, or chunks)
- * ---- */
+/* ---- stages; how long a pipeline takes (1F1B, or chunks) is known here alone ---- */
 
 static double stage_s(const job *j, int64_t stage) {
     const rpi_step_terms *x = j->x;

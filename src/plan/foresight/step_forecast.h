@@ -3,7 +3,7 @@
  * A layer's pass is what its device computes (matrix products at an efficiency that grows with
  * their smallest side, the rest at the memory's rate) and the sums over tensor-parallel ranks,
  * or what the host takes to start it all, whichever is longer. A micro-batch is passes over a
- * stage's layers: forward, backward (twice as much), and once more what is made again. A
+ * stage's layers: forward, backward, and once more what is made again. A
  * pipeline takes as many micro-batches as there are of its slowest stage, and each other stage
  * once. Gradients are summed inside hosts, between them and inside again. */
 #ifndef RPI_PLAN_STEP_FORECAST_H

@@ -20,7 +20,8 @@ typedef struct rpi_transformer {
     bool gated;        /* two matrices lead into the feed-forward part, not one */
     bool tied;         /* the head is the table of tokens */
     bool biases;       /* of matrices, and of norms */
-    bool dropout;      /* whose masks are kept */
+    /* Whose masks are kept: of what a block adds, and of the scores of attention. */
+    bool dropout, attention_dropout;
 } rpi_transformer;
 
 /* RP_INVALID: a size below 1, or heads that do not divide. */

@@ -140,7 +140,8 @@ static void transformer(const void *chosen, rpi_transformer *out) {
                              .positions = o->positions,
                              .tied = true,
                              .biases = true,
-                             .dropout = o->dropout > 0};
+                             .dropout = o->dropout > 0,
+                             .attention_dropout = o->attention_dropout > 0};
 }
 
 const rpi_model rpi_model_gpt2 = {

@@ -262,7 +262,8 @@ static void transformer(const void *chosen, rpi_transformer *out) {
                              .ffn = o->intermediate,
                              .vocabulary = o->vocabulary,
                              .gated = true,
-                             .tied = o->tied};
+                             .tied = o->tied,
+                             .attention_dropout = o->attention_dropout > 0};
 }
 
 const rpi_model rpi_model_llama = {

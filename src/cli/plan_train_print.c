@@ -38,7 +38,8 @@ static void print_layouts(const rpi_train_offer *o) {
            "zero", "micro", "recompute", "tokens/s", "9 of 10 times", "step", "MFU", "memory");
     for (int i = 0; i < found->count; i++) print_layout(&found->best[i], i == 0);
     if (found->best[0].forecast.is_far)
-        printf("more ranks than anything that %s was fitted to: the interval is wide\n",
+        printf("more ranks, or smaller work, than anything that %s was fitted to: the "
+               "interval is wide\n",
                o->planned.machine.device.name);
 }
 

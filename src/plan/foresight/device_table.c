@@ -43,6 +43,8 @@ static const rpi_fact_info facts[RPI_FACTS] = {
      true, false},
     {"residual_far", "the same, of trainings that are like none of those", 1, 100, true, false},
     {"fitted_ranks", "most ranks of a training it was fitted to", 1, 1e7, true, false},
+    {"fitted_pass_flops", "least operations of a rank's pass over a layer in one it was fitted to", 0,
+     1e20, true, false},
 };
 /* clang-format on */
 
@@ -257,7 +259,7 @@ void rpi_plan_device_print(const rpi_plan_device *device, const char *source, ch
                            size_t bytes) {
     text[0] = '\0';
     for (int i = 0; i < RPI_FACTS; i++)
-        if (facts[i].fitted || i == RPI_FACT_RESIDUAL || i == RPI_FACT_FITTED_RANKS)
+        if (facts[i].fitted || i == RPI_FACT_RESIDUAL || i >= RPI_FACT_FITTED_RANKS)
             rpi_append(text, bytes, "%-16s %-16s %-12.6g fitted  %s\n", device->name,
                        facts[i].name, device->facts[i].value, source);
 }

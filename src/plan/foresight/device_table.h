@@ -41,6 +41,7 @@ typedef enum rpi_fact {
     RPI_FACT_RESIDUAL,
     RPI_FACT_RESIDUAL_FAR,
     RPI_FACT_FITTED_RANKS,
+    RPI_FACT_FITTED_PASS,
     RPI_FACTS
 } rpi_fact;
 

@@ -152,12 +152,14 @@ static void forecast_rows(const fit *f, const rpi_plan_device *device, int fold,
 }
 
 static void mark(fit *f, rpi_plan_device *device, double factor) {
-    double ranks = 1;
+    double ranks = 1, least = INFINITY;
     for (int i = 0; i < f->count; i++)
         ranks = fmax(ranks, (double)rpi_layout_ranks(&f->rows[i].layout));
+    for (int i = 0; i < f->count; i++) least = fmin(least, rpi_pass_flops(&f->rows[i].layout));
     for (int i = 0; i < f->size; i++) device->facts[f->facts[i]].kind = RPI_KNOWN_FITTED;
     device->facts[RPI_FACT_RESIDUAL].value = factor;
     device->facts[RPI_FACT_FITTED_RANKS].value = ranks;
+    device->facts[RPI_FACT_FITTED_PASS].value = least;
     double far = device->facts[RPI_FACT_RESIDUAL_FAR].value;
     device->facts[RPI_FACT_RESIDUAL_FAR].value = fmax(far, factor * factor);
 }

@@ -228,13 +228,27 @@ static double optimizer_s(const job *j) {
     return memory_s(j, n * (p->gradient + p->weight + 2 * p->optimizer));
 }
 
+double rpi_pass_flops(const rpi_training_layout *l) {
+    rpi_transformer_flops f = rpi_transformer_flops_of(&l->model, l->sequence);
+    double tokens = (double)l->micro_batch * (double)l->sequence;
+    return tokens * (f.layer_matrices + f.layer_attention) / (double)l->tensor;
+}
+
+/* The host decides, and nothing that the device was fitted to has passes as small. */
+static bool waits_for_another_host(const job *j) {
+    const rpi_step_terms *x = j->x;
+    double device_s = x->products_s + x->attention_s + x->memory_s + x->sums_s;
+    double least = fact(j, RPI_FACT_FITTED_PASS) * (1 - 1e-6);
+    return x->start_s > device_s && rpi_pass_flops(j->l) < least;
+}
+
 /* ---- all of it ---- */
 
 static void sum_up(const job *j, rpi_forecast *out) {
     double tokens = (double)j->l->global_batch * (double)j->l->sequence;
     double ranks = (double)rpi_layout_ranks(j->l);
     for (int i = 0; i < RPI_TIME_ITEMS; i++) out->step_s += out->seconds[i];
-    out->is_far = ranks > fact(j, RPI_FACT_FITTED_RANKS);
+    out->is_far = ranks > fact(j, RPI_FACT_FITTED_RANKS) || waits_for_another_host(j);
     double factor = fact(j, out->is_far ? RPI_FACT_RESIDUAL_FAR : RPI_FACT_RESIDUAL);
     out->low_s = out->step_s / factor;
     out->high_s = out->step_s * factor;

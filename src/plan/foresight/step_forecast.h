@@ -58,9 +58,13 @@ typedef struct rpi_forecast {
     double peak_flops;
     rpi_rank_memory memory; /* of the rank that holds most */
     bool fits;
-    bool is_far; /* from what it was fitted to */
+    bool is_far; /* from what it was fitted to: more ranks, or smaller work that waits for the
+                    host */
     rpi_step_terms terms;
 } rpi_forecast;
+
+/* Operations of a rank's forward pass over a layer, of a micro-batch. */
+double rpi_pass_flops(const rpi_training_layout *layout);
 
 /* The layout was checked. RP_INVALID: ranks are no whole hosts, or the device does not multiply
  * in its dtype. */

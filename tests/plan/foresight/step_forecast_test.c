@@ -161,6 +161,15 @@ static void intervals_are_wider_far_from_what_was_measured(void) {
     CHECK(!f.is_far);
     CHECK_NEAR(f.high_s / f.step_s, 1.1, 1e-12);
     CHECK_NEAR(f.step_s / f.low_s, 1.1, 1e-12);
+    /* 512 tokens of 24 h^2 + 4 s h */
+    CHECK_NEAR(rpi_pass_flops(&l), 512 * (24. * 1024 * 1024 + 4. * 512 * 1024), .5);
+    l.sequence = 32;
+    CHECK(!forecast_of(&l, &m).is_far);
+    m.device.facts[RPI_FACT_LAYER_HOST].value = 1e-3; /* for which the device waits */
+    CHECK(forecast_of(&l, &m).is_far);
+    m.device.facts[RPI_FACT_FITTED_PASS].value = 1e8;
+    CHECK(!forecast_of(&l, &m).is_far);
+    l.sequence = 512;
     l.data = l.global_batch = 128;
     f = forecast_of(&l, &m);
     CHECK(f.is_far);

@@ -46,7 +46,8 @@ static inline rpi_machine perfect_machine(int64_t ranks_per_host) {
                                "perfect fragment_share 0 assumed test\n"
                                "perfect residual 1.1 assumed test\n"
                                "perfect residual_far 1.5 assumed test\n"
-                               "perfect fitted_ranks 64 assumed test\n";
+                               "perfect fitted_ranks 64 assumed test\n"
+                               "perfect fitted_pass_flops 1e9 assumed test\n";
     rpi_plan_device_table *table = NULL;
     rpi_machine m = {
         .ranks_per_host = ranks_per_host, .link_bytes_s = 1e10, .local_bytes_s = 1e11};

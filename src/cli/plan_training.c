@@ -17,9 +17,17 @@ rp_status rpi_check_zero(const char *text) {
     return RP_FAIL(INVALID, "'%s' is not 0, 1, 2 or 3", text);
 }
 
+/* As a switch, too: that is what REDPOLL_RECOMPUTE is to redpoll train. */
+static rp_status read_recompute(const char *text, rpi_recompute *out) {
+    bool on;
+    if (!rpi_parse_switch(text, &on)) return rpi_recompute_parse(text, out);
+    *out = on ? RPI_RECOMPUTE_FULL : RPI_RECOMPUTE_NONE;
+    return RP_OK;
+}
+
 rp_status rpi_check_recompute(const char *text) {
     rpi_recompute recompute;
-    return rpi_recompute_parse(text, &recompute);
+    return read_recompute(text, &recompute);
 }
 
 rp_status rpi_check_precision(const char *text) {
@@ -43,7 +51,7 @@ static rp_status read_layout(const rpi_plan_training *said, bool needs_batch,
     rpi_training_layout *l = &out->layout;
     RP_TRY(read_model(said, l));
     RP_TRY(rpi_precision_find(said->precision, &l->precision));
-    if (said->recompute) RP_TRY(rpi_recompute_parse(said->recompute, &l->recompute));
+    if (said->recompute) RP_TRY(read_recompute(said->recompute, &l->recompute));
     if (needs_batch && !said->global_batch)
         return RP_FAIL(INVALID, "of how many samples is a step? --global-batch-size 1024");
     l->micro_batch = said->micro_batch ? said->micro_batch : 1;

@@ -24,6 +24,23 @@ also '^\* +2 +4 +8 +1 +1  none '
 also '^  bubble '
 also '^  hops '
 
+shows '^llama:70b, .* on 1024 ranks of h100 \(128 hosts\)' --model llama:70b --hosts 128 --device h100 --link 3200Gbit,5us \
+    --global-batch-size 2048
+also '^[0-9]+ of [0-9]{3,} layouts fit; the fastest:$'
+export REDPOLL_RECOMPUTE=on
+shows '^[*] .* full ' $job --top 1
+unset REDPOLL_RECOMPUTE
+shows '^[*] .* none ' $job --top 1 --recompute off
+# A CPU is a device like any other.
+cat >cpu.txt <<'END2'
+cpu like a100-80g assumed nothing better is known
+cpu memory_bytes 64e9 measured here
+cpu memory_bytes_s 40e9 measured here
+cpu fp32_flops 0.56e12 measured here
+END2
+shows '^[*] +1 +1 +4 ' --device cpu --devices cpu.txt --precision fp32 --hosts 4 --ranks-per-host 1 --link 1Gbit,50us --global-batch-size 32
+also 'on 4 ranks of cpu \(4 hosts\)'
+
 # ---- every term, every fact with its source ----
 
 shows '^  products +[0-9.]+ (us|ms)  sum of 2 m n k' $job --tp 2 --pp 4 --explain

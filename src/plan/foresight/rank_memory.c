@@ -8,9 +8,9 @@ const char *const rpi_memory_names[RPI_MEMORY_ITEMS] = {
     "recomputed", "logits",    "buffers",   "device",
 };
 const char *const rpi_memory_advice[RPI_MEMORY_ITEMS] = {
-    "more --tp or --pp, or --zero 3",
-    "more --tp or --pp, or --zero 2",
-    "--zero 1, or more --tp or --pp",
+    "more --tp or --pp, --zero 3, or more hosts",
+    "more --tp or --pp, --zero 2, or more hosts",
+    "--zero 1, more --tp or --pp, or more hosts",
     "--recompute full or selective, a smaller --micro-batch-size, or more --tp",
     "more --tp, or a smaller --micro-batch-size",
     "more --tp, or a smaller --micro-batch-size",

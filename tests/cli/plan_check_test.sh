@@ -9,7 +9,8 @@ tables=$(cd "$(dirname "$0")/../plan/measured" && pwd)
 . "$(dirname "$0")/plan_cases.sh"
 . "$(dirname "$0")/../harness/cases.sh"
 # ---- the tables of tests/plan/measured: add a row. What the mean error may be, at most, and Kendall's tau, at least, by
-# the device's facts as they are; the mean error of rows that facts were not fitted to, with --fit. Words say what
+# the device's facts as they are; the mean error of rows that facts were not fitted to, with --fit, where another
+# libm takes another path. Words say what
 # columns do not. ----
 
 # is NUMBER TEST NUMBER
@@ -23,11 +24,11 @@ while read -r file mean tau unseen words; do
     if is "$(awk '/tau/ { print $NF; exit }' out)" '>=' "$tau"; then pass; else complain "$file: the order is not kept: $(cat out)"; fi
     if is "$(sed -n 3p means)" '<=' "$unseen"; then pass; else complain "$file: unseen rows err by $(sed -n 3p means) %, above $unseen"; fi
 done <<END
-vtrain_many_hosts.csv 10.7 0.89 5.9 --device a100-80g --link 800Gbit,5us $gpt
-vtrain_one_host.csv 24 0.73 7.2 --device a100-80g $gpt
-a100_80g.csv 4 0.98 4.3 --device a100-80g --link 1600Gbit,5us --model gpt2:dropout=0.1,attention-dropout=0.1
-llm_foundry_a100_40gb.csv 4.7 0.98 4.3 --device a100-40g --link 1600Gbit,5us --model gpt2:vocabulary=50368
-h100.csv 4.3 0.98 6 --device h100 --link 3200Gbit,5us --precision amp --model gpt2:vocabulary=50368
+vtrain_many_hosts.csv 10.7 0.89 7 --device a100-80g --link 800Gbit,5us $gpt
+vtrain_one_host.csv 24 0.73 8 --device a100-80g $gpt
+a100_80g.csv 4 0.98 5 --device a100-80g --link 1600Gbit,5us --model gpt2:dropout=0.1,attention-dropout=0.1
+llm_foundry_a100_40gb.csv 4.7 0.98 5 --device a100-40g --link 1600Gbit,5us --model gpt2:vocabulary=50368
+h100.csv 4.3 0.98 7.5 --device h100 --link 3200Gbit,5us --precision amp --model gpt2:vocabulary=50368
 END
 
 # Too few rows to fit to: what is in the table.

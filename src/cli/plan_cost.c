@@ -12,7 +12,7 @@ typedef struct settings {
     const char *price;
     int64_t nodes;
     bool json;
-    rpi_offer list[RPI_OPTION_LIST_MAX];
+    rpi_cost_offer list[RPI_OPTION_LIST_MAX];
 } settings;
 
 static rp_status check_price(const char *text) {
@@ -62,7 +62,7 @@ static void print_number(const char *format, double value, bool known) {
 }
 
 static void print_row(const settings *s, int i) {
-    const rpi_offer *o = &s->list[i];
+    const rpi_cost_offer *o = &s->list[i];
     int best = cheapest(s);
     double least = best >= 0 ? s->list[best].cost : 0;
     double even = rpi_offer_break_even(s->list, count_of(s), i);
@@ -81,7 +81,7 @@ static void print_row(const settings *s, int i) {
     putchar('\n');
 }
 
-static void print_extras(const rpi_offer *o) {
+static void print_extras(const rpi_cost_offer *o) {
     const char *name = o->name[0] ? o->name : "offer";
     if (o->tokens > 0 && o->cost >= 0)
         printf("%s: %.4g a 1e9 tokens, of %.4g\n", name, o->cost / o->tokens * 1e9, o->tokens);
@@ -103,7 +103,7 @@ static void print_table(const settings *s) {
 /* ---- for programs ---- */
 
 static cJSON *offer_json(const settings *s, int i) {
-    const rpi_offer *o = &s->list[i];
+    const rpi_cost_offer *o = &s->list[i];
     double even = rpi_offer_break_even(s->list, count_of(s), i);
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "name", o->name);

@@ -3,7 +3,7 @@
 #ifndef RPI_PLAN_GROUP_SUMS_H
 #define RPI_PLAN_GROUP_SUMS_H
 
-#include "plan/foresight/step_forecast.h"
+#include "plan/foresight/machine.h"
 
 typedef struct rpi_group {
     int64_t ranks;

@@ -99,7 +99,7 @@ static rp_status read_word(const char *begin, const char *end, words *w) {
 /* ---- what follows ---- */
 
 /* Exactly one way is said, and the whole of it. */
-static rp_status take_phase(const words *w, rpi_offer *o) {
+static rp_status take_phase(const words *w, rpi_cost_offer *o) {
     const struct phase *p = &w->phase;
     double measured = p->measured_batch > 0 ? p->measured_batch : p->batch;
     double stretch = measured > 0 ? p->batch / measured : 1, hours = p->hours;
@@ -124,7 +124,7 @@ static rp_status take_phase(const words *w, rpi_offer *o) {
     return RP_OK;
 }
 
-static rp_status read_phases(const char *text, words *w, rpi_offer *o) {
+static rp_status read_phases(const char *text, words *w, rpi_cost_offer *o) {
     for (const char *at = text;;) {
         const char *end = at + strcspn(at, ",;");
         RP_TRY(read_word(at, end, w));
@@ -137,9 +137,10 @@ static rp_status read_phases(const char *text, words *w, rpi_offer *o) {
     }
 }
 
-rp_status rpi_offer_parse(const char *text, double nodes, double price, rpi_offer *out_offer) {
+rp_status rpi_offer_parse(const char *text, double nodes, double price,
+                          rpi_cost_offer *out_offer) {
     words w = {.nodes = nodes, .price = price, .goodput = 1, .pue = 1};
-    rpi_offer o = {.cost = -1};
+    rpi_cost_offer o = {.cost = -1};
     const char *colon = strchr(text, ':');
     if (colon && !trim(text, colon, o.name, sizeof o.name))
         return RP_FAIL(INVALID, "a name of at most %d letters goes in front of ':'",
@@ -158,7 +159,7 @@ rp_status rpi_offer_parse(const char *text, double nodes, double price, rpi_offe
     return RP_OK;
 }
 
-double rpi_offer_break_even(const rpi_offer *offers, int count, int at) {
+double rpi_offer_break_even(const rpi_cost_offer *offers, int count, int at) {
     double least = INFINITY;
     for (int i = 0; i < count; i++)
         if (i != at && offers[i].cost < least) least = offers[i].cost;

@@ -15,22 +15,23 @@
 
 enum { RPI_OFFER_NAME = 32 };
 
-typedef struct rpi_offer {
+typedef struct rpi_cost_offer {
     char name[RPI_OFFER_NAME]; /* what stands in front of the colon; "" for none */
     double hours;              /* of all phases, divided by goodput */
     double nodes, node_hours;
     double price;              /* of a node and hour; negative: not said */
     double cost;               /* negative: no price */
     double tokens, watts, kwh; /* 0: not said; tokens also where sequence and batch are */
-} rpi_offer;
+} rpi_cost_offer;
 
 /* nodes, price: where the text does not say them; price negative: not known. RP_INVALID says
  * what is wrong with the text. */
-rp_status rpi_offer_parse(const char *text, double nodes, double price, rpi_offer *out_offer);
+rp_status rpi_offer_parse(const char *text, double nodes, double price,
+                          rpi_cost_offer *out_offer);
 
 /* The price of a node and hour at which offer `at` costs what the cheapest of the others does;
  * negative where another has no price, or there is none. */
-double rpi_offer_break_even(const rpi_offer *offers, int count, int at);
+double rpi_offer_break_even(const rpi_cost_offer *offers, int count, int at);
 
 /* What may stand in front of '=', past the end NULL, and what it means. */
 typedef struct rpi_offer_key {

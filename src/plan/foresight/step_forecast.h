@@ -9,17 +9,8 @@
 #ifndef RPI_PLAN_STEP_FORECAST_H
 #define RPI_PLAN_STEP_FORECAST_H
 
-#include "plan/foresight/device_table.h"
+#include "plan/foresight/machine.h"
 #include "plan/foresight/rank_memory.h"
-
-typedef struct rpi_machine {
-    rpi_plan_device device;
-    int64_t ranks_per_host;
-    double link_bytes_s, link_latency_s; /* of a host, which its ranks share */
-    double local_bytes_s, local_latency_s;
-    /* Bytes of an encoded gradient's element between hosts; 0: as it is. */
-    double codec_bytes;
-} rpi_machine;
 
 typedef enum rpi_time_item {
     RPI_TIME_COMPUTE,

@@ -31,7 +31,7 @@ static const struct {
 
 static void known_answers(void) {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        rpi_offer o;
+        rpi_cost_offer o;
         double t = known[i].tolerance;
         REQUIRE_OK(rpi_offer_parse(known[i].text, 1, -1, &o));
         if (known[i].hours >= 0) CHECK_NEAR(o.hours, known[i].hours, t * known[i].hours);
@@ -43,7 +43,7 @@ static void known_answers(void) {
 }
 
 static void tokens_follow_from_samples(void) {
-    rpi_offer o;
+    rpi_cost_offer o;
     CHECK_OK(
         rpi_offer_parse("a b : steps=10,batch=4,sequence=512,iterations-per-s=1", 3, 2, &o));
     CHECK(o.tokens == 10 * 4 * 512 && strcmp(o.name, "a b") == 0 && o.nodes == 3);
@@ -51,7 +51,7 @@ static void tokens_follow_from_samples(void) {
 }
 
 static void break_even_is_where_costs_meet(void) {
-    rpi_offer o[3];
+    rpi_cost_offer o[3];
     CHECK_OK(rpi_offer_parse("price=10.4/node-hour,cost=61.7", 1, -1, &o[0]));
     CHECK_OK(rpi_offer_parse("price=10.4/node-hour,cost=18.6", 1, -1, &o[1]));
     CHECK_OK(rpi_offer_parse("price=24.5/node-hour,cost=49.0", 1, -1, &o[2]));
@@ -94,7 +94,7 @@ static const struct {
 };
 
 static void mistakes_are_named(void) {
-    rpi_offer o;
+    rpi_cost_offer o;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
         CHECK_FAILS(rpi_offer_parse(mistakes[i].text, 1, -1, &o), INVALID, mistakes[i].message);
 }

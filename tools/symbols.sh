@@ -18,7 +18,7 @@ for room in $(echo "$rooms" | tr ' ' '\n' | sort -u); do
     archive=$build/src/$room/librp_$room.a
     [ -f "$archive" ] || continue
     found=$({
-        find "src/$room" -name '*.c' | sed 's/^/FILE /'
+        find "src/$room" -name '*.[ch]' | sed 's/^/FILE /'
         nm -A "$archive" 2>/dev/null | sed 's/^[^:]*://; s/\.o:/ /'
     } | awk -v room="$room" '
         BEGIN {
@@ -30,10 +30,11 @@ for room in $(echo "$rooms" | tr ' ' '\n' | sort -u); do
                 for (i = 1; i <= n; i++) allowed[halves[1], below[i]] = 1
             }
         }
-        # Generated files are of the room.
+        # A generated file is where its header is, or of the room.
         function place(file) { return file in folder ? folder[file] : room }
         $1 == "FILE" {
             n = split($2, part, "/")
+            sub(/h$/, "c", part[n])
             folder[part[n]] = n > 3 && (part[2] "/" part[3]) in known ? part[2] "/" part[3] : part[2]
             next
         }

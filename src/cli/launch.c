@@ -1,11 +1,10 @@
-#include "cli/run.h"
+#include "cli/launch.h"
 
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "cli/descendants.h"
 #include "cli/guard.h"
-#include "cli/launch.h"
 #include "cli/launch_signals.h"
 #include "cli/progress.h"
 #include "net/socket/stream.h"

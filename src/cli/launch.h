@@ -1,4 +1,4 @@
-/* A launch under way, between the files that make it: run.c watches, rank_environment.c and
+/* A launch under way, between the files that make it: launch.c watches, rank_environment.c and
  * rank_start.c make a process of a rank, rank_end.c says what its output and its end mean. */
 #ifndef RPI_CLI_LAUNCH_H
 #define RPI_CLI_LAUNCH_H
@@ -67,7 +67,7 @@ typedef struct rpi_launch_run {
     int64_t next_ns;
 } rpi_launch_run;
 
-/* ---- run.c ---- */
+/* ---- launch.c ---- */
 
 /* "redpoll run: ..." to standard error. */
 void rpi_launch_say(const rpi_launch_run *l, const char *format, ...) RP_PRINTF(2, 3);

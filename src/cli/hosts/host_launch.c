@@ -1,10 +1,9 @@
-#include "cli/hosts/run_hosts.h"
+#include "cli/hosts/host_launch.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/descendants.h"
 #include "cli/guard.h"
-#include "cli/hosts/host_launch.h"
 #include "cli/launch_signals.h"
 
 #include <errno.h>

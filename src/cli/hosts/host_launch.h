@@ -1,4 +1,4 @@
-/* A launch over several hosts, for the files that are one: run_hosts.c and meet_hosts.c; and
+/* A launch over several hosts, for the files that are one: host_launch.c and meet_hosts.c; and
  * what of it serves whoever else asks agents on hosts (ask_hosts.c). */
 #ifndef RPI_CLI_HOST_LAUNCH_H
 #define RPI_CLI_HOST_LAUNCH_H

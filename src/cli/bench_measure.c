@@ -483,18 +483,18 @@ static rp_status measure(measurement *m, rpi_bench_row *row) {
 
 rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row *out_row) {
     int rank = rp_comm_rank(bench->comm), world = rp_comm_world(bench->comm);
-    measurement m = {.bench = bench,
-                     .call = {.comm = bench->comm,
-                              .rank = rank,
-                              .world = world,
-                              .root = bench->root,
-                              .count = count,
-                              .dtype = bench->dtype,
-                              .codec = bench->codec,
-                              .options = {.reduce = bench->reduce,
-                                          .seed = bench->seed,
-                                          .root = bench->root,
-                                          .factor = rpi_serial_factor(rank)}}};
+    measurement m = {
+        .bench = bench,
+        .call = {.comm = bench->comm,
+                 .rank = rank,
+                 .world = world,
+                 .root = bench->root,
+                 .count = count,
+                 .dtype = bench->dtype,
+                 .codec = bench->codec,
+                 .options = RP_COLLECTIVE_OPTIONS(.reduce = bench->reduce, .seed = bench->seed,
+                                                  .root = bench->root,
+                                                  .factor = rpi_serial_factor(rank))}};
     rpi_bench_row row = {.count = count,
                          .bytes = (double)rpi_bench_most_blocks(bench->kind, world) *
                                   (double)count * (double)rp_dtype_bytes(bench->dtype)};

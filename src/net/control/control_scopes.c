@@ -121,15 +121,6 @@ void rpi_scopes_free(rpi_control *control) {
     control->scopes = NULL;
 }
 
-void rpi_beat_renew(rpi_group_beat *beat, const rpi_group_beat *said, uint32_t rounds) {
-    bool goes_on = beat->since_ns && beat->round >= rounds &&
-                   beat->sequence == said->sequence && beat->gap.from == said->gap.from &&
-                   beat->gap.step == said->gap.step;
-    int64_t since_ns = goes_on ? beat->since_ns : rpi_now_ns();
-    *beat = *said;
-    beat->since_ns = since_ns;
-}
-
 void rpi_scope_hear(rpi_control *control, uint64_t id, int rank, const rpi_group_beat *said) {
     rpi_scope *scope = *find(control, id);
     int place = scope ? place_of(scope, rank) : 0;

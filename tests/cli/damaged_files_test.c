@@ -125,7 +125,7 @@ static rp_status read_checkpoint(const char *file, uint32_t *out_digest) {
     RP_TRY(rpi_checkpoint_load(&trainer, check_folder(), note, sizeof note));
     size_t bytes = (size_t)rpi_weights_count(trainer.weights) * sizeof(float);
     uint32_t crc = rpi_crc32c(0, rpi_weights_values(trainer.weights), bytes);
-    crc = rpi_crc32c(crc, trainer.slots[0], bytes);
+    crc = rpi_crc32c(crc, trainer.optimizer.slots[0], bytes);
     *out_digest = rpi_crc32c(crc, &trainer.step, sizeof trainer.step);
     return RP_OK;
 }

@@ -61,7 +61,7 @@ static void stream_ids(rpi_encoder *encoder, const rpi_ids *ids, size_t known, t
     rpi_text_stream_free(&stream);
 }
 
-static void check_file(const char *name) {
+static void check_stream_of(const char *name) {
     rpi_tokenizer *tokenizer = NULL;
     rpi_encoder *encoder = NULL;
     rpi_ids ids = {0};
@@ -89,7 +89,7 @@ static void check_file(const char *name) {
 }
 
 static void pieces_make_the_text(void) {
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) check_file(files[i]);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) check_stream_of(files[i]);
 }
 
 /* Bytes that are no text become U+FFFD, and do not hold back what follows for long. */

@@ -7,7 +7,7 @@
 #include <dirent.h>
 #include <pthread.h>
 
-static int check_file(const char *name) {
+static int check_cases_of(const char *name) {
     cJSON *root = read_golden(name);
     rpi_tokenizer *tokenizer = NULL;
     rpi_encoder *encoder = NULL;
@@ -35,7 +35,7 @@ static void agrees_with_golden_files(void) {
     for (struct dirent *entry; (entry = readdir(folder));) {
         if (!strstr(entry->d_name, ".json")) continue;
         files++;
-        cases += check_file(entry->d_name);
+        cases += check_cases_of(entry->d_name);
     }
     closedir(folder);
     printf("  %d tokenizers, %d texts\n", files, cases);

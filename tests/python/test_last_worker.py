@@ -39,11 +39,10 @@ def run(folder: Path, world: int, restarts: int, *words: str) -> subprocess.Comp
 @pytest.mark.parametrize(
     "kind, staleness, servers, workers, way",
     [
-        ("server", "0", 1, 1, "all"),
         ("server", "0", 1, 2, "all"),
         ("server", "2", 2, 1, "all"),
         ("local", "inf", 1, 1, "all"),
-        ("server", "0", 2, 1, "last"),
+        ("server", "0", 1, 1, "last"),
     ],
 )
 def test_servers_wait_for_the_last_worker(

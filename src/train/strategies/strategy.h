@@ -138,11 +138,13 @@ typedef struct rpi_strategy {
     /* Step `step` begins: its gradients will come in order. */
     void (*begin)(void *self, int64_t step);
     /* The rank's own gradients in [first, first + count) are there, in the order of the arena,
-     * without gaps, while the backward pass still runs. Does not block. */
+     * without gaps, while the backward pass still runs. Does not block. RP_INTERNAL: they are
+     * not those that come next. */
     rp_status (*gradient_final)(void *self, int64_t first, int64_t count);
     /* A traced step: note what communication has ended meanwhile. NULL: nothing to note. */
     void (*observe)(void *self);
-    /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked. Where
+    /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked.
+     * RP_INTERNAL, and nothing is stepped: some were not told. Where
      * others go on without a rank that dies, RP_PEER says that one has, and the step is done
      * all the same, by this rank alone, as are all that follow before rejoin(). */
     rp_status (*finish)(void *self, int64_t *out_exposed_ns);

@@ -19,6 +19,7 @@
 #include "plan/gossip/gossip_rule.h"
 #include "redpoll/gossip.h"
 #include "train/strategies/bucket.h"
+#include "train/strategies/told.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -127,6 +128,7 @@ typedef struct gossip {
     float
         *before; /* parameters before the optimizer's step; NULL: gradients are taken as such */
     int64_t step;
+    rpi_told told; /* of it */
     int parts;     /* of the global batch: ranks when the run began */
     bool goes_on;  /* without ranks that die */
     bool is_alone; /* one has, and the others are not met yet */
@@ -216,6 +218,7 @@ static rp_status open_gossip(const rpi_strategy_setup *setup, void **out_self) {
 static void begin(void *context, int64_t step) {
     gossip *self = context;
     self->step = step;
+    self->told = (rpi_told){0};
     self->started = RP_OK;
     if (!self->info.early || self->is_alone) return;
     self->started = rp_gossip_post(self->gossip, step, 0, &self->request);
@@ -233,9 +236,8 @@ static rp_status kept_failure(const gossip *self) {
 
 /* A death is dealt with when the step ends. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
-    const gossip *self = context;
-    (void)first;
-    (void)count;
+    gossip *self = context;
+    RP_TRY(rpi_told_take(&self->told, first, count));
     return is_outlived(self, self->started) ? RP_OK : kept_failure(self);
 }
 
@@ -293,6 +295,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     int64_t count = rpi_weights_count(s->weights);
     rp_status status = RP_OK;
     *out_exposed_ns = 0;
+    RP_TRY(rpi_told_check(&self->told, count));
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
     if (s->measure) s->measured(s->context);

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "train/strategies/bucket.h"
 #include "train/strategies/local_sgd_choice.h"
+#include "train/strategies/told.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,6 +41,7 @@ static rp_status check(const rpi_strategy_request *request) {
 
 typedef struct local_sgd {
     rpi_strategy_setup setup;
+    rpi_told told; /* of the step at hand */
     rpi_local_sgd_choice choice;
     rp_local_sgd *local;
     rpi_buckets layout; /* its segments: how each parameter travels */
@@ -240,12 +242,14 @@ static rp_status begin_run(local_sgd *self, int64_t step) {
 
 static void begin(void *context, int64_t step) {
     local_sgd *self = context;
+    self->told = (rpi_told){0};
     if (!self->has_begun) keep_failure(self, begin_run(self, step));
 }
 
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
-    (void)first, (void)count;
-    return kept_failure(context);
+    local_sgd *self = context;
+    RP_TRY(rpi_told_take(&self->told, first, count));
+    return kept_failure(self);
 }
 
 /* The global batch's mean is a rank's share of it; a rank alone has the mean of its own. */
@@ -297,6 +301,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     local_sgd *self = context;
     const rpi_strategy_setup *s = &self->setup;
     int64_t count = rpi_weights_count(s->weights);
+    RP_TRY(rpi_told_check(&self->told, count));
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
     if (s->measure) s->measured(s->context);

@@ -3,33 +3,43 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/strategies/told.h"
+
+typedef struct single {
+    rpi_strategy_setup setup;
+    rpi_told told;
+} single;
 
 static rp_status open_single(const rpi_strategy_setup *setup, void **out_self) {
-    rpi_strategy_setup *self = NULL;
+    single *self = NULL;
     RP_TRY(rpi_alloc(sizeof *self, "a strategy", &self));
-    *self = *setup;
+    self->setup = *setup;
     *out_self = self;
     return RP_OK;
 }
 
-static void begin(void *self, int64_t step) {
-    (void)self, (void)step;
+static void begin(void *context, int64_t step) {
+    single *self = context;
+    (void)step;
+    self->told = (rpi_told){0};
 }
 
 /* Parameters may still be read by the backward pass: the update waits for its end. */
-static rp_status gradient_final(void *self, int64_t first, int64_t count) {
-    (void)self, (void)first, (void)count;
-    return RP_OK;
+static rp_status gradient_final(void *context, int64_t first, int64_t count) {
+    single *self = context;
+    return rpi_told_take(&self->told, first, count);
 }
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
-    rpi_strategy_setup *self = context;
-    int64_t count = rpi_weights_count(self->weights);
-    if (self->measure) {
-        self->measure(self->context, 0, count);
-        self->measured(self->context);
+    const single *self = context;
+    const rpi_strategy_setup *s = &self->setup;
+    int64_t count = rpi_weights_count(s->weights);
+    RP_TRY(rpi_told_check(&self->told, count));
+    if (s->measure) {
+        s->measure(s->context, 0, count);
+        s->measured(s->context);
     }
-    self->update(self->context, 0, count);
+    s->update(s->context, 0, count);
     *out_exposed_ns = 0;
     return RP_OK;
 }

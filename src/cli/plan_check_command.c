@@ -239,8 +239,8 @@ const rpi_command rpi_command_plan_check = {
         "what no column does. --fit chooses the device's efficiency so that rows are met, and "
         "says how far it is from rows that it has not seen.",
     .examples = "  redpoll plan check history.csv --device a100-80g --link 200Gbit,5us\n"
-                "  redpoll plan check history.csv --device a100-80g --link 200Gbit,5us --fit "
-                "mine.txt\n"
+                "  redpoll plan check history.csv --device a100-80g \\\n"
+                "      --link 200Gbit,5us --fit mine.txt\n"
                 "  redpoll plan train --devices mine.txt --device a100-80g \\\n"
                 "      --link 200Gbit,5us --hosts 2 --global-batch-size 256\n",
     .options = options,

@@ -166,7 +166,8 @@ static void normal_beside_normal(rp_comm *comm, int rank, int world, void *conte
 static void communicators_of_one_priority_take_turns(void) {
     static const char *const transports[] = {"inproc", "shm", "tcp"};
     for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
-        rp_comm_options options = {.transport = transports[i], .timeout_s = LIMIT_S};
+        rp_comm_options options =
+            RP_COMM_OPTIONS(.transport = transports[i], .timeout_s = LIMIT_S);
         world_run(2, &options, normal_beside_normal, NULL);
     }
 }

@@ -222,6 +222,35 @@ int64_t rpi_control_next_account_ns(rpi_control *control) {
     return next_ns;
 }
 
+/* A group's failure with the ranks of the control connection. */
+static rpi_failure failure_of(const rpi_control_group *group) {
+    rpi_failure failure = group->failure;
+    bool is_member = failure.finder >= 0 && failure.finder < group->count;
+    if (group->ranks && failure.rank >= 0) failure.rank = group->ranks[failure.rank];
+    if (group->ranks && is_member) failure.finder = group->ranks[failure.finder];
+    if (failure.finder == RPI_OUTSIDE) failure.finder = group->control->rank;
+    failure.scope = group->scope;
+    return failure;
+}
+
+void rpi_control_tell_verdicts(rpi_control *control, rpi_control_line *line) {
+    rpi_failure death;
+    pthread_mutex_lock(&control->lock);
+    for (int rank = 0; rank < control->world; rank++) {
+        if (!control->dead[rank] || rank == line->rank) continue;
+        rpi_control_describe_death(&control->everybody, rank, &death);
+        send_failure(line, &death);
+    }
+    for (const rpi_control_group *group = control->groups; group; group = group->next) {
+        if (!group->failed || group->failure.finder < 0) continue; /* by a death */
+        rpi_failure failure = failure_of(group);
+        send_failure(line, &failure);
+    }
+    for (unsigned i = 0; i < RPI_CONTROL_EARLY && i < control->early_count; i++)
+        send_failure(line, &control->early[i]);
+    pthread_mutex_unlock(&control->lock);
+}
+
 void rpi_control_tell_own_verdicts(rpi_control *control, rpi_control_line *line) {
     pthread_mutex_lock(&control->lock);
     for (const rpi_control_group *group = control->groups; group; group = group->next)

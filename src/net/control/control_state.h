@@ -171,7 +171,9 @@ void rpi_control_suspect(rpi_control *control, int rank);
 int64_t rpi_control_end_grace(rpi_control *control, int64_t now_ns);
 /* Failures that callers have published since, to rank 0. */
 void rpi_control_tell_accounts(rpi_control *control);
-/* What was decided without a hub: to the one that there is now, or from it to a rank. */
+/* What has been decided, to a rank that may have had no hub then; and what was decided without
+ * one, to the hub that there is now. */
+void rpi_control_tell_verdicts(rpi_control *control, rpi_control_line *line);
 void rpi_control_tell_own_verdicts(rpi_control *control, rpi_control_line *line);
 /* Judge here the accounts that rank 0 has not for long, or will not any more; when the next one
  * is due. */

@@ -131,7 +131,7 @@ static void become_hub(rpi_control *control) {
     for (int i = 0; i < control->line_count; i++)
         if (control->lines[i].rank >= 0) {
             (void)rpi_control_line_send(&control->lines[i], &welcome);
-            rpi_control_tell_own_verdicts(control, &control->lines[i]);
+            rpi_control_tell_verdicts(control, &control->lines[i]);
         }
 }
 

@@ -50,7 +50,7 @@ static bool is_as_proved(const rpi_control *control, const rpi_control_line *lin
 
 static void welcome(rpi_control *control, rpi_control_line *line) {
     (void)rpi_control_line_send(line, &(rpi_control_record){.kind = RPI_CONTROL_WELCOME});
-    rpi_control_tell_own_verdicts(control, line);
+    rpi_control_tell_verdicts(control, line);
 }
 
 static void take_hello(rpi_control *control, rpi_control_line *line,

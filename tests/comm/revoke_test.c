@@ -105,6 +105,7 @@ static void revoke_one(rp_comm *comm, int rank, int world, void *context) {
         rp_comm *group = make_group(comm, world);
         rp_request *requests[KINDS] = {NULL};
         float *data[KINDS];
+        world_meet(); /* the last of all may not know yet that it is made */
         for (int k = 0; k < KINDS; k++) {
             data[k] = calloc(COUNT, sizeof(float));
             /* Others may have heard of the end already. */

@@ -168,9 +168,10 @@ struct rp_comm {
     bool is_open;                     /* part of the fabric */
     bool is_made;                     /* of another communicator */
     bool is_numbered;                 /* [driver] and has its number, under which it is open */
-    bool is_revoked; /* its failure is known here, and perhaps nowhere else yet */
-    bool has_met;    /* [driver] all members have opened it */
-    void *identity;  /* name and members, as others compare them; NULL: told to all */
+    bool is_revoked;  /* its failure is known here, and perhaps nowhere else yet */
+    bool is_given_up; /* [driver] a member has, before all had met */
+    bool has_met;     /* [driver] all members have opened it */
+    void *identity;   /* name and members, as others compare them; NULL: told to all */
     size_t identity_bytes;
     rpi_rank_set untold; /* [driver] of the numberer: who has not been told yet */
     int untold_count;    /* [driver] */

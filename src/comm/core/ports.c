@@ -215,5 +215,7 @@ void rpi_peer_hear_left(rp_comm *comm, int rank, const rpi_frame_header *header)
     bool is_other = lost > 0 && lost <= (uint64_t)comm->world &&
                     lost != (uint64_t)comm->rank + 1 && lost != (uint64_t)rank + 1;
     if (is_other) fail_gone(comm, (int)lost - 1, rank);
+    /* The first such word of a making counts: what comes behind it finds that it has failed. */
+    if (!comm->has_met && header->count != RPI_LEFT_VOID) comm->is_given_up = true;
     rpi_peer_leave(comm, rank);
 }

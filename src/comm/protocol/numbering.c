@@ -34,7 +34,7 @@ void rpi_identity_free(rp_comm *comm) {
 }
 
 bool rpi_making_is_void(const rp_comm *comm) {
-    if (!comm->is_made || comm->has_met) return false;
+    if (!comm->is_made || comm->has_met || comm->is_given_up) return false;
     rp_status status = rpi_comm_failure(comm).status;
     return status == RP_TIMEOUT || status == RP_PEER;
 }

@@ -263,7 +263,43 @@ static void who_is_late_is_called_once(void) {
     unsetenv("REDPOLL_CONNECT");
 }
 
-CASES({"a ring opens a ring", a_ring_opens_a_ring},
+/* Communicators of names of their own, whose members are not all linked: nothing is remembered
+ * of them once they are gone, and who has left one is named all the same. */
+static void make_and_forget(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    int ranks[8];
+    for (int i = 0; i < world; i++) ranks[i] = i;
+    for (int i = 0; i < 40; i++) {
+        char name[32];
+        rp_comm *group = NULL;
+        snprintf(name, sizeof name, "step %d", i);
+        rp_comm_options options = RP_COMM_OPTIONS(.name = name);
+        if (rank < world - i % 3)
+            CHECK_OK(rp_comm_group(comm, ranks, world - i % 3, &options, &group));
+        rp_comm_destroy(group);
+    }
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    rpi_drive_take(comm->fabric);
+    (void)rpi_fabric_pass(comm->fabric);
+    CHECK(!comm->fabric->left && !comm->fabric->offers && !comm->fabric->declined);
+    CHECK(!comm->fabric->early && comm->fabric->unnumbered == 0);
+    rpi_drive_give(comm->fabric);
+    world_meet();
+}
+
+static void nothing_is_remembered_of_groups(void) {
+    for (int on_need = 0; on_need < 2; on_need++) {
+        setenv("REDPOLL_CONNECT", on_need ? "need" : "start", 1);
+        world_run(8, NULL, make_and_forget, NULL);
+        world_run(5, &(rp_comm_options)RP_COMM_OPTIONS(.transport = "shm"), make_and_forget,
+                  NULL);
+    }
+    unsetenv("REDPOLL_CONNECT");
+}
+
+CASES({"nothing is remembered of groups", nothing_is_remembered_of_groups},
+      {"a ring opens a ring", a_ring_opens_a_ring},
       {"small worlds connect at the start", small_worlds_connect_at_the_start},
       {"what is no time is refused", what_is_no_time_is_refused},
       {"who has left is named", who_has_left_is_named},

@@ -161,7 +161,7 @@ def bind_host(
     if store is None or world == 1:
         return chosen or None
     keys = _host_keys(world)
-    store.set(keys[rank], f"{world} {host_identity()} {name}")
+    store.set(keys[rank], f"{world} {host_identity()}\n{name}")
     if chosen:
         return chosen
     hosts = _hosts(store, keys, timeout_s, LaunchWatch(rank, world), check)
@@ -227,7 +227,7 @@ def _hosts(
     wrong = _disagreement(dict(enumerate(said)))
     if wrong:
         raise JoinError(_abi.RP_MISMATCH, wrong)
-    return [one.decode().split(" ", 2)[1] for one in said]
+    return [one.decode().partition("\n")[0].partition(" ")[2] for one in said]
 
 
 def _host_keys(world: int) -> list[str]:
@@ -242,8 +242,8 @@ def name_disagreement(store: Any, world: int) -> str:
 
 
 def _disagreement(said: dict[int, bytes]) -> str:
-    parts = {rank: one.decode().split(" ", 2) for rank, one in said.items()}
-    names = {rank: each[2] for rank, each in parts.items() if len(each) == 3}
+    parts = {rank: one.decode().partition("\n") for rank, one in said.items()}
+    names = {rank: name for rank, (_, told, name) in parts.items() if told}
     for rank, name in names.items():
         first = min(names)
         if name != names[first]:

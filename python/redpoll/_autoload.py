@@ -114,7 +114,9 @@ def _chosen(c10d: Any, given: Any, call: str) -> Any:
     text = str(given)
     pairs = [pair.rpartition(":") for pair in text.split(",")]
     names = [_NAME if name.strip().lower() in replaced else name for _, _, name in pairs]
-    chosen = ",".join(f"{device}{colon}{name}" for (device, colon, _), name in zip(pairs, names))
+    chosen = ",".join(
+        f"{device}{colon}{name}" for (device, colon, _), name in zip(pairs, names)
+    )
     if any(name.strip().lower() == _NAME for name in names):
         register()
     return given if chosen == text else chosen

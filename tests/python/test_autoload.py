@@ -1,5 +1,5 @@
-"""What PyTorch does by itself where the package is installed: its entry points, as the wheel has
-them, in a folder on the path."""
+"""What PyTorch does by itself where the package is installed: its entry points, as the wheel
+has them, in a folder on the path."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ tensor = torch.ones(3)
 dist.all_reduce(tensor)
 side = dist.new_group(backend="{name}")
 dist.all_reduce(tensor, group=side)
-print(dist.get_backend(), dist.get_backend(side), type(dist.group.WORLD).__name__, tensor[0].item())
+print(dist.get_backend(side), type(dist.group.WORLD).__name__, tensor[0].item())
 dist.destroy_process_group()
 """
 

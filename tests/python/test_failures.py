@@ -572,9 +572,7 @@ def test_memory_is_flat_over_many_collectives() -> None:
 def call_it_otherwise(rank: int, world: int, names: list[str]) -> dict:
     store = dist.PrefixStore("other", dist.distributed_c10d._get_default_store())
     limit = timedelta(seconds=60)
-    return told(
-        lambda: redpoll.torch.Communicator(store, rank, world, names[rank], limit)
-    )
+    return told(lambda: redpoll.torch.Communicator(store, rank, world, names[rank], limit))
 
 
 @pytest.mark.parametrize("names", [["a", "b"], ["a", "a", "a b"], ["a", "", "a"]])
@@ -597,6 +595,4 @@ def test_names_that_differ_are_told_where_the_address_is_given() -> None:
 def short_otherwise(rank: int, world: int, names: list[str]) -> dict:
     store = dist.PrefixStore("other", dist.distributed_c10d._get_default_store())
     limit = timedelta(seconds=2)
-    return told(
-        lambda: redpoll.torch.Communicator(store, rank, world, names[rank], limit)
-    )
+    return told(lambda: redpoll.torch.Communicator(store, rank, world, names[rank], limit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import pytest
@@ -424,7 +425,10 @@ def train_whole(rank, world, kind, options):
                 exact[name] = exact.get(name, 0) + one
         ours = full_gradients(model, "fsdp2")
         errors.append(
-            {name: ((grad - exact[name]).norm() / grad.norm()).item() for name, grad in ours.items()}
+            {
+                name: ((grad - exact[name]).norm() / grad.norm()).item()
+                for name, grad in ours.items()
+            }
         )
         model.zero_grad()
     sent = sum(one.wire_bytes_sent for one in redpoll.torch.stats().values())
@@ -469,7 +473,9 @@ def refuse_whole(rank, world, kind):
         "both": {"grads": "q8", "replicate": "q4"},
     }.items():
         model = whole(kind, world)
-        told[name] = refusal(ValueError, lambda: redpoll.torch.compress(model, **options))
+        told[name] = refusal(
+            ValueError, functools.partial(redpoll.torch.compress, model, **options)
+        )
     model = whole(kind, world)
     redpoll.torch.compress(model, replicate="q4", min_size=MIN_SIZE)
     between = redpoll.torch.communicator_of(
@@ -532,7 +538,9 @@ def staged(rank, world, lossy):
         nn.functional.cross_entropy(model(x), y).backward()
         exact = exact_means(rank, world, step)
         ours = full_gradients(model, "fsdp2")
-        answers += [((ours[name] - one).norm() / one.norm()).item() for name, one in exact.items()]
+        answers += [
+            ((ours[name] - one).norm() / one.norm()).item() for name, one in exact.items()
+        ]
         model.zero_grad()
     return max(answers), len(taken)
 

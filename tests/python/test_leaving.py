@@ -424,9 +424,11 @@ def test_a_sparse_sum_for_which_nobody_came(server: Server) -> None:
 
 
 # A method of training with an exchange in flight, to which rank 1 has not come: rank 0 drops it
-# and goes on; rank 1 waits for its word before it comes, and would wait for ever for a rank that
-# waits for it.
-METHOD = WITHOUT_COMPILER + """
+# and goes on; rank 1 waits for its word before it comes, and would wait for ever for a rank
+# that waits for it.
+METHOD = (
+    WITHOUT_COMPILER
+    + """
 import gc, threading, time, weakref
 from datetime import timedelta
 import torch, torch.distributed as dist, redpoll.torch as rt
@@ -450,6 +452,7 @@ try:
 except rt.RedpollError:
     assert rank  # rank 0 may have gone meanwhile
 """
+)
 
 METHODS = {  # how it is made, and after how many steps of rank 0 its exchange is in flight
     "LocalSGD": ("rt.LocalSGD(model, inner, every=4, delay=2)", 2),

@@ -64,7 +64,9 @@ def test_a_logger_that_is_off_hears_nothing() -> None:
     assert "this job is open" not in first.stdout + first.stderr
 
 
-HANDLER = CONFIGURED + """
+HANDLER = (
+    CONFIGURED
+    + """
 import threading
 done, heard = threading.Event(), threading.Event()
 
@@ -75,6 +77,7 @@ class Handler(logging.Handler):
 
 logging.getLogger("redpoll").addHandler(Handler())
 """
+)
 
 HEARD = """
 work = dist.all_reduce(tensor, async_op=True)

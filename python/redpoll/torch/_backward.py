@@ -1,8 +1,9 @@
 """Failures of a gradient's all-reduce, raised by backward() as the RedpollError that they are.
 
 DDP's reducer waits for futures in C++, whose errors have no type of their own: its backward()
-raises a RuntimeError with our text. So the Works that it has begun are waited for before, at the
-end of the backward pass, by a callback of autograd, whose exceptions come out as they are."""
+raises a RuntimeError with our text. So the Works that it has begun are waited for before, at
+the end of the backward pass, by a callback of autograd, whose exceptions come out as they
+are."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ def raise_at_end(work: Any) -> None:
 
 
 def is_asked_by_reducer() -> bool:
-    """Whether C++ of a backward pass has called what calls this: no hook of anybody's is between
-    autograd and us."""
+    """Whether C++ of a backward pass has called what calls this: no hook of anybody's is
+    between autograd and us."""
     if _in_backward() < 0:
         return False
     caller = sys._getframe(2)

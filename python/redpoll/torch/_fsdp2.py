@@ -313,7 +313,10 @@ def _sharded_unit(
     (group,) = groups
     if type(group._reduce_scatter_comm).__name__ not in _KNOWN:
         raise RuntimeError(f"{label} has a custom reduce-scatter already")
-    if state.weights is not None and type(group._all_gather_comm).__name__ not in _KNOWN_GATHERS:
+    if (
+        state.weights is not None
+        and type(group._all_gather_comm).__name__ not in _KNOWN_GATHERS
+    ):
         raise RuntimeError(f"{label} has a custom all-gather already")
     unit = ShardedUnit(state, label, group, names)
     unit.fields(trained_only=True)

@@ -70,7 +70,7 @@ def _check_steps(steps: torch.Tensor) -> None:
     for rank, step in enumerate(steps[:, 0].tolist()):
         if step != steps[0, 0]:
             raise ValueError(
-                f"the state of all ranks is of one step, and rank 0 has done {int(steps[0, 0])} "
+                f"the state of all ranks is of one step; rank 0 has done {int(steps[0, 0])} "
                 f"and rank {rank} {step}: call it on all ranks at the same place"
             )
 

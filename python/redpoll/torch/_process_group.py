@@ -65,9 +65,7 @@ class DeviceBackend(Operations, _C10dBackend):
         """Asked by FSDP2 under set_allocate_memory_from_process_group_for_comm(True)."""
         return torch.device(device).type == "cpu"
 
-    def allocate_tensor(
-        self, size: int, *, dtype: torch.dtype, device: Any
-    ) -> torch.Tensor:
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
         """A buffer that ranks of this host read in place; of any content."""
         return staging(size, dtype)
 

@@ -126,9 +126,9 @@ class CompressState(BucketReducer):
         """Continue from a saved state. Local; every rank calls it.
 
         state: this rank's own dict of a run of as many ranks, or what state_dict(of="all") gave
-        on any rank, or a sequence of the dicts of all ranks, of a run of any world: rank r takes
-        over what ranks r, r + world, ... held back,
-        so that the total, which is what training sees, is conserved. Tensors are copied.
+        on any rank, or a sequence of the dicts of all ranks, of a run of any world: rank r
+        takes over what ranks r, r + world, ... held back, so that the total, which is what
+        training sees, is conserved. Tensors are copied.
         strict: names that are missing or no parameter are an error that lists them; else they
         are returned. ValueError also for shapes, for states of several runs or steps, and for
         another rank's dict; the state is then what it was."""
@@ -276,8 +276,8 @@ def compress(
     ShardedState for FSDP.
 
     TypeError: the model is of another kind, or has gradients that a codec does not take.
-    ValueError: a codec, rule or number is wrong, or a codec would never be used. RuntimeError: the group's backend is not
-    redpoll, or another hook is registered."""
+    ValueError: a codec, rule or number is wrong, or a codec would never be used. RuntimeError:
+    the group's backend is not redpoll, or another hook is registered."""
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not isinstance(warmup_steps, int) or warmup_steps < 0:
         raise ValueError(f"warmup_steps is {warmup_steps!r}; 0 or more is wanted")
@@ -350,12 +350,13 @@ def compress_state(
     """The state for compress_hook(), where something else registers DDP's communication hook.
 
         state = redpoll.torch.compress_state(net, codec="q4")
-        model.register_comm_hook(state, redpoll.torch.compress_hook)        # what compress() does
-        DDPStrategy(ddp_comm_state=state, ddp_comm_hook=redpoll.torch.compress_hook)  # Lightning
+        model.register_comm_hook(state, redpoll.torch.compress_hook)    # as compress() does
+        DDPStrategy(ddp_comm_state=state,                               # Lightning
+                    ddp_comm_hook=redpoll.torch.compress_hook)
 
-    module: what DistributedDataParallel wraps, or will wrap. group: its process group; None: the
-    default one, which may not be there yet. The rest as of compress(). Every rank calls it with
-    equal arguments. ValueError, TypeError: as of compress()."""
+    module: what DistributedDataParallel wraps, or will wrap. group: its process group; None:
+    the default one, which may not be there yet. The rest as of compress(). Every rank calls it
+    with equal arguments. ValueError, TypeError: as of compress()."""
     ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
     named = {name: each for name, each in module.named_parameters() if name not in ignored}
     state = CompressState(

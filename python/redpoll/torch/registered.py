@@ -113,7 +113,6 @@ class _Pool:
 
         return _view(place, nbytes, release)
 
-
     def forget(self) -> None:
         """In a forked child, which does not have this memory."""
         self._idle = {}

@@ -190,7 +190,7 @@ def bare_all_reduce(values: torch.Tensor):
     library = _library.load()
     store = dist.PrefixStore("bench", dist.distributed_c10d._get_default_store())
     place = (dist.get_rank(), dist.get_world_size())
-    bridge, host = StoreBridge(store), bind_host(store, *place, timeout_s=60)
+    bridge, host = StoreBridge(store), bind_host(store, *place, "bench", timeout_s=60)
     options = _abi.rp_comm_options(name=b"bench", bind_host=host.encode() if host else None)
     comm = ctypes.c_void_p()
     arguments = (ctypes.byref(bridge.structure), *place, ctypes.byref(options))

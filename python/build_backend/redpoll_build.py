@@ -17,7 +17,7 @@ from scikit_build_core import build as _backend
 from scikit_build_core.build import *  # noqa: F403  (every hook but build_sdist is passed on)
 
 _HERE = Path(__file__).resolve().parent.parent
-_CORE = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src")
+_CORE = ("CMakeLists.txt", "LICENSE", "cmake", "include", "share", "src")
 _PACKAGE = (
     "pyproject.toml",
     "CMakeLists.txt",

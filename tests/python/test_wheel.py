@@ -72,7 +72,7 @@ def listing(folder: Path) -> set[Path]:
 def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what the package is built from, with what a developer may have lying there."""
     copy = tmp_path_factory.mktemp("tree")
-    for folder in ("cmake", "include", "src"):
+    for folder in ("cmake", "include", "share", "src"):
         shutil.copytree(source / folder, copy / folder)
     ignored = shutil.ignore_patterns("__pycache__", "_lib", "cgx", "bluefog")
     shutil.copytree(source / "python", copy / "python", symlinks=True, ignore=ignored)
@@ -167,7 +167,7 @@ def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
         sdist.extractall(tmp_path / "away")
     (project,) = (tmp_path / "away").iterdir()
     assert (project / "PKG-INFO").is_file()
-    for folder in ("cmake", "include", "src"):
+    for folder in ("cmake", "include", "share", "src"):
         there, wanted = project / "core" / folder, tree / folder
         assert {path.relative_to(there) for path in listing(there)} == {
             path.relative_to(wanted) for path in listing(wanted)

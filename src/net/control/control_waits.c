@@ -4,9 +4,9 @@
  *
  *      a wait, of a rank in a group, for a rank
  *        | that one has an operation in the same group ---> that wait
- *        | its process is blocked (control.h) ------------> all its waits, of which one must go
- * on | it computes, or does what nobody knows --------> live: it may come | it is stopped, or
- * gone ------------------------> dead
+ *        | its process is blocked (control.h) ------------> all its waits: one must go on
+ *        | it computes, or does what nobody knows --------> live: it may come
+ *        | it is stopped, or gone ------------------------> dead
  *
  * What leads to no live rank is dead, too. Where a wait has lasted for the whole timeout of its
  * group, is dead, and leads through more than one group, the groups on its way are failed, all

@@ -3,9 +3,9 @@
  *   iid            every rank sees all (the sampler's one order for all)
  *   by-label       samples sorted by label, cut into one part a rank
  *   dirichlet=A    each rank's shares of the labels are a draw from Dir(A, ..., A): the smaller
- *                  A, the fewer labels a rank has. Drawn as Polya's urn, whose arithmetic is
- * the same on all machines, from the labels that are left (of data whose labels
- *                  are not equally frequent, Dir(A f_1, ..., A f_n) by their frequencies)
+ *                  A, the fewer labels a rank has. Drawn as Polya's urn, whose arithmetic
+ *                  is the same on all machines, from the labels that are left (of data whose
+ *                  labels are not equally frequent, Dir(A f_1, ..., A f_n) by frequency)
  *
  * Parts are as large as what the sampler deals each rank in an epoch, so that every sample
  * comes once an epoch all the same. All follows from seed, labels and world. */

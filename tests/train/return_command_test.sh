@@ -173,6 +173,7 @@ start_changed() {
 }
 start_changed 'more=${REDPOLL_GENERATION:+--lr 0.1}'
 until_true grep -q 'nobody has come back' out
+until_true grep -q 'rank 2 ended with exit code' err
 pkill -TERM -P $run
 wait $run
 says err "rank 2 has '--lr 0.1', rank 0 has '--lr 0.05'; start all ranks alike"

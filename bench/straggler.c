@@ -340,7 +340,7 @@ static rp_status run(const settings *is) {
 }
 
 int main(int argc, char **argv) {
-    settings is;
+    settings is = {0};
     rpi_positional none = {0};
     bool help = false;
     if (rpi_options_defaults(options, &is) != RP_OK ||

@@ -505,6 +505,7 @@ static void words_without_end_are_refused(void) {
         {RPI_FRAME_ANNOUNCE, RPI_TAGS_MOST + 10, RPI_P2P_SEQUENCE | 1,
          UINT64_C(1) << RPI_P2P_TAG_SHIFT, "more than 1048576 tags"}};
     rp_comm_options options = options_of("inproc");
+    options.timeout_s = 300; /* a million words take a sanitizer a while */
     for (size_t i = 0; i < sizeof floods / sizeof floods[0]; i++)
         world_run(2, &options, flood_with_words, (void *)(uintptr_t)&floods[i]);
 }

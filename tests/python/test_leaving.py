@@ -500,8 +500,12 @@ store.set("dropped", "")
 }
 
 
-CASES = [(method, drop, "destroy") for method in METHODS for drop in DROPS]
-CASES += [("LocalSGD", drop, "end") for drop in DROPS] + [("ParameterServer", "here", "end")]
+ALL = [(method, drop, "destroy") for method in METHODS for drop in DROPS]
+ALL += [("LocalSGD", drop, "end") for drop in DROPS] + [("ParameterServer", "here", "end")]
+# Each method and each way at least once.
+FEW = list(zip(METHODS, list(DROPS) + ["here"], ["destroy"] * len(METHODS)))
+FEW += [("LocalSGD", "under a step", "destroy"), ("LocalSGD", "in a cycle", "end")]
+CASES = ALL if LONG else FEW
 
 
 @pytest.mark.parametrize("method, drop, then", CASES)

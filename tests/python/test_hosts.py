@@ -129,13 +129,13 @@ def test_one_that_its_launcher_says_has_ended_is_not_waited_for(
     for name, value in place.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(_store.JoinError) as failed:
-        _store.bind_host(dist.HashStore(), 0, 3, timeout_s=600)
+        _store.bind_host(dist.HashStore(), 0, 3, "0", timeout_s=600)
     assert str(failed.value) == (
         "rank 2 ended with exit code 0, and the ranks cannot connect without it (connection "
         "closed by peer)"
     )
     with pytest.raises(_store.JoinError, match="timed out: rank 1 did not arrive"):
-        _store.bind_host(dist.HashStore(), 0, 2, timeout_s=1.5)  # of other ranks
+        _store.bind_host(dist.HashStore(), 0, 2, "0", timeout_s=1.5)  # of other ranks
 
 
 # ---- real ones: network namespaces ----

@@ -9,6 +9,7 @@ its own half of it, which knows little."""
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Sequence
@@ -112,18 +113,19 @@ def _holds_sparse(arguments: Any) -> bool:
 def remembered(method: Callable[..., Any]) -> Callable[..., Any]:
     """A backend's method, whose Work through() gives to its caller."""
 
+    @functools.wraps(method)
     def operation(self: Any, *arguments: Any, **options: Any) -> Any:
         work = method(self, *arguments, **options)
         _made.work = work
         return work
 
-    operation.__name__ = operation.__qualname__ = method.__name__
     return operation
 
 
 def watched(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     """A group's method, which goes through C++ while somebody watches."""
 
+    @functools.wraps(method)
     def operation(self: Any, *arguments: Any, **options: Any) -> Any:
         if (modes() or self.watch.is_on) and not _holds_sparse(arguments):
             return self._note(self.watch.through(name, arguments, options))

@@ -142,3 +142,14 @@ int rpi_cpu_count_of(int64_t pid) {
     int processors = pid > 0 && pid <= INT_MAX ? count_allowed((pid_t)pid) : 0;
     return processors > 0 ? limit(processors, rpi_cpu_quota("", pid)) : 0;
 }
+
+size_t rpi_cpu_cache_bytes(void) {
+    static _Atomic long found;
+    long bytes = found;
+    if (bytes == 0) {
+        bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+        if (bytes <= 0) bytes = 1 << 20;
+        found = bytes;
+    }
+    return (size_t)bytes;
+}

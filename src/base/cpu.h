@@ -4,6 +4,7 @@
 
 #include "redpoll/status.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Those of the architecture that is compiled for, in order: a kernel table falls back from the
@@ -32,5 +33,8 @@ const char *rpi_cpu_features(void);
 int rpi_cpu_count(void);
 /* The same of another process, as far as it can be seen; 0: it cannot. */
 int rpi_cpu_count_of(int64_t pid);
+
+/* Of the second cache of one core; a megabyte where the system does not say. */
+size_t rpi_cpu_cache_bytes(void);
 
 #endif

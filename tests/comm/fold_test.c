@@ -63,9 +63,11 @@ static void check_at(rpi_fold fold, place at) {
 }
 
 static void check_all_places(const rpi_fold *fold) {
-    for (int bits = 0; bits < 32; bits++) {
+    for (int bits = 0; bits < 64; bits++) {
         place at = {bits & 1, bits & 2, bits & 4, bits & 8, bits & 16};
-        if (!(at.into_first && at.into_second)) check_at(*fold, at);
+        rpi_fold as = *fold;
+        as.is_long = bits & 32;
+        if (!(at.into_first && at.into_second)) check_at(as, at);
     }
 }
 

@@ -46,7 +46,7 @@ static bool run_at_once(const rpi_fold *fold, size_t count) {
     if (!rpi_reduction_adds(fold->reduce) || fold->into_dtype != fold->dtype || factor == 0)
         return false;
     return rpi_add_two(rpi_cpu_isa(), fold->dtype, fold->first, fold->second, factor, count,
-                       fold->into, fold->also);
+                       fold->into, fold->also, fold->is_long);
 }
 
 void rpi_fold_run(const rpi_fold *fold, size_t count) {

@@ -9,6 +9,8 @@
 #include "plan/plan.h"
 #include "redpoll/comm.h"
 
+#include <stdbool.h>
+
 typedef struct rpi_fold {
     rp_reduction reduce;
     rp_dtype dtype; /* of both inputs, which may lie at any address */
@@ -17,6 +19,8 @@ typedef struct rpi_fold {
     rp_dtype into_dtype; /* dtype, or what it is summed in (values.h) */
     void *into;          /* may be either input; overlaps none otherwise */
     void *also;          /* a copy of the result, at any address; may be an input; NULL: none */
+    bool
+        is_long; /* the operation moves more than a cache holds; the bits do not depend on it */
 } rpi_fold;
 
 void rpi_fold_run(const rpi_fold *fold, size_t count);

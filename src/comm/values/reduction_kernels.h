@@ -9,7 +9,7 @@
 typedef void rpi_reduce_loop(const void *in, size_t count, void *into);
 
 /* Of rpi_add_two(). */
-enum { RPI_ADD_TWO_FETCHES, RPI_ADD_TWO_PLAIN };
+enum { RPI_ADD_TWO_FETCHES, RPI_ADD_TWO_PLAIN, RPI_ADD_TWO_FETCHES_ALSO };
 typedef void rpi_add_two_loop(const void *first, const void *second, double factor,
                               size_t count, void *into, void *also, int form);
 

@@ -135,10 +135,11 @@ static bool run_form(int form, float *memory) {
 rpi_kernel_form rpi_add_two_form = {.kernel = "add-two", .names = forms, .run = run_form};
 
 bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *second,
-                 double factor, size_t count, void *into, void *also) {
+                 double factor, size_t count, void *into, void *also, bool is_long) {
     rpi_add_two_loop *loop = loops_of(isa)->add_two[dtype];
     if (!loop) return false;
     int form = rpi_form_for(&rpi_add_two_form, count * rp_dtype_bytes(dtype));
+    if (form == RPI_ADD_TWO_FETCHES && is_long) form = RPI_ADD_TWO_FETCHES_ALSO;
     loop(first, second, factor, count, into, also, form);
     return true;
 }

@@ -28,9 +28,10 @@ void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void 
 
 /* into = also = (first + second) * factor, elements of `dtype` at any address, in one pass over
  * memory; into and also (NULL: nothing) may be inputs, and overlap none otherwise. factor 1:
- * the sum. The bits of a sum that is then multiplied. False: the dtype has no such loop. */
+ * the sum. The bits of a sum that is then multiplied. is_long: it is a part of what no cache
+ * holds. False: the dtype has no such loop. */
 bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *second,
-                 double factor, size_t count, void *into, void *also);
+                 double factor, size_t count, void *into, void *also, bool is_long);
 
 /* How rpi_add_two() does it (reduction_kernels.h). */
 extern rpi_kernel_form rpi_add_two_form;

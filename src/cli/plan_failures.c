@@ -67,14 +67,6 @@ static const rpi_option options[] = {
     {0},
 };
 
-double rpi_failure_cost(const rpi_failure_plan *p, double seconds, double price) {
-    return (double)p->nodes * seconds / 3600 * price;
-}
-
-double rpi_failure_spot_pays(const rpi_failure_plan *p) {
-    return p->demand_price * p->demand.expected_s / p->rows[p->chosen].account.expected_s;
-}
-
 /* ---- what was said ---- */
 
 static double span_of(const char *text) {

@@ -31,11 +31,6 @@ typedef struct rpi_failure_plan {
     rpi_failure_account demand; /* with demand_price: nodes that are not taken back */
 } rpi_failure_plan;
 
-/* In the currency of the price. */
-double rpi_failure_cost(const rpi_failure_plan *plan, double seconds, double price);
-/* The price of a spot node and hour below which spot nodes are the cheaper ones. */
-double rpi_failure_spot_pays(const rpi_failure_plan *plan);
-
 void rpi_failure_plan_print(const rpi_failure_plan *plan);
 void rpi_failure_plan_print_json(const rpi_failure_plan *plan);
 

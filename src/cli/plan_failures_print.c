@@ -13,6 +13,16 @@ static double stops_per_s(const rpi_failure_plan *p) {
     return p->failures.failures_per_s + p->failures.noticed_per_s;
 }
 
+/* In the currency of the price. */
+static double cost_of(const rpi_failure_plan *p, double seconds, double price) {
+    return (double)p->nodes * seconds / 3600 * price;
+}
+
+/* The price of a spot node and hour below which spot nodes are the cheaper ones. */
+static double spot_pays_below(const rpi_failure_plan *p) {
+    return p->demand_price * p->demand.expected_s / p->rows[p->chosen].account.expected_s;
+}
+
 /* ---- for people ---- */
 
 static void print_what(const rpi_failure_plan *p) {
@@ -74,24 +84,24 @@ static const char *money_text(double money, char text[RPI_NUMBER_BYTES]) {
 
 static void print_demand(const rpi_failure_plan *p) {
     char cost[RPI_NUMBER_BYTES];
-    double money = rpi_failure_cost(p, p->demand.expected_s, p->demand_price);
+    double money = cost_of(p, p->demand.expected_s, p->demand_price);
     printf("  on nodes that are not taken back, at %.4g: %s in %.2f h\n", p->demand_price,
            money_text(money, cost), hours(p->demand.expected_s));
-    printf("  spot nodes are cheaper below %.4g a node and hour\n", rpi_failure_spot_pays(p));
+    printf("  spot nodes are cheaper below %.4g a node and hour\n", spot_pays_below(p));
 }
 
 static void print_money(const rpi_failure_plan *p) {
     char all[RPI_NUMBER_BYTES], more[RPI_NUMBER_BYTES];
     double expected_s = p->rows[p->chosen].account.expected_s;
     printf("\ncosts %s at %.4g a node and hour, %s of it for failures and saves\n",
-           money_text(rpi_failure_cost(p, expected_s, p->price), all), p->price,
-           money_text(rpi_failure_cost(p, expected_s - p->work_s, p->price), more));
+           money_text(cost_of(p, expected_s, p->price), all), p->price,
+           money_text(cost_of(p, expected_s - p->work_s, p->price), more));
     if (p->runs)
         printf("  %s in 90 %% of what was simulated, or less\n",
-               money_text(rpi_failure_cost(p, p->spread.p90_s, p->price), all));
+               money_text(cost_of(p, p->spread.p90_s, p->price), all));
     if (p->replicas)
         printf("  elastic %s\n",
-               money_text(rpi_failure_cost(p, p->work_s / p->elastic.kept, p->price), all));
+               money_text(cost_of(p, p->work_s / p->elastic.kept, p->price), all));
     if (p->demand_price >= 0) print_demand(p);
 }
 
@@ -119,7 +129,7 @@ static cJSON *row_json(const rpi_failure_plan *p, const rpi_interval_row *row) {
     cJSON_AddNumberToObject(object, "restarting_s", a->restarting_s);
     cJSON_AddNumberToObject(object, "stops", a->stops);
     if (p->price >= 0)
-        cJSON_AddNumberToObject(object, "cost", rpi_failure_cost(p, a->expected_s, p->price));
+        cJSON_AddNumberToObject(object, "cost", cost_of(p, a->expected_s, p->price));
     return object;
 }
 
@@ -156,17 +166,15 @@ static void add_elastic(const rpi_failure_plan *p, cJSON *object) {
     cJSON_AddNumberToObject(all, "away", p->elastic.away);
     cJSON_AddNumberToObject(all, "goodput", p->elastic.kept);
     cJSON_AddNumberToObject(all, "expected_s", expected_s);
-    if (p->price >= 0)
-        cJSON_AddNumberToObject(all, "cost", rpi_failure_cost(p, expected_s, p->price));
+    if (p->price >= 0) cJSON_AddNumberToObject(all, "cost", cost_of(p, expected_s, p->price));
 }
 
 static void add_demand(const rpi_failure_plan *p, cJSON *object) {
     cJSON *all = cJSON_AddObjectToObject(object, "on_demand");
     cJSON_AddNumberToObject(all, "price_per_node_hour", p->demand_price);
     cJSON_AddNumberToObject(all, "expected_s", p->demand.expected_s);
-    cJSON_AddNumberToObject(all, "cost",
-                            rpi_failure_cost(p, p->demand.expected_s, p->demand_price));
-    cJSON_AddNumberToObject(all, "spot_pays_below_per_node_hour", rpi_failure_spot_pays(p));
+    cJSON_AddNumberToObject(all, "cost", cost_of(p, p->demand.expected_s, p->demand_price));
+    cJSON_AddNumberToObject(all, "spot_pays_below_per_node_hour", spot_pays_below(p));
 }
 
 void rpi_failure_plan_print_json(const rpi_failure_plan *p) {

@@ -2,21 +2,11 @@
 
 #include "comm/core/communicator.h"
 
-static bool is_short(const rp_request *request) {
-    const rpi_cut *cut = &request->cut;
-    size_t bytes = 0;
-    for (size_t i = 0; i < cut->count && bytes <= RPI_SHORT_BYTES; i++) {
-        size_t element = rp_dtype_bytes(cut->runs[i].dtype);
-        if (cut->runs[i].count > RPI_SHORT_BYTES) return false; /* its bytes may overflow */
-        bytes += cut->runs[i].count * element;
-    }
-    return bytes <= RPI_SHORT_BYTES;
-}
-
 rpi_urgency rpi_urgency_of(const rp_request *request) {
     rp_priority priority = request->comm->priority;
     if (priority == RP_PRIORITY_BULK) return RPI_BULK;
-    return priority == RP_PRIORITY_URGENT || is_short(request) ? RPI_URGENT : RPI_NORMAL;
+    return priority == RP_PRIORITY_URGENT || request->cut.bytes <= RPI_SHORT_BYTES ? RPI_URGENT
+                                                                                   : RPI_NORMAL;
 }
 
 /* Others wait for them, so they are never held back as bulk is. */

@@ -152,8 +152,6 @@ rp_status rpi_part_decode(rpi_chunk *chunk, const rpi_action *action, bool add) 
 
 /* ---- sums of two ---- */
 
-/* ---- sums of two ---- */
-
 /* Of exact bytes, which are as long as the values. */
 static const void *piece_of(rpi_chunk *chunk, int slot, int part, const rpi_piece *piece,
                             size_t bytes_before) {
@@ -161,16 +159,8 @@ static const void *piece_of(rpi_chunk *chunk, int slot, int part, const rpi_piec
     return rpi_wire_of(chunk, slot)->data + bytes_before;
 }
 
-/* As far as parts are alike. */
-static bool is_long(const rpi_chunk *chunk, int part) {
-    const rp_request *request = chunk->request;
-    size_t bytes = rpi_cut_part_values(&request->cut, chunk->index, part);
-    return bytes * (size_t)request->cut.split.chunks * (size_t)request->comm->world >=
-           rpi_cpu_cache_bytes();
-}
-
 size_t rpi_part_fold(rpi_chunk *chunk, const rpi_action *action, unsigned char *payload) {
-    const bool far = is_long(chunk, action->part);
+    const bool is_long = chunk->request->cut.bytes >= rpi_cpu_cache_bytes();
     size_t before = 0;
     rpi_piece piece;
     for (rpi_walk walk = rpi_chunk_walk(chunk, action->part, action->level);
@@ -184,7 +174,7 @@ size_t rpi_part_fold(rpi_chunk *chunk, const rpi_action *action, unsigned char *
             .into_dtype = rpi_slot_dtype(action->into, piece.run),
             .into = rpi_slot_values(chunk, action->into, action->part, &piece),
             .also = payload ? payload + before : NULL,
-            .is_long = far};
+            .is_long = is_long};
         rpi_fold_run(&fold, piece.count);
         before += piece.bytes;
     }

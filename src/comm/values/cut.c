@@ -19,14 +19,11 @@ rp_status rpi_cut_reserve(rpi_cut *cut, size_t count) {
     return RP_OK;
 }
 
-/* Of all runs: the elements' bytes, and what they encode to at most. */
-typedef struct amount {
-    size_t bytes, encoded;
-} amount;
-
-static amount describe_runs(rpi_cut *cut) {
-    amount all = {0};
+/* Returns what all runs encode to, at most. */
+static size_t describe_runs(rpi_cut *cut) {
+    size_t encoded = 0;
     cut->varies = false;
+    cut->bytes = 0;
     for (size_t i = 0; i < cut->count; i++) {
         const rpi_run *run = &cut->runs[i];
         cut->varies |= rpi_codec_kind_of(&run->codec)->varies;
@@ -36,10 +33,10 @@ static amount describe_runs(rpi_cut *cut) {
             .granule = granule,
             .element_bytes = rp_dtype_bytes(run->dtype),
             .granule_bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, granule)};
-        all.bytes += run->count * rp_dtype_bytes(run->dtype);
-        all.encoded += rp_codec_encoded_bytes(&run->codec, run->dtype, run->count);
+        cut->bytes += run->count * rp_dtype_bytes(run->dtype);
+        encoded += rp_codec_encoded_bytes(&run->codec, run->dtype, run->count);
     }
-    return all;
+    return encoded;
 }
 
 static rp_status make_blocks(rpi_cut *cut, size_t piece_bytes, size_t limit_bytes) {
@@ -70,8 +67,8 @@ static size_t largest_part(const rpi_cut *cut) {
 rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
                        size_t limit_bytes) {
     if (layout == RPI_SPLIT_BLOCKS) return make_blocks(cut, chunk_bytes, limit_bytes);
-    amount all = describe_runs(cut);
-    int chunks = rpi_split_chunks(all.bytes, all.encoded, chunk_bytes, parts);
+    size_t encoded = describe_runs(cut);
+    int chunks = rpi_split_chunks(cut->bytes, encoded, chunk_bytes, parts);
     for (;;) {
         rpi_split_free(&cut->split);
         RP_TRY(
@@ -79,7 +76,7 @@ rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t 
         size_t largest = largest_part(cut);
         if (largest <= limit_bytes) return RP_OK;
         /* Halving cannot help any more once a part is about a granule long. */
-        if ((size_t)chunks > 2 * (all.bytes / limit_bytes + 1) * 64)
+        if ((size_t)chunks > 2 * (cut->bytes / limit_bytes + 1) * 64)
             return RP_FAIL(UNSUPPORTED,
                            "a part of %zu bytes does not fit a frame (%zu): "
                            "use a smaller bucket",

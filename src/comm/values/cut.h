@@ -25,6 +25,7 @@ typedef struct rpi_cut {
     rpi_run *runs;
     rpi_split_segment *segments; /* what plan knows of the runs */
     size_t count, room;
+    size_t bytes; /* of all runs: their elements */
     rpi_split split;
     bool varies;  /* some encodings may be shorter than their pieces' bytes */
     bool inside;  /* parts also travel as they are (RPI_LEVEL_HOST): they fit a frame so, too */

@@ -66,6 +66,13 @@ if(REDPOLL_SANITIZE)
   add_link_options(-fsanitize=${REDPOLL_SANITIZE})
 endif()
 
+# Steps of state machines are checked where people look for faults (src/base/states.h).
+if(REDPOLL_SANITIZE)
+  add_compile_definitions(RPI_CHECKS_STATES)
+else()
+  add_compile_definitions($<$<CONFIG:Debug>:RPI_CHECKS_STATES>)
+endif()
+
 find_package(Threads REQUIRED)
 
 # A plain Python cannot load a library built for a sanitizer; one test starts a Python that can, with

@@ -103,6 +103,71 @@ static void kinds_are_those_of_the_table(void) {
     }
 }
 
+/* Of the line of docs/wire.md that numbers them: "1 data, 2 hello, ..." */
+static void read_names(char *line, size_t bytes) {
+    FILE *file = fopen(WIRE_DOCUMENT, "r");
+    line[0] = '\0';
+    while (file && fgets(line, (int)bytes, file) && !strstr(line, "| kind | 1 data")) continue;
+    if (file) fclose(file);
+}
+
+static void kinds_have_the_names_of_the_document(void) {
+    char line[2000], wanted[64];
+    read_names(line, sizeof line);
+    for (int kind = 1; kind < RPI_FRAME_KINDS_END; kind++) {
+        const rpi_frame_rule *rule = rpi_frame_rule_of(kind);
+        REQUIRE(rule && rule->name);
+        snprintf(wanted, sizeof wanted, " %d %s%s", kind, rule->name,
+                 kind + 1 < RPI_FRAME_KINDS_END ? "," : " |");
+        CHECK_MSG(strstr(line, wanted), "docs/wire.md does not have '%s'", wanted);
+    }
+    CHECK(!rpi_frame_rule_of(0) && !rpi_frame_rule_of(RPI_FRAME_KINDS_END));
+    CHECK(!rpi_frame_rule_of(-1));
+}
+
+/* Each kind in each state of a link: what a new kind may do is said here, too. */
+typedef struct arrival {
+    rpi_frame_kind kind;
+    rpi_frame_place place;
+    bool empty, full; /* it may come without a payload, and with one */
+} arrival;
+
+static const arrival arrivals[] = {
+    {RPI_FRAME_HELLO, RPI_FRAME_JOINING, true, false},
+    {RPI_FRAME_TIMED, RPI_FRAME_AROUND, false, true},
+    {RPI_FRAME_DATA, RPI_FRAME_TALKING, true, true},
+    {RPI_FRAME_ANNOUNCE, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_EAGER, RPI_FRAME_TALKING, true, true},
+    {RPI_FRAME_ASK, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_GRANT, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_CREDIT, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_EXPECT, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_PASSED, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_LEFT, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_WINDOW, RPI_FRAME_TALKING, true, true},
+    {RPI_FRAME_NUMBER, RPI_FRAME_TALKING, false, true},
+    {RPI_FRAME_THERE, RPI_FRAME_TALKING, true, false},
+};
+enum { ARRIVALS = sizeof arrivals / sizeof arrivals[0] };
+
+static void kinds_come_where_they_may(void) {
+    bool seen[RPI_FRAME_KINDS_END] = {false};
+    for (int i = 0; i < ARRIVALS; i++)
+        for (rpi_frame_place place = RPI_FRAME_JOINING; place <= RPI_FRAME_TALKING; place++) {
+            const arrival *row = &arrivals[i];
+            rpi_frame_header header = {.kind = (uint8_t)row->kind};
+            seen[row->kind] = true;
+            CHECK_EQ(rpi_frame_may_come(&header, place), row->place == place && row->empty);
+            header.bytes = 4;
+            CHECK_EQ(rpi_frame_may_come(&header, place), row->place == place && row->full);
+        }
+    for (int kind = 1; kind < RPI_FRAME_KINDS_END; kind++)
+        CHECK_MSG(seen[kind], "kind %d has no row in `arrivals`", kind);
+    for (int kind = RPI_FRAME_KINDS_END; kind < 256; kind++)
+        CHECK(
+            !rpi_frame_may_come(&(rpi_frame_header){.kind = (uint8_t)kind}, RPI_FRAME_TALKING));
+}
+
 static void what_was_sealed_opens(void) {
     unsigned char frame[64 + 300];
     fill();
@@ -172,6 +237,8 @@ CASES({"rounds_leave_the_flags_alone", rounds_leave_the_flags_alone},
       {"crc_goes_on_where_it_stopped", crc_goes_on_where_it_stopped},
       {"a_sealed_frame_has_the_documented_bytes", a_sealed_frame_has_the_documented_bytes},
       {"kinds_are_those_of_the_table", kinds_are_those_of_the_table},
+      {"kinds_have_the_names_of_the_document", kinds_have_the_names_of_the_document},
+      {"kinds_come_where_they_may", kinds_come_where_they_may},
       {"what_was_sealed_opens", what_was_sealed_opens},
       {"any_flipped_bit_is_noticed", any_flipped_bit_is_noticed},
       {"damage_is_named", damage_is_named})

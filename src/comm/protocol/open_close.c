@@ -159,9 +159,7 @@ static void answer_over(rpi_fabric *fabric, int rank, const rpi_frame_header *as
                                .communicator = asked->communicator,
                                .epoch = asked->epoch,
                                .round = asked->communicator ? RPI_FRAME_EARLY : 0};
-    bool waits = asked->kind == RPI_FRAME_THERE || asked->kind == RPI_FRAME_ASK ||
-                 asked->kind == RPI_FRAME_ANNOUNCE || asked->kind == RPI_FRAME_EXPECT ||
-                 asked->kind == RPI_FRAME_DATA || asked->kind == RPI_FRAME_EAGER;
+    bool waits = rpi_frame_rules[asked->kind].is_answered;
     if (waits && !port->broken) (void)rpi_port_tell(port, &header); /* if there is room */
 }
 

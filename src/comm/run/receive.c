@@ -413,7 +413,7 @@ static rp_status fail_rank(rpi_fabric *fabric, int rank, rp_status status, const
 
 /* Says something, and is no part of an operation's data. */
 static bool is_word(const rpi_frame_header *header) {
-    return header->kind != RPI_FRAME_DATA && header->kind != RPI_FRAME_EAGER;
+    return !rpi_frame_rules[header->kind].has_elements;
 }
 
 static void put_head(rpi_port *port, int rank, const void *frame) {

@@ -8,6 +8,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 enum { CHECKED_BYTES = offsetof(rpi_frame_header, header_crc) };
 
+bool rpi_frame_may_come(const rpi_frame_header *header, rpi_frame_place place) {
+    const rpi_frame_rule *rule = rpi_frame_rule_of(header->kind);
+    return rule && rule->place == place && header->bytes >= rule->least_bytes &&
+           header->bytes <= rule->most_bytes;
+}
+
 void rpi_frame_seal(void *region, const rpi_frame_header *header, size_t payload_bytes,
                     bool checksum) {
     const unsigned char *payload = (const unsigned char *)region + RPI_FRAME_HEADER_BYTES;
@@ -30,7 +36,7 @@ rp_status rpi_frame_header_read(const void *frame, rpi_frame_header *out_header)
     if (crc != header.header_crc)
         return RP_FAIL(CORRUPT, "a frame's header is damaged: its checksum is %08x, not %08x",
                        crc, header.header_crc);
-    if (header.kind < RPI_FRAME_DATA || header.kind >= RPI_FRAME_KINDS_END)
+    if (!rpi_frame_rule_of(header.kind))
         return RP_FAIL(CORRUPT, "a frame of unknown kind %d", header.kind);
     *out_header = header;
     return RP_OK;

@@ -3,6 +3,7 @@
 #define RPI_NET_FRAME_H
 
 #include "base/status.h"
+#include "net/bytes/frame_kinds.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,24 +31,6 @@ typedef struct rpi_frame_header {
     uint32_t header_crc;  /* CRC-32C of "RPLL" and, behind it, the 60 bytes before */
 } rpi_frame_header;
 
-typedef enum rpi_frame_kind {
-    RPI_FRAME_DATA = 1,
-    RPI_FRAME_HELLO,    /* first frame of a tcp connection */
-    RPI_FRAME_TIMED,    /* a frame within a frame: the shaping wrapper's */
-    RPI_FRAME_ANNOUNCE, /* a header alone, as those below: something is to be sent */
-    RPI_FRAME_EAGER,    /* data that its receiver has not asked for */
-    RPI_FRAME_ASK,      /* when has the receiver begun with this operation? */
-    RPI_FRAME_GRANT,    /* it has, with all chunks below this one */
-    RPI_FRAME_CREDIT,   /* so much may be sent unasked, since the link is there */
-    RPI_FRAME_EXPECT,   /* a neighbour's vector is waited for in this round */
-    RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
-    RPI_FRAME_LEFT,     /* the sender has done with the communicator */
-    RPI_FRAME_WINDOW,   /* of a window, with or without a payload: nobody has to ask for it */
-    RPI_FRAME_NUMBER,   /* which number a communicator has that is being made */
-    RPI_FRAME_THERE,    /* is the receiver there still? Who has left answers with LEFT */
-    RPI_FRAME_KINDS_END,
-} rpi_frame_kind;
-
 /* Set in round: the payload is exact, whatever codec was posted, since it stays on its host. */
 enum { RPI_FRAME_EXACT = 0x8000 };
 /* Of a communicator that is made of another, its first barrier or its end: where it is not open
@@ -71,6 +54,9 @@ enum { RPI_FRAME_ROUNDS = 0x3fff };
 static inline uint16_t rpi_frame_round(unsigned round) {
     return (uint16_t)(round & RPI_FRAME_ROUNDS);
 }
+
+/* A frame of this kind, with so long a payload, may come in this state of a link. */
+bool rpi_frame_may_come(const rpi_frame_header *header, rpi_frame_place place);
 
 /* Fill in version, payload length and checksums of a frame lying in a region: header,
  * then `payload_bytes` of payload right behind it. */

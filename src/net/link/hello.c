@@ -147,7 +147,8 @@ rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
 rp_status rpi_hello_check(const unsigned char *bytes, const rpi_hello *self, int peer) {
     rpi_frame_header answer;
     RP_TRY(rpi_frame_open(bytes, RPI_FRAME_HEADER_BYTES, false, &answer));
-    if (answer.kind != RPI_FRAME_HELLO) return RP_FAIL(CORRUPT, "its first frame is no hello");
+    if (!rpi_frame_may_come(&answer, RPI_FRAME_JOINING))
+        return RP_FAIL(CORRUPT, "its first frame is no hello");
     if (answer.operation == CROSSED) return RP_PENDING;
     if (answer.operation != WELCOME)
         return RP_FAIL(MISMATCH, "the other side refused: %s",
@@ -279,7 +280,7 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
         return RP_OK;
     }
     if (rpi_frame_open(caller->bytes, sizeof caller->bytes, false, &hello) != RP_OK ||
-        hello.kind != RPI_FRAME_HELLO || !is_as_proved(caller, &hello)) {
+        !rpi_frame_may_come(&hello, RPI_FRAME_JOINING) || !is_as_proved(caller, &hello)) {
         dismiss(acceptor, i);
         return RP_OK;
     }

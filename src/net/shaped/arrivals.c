@@ -34,7 +34,7 @@ bool rpi_arrivals_are_none(const rpi_arrivals *arrivals) {
 static rp_status unwrap(rpi_arrivals *arrivals, const void *frame, size_t bytes) {
     rpi_frame_header wrap;
     RP_TRY(rpi_frame_open(frame, bytes, false, &wrap));
-    if (wrap.kind != RPI_FRAME_TIMED || wrap.bytes == 0 || wrap.sequence > INT64_MAX / 2 ||
+    if (!rpi_frame_may_come(&wrap, RPI_FRAME_AROUND) || wrap.sequence > INT64_MAX / 2 ||
         wrap.part < RPI_TRAFFIC_PLAIN || wrap.part > RPI_TRAFFIC_URGENT)
         return RP_FAIL(CORRUPT, "a frame from rank %d without the time it was sent",
                        arrivals->peer);

@@ -1,0 +1,66 @@
+/* What kinds of frames there are, and what holds of each. A new one is a name here, a row in
+ * frame_kinds.c, a word in docs/wire.md, and whoever reads it. */
+#ifndef RPI_NET_FRAME_KINDS_H
+#define RPI_NET_FRAME_KINDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum rpi_frame_kind {
+    RPI_FRAME_DATA = 1, /* elements of an operation, or an empty token for them */
+    RPI_FRAME_HELLO,    /* first frame of a connection that is to be a link */
+    RPI_FRAME_TIMED,    /* a frame within a frame: the shaping wrapper's */
+    RPI_FRAME_ANNOUNCE, /* something is to be sent */
+    RPI_FRAME_EAGER,    /* data that its receiver has not asked for */
+    RPI_FRAME_ASK,      /* when has the receiver begun with this operation? */
+    RPI_FRAME_GRANT,    /* it has, with all chunks below this one */
+    RPI_FRAME_CREDIT,   /* so much may be sent unasked, since the link is there */
+    RPI_FRAME_EXPECT,   /* a neighbour's vector is waited for in this round */
+    RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
+    RPI_FRAME_LEFT,     /* the sender has done with the communicator */
+    RPI_FRAME_WINDOW,   /* of a window, with or without a payload: nobody has to ask for it */
+    RPI_FRAME_NUMBER,   /* which number a communicator has that is being made */
+    RPI_FRAME_THERE,    /* is the receiver there still? Who has left answers with LEFT */
+    RPI_FRAME_KINDS_END,
+} rpi_frame_kind;
+
+/* In which state of a link a frame may come, and who reads it there:
+ *
+ *     a connection -- HELLO, each way --> a link -- frames of communicators --> its end
+ *                     link/hello.c                  comm/run/receive.c; where the link is
+ *                                                   shaped each in one that is TIMED, which
+ *                                                   shaped/arrivals.c takes off
+ */
+typedef enum rpi_frame_place {
+    RPI_FRAME_JOINING = 1, /* to a connection that is to be a link */
+    RPI_FRAME_AROUND,      /* to a shaped link, around another frame */
+    RPI_FRAME_TALKING,     /* to a link, of a communicator */
+} rpi_frame_place;
+
+/* Which of the two that an operation joins sends it. */
+typedef enum rpi_frame_sender {
+    RPI_FRAME_FROM_EITHER = 1,
+    RPI_FRAME_FROM_SENDER,   /* of the data */
+    RPI_FRAME_FROM_RECEIVER, /* of the data */
+    RPI_FRAME_FROM_NUMBERER, /* of a communicator that is being made */
+} rpi_frame_sender;
+
+typedef struct rpi_frame_rule {
+    const char *name; /* as docs/wire.md has it */
+    rpi_frame_place place;
+    rpi_frame_sender sender;
+    uint32_t least_bytes, most_bytes; /* of payload; the link has a limit of its own */
+    bool has_elements;                /* its payload is an operation's data */
+    bool is_answered;                 /* who has left the communicator says so to its sender */
+} rpi_frame_rule;
+
+extern const rpi_frame_rule rpi_frame_rules[RPI_FRAME_KINDS_END]; /* by kind */
+
+/* NULL: there is no such kind. */
+static inline const rpi_frame_rule *rpi_frame_rule_of(int kind) {
+    bool known = kind >= RPI_FRAME_DATA && kind < RPI_FRAME_KINDS_END;
+    return known ? &rpi_frame_rules[kind] : NULL;
+}
+
+#endif

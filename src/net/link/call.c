@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/states.h"
 #include "net/bytes/frame.h"
 #include "net/socket/stream.h"
 
@@ -20,15 +21,20 @@
 #define WARN_NS         (60 * RPI_SECOND_NS)
 enum { SHARES = 4, DOUBLINGS = 6 };
 
-typedef enum stage {
-    RESTING,
-    DIALLING,
-    PROVING,
-    ENCRYPTING,
-    GREETING,
-    PASSING,
-    AWAITED, /* the other side's own call is on its way */
-} stage;
+/* From each but the last a call may end, too, and is freed. */
+static const rpi_states stages[] = {
+    [RPI_CALL_RESTING] = RPI_STATE(RPI_CALL_DIALLING),
+    [RPI_CALL_DIALLING] = RPI_STATE(RPI_CALL_PROVING) | RPI_STATE(RPI_CALL_GREETING) |
+                          RPI_STATE(RPI_CALL_RESTING),
+    [RPI_CALL_PROVING] = RPI_STATE(RPI_CALL_ENCRYPTING) | RPI_STATE(RPI_CALL_GREETING) |
+                         RPI_STATE(RPI_CALL_RESTING),
+    [RPI_CALL_ENCRYPTING] = RPI_STATE(RPI_CALL_GREETING) | RPI_STATE(RPI_CALL_RESTING),
+    [RPI_CALL_GREETING] =
+        RPI_STATE(RPI_CALL_PASSING) | RPI_STATE(RPI_CALL_AWAITED) | RPI_STATE(RPI_CALL_RESTING),
+    [RPI_CALL_PASSING] = RPI_STATE(RPI_CALL_STANDING),
+    [RPI_CALL_AWAITED] = RPI_STATE(RPI_CALL_RESTING),
+    [RPI_CALL_STANDING] = 0,
+};
 
 static void show(const rpi_call *call, int fd) {
     if (call->shown_fd) atomic_store(call->shown_fd, fd);
@@ -66,8 +72,8 @@ void rpi_call_free(rpi_call *call) {
     }
 }
 
-static void enter(rpi_call *call, stage next) {
-    call->stage = next;
+static void enter(rpi_call *call, rpi_call_stage next) {
+    RPI_ENTER(stages, call->stage, next);
     call->got = 0;
     call->since_ns = rpi_now_ns();
 }
@@ -88,7 +94,7 @@ static void rest(const rpi_call_maker *maker, rpi_call *call) {
         call->warn_ns = now_ns + WARN_NS;
     }
     hang_up(call);
-    enter(call, RESTING);
+    enter(call, RPI_CALL_RESTING);
     call->since_ns += rest_ns(call);
     call->attempts++;
 }
@@ -111,7 +117,7 @@ static rpi_hello hello_of(const rpi_call_maker *maker, const rpi_call *call) {
 
 static rp_status greet(const rpi_call_maker *maker, rpi_call *call) {
     rpi_hello hello = hello_of(maker, call);
-    enter(call, GREETING);
+    enter(call, RPI_CALL_GREETING);
     RP_TRY(rpi_hello_greet(&call->channel, &hello, call->peer, 0));
     if (!maker->kind->say) return RP_OK;
     rp_status status = maker->kind->say(maker->context, call);
@@ -121,7 +127,7 @@ static rp_status greet(const rpi_call_maker *maker, rpi_call *call) {
 static rp_status prove(const rpi_call_maker *maker, rpi_call *call) {
     rpi_proof_terms terms = terms_of(maker, call);
     if (!maker->self->secret.is_set) return greet(maker, call);
-    enter(call, PROVING);
+    enter(call, RPI_CALL_PROVING);
     return rpi_proof_call(call->channel.fd, &maker->self->secret, &terms, 0, call->said);
 }
 
@@ -134,7 +140,7 @@ static rp_status refused(rpi_call *call) {
 }
 
 static rp_status dial(const rpi_call_maker *maker, rpi_call *call) {
-    enter(call, DIALLING);
+    enter(call, RPI_CALL_DIALLING);
     call->ways = 1;
     rp_status status = maker->kind->dial(call->address, call->attempts + (unsigned)call->stream,
                                          &call->channel.fd, &call->ways);
@@ -183,7 +189,7 @@ static rp_status end_proof(const rpi_call_maker *maker, rpi_call *call) {
     }
     RP_TRY(say_at_once(call, end, sizeof end));
     if (!secret->tls) return greet(maker, call);
-    enter(call, ENCRYPTING);
+    enter(call, RPI_CALL_ENCRYPTING);
     status = rpi_tls_open(call->channel.fd, true, key, &call->channel.tls);
     explicit_bzero(key, sizeof key);
     return status;
@@ -201,11 +207,11 @@ static rp_status end_greeting(const rpi_call_maker *maker, rpi_call *call) {
     status = rpi_hello_check(call->heard, &hello, call->peer);
     if (status == RP_PENDING) {
         hang_up(call);
-        enter(call, AWAITED);
+        enter(call, RPI_CALL_AWAITED);
         return RP_PENDING;
     }
     RP_TRY(status);
-    enter(call, PASSING);
+    enter(call, RPI_CALL_PASSING);
     return RP_OK;
 }
 
@@ -215,14 +221,15 @@ static rp_status end_passing(const rpi_call_maker *maker, rpi_call *call) {
 }
 
 static rp_status step(const rpi_call_maker *maker, rpi_call *call) {
-    switch ((stage)call->stage) {
-    case RESTING: return dial(maker, call);
-    case DIALLING: return end_dial(maker, call);
-    case PROVING: return end_proof(maker, call);
-    case ENCRYPTING: return end_handshake(maker, call);
-    case GREETING: return end_greeting(maker, call);
-    case PASSING: return end_passing(maker, call);
-    case AWAITED: break;
+    switch (call->stage) {
+    case RPI_CALL_RESTING: return dial(maker, call);
+    case RPI_CALL_DIALLING: return end_dial(maker, call);
+    case RPI_CALL_PROVING: return end_proof(maker, call);
+    case RPI_CALL_ENCRYPTING: return end_handshake(maker, call);
+    case RPI_CALL_GREETING: return end_greeting(maker, call);
+    case RPI_CALL_PASSING: return end_passing(maker, call);
+    case RPI_CALL_AWAITED: break;
+    case RPI_CALL_STANDING: break;
     }
     return RP_PENDING;
 }
@@ -231,17 +238,19 @@ static rp_status step(const rpi_call_maker *maker, rpi_call *call) {
  * addresses so are the others of them when what listens at one is not the peer. */
 static bool may_try_again(rpi_call *call, rp_status status) {
     if (status == RP_MISMATCH || status == RP_CORRUPT)
-        return call->stage != PASSING && call->ways > 1 && ++call->misfits < call->ways;
+        return call->stage != RPI_CALL_PASSING && call->ways > 1 &&
+               ++call->misfits < call->ways;
     call->misfits = 0;
-    return call->stage != PASSING &&
-           (status == RP_TIMEOUT || (status == RP_PEER && call->stage != DIALLING));
+    return call->stage != RPI_CALL_PASSING &&
+           (status == RP_TIMEOUT || (status == RP_PEER && call->stage != RPI_CALL_DIALLING));
 }
 
 rp_status rpi_call_go_on(const rpi_call_maker *maker, rpi_call *call) {
     for (;;) {
-        bool passing = call->stage == PASSING;
+        bool passing = call->stage == RPI_CALL_PASSING;
         rp_status status = step(maker, call);
         if (status == RP_OK && !passing) continue;
+        if (status == RP_OK) enter(call, RPI_CALL_STANDING);
         if (status >= 0) return status;
         if (may_try_again(call, status)) {
             rest(maker, call);
@@ -255,21 +264,23 @@ rp_status rpi_call_go_on(const rpi_call_maker *maker, rpi_call *call) {
 }
 
 bool rpi_call_has_greeted(const rpi_call *call) {
-    return call->stage == GREETING || call->stage == PASSING || call->stage == AWAITED;
+    return call->stage >= RPI_CALL_GREETING;
 }
 
 struct pollfd rpi_call_poll(const rpi_call *call) {
     struct pollfd wait = {.fd = call->channel.fd, .events = POLLIN};
-    if (call->stage == DIALLING) wait.events = POLLOUT;
-    if (call->stage == ENCRYPTING) wait.events = rpi_tls_awaits(call->channel.tls);
+    if (call->stage == RPI_CALL_DIALLING) wait.events = POLLOUT;
+    if (call->stage == RPI_CALL_ENCRYPTING) wait.events = rpi_tls_awaits(call->channel.tls);
+    if (call->stage == RPI_CALL_STANDING) wait.events = POLLRDHUP;
     return wait;
 }
 
 /* When the stage has lasted too long, or the rest is over. */
 int64_t rpi_call_due_ns(const rpi_call *call) {
-    if (call->stage == RESTING) return call->since_ns;
-    if (call->stage == PASSING) return RPI_NEVER_NS;
-    bool has_others = call->stage == DIALLING && call->ways > 1;
+    if (call->stage == RPI_CALL_RESTING) return call->since_ns;
+    if (call->stage == RPI_CALL_PASSING || call->stage == RPI_CALL_STANDING)
+        return RPI_NEVER_NS;
+    bool has_others = call->stage == RPI_CALL_DIALLING && call->ways > 1;
     unsigned round = has_others ? call->attempts / (unsigned)call->ways : 0;
     int64_t share_ns = FIRST_SHARE_NS << (round < SHARES ? round : SHARES);
     return call->since_ns + (has_others ? share_ns : ATTEMPT_NS);
@@ -277,7 +288,7 @@ int64_t rpi_call_due_ns(const rpi_call *call) {
 
 rp_status rpi_call_keep_time(const rpi_call_maker *maker, rpi_call *call) {
     if (rpi_now_ns() < rpi_call_due_ns(call)) return RP_PENDING;
-    if (call->stage == RESTING) return rpi_call_go_on(maker, call);
+    if (call->stage == RPI_CALL_RESTING) return rpi_call_go_on(maker, call);
     (void)RP_FAIL(TIMEOUT, "timed out: it does not answer");
     call->refusals = 0;
     rest(maker, call);
@@ -295,7 +306,8 @@ rp_status rpi_call_answer(const rpi_call_maker *maker, int peer, int stream,
     call->channel = channel;
     call->shown_fd = shown_fd;
     show(call, channel.fd);
-    enter(call, PASSING);
+    call->stage = RPI_CALL_PASSING; /* where it begins */
+    call->since_ns = rpi_now_ns();
     *out_call = call;
     return maker->kind->say ? maker->kind->say(maker->context, call) : RP_OK;
 }

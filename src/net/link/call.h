@@ -1,7 +1,7 @@
 /* One connection to a peer on its way to be a link, a step at a time and without waiting: the
  * state machine of connector.h's thread.
  *
- *     RESTING -> DIALLING -> PROVING -> ENCRYPTING -> GREETING -> PASSING -> it stands
+ *     RESTING -> DIALLING -> PROVING -> ENCRYPTING -> GREETING -> PASSING -> STANDING
  *        ^          |          |            |            |  |        ^
  *        '----------+----------+------------+------------'  |        |
  *             cannot be reached now, or has hung up         |        '-- begins here where the
@@ -19,6 +19,17 @@
 #include <poll.h>
 #include <stdatomic.h>
 
+typedef enum rpi_call_stage {
+    RPI_CALL_RESTING,
+    RPI_CALL_DIALLING,
+    RPI_CALL_PROVING,
+    RPI_CALL_ENCRYPTING,
+    RPI_CALL_GREETING,
+    RPI_CALL_PASSING,
+    RPI_CALL_AWAITED, /* the other side's own call is on its way */
+    RPI_CALL_STANDING,
+} rpi_call_stage;
+
 /* A connection to a peer, from its beginning until the driver has it. */
 typedef struct rpi_call {
     struct rpi_call *next;
@@ -33,13 +44,12 @@ typedef struct rpi_call {
 
     /* Of who goes on with it. */
     const char *address; /* borrowed; NULL: the peer has called */
-    int stage;
+    rpi_call_stage stage;
     unsigned attempts;
-    int ways;     /* addresses that the peer shows; 0: not known yet */
-    int refusals; /* in a row: nobody listened */
-    int misfits;  /* in a row: who answered was not the peer, or of another job */
-    int poll;     /* which of its maker's polls is this one's; -1: none */
-    bool stands;
+    int ways;         /* addresses that the peer shows; 0: not known yet */
+    int refusals;     /* in a row: nobody listened */
+    int misfits;      /* in a row: who answered was not the peer, or of another job */
+    int poll;         /* which of its maker's polls is this one's; -1: none */
     int64_t since_ns; /* of the stage; when resting, until when */
     int64_t warn_ns;
     size_t got;
@@ -79,7 +89,8 @@ void rpi_call_free(rpi_call *call); /* with those beside it, and what they hold;
 rp_status rpi_call_go_on(const rpi_call_maker *maker, rpi_call *call);
 /* Its hello is said, of this attempt: the other side may have taken it for the link. */
 bool rpi_call_has_greeted(const rpi_call *call);
-/* What to poll for; fd -1: time alone moves it. */
+/* What to poll for; fd -1: time alone moves it. Of one that stands: that the other side hangs
+ * up. */
 struct pollfd rpi_call_poll(const rpi_call *call);
 /* When keep_time() is to be called in any case. */
 int64_t rpi_call_due_ns(const rpi_call *call);

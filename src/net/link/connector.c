@@ -5,6 +5,7 @@
 #include "base/fpenv.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/states.h"
 #include "net/bytes/forget.h"
 #include "net/bytes/quiet_thread.h"
 #include "net/socket/stream.h"
@@ -16,6 +17,15 @@
 #define BREATHER_NS (RPI_SECOND_NS / 50)
 
 typedef enum peer_state { NONE, CALLING, ADDING, CALLED, UP, FAILED } peer_state;
+
+static const rpi_states peer_next[] = {
+    [NONE] = RPI_STATE(CALLING) | RPI_STATE(CALLED),
+    [CALLING] = RPI_STATE(ADDING) | RPI_STATE(CALLED) | RPI_STATE(UP) | RPI_STATE(FAILED),
+    [ADDING] = RPI_STATE(UP) | RPI_STATE(FAILED),
+    [CALLED] = RPI_STATE(UP) | RPI_STATE(FAILED) | RPI_STATE(NONE),
+    [UP] = 0,
+    [FAILED] = 0,
+};
 
 struct rpi_connector {
     rpi_hello self;
@@ -49,6 +59,11 @@ static int slot_of(const rpi_connector *connector, int peer, int stream) {
     return peer * connector->self.streams + stream;
 }
 
+/* Under the lock. */
+static void enter(rpi_connector *connector, int peer, peer_state next) {
+    RPI_ENTER(peer_next, connector->states[peer], (unsigned char)next);
+}
+
 static peer_state state_of(rpi_connector *connector, int peer) {
     pthread_mutex_lock(&connector->lock);
     peer_state state = connector->states[peer];
@@ -73,7 +88,7 @@ static rpi_call *take_calls(rpi_connector *connector, int peer) {
 /* All of it stands, or has failed; the driver hears of it. */
 static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status) {
     pthread_mutex_lock(&connector->lock);
-    connector->states[call->peer] = status == RP_OK ? UP : FAILED;
+    enter(connector, call->peer, status == RP_OK ? UP : FAILED);
     call->next = NULL;
     *connector->met_end = call;
     connector->met_end = &call->next;
@@ -94,7 +109,7 @@ static void give_up(rpi_connector *connector, rpi_call *call, rp_status status) 
 static bool all_stand(const rpi_connector *connector, int peer) {
     for (int stream = 0; stream < connector->self.streams; stream++) {
         const rpi_call *call = connector->calls[slot_of(connector, peer, stream)];
-        if (!call || !call->stands) return false;
+        if (!call || call->stage != RPI_CALL_STANDING) return false;
     }
     return true;
 }
@@ -104,7 +119,7 @@ static void go_on(rpi_connector *connector, rpi_call *call, bool is_ready);
 /* Behind the first one. Any of them may fail at once, and with it the link. */
 static void call_others(rpi_connector *connector, int peer, const char *address) {
     pthread_mutex_lock(&connector->lock);
-    connector->states[peer] = ADDING;
+    enter(connector, peer, ADDING);
     pthread_mutex_unlock(&connector->lock);
     for (int stream = 1; stream < connector->self.streams; stream++) {
         int slot = slot_of(connector, peer, stream);
@@ -125,7 +140,6 @@ static void call_others(rpi_connector *connector, int peer, const char *address)
 /* One connection stands. */
 static void keep(rpi_connector *connector, rpi_call *call) {
     int peer = call->peer;
-    call->stands = true;
     call->poll = -1;
     if (call->is_caller && call->stream == 0 && connector->self.streams > 1)
         call_others(connector, peer, call->address);
@@ -161,7 +175,7 @@ static rp_status admit(void *context, int rank, int stream) {
     bool welcome = stream > 0
                        ? is_awaited(connector, state, rank, stream)
                        : state == NONE || (state == CALLING && may_cross(connector, rank));
-    if (welcome && stream == 0) connector->states[rank] = CALLED;
+    if (welcome && stream == 0) enter(connector, rank, CALLED);
     pthread_mutex_unlock(&connector->lock);
     if (welcome) return RP_OK;
     if (state == CALLING && stream == 0) return RP_PENDING;
@@ -177,7 +191,7 @@ static void lose(rpi_connector *connector, int rank, rpi_call *kept, rp_status s
         return;
     }
     pthread_mutex_lock(&connector->lock);
-    connector->states[rank] = NONE;
+    enter(connector, rank, NONE);
     pthread_mutex_unlock(&connector->lock);
 }
 
@@ -240,10 +254,9 @@ static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
     count += *out_callers;
     for (int slot = 0; slot < connector->slots; slot++) {
         rpi_call *call = connector->calls[slot];
-        if (!call || (call->stands && call->is_caller)) continue;
+        if (!call || (call->is_caller && call->stage == RPI_CALL_STANDING)) continue;
         struct pollfd wait = rpi_call_poll(call);
         call->poll = wait.fd >= 0 ? count : RESTS;
-        if (call->stands) wait.events = POLLRDHUP;
         if (wait.fd >= 0) polls[count++] = wait; /* poll() takes only so many as may be open */
         if (rpi_call_due_ns(call) < *wake_ns) *wake_ns = rpi_call_due_ns(call);
     }
@@ -270,7 +283,7 @@ static void attend_calls(rpi_connector *connector) {
         if (!call || call->poll == -1) continue;
         bool is_ready = call->poll != RESTS && connector->polls[call->poll].revents;
         call->poll = -1;
-        if (!call->stands)
+        if (call->stage != RPI_CALL_STANDING)
             go_on(connector, call, is_ready);
         else if (is_ready)
             give_up(connector, call,
@@ -386,7 +399,7 @@ rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *add
     pthread_mutex_lock(&connector->lock);
     bool is_new = connector->states[peer] == NONE;
     if (is_new) {
-        connector->states[peer] = CALLING;
+        enter(connector, peer, CALLING);
         call->next = connector->wanted;
         connector->wanted = call;
     }

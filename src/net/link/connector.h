@@ -7,8 +7,9 @@
  *     of a peer:   NONE ---- want() ----> CALLING ---- it answers ----------------> UP
  *                   |                      |   |
  *                   |                      |   '-- it has ended, or refuses -----> FAILED
- *                   |                      '------ it calls, and that counts ---> UP
- *                   '------ it calls ---------------------------------------------> UP
+ *                   |                      '------ it calls, and that counts ---> CALLED
+ *                   '------ it calls ---> CALLED -- its connection stands --------> UP
+ *                                           '--- no memory for it: NONE, or FAILED
  *
  * Where two ranks call each other at once the call of the higher one counts: the lower takes it
  * and drops its own, which the higher turns away. So neither waits for the other to give in. As
@@ -22,7 +23,7 @@
  * called makes the others, before the link is UP:
  *
  *     CALLING -- stream 0 stands --> ADDING (calls the others) -- all stand --> UP
- *     NONE, CALLING -- it calls ---> CALLED (is called by them) - all stand --> UP
+ *     CALLED (is called by them) -------------------------------- all stand --> UP
  *
  * When one of them fails the link has. */
 #ifndef RPI_NET_CONNECTOR_H

@@ -183,8 +183,8 @@ static rp_status admit(void *context, int rank, int stream) {
 }
 
 /* There is no memory to answer a call, which is closed: it is a failure for the other side, and
- * for this one, which has `kept` of the link so far; NULL: nobody here has asked for it, and
- * who does so later hears of it from the other side. */
+ * for this one, which has `kept` of the link so far; NULL: nothing is under way here, and who
+ * has asked for the link since, or does so later, hears of it from the other side. */
 static void lose(rpi_connector *connector, int rank, rpi_call *kept, rp_status status) {
     if (kept) {
         give_up(connector, kept, status);
@@ -215,9 +215,15 @@ static void take(void *context, int rank, int stream, rpi_channel channel) {
         give_up(connector, call, status);
 }
 
+/* A wish may be older than what the peer has done since: it has called, and then its own call
+ * is the link, unless that was lost. */
 static void begin_call(rpi_connector *connector, rpi_call *call) {
     int slot = slot_of(connector, call->peer, 0);
-    if (state_of(connector, call->peer) != CALLING) { /* it has called meanwhile */
+    pthread_mutex_lock(&connector->lock);
+    if (connector->states[call->peer] == NONE) enter(connector, call->peer, CALLING);
+    bool calls = connector->states[call->peer] == CALLING && !connector->calls[slot];
+    pthread_mutex_unlock(&connector->lock);
+    if (!calls) {
         rpi_call_free(call);
         return;
     }
@@ -398,13 +404,14 @@ rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *add
     RP_TRY(rpi_call_new(peer, 0, address, &call));
     pthread_mutex_lock(&connector->lock);
     bool is_new = connector->states[peer] == NONE;
-    if (is_new) {
-        enter(connector, peer, CALLING);
+    bool counts = is_new || connector->states[peer] == CALLED; /* which may still be lost */
+    if (is_new) enter(connector, peer, CALLING);
+    if (counts) {
         call->next = connector->wanted;
         connector->wanted = call;
     }
     pthread_mutex_unlock(&connector->lock);
-    if (is_new)
+    if (counts)
         rpi_event_set(connector->wake);
     else
         rpi_call_free(call);

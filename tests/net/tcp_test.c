@@ -210,15 +210,36 @@ static void either_event_moves_tls(void) {
     static rpi_tcp_stream stream;
     for (int tls = 0; tls < 2; tls++)
         for (int ended = 0; ended < 2; ended++) {
-            stream = (rpi_tcp_stream){.ended = ended};
+            rpi_tcp_in idle = ended ? RPI_TCP_IN_ENDED : RPI_TCP_IN_DRY;
+            stream = (rpi_tcp_stream){.in = idle, .out = RPI_TCP_OUT_FULL};
             stream.channel.tls = tls ? (rpi_tls *)&stream : NULL; /* which is not looked at */
             rpi_tcp_stream_event(&stream, EPOLLOUT);
-            CHECK(stream.writable);
-            CHECK_EQ(stream.readable, tls && !ended);
-            stream.readable = stream.writable = false;
+            CHECK_EQ(stream.out, RPI_TCP_OUT_OPEN);
+            CHECK_EQ(stream.in, tls && !ended ? RPI_TCP_IN_READY : idle);
+            stream.in = idle;
+            stream.out = RPI_TCP_OUT_FULL;
             rpi_tcp_stream_event(&stream, EPOLLIN);
-            CHECK_EQ(stream.readable, !ended);
-            CHECK_EQ(stream.writable, tls);
+            CHECK_EQ(stream.in, ended ? RPI_TCP_IN_ENDED : RPI_TCP_IN_READY);
+            CHECK_EQ(stream.out, tls ? RPI_TCP_OUT_OPEN : RPI_TCP_OUT_FULL);
+        }
+}
+
+/* Whatever else is said with it, and whatever was before: it is read to its end. */
+static void a_hang_up_is_read_to_the_end(void) {
+    static rpi_tcp_stream stream;
+    static const uint32_t ends[] = {EPOLLRDHUP, EPOLLHUP, EPOLLERR, EPOLLIN | EPOLLRDHUP};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        for (rpi_tcp_in in = RPI_TCP_IN_DRY; in <= RPI_TCP_IN_ENDED; in++) {
+            rpi_tcp_in wanted = in == RPI_TCP_IN_ENDED ? in : RPI_TCP_IN_LAST;
+            stream = (rpi_tcp_stream){.in = in, .out = RPI_TCP_OUT_ENDED};
+            rpi_tcp_stream_event(&stream, ends[i]);
+            CHECK_EQ(stream.in, wanted);
+            CHECK_EQ(rpi_tcp_stream_may_receive(&stream), wanted == RPI_TCP_IN_LAST);
+            rpi_tcp_stream_event(&stream, EPOLLIN | EPOLLOUT);
+            CHECK_EQ(stream.in, wanted); /* later news changes nothing of it */
+            CHECK_EQ(stream.out, RPI_TCP_OUT_ENDED);
+            stream.full = true;
+            CHECK(!rpi_tcp_stream_may_receive(&stream));
         }
 }
 
@@ -631,6 +652,7 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
        the_end_of_a_bundle_is_news_behind_its_last_frame},
       {"a_fault_is_news_once", a_fault_is_news_once},
       {"either_event_moves_tls", either_event_moves_tls},
+      {"a_hang_up_is_read_to_the_end", a_hang_up_is_read_to_the_end},
       {"what_came_before_a_reset_is_taken", what_came_before_a_reset_is_taken},
       {"what_is_no_number_is_corrupt", what_is_no_number_is_corrupt},
       {"delivered_is_more_than_flushed", delivered_is_more_than_flushed},

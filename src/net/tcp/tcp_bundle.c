@@ -43,14 +43,14 @@ void rpi_tcp_bundle_forget(rpi_tcp_bundle *bundle) {
  * that one it closes this one, too, behind frames that may be on their way, or does so once it
  * hears that we have. Anything else does not come to the peer's ears: what is here is all. */
 static void end_stream(rpi_tcp_stream *stream, bool was_closed) {
-    stream->mute = true;
+    rpi_tcp_stream_mute(stream);
     if (stream->fault.status != RP_OK) return;
     if (was_closed) {
         rpi_channel_shut(&stream->channel);
         return;
     }
     shutdown(stream->channel.fd, SHUT_RDWR);
-    stream->hung_up = stream->readable = !stream->ended;
+    rpi_tcp_stream_hang_up(stream);
 }
 
 /* Has a stream failed? The link has, then, and what it failed of is recorded. */
@@ -89,9 +89,9 @@ static int choose(const rpi_tcp_bundle *bundle, size_t bytes, bool bulk) {
 static bool lend_again(rpi_tcp_bundle *bundle, size_t bytes, void **out_region) {
     if (bundle->lent < 0) return false;
     rpi_tcp_stream *stream = &bundle->streams[bundle->lent];
-    if (stream->lent.bytes >= bytes)
+    if (stream->others.lent.bytes >= bytes)
         return rpi_tcp_stream_lend(stream, bytes, out_region) == RP_OK;
-    stream->lent.bytes = 0;
+    stream->others.lent.bytes = 0;
     bundle->lent = -1;
     return false;
 }
@@ -165,7 +165,7 @@ static int find_next(const rpi_tcp_bundle *bundle) {
 static bool may_come(const rpi_tcp_bundle *bundle) {
     for (int i = 0; i < bundle->count; i++) {
         const rpi_tcp_stream *stream = &bundle->streams[i];
-        if (!stream->ended &&
+        if (stream->in != RPI_TCP_IN_ENDED &&
             (stream->frames.count == 0 || rpi_tcp_stream_number(stream) == bundle->next_in))
             return true;
     }
@@ -210,9 +210,8 @@ void rpi_tcp_bundle_move(rpi_tcp_bundle *bundle) {
 
 /* The kernel has something for a stream, or takes something from it. */
 static bool may_move(const rpi_tcp_stream *stream) {
-    if (stream->readable && !stream->full) return true;
-    return stream->fault.status == RP_OK && !stream->mute && stream->writable &&
-           rpi_tcp_stream_has_queue(stream);
+    return rpi_tcp_stream_may_receive(stream) ||
+           (stream->fault.status == RP_OK && rpi_tcp_stream_may_send(stream));
 }
 
 /* Told once, as of a single stream. */

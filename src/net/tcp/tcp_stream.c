@@ -1,6 +1,7 @@
 #include "net/tcp/tcp_stream.h"
 
 #include "base/memory.h"
+#include "base/states.h"
 #include "net/bytes/endian.h"
 #include "net/bytes/frame.h"
 #include "net/socket/lost.h"
@@ -32,6 +33,29 @@ enum { UNSENT_BYTES = 128 * 1024 };
  * piece, and the frame is aligned. */
 enum { NUMBER_ROOM = RPI_EXTENT_ALIGNMENT, NUMBER_BYTES = RPI_TCP_NUMBER_BYTES };
 
+static const rpi_states out_next[] = {
+    [RPI_TCP_OUT_OPEN] = RPI_STATE(RPI_TCP_OUT_FULL) | RPI_STATE(RPI_TCP_OUT_ENDED),
+    [RPI_TCP_OUT_FULL] = RPI_STATE(RPI_TCP_OUT_OPEN) | RPI_STATE(RPI_TCP_OUT_ENDED),
+    [RPI_TCP_OUT_ENDED] = 0,
+};
+
+static const rpi_states in_next[] = {
+    [RPI_TCP_IN_DRY] =
+        RPI_STATE(RPI_TCP_IN_READY) | RPI_STATE(RPI_TCP_IN_LAST) | RPI_STATE(RPI_TCP_IN_ENDED),
+    [RPI_TCP_IN_READY] =
+        RPI_STATE(RPI_TCP_IN_DRY) | RPI_STATE(RPI_TCP_IN_LAST) | RPI_STATE(RPI_TCP_IN_ENDED),
+    [RPI_TCP_IN_LAST] =
+        RPI_STATE(RPI_TCP_IN_DRY) | RPI_STATE(RPI_TCP_IN_LAST) | RPI_STATE(RPI_TCP_IN_ENDED),
+    [RPI_TCP_IN_ENDED] = 0,
+};
+
+static const rpi_states goes_next[] = {
+    [RPI_TCP_GOES_NONE] = RPI_STATE(RPI_TCP_GOES_NONE) | RPI_STATE(RPI_TCP_GOES_FIRST) |
+                          RPI_STATE(RPI_TCP_GOES_OTHER),
+    [RPI_TCP_GOES_FIRST] = RPI_STATE(RPI_TCP_GOES_NONE) | RPI_STATE(RPI_TCP_GOES_FIRST),
+    [RPI_TCP_GOES_OTHER] = RPI_STATE(RPI_TCP_GOES_NONE) | RPI_STATE(RPI_TCP_GOES_OTHER),
+};
+
 static size_t room_before(const rpi_tcp_stream *stream) {
     return stream->numbered ? NUMBER_ROOM : 0;
 }
@@ -49,14 +73,13 @@ rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channe
                                .channel = channel,
                                .frame_bytes = frame_bytes,
                                .numbered = numbered,
-                               .readable = true,
-                               .writable = true,
-                               .queue = {.capacity = bytes},
-                               .first = {.capacity = first_bytes},
+                               .in = RPI_TCP_IN_READY,
+                               .others = {.queue = {.capacity = bytes}},
+                               .first = {.queue = {.capacity = first_bytes}},
                                .frames = {.capacity = bytes}};
-    RP_TRY(rpi_alloc_pages(bytes, "a send buffer", &stream->out));
-    if (!numbered) RP_TRY(rpi_alloc_pages(first_bytes, "a send buffer", &stream->first_out));
-    return rpi_alloc_pages(bytes, "a receive buffer", &stream->in);
+    RP_TRY(rpi_alloc_pages(bytes, "a send buffer", &stream->others.bytes));
+    if (!numbered) RP_TRY(rpi_alloc_pages(first_bytes, "a send buffer", &stream->first.bytes));
+    return rpi_alloc_pages(bytes, "a receive buffer", &stream->in_bytes);
 }
 
 /* Closing with unread bytes would reset the connection, and what the kernel has still to send
@@ -71,9 +94,9 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
     rpi_channel_shut(&stream->channel);
     read_away(stream->channel.fd);
     rpi_channel_close(&stream->channel);
-    rpi_free_pages(stream->out, stream->queue.capacity);
-    rpi_free_pages(stream->first_out, stream->first.capacity);
-    rpi_free_pages(stream->in, stream->frames.capacity);
+    rpi_free_pages(stream->others.bytes, stream->others.queue.capacity);
+    rpi_free_pages(stream->first.bytes, stream->first.queue.capacity);
+    rpi_free_pages(stream->in_bytes, stream->frames.capacity);
 }
 
 /* --- out --- */
@@ -97,9 +120,16 @@ static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
 }
 
 /* Whose oldest frame goes now. */
-static bool goes_first(const rpi_tcp_stream *stream) {
-    bool has_begun = stream->sent > 0 || stream->is_promised;
-    return has_begun ? stream->is_first : stream->first.count > 0;
+static rpi_tcp_lane *lane_that_goes(rpi_tcp_stream *stream) {
+    bool is_first = stream->goes == RPI_TCP_GOES_NONE ? stream->first.queue.count > 0
+                                                      : stream->goes == RPI_TCP_GOES_FIRST;
+    return is_first ? &stream->first : &stream->others;
+}
+
+/* A frame of this lane has begun to go. */
+static void begin(rpi_tcp_stream *stream, const rpi_tcp_lane *lane) {
+    RPI_ENTER(goes_next, stream->goes,
+              lane == &stream->first ? RPI_TCP_GOES_FIRST : RPI_TCP_GOES_OTHER);
 }
 
 /* Pieces that are to be sent with one call. */
@@ -109,16 +139,16 @@ typedef struct to_send {
     size_t skip; /* bytes of the next that the kernel has taken */
 } to_send;
 
-/* Frames of one queue, from one index until another. What lies before a frame's number is not
+/* Frames of one lane, from one index until another. What lies before a frame's number is not
  * sent. */
-static void add(const rpi_tcp_stream *stream, rpi_extents *queue, uint32_t from, uint32_t until,
+static void add(const rpi_tcp_stream *stream, rpi_tcp_lane *lane, uint32_t from, uint32_t until,
                 to_send *p) {
-    unsigned char *out = queue == &stream->first ? stream->first_out : stream->out;
     size_t lead = room_before(stream) - number_bytes(stream);
     for (uint32_t i = from; i < until && p->count < PIECES; i++) {
-        const rpi_extent *frame = rpi_extents_at(queue, i);
+        const rpi_extent *frame = rpi_extents_at(&lane->queue, i);
         size_t skip = lead + p->skip;
-        p->at[p->count++] = (struct iovec){out + frame->offset + skip, frame->bytes - skip};
+        p->at[p->count++] =
+            (struct iovec){lane->bytes + frame->offset + skip, frame->bytes - skip};
         p->skip = 0;
     }
 }
@@ -126,47 +156,63 @@ static void add(const rpi_tcp_stream *stream, rpi_extents *queue, uint32_t from,
 /* Frames lie aligned, with gaps between them: gathered, so that one call sends many. The one
  * that goes, all that are urgent, the others. */
 static void gather(rpi_tcp_stream *stream, to_send *p) {
-    rpi_extents *first = &stream->first, *others = &stream->queue;
-    uint32_t begun = goes_first(stream) ? 0 : 1;
+    rpi_tcp_lane *first = &stream->first, *others = &stream->others;
+    uint32_t count = others->queue.count;
+    uint32_t begun = lane_that_goes(stream) == first ? 0 : 1;
     *p = (to_send){.skip = stream->sent};
-    add(stream, others, 0, begun < others->count ? begun : others->count, p);
-    add(stream, first, 0, first->count, p);
-    add(stream, others, begun, others->count, p);
+    add(stream, others, 0, begun < count ? begun : count, p);
+    add(stream, first, 0, first->queue.count, p);
+    add(stream, others, begun, count, p);
+}
+
+/* The kernel has taken all of it that was left. */
+static void end(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t left) {
+    bool is_first = lane == &stream->first;
+    if (!is_first) stream->queued -= stream->sent + left;
+    if (!is_first && !stream->numbered) stream->link->settled++;
+    stream->sent = 0;
+    RPI_ENTER(goes_next, stream->goes, RPI_TCP_GOES_NONE);
+    rpi_extents_pop(&lane->queue);
 }
 
 /* The kernel has taken so many more bytes, in that order. */
 static void take_sent(rpi_tcp_stream *stream, size_t bytes) {
     size_t lead = room_before(stream) - number_bytes(stream);
     rpi_link_count_sent(stream->link, bytes);
-    while (rpi_tcp_stream_has_queue(stream)) {
-        bool is_first = goes_first(stream);
-        rpi_extents *queue = is_first ? &stream->first : &stream->queue;
-        size_t left = rpi_extents_at(queue, 0)->bytes - lead - stream->sent;
-        stream->is_first = is_first;
-        stream->is_promised = false;
+    while (bytes > 0) {
+        rpi_tcp_lane *lane = lane_that_goes(stream);
+        size_t left = rpi_extents_at(&lane->queue, 0)->bytes - lead - stream->sent;
         if (bytes < left) {
             stream->sent += bytes;
+            begin(stream, lane);
             return;
         }
         bytes -= left;
-        if (!is_first) stream->queued -= stream->sent + left;
-        if (!is_first && !stream->numbered) stream->link->settled++;
-        stream->sent = 0;
-        rpi_extents_pop(queue);
+        end(stream, lane, left);
     }
 }
 
 /* The kernel takes no more. TLS has sealed what it was given first, which stays first. */
 static void wait_for_kernel(rpi_tcp_stream *stream) {
-    bool is_first = goes_first(stream);
-    stream->writable = false;
-    stream->is_promised = stream->channel.tls != NULL;
-    stream->is_first = is_first;
+    RPI_ENTER(out_next, stream->out, RPI_TCP_OUT_FULL);
+    if (stream->channel.tls) begin(stream, lane_that_goes(stream));
+}
+
+void rpi_tcp_stream_mute(rpi_tcp_stream *stream) {
+    if (stream->out != RPI_TCP_OUT_ENDED) RPI_ENTER(out_next, stream->out, RPI_TCP_OUT_ENDED);
+}
+
+void rpi_tcp_stream_hang_up(rpi_tcp_stream *stream) {
+    if (stream->in != RPI_TCP_IN_ENDED) RPI_ENTER(in_next, stream->in, RPI_TCP_IN_LAST);
+}
+
+bool rpi_tcp_stream_may_send(const rpi_tcp_stream *stream) {
+    return stream->out == RPI_TCP_OUT_OPEN && rpi_tcp_stream_has_queue(stream);
 }
 
 static void send_queue(rpi_tcp_stream *stream) {
     to_send p;
-    while (stream->writable && !stream->mute && rpi_tcp_stream_has_queue(stream)) {
+    while (rpi_tcp_stream_may_send(stream)) {
         gather(stream, &p);
         ssize_t sent = rpi_channel_send_pieces(&stream->channel, p.at, p.count);
         if (sent < 0) {
@@ -174,8 +220,8 @@ static void send_queue(rpi_tcp_stream *stream) {
                 wait_for_kernel(stream);
             else if (errno != EINTR) {
                 keep_errno(stream, "sending");
-                stream->writable = false;
-                stream->hung_up = stream->readable = !stream->ended; /* read what had come */
+                rpi_tcp_stream_mute(stream);
+                rpi_tcp_stream_hang_up(stream); /* read what had come */
             }
             continue;
         }
@@ -183,21 +229,26 @@ static void send_queue(rpi_tcp_stream *stream) {
     }
 }
 
-rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+/* A region of this lane, behind so much room. */
+static rp_status lend(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t room, size_t bytes,
+                      void **out_region) {
     if (bytes == 0 || bytes > stream->frame_bytes)
         return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
                        stream->frame_bytes);
     RP_TRY(rpi_fault_raise(&stream->fault));
-    if (stream->lent.bytes < bytes) {
+    if (lane->lent.bytes < bytes) {
         rpi_extent lent = {.bytes = bytes};
-        size_t whole = bytes + room_before(stream);
-        bool fits = rpi_extents_fit(&stream->queue, whole, &lent.offset);
-        stream->starved = fits ? 0 : bytes;
+        bool fits = rpi_extents_fit(&lane->queue, room + bytes, &lent.offset);
+        lane->starved = fits ? 0 : bytes;
         if (!fits) return RP_PENDING;
-        stream->lent = lent;
+        lane->lent = lent;
     }
-    *out_region = stream->out + stream->lent.offset + room_before(stream);
+    *out_region = lane->bytes + lane->lent.offset + room;
     return RP_OK;
+}
+
+rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+    return lend(stream, &stream->others, room_before(stream), bytes, out_region);
 }
 
 /* Of use alone: what it does not take is no reason to fail. */
@@ -217,29 +268,25 @@ rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **
 }
 
 rp_status rpi_tcp_stream_lend_first(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
-    if (bytes == 0 || bytes > stream->frame_bytes)
-        return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
-                       stream->frame_bytes);
-    RP_TRY(rpi_fault_raise(&stream->fault));
-    if (stream->first_lent.bytes < bytes) {
-        rpi_extent lent = {.bytes = bytes};
-        bool fits = rpi_extents_fit(&stream->first, bytes, &lent.offset);
-        stream->first_starved = fits ? 0 : bytes;
-        if (!fits) return RP_PENDING;
-        stream->first_lent = lent;
-    }
-    *out_region = stream->first_out + stream->first_lent.offset;
-    return RP_OK;
+    return lend(stream, &stream->first, 0, bytes, out_region);
+}
+
+static rp_status check_post(const rpi_tcp_lane *lane, size_t bytes) {
+    if (bytes > 0 && bytes <= lane->lent.bytes) return RP_OK;
+    return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, lane->lent.bytes);
+}
+
+/* At once: the wire shall work while the next frame is encoded. */
+static rp_status push(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t bytes) {
+    rpi_extents_push(&lane->queue, lane->lent.offset, bytes);
+    lane->lent.bytes = 0;
+    send_queue(stream);
+    return rpi_fault_raise(&stream->fault);
 }
 
 rp_status rpi_tcp_stream_post_first(rpi_tcp_stream *stream, size_t bytes) {
-    if (bytes == 0 || bytes > stream->first_lent.bytes)
-        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
-                       stream->first_lent.bytes);
-    rpi_extents_push(&stream->first, stream->first_lent.offset, bytes);
-    stream->first_lent.bytes = 0;
-    send_queue(stream);
-    return rpi_fault_raise(&stream->fault);
+    RP_TRY(check_post(&stream->first, bytes));
+    return push(stream, &stream->first, bytes);
 }
 
 static void write_number(unsigned char *at, uint32_t number) {
@@ -248,27 +295,23 @@ static void write_number(unsigned char *at, uint32_t number) {
 }
 
 rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number) {
+    rpi_tcp_lane *lane = &stream->others;
     size_t room = room_before(stream);
-    if (bytes == 0 || bytes > stream->lent.bytes)
-        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
-                       stream->lent.bytes);
+    RP_TRY(check_post(lane, bytes));
     if (stream->numbered)
-        write_number(stream->out + stream->lent.offset + room - NUMBER_BYTES, number);
-    rpi_extents_push(&stream->queue, stream->lent.offset, room + bytes);
-    stream->lent.bytes = 0;
-    if (!stream->numbered) stream->link->passable++;
+        write_number(lane->bytes + lane->lent.offset + room - NUMBER_BYTES, number);
+    else
+        stream->link->passable++;
     stream->posted += bytes + number_bytes(stream);
     stream->queued += bytes + number_bytes(stream);
-    send_queue(stream); /* at once: the wire shall work while the next frame is encoded */
-    return rpi_fault_raise(&stream->fault);
+    return push(stream, lane, room + bytes);
 }
 
 /* --- in --- */
 
 static void fail(rpi_tcp_stream *stream, rp_status status) {
     rpi_fault_keep(&stream->fault, status);
-    stream->readable = false;
-    stream->ended = true;
+    RPI_ENTER(in_next, stream->in, RPI_TCP_IN_ENDED);
 }
 
 /* Numbers rise on each stream; which of them come is the link's matter. */
@@ -313,7 +356,7 @@ static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
 /* Where the next byte of the frame that is coming goes. */
 static unsigned char *tail(rpi_tcp_stream *stream) {
     const rpi_extent *frame = rpi_extents_at(&stream->frames, stream->frames.count - 1);
-    return stream->in + frame->offset + frame->bytes - stream->missing;
+    return stream->in_bytes + frame->offset + frame->bytes - stream->missing;
 }
 
 /* Deal out what was read ahead; what is left is less than a header, or has no room. */
@@ -367,15 +410,15 @@ static void receive(rpi_tcp_stream *stream) {
     }
     if (got < 0) {
         if (errno == EAGAIN)
-            stream->readable = false;
+            RPI_ENTER(in_next, stream->in, RPI_TCP_IN_DRY);
         else if (errno != EINTR)
             fail(stream, keep_errno(stream, "receiving"));
         return;
     }
     rpi_link_count_received(stream->link, (size_t)got);
     /* Less than asked for: drained. TLS may hold back what has no room in one record. */
-    if ((size_t)got < wanted && !stream->hung_up && !stream->channel.tls)
-        stream->readable = false;
+    if ((size_t)got < wanted && stream->in == RPI_TCP_IN_READY && !stream->channel.tls)
+        RPI_ENTER(in_next, stream->in, RPI_TCP_IN_DRY);
     size_t direct = (size_t)got < stream->missing ? (size_t)got : stream->missing;
     stream->missing -= direct;
     stream->ahead_bytes += (size_t)got - direct;
@@ -385,10 +428,10 @@ static void receive(rpi_tcp_stream *stream) {
 rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
                               size_t *out_bytes) {
     if (!rpi_tcp_stream_has_frame(stream))
-        return stream->ended ? rpi_fault_raise(&stream->fault) : RP_PENDING;
+        return stream->in == RPI_TCP_IN_ENDED ? rpi_fault_raise(&stream->fault) : RP_PENDING;
     const rpi_extent *frame = rpi_extents_at(&stream->frames, 0);
     stream->held = true;
-    *out_frame = stream->in + frame->offset;
+    *out_frame = stream->in_bytes + frame->offset;
     *out_bytes = frame->bytes;
     return RP_OK;
 }
@@ -398,30 +441,37 @@ void rpi_tcp_stream_release(rpi_tcp_stream *stream) {
     stream->held = false;
     rpi_extents_pop(&stream->frames);
     stream->full = false;
-    if (!stream->ended) deal(stream);
+    if (stream->in != RPI_TCP_IN_ENDED) deal(stream);
 }
 
 /* --- both --- */
 
+static void note_readable(rpi_tcp_stream *stream) {
+    if (stream->in == RPI_TCP_IN_DRY) RPI_ENTER(in_next, stream->in, RPI_TCP_IN_READY);
+}
+
+static void note_writable(rpi_tcp_stream *stream) {
+    if (stream->out == RPI_TCP_OUT_FULL) RPI_ENTER(out_next, stream->out, RPI_TCP_OUT_OPEN);
+}
+
 void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events) {
-    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) stream->hung_up = true;
-    if (!stream->ended && events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-        stream->readable = true;
-    if (events & EPOLLOUT) stream->writable = true;
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) rpi_tcp_stream_hang_up(stream);
+    if (events & EPOLLIN) note_readable(stream);
+    if (events & EPOLLOUT) note_writable(stream);
     if (!stream->channel.tls) return;
     /* To go on, TLS may have to hear what it does not ask for, and the other way round. */
-    if (!stream->ended && events & EPOLLOUT) stream->readable = true;
-    if (events & EPOLLIN) stream->writable = true;
+    if (events & EPOLLOUT) note_readable(stream);
+    if (events & EPOLLIN) note_writable(stream);
 }
 
 void rpi_tcp_stream_move(rpi_tcp_stream *stream) {
     if (stream->fault.status == RP_OK) send_queue(stream);
-    while (stream->readable && !stream->full) receive(stream);
+    while (rpi_tcp_stream_may_receive(stream)) receive(stream);
 }
 
 bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes) {
     size_t offset;
-    return rpi_extents_fit(&stream->queue, bytes + room_before(stream), &offset);
+    return rpi_extents_fit(&stream->others.queue, bytes + room_before(stream), &offset);
 }
 
 bool rpi_tcp_stream_has_bulk_room(const rpi_tcp_stream *stream) {
@@ -429,28 +479,29 @@ bool rpi_tcp_stream_has_bulk_room(const rpi_tcp_stream *stream) {
 }
 
 static bool awaits_room(const rpi_tcp_stream *stream) {
-    return stream->starved || stream->bulk_starved || stream->first_starved;
+    return stream->others.starved || stream->bulk_starved || stream->first.starved;
 }
 
 static bool has_first_room(rpi_tcp_stream *stream, size_t bytes) {
     size_t offset;
-    return rpi_extents_fit(&stream->first, bytes, &offset);
+    return rpi_extents_fit(&stream->first.queue, bytes, &offset);
 }
 
 /* Told once: who waits for room asks for it again, or does not wait any more. */
 static bool room_has_come(rpi_tcp_stream *stream) {
-    bool some = (stream->starved && rpi_tcp_stream_has_room(stream, stream->starved)) ||
-                (stream->bulk_starved && rpi_tcp_stream_has_bulk_room(stream));
-    some |= stream->first_starved && has_first_room(stream, stream->first_starved);
-    if (some) stream->starved = stream->bulk_starved = stream->first_starved = 0;
+    size_t others = stream->others.starved, first = stream->first.starved;
+    bool some = (others && rpi_tcp_stream_has_room(stream, others)) ||
+                (stream->bulk_starved && rpi_tcp_stream_has_bulk_room(stream)) ||
+                (first && has_first_room(stream, first));
+    if (some) stream->others.starved = stream->bulk_starved = stream->first.starved = 0;
     return some;
 }
 
 bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
     if (!stream->held && rpi_tcp_stream_has_frame(stream)) return true;
-    if (stream->readable && !stream->full) return true;
+    if (rpi_tcp_stream_may_receive(stream)) return true;
     if (stream->fault.status != RP_OK)
         return !stream->fault.told && (!stream->held || awaits_room(stream));
-    if (stream->writable && rpi_tcp_stream_has_queue(stream)) return true;
+    if (rpi_tcp_stream_may_send(stream)) return true;
     return room_has_come(stream);
 }

@@ -35,15 +35,28 @@ static rp_status weigh(const rpi_split_segment *segment, int i, size_t before,
     return RP_OK;
 }
 
+static rp_status check_parts(const rpi_split_segment *segments, int segment_count, int parts) {
+    int last = 0;
+    for (int i = 0; i < segment_count; i++) {
+        int part = segments[i].part;
+        if (part < last || part >= parts)
+            return RP_FAIL(INVALID, "segment %d belongs to part %d; %d to %d are allowed there",
+                           i, part, last, parts - 1);
+        last = part;
+    }
+    return RP_OK;
+}
+
 static rp_status init(const rpi_split_segment *segments, int segment_count,
                       rpi_split_layout layout, int chunks, int parts, rpi_split *out_split) {
     *out_split = (rpi_split){0};
     if (segment_count < 0 || chunks < 1 || parts < 1)
         return RP_FAIL(INVALID, "cannot cut %d segments into %d chunks of %d parts",
                        segment_count, chunks, parts);
-    if (layout != RPI_SPLIT_VECTOR && segment_count != parts)
+    if (layout == RPI_SPLIT_BLOCKS && segment_count != parts)
         return RP_FAIL(INVALID, "%d segments for %d parts; one each is needed", segment_count,
                        parts);
+    if (layout == RPI_SPLIT_RANKED) RP_TRY(check_parts(segments, segment_count, parts));
     size_t *before = NULL;
     RP_TRY(rpi_alloc_array((size_t)segment_count + 1, sizeof *before, "a split", &before));
     for (int i = 0; i < segment_count; i++) {
@@ -129,9 +142,14 @@ static size_t element_at(const rpi_split_segment *segment, size_t encoded_offset
     return unit >= units(segment) ? segment->count : unit * cut_elements(segment);
 }
 
-/* The last segment that starts at or before an offset. */
-static int segment_at(const rpi_split *split, size_t encoded_offset) {
-    int low = 0, high = split->segment_count - 1;
+/* Segments first ... last - 1 are one behind the other. */
+typedef struct stretch {
+    int first, last;
+} stretch;
+
+/* The last segment of a stretch that starts at or before an offset. */
+static int segment_at(const rpi_split *split, stretch of, size_t encoded_offset) {
+    int low = of.first, high = of.last - 1;
     while (low < high) {
         int middle = low + (high - low + 1) / 2;
         if (split->before[middle] <= encoded_offset)
@@ -142,19 +160,38 @@ static int segment_at(const rpi_split *split, size_t encoded_offset) {
     return low;
 }
 
-/* Cut k of the `pieces` of the whole vector: floors of a rising sequence rise, the first is the
- * start and the last the end, so every element is between exactly two neighbours. */
-static cut vector_cut(const rpi_split *split, uint64_t k, uint64_t pieces) {
-    size_t offset = share(split->before[split->segment_count], k, pieces);
-    int segment = segment_at(split, offset);
+/* Cut k of `pieces` of a stretch: floors of a rising sequence rise, the first is the start and
+ * the last the end, so every element is between exactly two neighbours. */
+static cut cut_at(const rpi_split *split, stretch of, uint64_t k, uint64_t pieces) {
+    size_t start = split->before[of.first], bytes = split->before[of.last] - start;
+    size_t offset = start + share(bytes, k, pieces);
+    int segment = segment_at(split, of, offset);
     return (cut){segment,
                  element_at(&split->segments[segment], offset - split->before[segment])};
 }
 
-static size_t ranked_cut(const rpi_split *split, int part, int k) {
-    size_t bytes = split->before[part + 1] - split->before[part];
-    return element_at(&split->segments[part],
-                      share(bytes, (uint64_t)k, (uint64_t)split->chunks));
+/* Piece k of `pieces` of a stretch that has segments. */
+static rpi_split_cursor stretch_piece(const rpi_split *split, stretch of, uint64_t k,
+                                      uint64_t pieces) {
+    cut begin = cut_at(split, of, k, pieces), end = cut_at(split, of, k + 1, pieces);
+    return (rpi_split_cursor){split, begin.segment, end.segment, begin.element, end.element};
+}
+
+/* The first segment of a part, or of those behind it. */
+static int first_of_part(const rpi_split *split, int part) {
+    int low = 0, high = split->segment_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (split->segments[middle].part < part)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static stretch stretch_of_part(const rpi_split *split, int part) {
+    return (stretch){first_of_part(split, part), first_of_part(split, part + 1)};
 }
 
 static rpi_split_cursor block_piece(const rpi_split *split, int piece, int part) {
@@ -168,15 +205,14 @@ static rpi_split_cursor block_piece(const rpi_split *split, int piece, int part)
 }
 
 rpi_split_cursor rpi_split_piece(const rpi_split *split, int chunk, int part) {
-    if (split->segment_count == 0) return (rpi_split_cursor){.split = split};
-    if (split->layout == RPI_SPLIT_RANKED)
-        return (rpi_split_cursor){split, part, part, ranked_cut(split, part, chunk),
-                                  ranked_cut(split, part, chunk + 1)};
     if (split->layout == RPI_SPLIT_BLOCKS) return block_piece(split, chunk, part);
-    uint64_t pieces = (uint64_t)split->chunks * (uint64_t)split->parts;
-    uint64_t k = (uint64_t)chunk * (uint64_t)split->parts + (uint64_t)part;
-    cut begin = vector_cut(split, k, pieces), end = vector_cut(split, k + 1, pieces);
-    return (rpi_split_cursor){split, begin.segment, end.segment, begin.element, end.element};
+    bool ranked = split->layout == RPI_SPLIT_RANKED;
+    stretch of = ranked ? stretch_of_part(split, part) : (stretch){0, split->segment_count};
+    if (of.first == of.last) return (rpi_split_cursor){.split = split, .last_segment = -1};
+    uint64_t chunks = (uint64_t)split->chunks, parts = (uint64_t)split->parts;
+    uint64_t k = (uint64_t)chunk;
+    if (ranked) return stretch_piece(split, of, k, chunks);
+    return stretch_piece(split, of, k * parts + (uint64_t)part, chunks * parts);
 }
 
 int rpi_split_next(rpi_split_cursor *cursor, rpi_split_range *out_range) {
@@ -210,20 +246,27 @@ static size_t largest_block(const rpi_split *split) {
     return largest;
 }
 
+/* Of any of the `pieces` of a stretch. */
+static size_t largest_in(const rpi_split *split, stretch of, uint64_t pieces) {
+    size_t unit_bytes = 0, bytes = split->before[of.last] - split->before[of.first];
+    for (int i = of.first; i < of.last; i++) {
+        size_t unit = cut_bytes(&split->segments[i]);
+        if (unit > unit_bytes && split->before[i + 1] > split->before[i]) unit_bytes = unit;
+    }
+    return largest_of(bytes, pieces, unit_bytes);
+}
+
 size_t rpi_split_largest(const rpi_split *split) {
     if (split->layout == RPI_SPLIT_BLOCKS) return largest_block(split);
-    size_t largest = 0, unit_bytes = 0;
-    for (int i = 0; i < split->segment_count; i++) {
-        size_t unit = cut_bytes(&split->segments[i]);
-        size_t bytes = split->before[i + 1] - split->before[i];
-        size_t most = largest_of(bytes, (uint64_t)split->chunks, unit);
+    uint64_t chunks = (uint64_t)split->chunks, parts = (uint64_t)split->parts;
+    if (split->layout == RPI_SPLIT_VECTOR)
+        return largest_in(split, (stretch){0, split->segment_count}, chunks * parts);
+    size_t largest = 0;
+    for (int part = 0; part < split->parts; part++) {
+        size_t most = largest_in(split, stretch_of_part(split, part), chunks);
         if (most > largest) largest = most;
-        if (unit > unit_bytes && bytes) unit_bytes = unit;
     }
-    if (split->layout == RPI_SPLIT_RANKED) return largest;
-    if (!split->segment_count) return 0;
-    uint64_t pieces = (uint64_t)split->chunks * (uint64_t)split->parts;
-    return largest_of(split->before[split->segment_count], pieces, unit_bytes);
+    return largest;
 }
 
 /* With a granule more it fits a frame as it is, too, as it travels inside a host. */

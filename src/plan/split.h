@@ -17,14 +17,16 @@ typedef struct rpi_split_segment {
     size_t granule;       /* elements; at least 1 */
     size_t element_bytes; /* in memory; at least 1 */
     size_t granule_bytes; /* encoded, of a full granule; a short last one is weighed as full */
+    int part;             /* RANKED: which part it belongs to; else not looked at */
 } rpi_split_segment;
 
 typedef enum rpi_split_layout {
     /* One long vector: chunk after chunk, each cut into parts of equal encoded size, to within
      * a granule. For all-reduce, broadcast and send/recv. */
     RPI_SPLIT_VECTOR,
-    /* Segment p is part p (what rank p gives or gets), cut into chunks. For all-gather and
-     * reduce-scatter: segments == parts. */
+    /* Part p (what rank p gives or gets) is the segments that name it, one behind the other:
+     * several, one or none. Segments come in the order of their parts, and each part is cut
+     * into chunks of equal encoded size by itself. For all-gather and reduce-scatter. */
     RPI_SPLIT_RANKED,
     /* Segment p is part p, cut by itself into pieces of one length; chunk c of part p is piece
      * c, empty past the last. For gather, scatter and all-to-all, where only the two ranks
@@ -54,7 +56,8 @@ typedef struct rpi_split_cursor {
 } rpi_split_cursor;
 
 /* chunks and parts at least 1; segments borrowed until rpi_split_free. RP_INVALID: a granule,
- * size or number out of range; RP_NOMEM. One allocation, none later. O(segments). */
+ * size or number out of range, or segments that are not in the order of parts; RP_NOMEM. One
+ * allocation, none later. O(segments). */
 rp_status rpi_split_init(const rpi_split_segment *segments, int segment_count,
                          rpi_split_layout layout, int chunks, int parts, rpi_split *out_split);
 /* BLOCKS, with a part for each segment. piece_bytes: encoded, rounded down to where the segment

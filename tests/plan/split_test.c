@@ -85,15 +85,27 @@ static void check_vector(const rpi_split_segment *segments, int count, int chunk
     rpi_split_free(&split);
 }
 
-static void check_ranked(const rpi_split_segment *segments, int chunks, int parts) {
+/* Each part is its segments, cut into chunks of equal weight, and nothing else. */
+static void check_ranked(const rpi_split_segment *segments, int count, int chunks, int parts) {
     rpi_split split;
-    REQUIRE_OK(rpi_split_init(segments, parts, RPI_SPLIT_RANKED, chunks, parts, &split));
+    int first = 0;
+    REQUIRE_OK(rpi_split_init(segments, count, RPI_SPLIT_RANKED, chunks, parts, &split));
     for (int part = 0; part < parts; part++) {
-        walk w = {.segment = part, .smallest = SIZE_MAX};
+        walk w = {.segment = first, .smallest = SIZE_MAX};
+        size_t unit = 0;
         for (int chunk = 0; chunk < chunks; chunk++) walk_piece(&w, &split, chunk, part);
-        CHECK(segments[part].count == 0 || w.element == segments[part].count);
-        CHECK(w.largest - w.smallest <= 2 * weight(&segments[part], 1));
+        while (w.segment < count && w.element == segments[w.segment].count &&
+               segments[w.segment].part == part) {
+            w.segment++;
+            w.element = 0;
+        }
+        for (; first < count && segments[first].part == part; first++)
+            if (weight(&segments[first], 1) > unit) unit = weight(&segments[first], 1);
+        CHECK_EQ(w.segment, first);
+        CHECK_EQ(w.element, 0);
+        CHECK(w.largest - w.smallest <= 2 * unit);
     }
+    CHECK_EQ(first, count);
     rpi_split_free(&split);
 }
 
@@ -256,7 +268,15 @@ static void random_segments(void) {
         }
         int chunks = 1 + (int)rpi_rng_below(&rng, 9);
         check_vector(segments, count, chunks, 1 + (int)rpi_rng_below(&rng, 12));
-        if (count) check_ranked(segments, chunks, count);
+        for (int i = 0; i < count; i++) segments[i].part = i;
+        if (count) check_ranked(segments, count, chunks, count);
+        int parts = 1 + (int)rpi_rng_below(&rng, 6), part = 0;
+        for (int i = 0; i < count; i++) {
+            part += (int)rpi_rng_below(&rng, (uint32_t)(parts - part));
+            segments[i].part = part;
+            if (rpi_rng_below(&rng, 4) == 0) segments[i].count = 0;
+        }
+        check_ranked(segments, count, chunks, parts);
     }
 }
 
@@ -266,6 +286,7 @@ static void ranks_are_cut_alike(void) {
     rpi_split split;
     for (int i = 0; i < 5; i++) segments[i] = kinds[5];
     for (int i = 0; i < 5; i++) segments[i].count = 100003;
+    for (int i = 0; i < 5; i++) segments[i].part = i;
     REQUIRE_OK(rpi_split_init(segments, 5, RPI_SPLIT_RANKED, 7, 5, &split));
     for (int chunk = 0; chunk < 7; chunk++) {
         rpi_split_cursor first = rpi_split_piece(&split, chunk, 0);
@@ -297,12 +318,21 @@ static void bad_arguments(void) {
                 "0 chunks");
     CHECK_FAILS(rpi_split_init(&segment, 1, RPI_SPLIT_VECTOR, 1, 0, &split), INVALID,
                 "0 parts");
-    CHECK_FAILS(rpi_split_init(&segment, 1, RPI_SPLIT_RANKED, 1, 2, &split), INVALID,
-                "2 parts");
+    rpi_split_segment two[2] = {kinds[0], kinds[0]};
+    two[0].part = 1;
+    CHECK_FAILS(rpi_split_init(two, 2, RPI_SPLIT_RANKED, 1, 2, &split), INVALID,
+                "segment 1 belongs to part 0; 1 to 1");
+    two[1].part = 2;
+    CHECK_FAILS(rpi_split_init(two, 2, RPI_SPLIT_RANKED, 1, 2, &split), INVALID,
+                "segment 1 belongs to part 2");
+    two[0].part = -1;
+    CHECK_FAILS(rpi_split_init(two, 2, RPI_SPLIT_RANKED, 1, 2, &split), INVALID,
+                "segment 0 belongs to part -1; 0 to 1");
+    CHECK(!split.before);
     segment.granule = 0;
     CHECK_FAILS(rpi_split_init(&segment, 1, RPI_SPLIT_VECTOR, 1, 1, &split), INVALID,
                 "granule");
-    segment = (rpi_split_segment){SIZE_MAX, 1, 4, 4};
+    segment = (rpi_split_segment){SIZE_MAX, 1, 4, 4, 0};
     CHECK_FAILS(rpi_split_init(&segment, 1, RPI_SPLIT_VECTOR, 1, 1, &split), INVALID,
                 "address space");
     rpi_memory_fail_after(1);

@@ -252,6 +252,17 @@ typedef struct rp_segment {
     uint64_t first;  /**< Index in the tensor of data[0]; a multiple of the codec's granule. */
 } rp_segment;
 
+/** A segment that one rank owns. A list of them says which rank owns which ranges of which
+ *  tensors: in any order, of any lengths, of several dtypes and codecs; a rank may own many or
+ *  none. The list is the same on all ranks but for the memory that it names. */
+typedef struct rp_owned_segment {
+    rp_segment segment; /**< data: what every rank has of it. residual: as the call says. */
+    int owner;          /**< The rank that it belongs to; equal on all ranks, and compared. */
+    void *own; /**< On the owner: `segment.count` elements of its own beside segment.data,
+                    borrowed as that is; NULL: segment.data is that, too. Not looked at on
+                    other ranks. */
+} rp_owned_segment;
+
 /** Where the elements of a call lie. */
 typedef enum rp_memory {
     RP_MEMORY_HOST,
@@ -313,6 +324,25 @@ RP_API rp_status rp_reduce_scatter_v_start(rp_comm *comm, const rp_block *inputs
                                            rp_dtype dtype, const rp_codec *codec,
                                            const rp_collective_options *options,
                                            rp_request **request);
+/** The same of a list of segments, each of which is reduced to the rank that owns it: its `own`
+ *  gets the sum (or mean) of everybody's segment.data, which is only read (and overwritten with
+ *  the sum on an owner without `own`). `segments` is copied. RP_SUM, RP_AVG ... and bits are as
+ *  of rp_reduce_scatter_start(): "direct" adds in rank order.
+ *  Each segment has its codec; buckets begin at its first element. residual: what this rank's
+ *  encodings lose of what it sends, with its next contribution to the same elements. The owner
+ *  sends nothing of what it owns: what its residual holds, from steps in which it was not the
+ *  owner, say, is added to its contribution in full, and is zeros then; NULL if there was none.
+ *  So over any number of steps the sum of all results and of all ranks' residuals is the sum of
+ *  all contributions, to rounding in f32. "two-level" encodes a host's sum on one of its ranks,
+ *  whose residual it is; what ranks give each other inside of a host is exact, and residuals
+ *  stay as they are there. Exact codecs pay a residual out as in an all-reduce.
+ *  RP_INVALID: an owner that does not exist; elements without data. RP_MISMATCH: ranks differ
+ * in a segment or its owner, in seed, step or key. */
+RP_API rp_status rp_reduce_scatter_segments_start(rp_comm *comm,
+                                                  const rp_owned_segment *segments,
+                                                  size_t count,
+                                                  const rp_collective_options *options,
+                                                  rp_request **request);
 /** output[r * count ...] of every rank gets rank r's input; exact unless a codec is given.
  *  input may be output + rank * count. */
 RP_API rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output,
@@ -327,6 +357,21 @@ RP_API rp_status rp_all_gather_v_start(rp_comm *comm, const void *input,
                                        const rp_codec *codec,
                                        const rp_collective_options *options,
                                        rp_request **request);
+/** The same of a list of segments: segment.data of every rank gets the owner's `own`.
+ * `segments` is copied. A segment with a lossy codec is encoded once, by its owner, and decoded
+ * by all: data has the same bits on every rank, the owner's too, and `own` stays as it is
+ * (where it is NULL, segment.data of the owner is overwritten with what was decoded). Only
+ * where all ranks are on one host and the algorithm is "two-level" nothing is encoded.
+ *  residual: of the owner alone, not looked at on others. NULL: what the codec loses is lost,
+ * in this call, as fits values of which each call brings the new ones (weights). Else it is
+ * kept there and sent with the next call of the same elements, and the sum of what was gathered
+ * in all calls and of the residual is the sum of what was given, as fits values that are added
+ * up (changes of weights). Exact codecs pay it out in full. Statuses: as of
+ * rp_reduce_scatter_segments_start(). */
+RP_API rp_status rp_all_gather_segments_start(rp_comm *comm, const rp_owned_segment *segments,
+                                              size_t count,
+                                              const rp_collective_options *options,
+                                              rp_request **request);
 /** data of every rank gets options->root's. Always exact. */
 RP_API rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                     const rp_collective_options *options, rp_request **request);
@@ -503,12 +548,16 @@ RP_API rp_status rp_reduce_scatter(rp_comm *comm, const void *input, void *outpu
 RP_API rp_status rp_reduce_scatter_v(rp_comm *comm, const rp_block *inputs, void *output,
                                      rp_dtype dtype, const rp_codec *codec,
                                      const rp_collective_options *options);
+RP_API rp_status rp_reduce_scatter_segments(rp_comm *comm, const rp_owned_segment *segments,
+                                            size_t count, const rp_collective_options *options);
 RP_API rp_status rp_all_gather(rp_comm *comm, const void *input, void *output, size_t count,
                                rp_dtype dtype, const rp_codec *codec,
                                const rp_collective_options *options);
 RP_API rp_status rp_all_gather_v(rp_comm *comm, const void *input, const rp_block *outputs,
                                  rp_dtype dtype, const rp_codec *codec,
                                  const rp_collective_options *options);
+RP_API rp_status rp_all_gather_segments(rp_comm *comm, const rp_owned_segment *segments,
+                                        size_t count, const rp_collective_options *options);
 RP_API rp_status rp_broadcast(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                               const rp_collective_options *options);
 RP_API rp_status rp_reduce(rp_comm *comm, const void *input, void *output, size_t count,

@@ -384,6 +384,55 @@ static void refuse_all_gathers(scene *s) {
     REFUSES("input", rp_all_gather_v, s->comm, NULL, s->blocks, RP_F32, NULL, NULL);
 }
 
+static void refuse_owned_segments(scene *s) {
+    rp_request **out = &s->request;
+    rp_owned_segment good = {.segment = {.data = s->x, .count = EACH, .dtype = RP_F32}},
+                     bad = good;
+    rp_collective_options strange = RP_COLLECTIVE_OPTIONS(.reduce = (rp_reduction)77);
+    REFUSES("reduce-scatter: comm is NULL", rp_reduce_scatter_segments_start, NULL, &good, 1,
+            NULL, out);
+    REFUSES("nowhere", rp_reduce_scatter_segments_start, s->comm, &good, 1, NULL, NULL);
+    REFUSES("segments is NULL", rp_reduce_scatter_segments_start, s->comm, NULL, 1, NULL, out);
+    REFUSES("too many", rp_reduce_scatter_segments_start, s->comm, &good, NEGATIVE, NULL, out);
+    REFUSES("comm is NULL", rp_reduce_scatter_segments, NULL, &good, 1, NULL);
+    REFUSES("no reduction", rp_reduce_scatter_segments, s->comm, &good, 1, &strange);
+    REFUSES("all-gather: comm is NULL", rp_all_gather_segments_start, NULL, &good, 1, NULL,
+            out);
+    REFUSES("nowhere", rp_all_gather_segments_start, s->comm, &good, 1, NULL, NULL);
+    REFUSES("segments is NULL", rp_all_gather_segments_start, s->comm, NULL, 1, NULL, out);
+    REFUSES("comm is NULL", rp_all_gather_segments, NULL, &good, 1, NULL);
+    bad.owner = s->world;
+    REFUSES("segment 0 belongs to rank", rp_reduce_scatter_segments, s->comm, &bad, 1, NULL);
+    REFUSES("segment 0 belongs to rank", rp_all_gather_segments, s->comm, &bad, 1, NULL);
+    bad.owner = -1;
+    REFUSES("belongs to rank -1; there are 0 to", rp_all_gather_segments, s->comm, &bad, 1,
+            NULL);
+    bad = good, bad.segment.data = NULL, bad.own = s->x;
+    REFUSES("segment 0 has 4 elements and no data", rp_reduce_scatter_segments, s->comm, &bad,
+            1, NULL);
+    REFUSES("segment 0 has 4 elements and no data", rp_all_gather_segments, s->comm, &bad, 1,
+            NULL);
+    bad = good, bad.segment.count = NEGATIVE;
+    REFUSES("negative", rp_reduce_scatter_segments, s->comm, &bad, 1, NULL);
+    REFUSES("negative", rp_all_gather_segments, s->comm, &bad, 1, NULL);
+    bad = good, bad.segment.dtype = (rp_dtype)77;
+    REFUSES("no dtype", rp_all_gather_segments, s->comm, &bad, 1, NULL);
+    bad = good, bad.segment.dtype = RP_I32, bad.segment.residual = s->x;
+    REFUSES("feedback needs floating", rp_reduce_scatter_segments, s->comm, &bad, 1, NULL);
+    REFUSES("feedback needs floating", rp_all_gather_segments, s->comm, &bad, 1, NULL);
+    bad.segment.dtype = RP_F32;
+    CHECK_OK(rp_codec_parse("q1:rounding=stochastic", &bad.segment.codec));
+    REFUSES("diverges", rp_all_gather_segments, s->comm, &bad, 1, NULL);
+    CHECK_OK(rp_codec_parse("q4:bucket=100", &bad.segment.codec));
+    bad.segment.first = 50;
+    REFUSES("segment 0 starts at element 50, inside a codec granule of 100",
+            rp_reduce_scatter_segments, s->comm, &bad, 1, NULL);
+    /* The second of the caller's list, wherever its owner has it. */
+    rp_owned_segment list[] = {good, bad, good};
+    list[0].owner = s->world - 1;
+    REFUSES("segment 1 starts at", rp_all_gather_segments, s->comm, list, 3, NULL);
+}
+
 static void refuse_roots(scene *s) {
     rp_request **out = &s->request;
     rp_collective_options below = RP_COLLECTIVE_OPTIONS(.root = -1),
@@ -576,6 +625,7 @@ static void refuse_in_world(rp_comm *comm, int rank, int world, void *context) {
     refuse_all_reduces(&s);
     refuse_reduce_scatters(&s);
     refuse_all_gathers(&s);
+    refuse_owned_segments(&s);
     refuse_roots(&s);
     refuse_blocks(&s);
     refuse_neighbors(&s);

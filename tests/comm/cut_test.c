@@ -2,6 +2,7 @@
 #include "comm/core/request.h"
 #include "comm/values/cut.h"
 
+#include "base/memory.h"
 #include "base/rng.h"
 #include "comm/core/communicator.h"
 #include "comm/values/values.h"
@@ -44,6 +45,27 @@ static void check_covered(const rpi_cut *cut, int level, size_t limit) {
     free(next);
 }
 
+/* A chunk of the first owner is followed by the next chunk of the same one. */
+static void check_covered_by_owners(const rpi_cut *cut, size_t limit) {
+    size_t run = 0, offset = 0;
+    for (int part = 0; part < cut->split.parts; part++)
+        for (int chunk = 0; chunk < cut->split.chunks; chunk++) {
+            rpi_piece piece;
+            for (rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part, RPI_LEVEL_WORLD);
+                 rpi_walk_next(&walk, &piece);) {
+                while (offset == cut->runs[run].count) run++, offset = 0;
+                CHECK(piece.run == &cut->runs[run] && piece.offset == offset);
+                CHECK_EQ(piece.run->part, part);
+                CHECK_EQ(piece.offset % rp_codec_granule(&piece.run->codec), 0);
+                offset += piece.count;
+            }
+            CHECK(rpi_cut_part_bytes(cut, (uint32_t)chunk, part, RPI_LEVEL_WORLD) <= limit);
+            if (cut->inside) CHECK(rpi_cut_part_values(cut, (uint32_t)chunk, part) <= limit);
+        }
+    while (run < cut->count && offset == cut->runs[run].count) run++, offset = 0;
+    CHECK_EQ(run, cut->count);
+}
+
 static void parts_cover_every_element_once(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
     rpi_cut cut = {0};
@@ -55,6 +77,46 @@ static void parts_cover_every_element_once(void) {
         REQUIRE_OK(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, parts, chunk, limit));
         check_covered(&cut, RPI_LEVEL_WORLD, limit);
         rpi_cut_clear(&cut);
+    }
+    rpi_cut_free(&cut);
+}
+
+/* Runs in any order of their owners: each part is those of its owner, in their order. */
+static void owners_have_their_runs(void) {
+    enum { LIMIT = 40000 };
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 2);
+    rpi_cut cut = {0};
+    for (int round = 0; round < 200; round++) {
+        int parts = 1 + (int)rpi_rng_below(&rng, 7);
+        REQUIRE_OK(rpi_cut_reserve(&cut, rpi_rng_below(&rng, 12)));
+        fill_runs(&cut, &rng);
+        for (size_t i = 0; i < cut.count; i++) {
+            cut.runs[i].part = (int)rpi_rng_below(&rng, (uint32_t)parts);
+            cut.runs[i].tensor = (uint32_t)i;
+        }
+        cut.inside = round % 2;
+        REQUIRE_OK(rpi_cut_make(&cut, RPI_SPLIT_RANKED, parts, round % 3 ? 0 : 20000, LIMIT));
+        for (size_t i = 1; i < cut.count; i++) {
+            const rpi_run *run = &cut.runs[i], *last = run - 1;
+            CHECK(run->part > last->part ||
+                  (run->part == last->part && run->tensor > last->tensor));
+        }
+        check_covered_by_owners(&cut, LIMIT);
+        rpi_cut_clear(&cut);
+    }
+    rpi_cut_free(&cut);
+}
+
+static void owners_need_memory_only_out_of_order(void) {
+    rpi_cut cut = {0};
+    REQUIRE_OK(rpi_cut_reserve(&cut, 2));
+    for (int fail = 1; fail <= 2; fail++) {
+        for (int i = 0; i < 2; i++)
+            cut.runs[i] = (rpi_run){.count = 100, .dtype = RP_F32, .part = 1 - i};
+        rpi_memory_fail_after(fail);
+        CHECK_FAILS(rpi_cut_make(&cut, RPI_SPLIT_RANKED, 2, 0, 40000), NOMEM, "");
+        rpi_memory_fail_after(0);
+        CHECK_EQ(cut.runs[0].part, 1);
     }
     rpi_cut_free(&cut);
 }
@@ -176,6 +238,8 @@ static void encodings_fill_segments(void) {
 }
 
 CASES({"parts cover every element once", parts_cover_every_element_once},
+      {"owners have their runs", owners_have_their_runs},
+      {"owners need memory only out of order", owners_need_memory_only_out_of_order},
       {"exact parts fit, too", exact_parts_fit_too},
       {"a granule that fits no frame is refused", a_granule_that_fits_no_frame_is_refused},
       {"chunks are as long as is asked for", chunks_are_as_long_as_is_asked_for},

@@ -121,6 +121,44 @@ static rp_status scatter_differently(rp_comm *comm, bool odd) {
     return rp_reduce_scatter(comm, all[rank], data[rank], odd ? 7 : 8, RP_F32, NULL, NULL);
 }
 
+/* Two segments with owners, the second of which differs. */
+static rp_status owned(rp_comm *comm, bool gathers, const rp_owned_segment *second,
+                       const rp_collective_options *options) {
+    float *x = data[rp_comm_rank(comm)];
+    rp_owned_segment segments[] = {{.segment = {.data = x, .count = 500, .dtype = RP_F32}},
+                                   *second};
+    segments[1].segment.data = x + 500;
+    segments[1].segment.dtype = RP_F32;
+    return gathers ? rp_all_gather_segments(comm, segments, 2, options)
+                   : rp_reduce_scatter_segments(comm, segments, 2, options);
+}
+static rp_status scatter_to_another_owner(rp_comm *comm, bool odd) {
+    rp_owned_segment second = {.segment = {.count = 400}, .owner = odd};
+    return owned(comm, false, &second, NULL);
+}
+static rp_status gather_from_another_owner(rp_comm *comm, bool odd) {
+    rp_owned_segment second = {.segment = {.count = 400}, .owner = odd};
+    return owned(comm, true, &second, NULL);
+}
+static rp_status scatter_segments_of_another_codec(rp_comm *comm, bool odd) {
+    rp_owned_segment second = {.segment = {.count = 400}, .owner = 1};
+    CHECK_OK(rp_codec_parse(odd ? "q4" : "q5", &second.segment.codec));
+    return owned(comm, false, &second, NULL);
+}
+static rp_status gather_segments_of_another_length(rp_comm *comm, bool odd) {
+    rp_owned_segment second = {.segment = {.count = odd ? 0 : 400}, .owner = 1};
+    return owned(comm, true, &second, NULL);
+}
+static rp_status gather_another_tensor(rp_comm *comm, bool odd) {
+    rp_owned_segment second = {.segment = {.count = 400, .tensor = odd ? 3 : 2}, .owner = 1};
+    return owned(comm, true, &second, NULL);
+}
+static rp_status scatter_segments_by_another_key(rp_comm *comm, bool odd) {
+    rp_owned_segment second = {.segment = {.count = 400}, .owner = 1};
+    return owned(comm, false, &second,
+                 &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.key = odd ? 12 : 11));
+}
+
 static const disagreement table[] = {
     {"count", differ_in_count, "all-reduce of 1001 f32 with q4:bucket=512",
      "all-reduce of 1000 f32 with q4:bucket=512"},
@@ -146,6 +184,13 @@ static const disagreement table[] = {
     {"tensor", differ_in_tensor, "of step 3, tensor 12", "of step 3, tensor 11"},
     {"first", differ_in_first, "they differ in", "segments"},
     {"seed", differ_in_seed, "they differ in", "seed"},
+    {"owner of a sum", scatter_to_another_owner, "reduce-scatter of 900 f32", "owners"},
+    {"owner of what is gathered", gather_from_another_owner, "all-gather of 900 f32", "owners"},
+    {"codec of a segment", scatter_segments_of_another_codec, "they differ in", "codecs"},
+    {"length of a segment", gather_segments_of_another_length, "all-gather of 500 f32",
+     "all-gather of 900 f32"},
+    {"tensor of a segment", gather_another_tensor, "they differ in", "segments"},
+    {"key of segments", scatter_segments_by_another_key, "with key 12", "with key 11"},
     {"all-gather's key", gather_in_another_order, "all-gather", "key 2"},
 };
 
@@ -173,8 +218,33 @@ static void every_rank_fails_and_says_what_was_posted(void) {
 
 /* Two operations of one shape that each rank posts in an order of its own, as threads of an
  * engine may: all ranks hear of it, and no sum is wrong without a word. */
+typedef rp_status (*starter)(rp_comm *comm, const rp_segment *segment,
+                             const rp_collective_options *options, rp_request **request);
+
+static rp_status start_all_reduce(rp_comm *comm, const rp_segment *segment,
+                                  const rp_collective_options *options, rp_request **request) {
+    return rp_all_reduce_start(comm, segment, 1, options, request);
+}
+static rp_status start_reduce_scatter(rp_comm *comm, const rp_segment *segment,
+                                      const rp_collective_options *options,
+                                      rp_request **request) {
+    rp_owned_segment owned = {.segment = *segment, .owner = 1};
+    return rp_reduce_scatter_segments_start(comm, &owned, 1, options, request);
+}
+static rp_status start_all_gather(rp_comm *comm, const rp_segment *segment,
+                                  const rp_collective_options *options, rp_request **request) {
+    rp_owned_segment owned = {.segment = *segment, .owner = 1};
+    return rp_all_gather_segments_start(comm, &owned, 1, options, request);
+}
+
+typedef struct exchange {
+    starter start;
+    bool by_key; /* else by tensor */
+} exchange;
+
 static void exchange_orders(rp_comm *comm, int rank, int world, void *context) {
-    const bool by_key = context != NULL;
+    const exchange *e = context;
+    const bool by_key = e->by_key;
     float x[2] = {1, 100};
     rp_request *requests[2] = {NULL};
     int mismatches = 0;
@@ -186,7 +256,7 @@ static void exchange_orders(rp_comm *comm, int rank, int world, void *context) {
         segment.tensor = by_key ? 0 : (uint32_t)i + 1;
         rp_collective_options options =
             RP_COLLECTIVE_OPTIONS(.key = by_key ? (uint64_t)i + 1 : 0);
-        (void)rp_all_reduce_start(comm, &segment, 1, &options, &requests[i]);
+        (void)e->start(comm, &segment, &options, &requests[i]);
         if (!requests[i]) mismatches += rp_last_error()->status == RP_MISMATCH;
     }
     for (int i = 0; i < 2; i++) {
@@ -206,11 +276,12 @@ static void exchange_orders(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void another_order_is_noticed(void) {
-    static int by_key;
-    for (int world = 2; world <= 5; world++) {
-        world_run(world, NULL, exchange_orders, NULL);
-        world_run(world, NULL, exchange_orders, &by_key);
-    }
+    static const exchange exchanges[] = {
+        {start_all_reduce, false},    {start_all_reduce, true}, {start_reduce_scatter, false},
+        {start_reduce_scatter, true}, {start_all_gather, true}, {start_all_gather, false}};
+    for (int world = 2; world <= 5; world++)
+        for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++)
+            world_run(world, NULL, exchange_orders, (void *)(uintptr_t)&exchanges[i]);
 }
 
 static void send_differently(rp_comm *comm, int rank, int world, void *context) {

@@ -27,6 +27,11 @@ rp_status rp_reduce_scatter_v(rp_comm *comm, const rp_block *inputs, void *outpu
              rp_reduce_scatter_v_start(comm, inputs, output, dtype, codec, options, &request));
 }
 
+rp_status rp_reduce_scatter_segments(rp_comm *comm, const rp_owned_segment *segments,
+                                     size_t count, const rp_collective_options *options) {
+    BLOCKING(comm, rp_reduce_scatter_segments_start(comm, segments, count, options, &request));
+}
+
 rp_status rp_all_gather(rp_comm *comm, const void *input, void *output, size_t count,
                         rp_dtype dtype, const rp_codec *codec,
                         const rp_collective_options *options) {
@@ -39,6 +44,11 @@ rp_status rp_all_gather_v(rp_comm *comm, const void *input, const rp_block *outp
                           const rp_collective_options *options) {
     BLOCKING(comm,
              rp_all_gather_v_start(comm, input, outputs, dtype, codec, options, &request));
+}
+
+rp_status rp_all_gather_segments(rp_comm *comm, const rp_owned_segment *segments, size_t count,
+                                 const rp_collective_options *options) {
+    BLOCKING(comm, rp_all_gather_segments_start(comm, segments, count, options, &request));
 }
 
 rp_status rp_broadcast(rp_comm *comm, void *data, size_t count, rp_dtype dtype,

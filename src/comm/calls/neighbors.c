@@ -5,15 +5,12 @@
 
 #include "base/status.h"
 
-#include <limits.h>
 #include <string.h>
 
 static rp_status check_arguments(const rp_segment *segments, size_t count, void *const *outputs,
                                  const rp_collective_options *options, uint64_t round) {
     const char *name = rpi_collective_name(RPI_NEIGHBOUR_ALL_REDUCE);
-    if (count > INT_MAX) return RP_FAIL(INVALID, "%s: %zu segments are too many", name, count);
-    if (count && !segments)
-        return RP_FAIL(INVALID, "%s: segments is NULL, and there are %zu", name, count);
+    RP_TRY(rpi_check_list(RPI_NEIGHBOUR_ALL_REDUCE, segments, count));
     if (options->reduce != RP_SUM)
         return RP_FAIL(INVALID, "%s adds by its weights; reduce is %d, and RP_SUM is allowed",
                        name, (int)options->reduce);
@@ -35,17 +32,6 @@ static rp_status check_arguments(const rp_segment *segments, size_t count, void 
                            segments[i].count);
     }
     return RP_OK;
-}
-
-static rpi_run run_of(const rp_segment *segment, void *output) {
-    return (rpi_run){.in = segment->data,
-                     .out = output,
-                     .count = segment->count,
-                     .dtype = segment->dtype,
-                     .codec = segment->codec,
-                     .residual = segment->residual,
-                     .tensor = segment->tensor,
-                     .first = segment->first};
 }
 
 /* A run without data has an output: posting looks for either. */
@@ -78,7 +64,8 @@ rp_status rp_neighbor_all_reduce_start(rp_comm *comm, const rp_segment *segments
     }
     request->sequence = neighbors->round;
     for (size_t i = 0; i < count; i++)
-        request->cut.runs[i] = run_of(&segments[i], outputs ? outputs[i] : segments[i].data);
+        request->cut.runs[i] =
+            rpi_run_of(&segments[i], segments[i].data, outputs ? outputs[i] : segments[i].data);
     return rpi_posting_end(request,
                            &(rpi_posting){.collective = RPI_NEIGHBOUR_ALL_REDUCE,
                                           .layout = RPI_SPLIT_VECTOR,

@@ -1,4 +1,5 @@
 #include "comm/calls/posting.h"
+#include "comm/calls/contributions.h"
 #include "comm/core/request.h"
 #include "comm/protocol/round_protocol.h"
 #include "comm/run/progress_loop.h"
@@ -12,6 +13,7 @@
 #include "comm/values/reductions.h"
 #include "comm/values/values.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* A copy only where the caller knows another struct than this library does: it lives until the
@@ -46,6 +48,17 @@ rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request
     return status;
 }
 
+rpi_run rpi_run_of(const rp_segment *segment, const void *in, void *out) {
+    return (rpi_run){.in = in,
+                     .out = out,
+                     .count = segment->count,
+                     .dtype = segment->dtype,
+                     .codec = segment->codec,
+                     .residual = segment->residual,
+                     .tensor = segment->tensor,
+                     .first = segment->first};
+}
+
 /* ---- checks ---- */
 
 rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
@@ -55,6 +68,13 @@ rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
     if (!comm) return RP_FAIL(INVALID, "%s: comm is NULL", name);
     if (!request) return RP_FAIL(INVALID, "%s: there is nowhere to put the request", name);
     return rpi_collective_options_read(in_out_options);
+}
+
+rp_status rpi_check_list(rpi_collective collective, const void *segments, size_t count) {
+    const char *name = rpi_collective_name(collective);
+    if (count > INT_MAX) return RP_FAIL(INVALID, "%s: %zu segments are too many", name, count);
+    if (segments || !count) return RP_OK;
+    return RP_FAIL(INVALID, "%s: segments is NULL, and there are %zu", name, count);
 }
 
 rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,
@@ -103,12 +123,11 @@ static rp_status check_run(const rpi_run *run, size_t index) {
                        index, run->count);
     if (run->count && !run->in && !run->out)
         return RP_FAIL(INVALID, "segment %zu has %zu elements and no data", index, run->count);
-    return RP_OK;
+    return run->residual ? rpi_codec_check_feedback(&run->codec, run->dtype) : RP_OK;
 }
 
 static rp_status check_reduction(const rpi_run *run, rp_reduction reduce) {
     RP_TRY(rpi_reduction_check(reduce, run->dtype, &run->codec));
-    if (run->residual) RP_TRY(rpi_codec_check_feedback(&run->codec, run->dtype));
     if (run->residual && !rpi_reduction_adds(reduce))
         return RP_FAIL(INVALID, "error feedback goes with sum, avg and premul-sum, not with %s",
                        rpi_reduction_name(reduce));
@@ -126,98 +145,6 @@ static rp_status check_exactness(const rpi_posting *posting, bool lossy) {
     return RP_FAIL(UNSUPPORTED,
                    "%s '%s' takes no lossy codec, since it encodes on every hop; 'sra' does",
                    rpi_collective_name(posting->collective), name);
-}
-
-/* ---- contributions that are not what the caller's memory holds ---- */
-
-/* Scaled by RP_PREMUL_SUM; and with what error feedback held back of elements that are exact
- * now. That joins them here, where all algorithms take it from: some never encode, or take a
- * rank's own values as they are. */
-typedef struct change {
-    bool scales, pays_out;
-    double factor;
-} change;
-
-/* Means of algorithms that encode keep their own way: an owner's is of the mean. */
-static bool pays_out(const rp_request *request) {
-    const rpi_routine *routine = request->routine;
-    return request->collective == RPI_ALL_REDUCE &&
-           (request->reduce != RP_AVG || routine->schedule.algorithm->exact || routine->inside);
-}
-
-static bool holds_back(const rpi_run *run) {
-    return run->residual && run->count && rp_codec_is_exact(&run->codec, run->dtype);
-}
-
-static bool is_changed(const rpi_run *run, const change *c) {
-    return run->in && run->count && (c->scales || (c->pays_out && holds_back(run)));
-}
-
-static bool changes_any(const rpi_cut *cut, const change *c) {
-    for (size_t i = 0; i < cut->count; i++)
-        if (is_changed(&cut->runs[i], c)) return true;
-    return false;
-}
-
-static size_t staged_bytes(const rpi_run *run, const change *c) {
-    if (!is_changed(run, c) || run->in == run->out) return 0;
-    return rpi_align_up(run->count * rp_dtype_bytes(run->dtype));
-}
-
-static rp_status reserve_staged(rpi_cut *cut, const change *c) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < cut->count; i++) bytes += staged_bytes(&cut->runs[i], c);
-    return bytes ? rpi_alloc(bytes, "changed input", &cut->staged) : RP_OK;
-}
-
-/* Exact codecs encode an element as what it is. */
-static void pay_out(rpi_run *run, void *into) {
-    const rp_encode_context context = {.residual = run->residual};
-    (void)rp_codec_encode(&run->codec, run->dtype, run->in, run->count, &context, into, NULL);
-    run->residual = NULL;
-}
-
-/* Where it lies when that is the call's to overwrite, else in a copy. */
-static void change_input(rpi_cut *cut, const change *c) {
-    unsigned char *copy = cut->staged;
-    for (size_t i = 0; i < cut->count; i++) {
-        rpi_run *run = &cut->runs[i];
-        if (!is_changed(run, c)) continue;
-        void *into = run->in == run->out ? run->out : copy;
-        copy += staged_bytes(run, c);
-        if (c->scales) {
-            rpi_values_scale(run->in, run->dtype, c->factor, run->count, into);
-            run->in = into;
-        }
-        if (c->pays_out && holds_back(run)) pay_out(run, into);
-        run->in = into;
-    }
-}
-
-/* Once nothing can refuse the call any more, and before anybody reads. */
-static rp_status post_changed(rp_request *request, const change *c) {
-    RP_TRY(reserve_staged(&request->cut, c));
-    RP_TRY(rpi_request_admit(request));
-    change_input(&request->cut, c);
-    rpi_request_enqueue(request);
-    return RP_OK;
-}
-
-/* The same where they lie in memory of a GPU: their copies on the host are changed. */
-static rp_status post_changed_there(rp_request *request, const change *c) {
-    rpi_device_change *there = &request->device->change;
-    rpi_cut *cut = &request->cut;
-    there->scales = c->scales;
-    there->factor = c->factor;
-    if (c->pays_out)
-        RP_TRY(rpi_alloc_array(cut->count, sizeof *there->paid, "residuals", &there->paid));
-    for (size_t i = 0; there->paid && i < cut->count; i++) {
-        rpi_run *run = &cut->runs[i];
-        if (!run->in || !holds_back(run)) continue;
-        there->paid[i] = run->residual;
-        run->residual = NULL;
-    }
-    return rpi_request_post(request);
 }
 
 /* ---- posting ---- */
@@ -275,6 +202,15 @@ static rp_status find_routine(rp_request *request, const rpi_posting *posting,
                             &request->routine);
 }
 
+/* Means of algorithms that encode what the owner has keep their own way: its residual is of the
+ * mean. Where each part has an owner there is no such encoding. */
+static bool pays_out(const rp_request *request, const rpi_posting *posting) {
+    const rpi_routine *routine = request->routine;
+    if (posting->layout == RPI_SPLIT_RANKED) return true;
+    return request->collective == RPI_ALL_REDUCE &&
+           (request->reduce != RP_AVG || routine->schedule.algorithm->exact || routine->inside);
+}
+
 static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     rp_comm *comm = request->comm;
     const rp_collective_options *options = posting->options;
@@ -285,9 +221,10 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     request->step = options->step;
     request->key = options->key;
     for (size_t i = 0; i < request->cut.count; i++) {
-        const rpi_run *run = &request->cut.runs[i];
+        rpi_run *run = &request->cut.runs[i];
         RP_TRY(check_run(run, i));
         if (posting->reduces) RP_TRY(check_reduction(run, request->reduce));
+        if (!run->in) run->residual = NULL; /* who gives nothing holds nothing back */
         add_load(&all, run);
     }
     rpi_plan_request plan = {.world = comm->world,
@@ -309,11 +246,10 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     request->cut.inside = request->routine->inside;
     size_t limit_bytes = RPI_FRAME_PAYLOAD - (of_neighbors ? RPI_SHARE_BYTES : 0);
     RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, limit_bytes));
-    change c = {.scales = request->reduce == RP_PREMUL_SUM,
-                .pays_out = pays_out(request),
-                .factor = options->factor};
-    if (!changes_any(&request->cut, &c)) return rpi_request_post(request);
-    return request->device ? post_changed_there(request, &c) : post_changed(request, &c);
+    return rpi_contribution_post(request,
+                                 &(rpi_change){.scales = request->reduce == RP_PREMUL_SUM,
+                                               .pays_out = pays_out(request, posting),
+                                               .factor = options->factor});
 }
 
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,

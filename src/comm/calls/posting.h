@@ -21,6 +21,8 @@ rp_status rpi_find_memory(rp_request *request, const rp_collective_options *opti
 
 /* A request with room for `runs` runs, all zero: the caller fills in request->cut.runs. */
 rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request);
+/* The run of a segment: read from `in`, written to `out`. */
+rpi_run rpi_run_of(const rp_segment *segment, const void *in, void *out);
 /* Check the runs, find the schedule, cut, scale what RP_PREMUL_SUM scales, number and post. The
  * request is freed on failure. */
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
@@ -33,6 +35,8 @@ rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
 /* RP_INVALID: `blocks` is NULL or has a block without data; `what` names them: "outputs". */
 rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
                            const rp_block *blocks, const char *what);
+/* RP_INVALID: segments without a list, or more of them than there can be. */
+rp_status rpi_check_list(rpi_collective collective, const void *segments, size_t count);
 /* RP_INVALID: elements without data, or more of them than there can be. */
 rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,
                            const char *what);

@@ -41,13 +41,14 @@ static bool has_blocks(const rp_request *request) {
 /* Of blocks a rank knows only those it sends or receives: their lengths travel in frames. */
 static uint32_t sign_cut(uint32_t crc, const rp_request *request) {
     const rpi_cut *cut = &request->cut;
-    bool blocks = has_blocks(request);
+    bool blocks = has_blocks(request), owned = cut->split.layout == RPI_SPLIT_RANKED;
     crc = add_number(crc,
                      (uint64_t)(blocks ? cut->split.piece_bytes : (size_t)cut->split.chunks));
     for (size_t i = 0; i < cut->count; i++) {
         crc = add_number(crc, blocks ? 0 : cut->runs[i].count);
         crc = sign_codec(crc, &cut->runs[i]);
         crc = sign_place(crc, &cut->runs[i]);
+        if (owned) crc = add_number(crc, (uint64_t)cut->runs[i].part);
     }
     return crc;
 }
@@ -177,12 +178,13 @@ static const char *rest_text(const rp_request *request, char *text, size_t bytes
     if (request->cut.count) rp_codec_text(&request->cut.runs[0].codec, codec, sizeof codec);
     if (rpi_collective_has_root(request->collective))
         snprintf(root, sizeof root, "root %d, ", schedule->root);
-    snprintf(text, bytes,
-             " (they differ in segments, rounding or other options of codecs, seed, step, "
-             "key, algorithm, root or chunks; rank %d: %zu segments, %s, algorithm %s, %s%d "
-             "chunks, %zu in flight)",
-             request->comm->rank, request->cut.count, codec, schedule->algorithm->name, root,
-             request->cut.split.chunks, request->comm->window);
+    snprintf(
+        text, bytes,
+        " (they differ in segments, owners, rounding or other options of codecs, seed, step, "
+        "key, algorithm, root or chunks; rank %d: %zu segments, %s, algorithm %s, %s%d "
+        "chunks, %zu in flight)",
+        request->comm->rank, request->cut.count, codec, schedule->algorithm->name, root,
+        request->cut.split.chunks, request->comm->window);
     return text;
 }
 

@@ -150,6 +150,7 @@ bool rpi_device_changes(const rp_request *request) {
 }
 
 static void change_piece(rpi_chunk *chunk, int part, const rpi_piece *piece) {
+    static const rp_codec exact = {0};
     const rpi_device_change *change = &chunk->request->device->change;
     void *values = staged_at(rpi_staged_of(chunk, RPI_STAGED_IN, part), piece);
     rp_dtype dtype = piece->run->dtype;
@@ -157,7 +158,7 @@ static void change_piece(rpi_chunk *chunk, int part, const rpi_piece *piece) {
     if (!change->paid || !change->paid[piece->run - chunk->request->cut.runs]) return;
     rpi_staged *residual = rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part);
     rp_encode_context context = {.residual = staged_at(residual, piece)};
-    (void)rp_codec_encode(piece->codec, dtype, values, piece->count, &context, values, NULL);
+    (void)rp_codec_encode(&exact, dtype, values, piece->count, &context, values, NULL);
     residual->dirty = true;
 }
 

@@ -32,11 +32,46 @@ static size_t describe_runs(rpi_cut *cut) {
             .count = run->count,
             .granule = granule,
             .element_bytes = rp_dtype_bytes(run->dtype),
-            .granule_bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, granule)};
+            .granule_bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, granule),
+            .part = run->part};
         cut->bytes += run->count * rp_dtype_bytes(run->dtype);
         encoded += rp_codec_encoded_bytes(&run->codec, run->dtype, run->count);
     }
     return encoded;
+}
+
+static bool is_in_order(const rpi_cut *cut) {
+    for (size_t i = 1; i < cut->count; i++)
+        if (cut->runs[i].part < cut->runs[i - 1].part) return false;
+    return true;
+}
+
+/* places: room for the place of each part's first run, zeros. */
+static void place_runs(rpi_cut *cut, int parts, const rpi_run *from, size_t *places) {
+    size_t before = 0;
+    for (size_t i = 0; i < cut->count; i++) places[from[i].part]++;
+    for (int part = 0; part < parts; part++) {
+        size_t runs = places[part];
+        places[part] = before;
+        before += runs;
+    }
+    for (size_t i = 0; i < cut->count; i++) cut->runs[places[from[i].part]++] = from[i];
+}
+
+static rp_status sort_runs(rpi_cut *cut, int parts) {
+    if (is_in_order(cut)) return RP_OK;
+    rpi_run *copy = NULL;
+    size_t *places = NULL;
+    rp_status status = rpi_alloc_array(cut->count, sizeof *copy, "a list of segments", &copy);
+    if (status == RP_OK)
+        status = rpi_alloc_array((size_t)parts, sizeof *places, "their owners", &places);
+    if (status == RP_OK) {
+        memcpy(copy, cut->runs, cut->count * sizeof *copy);
+        place_runs(cut, parts, copy, places);
+    }
+    rpi_free(copy);
+    rpi_free(places);
+    return status;
 }
 
 static rp_status make_blocks(rpi_cut *cut, size_t piece_bytes, size_t limit_bytes) {
@@ -67,6 +102,7 @@ static size_t largest_part(const rpi_cut *cut) {
 rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
                        size_t limit_bytes) {
     if (layout == RPI_SPLIT_BLOCKS) return make_blocks(cut, chunk_bytes, limit_bytes);
+    if (layout == RPI_SPLIT_RANKED) RP_TRY(sort_runs(cut, parts));
     size_t encoded = describe_runs(cut);
     int chunks = rpi_split_chunks(cut->bytes, encoded, chunk_bytes, parts);
     for (;;) {

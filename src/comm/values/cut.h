@@ -19,6 +19,8 @@ typedef struct rpi_run {
     float *residual;
     uint32_t tensor;
     uint64_t first;
+    int part;       /* RANKED: the rank that owns it; else not looked at */
+    bool unencoded; /* this rank's values count as they are, whatever the codec */
 } rpi_run;
 
 typedef struct rpi_cut {
@@ -61,9 +63,10 @@ rp_status rpi_cut_check_part(const rpi_cut *cut, uint32_t chunk, int part, int l
 
 /* Room for `count` runs, kept for the next operation. */
 rp_status rpi_cut_reserve(rpi_cut *cut, size_t count);
-/* Cut the runs. chunk_bytes: elements' bytes a chunk (of a block: a piece), 0 for the default;
- * more chunks are made where a part would encode to more than limit_bytes. RP_UNSUPPORTED: a
- * granule does. */
+/* Cut the runs; those of RANKED are put into the order of their parts, and within a part stay
+ * in the order in which they are. chunk_bytes: elements' bytes a chunk (of a block: a piece), 0
+ * for the default; more chunks are made where a part would encode to more than limit_bytes.
+ * RP_UNSUPPORTED: a granule does. */
 rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
                        size_t limit_bytes);
 void rpi_cut_clear(rpi_cut *cut); /* after the operation; keeps the room */

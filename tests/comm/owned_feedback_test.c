@@ -134,6 +134,14 @@ static void check_step(const job *j, int world, int step, const rp_codec *codec,
     *in_out_held = now;
 }
 
+/* Who owns a sum has encoded nothing of it, and so holds nothing back. */
+static void check_owned(int rank, int world, int step) {
+    for (int s = 0; s < SEGMENTS; s++)
+        for (size_t i = begins[s]; i < begins[s + 1] && owner_at(step, s, world) == rank; i++)
+            CHECK_MSG(held[rank][i] == 0, "step %d: rank %d holds %g of its own back", step,
+                      rank, (double)held[rank][i]);
+}
+
 /* Lossy steps, between which owners change, and an exact one behind them. */
 static void take_steps(rp_comm *comm, int rank, int world, void *context) {
     const job *j = context;
@@ -148,12 +156,10 @@ static void take_steps(rp_comm *comm, int rank, int world, void *context) {
         else
             step_reduced(comm, rank, world, j, step, now);
         if (rank == 0 && step < STEPS) check_step(j, world, step, &codec, &held_back);
+        if (!j->gathers || step == STEPS) check_owned(rank, world, step);
         world_meet();
     }
     for (size_t i = 0; i < COUNT && !j->gathers; i++) CHECK(held[rank][i] == 0);
-    for (int s = 0; s < SEGMENTS && j->gathers; s++)
-        for (size_t i = begins[s]; i < begins[s + 1] && owner_at(STEPS, s, world) == rank; i++)
-            CHECK(held[rank][i] == 0);
     double none;
     if (rank == 0) CHECK(lost(world, j, &none) < 2e-4);
 }

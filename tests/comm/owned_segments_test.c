@@ -126,6 +126,33 @@ static void what_is_gathered_has_the_bits_of_one_thread(void) {
     everywhere(gather);
 }
 
+/* Memory that only the owner's side of a call may touch: an address of nothing elsewhere. */
+static void gather_beside_nothing(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    float x[100] = {0}, own[100], residual[100] = {0};
+    bool is_owner = rank == world - 1;
+    void *nothing = (void *)(uintptr_t)64;
+    for (int i = 0; i < 100; i++) own[i] = (float)i;
+    for (int lossy = 0; lossy < 2; lossy++) {
+        rp_owned_segment segment = {.segment = {.data = x, .count = 100, .dtype = RP_F32},
+                                    .owner = world - 1};
+        segment.own = is_owner ? own : nothing;
+        segment.segment.residual = is_owner ? residual : nothing;
+        CHECK_OK(rp_codec_parse(lossy ? "q8" : "fp32", &segment.segment.codec));
+        CHECK_OK(rp_all_gather_segments(comm, &segment, 1, NULL));
+        CHECK_NEAR(x[99], 99, 1e-4);
+        segment.segment.residual = NULL;
+        for (int i = 0; i < 100; i++) x[i] = 2;
+        CHECK_OK(rp_reduce_scatter_segments(comm, &segment, 1, NULL));
+        CHECK_NEAR(is_owner ? own[99] / (float)world : x[99], 2, 1e-4);
+        for (int i = 0; i < 100; i++) own[i] = (float)i;
+    }
+}
+
+static void memory_of_owners_is_theirs_alone(void) {
+    for (int w = 0; w < WORLDS; w++) world_run(worlds[w], NULL, gather_beside_nothing, NULL);
+}
+
 /* ---- one operation in place of many ---- */
 
 /* A unit of a model: many tensors, each cut unevenly among all ranks, as FSDP cuts them. */
@@ -179,4 +206,5 @@ static void a_unit_of_a_model_is_one_operation(void) {
 CASES({"sums have the bits of one thread", sums_have_the_bits_of_one_thread},
       {"what is gathered has the bits of one thread",
        what_is_gathered_has_the_bits_of_one_thread},
+      {"memory of owners is theirs alone", memory_of_owners_is_theirs_alone},
       {"a unit of a model is one operation", a_unit_of_a_model_is_one_operation})

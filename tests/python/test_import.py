@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -51,6 +53,106 @@ def test_an_import_does_without(hidden: list[str]) -> None:
     assert done.stdout.strip() == "spans:" + spans
 
 
+COUNT = """
+import sys, torch, torch.distributed
+before = set(sys.modules)
+import redpoll.torch
+new = set(sys.modules) - before
+print("ours:", *sorted(name for name in new if name.split(".")[0] == "redpoll"))
+print("others:", *sorted(name for name in new if name.split(".")[0] != "redpoll"))
+"""
+
+OF_TRAINING = ("compress", "gathered", "reducer", "residuals", "sharded", "fsdp", "gossip")
+OF_TRAINING += ("local_sgd", "served", "shard", "parameter_server", "window", "statistics")
+MOST_MODULES = 45
+"""Importing redpoll.torch takes at most 50 ms over torch's: one of these takes about 0.4 ms."""
+
+
+def test_what_is_not_needed_is_not_imported() -> None:
+    (done,) = run_script(COUNT, 1)
+    assert done.returncode == 0, done.stderr
+    ours, others = (line.split()[1:] for line in done.stdout.splitlines())
+    assert "redpoll.torch._process_group" in ours and len(ours) <= MOST_MODULES, ours
+    assert not [name for name in ours for part in OF_TRAINING if part in name.split(".")[-1]]
+    assert set(others) <= {"hmac", "secrets"}
+
+
+@pytest.mark.parametrize("name", redpoll.torch.__all__)
+def test_every_name_is_there_as_the_first_one(name) -> None:
+    assert name in dir(redpoll.torch)
+    assert getattr(redpoll.torch, name).__class__ is not ModuleType
+
+
+def test_submodules_are_attributes() -> None:
+    text = """
+import redpoll.torch
+print(redpoll.torch.local_sgd.DiLoCo is redpoll.torch.DiLoCo)
+print(redpoll.torch.statistics.stats is redpoll.torch.stats)
+try:
+    redpoll.torch.nothing
+except AttributeError as error:
+    print(error)
+from redpoll.torch import *
+print(Gossip.__module__, compress.__name__, "LocalSGD" in dir(redpoll.torch))
+"""
+    (done,) = run_script(text, 1)
+    assert done.stdout.splitlines() == [
+        "True",
+        "True",
+        "module 'redpoll.torch' has no attribute 'nothing'",
+        "redpoll.torch.gossip compress True",
+    ]
+
+
+def test_type_checkers_know_what_is_loaded_on_need() -> None:
+    tree = ast.parse(Path(redpoll.torch.__file__).read_text())
+    (checked,) = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(checked.test) == "TYPE_CHECKING"
+    told = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert told == redpoll.torch._HOMES
+    assert set(told) <= set(redpoll.torch.__all__)
+
+
+LATE = """
+import importlib, os, sys, redpoll.torch
+from redpoll.torch import _untraced
+marked = set()
+_untraced._walked.clear()
+_untraced._skipper = lambda: marked.add
+_untraced.keep_untraced("redpoll")
+
+def left_by(name):
+    if name in redpoll.torch._HOMES:
+        getattr(redpoll.torch, name)
+    else:
+        importlib.import_module(f"redpoll.torch.{name}")
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "redpoll":
+            yield from (code for code in _untraced._codes_of(module) if code not in marked)
+
+names = [name for name in (*redpoll.torch._LOADED_ON_NEED, *redpoll.torch._HOMES)]
+for name in names:
+    if name[0] != "_" and not os.fork():  # nobody imports a private module
+        left = list(left_by(name))
+        print(name, len(marked) > 500, left, flush=True)
+        os._exit(0)
+    if name[0] != "_":
+        os.wait()
+"""
+
+
+def test_what_is_loaded_on_need_is_marked_for_dynamo() -> None:
+    (done,) = run_script(LATE, 1)
+    names = [*redpoll.torch._LOADED_ON_NEED, *redpoll.torch._HOMES]
+    expected = [f"{name} True []" for name in names if name[0] != "_"]
+    assert done.stdout.splitlines() == expected, done.stderr
+
+
 CALLS = [name for name in redpoll.torch.__all__ if name[0].islower()]
 
 
@@ -77,6 +179,7 @@ def test_help_of_compress() -> None:
 def test_only_our_own_code_is_marked(package, monkeypatch) -> None:
     marked = []
     monkeypatch.setattr(_untraced, "_skipper", lambda: marked.append)
+    monkeypatch.setattr(_untraced, "_walked", {})
     _untraced.keep_untraced(package.__name__)
     place = Path(package.__file__)
     place = place.parent if place.name == "__init__.py" else place
@@ -88,6 +191,7 @@ def test_only_our_own_code_is_marked(package, monkeypatch) -> None:
 def test_what_is_below_a_decorator_is_marked(monkeypatch) -> None:
     marked = []
     monkeypatch.setattr(_untraced, "_skipper", lambda: marked.append)
+    monkeypatch.setattr(_untraced, "_walked", {})
     _untraced.keep_untraced("redpoll")
     staged = vars(_buffers.Buffers)["_staged"]
     assert staged.__wrapped__.__code__ in marked

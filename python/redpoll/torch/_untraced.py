@@ -15,19 +15,24 @@ import torch
 
 log = logging.getLogger("redpoll")
 
+_walked: dict[str, int] = {}  # modules, by how many names they had then
+
 
 def keep_untraced(package: str) -> None:
     """Have every function of these modules, which are imported, run as it is, and what it calls
-    too. Costs nothing when they are called. Again: nothing changes. Where this PyTorch has no
-    way to do it, torch.compile() may trace them, and the log says so."""
+    too. Costs nothing when they are called. Again: what was imported since is added. Where this
+    PyTorch has no way to do it, torch.compile() may trace them, and the log says so."""
     skip = _skipper()
     if skip is None:
         log.info("PyTorch %s cannot be told what not to trace", torch.__version__)
         return
     for name, module in list(sys.modules.items()):
-        if name == package or name.startswith(f"{package}."):
+        if name != package and not name.startswith(f"{package}."):
+            continue
+        if _walked.get(name) != len(vars(module)):  # one that was still being imported has more
             for code in _codes_of(module):
                 skip(code)
+            _walked[name] = len(vars(module))
 
 
 def _skipper() -> Optional[Callable[[CodeType], object]]:

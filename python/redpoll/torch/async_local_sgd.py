@@ -16,6 +16,7 @@ from ._momentum_watch import MomentumWatch
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, RulesLike
 from ._served import ServedOptimizer
 from ._served_options import ServedOptions, whole
+from ._untraced import keep_untraced
 from ._wrapping import check_state
 
 log = logging.getLogger("redpoll")
@@ -253,3 +254,5 @@ class AsyncLocalSGD(ServedOptimizer):
 
 
 __all__ = ("AsyncLocalSGD",)
+
+keep_untraced("redpoll")

@@ -21,6 +21,7 @@ from ._communicator import Communicator, communicator_of
 from ._errors import RedpollError
 from ._flat import FlatParameters, Layout, address, chunks
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._untraced import keep_untraced
 from ._work import Work
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
 
@@ -531,3 +532,6 @@ def _one_rate(inner: torch.optim.Optimizer, algorithm: str) -> float:
             f"optimizer have {' and '.join(map(str, sorted(rates)))}"
         )
     return rates.pop()
+
+
+keep_untraced("redpoll")

@@ -20,6 +20,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from ._untraced import keep_untraced
+
 __all__ = ["Place", "find_place", "init"]
 
 # Ports derived from a job lie below those that the kernel hands out by itself.
@@ -338,3 +340,6 @@ def _find_launcher(environment: Mapping[str, str]) -> int:
 
 def _entries(process: int) -> set[bytes]:
     return set(Path(f"/proc/{process}/environ").read_bytes().split(b"\0"))
+
+
+keep_untraced("redpoll")

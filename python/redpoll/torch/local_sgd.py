@@ -19,6 +19,7 @@ from ._attached import Attached
 from ._communicator import Communicator, communicator_of
 from ._dtypes import NUMBER
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._untraced import keep_untraced
 from ._untrained import Untrained
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
 
@@ -468,3 +469,5 @@ def _number(value: float) -> Optional[float]:
 
 
 __all__: Sequence[str] = ("DiLoCo", "LocalSGD", "LocalStep", "NoLoCo", "SlowMo", "SparseLoCo")
+
+keep_untraced("redpoll")

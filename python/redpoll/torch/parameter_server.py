@@ -17,6 +17,7 @@ from ._served import ServedOptimizer
 from ._served_options import ServedOptions
 from ._served_spans import ParameterStep
 from ._shard import Kept, Shard, try_optimizer
+from ._untraced import keep_untraced
 from ._wrapping import check_state
 
 _FORMAT, _VERSION = "redpoll.parameter_server", 1
@@ -283,3 +284,5 @@ def _as_kept(value: float, kind: Union[torch.dtype, type]) -> Any:
 
 
 __all__ = ("ParameterServer", "ParameterStep")
+
+keep_untraced("redpoll")

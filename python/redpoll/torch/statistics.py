@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from ._untraced import keep_untraced
+
 _lock = threading.RLock()  # a finalizer inside it may close a group, whose callbacks count
 
 
@@ -195,3 +197,6 @@ def _bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     raise AssertionError("not reached")
+
+
+keep_untraced("redpoll")

@@ -17,6 +17,7 @@ from ._codec import Codec
 from ._communicator import Communicator, communicator_of
 from ._dtypes import NUMBER
 from ._errors import RedpollError
+from ._untraced import keep_untraced
 
 _SLICE_S = 0.25  # of a wait, so that Ctrl-C is answered
 _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
@@ -373,3 +374,6 @@ def _check_tensor(tensor: torch.Tensor, name: str) -> None:
             f"window '{name}': float32, float64, int32 and int64 are allowed; "
             f"not {tensor.dtype}"
         )
+
+
+keep_untraced("redpoll")

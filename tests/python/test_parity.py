@@ -110,6 +110,81 @@ def test_monitored_barrier_of_pytorch() -> None:
 
 # ---- works and futures ----
 
+POSTED = {
+    "all_reduce": lambda group, one, more: dist.all_reduce(one, group=group, async_op=True),
+    "broadcast": lambda group, one, more: dist.broadcast(one, 0, group=group, async_op=True),
+    "reduce": lambda group, one, more: dist.reduce(one, 0, group=group, async_op=True),
+    "all_gather": lambda group, one, more: dist.all_gather(
+        more, one, group=group, async_op=True
+    ),
+    "reduce_scatter": lambda group, one, more: dist.reduce_scatter(
+        one, more, group=group, async_op=True
+    ),
+    "all_to_all": lambda group, one, more: dist.all_to_all(
+        [torch.empty(3) for _ in more], more, group=group, async_op=True
+    ),
+    "barrier": lambda group, one, more: dist.barrier(group=group, async_op=True),
+}
+"""A row an operation."""
+
+NOT_OF_GLOO = ("all_to_all", "reduce_scatter")
+
+
+def say_what_was_posted(rank: int, world: int) -> None:
+    limit = timedelta(seconds=77)
+    told: dict[str, list[object]] = {}
+    for backend in ("gloo", "redpoll"):
+        group = dist.new_group(backend=backend, timeout=limit)
+        assert group._get_sequence_number_for_group() == 0
+        said = told[backend] = []
+        for name, post in POSTED.items():
+            if backend == "gloo" and name in NOT_OF_GLOO:
+                dist.barrier(group)
+                continue
+            work = post(group, torch.ones(3), [torch.ones(3) for _ in range(world)])
+            number = work._get_sequence_number()
+            assert number == group._get_sequence_number_for_group()
+            work.wait()
+            said.append((name, number, work._get_op_type(), work.timeout))
+        assert group._get_sequence_number_for_group() == len(POSTED)
+    theirs, ours = told["gloo"], [one for one in told["redpoll"] if one[0] not in NOT_OF_GLOO]
+    assert ours == theirs
+    assert all(one[-1] == limit for one in ours)
+
+
+def test_a_work_says_which_operation_it_is_and_how_long_it_may_take() -> None:
+    values(run_group(say_what_was_posted, 2))
+
+
+def say_what_else_was_posted(rank: int, world: int) -> None:
+    group = dist.group.WORLD
+    limit = timedelta(seconds=11)
+    options = dist.AllreduceOptions()
+    options.timeout = limit
+    assert group.allreduce([torch.ones(2)], options).timeout == limit
+    quick = group.barrier()
+    assert (quick._get_sequence_number(), quick._get_op_type()) == (2, 15)
+    index, ones = torch.tensor([[rank]]), torch.ones(1)
+    sparse = dist.all_reduce(torch.sparse_coo_tensor(index, ones, (4,)), async_op=True)
+    assert sparse._get_sequence_number() == 3 == group._get_sequence_number_for_group()
+    sparse.wait()
+    refusal(ValueError, lambda: group.allreduce([]))
+    assert group._get_sequence_number_for_group() == 3  # nothing was posted
+    with dist._coalescing_manager(group, async_ops=True) as both:
+        dist.all_reduce(torch.ones(2))
+        dist.all_reduce(torch.ones(2))
+    both.wait()
+    assert group._get_sequence_number_for_group() == 4  # PyTorch makes one of them
+    assert dist.isend(ones, 1 - rank)._get_op_type() == 12
+    received = dist.irecv(torch.empty(1), 1 - rank)
+    assert (received._get_op_type(), received._get_sequence_number()) == (13, 6)
+    received.wait()
+    assert rt.Work()._get_sequence_number() == 0
+
+
+def test_operations_of_every_way_are_numbered() -> None:
+    values(run_group(say_what_else_was_posted, 2))
+
 
 def wait_in_callbacks(rank: int, world: int) -> None:
     """A callback waits for an operation of its own, and for what was posted before it ran."""

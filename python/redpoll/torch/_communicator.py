@@ -275,8 +275,8 @@ class Communicator(Collectives):
                 self._gone("all_reduce")
             if self._lane is None:
                 self._lane = SparseLane(self.names, weakref.WeakMethod(self._second))
-            lane = self._lane
-        work = lane.post(tensors[0], timeout_s)
+            work = self._lane.post(tensors[0], timeout_s)
+            work.posted = self._next_posted("all_reduce", timeout_s)
         if blocking:
             work.wait()
         return work

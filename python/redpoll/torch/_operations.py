@@ -294,7 +294,7 @@ class Operations:
 
     def _get_sequence_number_for_group(self) -> int:
         """How many operations this rank has posted; ranks that disagree have parted ways."""
-        return int(self.communicator.stats()["operations"])
+        return self.communicator.sequence
 
     def start_coalescing(self, *_device: Any) -> None:
         """From now on, remember what is posted: end_coalescing() gives one Work for it. Where

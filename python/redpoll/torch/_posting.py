@@ -15,7 +15,7 @@ from ._errors import Place, RedpollError, place_text, user_place
 from ._life import Life
 from ._profiling import Span, profiling
 from ._request import SLICE_S, Request
-from ._work import PendingWork, Work, completed
+from ._work import PendingWork, Posted, Work, completed
 
 _wait_for = _abi.rp_request_wait_for
 _free = _abi.rp_request_free
@@ -31,6 +31,7 @@ _START = {
     name.replace("_with", ""): getattr(_abi, f"rp_{name}_start") for name in _abi.COLLECTIVES
 }
 _START["gossip"] = _start_gossip
+_REFUSED = Posted("", 0, 0.0)
 
 
 class Posting(Checks):
@@ -40,6 +41,7 @@ class Posting(Checks):
     transfer. It makes a Request only when it takes long, so that a short one costs little."""
 
     notifier: Any  # for requests of which others are told
+    timeout_s: float  # of the group
 
     def __init__(self) -> None:
         self._life = Life(0, lambda _address: None)
@@ -47,6 +49,12 @@ class Posting(Checks):
         self._numbers = itertools.count(1)  # of requests
         self._failures: list[tuple[int, str, str]] = []  # of operations: number, where, text
         self._options: dict[tuple[int, int], Any] = {}
+        self.sequence = 0  # of the operation that was posted last
+
+    def _next_posted(self, name: str, timeout_s: Optional[float]) -> Posted:
+        """Of the operation that has just been posted, under the lock of posting."""
+        self.sequence += 1
+        return Posted(name, self.sequence, self.timeout_s if timeout_s is None else timeout_s)
 
     def _post(
         self,
@@ -76,20 +84,25 @@ class Posting(Checks):
         timeout_s: Optional[float],
     ) -> Work:
         communicator = self._life.enter() or self._gone(name)
+        work: Work
         try:
             if not blocking:
-                handle = self._start(communicator, name, arguments, lent, timeout_s)
+                handle, posted = self._start(communicator, name, arguments, lent, timeout_s)
                 request = self._request(name, handle, lent, timeout_s)
-                return PendingWork((request,), lent.outputs)
+                work = PendingWork((request,), lent.outputs)
+                work.posted = posted
+                return work
             _attend(communicator)
             try:
-                handle = self._start(communicator, name, arguments, lent, timeout_s)
+                handle, posted = self._start(communicator, name, arguments, lent, timeout_s)
                 self._complete(name, handle, lent, timeout_s)
             finally:
                 _leave(communicator)
         finally:
             self._life.leave()
-        return completed(lent.outputs)
+        work = completed(lent.outputs)
+        work.posted = posted
+        return work
 
     def _start(
         self,
@@ -98,18 +111,19 @@ class Posting(Checks):
         arguments: tuple[Any, ...],
         lent: Lent,
         timeout_s: Optional[float],
-    ) -> ctypes.c_void_p:
+    ) -> tuple[ctypes.c_void_p, Posted]:
         out = ctypes.c_void_p()
         try:
             with self._lock:
                 code = _START[name](communicator, *arguments, ctypes.byref(out))
+                posted = _REFUSED if code < 0 else self._next_posted(name, timeout_s)
         except BaseException:  # Ctrl-C: what was posted goes on, and keeps its tensors
             if out.value:
                 self._request(name, out, lent, timeout_s)
             raise
         if code < 0:
             raise self._refusal(communicator, code, last_message(), name)
-        return out
+        return out, posted
 
     def _complete(
         self, name: str, handle: ctypes.c_void_p, lent: Lent, timeout_s: Optional[float]

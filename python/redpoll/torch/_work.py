@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch._C._distributed_c10d import Work as _C10dWork
@@ -14,6 +14,36 @@ from . import _cuda
 from ._backward import is_asked_by_reducer, raise_at_end
 from ._errors import RedpollError
 from ._request import Request, seconds
+
+_KINDS = {
+    "broadcast": 0,
+    "all_reduce": 1,
+    "reduce": 3,
+    "all_gather": 4,
+    "all_gather_v": 4,
+    "gather": 7,
+    "scatter": 8,
+    "reduce_scatter": 9,
+    "reduce_scatter_v": 9,
+    "all_to_all": 11,
+    "send": 12,
+    "recv": 13,
+    "recv_any": 14,
+    "barrier": 15,
+}
+_OTHER_KIND = 100
+"""c10d's OpType, which releases number alike and not all of them show to Python."""
+
+
+class Posted(NamedTuple):
+    """Of an operation, when it was posted."""
+
+    operation: str
+    sequence: int
+    limit_s: float  # its own timeout, or the group's
+
+
+_NOTHING = Posted("", 0, 0.0)
 
 # Before 2.9 the C++ side of PyTorch does not keep the Python half of a Work: with it go our
 # methods, and C++ would wait for ever. There a Work is held until it is waited for, or 1024
@@ -39,6 +69,7 @@ class Work(_C10dWork):
 
     _requests: Sequence[Request] = ()
     _outputs: Sequence[torch.Tensor] = ()
+    posted: Posted = _NOTHING
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         """Block until it is complete and outputs hold their values; True.
@@ -97,8 +128,22 @@ class Work(_C10dWork):
         if sum(one.nbytes for one in self._outputs) > _SMALL_BYTES:
             self._outputs = ()
 
+    @property
+    def timeout(self) -> timedelta:
+        """The operation's own, or the group's when it was posted."""
+        return timedelta(seconds=self.posted.limit_s)
+
     def _source_rank(self) -> int:
         return self.source_rank()
+
+    def _get_sequence_number(self) -> int:
+        """The how manieth operation of its group it is on this rank, from 1 on: the group's
+        `_get_sequence_number_for_group()` right after. Of several, as the coalescing manager
+        joins them, the last one's; 0 of none."""
+        return self.posted.sequence
+
+    def _get_op_type(self) -> int:
+        return _KINDS.get(self.posted.operation, _OTHER_KIND)
 
 
 class PendingWork(Work):
@@ -180,7 +225,10 @@ def joined(works: Sequence[Work]) -> Work:
         outputs.extend(work._outputs)
         if isinstance(work, PendingWork):
             work._taken = True
-    return PendingWork(requests, outputs) if requests else completed(outputs)
+    whole = PendingWork(requests, outputs) if requests else completed(outputs)
+    if works:
+        whole.posted = works[-1].posted
+    return whole
 
 
 def _hold(work: Work) -> None:

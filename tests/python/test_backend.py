@@ -18,13 +18,14 @@ import redpoll.torch as rt
 from ranks import (
     die,
     open_descriptors,
+    refusal,
     run_group,
     run_ranks,
     run_script,
     thread_count,
     values,
 )
-from redpoll.torch import _communicator
+from redpoll.torch import _communicator, monitored
 
 # ---- works and futures ----
 
@@ -570,6 +571,38 @@ def test_monitored_barrier() -> None:
         for text in (first, everybody):  # the words by which programs sort errors
             assert "timed out" in text and "failed to pass" in text
         assert "monitored_barrier posted at test_backend.py:" in everybody
+
+
+def test_a_monitored_barrier_lasts_as_long_as_it_may(monkeypatch) -> None:
+    """Nothing that one rank must write keeps another one waiting."""
+    waits: list[float] = []
+    real = monitored.wait_for_key
+
+    def wait(store, key, limit_s, *more):
+        waits.append(limit_s)
+        return real(store, key, 0.0, *more)
+
+    monkeypatch.setattr(monitored, "wait_for_key", wait)
+    store = dist.HashStore()
+    assert monitored._Meeting(store, 0, 3).missing(5.0) == [1, 2]
+    assert monitored._Meeting(store, 2, 3).missing(7.0) == [1, 2]  # as was decided
+    assert monitored._Meeting(store, 1, 3).missing(9.0) == [1, 2]  # who comes last, and late
+    assert waits == [5.0, 7.0]
+    assert not store.check(["redpoll/monitored_barrier/1/outcome"])
+
+
+def bar_for_as_long_as_the_group(rank: int, world: int) -> str:
+    short = dist.new_group(timeout=timedelta(seconds=1))
+    text = ""
+    if rank == 0:
+        text = refusal(rt.RedpollError, lambda: rt.monitored_barrier(short))
+    dist.barrier()
+    return text
+
+
+def test_a_monitored_barrier_has_the_groups_timeout() -> None:
+    text, _ = values(run_group(bar_for_as_long_as_the_group, 2))
+    assert "rank 1 did not arrive within 1 s" in text
 
 
 def test_a_codec_is_a_value() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging.handlers
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -37,6 +39,41 @@ def test_what_is_lossy(operation, dtype, count, op, lossy):
     assert (codec is not None) == lossy
     pieces = policy.pieces(operation, dtype, count, op)
     assert (pieces is not None) == lossy and (not lossy or pieces == [Piece(count, codec)])
+
+
+LEFT_EXACT = [  # of a group with REDPOLL_CODEC: operation, type, elements, reduction; told of
+    ("reduce_scatter", torch.float32, BIG, SUM, True),
+    ("reduce_scatter", torch.bfloat16, BIG, AVG, True),
+    ("reduce_scatter", torch.float32, BIG - 1, SUM, False),
+    ("reduce_scatter", torch.int64, BIG, SUM, False),
+    ("reduce_scatter", torch.float32, BIG, MAX, False),
+    ("all_gather", torch.float32, BIG, None, False),
+    ("all_reduce", torch.float32, BIG, SUM, False),
+    ("all_reduce", torch.float64, BIG, SUM, True),
+]
+
+
+@pytest.mark.parametrize("operation, dtype, count, op, told", LEFT_EXACT)
+def test_what_stays_exact_is_told_once(operation, dtype, count, op, told, caplog):
+    policy = policy_from_environment({"REDPOLL_CODEC": "q4"})
+    for _ in range(3):
+        policy.codec_for(operation, dtype, count, op)
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == int(told)
+    assert all("q4" in text and "travel exact" in text for text in texts)
+
+
+def scatter_gradients(rank: int, world: int) -> list[str]:
+    handler = logging.handlers.BufferingHandler(100)
+    logging.getLogger("redpoll").addHandler(handler)
+    for _ in range(2):
+        dist.reduce_scatter_tensor(torch.empty(BIG), torch.ones(BIG * world))
+    return [record.getMessage() for record in handler.buffer]
+
+
+def test_a_script_that_scatters_gradients_is_told() -> None:
+    for texts in values(run_group(scatter_gradients, 2, environment={"REDPOLL_CODEC": "q8"})):
+        assert len(texts) == 1 and "compress(model)" in texts[0]
 
 
 def test_a_reduction_object_is_as_good_as_its_kind():

@@ -31,6 +31,10 @@ CODECS = (
     "or options as in q4:bucket=1024,rounding=stochastic"
 )
 
+_LEAVES_EXACT = (
+    "codec {codec} is for all-reduces; reduce-scatters, by which FSDP and ZeRO-3 average "
+    "gradients, travel exact: redpoll.torch.compress(model) compresses those of FSDP"
+)
 _AVERAGING = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
 
 
@@ -152,7 +156,7 @@ class CodecPolicy(Policy):
         self.codec = codec
         self.min_size = min_size
         self.groups = Groups(groups)
-        self._said: set[torch.dtype] = set()
+        self._said: set[object] = set()
 
     def serves(self, names: Sequence[str]) -> bool:
         return self.groups.mean(names)
@@ -160,21 +164,26 @@ class CodecPolicy(Policy):
     def codec_for(
         self, operation: str, dtype: torch.dtype, count: int, op: object
     ) -> Codec | None:
-        if operation != "all_reduce" or count < self.min_size or not dtype.is_floating_point:
+        if count < self.min_size or not dtype.is_floating_point:
             return None
         if not any(op == one for one in _AVERAGING):
             return None
+        if operation == "reduce_scatter":
+            self._say_once(operation, _LEAVES_EXACT.format(codec=self.codec))
+        if operation != "all_reduce":
+            return None
         if not self.codec.supports(dtype):
-            self._say_once(dtype)
+            self._say_once(
+                dtype,
+                f"codec {self.codec} does not take elements of {dtype}; they travel exact",
+            )
             return None
         return None if self.codec.is_exact(dtype) else self.codec
 
-    def _say_once(self, dtype: torch.dtype) -> None:
-        if dtype not in self._said:
-            self._said.add(dtype)
-            log.warning(
-                "codec %s does not take elements of %s; they travel exact", self.codec, dtype
-            )
+    def _say_once(self, of: object, text: str) -> None:
+        if of not in self._said:
+            self._said.add(of)
+            log.warning("%s", text)
 
     def __repr__(self) -> str:
         groups = f", groups={self.groups.text!r}" if self.groups.text else ""

@@ -17,7 +17,7 @@ from ._errors import RedpollError, place_text, user_place
 from ._store import wait_for_key
 
 _PREFIX = "redpoll/monitored_barrier"
-_ANSWER_S = 30.0  # for the outcome, once somebody has claimed to write it
+_EVERYBODY = "everybody"  # an outcome
 
 
 def monitored_barrier(
@@ -25,16 +25,17 @@ def monitored_barrier(
 ) -> None:
     """Return when all ranks of the group have called it; else raise on every rank that came.
 
-    group: None for the default one; timeout: None for 30 minutes. RedpollError (TIMEOUT) names
-    the missing ranks by their rank in the group: all of them with wait_all_ranks, else the
-    first. The group stays usable, and the next call is a new barrier on all ranks: one that
-    comes too late for this one is told so in its own call. Blocks up to timeout. Any group with
-    a store; one thread at a time."""
+    group: None for the default one; timeout: None for the group's own, as gloo's ranks wait.
+    RedpollError (TIMEOUT) names the missing ranks by their rank in the group: all of them with
+    wait_all_ranks, else the first. The group stays usable, and the next call is a new barrier
+    on all ranks: one that comes too late for this one is told so in its own call. Blocks up to
+    timeout and no longer, whoever dies meanwhile. Any group with a store; one thread at a
+    time."""
     group = group if group is not None else distributed_c10d._get_default_group()
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0 or world == 1:
         return
-    limit_s = (timedelta(minutes=30) if timeout is None else timeout).total_seconds()
+    limit_s = (_timeout_of(group) if timeout is None else timeout).total_seconds()
     meeting = _Meeting(distributed_c10d._get_process_group_store(group), rank, world)
     missing = meeting.missing(limit_s)
     if missing:
@@ -46,6 +47,14 @@ def monitored_barrier(
             operation="monitored_barrier",
             posted_at=place_text(user_place()),
         )
+
+
+def _timeout_of(group: Any) -> timedelta:
+    """Of a group of ours; groups of C++ do not tell theirs."""
+    communicator = getattr(group, "communicator", None)
+    if communicator is None:
+        return distributed_c10d.default_pg_timeout
+    return timedelta(seconds=communicator.timeout_s)
 
 
 def _sentence(missing: list[int], rank: int, limit_s: float, name_all: bool) -> str:
@@ -64,7 +73,7 @@ def _sentence(missing: list[int], rank: int, limit_s: float, name_all: bool) -> 
 
 
 class _Meeting:
-    """One round. Whoever claims it first writes its outcome: the missing ranks, or none."""
+    """One round. Its outcome, the missing ranks or everybody, is what somebody writes first."""
 
     def __init__(self, store: Any, rank: int, world: int) -> None:
         self._store, self._rank, self._world = store, rank, world
@@ -74,26 +83,25 @@ class _Meeting:
         store, outcome = self._store, self._key("outcome")
         store.set(self._key(f"here/{self._rank}"), "")
         if store.add(self._key("count"), 1) == self._world:
-            self._decide()
-        elif not wait_for_key(store, outcome, limit_s):
-            self._decide()
-        if not wait_for_key(store, outcome, _ANSWER_S):
-            return [rank for rank in range(self._world) if not self._is_here(rank)]
-        text = store.get(outcome).decode()
-        missing = [int(each) for each in text.split()]
+            text = self._decide(_EVERYBODY)
+        elif wait_for_key(store, outcome, limit_s):
+            text = store.get(outcome).decode()
+        else:
+            away = [str(rank) for rank in range(self._world) if not self._is_here(rank)]
+            text = self._decide(" ".join(away) or _EVERYBODY)
         self._leave()
-        return missing
+        return [] if text == _EVERYBODY else [int(each) for each in text.split()]
 
-    def _decide(self) -> None:
-        if self._store.add(self._key("claims"), 1) == 1:
-            missing = [str(rank) for rank in range(self._world) if not self._is_here(rank)]
-            self._store.set(self._key("outcome"), " ".join(missing))
+    def _decide(self, text: str) -> str:
+        """The outcome: this, or what somebody has decided before."""
+        decided: bytes = self._store.compare_set(self._key("outcome"), "", text)
+        return decided.decode()
 
     def _leave(self) -> None:
         """The last to read the outcome removes the round's keys."""
         if self._store.add(self._key("left"), 1) < self._world:
             return
-        for subject in ["count", "claims", "outcome", "left"]:
+        for subject in ["count", "outcome", "left"]:
             self._store.delete_key(self._key(subject))
         for rank in range(self._world):
             self._store.delete_key(self._key(f"here/{rank}"))

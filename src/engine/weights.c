@@ -15,6 +15,7 @@ struct rpi_weights {
     uint64_t *versions;              /* of parameters */
     int64_t count, states_count;
     float *values, *gradients, *state_values;
+    float **value_at, **gradient_at, **state_at; /* where each lies now */
     void (*give_gradients)(void *memory);
 };
 
@@ -34,31 +35,58 @@ static int earlier_final(const void *a, const void *b) {
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* on_path[v]: the gradient of the loss reaches value v. */
-static void visit_node(const rpi_graph *graph, int index, bool *on_path, finality *of_value) {
+/* What is found out of each value, from the loss and the seeds back. */
+typedef struct reach {
+    bool is_needed; /* the part computes or reads it */
+    bool on_path;   /* the gradient of the loss, or a seed, reaches it */
+    bool is_given;
+} reach;
+
+static void visit_node(const rpi_graph *graph, int index, reach *of, finality *order) {
     const rpi_node *node = rpi_graph_node(graph, index);
-    bool reached = false;
-    for (int i = 0; i < node->output_count; i++) reached |= on_path[node->outputs[i]];
-    for (int i = node->input_count - 1; reached && i >= 0; i--) {
-        if (!node->op->inputs[i].has_gradient) continue;
-        on_path[node->inputs[i]] = true;
-        of_value[node->inputs[i]].node = index;
-        of_value[node->inputs[i]].input = i;
+    bool needed = false, reached = false;
+    for (int i = 0; i < node->output_count; i++) {
+        const reach *output = &of[node->outputs[i]];
+        needed |= output->is_needed && !output->is_given;
+        reached |= output->on_path && !output->is_given;
+    }
+    for (int i = node->input_count - 1; i >= 0; i--) {
+        rpi_value_id input = node->inputs[i];
+        of[input].is_needed |= needed;
+        if (!reached || !node->op->inputs[i].has_gradient) continue;
+        of[input].on_path = true;
+        order[input].node = index;
+        order[input].input = i;
     }
 }
 
-static int order_parameters(const rpi_graph *graph, rpi_value_id loss, bool *on_path,
-                            finality *order) {
-    int values = rpi_graph_value_count(graph), parameters = 0;
+static bool is_part(const rpi_weights_source *source) {
+    return source->given_count > 0 || source->seed_count > 0;
+}
+
+static void visit_graph(const rpi_weights_source *source, reach *of, finality *order) {
+    for (int i = 0; i < source->given_count; i++)
+        of[source->given[i]] = (reach){.is_needed = true, .is_given = true};
+    for (int i = 0; i < source->seed_count; i++)
+        of[source->seeds[i]].is_needed = of[source->seeds[i]].on_path = true;
+    if (source->loss != RPI_NO_VALUE)
+        of[source->loss].is_needed = of[source->loss].on_path = true;
+    for (int i = rpi_graph_node_count(source->graph) - 1; i >= 0; i--)
+        visit_node(source->graph, i, of, order);
+}
+
+static bool is_held(const rpi_weights_source *source, const reach *of, rpi_value_id value,
+                    rpi_value_kind kind) {
+    return rpi_graph_value(source->graph, value)->kind == kind &&
+           (of[value].is_needed || !is_part(source));
+}
+
+static int order_parameters(const rpi_weights_source *source, reach *of, finality *order) {
+    int values = rpi_graph_value_count(source->graph), parameters = 0;
     for (int i = 0; i < values; i++) order[i] = (finality){.value = i, .node = -1};
-    if (loss != RPI_NO_VALUE) {
-        on_path[loss] = true;
-        for (int i = rpi_graph_node_count(graph) - 1; i >= 0; i--)
-            visit_node(graph, i, on_path, order);
-    }
+    visit_graph(source, of, order);
     for (int i = 0; i < values; i++)
-        if (rpi_graph_value(graph, i)->kind == RPI_VALUE_PARAMETER)
-            order[parameters++] = order[i];
+        if (is_held(source, of, i, RPI_VALUE_PARAMETER)) order[parameters++] = order[i];
     qsort(order, (size_t)parameters, sizeof *order, earlier_final);
     return parameters;
 }
@@ -115,26 +143,28 @@ static rp_status add(rpi_weights *weights, const rpi_graph *graph, rpi_value_id 
     return RP_OK;
 }
 
-static rp_status add_in_order(rpi_weights *weights, const rpi_weights_source *source,
-                              bool *on_path, finality *order) {
-    int parameters = order_parameters(source->graph, source->loss, on_path, order);
+static rp_status add_in_order(rpi_weights *weights, const rpi_weights_source *source, reach *of,
+                              finality *order) {
+    int parameters = order_parameters(source, of, order);
     for (int i = 0; i < parameters; i++) RP_TRY(add(weights, source->graph, order[i].value));
-    for (int i = 0; i < rpi_graph_kind_count(source->graph, RPI_VALUE_STATE); i++)
-        RP_TRY(
-            add(weights, source->graph, rpi_graph_kind_at(source->graph, RPI_VALUE_STATE, i)));
+    for (int i = 0; i < rpi_graph_kind_count(source->graph, RPI_VALUE_STATE); i++) {
+        rpi_value_id state = rpi_graph_kind_at(source->graph, RPI_VALUE_STATE, i);
+        if (is_held(source, of, state, RPI_VALUE_STATE))
+            RP_TRY(add(weights, source->graph, state));
+    }
     return RP_OK;
 }
 
 static rp_status add_source(rpi_weights *weights, const rpi_weights_source *source) {
     size_t values = (size_t)rpi_graph_value_count(source->graph);
-    bool *on_path = NULL;
+    reach *of = NULL;
     finality *order = NULL;
-    RP_TRY(rpi_alloc_array(values, sizeof *on_path, "the order of parameters", &on_path));
+    RP_TRY(rpi_alloc_array(values, sizeof *of, "the order of parameters", &of));
     rp_status status =
         rpi_alloc_array(values, sizeof *order, "the order of parameters", &order);
-    if (status == RP_OK) status = add_in_order(weights, source, on_path, order);
+    if (status == RP_OK) status = add_in_order(weights, source, of, order);
     rpi_free(order);
-    rpi_free(on_path);
+    rpi_free(of);
     return status;
 }
 
@@ -153,22 +183,43 @@ static rp_status index_names(rpi_weights *weights) {
     return RP_OK;
 }
 
-static rp_status build_table(rpi_weights *weights, const rpi_weights_source *sources,
-                             int count) {
-    size_t parameters = 0, states = 0;
-    for (int i = 0; i < count; i++) {
-        RP_TRY(rpi_graph_check(sources[i].graph));
-        if (sources[i].loss < RPI_NO_VALUE ||
-            sources[i].loss >= rpi_graph_value_count(sources[i].graph))
-            return RP_FAIL(INVALID, "the loss is no value of the graph");
-        parameters += (size_t)rpi_graph_kind_count(sources[i].graph, RPI_VALUE_PARAMETER);
-        states += (size_t)rpi_graph_kind_count(sources[i].graph, RPI_VALUE_STATE);
-    }
+static rp_status check_values(const rpi_weights_source *source, const char *what,
+                              const rpi_value_id *values, int count) {
+    for (int i = 0; i < count; i++)
+        if (values[i] < 0 || values[i] >= rpi_graph_value_count(source->graph))
+            return RP_FAIL(INVALID, "%s (value %d) is no value of the graph", what, values[i]);
+    return RP_OK;
+}
+
+static rp_status check_source(const rpi_weights_source *source) {
+    RP_TRY(rpi_graph_check(source->graph));
+    RP_TRY(check_values(source, "a given value", source->given, source->given_count));
+    RP_TRY(check_values(source, "a seed", source->seeds, source->seed_count));
+    if (source->loss == RPI_NO_VALUE) return RP_OK;
+    return check_values(source, "the loss", &source->loss, 1);
+}
+
+static rp_status make_room(rpi_weights *weights, size_t parameters, size_t states) {
     RP_TRY(rpi_arena_create(BLOCK_BYTES, &weights->memory));
     RP_TRY(rpi_alloc_array(parameters, sizeof(rpi_weight), "parameters", &weights->parameters));
     RP_TRY(rpi_alloc_array(states, sizeof(rpi_weight), "states", &weights->states));
     RP_TRY(rpi_alloc_array(parameters, sizeof(uint64_t), "versions", &weights->versions));
+    RP_TRY(rpi_alloc_array(parameters, sizeof(float *), "places", &weights->value_at));
+    RP_TRY(rpi_alloc_array(parameters, sizeof(float *), "places", &weights->gradient_at));
+    RP_TRY(rpi_alloc_array(states, sizeof(float *), "places", &weights->state_at));
     for (size_t i = 0; i < parameters; i++) weights->versions[i] = 1;
+    return RP_OK;
+}
+
+static rp_status build_table(rpi_weights *weights, const rpi_weights_source *sources,
+                             int count) {
+    size_t parameters = 0, states = 0;
+    for (int i = 0; i < count; i++) {
+        RP_TRY(check_source(&sources[i]));
+        parameters += (size_t)rpi_graph_kind_count(sources[i].graph, RPI_VALUE_PARAMETER);
+        states += (size_t)rpi_graph_kind_count(sources[i].graph, RPI_VALUE_STATE);
+    }
+    RP_TRY(make_room(weights, parameters, states));
     for (int i = 0; i < count; i++) RP_TRY(add_source(weights, &sources[i]));
     return index_names(weights);
 }
@@ -192,12 +243,22 @@ static rp_status add_gradients(rpi_weights *weights, const rpi_gradient_memory *
     return RP_OK;
 }
 
+static void place_all(rpi_weights *weights) {
+    for (int i = 0; i < weights->parameter_count; i++) {
+        rpi_weights_place_values(weights, i, NULL);
+        rpi_weights_place_gradient(weights, i, NULL);
+    }
+    for (int i = 0; i < weights->state_count; i++) rpi_weights_place_state(weights, i, NULL);
+}
+
 static rp_status add_elements(rpi_weights *weights, const rpi_gradient_memory *memory) {
     size_t elements = (size_t)weights->count;
     RP_TRY(rpi_alloc_array(elements, sizeof(float), "parameter values", &weights->values));
     RP_TRY(add_gradients(weights, memory));
-    return rpi_alloc_array((size_t)weights->states_count, sizeof(float), "state values",
-                           &weights->state_values);
+    RP_TRY(rpi_alloc_array((size_t)weights->states_count, sizeof(float), "state values",
+                           &weights->state_values));
+    place_all(weights);
+    return RP_OK;
 }
 
 /* gradients NULL: there are no elements. */
@@ -222,18 +283,19 @@ rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count
 
 rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){graph, loss}, 1, &own_memory, out_weights);
+    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &own_memory,
+                  out_weights);
 }
 
 rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
                                   const rpi_gradient_memory *memory,
                                   rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){graph, loss}, 1, memory, out_weights);
+    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, memory, out_weights);
 }
 
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){graph, loss}, 1, NULL, out_weights);
+    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, NULL, out_weights);
 }
 
 void rpi_weights_destroy(rpi_weights *weights) {
@@ -243,6 +305,9 @@ void rpi_weights_destroy(rpi_weights *weights) {
     rpi_free(weights->states);
     rpi_free(weights->by_name);
     rpi_free(weights->versions);
+    rpi_free(weights->value_at);
+    rpi_free(weights->gradient_at);
+    rpi_free(weights->state_at);
     rpi_free(weights->values);
     if (weights->give_gradients) weights->give_gradients(weights->gradients);
     rpi_free(weights->state_values);
@@ -307,6 +372,37 @@ float *rpi_weights_gradients(rpi_weights *weights) {
 
 float *rpi_weights_states(rpi_weights *weights) {
     return weights->state_values;
+}
+
+float *rpi_weights_value_at(const rpi_weights *weights, int index) {
+    return weights->value_at[index];
+}
+
+float *rpi_weights_gradient_at(const rpi_weights *weights, int index) {
+    return weights->gradient_at[index];
+}
+
+float *rpi_weights_state_at(const rpi_weights *weights, int index) {
+    return weights->state_at[index];
+}
+
+static float *in_arena(float *arena, const rpi_weight *weight) {
+    return arena ? arena + weight->first : NULL;
+}
+
+void rpi_weights_place_values(rpi_weights *weights, int index, float *values) {
+    weights->value_at[index] =
+        values ? values : in_arena(weights->values, &weights->parameters[index]);
+}
+
+void rpi_weights_place_gradient(rpi_weights *weights, int index, float *gradient) {
+    weights->gradient_at[index] =
+        gradient ? gradient : in_arena(weights->gradients, &weights->parameters[index]);
+}
+
+void rpi_weights_place_state(rpi_weights *weights, int index, float *values) {
+    weights->state_at[index] =
+        values ? values : in_arena(weights->state_values, &weights->states[index]);
 }
 
 void rpi_weights_changed(rpi_weights *weights, int64_t first, int64_t count) {

@@ -7,7 +7,10 @@
  * Values and gradients are one contiguous range of f32 each, row-major and unpadded, in the
  * order in which gradients become final in a backward pass (the last layer first). So a bucket
  * of gradients is a range, and an optimizer runs over ranges. Parameters that the loss does not
- * depend on come last; their gradients stay 0. */
+ * depend on come last; their gradients stay 0.
+ *
+ * A program addresses each parameter by its index, and asks the table at every step where it
+ * lies: in the arena, or wherever rpi_weights_place_values() and its like have put it. */
 #ifndef RPI_ENGINE_WEIGHTS_H
 #define RPI_ENGINE_WEIGHTS_H
 
@@ -29,6 +32,11 @@ typedef struct rpi_weight {
 typedef struct rpi_weights_source {
     const rpi_graph *graph;
     rpi_value_id loss;
+    /* A part of the graph, by the values that are given to it and the seeds of its gradients
+     * (rpi_program_options): it has its own parameters and states alone. Neither: the whole
+     * graph's, those that nothing reads included. Borrowed for the call. */
+    int given_count, seed_count;
+    const rpi_value_id *given, *seeds;
 } rpi_weights_source;
 
 /* Where gradients lie when they are not in memory of the table's own: whoever makes it may have
@@ -51,7 +59,8 @@ rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
 /* The same, with gradients in such memory. */
 rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
                                   const rpi_gradient_memory *memory, rpi_weights **out_weights);
-/* The same without elements: for programs that are compiled to be counted, and never run. */
+/* The same without elements: for programs that are compiled to be counted, and for those whose
+ * parameters are placed by the caller before they run. */
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights);
 void rpi_weights_destroy(rpi_weights *weights);
@@ -70,9 +79,22 @@ rp_status rpi_weights_match(const rpi_weights *weights, const rpi_graph *graph,
 
 int64_t rpi_weights_count(const rpi_weights *weights); /* elements of all parameters */
 int64_t rpi_weights_states_count(const rpi_weights *weights);
+/* The arenas; NULL where the table has none. */
 float *rpi_weights_values(rpi_weights *weights);
 float *rpi_weights_gradients(rpi_weights *weights);
 float *rpi_weights_states(rpi_weights *weights);
+
+/* Where the elements of the index-th parameter or state lie now; NULL: nowhere. */
+float *rpi_weights_value_at(const rpi_weights *weights, int index);
+float *rpi_weights_gradient_at(const rpi_weights *weights, int index);
+float *rpi_weights_state_at(const rpi_weights *weights, int index);
+/* Have them lie in memory of the caller's from now on, aligned to its elements and borrowed
+ * until it is placed elsewhere; NULL: where they began, in the arena if there is one. Elements
+ * are not copied. Any time but while a step reads or writes them; values that are new are told
+ * with rpi_weights_changed(). */
+void rpi_weights_place_values(rpi_weights *weights, int index, float *values);
+void rpi_weights_place_gradient(rpi_weights *weights, int index, float *gradient);
+void rpi_weights_place_state(rpi_weights *weights, int index, float *values);
 
 /* Tell that parameter values in [first, first + count) were written, so that backends renew
  * packed copies. Call it after every write, before the next use: also between two uses in one

@@ -694,7 +694,8 @@ static void graphs_share(void) {
         REQUIRE_OK(rpi_graph_create(&graphs[i]));
         y[i] = tower(graphs[i], i ? 3 : 2, i == 1, 3);
     }
-    rpi_weights_source sources[] = {{graphs[0], RPI_NO_VALUE}, {graphs[1], RPI_NO_VALUE}};
+    rpi_weights_source sources[] = {{.graph = graphs[0], .loss = RPI_NO_VALUE},
+                                    {.graph = graphs[1], .loss = RPI_NO_VALUE}};
     REQUIRE_OK(rpi_weights_create_shared(sources, 2, &weights));
     CHECK_EQ(rpi_weights_parameter_count(weights), 2);
     CHECK_EQ(rpi_weights_find(weights, "head")->first, WIDTH * WIDTH);
@@ -735,7 +736,8 @@ static void parameters_clash(void) {
     y[0] = tower(graphs[0], 2, false, 0);
     y[1] = tower(graphs[1], 2, true, 3);
     y[2] = tower(graphs[2], 2, true, 5);
-    rpi_weights_source sources[] = {{graphs[1], RPI_NO_VALUE}, {graphs[2], RPI_NO_VALUE}};
+    rpi_weights_source sources[] = {{.graph = graphs[1], .loss = RPI_NO_VALUE},
+                                    {.graph = graphs[2], .loss = RPI_NO_VALUE}};
     CHECK_FAILS(rpi_weights_create_shared(sources, 2, &weights), INVALID,
                 "'head' is a parameter of 3 x 4 in the model's weights, but a parameter of "
                 "5 x 4 in the graph");

@@ -60,6 +60,100 @@ static void order(void) {
     rpi_graph_destroy(graph);
 }
 
+/* ---- a part ---- */
+
+static rpi_value_id output_of(const rpi_graph *graph, const char *name) {
+    for (int i = 0; i < rpi_graph_node_count(graph); i++)
+        if (!strcmp(rpi_graph_node(graph, i)->name, name))
+            return rpi_graph_node(graph, i)->outputs[0];
+    return RPI_NO_VALUE;
+}
+
+static void check_names(const rpi_weights *weights, const char *const *names, int count) {
+    int64_t first = 0;
+    CHECK_EQ(rpi_weights_parameter_count(weights), count);
+    for (int i = 0; i < count; i++) {
+        const rpi_weight *weight = rpi_weights_parameter(weights, i);
+        CHECK_MSG(!strcmp(weight->name, names[i]), "%d is %s", i, weight->name);
+        CHECK_EQ(weight->first, first);
+        first += weight->count;
+    }
+    CHECK_EQ(rpi_weights_count(weights), first);
+}
+
+/* In the order in which the part makes gradients: the tie is the second part's first use. */
+static void parts(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id loss = build(graph);
+    rpi_value_id cut = output_of(graph, "first"), other = output_of(graph, "second");
+    rpi_weights_source source = {
+        .graph = graph, .loss = RPI_NO_VALUE, .seed_count = 1, .seeds = &cut};
+    REQUIRE_OK(rpi_weights_create_shared(&source, 1, &weights));
+    check_names(weights, (const char *[]){"tied", "first.bias"}, 2);
+    CHECK_EQ(rpi_weights_state_count(weights), 0); /* no node reads them */
+    rpi_weights_destroy(weights);
+    source =
+        (rpi_weights_source){.graph = graph, .loss = loss, .given_count = 1, .given = &cut};
+    REQUIRE_OK(rpi_weights_create_shared(&source, 1, &weights));
+    check_names(weights, (const char *[]){"last", "tied", "second.bias"}, 3);
+    rpi_weights_destroy(weights);
+    source = (rpi_weights_source){.graph = graph,
+                                  .loss = RPI_NO_VALUE,
+                                  .given_count = 1,
+                                  .given = &cut,
+                                  .seed_count = 1,
+                                  .seeds = &other};
+    REQUIRE_OK(rpi_weights_create_shared(&source, 1, &weights));
+    check_names(weights, (const char *[]){"tied", "second.bias"}, 2);
+    rpi_weights_destroy(weights);
+    source.seeds = &(rpi_value_id){999};
+    CHECK_FAILS(rpi_weights_create_shared(&source, 1, &weights), INVALID,
+                "a seed (value 999) is no value of the graph");
+    source.given = &(rpi_value_id){-3};
+    CHECK_FAILS(rpi_weights_create_shared(&source, 1, &weights), INVALID, "a given value");
+    rpi_graph_destroy(graph);
+}
+
+/* Elements that lie elsewhere, and back. */
+static void places(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL, *table = NULL;
+    float elsewhere[3][16] = {{0}};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id loss = build(graph);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    REQUIRE_OK(rpi_weights_create_table(graph, loss, &table));
+    for (int i = 0; i < rpi_weights_parameter_count(weights); i++) {
+        int64_t first = rpi_weights_parameter(weights, i)->first;
+        CHECK(rpi_weights_value_at(weights, i) == rpi_weights_values(weights) + first);
+        CHECK(rpi_weights_gradient_at(weights, i) == rpi_weights_gradients(weights) + first);
+        CHECK(!rpi_weights_value_at(table, i) && !rpi_weights_gradient_at(table, i));
+    }
+    CHECK(rpi_weights_state_at(weights, 1) == rpi_weights_states(weights) + 2);
+    rpi_weights *both[] = {weights, table};
+    for (int k = 0; k < 2; k++) {
+        rpi_weights_place_values(both[k], 2, elsewhere[0]);
+        rpi_weights_place_gradient(both[k], 3, elsewhere[1]);
+        rpi_weights_place_state(both[k], 0, elsewhere[2]);
+        CHECK(rpi_weights_value_at(both[k], 2) == elsewhere[0]);
+        CHECK(rpi_weights_gradient_at(both[k], 3) == elsewhere[1]);
+        CHECK(rpi_weights_gradient_at(both[k], 2) != elsewhere[1]);
+        CHECK(rpi_weights_state_at(both[k], 0) == elsewhere[2]);
+        rpi_weights_place_values(both[k], 2, NULL);
+        rpi_weights_place_gradient(both[k], 3, NULL);
+        rpi_weights_place_state(both[k], 0, NULL);
+    }
+    CHECK(rpi_weights_value_at(weights, 2) == rpi_weights_values(weights) + 16);
+    CHECK(rpi_weights_gradient_at(weights, 3) == rpi_weights_gradients(weights) + 32);
+    CHECK(rpi_weights_state_at(weights, 0) == rpi_weights_states(weights));
+    CHECK(!rpi_weights_value_at(table, 2) && !rpi_weights_state_at(table, 0));
+    rpi_weights_destroy(weights);
+    rpi_weights_destroy(table);
+    rpi_graph_destroy(graph);
+}
+
 static void versions(void) {
     rpi_graph *graph = NULL;
     rpi_weights *weights = NULL;
@@ -161,5 +255,5 @@ static void any_number_of_nodes(void) {
 }
 
 CASES({"order", order}, {"any_number_of_nodes", any_number_of_nodes}, {"versions", versions},
-      {"failures", failures},
+      {"parts", parts}, {"places", places}, {"failures", failures},
       {"gradients_lie_where_they_are_put", gradients_lie_where_they_are_put})

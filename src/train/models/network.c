@@ -187,16 +187,16 @@ void rpi_network_close(rpi_network *network) {
 }
 
 float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, int index) {
-    const rpi_parameter *parameter = &network->parameters[index];
-    const rpi_weight *weight = rpi_weights_find(weights, parameter->name);
-    float *arena =
-        parameter->is_state ? rpi_weights_states(weights) : rpi_weights_values(weights);
-    return arena + weight->first;
+    const rpi_weight *weight = rpi_weights_find(weights, network->parameters[index].name);
+    if (!weight) return NULL;
+    return weight->is_state ? rpi_weights_state_at(weights, weight->index)
+                            : rpi_weights_value_at(weights, weight->index);
 }
 
 void rpi_network_initialise(const rpi_network *network, rpi_weights *weights, uint64_t seed) {
-    for (int i = 0; i < network->parameter_count; i++)
-        rpi_parameter_initialise(&network->parameters[i], seed, i,
-                                 rpi_network_elements(network, weights, i));
+    for (int i = 0; i < network->parameter_count; i++) {
+        float *elements = rpi_network_elements(network, weights, i);
+        if (elements) rpi_parameter_initialise(&network->parameters[i], seed, i, elements);
+    }
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
 }

@@ -57,9 +57,10 @@ rp_status rpi_network_build_for(const char *model, const rpi_data_shape *shape,
 rp_status rpi_network_build_decoder(const char *model, rpi_network *out_network);
 void rpi_network_close(rpi_network *network); /* zeros are fine */
 
-/* The initial elements of all parameters and states: the same for any number of ranks. */
+/* The initial elements of all parameters and states that the weights have: the same for any
+ * number of ranks, and for a part of the model as in the whole of it. */
 void rpi_network_initialise(const rpi_network *network, rpi_weights *weights, uint64_t seed);
-/* The elements of record `index` in the arenas of parameters or states. */
+/* The elements of record `index`; NULL: the weights are a part's that does without it. */
 float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, int index);
 
 #endif

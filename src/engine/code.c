@@ -20,3 +20,14 @@ rpi_program_facts rpi_program_get_facts(const rpi_program *program) {
 rpi_node_facts rpi_program_get_node_facts(const rpi_program *program, int node) {
     return program->node_facts[node];
 }
+
+int rpi_program_needs(const rpi_program *program, rpi_pass pass, int at) {
+    int step = pass == RPI_FORWARD ? 0 : program->forward_count;
+    int end = pass == RPI_FORWARD ? program->forward_count : program->step_count;
+    for (int i = rpi_first_use(program, step); i < program->use_count; i++) {
+        const rpi_parameter_use *use = &program->uses[i];
+        if (use->step >= end) break;
+        if (use->event == RPI_VALUES_NEEDED && at-- == 0) return use->parameter;
+    }
+    return -1;
+}

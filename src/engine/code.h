@@ -12,17 +12,18 @@ typedef enum rpi_space {
     RPI_SPACE_ARENA,      /* of the instance while it runs: activations, gradients, saved */
     RPI_SPACE_KEPT,       /* the instance's own: results */
     RPI_SPACE_WORKSPACE,  /* the session's: lost after each step */
-    RPI_SPACE_PARAMETERS, /* the model's three */
+    RPI_SPACE_PARAMETERS, /* the model's three: `index` says which of its parameters */
     RPI_SPACE_GRADIENTS,
-    RPI_SPACE_STATES,
+    RPI_SPACE_STATES, /* or states */
     RPI_SPACE_ONE,    /* the constant 1: the gradient of the loss */
     RPI_SPACE_INPUTS, /* what the caller gave to the run: `index` says which input */
     RPI_SPACES
 } rpi_space;
 
 typedef struct rpi_address {
-    short space, index;
-    size_t offset; /* bytes */
+    short space;
+    int index;
+    size_t offset; /* bytes; 0 where there is an index */
 } rpi_address;
 
 typedef rp_status (*rpi_step_function)(void *self, const rpi_kernel_io *io);
@@ -43,6 +44,13 @@ typedef struct rpi_program_step {
     rp_dtype dtype; /* theirs: RP_F32 or RP_BF16 */
     int finish;     /* of an external node's start: the step that ends it; else 0 */
 } rpi_program_step;
+
+/* Before a step, or behind it (RPI_VALUES_DONE), something happens to a parameter. */
+typedef struct rpi_parameter_use {
+    int step;
+    rpi_parameter_event event;
+    int parameter;
+} rpi_parameter_use;
 
 /* Gradients in [first, first + count) of the arena are final after a step. */
 typedef struct rpi_final_range {
@@ -82,6 +90,8 @@ struct rpi_program {
     int given_count, seed_count;
     rpi_final_range *finals; /* in the order of steps and of the arena */
     int final_count;
+    rpi_parameter_use *uses; /* in the order of steps */
+    int use_count;
     int *unreached; /* parameters of this program without a gradient in it */
     int unreached_count;
     bool training, halves_apart;
@@ -89,6 +99,11 @@ struct rpi_program {
     rpi_program_facts facts;
     rpi_node_facts *node_facts; /* [nodes of the graph] */
 };
+
+/* parameter_use.c: list what happens to parameters, once there are addresses. */
+rp_status rpi_list_parameter_uses(rpi_program *program);
+/* The first of program->uses at `step` or behind it. */
+int rpi_first_use(const rpi_program *program, int step);
 
 /* emit_external.c: end what the start step with this `self` has begun. */
 void rpi_external_cancel(void *self, uint64_t run);

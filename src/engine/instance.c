@@ -65,6 +65,7 @@ const rpi_program *rpi_instance_program(const rpi_instance *instance) {
 typedef struct memory_map {
     unsigned char *base[RPI_SPACES];
     unsigned char *const *inputs;
+    const rpi_weights *weights;
 } memory_map;
 
 static void identify(rpi_instance *instance, const rpi_run_options *options) {
@@ -75,23 +76,24 @@ static void identify(rpi_instance *instance, const rpi_run_options *options) {
 }
 
 static memory_map map_memory(const rpi_instance *instance) {
-    rpi_weights *weights = instance->program->weights;
     return (memory_map){
         .base = {[RPI_SPACE_ARENA] = instance->arena ? instance->arena->data : NULL,
                  [RPI_SPACE_KEPT] = instance->kept,
                  [RPI_SPACE_WORKSPACE] = rpi_session_workspace(instance->session),
-                 [RPI_SPACE_PARAMETERS] = (unsigned char *)rpi_weights_values(weights),
-                 [RPI_SPACE_GRADIENTS] = (unsigned char *)rpi_weights_gradients(weights),
-                 [RPI_SPACE_STATES] = (unsigned char *)rpi_weights_states(weights),
                  [RPI_SPACE_ONE] = (unsigned char *)(uintptr_t)&instance->one},
-        .inputs = instance->inputs};
+        .inputs = instance->inputs,
+        .weights = instance->program->weights};
 }
 
 static void *locate(const memory_map *map, rpi_address address) {
-    if (address.space == RPI_SPACE_NONE) return NULL;
-    unsigned char *base = address.space == RPI_SPACE_INPUTS ? map->inputs[address.index]
-                                                            : map->base[address.space];
-    return base + address.offset;
+    switch ((rpi_space)address.space) {
+    case RPI_SPACE_NONE: return NULL;
+    case RPI_SPACE_INPUTS: return map->inputs[address.index];
+    case RPI_SPACE_PARAMETERS: return rpi_weights_value_at(map->weights, address.index);
+    case RPI_SPACE_GRADIENTS: return rpi_weights_gradient_at(map->weights, address.index);
+    case RPI_SPACE_STATES: return rpi_weights_state_at(map->weights, address.index);
+    default: return map->base[address.space] + address.offset;
+    }
 }
 
 static void fill_io(const memory_map *map, const rpi_program *program,
@@ -152,8 +154,8 @@ static rp_status take_seeds(rpi_instance *instance, const rpi_run_options *optio
 
 /* ---- running ---- */
 
-static rp_status run_step(const rpi_instance *instance, const memory_map *map,
-                          const rpi_program_step *step, const rpi_run_options *options) {
+static rp_status run_kernel(const rpi_instance *instance, const memory_map *map,
+                            const rpi_program_step *step, const rpi_run_options *options) {
     int64_t start_ns = options->on_step ? rpi_now_ns() : 0;
     rpi_kernel_io io = {.run = instance->run,
                         .seed = instance->seed,
@@ -170,6 +172,54 @@ static rp_status run_step(const rpi_instance *instance, const memory_map *map,
     return RP_OK;
 }
 
+static rp_status tell_use(const rpi_instance *instance, const rpi_run_options *options,
+                          int parameter, rpi_parameter_event event) {
+    const rpi_weights *weights = instance->program->weights;
+    if (options->on_parameter)
+        RP_TRY(options->on_parameter(options->context, parameter, event));
+    const float *lies = event == RPI_GRADIENT_NEEDED
+                            ? rpi_weights_gradient_at(weights, parameter)
+                            : rpi_weights_value_at(weights, parameter);
+    if (lies || event == RPI_VALUES_DONE) return RP_OK;
+    return RP_FAIL(INVALID, "the %s of '%s' %s nowhere when a step needs %s",
+                   event == RPI_GRADIENT_NEEDED ? "gradient" : "values",
+                   rpi_weights_parameter(weights, parameter)->name,
+                   event == RPI_GRADIENT_NEEDED ? "lies" : "lie",
+                   event == RPI_GRADIENT_NEEDED ? "it" : "them");
+}
+
+/* Tell the uses at a step that stand before its kernel, from the *next-th on. */
+static rp_status tell_needs(const rpi_instance *instance, const rpi_run_options *options,
+                            int step, int *next) {
+    const rpi_program *program = instance->program;
+    for (; *next < program->use_count; ++*next) {
+        const rpi_parameter_use *use = &program->uses[*next];
+        if (use->step != step || use->event == RPI_VALUES_DONE) return RP_OK;
+        RP_TRY(tell_use(instance, options, use->parameter, use->event));
+    }
+    return RP_OK;
+}
+
+/* Then those behind it. */
+static rp_status tell_ends(const rpi_instance *instance, const rpi_run_options *options,
+                           int step, int *next) {
+    const rpi_program *program = instance->program;
+    for (; *next < program->use_count && program->uses[*next].step == step; ++*next)
+        RP_TRY(tell_use(instance, options, program->uses[*next].parameter, RPI_VALUES_DONE));
+    return RP_OK;
+}
+
+/* One step of a pass. *out_done: how many of its steps have run, of which this one is `index`.
+ */
+static rp_status run_step(const rpi_instance *instance, const memory_map *map, int index,
+                          const rpi_run_options *options, int *next, int *out_done) {
+    *out_done = index;
+    RP_TRY(tell_needs(instance, options, index, next));
+    RP_TRY(run_kernel(instance, map, &instance->program->steps[index], options));
+    *out_done = index + 1;
+    return tell_ends(instance, options, index, next);
+}
+
 /* A pass ends before its time: external nodes whose start is among steps [first, done) and
  * whose finish has not been called, the last step that was being `tried`, are told. */
 static void cancel_pending(const rpi_instance *instance, int first, int done, int tried) {
@@ -182,10 +232,11 @@ static void cancel_pending(const rpi_instance *instance, int first, int done, in
 static rp_status run_forward(rpi_instance *instance, const rpi_run_options *options) {
     const rpi_program *program = instance->program;
     memory_map map = map_memory(instance);
+    int next = 0, done = 0;
     for (int i = 0; i < program->forward_count; i++) {
-        rp_status status = run_step(instance, &map, &program->steps[i], options);
+        rp_status status = run_step(instance, &map, i, options, &next, &done);
         if (status == RP_OK) continue;
-        cancel_pending(instance, 0, i, i);
+        cancel_pending(instance, 0, done, i);
         return status;
     }
     return RP_OK;
@@ -208,13 +259,16 @@ rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *op
 }
 
 /* Gradients that no step writes are zero, unless they are being accumulated. */
-static void clear_unreached(const rpi_program *program) {
-    float *gradients = rpi_weights_gradients(program->weights);
+static rp_status clear_unreached(const rpi_instance *instance, const rpi_run_options *options) {
+    const rpi_program *program = instance->program;
     for (int i = 0; i < program->unreached_count; i++) {
-        const rpi_weight *weight =
-            rpi_weights_parameter(program->weights, program->unreached[i]);
-        memset(gradients + weight->first, 0, (size_t)weight->count * sizeof *gradients);
+        int index = program->unreached[i];
+        RP_TRY(tell_use(instance, options, index, RPI_GRADIENT_NEEDED));
+        int64_t count = rpi_weights_parameter(program->weights, index)->count;
+        float *gradient = rpi_weights_gradient_at(program->weights, index);
+        memset(gradient, 0, (size_t)count * sizeof *gradient);
     }
+    return RP_OK;
 }
 
 /* Tell of the gradients that are final after step `done`, from the *next-th range on. */
@@ -241,13 +295,12 @@ static rp_status run_steps(const rpi_instance *instance, const rpi_run_options *
                            int first, int end) {
     const rpi_program *program = instance->program;
     memory_map map = map_memory(instance);
-    int next = 0;
+    int next = 0, next_use = rpi_first_use(program, first), done = first;
     bool is_second = first > program->forward_count;
     while (is_second && next < program->final_count && program->finals[next].step < first)
         next++;
     for (int i = first; i < end; i++) {
-        rp_status status = run_step(instance, &map, &program->steps[i], options);
-        int done = status == RP_OK ? i + 1 : i;
+        rp_status status = run_step(instance, &map, i, options, &next_use, &done);
         if (status == RP_OK) status = report_given(program, options, i);
         if (status == RP_OK) status = report_final(program, options, i, &next);
         if (status == RP_OK) continue;
@@ -261,7 +314,7 @@ static rp_status run_steps(const rpi_instance *instance, const rpi_run_options *
 static rp_status run_inputs_half(rpi_instance *instance, const rpi_run_options *options) {
     const rpi_program *program = instance->program;
     RP_TRY(take_seeds(instance, options));
-    if (!options->accumulate) clear_unreached(program);
+    if (!options->accumulate) RP_TRY(clear_unreached(instance, options));
     RP_TRY(run_steps(instance, options, program->forward_count, program->inputs_end));
     instance->has_inputs = true;
     return RP_OK;
@@ -328,12 +381,13 @@ static rp_status find_nonfinite(rpi_instance *instance, const rpi_run_options *o
                                 const char **out_name) {
     const rpi_program *program = instance->program;
     memory_map map = map_memory(instance);
+    int next = 0, done = 0;
     for (int i = 0; i < program->forward_count; i++) {
         const rpi_program_step *step = &program->steps[i];
-        rp_status status = run_step(instance, &map, step, options);
+        rp_status status = run_step(instance, &map, i, options, &next, &done);
         bool is_finite = status == RP_OK && has_finite_output(&map, step);
         if (is_finite) continue;
-        cancel_pending(instance, 0, status == RP_OK ? i + 1 : i, i);
+        cancel_pending(instance, 0, done, i);
         if (status == RP_OK) *out_name = step->name;
         return status;
     }

@@ -53,6 +53,14 @@ typedef struct rpi_run_options {
      * without gaps where these are all of the model's. The range may be read and written at
      * once. A failure ends the run with it. */
     rp_status (*on_gradient_final)(void *context, int64_t first, int64_t count);
+    /* Optional: what happens to the index-th parameter of the weights (rpi_parameter_event).
+     * Each pass, a half of backward by itself where halves are apart, tells of each parameter
+     * that it reads once that it is needed, and once that it is done with; gradients are told
+     * of once in a backward pass, and end with on_gradient_final. Who is told that something is
+     * needed may still place it (rpi_weights_place_values), or write it; who is told that it
+     * is done with may take it away. A failure ends the run with it, and then nothing more is
+     * told. */
+    rp_status (*on_parameter)(void *context, int index, rpi_parameter_event event);
     /* Optional: the gradient of the index-th given value is complete and can be read. */
     rp_status (*on_given_gradient)(void *context, int index);
     void (*on_step)(void *context, const rpi_step_report *report); /* optional */
@@ -61,7 +69,8 @@ typedef struct rpi_run_options {
 
 /* The forward pass: afterwards results are readable and states updated (training). A pass that
  * still waits for its backward is dropped. Blocks until done. A failure of a kernel (a label
- * out of range) names the node; states are then undefined. */
+ * out of range) names the node; states are then undefined. RP_INVALID, here and in backward:
+ * a parameter that a step needs lies nowhere. */
 rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *run);
 /* The backward pass of the forward pass before: gradients of d loss / d parameter are written
  * or added. RP_INVALID: the program has none, or no forward pass waits for it. After a failure

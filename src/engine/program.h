@@ -69,6 +69,18 @@ rpi_session *rpi_program_session(const rpi_program *program);
 
 typedef enum rpi_pass { RPI_FORWARD, RPI_BACKWARD } rpi_pass;
 
+/* The order in which a pass needs the values of parameters, for who brings them ahead of use:
+ * the `at`-th of them by its index in the weights; -1 behind the last one. Of the backward
+ * pass with halves_apart the first half's, and then the second's. */
+int rpi_program_needs(const rpi_program *program, rpi_pass pass, int at);
+
+/* What happens to a parameter of the weights while a program runs. */
+typedef enum rpi_parameter_event {
+    RPI_VALUES_NEEDED,   /* the next step reads its values, */
+    RPI_GRADIENT_NEEDED, /* or writes its gradient, for the first time in this run */
+    RPI_VALUES_DONE      /* no further step of this pass reads its values */
+} rpi_parameter_event;
+
 typedef struct rpi_program_facts {
     int64_t forward_flops, backward_flops; /* of one run, counted from the graph */
     size_t memory_bytes; /* of a run: activations, gradients of them, what is saved, results */

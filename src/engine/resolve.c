@@ -18,11 +18,11 @@ static rpi_address address_of(const rpi_compiler *compiler, rpi_value_place plac
         address.space = place.kind == RPI_IN_GRADIENT ? RPI_SPACE_GRADIENTS
                         : weight->is_state            ? RPI_SPACE_STATES
                                                       : RPI_SPACE_PARAMETERS;
-        address.offset = (size_t)weight->first * sizeof(float);
+        address.index = weight->index;
         break;
     case RPI_IN_INPUT:
         address.space = RPI_SPACE_INPUTS;
-        address.index = (short)place.index;
+        address.index = place.index;
         break;
     case RPI_IN_ONE: address.space = RPI_SPACE_ONE; break;
     case RPI_IN_WORKSPACE: address.space = RPI_SPACE_WORKSPACE; break;
@@ -111,5 +111,5 @@ rp_status rpi_compile_resolve(rpi_compiler *compiler) {
     for (int i = 0; i < program->step_count; i++) resolve_step(compiler, i);
     resolve_results(compiler);
     program->facts.steps = program->step_count;
-    return RP_OK;
+    return rpi_list_parameter_uses(program);
 }

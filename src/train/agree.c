@@ -79,5 +79,5 @@ rp_status rpi_train_agree(const rpi_trainer *t, rp_comm *comm) {
     first[CHOICES - 1] = '\0';
     line_at(first, position, theirs, sizeof theirs);
     return RP_FAIL(MISMATCH, "rank %d has '%s', rank 0 has '%s'; start all ranks alike",
-                   t->rank, mine, theirs);
+                   t->place.rank, mine, theirs);
 }

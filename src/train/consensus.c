@@ -44,7 +44,7 @@ static void look_at_distance(rpi_trainer *t, double distance) {
 rp_status rpi_consensus_enter(rpi_trainer *t, rpi_consensus *c) {
     *c = (rpi_consensus){.distance = NAN};
     bool is_met = t->strategy->run; /* behind a span all have the servers' parameters */
-    if (t->world == 1 || is_met || !t->strategy->replicas_differ) return RP_OK;
+    if (t->place.replicas == 1 || is_met || !t->strategy->replicas_differ) return RP_OK;
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_count(t->weights), sizeof *c->own,
                            "the ranks' mean", &c->own));
     RP_TRY(take_mean(t, c));

@@ -84,9 +84,10 @@ rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
     if (!look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
               rpi_weights_count(t->weights), &fault))
         look_at_state(t, mean_states, &fault);
-    if (t->world == 1) return rpi_divergence_report(t, &fault.kind, FAULT, t->step, t->step);
+    if (t->place.world == 1)
+        return rpi_divergence_report(t, &fault.kind, FAULT, t->step, t->step);
     double *faults = NULL;
-    RP_TRY(rpi_alloc_array((size_t)t->world * FAULT, sizeof *faults, "faults", &faults));
+    RP_TRY(rpi_alloc_array((size_t)t->place.world * FAULT, sizeof *faults, "faults", &faults));
     rp_status status = rp_all_gather(t->comm, &fault.kind, faults, FAULT, RP_F64, NULL, NULL);
     if (status == RP_OK) status = rpi_divergence_report(t, faults, FAULT, t->step, t->step);
     rpi_free(faults);
@@ -169,7 +170,7 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
                                 int64_t step, int64_t updates) {
     rpi_step_fault first = {0};
     int rank = -1, alike = 0;
-    for (int r = t->world - 1; r >= 0; r--) {
+    for (int r = t->place.world - 1; r >= 0; r--) {
         rpi_step_fault fault;
         memcpy(&fault, faults + (ptrdiff_t)r * stride, sizeof fault);
         if (fault.kind == RPI_FAULT_NONE) continue;
@@ -189,7 +190,8 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
     tell_where(t, &first, updates, where);
     tell_what_to_do(t, advice);
     snprintf(who, sizeof who, "on rank %d", rank);
-    if (alike == t->world && t->world > 1) snprintf(who, sizeof who, "on every rank");
+    if (alike == t->place.world && t->place.world > 1)
+        snprintf(who, sizeof who, "on every rank");
     return RP_FAIL(CORRUPT, "training has diverged at step %lld: %s %s; %s", (long long)step,
                    where, who, advice);
 }

@@ -2,7 +2,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/consensus.h"
-#include "train/data/share.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -11,7 +10,7 @@
 rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
     size_t count = (size_t)rpi_weights_states_count(t->weights);
     memcpy(out_states, rpi_weights_states(t->weights), count * sizeof(float));
-    if (count == 0 || t->world == 1) return RP_OK;
+    if (count == 0 || t->place.replicas == 1) return RP_OK;
     rp_segment segment = {.data = out_states, .count = count, .dtype = RP_F32};
     return rp_all_reduce(t->comm, &segment, 1,
                          &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG));
@@ -76,11 +75,10 @@ static int64_t held_out_samples(const rpi_trainer *t) {
     return limit && limit < all ? limit : all;
 }
 
-/* This rank's part of the held-out samples: [first, end). */
+/* This replica's part of the held-out samples: [first, end). */
 static void find_share(const rpi_trainer *t, int64_t *out_first, int64_t *out_end) {
     int64_t samples = held_out_samples(t);
-    *out_first = rpi_share_first(samples, t->rank, t->world);
-    *out_end = rpi_share_first(samples, t->rank + 1, t->world);
+    rpi_train_place_share(&t->place, samples, out_first, out_end);
 }
 
 /* Samples of a run. What remembers reads a rank's share as one text, in order. */
@@ -150,13 +148,13 @@ static rp_status make_verdicts(const rpi_trainer *t, totals *sums) {
                            &sums->verdicts);
 }
 
-/* Each verdict is of one rank, and 0 on the others: their sum is exact. */
+/* Each verdict is of one rank of one replica, and 0 on the others: their sum is exact. */
 static rp_status score(rpi_trainer *t, double *verdicts, rpi_scores *out_scores) {
     int64_t samples = held_out_samples(t);
     if (!verdicts) return RP_OK;
-    rp_segment segment = {.data = verdicts,
-                          .count = (size_t)(samples * t->source.kind->verdict_numbers),
-                          .dtype = RP_F64};
+    size_t count = (size_t)(samples * t->source.kind->verdict_numbers);
+    if (!t->place.counts) memset(verdicts, 0, count * sizeof *verdicts);
+    rp_segment segment = {.data = verdicts, .count = count, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
     return t->source.kind->score(&t->source, samples, verdicts, out_scores);
 }
@@ -172,6 +170,7 @@ static rp_status evaluate(rpi_trainer *t, totals *sums, rpi_evaluation *out_eval
     rpi_consensus_leave(t, &consensus);
     rpi_free(averaged);
     RP_TRY(status);
+    if (!t->place.counts) memset(sums->sum, 0, sizeof sums->sum);
     rp_segment segment = {.data = sums->sum, .count = TOTALS, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
     if (sums->sum[LABELS] == 0 && t->options->pictures.skip_broken)

@@ -159,7 +159,7 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     cJSON_AddStringToObject(object, "model", t->network.text);
     add_number(object, "parameters",
                (double)rpi_parameters_total(t->network.parameters, t->network.parameter_count));
-    cJSON_AddNumberToObject(object, "ranks", t->world);
+    cJSON_AddNumberToObject(object, "ranks", t->place.world);
     cJSON_AddStringToObject(object, "transport", rp_comm_transport(t->comm));
     cJSON_AddStringToObject(object, "codec", rp_adaptive_codec_text(&t->codec, codec));
     cJSON_AddStringToObject(object, "backend", rpi_session_backend(t->programs.session)->name);
@@ -260,7 +260,7 @@ rp_status rpi_metrics_loss(rpi_metrics *metrics, const rpi_trainer *t, const rpi
     cJSON *object = cJSON_CreateObject();
     add_number(object, "lost_step", (double)loss->step);
     add_ranks(object, "lost_ranks", loss->ranks, loss->count);
-    add_ranks(object, "ranks_left", t->losses.members, t->world);
+    add_ranks(object, "ranks_left", t->losses.members, t->place.world);
     cJSON_AddStringToObject(object, "what", loss->line);
     return put(metrics, object);
 }
@@ -270,7 +270,7 @@ rp_status rpi_metrics_return(rpi_metrics *metrics, const rpi_trainer *t, const r
     cJSON *object = cJSON_CreateObject();
     add_number(object, "returned_step", (double)back->step);
     add_ranks(object, "returned_ranks", back->ranks, back->count);
-    add_ranks(object, "ranks_left", t->losses.members, t->world);
+    add_ranks(object, "ranks_left", t->losses.members, t->place.world);
     cJSON_AddStringToObject(object, "what", back->line);
     return put(metrics, object);
 }

@@ -30,9 +30,8 @@ static rp_status meet(rpi_trainer *t, int *places) {
     RP_TRY(rp_comm_survivors(t->comm, NULL, places, &left));
     losses->made[losses->made_count++] = left;
     t->comm = left;
-    t->rank = rp_comm_rank(left);
-    t->world = rp_comm_world(left);
-    for (int i = 0; i < t->world; i++) losses->members[i] = losses->members[places[i]];
+    rpi_train_place_move(&t->place, rp_comm_rank(left), rp_comm_world(left));
+    for (int i = 0; i < t->place.world; i++) losses->members[i] = losses->members[places[i]];
     return RP_OK;
 }
 
@@ -52,10 +51,10 @@ static void combine(const rpi_standing *all, int count, rpi_standing *out) {
 
 rp_status rpi_trainer_compare(const rpi_trainer *t, rpi_standing *in_out_standing) {
     rpi_standing *all = NULL;
-    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "ranks", &all));
+    RP_TRY(rpi_alloc_array((size_t)t->place.world, sizeof *all, "ranks", &all));
     rp_status status =
         rp_all_gather(t->comm, in_out_standing, all, STANDING, RP_F64, NULL, NULL);
-    if (status == RP_OK) combine(all, t->world, in_out_standing);
+    if (status == RP_OK) combine(all, t->place.world, in_out_standing);
     rpi_free(all);
     return status;
 }
@@ -90,8 +89,8 @@ static void tell(const rpi_trainer *t, const rpi_loss *loss, const char *why, ch
                (long long)loss->step);
     if (why) rpi_append(line, bytes, " (%.300s)", why);
     rpi_append(line, bytes, "; ");
-    rpi_append_ranks(line, bytes, losses->members, t->world);
-    rpi_append(line, bytes, t->world == 1 ? " goes on" : " go on");
+    rpi_append_ranks(line, bytes, losses->members, t->place.world);
+    rpi_append(line, bytes, t->place.world == 1 ? " goes on" : " go on");
 }
 
 /* Those of the members before that are none now, in their place. */
@@ -99,7 +98,7 @@ static void find_lost(const rpi_trainer *t, int before_count, int *in_out_ranks,
                       rpi_loss *out_loss) {
     int count = 0;
     for (int i = 0; i < before_count; i++)
-        if (!is_in(t->losses.members, t->world, in_out_ranks[i]))
+        if (!is_in(t->losses.members, t->place.world, in_out_ranks[i]))
             in_out_ranks[count++] = in_out_ranks[i];
     *out_loss = (rpi_loss){.step = t->step, .ranks = in_out_ranks, .count = count};
 }
@@ -119,15 +118,15 @@ static rp_status rejoin(rpi_trainer *t, int *places, rpi_standing *in_out_standi
 rp_status rpi_trainer_rejoin(rpi_trainer *t, rpi_standing *in_out_standing,
                              rpi_loss *out_loss) {
     rpi_losses *losses = &t->losses;
-    int before_count = t->world, *places = NULL;
-    size_t world = (size_t)t->world;
+    int before_count = t->place.world, *places = NULL;
+    size_t world = (size_t)t->place.world;
     memcpy(losses->lost, losses->members, world * sizeof *losses->lost);
     RP_TRY(rpi_alloc_array(world, sizeof *places, "ranks", &places));
     rp_status status = rejoin(t, places, in_out_standing);
     rpi_free(places);
     RP_TRY(status);
     losses->is_pending = false;
-    losses->count = t->world;
+    losses->count = t->place.world;
     find_lost(t, before_count, losses->lost, out_loss);
     /* In the communicator's numbers, which are those of old until the first death alone. */
     const char *why = losses->made_count == 1 ? losses->why : NULL;

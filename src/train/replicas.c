@@ -42,14 +42,14 @@ static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
 
 static int holders(const rpi_trainer *t, const uint32_t *all, uint32_t checksum) {
     int count = 0;
-    for (int rank = 0; rank < t->world; rank++) count += all[rank] == checksum;
+    for (int rank = 0; rank < t->place.world; rank++) count += all[rank] == checksum;
     return count;
 }
 
 /* A rank that holds what most do; of several such copies the lowest rank's. */
 static int typical_rank(const rpi_trainer *t, const uint32_t *all) {
     int typical = 0;
-    for (int rank = 1; rank < t->world; rank++)
+    for (int rank = 1; rank < t->place.world; rank++)
         if (holders(t, all, all[rank]) > holders(t, all, all[typical])) typical = rank;
     return typical;
 }
@@ -57,9 +57,9 @@ static int typical_rank(const rpi_trainer *t, const uint32_t *all) {
 /* "rank 2 differs from the other ranks", or where no copy is that of most: "ranks 1 and 3
  * differ from rank 0". */
 static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, char text[TEXT]) {
-    int alike = holders(t, all, all[typical]), others = t->world - alike, told = 0;
+    int alike = holders(t, all, all[typical]), others = t->place.world - alike, told = 0;
     rpi_append(text, TEXT, others == 1 ? "rank" : "ranks");
-    for (int rank = 0; rank < t->world; rank++) {
+    for (int rank = 0; rank < t->place.world; rank++) {
         if (all[rank] == all[typical]) continue;
         rpi_append(text, TEXT, "%s %d",
                    told == 0            ? ""
@@ -69,7 +69,7 @@ static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, cha
         told++;
     }
     rpi_append(text, TEXT, others == 1 ? " differs from " : " differ from ");
-    if (2 * alike > t->world && alike > 1)
+    if (2 * alike > t->place.world && alike > 1)
         rpi_append(text, TEXT, "the other ranks");
     else
         rpi_append(text, TEXT, "rank %d", typical);
@@ -83,7 +83,7 @@ static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical
     int first = -1, differing = 0;
     for (int i = 0; i < tensors; i++) {
         bool differs = false;
-        for (int rank = 0; rank < t->world; rank++)
+        for (int rank = 0; rank < t->place.world; rank++)
             differs |= tables[(size_t)rank * (size_t)tensors + (size_t)i] !=
                        tables[(size_t)typical * (size_t)tensors + (size_t)i];
         if (differs && first < 0) first = i;
@@ -142,9 +142,9 @@ static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_
 static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
     size_t tensors = (size_t)tensors_of(t);
     uint32_t *tables = NULL;
-    RP_TRY(rpi_alloc_array(tensors * ((size_t)t->world + 1), sizeof *tables, "checksums",
+    RP_TRY(rpi_alloc_array(tensors * ((size_t)t->place.world + 1), sizeof *tables, "checksums",
                            &tables));
-    uint32_t *own = tables + tensors * (size_t)t->world;
+    uint32_t *own = tables + tensors * (size_t)t->place.world;
     checksums_of_tensors(t, own);
     rp_status status = rp_all_gather(t->comm, own, tables, tensors, RP_U32, NULL, NULL);
     if (status == RP_OK) status = report(t, all, tables);
@@ -153,11 +153,12 @@ static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
 }
 
 rp_status rpi_replicas_check(rpi_trainer *t) {
-    if (t->world == 1 || t->strategy->replicas_differ) return RP_OK;
+    if (t->place.world == 1 || t->strategy->replicas_differ) return RP_OK;
     uint32_t own = checksum_of_all(t), *all = NULL;
-    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "checksums", &all));
+    RP_TRY(rpi_alloc_array((size_t)t->place.world, sizeof *all, "checksums", &all));
     rp_status status = rp_all_gather(t->comm, &own, all, 1, RP_U32, NULL, NULL);
-    if (status == RP_OK && holders(t, all, all[0]) < t->world) status = compare_tensors(t, all);
+    if (status == RP_OK && holders(t, all, all[0]) < t->place.world)
+        status = compare_tensors(t, all);
     rpi_free(all);
     return status;
 }

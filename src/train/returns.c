@@ -14,7 +14,7 @@ enum { ATTEMPTS = 3 };
 #define NAME "world with ranks that came back"
 
 static int ranks_at_first(const rpi_trainer *t) {
-    return t->servers + t->workers;
+    return t->place.servers + t->place.workers;
 }
 
 rp_status rpi_growth_open(const rpi_trainer *t, rpi_growth *g) {
@@ -86,11 +86,10 @@ static void take_over(rpi_trainer *t, rpi_growth *g) {
     losses->grown = t->comm = g->comm;
     g->comm = NULL;
     g->is_ready = false;
-    t->rank = rp_comm_rank(t->comm);
-    t->world = rp_comm_world(t->comm);
-    for (int i = 0; i < t->world; i++)
+    rpi_train_place_move(&t->place, rp_comm_rank(t->comm), rp_comm_world(t->comm));
+    for (int i = 0; i < t->place.world; i++)
         losses->members[i] = losses->first_ranks[i] = g->first_ranks[i];
-    losses->count = losses->first_count = t->world;
+    losses->count = losses->first_count = t->place.world;
     rp_comm_destroy(before);
 }
 
@@ -109,7 +108,7 @@ static int by_number(const void *a, const void *b) {
 
 static void list_ranks(const rpi_trainer *t, rpi_growth *g) {
     g->count = 0;
-    for (int i = 0; i < t->world; i++) g->first_ranks[g->count++] = t->losses.members[i];
+    for (int i = 0; i < t->place.world; i++) g->first_ranks[g->count++] = t->losses.members[i];
     for (int i = 0; i < g->back_count; i++) g->first_ranks[g->count++] = g->back[i];
     qsort(g->first_ranks, (size_t)g->count, sizeof *g->first_ranks, by_number);
 }
@@ -124,9 +123,9 @@ static int place_of(const rpi_growth *g, int rank) {
 static const char *refusal(const rpi_trainer *t, const rpi_return_request *request, char *text,
                            size_t bytes) {
     int world = ranks_at_first(t);
-    if (request->rank < t->servers || request->rank >= world)
-        snprintf(text, bytes, "no worker of this run: workers are ranks %d to %d", t->servers,
-                 world - 1);
+    if (request->rank < t->place.servers || request->rank >= world)
+        snprintf(text, bytes, "no worker of this run: workers are ranks %d to %d",
+                 t->place.servers, world - 1);
     else if (strcmp(request->version, rp_version()) != 0)
         snprintf(text, bytes, "of redpoll %s, and the run is of %s; start it by the same one",
                  request->version, rp_version());
@@ -151,7 +150,7 @@ static void take_request(const rpi_trainer *t, rpi_growth *g,
         snprintf(text, sizeof text, "refused %s", why);
         snprintf(g->why, sizeof g->why, "rank %d is %s", request->rank, why);
         (void)rpi_return_say(&g->requests, request->number, "invite", text);
-    } else if (is_in(t->losses.members, t->world, request->rank)) { /* not lost yet */
+    } else if (is_in(t->losses.members, t->place.world, request->rank)) { /* not lost yet */
         (void)rpi_return_say(&g->requests, request->number, "invite", "again");
     } else {
         note(g, request);
@@ -196,7 +195,7 @@ static void stay(rpi_trainer *t) {
  * or not. */
 static void give_up(rpi_trainer *t, rpi_growth *g) {
     drop(t, g, RP_OK, stay);
-    if (t->rank == 0) {
+    if (t->place.rank == 0) {
         tell_all(g, "place", "again");
         tell_all(g, "verdict", "again");
     }
@@ -207,7 +206,7 @@ static void give_up(rpi_trainer *t, rpi_growth *g) {
 /* From rank 0: the attempt's number, and who comes back. */
 static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
     int head[2] = {0};
-    if (t->rank == 0) {
+    if (t->place.rank == 0) {
         rpi_return_request request;
         while (rpi_return_take(&g->requests, &request)) take_request(t, g, &request);
         call_all(g);
@@ -222,7 +221,7 @@ static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
 }
 
 static rp_status give_state(const rpi_trainer *t, const rpi_growth *g) {
-    if (t->rank > 0) return RP_OK;
+    if (t->place.rank > 0) return RP_OK;
     for (int i = 0; i < g->back_count; i++)
         RP_TRY(pass_state(t, g->comm, place_of(g, g->back[i])));
     return RP_OK;
@@ -230,7 +229,7 @@ static rp_status give_state(const rpi_trainer *t, const rpi_growth *g) {
 
 static rp_status build(rpi_trainer *t, const rpi_run_state *state, rpi_growth *g, int epoch) {
     rpi_run_state told = *state;
-    RP_TRY(connect(g, epoch, place_of(g, t->losses.members[t->rank])));
+    RP_TRY(connect(g, epoch, place_of(g, t->losses.members[t->place.rank])));
     RP_TRY(share(g, &told));
     RP_TRY(rpi_train_agree(t, g->comm));
     RP_TRY(give_state(t, g));
@@ -255,7 +254,7 @@ rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth 
     RP_TRY(plan(t, g, &epoch));
     if (!g->back_count) return RP_OK;
     list_ranks(t, g);
-    if (t->rank == 0) invite(g, epoch);
+    if (t->place.rank == 0) invite(g, epoch);
     rp_status status = build(t, state, g, epoch);
     if (status != RP_OK) {
         snprintf(g->why, sizeof g->why, "%.280s", rp_last_error()->message);
@@ -273,13 +272,13 @@ rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth 
 void rpi_growth_take(rpi_trainer *t, rpi_growth *g, rpi_back *out_back) {
     t->strategy->settle(t->strategy_self, true);
     take_over(t, g);
-    if (t->rank == 0) tell_all(g, "verdict", "go");
+    if (t->place.rank == 0) tell_all(g, "verdict", "go");
     char *line = g->line;
     line[0] = '\0';
     rpi_append_ranks(line, sizeof g->line, g->back, g->back_count);
     rpi_append(line, sizeof g->line, " %s back behind step %lld; ",
                g->back_count == 1 ? "is" : "are", (long long)t->step);
-    rpi_append_ranks(line, sizeof g->line, t->losses.members, t->world);
+    rpi_append_ranks(line, sizeof g->line, t->losses.members, t->place.world);
     rpi_append(line, sizeof g->line, " go on");
     *out_back =
         (rpi_back){.step = t->step, .ranks = g->back, .count = g->back_count, .line = g->line};
@@ -290,8 +289,7 @@ void rpi_growth_take(rpi_trainer *t, rpi_growth *g, rpi_back *out_back) {
 
 static rp_status open_over(rpi_trainer *t, rpi_growth *g) {
     t->comm = g->comm;
-    t->rank = rp_comm_rank(t->comm);
-    t->world = rp_comm_world(t->comm);
+    rpi_train_place_move(&t->place, rp_comm_rank(t->comm), rp_comm_world(t->comm));
     RP_TRY(rpi_trainer_open_strategy(t));
     return rp_barrier(t->comm);
 }
@@ -310,8 +308,7 @@ static rp_status join(rpi_trainer *t, rpi_growth *g, int epoch, int rank,
 static void leave(rpi_trainer *t, rpi_growth *g, rp_status status) {
     drop(t, g, status, rpi_trainer_close_strategy);
     t->comm = NULL;
-    t->rank = g->requests.way->rank;
-    t->world = g->requests.way->world;
+    rpi_train_place_move(&t->place, g->requests.way->rank, g->requests.way->world);
 }
 
 /* May it be the others' failure, and another attempt go well? */
@@ -349,7 +346,7 @@ static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growt
                ? RP_OK
                : RP_FAIL(PEER,
                          "connection closed by peer: rank %d came back and was lost on the way",
-                         t->rank);
+                         t->place.rank);
 }
 
 rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g,
@@ -367,7 +364,7 @@ rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g
         return RP_FAIL(PEER,
                        "rank %d was to come back, and %d attempts to meet the others have "
                        "failed: they say why",
-                       t->rank, ATTEMPTS);
+                       t->place.rank, ATTEMPTS);
     take_over(t, g);
     return RP_OK;
 }

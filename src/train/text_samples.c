@@ -27,7 +27,7 @@ static rpi_generate_options options_of(const rpi_trainer *t, rpi_text *text) {
 }
 
 rp_status rpi_text_sample_check(const rpi_trainer *t) {
-    if (!t->options->sample_every || t->rank != 0) return RP_OK;
+    if (!t->options->sample_every || t->place.rank != 0) return RP_OK;
     rpi_generate_options options = options_of(t, NULL);
     rp_status status = rpi_generate_check(&options);
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "--sample-every: ");

@@ -81,7 +81,7 @@ static rp_status run_all(rpi_training *r, rp_comm *comm) {
 }
 
 static rp_status close_run(rpi_training *r) {
-    if (r->trainer.rank == 0) rpi_return_close(&r->growth.requests);
+    if (r->trainer.place.rank == 0) rpi_return_close(&r->growth.requests);
     rpi_trainer_close(&r->trainer);
     rpi_growth_close(&r->growth);
     rpi_free(r->history);

@@ -86,7 +86,7 @@ static rp_status stepped(void *context, const rpi_strategy_step *step, bool *out
     r->told_ns = now_ns;
     r->told_step = step->step;
     r->asked |= step->asked;
-    if (!t->works) r->asked |= wishes_of(t);
+    if (!t->place.works) r->asked |= wishes_of(t);
     *out_stops = r->asked || step->has_fault;
     return tell_each(r, step, &metrics);
 }
@@ -98,13 +98,13 @@ static rp_status stepped(void *context, const rpi_strategy_step *step, bool *out
 static rp_status share_statistics(rpi_trainer *t) {
     float *states = rpi_weights_states(t->weights), *sum = NULL;
     size_t count = (size_t)rpi_weights_states_count(t->weights);
-    if (!t->servers || !count || t->world <= t->servers) return RP_OK;
+    if (!t->place.servers || !count || t->place.world <= t->place.servers) return RP_OK;
     RP_TRY(rpi_alloc_array(count, sizeof *sum, "running statistics", &sum));
-    if (t->works) memcpy(sum, states, count * sizeof *sum);
+    if (t->place.works) memcpy(sum, states, count * sizeof *sum);
     rp_segment segment = {.data = sum, .count = count, .dtype = RP_F32};
     rp_status status = rp_all_reduce(t->comm, &segment, 1, NULL);
-    for (size_t i = 0; i < count && !t->works && status == RP_OK; i++)
-        states[i] = sum[i] / (float)(t->world - t->servers);
+    for (size_t i = 0; i < count && !t->place.works && status == RP_OK; i++)
+        states[i] = sum[i] / (float)(t->place.world - t->place.servers);
     rpi_free(sum);
     return status;
 }
@@ -126,7 +126,7 @@ rp_status rpi_trainer_close_span(rpi_trainer *t, rpi_span_end *in_out_end) {
     closing own = {
         .fault = t->fault, .step = (double)in_out_end->step, .asked = in_out_end->asked};
     closing *all = NULL;
-    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "reports", &all));
+    RP_TRY(rpi_alloc_array((size_t)t->place.world, sizeof *all, "reports", &all));
     rp_status status = agree(t, &own, all);
     if (status == RP_OK) *in_out_end = (rpi_span_end){t->step, (int)all[0].asked};
     rpi_free(all);
@@ -134,8 +134,7 @@ rp_status rpi_trainer_close_span(rpi_trainer *t, rpi_span_end *in_out_end) {
 }
 
 static void count_ranks(rpi_trainer *t) {
-    t->rank = rp_comm_rank(t->comm);
-    t->world = rp_comm_world(t->comm);
+    rpi_train_place_move(&t->place, rp_comm_rank(t->comm), rp_comm_world(t->comm));
 }
 
 rp_status rpi_trainer_confirm(rpi_trainer *t, rp_status status, bool *out_again) {

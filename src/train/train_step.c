@@ -1,7 +1,6 @@
 /* One training step: deal, forward, backward with communication under it, update, account. */
 #include "base/clock.h"
 #include "base/status.h"
-#include "train/data/share.h"
 #include "train/divergence.h"
 #include "train/trainer.h"
 
@@ -26,10 +25,10 @@ static rp_status compile_step(rpi_trainer *t, int64_t step) {
     rpi_instance *instance = NULL;
     if (step >= t->total_steps) return RP_OK;
     int64_t all = rpi_source_count(&t->source, step);
-    if (!t->works) return RP_OK;
-    int64_t first = rpi_share_first(all, t->worker, t->workers);
-    int64_t count = rpi_share_first(all, t->worker + 1, t->workers) - first;
-    int64_t rest = count % t->micro_batch;
+    if (!t->place.works) return RP_OK;
+    int64_t first, end;
+    rpi_train_place_work(&t->place, all, &first, &end);
+    int64_t count = end - first, rest = count % t->micro_batch;
     if (rest) RP_TRY(rpi_program_set_get(&t->programs, true, rest, &instance));
     if (count < t->micro_batch) return RP_OK;
     return rpi_program_set_get(&t->programs, true, t->micro_batch, &instance);
@@ -51,10 +50,13 @@ static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
     return on_gradient_final(t, 0, count);
 }
 
-/* The first of a run's samples in the batch of all ranks, whose share begins with `first` 0. */
+/* The first of a run's samples in the batch of all replicas, whose share begins with `first` 0.
+ */
 static int64_t first_sample(const rpi_trainer *t, const rpi_source_batch *batch,
                             int64_t first) {
-    return rpi_share_first(batch->global_count, t->worker, t->workers) + first;
+    int64_t share, end;
+    rpi_train_place_work(&t->place, batch->global_count, &share, &end);
+    return share + first;
 }
 
 static void count_flops(rpi_trainer *t, const rpi_instance *instance) {
@@ -123,8 +125,9 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
 /* What this rank tells of the step leaves behind the last bucket. */
 static rp_status report(rpi_trainer *t, const rpi_source_batch *batch, double loss,
                         int64_t start_ns) {
-    rpi_rank_report own = {.loss = loss,
-                           .share = (double)batch->labels / (double)batch->global_labels,
+    double share = (double)batch->labels / (double)batch->global_labels;
+    rpi_rank_report own = {.loss = t->place.counts ? loss : 0,
+                           .share = t->place.counts ? share : 0,
                            .compute_s = rpi_seconds(rpi_now_ns() - start_ns),
                            .fault = t->fault};
     bool is_heard = t->wishes && !t->reports.is_alone;
@@ -139,13 +142,13 @@ static rp_status finish(rpi_trainer *t, rpi_step_metrics *metrics) {
     if (!t->losses.is_pending)
         RP_TRY(rpi_losses_outlive(&t->losses, rpi_step_reports_wait(&t->reports)));
     int64_t waited = rpi_now_ns() - start;
-    metrics->exposed_s = rpi_seconds(exposed + (t->world > 1 ? waited : 0));
+    metrics->exposed_s = rpi_seconds(exposed + (t->place.world > 1 ? waited : 0));
     return RP_OK;
 }
 
-/* What is learnt from in a step: not the samples of ranks that have died. */
+/* What is learnt from in a step: not the samples of replicas that have died. */
 static int64_t count_of(const rpi_trainer *t, const rpi_source_batch *batch) {
-    return batch->global_count * t->source.sample_units * t->world / t->workers;
+    return batch->global_count * t->source.sample_units * t->place.replicas / t->place.workers;
 }
 
 rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
@@ -181,7 +184,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     metrics.decode_s = after.decode_s - before.decode_s;
     metrics.wire_bytes = after.wire_bytes_sent - before.wire_bytes_sent;
     rpi_timeline_add(t->timeline, RPI_LANE_STEP, "step", t->step + 1, start, end);
-    if (t->world > 1)
+    if (t->place.world > 1)
         rpi_profile_add(t->profile, "wait", "communication, exposed",
                         (int64_t)(metrics.exposed_s * RPI_SECOND_NS));
     rpi_profile_end(t->profile, end - start);

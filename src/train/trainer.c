@@ -10,8 +10,8 @@
 
 static rp_status load_data(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
-    RP_TRY(rpi_train_global_batch(o, t->workers, &t->global_batch));
-    int64_t runs = t->workers * (o->accumulate ? o->accumulate : 1);
+    RP_TRY(rpi_train_global_batch(o, t->place.workers, &t->global_batch));
+    int64_t runs = t->place.workers * (o->accumulate ? o->accumulate : 1);
     t->micro_batch = t->global_batch / runs;
     rpi_source_options options = {.data = o->data,
                                   .folder = o->data_dir,
@@ -21,9 +21,9 @@ static rp_status load_data(rpi_trainer *t) {
                                   .sequence = o->seq_length,
                                   .pictures = o->pictures,
                                   .global_batch = t->global_batch,
-                                  .most = t->global_batch / t->workers,
-                                  .rank = t->worker,
-                                  .world = t->workers};
+                                  .most = t->global_batch / t->place.workers,
+                                  .rank = t->place.worker,
+                                  .world = t->place.workers};
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(o->model, &choice));
     options.continues = rpi_model_memory(&choice) > 0;
@@ -55,13 +55,13 @@ static rp_status build_network(rpi_trainer *t) {
     const rpi_loss_options loss = {.smoothing = t->options->label_smoothing,
                                    .mixes = t->options->mixup > 0};
     RP_TRY(rpi_network_build_for(t->options->model, &t->source.shape, &loss, &t->network));
-    RP_TRY(rpi_mixup_open(t->options->mixup, &t->source.shape, t->global_batch / t->workers,
-                          &t->mixup));
+    RP_TRY(rpi_mixup_open(t->options->mixup, &t->source.shape,
+                          t->global_batch / t->place.workers, &t->mixup));
     const rpi_shape *logits = &rpi_graph_value(t->network.graph, t->network.logits)->shape;
     rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
     RP_TRY(create_weights(t));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
-    RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->workers, &t->memories));
+    RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->place.workers, &t->memories));
     const rpi_backend *backend = rpi_backend_default();
     if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, &backend));
     rp_dtype compute = RP_F32;
@@ -94,7 +94,7 @@ static rp_status open_optimizer(rpi_trainer *t) {
 static rp_status allocate(rpi_trainer *t) {
     size_t parameters = (size_t)rpi_weights_count(t->weights);
     RP_TRY(open_optimizer(t));
-    bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
+    bool lossy = t->place.replicas > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
     if (lossy && t->codec.every)
         RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->levels));
     t->lossy_from = RPI_LOSSY_UNKNOWN;
@@ -194,7 +194,7 @@ static double rate(void *context) {
 rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     rpi_strategy_setup setup = {.comm = t->comm,
-                                .workers = t->servers ? t->workers : 0,
+                                .workers = t->place.servers ? t->place.workers : 0,
                                 .may_return = o->returns != NULL,
                                 .first_ranks = t->losses.first_ranks,
                                 .network = &t->network,
@@ -225,17 +225,15 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
 }
 
 static rp_status take_role(rpi_trainer *t) {
-    const char *text = t->options->strategy;
+    const char *text = t->options->strategy, *chosen = rpi_strategy_options(text);
     RP_TRY(rpi_strategy_find(text, &t->strategy));
-    if (t->strategy->servers) t->servers = t->strategy->servers(rpi_strategy_options(text));
-    t->works = t->rank >= t->servers;
-    t->workers = t->world - t->servers;
-    t->worker = t->works ? t->rank - t->servers : 0;
-    return rpi_losses_open(&t->losses, t->strategy, rpi_strategy_options(text), t->world);
+    int servers = t->strategy->servers ? t->strategy->servers(chosen) : 0;
+    t->place = rpi_train_place_alone(t->place.rank, t->place.world, servers);
+    return rpi_losses_open(&t->losses, t->strategy, chosen, t->place.world);
 }
 
 static rp_status open_own(rpi_trainer *t) {
-    RP_TRY(rpi_train_check(t->options, t->world));
+    RP_TRY(rpi_train_check(t->options, t->place.world));
     RP_TRY(take_role(t));
     RP_TRY(load_data(t));
     RP_TRY(choose_rates(t));
@@ -245,15 +243,14 @@ static rp_status open_own(rpi_trainer *t) {
 
 rp_status rpi_trainer_open_apart(rpi_trainer *t, const rpi_train_options *options, int rank,
                                  int world) {
-    *t = (rpi_trainer){.options = options, .rank = rank, .world = world};
+    *t = (rpi_trainer){.options = options, .place = {.rank = rank, .world = world}};
     return open_own(t);
 }
 
 rp_status rpi_trainer_open(rpi_trainer *t, const rpi_train_options *options, rp_comm *comm) {
     *t = (rpi_trainer){.options = options,
                        .comm = comm,
-                       .rank = rp_comm_rank(comm),
-                       .world = rp_comm_world(comm)};
+                       .place = {.rank = rp_comm_rank(comm), .world = rp_comm_world(comm)}};
     RP_TRY(open_own(t));
     return rpi_trainer_open_strategy(t);
 }

@@ -9,6 +9,7 @@
 #include "train/losses.h"
 #include "train/mixup.h"
 #include "train/optimizer_state.h"
+#include "train/parallel/train_place.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
 #include "train/segment_memory.h"
@@ -21,12 +22,7 @@
 typedef struct rpi_trainer {
     const rpi_train_options *options;
     rp_comm *comm;
-    int rank, world;
-    /* Those that learn, when the run began, and this rank's place among them, which say what
-     * each learns from, to the end; ranks that only serve have the first's. All of them learn
-     * but the first `servers`. */
-    int servers, workers, worker;
-    bool works;
+    rpi_train_place place;
     rpi_losses losses;
     rp_adaptive_codec codec;
     int64_t global_batch;

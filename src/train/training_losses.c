@@ -74,14 +74,14 @@ static rp_status rejoin(rpi_training *r, rpi_loss *out_loss) {
 static rp_status go_on(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     rpi_loss loss;
-    int rank = t->rank;
+    int rank = t->place.rank;
     RP_TRY(rejoin(r, &loss));
-    bool first = t->rank == 0 && rank > 0;
+    bool first = t->place.rank == 0 && rank > 0;
     rpi_training_note_loss(r, &loss, first);
     RP_TRY(take_alone(r));
     rpi_step_reports_rejoin(&t->reports, t->comm);
     if (first) RP_TRY(take_over_output(r));
-    if (t->rank == 0 && r->options->out) rpi_checkpoint_take_over(t, r->options->out);
+    if (t->place.rank == 0 && r->options->out) rpi_checkpoint_take_over(t, r->options->out);
     RP_TRY(rpi_metrics_loss(r->metrics, t, &loss));
     RP_TRY(rpi_training_tell(r));
     return rpi_training_pass_milestone(r);

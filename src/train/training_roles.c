@@ -13,7 +13,7 @@ static rp_status compare_standings(rpi_training *r) {
     rpi_standing standing = rpi_training_standing(r);
     RP_TRY(rpi_trainer_compare(&r->trainer, &standing));
     rpi_training_take_standing(r, &standing);
-    if (r->trainer.rank == 0 && r->options->out)
+    if (r->trainer.place.rank == 0 && r->options->out)
         rpi_checkpoint_take_over(&r->trainer, r->options->out);
     return RP_OK;
 }
@@ -98,7 +98,7 @@ rp_status rpi_training_span(rpi_training *r) {
                             &r->span_end));
     rpi_training_tell_note(r);
     RP_TRY(rpi_training_do_together(r, close_span));
-    if (t->rank > 0) r->result.steps += t->step - before;
+    if (t->place.rank > 0) r->result.steps += t->step - before;
     if (r->admits && goes_on(r)) RP_TRY(admit(r));
     return await_workers(r);
 }

@@ -37,7 +37,7 @@ static rp_status load_weights(rpi_training *r) {
 static void warn_of_one_bit(const rpi_training *r) {
     const rp_codec *codec = &r->trainer.codec.codec;
     char text[80];
-    bool alone = r->trainer.world < 2 || codec->rounding == RP_STOCHASTIC;
+    bool alone = r->trainer.place.world < 2 || codec->rounding == RP_STOCHASTIC;
     bool is_q1 = codec->bits == 1 && rp_codec_text(codec, text, sizeof text)[0] == 'q';
     if (!is_q1 || alone || !r->trainer.residual || !r->hooks->note) return;
     r->hooks->note(r->hooks->context,
@@ -67,9 +67,9 @@ static void tell_split(const rpi_training *r) {
 static rp_status open_output(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     RP_TRY(rp_barrier(t->comm));
-    RP_TRY(rpi_run_folder_make(r->options, t->rank));
-    if (t->rank == 0) RP_TRY(rpi_run_settings_write(r->options, t->world));
-    if (t->rank == 0 && r->options->out)
+    RP_TRY(rpi_run_folder_make(r->options, t->place.rank));
+    if (t->place.rank == 0) RP_TRY(rpi_run_settings_write(r->options, t->place.world));
+    if (t->place.rank == 0 && r->options->out)
         RP_TRY(rpi_metrics_open(r->options->out, rpi_run_folder_continues(r->options),
                                 &r->metrics));
     return rpi_metrics_header(r->metrics, t);
@@ -81,7 +81,7 @@ static int wishes(void *context) {
     double every_s = r->options->checkpoint_time_s;
     bool due = every_s > 0 && rpi_seconds(rpi_now_ns() - r->saved_ns) >= every_s;
     int asked = rpi_training_asked(r);
-    if (r->trainer.rank > 0) return asked;
+    if (r->trainer.place.rank > 0) return asked;
     if (due && rpi_training_saves(r->options)) asked |= RPI_ASKED_SAVE;
     return rpi_return_look(&r->growth.requests) ? asked | RPI_ASKED_ADMIT : asked;
 }
@@ -109,7 +109,7 @@ rp_status rpi_training_start(rpi_training *r, rp_comm *comm) {
     RP_TRY(resume(r));
     RP_TRY(rpi_train_agree(t, t->comm));
     RP_TRY(rpi_replicas_check(t));
-    if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
+    if (t->place.rank == 0) RP_TRY(rpi_run_folder_check(r->options));
     RP_TRY(rpi_text_sample_check(t));
     if (t->step < t->total_steps) RP_TRY(rpi_trainer_compile(t));
     RP_TRY(open_output(r));
@@ -139,7 +139,7 @@ rp_status rpi_training_come_back(rpi_training *r) {
     RP_TRY(rpi_growth_open(t, &r->growth));
     RP_TRY(make_history(r));
     RP_TRY(rpi_return(t, r->hooks, &r->growth, &state, &r->result.is_late));
-    RP_TRY(rpi_run_folder_make(r->options, t->rank));
+    RP_TRY(rpi_run_folder_make(r->options, t->place.rank));
     rpi_training_take_standing(r, &state.standing);
     r->result.steps = (int64_t)state.steps;
     r->result.first_step = t->step + 1 - r->result.steps;

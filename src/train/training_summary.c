@@ -57,8 +57,8 @@ rp_status rpi_training_finish_profile(rpi_training *r) {
 
 void rpi_training_summarise(rpi_training *r) {
     r->result.unit = r->trainer.network.task->unit;
-    r->result.rank = r->trainer.rank;
-    r->result.ranks = r->trainer.world;
+    r->result.rank = r->trainer.place.rank;
+    r->result.ranks = r->trainer.place.world;
     r->result.rate_median = median_of(r, rate);
     r->result.step_s_median = median_of(r, step_s);
     r->result.comm_s_median = median_of(r, comm_s);

@@ -24,7 +24,7 @@ typedef struct watch {
 
 bool rpi_training_lacks_workers(const rpi_training *r) {
     const rpi_trainer *t = &r->trainer;
-    return t->servers > 0 && t->world <= t->servers;
+    return t->place.servers > 0 && t->place.world <= t->place.servers;
 }
 
 /* Workers that are started again, and how many more may be. Each is asked for once, as the
@@ -33,7 +33,7 @@ static int find(rpi_training *r, int *out_ranks, int *out_unknown) {
     const rpi_trainer *t = &r->trainer;
     int count = 0;
     *out_unknown = 0;
-    for (int rank = t->servers; rank < t->servers + t->workers; rank++) {
+    for (int rank = t->place.servers; rank < t->place.servers + t->place.workers; rank++) {
         rpi_return_fate fate = rpi_return_fate_of(&r->growth.requests, rank);
         if (fate == RPI_FATE_AGAIN) out_ranks[count++] = rank;
         *out_unknown += fate == RPI_FATE_UNKNOWN;
@@ -65,7 +65,7 @@ static wait_word look(rpi_training *r, watch *w) {
 static const char *reason(const rpi_trainer *t) {
     const rpi_losses *losses = &t->losses;
     const char *last = NULL;
-    for (int place = t->servers; place < losses->first_count; place++) {
+    for (int place = t->place.servers; place < losses->first_count; place++) {
         const char *why = t->strategy->lost(t->strategy_self, place);
         if (why && (!last || losses->first_ranks[place] == losses->lost[0])) last = why;
     }
@@ -85,7 +85,7 @@ rp_status rpi_training_wait_for_workers(rpi_training *r, int64_t deadline_ns) {
     watch w = {.deadline_ns = deadline_ns, .fates_ns = rpi_deadline_ns(RPI_RETURN_FATE_S)};
     int word = WAIT;
     while (word == WAIT) {
-        if (t->rank == 0) word = (int)look(r, &w);
+        if (t->place.rank == 0) word = (int)look(r, &w);
         RP_TRY(rp_broadcast(t->comm, &word, 1, RP_I32, NULL));
         if (word == WAIT) rpi_sleep_until_ns(rpi_deadline_ns(LOOK_S));
     }

@@ -113,10 +113,10 @@ static rp_status step(rpi_trainer *t) {
 static rp_status run_steps(rpi_trainer *t, const job *it) {
     RP_TRY(step(t));
     RP_TRY(rpi_checkpoint_save(t, it->options.out));
-    if (t->rank == 0)
+    if (t->place.rank == 0)
         CHECK(rename(ranks_path(it->options.out, "model.safetensors"),
                      ranks_path(it->options.out, "first")) == 0);
-    if (t->rank == CULPRIT || t->world == 1) it->how->spoil(t);
+    if (t->place.rank == CULPRIT || t->place.world == 1) it->how->spoil(t);
     return it->how->in_step ? step(t) : rpi_checkpoint_save(t, it->options.out);
 }
 

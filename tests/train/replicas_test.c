@@ -38,7 +38,7 @@ static rp_status drift_and_check(rpi_trainer *t, const job *it) {
     RP_TRY(rpi_replicas_check(t));
     if (it->saves) RP_TRY(rpi_checkpoint_save(t, it->options.out));
     for (int i = 0; i < it->count; i++)
-        if (it->drifts[i].rank == t->rank) change(t, &it->drifts[i]);
+        if (it->drifts[i].rank == t->place.rank) change(t, &it->drifts[i]);
     if (it->saves) RP_TRY(rpi_trainer_step(t, &metrics));
     return rpi_replicas_check(t);
 }

@@ -102,7 +102,7 @@ static rp_status refuse(void *context, rp_comm *comm) {
 static rp_status open_living(rpi_trainer *t, const rpi_train_options *own, rp_comm *comm) {
     RP_TRY(rpi_trainer_open_apart(t, own, rp_comm_rank(comm), WORLD));
     t->comm = comm;
-    t->world = LIVING;
+    rpi_train_place_move(&t->place, rp_comm_rank(comm), LIVING);
     t->step = STEP;
     t->losses.count = t->losses.first_count = LIVING;
     for (int i = 0; i < LIVING; i++) t->losses.members[i] = t->losses.first_ranks[i] = i;
@@ -112,7 +112,7 @@ static rp_status open_living(rpi_trainer *t, const rpi_train_options *own, rp_co
 static rp_status attempt(rpi_trainer *t, rpi_growth *growth) {
     rpi_run_state state = {.standing = {.step = STEP}};
     int64_t deadline_ns = rpi_deadline_ns(60);
-    while (t->rank == 0 && !rpi_return_look(&growth->requests)) {
+    while (t->place.rank == 0 && !rpi_return_look(&growth->requests)) {
         if (rpi_now_ns() >= deadline_ns) return RP_FAIL(TIMEOUT, "nobody waits to come back");
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 100);
     }
@@ -127,14 +127,14 @@ static rp_status take_back(rpi_trainer *t, rpi_growth *growth, int rank) {
     if (rank == BROKEN) t->strategy = &broken;
     RP_TRY(attempt(t, growth));
     t->strategy = strategy;
-    CHECK(!growth->is_ready && t->world == LIVING && t->rank == rank);
+    CHECK(!growth->is_ready && t->place.world == LIVING && t->place.rank == rank);
     if (rank == BROKEN) CHECK(strstr(growth->why, "a link of other servers"));
     check_has(t, rank, -1, "an attempt has failed");
     RP_TRY(attempt(t, growth));
     CHECK_MSG(growth->is_ready, "%s", growth->why);
     if (!growth->is_ready) return RP_FAIL(PEER, "the second attempt has failed");
     rpi_growth_take(t, growth, &back);
-    CHECK(t->world == WORLD && back.count == 1 && back.ranks[0] == LATE);
+    CHECK(t->place.world == WORLD && back.count == 1 && back.ranks[0] == LATE);
     check_has(t, rank, -1, "a rank is back");
     return rp_barrier(t->comm);
 }
@@ -164,7 +164,7 @@ static rp_status return_late(rpi_trainer *t, rpi_growth *growth) {
     RP_TRY(rpi_growth_open(t, growth));
     fill(t, LATE);
     RP_TRY(rpi_return(t, &none, growth, &state, &over));
-    CHECK(!over && t->step == STEP && t->rank == LATE && t->world == WORLD);
+    CHECK(!over && t->step == STEP && t->place.rank == LATE && t->place.world == WORLD);
     check_has(t, 0, 2, "it came back"); /* but for its error feedback */
     return rp_barrier(t->comm);
 }

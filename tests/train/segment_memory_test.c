@@ -194,7 +194,7 @@ static rp_status take_steps(void *context, rp_comm *comm) {
         status = rpi_trainer_step(&t, &own);
         if (status == RP_OK) status = rpi_step_reports_flush(&t.reports);
         while (status == RP_OK && rpi_step_reports_take(&t.reports, &told))
-            if (t.rank == 0) r->losses[i] = told.metrics.loss;
+            if (t.place.rank == 0) r->losses[i] = told.metrics.loss;
     }
     rpi_trainer_close(&t);
     return status;

@@ -57,7 +57,7 @@ static rp_status take_steps(rpi_trainer *t, int64_t steps) {
     for (int64_t i = 0; i < steps; i++) {
         RP_TRY(rpi_trainer_step(t, &metrics));
         pthread_mutex_lock(&gate.lock);
-        gate.done[t->rank] = t->step;
+        gate.done[t->place.rank] = t->step;
         pthread_cond_broadcast(&gate.moved);
         pthread_mutex_unlock(&gate.lock);
     }
@@ -67,7 +67,7 @@ static rp_status take_steps(rpi_trainer *t, int64_t steps) {
 static rp_status train_beside_a_slow_one(void *context, rp_comm *comm) {
     rpi_trainer t;
     rp_status status = rpi_trainer_open(&t, context, comm);
-    if (status == RP_OK && t.rank == 0) {
+    if (status == RP_OK && t.place.rank == 0) {
         held_kind = *t.source.kind;
         held_kind.deal = deal_late;
         t.source.kind = &held_kind;
@@ -257,7 +257,7 @@ static rp_status train_spoiled(void *context, rp_comm *comm) {
     static rpi_source_kind spoiled;
     rpi_trainer t;
     rp_status status = rpi_trainer_open(&t, context, comm);
-    if (status == RP_OK && t.rank == 2) {
+    if (status == RP_OK && t.place.rank == 2) {
         spoiled = *t.source.kind;
         spoiled.deal = spoil_images;
         t.source.kind = &spoiled;

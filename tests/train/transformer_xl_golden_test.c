@@ -154,7 +154,7 @@ static rp_status take_steps(void *context, rp_comm *comm) {
     if (status == RP_OK) load(run->file, &t.network, t.weights);
     for (int i = 0; i < STEPS && status == RP_OK; i++) {
         status = rpi_trainer_step(&t, &metrics);
-        run->part[t.rank][i] = metrics.loss;
+        run->part[t.place.rank][i] = metrics.loss;
     }
     rpi_trainer_close(&t);
     return status;

@@ -133,7 +133,7 @@ static rp_status gather_residuals(rpi_trainer *t, const char *folder, int world,
     }
     int64_t count = rpi_weights_count(t->weights);
     for (int64_t e = 0; e < count; e++)
-        t->residual[e] = t->works ? (float)(sums[e] / t->workers) : 0;
+        t->residual[e] = t->place.works ? (float)(sums[e] / t->place.workers) : 0;
     return RP_OK;
 }
 
@@ -177,7 +177,7 @@ typedef struct origin {
 
 /* Each rank goes on with its own parameters, as if the run had never stopped. */
 static bool goes_on_apart(const rpi_trainer *t, const origin *o) {
-    return o->apart && o->alike && o->world == t->world && t->strategy->replicas_differ;
+    return o->apart && o->alike && o->world == t->place.world && t->strategy->replicas_differ;
 }
 
 static rp_status read_own_vectors(rpi_trainer *t, const rpi_safetensors *file) {
@@ -214,8 +214,8 @@ static rp_status read_apart(rpi_trainer *t, const rpi_safetensors *file, const c
 
 /* Rows of another batch are others. */
 static bool remembers(const rpi_trainer *t, const origin *o) {
-    return t->network.memory_count && o->world == t->world && o->parts == t->workers &&
-           o->batch == t->global_batch;
+    return t->network.memory_count && o->world == t->place.world &&
+           o->parts == t->place.workers && o->batch == t->global_batch;
 }
 
 static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
@@ -236,12 +236,12 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) 
     int64_t world = o->world, step = o->step;
     bool goes_on = goes_on_apart(t, o);
     if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on, goes_on)) return RP_OK;
-    if (world != t->world || o->servers != t->servers)
+    if (world != t->place.world || o->servers != t->place.servers)
         return t->residual && feedback && !o->apart
                    ? share_residuals(t, folder, (int)world, step)
                    : RP_OK;
     rpi_safetensors *file = NULL;
-    RP_TRY(open_rank(folder, t->rank, t->world, step, &file));
+    RP_TRY(open_rank(folder, t->place.rank, t->place.world, step, &file));
     rp_status status = read_own_states(t, file);
     bool fits = o->apart == goes_on; /* a residual belongs to what was sent */
     if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
@@ -288,9 +288,9 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
 
 /* What the user may not expect: another order of images, or another number of ranks. */
 static void note_changes(const rpi_trainer *t, const origin *o, char *note, size_t bytes) {
-    if (o->world != t->world)
+    if (o->world != t->place.world)
         add_note(note, bytes, "saved by %lld ranks, continued by %d", (long long)o->world,
-                 t->world);
+                 t->place.world);
     if (o->seed != t->options->seed)
         add_note(note, bytes, "the seed was %lld, now %lld", (long long)o->seed,
                  (long long)t->options->seed);
@@ -332,7 +332,7 @@ static rp_status read_levels(rpi_trainer *t, const rpi_safetensors *file, const 
 static rp_status read_lossy_from(rpi_trainer *t, const rpi_safetensors *file, const char *path,
                                  int64_t world) {
     static const char key[] = "codec_lossy_from";
-    if (!t->codec.fastest || !rpi_safetensors_metadata(file, key) || world != t->world)
+    if (!t->codec.fastest || !rpi_safetensors_metadata(file, key) || world != t->place.world)
         return RP_OK;
     return read_number(file, path, key, RPI_LOSSY_UNKNOWN, RPI_LOSSY_NEVER, &t->lossy_from);
 }
@@ -398,9 +398,9 @@ static rp_status agree(const rpi_trainer *t, rp_status own) {
     outcome mine = {.status = own}, *all = NULL;
     if (own != RP_OK)
         snprintf(mine.message, sizeof mine.message, "%s", rp_last_error()->message);
-    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "outcomes", &all));
+    RP_TRY(rpi_alloc_array((size_t)t->place.world, sizeof *all, "outcomes", &all));
     rp_status status = rp_all_gather(t->comm, &mine, all, sizeof mine, RP_U8, NULL, NULL);
-    for (int rank = 0; rank < t->world && status == RP_OK; rank++)
+    for (int rank = 0; rank < t->place.world && status == RP_OK; rank++)
         if (all[rank].status != RP_OK)
             status = rpi_fail((rp_status)all[rank].status, __FILE__, __LINE__, "%.*s",
                               (int)sizeof all[rank].message - 1, all[rank].message);

@@ -111,8 +111,8 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     char step[24], world[24], parts[24], seed[24], batch[24], shape[64], lossy_from[24],
         codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
     snprintf(step, sizeof step, "%lld", (long long)t->step);
-    snprintf(world, sizeof world, "%d", t->world);
-    snprintf(parts, sizeof parts, "%d", t->workers);
+    snprintf(world, sizeof world, "%d", t->place.world);
+    snprintf(parts, sizeof parts, "%d", t->place.workers);
     snprintf(seed, sizeof seed, "%lld", (long long)t->options->seed);
     snprintf(batch, sizeof batch, "%lld", (long long)t->global_batch);
     snprintf(lossy_from, sizeof lossy_from, "%lld", (long long)t->lossy_from);
@@ -161,12 +161,13 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
 /* Which rank's part it is stands in it, too: a name is changed or copied easily. */
 static rp_status write_rank(const rpi_trainer *t, const char *folder) {
     bool differs = t->strategy->replicas_differ || t->residual;
-    if (!rpi_checkpoint_has_rank_files(t, t->world, differs, rpi_checkpoint_keeps_alone(t)))
+    if (!rpi_checkpoint_has_rank_files(t, t->place.world, differs,
+                                       rpi_checkpoint_keeps_alone(t)))
         return RP_OK;
     char path[RPI_CHECKPOINT_PATH];
-    rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
+    rpi_checkpoint_rank_path(folder, t->place.rank, t->place.world, t->step, path);
     char part[64], remembered[24], counter[24];
-    rpi_checkpoint_part_text(t->rank, t->world, t->step, part, sizeof part);
+    rpi_checkpoint_part_text(t->place.rank, t->place.world, t->step, part, sizeof part);
     snprintf(remembered, sizeof remembered, "%d", (int)t->memories.remembered);
     rpi_metadata metadata[4] = {{"redpoll", rp_version()}, {"part", part}};
     size_t entries = 2;
@@ -242,7 +243,7 @@ static void remove_models(const rpi_trainer *t, const char *folder, int64_t *out
 }
 
 static bool stays(const rpi_trainer *t, const int64_t *steps, int64_t step, int world) {
-    if (step == t->step) return world == t->world;
+    if (step == t->step) return world == t->place.world;
     for (int64_t i = 1; i < kept_of(t->options); i++)
         if (steps[i] == step) return true;
     return false;
@@ -261,7 +262,7 @@ static void remove_parts(const rpi_trainer *t, const char *folder, const int64_t
             !used)
             continue;
         bool whole = !entry->d_name[used]; /* else what a killed run was writing */
-        bool ours = rank == t->rank || (t->rank == 0 && rank >= t->world);
+        bool ours = rank == t->place.rank || (t->place.rank == 0 && rank >= t->place.world);
         char path[RPI_CHECKPOINT_PATH + 256];
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         if (ours && !(whole && stays(t, steps, step, world))) unlink(path);
@@ -273,7 +274,7 @@ static void remove_parts(const rpi_trainer *t, const char *folder, const int64_t
 static rp_status remove_old(rpi_trainer *t, const char *folder) {
     int64_t steps[RPI_CHECKPOINT_MOST_KEPT];
     size_t keep = (size_t)kept_of(t->options);
-    if (t->rank == 0) remove_models(t, folder, steps);
+    if (t->place.rank == 0) remove_models(t, folder, steps);
     RP_TRY(rp_broadcast(t->comm, steps, keep, RP_I64, NULL));
     remove_parts(t, folder, steps);
     return RP_OK;
@@ -282,7 +283,7 @@ static rp_status remove_old(rpi_trainer *t, const char *folder) {
 /* Fails everywhere when it failed here, with this rank's reason. */
 static rp_status tell(rpi_trainer *t, rp_status status) {
     if (status == RP_OK) return RP_OK;
-    rpi_fail_context(status, "rank %d cannot save the checkpoint of step %lld: ", t->rank,
+    rpi_fail_context(status, "rank %d cannot save the checkpoint of step %lld: ", t->place.rank,
                      (long long)t->step);
     char message[RPI_ERROR_BYTES];
     snprintf(message, sizeof message, "%s", rp_last_error()->message);
@@ -301,7 +302,8 @@ rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     if (status == RP_OK) status = rp_barrier(t->comm);
     rpi_consensus consensus = {0};
     if (status == RP_OK) status = rpi_consensus_enter(t, &consensus);
-    if (status == RP_OK && t->rank == 0) status = tell(t, replace_newest(t, folder, states));
+    if (status == RP_OK && t->place.rank == 0)
+        status = tell(t, replace_newest(t, folder, states));
     rpi_consensus_leave(t, &consensus);
     if (status == RP_OK) status = remove_old(t, folder);
     rpi_free(states);

@@ -1,0 +1,76 @@
+#include "train/parallel/train_place.h"
+
+#include "base/status.h"
+#include "train/data/share.h"
+
+static int ranks_of_replica(const rpi_grid *model) {
+    rpi_grid one = *model;
+    one.size[RPI_AXIS_DATA] = 1;
+    return rpi_grid_world(&one);
+}
+
+/* Where `rank` of `world` is, by a grid that fits. */
+static void stand(rpi_train_place *place, int rank, int world) {
+    place->rank = rank;
+    place->world = world;
+    place->grid.size[RPI_AXIS_DATA] = world / ranks_of_replica(&place->grid);
+    rpi_grid_place at = rpi_grid_place_of(&place->grid, rank);
+    place->replica = at.at[RPI_AXIS_DATA];
+    place->replicas = place->grid.size[RPI_AXIS_DATA];
+    place->counts = at.at[RPI_AXIS_TENSOR] == 0 &&
+                    at.at[RPI_AXIS_STAGE] == place->grid.size[RPI_AXIS_STAGE] - 1;
+}
+
+static void take_role(rpi_train_place *place, int servers) {
+    place->servers = servers;
+    place->works = place->rank >= servers;
+    place->workers = place->replicas - servers;
+    place->worker = place->works ? place->replica - servers : 0;
+}
+
+rp_status rpi_train_place_open(const rpi_grid *model, int rank, int world, int servers,
+                               rpi_train_place *out_place) {
+    rpi_train_place place = {.grid = *model};
+    for (int a = 0; a < RPI_AXES; a++)
+        if (a != RPI_AXIS_DATA && model->size[a] < 1)
+            return RP_FAIL(INVALID, "%d ranks along %s; 1 or more are allowed", model->size[a],
+                           rpi_grid_axis_name(a));
+    int each = ranks_of_replica(model);
+    place.grid.size[RPI_AXIS_DATA] = world / each > 0 ? world / each : 1;
+    RP_TRY(rpi_grid_check(&place.grid, world));
+    if (servers && each > 1)
+        return RP_FAIL(UNSUPPORTED,
+                       "%d servers, and a model is held by %d ranks together: servers are for "
+                       "ranks that hold a whole model each",
+                       servers, each);
+    stand(&place, rank, world);
+    take_role(&place, servers);
+    *out_place = place;
+    return RP_OK;
+}
+
+rpi_train_place rpi_train_place_alone(int rank, int world, int servers) {
+    rpi_train_place place = {.grid = {{1, 1, 1, 1}}};
+    stand(&place, rank, world);
+    take_role(&place, servers);
+    return place;
+}
+
+void rpi_train_place_move(rpi_train_place *place, int rank, int world) {
+    stand(place, rank, world);
+}
+
+static void share(int64_t count, int at, int of, int64_t *out_first, int64_t *out_end) {
+    *out_first = rpi_share_first(count, at, of);
+    *out_end = rpi_share_first(count, at + 1, of);
+}
+
+void rpi_train_place_share(const rpi_train_place *place, int64_t count, int64_t *out_first,
+                           int64_t *out_end) {
+    share(count, place->replica, place->replicas, out_first, out_end);
+}
+
+void rpi_train_place_work(const rpi_train_place *place, int64_t count, int64_t *out_first,
+                          int64_t *out_end) {
+    share(count, place->worker, place->workers, out_first, out_end);
+}

@@ -1,0 +1,45 @@
+/* Where a rank is in a training: in the world, in the grid, among the replicas.
+ *
+ * A replica is the ranks that hold one model together: tensor x context x stage. What a batch
+ * or an evaluation is shared by are replicas, never ranks; who writes files and what messages
+ * name are ranks. A training in which every rank holds a whole model has as many of one as of
+ * the other. */
+#ifndef RPI_TRAIN_PLACE_H
+#define RPI_TRAIN_PLACE_H
+
+#include "plan/grid.h"
+
+typedef struct rpi_train_place {
+    int rank, world;       /* in the communicator of all ranks that are there */
+    rpi_grid grid;         /* of them; along data are the replicas */
+    int replica, replicas; /* of them, which one this rank is a part of, of how many */
+    /* This rank says what its replica has once: losses and right answers are made on all ranks
+     * of its last stage, and those of its first tensor rank count. */
+    bool counts;
+    /* Replicas that learn, when the run began, and this rank's place among them, which say what
+     * each learns from, to the end; ranks that only serve have the first's. All of them learn
+     * but the first `servers` ranks, which are replicas, too. */
+    int servers, workers, worker;
+    bool works;
+} rpi_train_place;
+
+/* `model` says how a replica is made of ranks; its size along data is what the world leaves.
+ * RP_INVALID: the world is no multiple of it, and what would fit; RP_UNSUPPORTED: servers
+ * beside replicas of several ranks. */
+rp_status rpi_train_place_open(const rpi_grid *model, int rank, int world, int servers,
+                               rpi_train_place *out_place);
+/* A rank whose replica it is alone: grids of one rank a replica. */
+rpi_train_place rpi_train_place_alone(int rank, int world, int servers);
+
+/* Ranks have left or come; each is a replica. Who learns from what stays. */
+void rpi_train_place_move(rpi_train_place *place, int rank, int world);
+
+/* Things [*out_first, *out_end) of `count` are this rank's replica's, of those that are there;
+ */
+void rpi_train_place_share(const rpi_train_place *place, int64_t count, int64_t *out_first,
+                           int64_t *out_end);
+/* and of those that learn: what a batch is shared by. */
+void rpi_train_place_work(const rpi_train_place *place, int64_t count, int64_t *out_first,
+                          int64_t *out_end);
+
+#endif

@@ -23,50 +23,31 @@ typedef struct totals {
     double *verdicts; /* of all samples of all ranks, those of this one filled in; or NULL */
 } totals;
 
-static rp_status add_result(rpi_instance *instance, rpi_value_id value, double *sum) {
-    rpi_tensor tensor;
-    RP_TRY(rpi_instance_result(instance, value, &tensor));
-    *sum += tensor.dtype == RP_I32 ? (double)*(const int32_t *)tensor.data
-                                   : (double)*(const float *)tensor.data;
-    return RP_OK;
-}
-
 /* What the model says of samples [first, first + count). */
-static rp_status judge(const rpi_trainer *t, rpi_instance *instance, int64_t first,
-                       int64_t count, double *verdicts) {
-    rpi_tensor logits;
+static void judge(const rpi_trainer *t, const rpi_replica_score *score, int64_t first,
+                  int64_t count, double *verdicts) {
     const rpi_source_kind *kind = t->source.kind;
-    RP_TRY(rpi_instance_result(instance, t->network.logits, &logits));
-    int64_t each = rpi_shape_count(&logits.shape) / count;
     for (int64_t i = 0; i < count; i++)
-        kind->judge(&t->source, first + i, (const float *)logits.data + i * each,
+        kind->judge(&t->source, first + i, score->logits + i * score->each,
                     verdicts + (first + i) * kind->verdict_numbers);
-    return RP_OK;
 }
 
 static rp_status run_part(rpi_trainer *t, rpi_memories *memories, int64_t first, int64_t count,
                           totals *sums) {
-    rpi_instance *instance = NULL;
-    RP_TRY(rpi_program_set_get(&t->programs, false, count, &instance));
     rpi_source_batch batch;
-    const void *inputs[RPI_NETWORK_INPUTS];
+    rpi_replica_score score;
     RP_TRY(rpi_source_hold_out(&t->source, first, count, &batch));
-    t->scale = t->sample_scale = 1.0f;
-    rpi_trainer_inputs(t, &batch, 0, inputs);
-    rpi_memories_inputs(memories, 0, inputs);
-    RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
-    RP_TRY(rpi_memories_take(memories, instance, 0, count));
-    rpi_memories_turn(memories);
-    const rpi_network *n = &t->network;
-    bool has_two = n->task->sample_metric != NULL;
-    RP_TRY(add_result(instance, has_two ? n->label_loss : n->plain_loss, &sums->sum[LOSS]));
-    RP_TRY(add_result(instance, n->plain_correct, &sums->sum[CORRECT]));
+    batch.count = count;
+    RP_TRY(t->replica->evaluate(t->replica_self, &batch, memories, &score));
+    sums->sum[LOSS] += score.loss;
+    sums->sum[CORRECT] += score.correct;
     sums->sum[LABELS] += (double)batch.labels;
-    if (sums->verdicts) RP_TRY(judge(t, instance, first, count, sums->verdicts));
-    if (!has_two) return RP_OK;
+    if (sums->verdicts && score.logits) judge(t, &score, first, count, sums->verdicts);
+    if (!t->network.task->sample_metric) return RP_OK;
     sums->sum[SAMPLES] += (double)count;
-    RP_TRY(add_result(instance, n->sample_loss, &sums->sum[SAMPLE_LOSS]));
-    return add_result(instance, n->sample_correct, &sums->sum[SAMPLE_CORRECT]);
+    sums->sum[SAMPLE_LOSS] += score.sample_loss;
+    sums->sum[SAMPLE_CORRECT] += score.sample_correct;
+    return RP_OK;
 }
 
 /* Of all ranks. */
@@ -87,12 +68,11 @@ static int64_t samples_of_run(const rpi_trainer *t) {
 }
 
 rp_status rpi_trainer_compile_evaluation(rpi_trainer *t) {
-    rpi_instance *instance = NULL;
     int64_t first, end, most = samples_of_run(t);
     find_share(t, &first, &end);
-    if (end - first >= most) RP_TRY(rpi_program_set_get(&t->programs, false, most, &instance));
+    if (end - first >= most) RP_TRY(t->replica->compile(t->replica_self, false, most));
     int64_t rest = (end - first) % most;
-    return rest ? rpi_program_set_get(&t->programs, false, rest, &instance) : RP_OK;
+    return rest ? t->replica->compile(t->replica_self, false, rest) : RP_OK;
 }
 
 static rp_status run_share(rpi_trainer *t, totals *sums) {

@@ -5,7 +5,6 @@
 #include "train/trainer.h"
 
 #include <math.h>
-#include <string.h>
 
 static rp_status on_gradient_final(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
@@ -22,16 +21,10 @@ static void on_step(void *context, const rpi_step_report *report) {
 }
 
 static rp_status compile_step(rpi_trainer *t, int64_t step) {
-    rpi_instance *instance = NULL;
-    if (step >= t->total_steps) return RP_OK;
-    int64_t all = rpi_source_count(&t->source, step);
-    if (!t->place.works) return RP_OK;
     int64_t first, end;
-    rpi_train_place_work(&t->place, all, &first, &end);
-    int64_t count = end - first, rest = count % t->micro_batch;
-    if (rest) RP_TRY(rpi_program_set_get(&t->programs, true, rest, &instance));
-    if (count < t->micro_batch) return RP_OK;
-    return rpi_program_set_get(&t->programs, true, t->micro_batch, &instance);
+    if (step >= t->total_steps || !t->place.works) return RP_OK;
+    rpi_train_place_work(&t->place, rpi_source_count(&t->source, step), &first, &end);
+    return t->replica->compile(t->replica_self, true, end - first);
 }
 
 /* An epoch has batches of two sizes: the last one is short. Each may end in a short run. */
@@ -42,84 +35,56 @@ rp_status rpi_trainer_compile(rpi_trainer *t) {
     return compile_step(t, t->step);
 }
 
-/* A rank that a short last batch leaves without samples still takes part in the sums. */
-static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
-    int64_t count = rpi_weights_count(t->weights);
-    memset(rpi_weights_gradients(t->weights), 0, (size_t)count * sizeof(float));
-    *out_loss = 0;
-    return on_gradient_final(t, 0, count);
-}
-
-/* The first of a run's samples in the batch of all replicas, whose share begins with `first` 0.
- */
-static int64_t first_sample(const rpi_trainer *t, const rpi_source_batch *batch,
-                            int64_t first) {
-    int64_t share, end;
-    rpi_train_place_work(&t->place, batch->global_count, &share, &end);
-    return share + first;
-}
-
-static void count_flops(rpi_trainer *t, const rpi_instance *instance) {
-    if (!t->profile) return;
-    rpi_program_facts facts = rpi_program_get_facts(rpi_instance_program(instance));
-    t->profile->flops += (double)(facts.forward_flops + facts.backward_flops);
-}
-
-/* Samples [first, first + count): gradients are added to those of the runs before, and are
- * final with the last. */
-static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
-                          int64_t count, double *in_out_loss) {
-    rpi_instance *instance = NULL;
-    RP_TRY(rpi_program_set_get(&t->programs, true, count, &instance));
-    const void *inputs[RPI_NETWORK_INPUTS];
-    rpi_trainer_inputs(t, batch, first, inputs);
-    rpi_memories_inputs(&t->memories, first, inputs);
-    bool is_last = first + count == batch->count, had_fault = t->fault.kind != RPI_FAULT_NONE;
-    rpi_run_options run = {.inputs = inputs,
-                           .seed = (uint64_t)t->options->seed,
-                           .step = (uint64_t)t->step,
-                           .first_sample = first_sample(t, batch, first),
-                           .accumulate = first > 0,
-                           .on_gradient_final = is_last ? on_gradient_final : NULL,
-                           .on_step = t->timeline || t->profile ? on_step : NULL,
-                           .context = t};
-    RP_TRY(rpi_instance_run(instance, &run));
-    rpi_tensor loss;
-    RP_TRY(rpi_instance_result(instance, t->network.loss, &loss));
-    double part = (double)*(const float *)loss.data;
-    *in_out_loss += part;
-    count_flops(t, instance);
-    RP_TRY(rpi_memories_take(&t->memories, instance, first, count));
-    return had_fault ? RP_OK : rpi_divergence_trace(t, instance, &run, part);
-}
-
-static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double *out_loss) {
-    *out_loss = 0;
-    for (int64_t first = 0; first < batch->count; first += t->micro_batch) {
-        int64_t left = batch->count - first;
-        int64_t count = left < t->micro_batch ? left : t->micro_batch;
-        RP_TRY(run_part(t, batch, first, count, out_loss));
+static rp_status on_run(void *context, const rpi_replica_run *run) {
+    rpi_trainer *t = context;
+    if (t->profile) {
+        rpi_program_facts facts = rpi_program_get_facts(rpi_instance_program(run->instance));
+        t->profile->flops += (double)(facts.forward_flops + facts.backward_flops);
     }
-    rpi_memories_turn(&t->memories);
+    if (t->fault_is_traced) return RP_OK;
+    RP_TRY(rpi_divergence_trace(t, run->instance, run->options, run->loss));
+    t->fault_is_traced = t->fault.kind != RPI_FAULT_NONE;
     return RP_OK;
 }
 
+rp_status rpi_trainer_open_replica(rpi_trainer *t) {
+    const rpi_replica_setup setup = {.network = &t->network,
+                                     .shape = &t->source.shape,
+                                     .weights = t->weights,
+                                     .programs = &t->programs,
+                                     .mixup = &t->mixup,
+                                     .memories = &t->memories,
+                                     .micro_batch = t->micro_batch,
+                                     .gradient_final = on_gradient_final,
+                                     .on_run = on_run,
+                                     .context = t};
+    t->replica = &rpi_replica_alone;
+    return t->replica->open(&setup, &t->replica_self);
+}
+
 /* The two labels of a picture share what its one had. */
-static void mix(rpi_trainer *t, int64_t step, rpi_source_batch *batch) {
+static void mix(rpi_trainer *t, int64_t step, rpi_source_batch *batch,
+                rpi_loss_scales *scales) {
     if (t->mixup.alpha == 0) return;
     rpi_mixup_blend(&t->mixup, (uint64_t)t->options->seed, step, batch);
-    t->mixed_scale = t->scale * (1 - t->mixup.share);
-    t->scale *= t->mixup.share;
+    scales->mixed = scales->label * (1 - t->mixup.share);
+    scales->label *= t->mixup.share;
 }
 
 rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_batch,
                             double *out_loss) {
+    int64_t end;
     RP_TRY(rpi_source_deal(&t->source, step, out_batch));
-    t->scale = 1.0f / (float)out_batch->global_labels;
-    t->sample_scale = 1.0f / (float)out_batch->global_count;
-    mix(t, step, out_batch);
+    rpi_replica_batch batch = {.samples = out_batch,
+                               .seed = (uint64_t)t->options->seed,
+                               .step = (uint64_t)t->step,
+                               .scales = {.label = 1.0f / (float)out_batch->global_labels,
+                                          .sample = 1.0f / (float)out_batch->global_count},
+                               .on_step = t->timeline || t->profile ? on_step : NULL};
+    rpi_train_place_work(&t->place, out_batch->global_count, &batch.first_sample, &end);
+    mix(t, step, out_batch, &batch.scales);
     if (rpi_source_begins_epoch(&t->source, step)) rpi_memories_forget(&t->memories);
-    return out_batch->count ? run_batch(t, out_batch, out_loss) : run_nothing(t, out_loss);
+    return t->replica->learn(t->replica_self, &batch, out_loss);
 }
 
 /* What this rank tells of the step leaves behind the last bucket. */

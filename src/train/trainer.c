@@ -122,22 +122,6 @@ static rp_status choose_rates(rpi_trainer *t) {
     return rpi_optimizer_find(o->optimizer, &t->optimizer.kind);
 }
 
-void rpi_trainer_inputs(const rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
-                        const void *out_inputs[RPI_NETWORK_INPUTS]) {
-    const rpi_task *task = t->network.task;
-    for (int i = 0; i < task->input_count; i++) {
-        size_t bytes = rpi_task_input_bytes(&task->inputs[i], &t->source.shape);
-        out_inputs[i] = (const char *)batch->inputs[i] + (size_t)first * bytes;
-    }
-    out_inputs[task->input_count] = &t->scale;
-    out_inputs[task->input_count + 1] = &t->sample_scale;
-    if (t->mixup.alpha == 0) return;
-    const rpi_graph *graph = t->network.graph;
-    out_inputs[rpi_graph_value(graph, t->network.mixed_labels)->index] =
-        t->mixup.labels + first;
-    out_inputs[rpi_graph_value(graph, t->network.mixed_scale)->index] = &t->mixed_scale;
-}
-
 void rpi_trainer_update(rpi_trainer *t, int64_t first, int64_t count) {
     rpi_optimizer_state_step(&t->optimizer, (uint64_t)t->step, t->learning_rate,
                              (rpi_arena_range){first, count});
@@ -238,7 +222,8 @@ static rp_status open_own(rpi_trainer *t) {
     RP_TRY(load_data(t));
     RP_TRY(choose_rates(t));
     RP_TRY(build_network(t));
-    return allocate(t);
+    RP_TRY(allocate(t));
+    return rpi_trainer_open_replica(t);
 }
 
 rp_status rpi_trainer_open_apart(rpi_trainer *t, const rpi_train_options *options, int rank,
@@ -264,6 +249,7 @@ void rpi_trainer_close_strategy(rpi_trainer *t) {
 void rpi_trainer_close(rpi_trainer *t) {
     rpi_trainer_close_strategy(t);
     rpi_timeline_destroy(t->timeline);
+    if (t->replica_self) t->replica->close(t->replica_self);
     rpi_program_set_close(&t->programs);
     rpi_optimizer_state_close(&t->optimizer);
     rpi_free(t->residual);

@@ -9,6 +9,7 @@
 #include "train/losses.h"
 #include "train/mixup.h"
 #include "train/optimizer_state.h"
+#include "train/parallel/replica.h"
 #include "train/parallel/train_place.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
@@ -32,12 +33,11 @@ typedef struct rpi_trainer {
     rpi_source source;
     rpi_network network;
     rpi_program_set programs;
-    rpi_memories memories; /* of the rows of this rank's batches */
-    int64_t micro_batch;   /* samples of this rank in one run of the model, at most */
-    float scale;           /* of the loss of the run under way, */
-    float sample_scale;    /* and of that of whole samples */
-    rpi_mixup mixup;       /* of pictures and labels of the step at hand */
-    float mixed_scale;     /* of the loss of the labels that were mixed in */
+    rpi_memories memories;           /* of the rows of this rank's batches */
+    int64_t micro_batch;             /* samples of this rank in one run of the model, at most */
+    rpi_mixup mixup;                 /* of pictures and labels of the step at hand */
+    const rpi_replica_kind *replica; /* what makes the gradients of this rank's share */
+    void *replica_self;
 
     /* Training state: what a checkpoint holds. */
     int64_t step; /* steps done */
@@ -62,7 +62,8 @@ typedef struct rpi_trainer {
     int (*wishes)(void *context);
     void *wishes_context;
 
-    rpi_step_fault fault;   /* of this rank: the first, that ends the run */
+    rpi_step_fault fault;   /* of this rank: the first, that ends the run, */
+    bool fault_is_traced;   /* and it is known where it arose */
     char good_folder[1024]; /* of the last checkpoint saved or loaded; "": none yet */
     int64_t good_step;      /* of that, else 0 */
     bool newest_is_good;    /* it is the newest of the folder which this run writes to */
@@ -83,6 +84,9 @@ rp_status rpi_trainer_open_apart(rpi_trainer *trainer, const rpi_train_options *
 rp_status rpi_trainer_open_strategy(rpi_trainer *trainer);
 void rpi_trainer_close_strategy(rpi_trainer *trainer); /* one that is not open is fine */
 void rpi_trainer_close(rpi_trainer *trainer);          /* zeros are fine */
+
+/* Once there are weights and programs: who makes gradients. */
+rp_status rpi_trainer_open_replica(rpi_trainer *trainer);
 
 /* Compile what the steps ahead need, short last batches and evaluation too, so that no step
  * waits for it. Local. */
@@ -134,11 +138,6 @@ rp_status rpi_trainer_average_states(rpi_trainer *trainer, float *out_states);
 
 /* The rates that the options ask for, at the schedule's peak and with decay. */
 rpi_optimizer_rates rpi_train_rates(const rpi_train_options *options);
-
-/* The inputs of a program in the order of its graph: those of samples [first, ...) of a batch,
- * and the scales of the losses. */
-void rpi_trainer_inputs(const rpi_trainer *trainer, const rpi_source_batch *batch,
-                        int64_t first, const void *out_inputs[RPI_NETWORK_INPUTS]);
 
 /* The global batch that the options ask for; RP_INVALID when they contradict each other or it
  * cannot be shared by `world` ranks. world 0: not known yet. */

@@ -61,16 +61,11 @@ typedef struct losses {
 /* The loss of the batch at hand with other labels. */
 static rp_status loss_of(rpi_trainer *t, const void *images, const int32_t *labels,
                          double *out_loss) {
-    rpi_instance *instance = NULL;
-    rpi_tensor loss;
-    rpi_source_batch batch = {.inputs = {images, labels}};
-    const void *inputs[RPI_NETWORK_INPUTS];
-    RP_TRY(rpi_program_set_get(&t->programs, false, t->global_batch, &instance));
-    t->scale = 1 / (float)t->global_batch;
-    rpi_trainer_inputs(t, &batch, 0, inputs);
-    RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
-    RP_TRY(rpi_instance_result(instance, t->network.plain_loss, &loss));
-    *out_loss = (double)*(const float *)loss.data;
+    rpi_memories none = {0};
+    rpi_replica_score score;
+    const rpi_source_batch batch = {.inputs = {images, labels}, .count = t->global_batch};
+    RP_TRY(t->replica->evaluate(t->replica_self, &batch, &none, &score));
+    *out_loss = score.loss / (double)t->global_batch;
     return RP_OK;
 }
 

@@ -1,0 +1,104 @@
+/* A rank that holds a whole model: micro-batches one after the other, forward and backward. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/parallel/replica.h"
+
+typedef struct alone {
+    rpi_replica_setup setup;
+} alone;
+
+static rp_status open(const rpi_replica_setup *setup, void **out_self) {
+    alone *self = NULL;
+    RP_TRY(rpi_alloc(sizeof *self, "a replica", &self));
+    self->setup = *setup;
+    *out_self = self;
+    return RP_OK;
+}
+
+static void close(void *self) {
+    rpi_free(self);
+}
+
+/* A share has runs of two sizes: the last one may be short. */
+static rp_status compile(void *context, bool training, int64_t samples) {
+    const alone *self = context;
+    rpi_instance *instance = NULL;
+    int64_t most = self->setup.micro_batch, rest = samples % most;
+    if (rest) RP_TRY(rpi_program_set_get(self->setup.programs, training, rest, &instance));
+    if (samples < most) return RP_OK;
+    return rpi_program_set_get(self->setup.programs, training, most, &instance);
+}
+
+/* ---- learning ---- */
+
+static rp_status run_and_tell(const rpi_replica_setup *s, rpi_instance *instance,
+                              const rpi_run_options *options, int64_t first, int64_t count,
+                              double *in_out_loss) {
+    rpi_tensor loss;
+    RP_TRY(rpi_instance_run(instance, options));
+    RP_TRY(rpi_instance_result(instance, s->network->loss, &loss));
+    RP_TRY(rpi_memories_take(s->memories, instance, first, count));
+    rpi_replica_run run = {instance, options, (double)*(const float *)loss.data};
+    *in_out_loss += run.loss;
+    return s->on_run ? s->on_run(s->context, &run) : RP_OK;
+}
+
+/* Samples [first, first + count): gradients are added to those of the runs before, and are
+ * final with the last. */
+static rp_status learn_part(const alone *self, const rpi_replica_batch *batch, int64_t first,
+                            int64_t count, double *in_out_loss) {
+    const rpi_replica_setup *s = &self->setup;
+    rpi_instance *instance = NULL;
+    const void *inputs[RPI_NETWORK_INPUTS];
+    RP_TRY(rpi_program_set_get(s->programs, true, count, &instance));
+    rpi_replica_inputs(s, batch->samples, &batch->scales, first, inputs);
+    rpi_memories_inputs(s->memories, first, inputs);
+    bool is_last = first + count == batch->samples->count;
+    rpi_run_options options = {.inputs = inputs,
+                               .seed = batch->seed,
+                               .step = batch->step,
+                               .first_sample = batch->first_sample + first,
+                               .accumulate = first > 0,
+                               .on_gradient_final = is_last ? s->gradient_final : NULL,
+                               .on_step = batch->on_step,
+                               .context = s->context};
+    return run_and_tell(s, instance, &options, first, count, in_out_loss);
+}
+
+static rp_status learn(void *context, const rpi_replica_batch *batch, double *out_loss) {
+    const alone *self = context;
+    int64_t all = batch->samples->count, most = self->setup.micro_batch;
+    *out_loss = 0;
+    if (!all) return rpi_replica_learn_nothing(&self->setup);
+    for (int64_t first = 0; first < all; first += most) {
+        int64_t count = all - first < most ? all - first : most;
+        RP_TRY(learn_part(self, batch, first, count, out_loss));
+    }
+    rpi_memories_turn(self->setup.memories);
+    return RP_OK;
+}
+
+/* ---- evaluating ---- */
+
+static rp_status evaluate(void *context, const rpi_source_batch *samples,
+                          rpi_memories *memories, rpi_replica_score *out_score) {
+    const alone *self = context;
+    const rpi_loss_scales plain = {1, 1, 1};
+    rpi_instance *instance = NULL;
+    const void *inputs[RPI_NETWORK_INPUTS];
+    int64_t count = samples->count;
+    RP_TRY(rpi_program_set_get(self->setup.programs, false, count, &instance));
+    rpi_replica_inputs(&self->setup, samples, &plain, 0, inputs);
+    rpi_memories_inputs(memories, 0, inputs);
+    RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
+    RP_TRY(rpi_memories_take(memories, instance, 0, count));
+    rpi_memories_turn(memories);
+    return rpi_replica_score_of(&self->setup, instance, count, out_score);
+}
+
+const rpi_replica_kind rpi_replica_alone = {.name = "alone",
+                                            .open = open,
+                                            .close = close,
+                                            .compile = compile,
+                                            .learn = learn,
+                                            .evaluate = evaluate};

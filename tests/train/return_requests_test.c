@@ -133,7 +133,7 @@ static void waits_end(void) {
 static void who_gets_no_place_asks_anew(void) {
     static const rpi_train_hooks none;
     place p;
-    rpi_trainer trainer = {.rank = 3};
+    rpi_trainer trainer = {.place.rank = 3};
     rpi_growth growth = {0};
     rpi_run_state state;
     int64_t number = 0;

@@ -20,7 +20,7 @@ failed=$((total - passed - skipped))
 [ "$skipped" -eq 0 ] || grep -E '\*\*\*Skipped' "$log" | sed -E 's/.*: ([^ ]+) .*/skipped here: \1/'
 # pytest says why, also for single cases of a file that ran.
 sed -n -E 's/^SKIPPED (\[[0-9]+\] )?/skip reason: /p' "$build"/Testing/Temporary/LastTest.log 2>/dev/null | sort -u
-# The last lines of each, as ctest printed them behind its result.
+# The last lines of each, as ctest printed them behind its result, without the cases that passed.
 awk -v build="$build" '
     function close_test() { for (i = (n > 120 ? n - 120 : 0); i < n; i++) print lines[i]; n = 0 }
     /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
@@ -30,7 +30,7 @@ awk -v build="$build" '
         next
     }
     /^ *Start +[0-9]+: / || /^[0-9]+% tests passed/ { close_test(); on = 0 }
-    on { lines[n++] = $0 }
+    on && !/^ok  / { lines[n++] = $0 }
     END { close_test() }' "$log" >"$build/failed-tests.log"
 cat "$build/failed-tests.log"
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -10,6 +10,8 @@ enum { COUNT = 2500 };
 typedef enum operation {
     REDUCE_SCATTER,
     ALL_GATHER,
+    REDUCE_SCATTER_SEGMENTS,
+    ALL_GATHER_SEGMENTS,
     BROADCAST,
     REDUCE,
     GATHER,
@@ -24,7 +26,7 @@ typedef struct job {
     operation operation;
     const char *codec;
     rp_dtype dtype;
-    bool in_place;
+    bool in_place, feedback;
     int there; /* a bit for each rank whose elements lie with its GPU */
 } job;
 
@@ -53,6 +55,39 @@ static char *block_at(void *memory, int rank, size_t each) {
     char *at = memory;
     for (int r = 0; r < rank; r++) at += count_of(r) * each;
     return at;
+}
+
+/* Two for each rank but the third, in no order of their owners, with error feedback where there
+ * is a codec; residuals lie behind the elements, and are not zeros. */
+static rp_status start_owned(rp_comm *comm, const job *j, void *in, void *out,
+                             const rp_collective_options *options, rp_request **request) {
+    int world = rp_comm_world(comm), rank = rp_comm_rank(comm), count = 0;
+    bool gathers = j->operation == ALL_GATHER_SEGMENTS;
+    size_t each = rp_dtype_bytes(j->dtype);
+    rp_owned_segment segments[2 * DEVICE_WORLD];
+    float *held = (float *)(void *)((char *)(gathers ? out : in) + all_counts(world) * each);
+    for (int half = 0; half < 2; half++)
+        for (int owner = world - 1; owner >= 0; owner--) {
+            size_t first = half ? 600 : 0, all = count_of(owner);
+            rp_segment segment = {.count = !all   ? 0
+                                           : half ? all - 600
+                                                  : 600,
+                                  .dtype = j->dtype,
+                                  .tensor = (uint32_t)(2 * owner + half)};
+            char *data = block_at(gathers ? out : in, owner, each) + first * each;
+            char *own = block_at(gathers ? in : out, owner, each) + first * each;
+            if (j->codec) CHECK_OK(rp_codec_parse(j->codec, &segment.codec));
+            segment.data = segment.count ? data : NULL;
+            if (j->feedback) segment.residual = held + owner * 600;
+            if (segment.count > 600) segment.residual = NULL;
+            bool apart = segment.count && owner == rank && !j->in_place;
+            segments[count++] = (rp_owned_segment){
+                .segment = segment, .owner = owner, .own = apart ? own : NULL};
+        }
+    return gathers
+               ? rp_all_gather_segments_start(comm, segments, (size_t)count, options, request)
+               : rp_reduce_scatter_segments_start(comm, segments, (size_t)count, options,
+                                                  request);
 }
 
 static rp_status start_neighbors(rp_comm *comm, const job *j, const void *in, void *out,
@@ -106,6 +141,8 @@ static rp_status start(rp_comm *comm, const job *j, void *in, void *out,
                                          j->dtype, &codec, options, request);
     case ALL_GATHER:
         return rp_all_gather_v_start(comm, own, outputs, j->dtype, &codec, options, request);
+    case REDUCE_SCATTER_SEGMENTS:
+    case ALL_GATHER_SEGMENTS: return start_owned(comm, j, in, out, options, request);
     case BROADCAST: return rp_broadcast_start(comm, in, COUNT, j->dtype, options, request);
     case REDUCE:
         return rp_reduce_start(comm, in, j->in_place ? in : out, COUNT, j->dtype, options,
@@ -192,15 +229,17 @@ static void every_operation(void) {
                 compare((job){.operation = (operation)o,
                               .dtype = dtypes[(way + world) % 3],
                               .in_place = way % 2,
+                              .feedback = (way + world) % 3 == 0,
                               .there = way < 2 ? 31 : 5},
                         world);
 }
 
 static void operations_with_codecs(void) {
-    static const operation with[] = {REDUCE_SCATTER, ALL_GATHER, NEIGHBORS};
+    static const operation with[] = {REDUCE_SCATTER, ALL_GATHER, REDUCE_SCATTER_SEGMENTS,
+                                     ALL_GATHER_SEGMENTS, NEIGHBORS};
     static const char *const codecs[] = {"q4:bucket=100", "bf16", "topk"};
     stand_in *control = device_begin();
-    for (size_t o = 0; o < 3; o++)
+    for (size_t o = 0; o < sizeof with / sizeof with[0]; o++)
         for (int c = 0; c < 3; c++)
             for (int world = 2; world <= 4; world++) {
                 long kernels = atomic_load(&control->kernels);
@@ -208,6 +247,7 @@ static void operations_with_codecs(void) {
                               .dtype = RP_F32,
                               .codec = codecs[c],
                               .in_place = world % 2,
+                              .feedback = true,
                               .there = 31},
                         world);
                 CHECK((atomic_load(&control->kernels) > kernels) ==

@@ -105,11 +105,11 @@ typedef struct rpi_device {
     size_t pool_used, pool_bytes;
 } rpi_device;
 
-/* What the input is changed by before it counts: posting.c. */
+/* What the input is changed by before it counts: calls/contributions.c. */
 typedef struct rpi_device_change {
     bool scales;
     double factor;
-    float **paid; /* [runs] residuals that go out with exact values; NULL: none does */
+    float **paid; /* [runs] residuals that go out with values as they are; NULL: none does */
 } rpi_device_change;
 
 /* A request's dealings with the GPU; kept for the next request. */
@@ -243,7 +243,7 @@ rp_status rpi_transfer_copy(rpi_transfer *transfer, int lane, void *to, const vo
 rp_status rpi_device_fetch(struct rpi_chunk *chunk, int kind, int part);
 /* IN as it counts: changed, where the call changes it. */
 rp_status rpi_device_fetch_input(struct rpi_chunk *chunk, int part);
-bool rpi_device_changes(const struct rp_request *request);
+bool rpi_device_changes(const struct rpi_chunk *chunk, int part);
 
 /* ---- device_actions.c [driver] ---- */
 

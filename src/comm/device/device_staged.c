@@ -80,11 +80,17 @@ float *rpi_device_residual(const rpi_chunk *chunk, int part, const rpi_piece *pi
     return staged_at(rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part), piece);
 }
 
-/* Also of those that go out with exact values, which the walk does not show. */
-static float *residual_there(const rpi_chunk *chunk, const rpi_piece *piece) {
+/* The residual that goes out with a piece's values as they are; NULL: none does. */
+static float *paid_with(const rpi_chunk *chunk, const rpi_piece *piece) {
     const rpi_device_change *change = &chunk->request->device->change;
     float *paid = change->paid ? change->paid[piece->run - chunk->request->cut.runs] : NULL;
-    return paid ? paid + piece->offset : piece->residual;
+    return paid ? paid + piece->offset : NULL;
+}
+
+/* Also of those that the walk does not show. */
+static float *residual_there(const rpi_chunk *chunk, const rpi_piece *piece) {
+    float *paid = paid_with(chunk, piece);
+    return paid ? paid : piece->residual;
 }
 
 /* Where they lie on the device; NULL: nowhere. */
@@ -143,10 +149,18 @@ rp_status rpi_device_fetch(rpi_chunk *chunk, int kind, int part) {
     return RP_OK;
 }
 
-/* ---- contributions that are changed before they count (posting.c) ---- */
+/* ---- contributions that are changed before they count (calls/contributions.c) ---- */
 
-bool rpi_device_changes(const rp_request *request) {
-    return request->device->change.scales || request->device->change.paid;
+static bool pays_out(const rpi_chunk *chunk, int part) {
+    rpi_piece piece;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, part, RPI_LEVEL_WORLD);
+         chunk->request->device->change.paid && rpi_walk_next(&walk, &piece);)
+        if (paid_with(chunk, &piece)) return true;
+    return false;
+}
+
+bool rpi_device_changes(const rpi_chunk *chunk, int part) {
+    return chunk->request->device->change.scales || pays_out(chunk, part);
 }
 
 static void change_piece(rpi_chunk *chunk, int part, const rpi_piece *piece) {
@@ -155,7 +169,7 @@ static void change_piece(rpi_chunk *chunk, int part, const rpi_piece *piece) {
     void *values = staged_at(rpi_staged_of(chunk, RPI_STAGED_IN, part), piece);
     rp_dtype dtype = piece->run->dtype;
     if (change->scales) rpi_values_scale(values, dtype, change->factor, piece->count, values);
-    if (!change->paid || !change->paid[piece->run - chunk->request->cut.runs]) return;
+    if (!paid_with(chunk, piece)) return;
     rpi_staged *residual = rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part);
     rp_encode_context context = {.residual = staged_at(residual, piece)};
     (void)rp_codec_encode(&exact, dtype, values, piece->count, &context, values, NULL);
@@ -166,9 +180,9 @@ static void change_piece(rpi_chunk *chunk, int part, const rpi_piece *piece) {
 rp_status rpi_device_fetch_input(rpi_chunk *chunk, int part) {
     rpi_staged *in = rpi_staged_of(chunk, RPI_STAGED_IN, part);
     bool is_new = in->state != RPI_STAGED_HERE;
-    bool pays = chunk->request->device->change.paid != NULL;
-    rp_status residual =
-        is_new && pays ? rpi_device_fetch(chunk, RPI_STAGED_RESIDUAL, part) : RP_OK;
+    rp_status residual = is_new && pays_out(chunk, part)
+                             ? rpi_device_fetch(chunk, RPI_STAGED_RESIDUAL, part)
+                             : RP_OK;
     if (residual < 0) return residual;
     RP_TRY(rpi_device_fetch(chunk, RPI_STAGED_IN, part));
     if (residual == RP_PENDING) {
@@ -177,7 +191,7 @@ rp_status rpi_device_fetch_input(rpi_chunk *chunk, int part) {
     }
     rpi_piece piece;
     for (rpi_walk walk = rpi_chunk_walk(chunk, part, RPI_LEVEL_WORLD);
-         is_new && rpi_device_changes(chunk->request) && rpi_walk_next(&walk, &piece);)
+         is_new && rpi_device_changes(chunk, part) && rpi_walk_next(&walk, &piece);)
         change_piece(chunk, part, &piece);
     return RP_OK;
 }

@@ -143,7 +143,7 @@ static bool has_staged_residual(const rpi_chunk *chunk, int part) {
 
 static bool takes_encode(const rpi_chunk *chunk, const rpi_action *action) {
     return action->kind == RPI_STEP_ENCODE && action->from == RPI_SLOT_IN &&
-           !rpi_device_changes(chunk->request) && !is_put_off(chunk, action) &&
+           !rpi_device_changes(chunk, action->part) && !is_put_off(chunk, action) &&
            !has_staged_residual(chunk, action->part) && knows_part(chunk, action);
 }
 
@@ -262,7 +262,7 @@ static bool takes_copy(const rpi_chunk *chunk, const rpi_action *action) {
     bool decodes = action->kind == RPI_STEP_DECODE && !rpi_is_weight(action->weight);
     return (copies || decodes) && action->into == RPI_SLOT_OUT &&
            values_read(chunk, action->from) == RPI_SLOT_IN &&
-           !rpi_device_changes(chunk->request);
+           !rpi_device_changes(chunk, action->part);
 }
 
 static rp_status begin_copy(rpi_chunk *chunk, const rpi_action *action) {

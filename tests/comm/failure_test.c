@@ -64,6 +64,32 @@ static void reduce_for_ever(rp_comm *comm) {
     }
 }
 
+/* Rank 0 owns most of it, rank 1 nothing. */
+static rp_status move_owned(rp_comm *comm, bool gathers) {
+    rp_owned_segment segments[] = {
+        {.segment = {.data = data, .count = COUNT - 1000, .dtype = RP_F32}},
+        {.segment = {.data = data + COUNT - 1000, .count = 1000, .dtype = RP_F32, .tensor = 1},
+         .owner = 2}};
+    if (rp_codec_parse("q4", &segments[0].segment.codec) != RP_OK) return RP_INTERNAL;
+    return gathers ? rp_all_gather_segments(comm, segments, 2, NULL)
+                   : rp_reduce_scatter_segments(comm, segments, 2, NULL);
+}
+
+static void move_for_ever(rp_comm *comm, bool gathers) {
+    for (long round = 0;; round++) {
+        if (move_owned(comm, gathers) != RP_OK) give_up(comm);
+        if (round == 3) ranks_mark("going");
+    }
+}
+
+static void scatterer(void) {
+    move_for_ever(open_comm(20, 60), false);
+}
+
+static void gatherer(void) {
+    move_for_ever(open_comm(20, 60), true);
+}
+
 static void patient(void) {
     reduce_for_ever(open_comm(20, 60));
 }
@@ -183,6 +209,15 @@ static void a_killed_rank_is_named_by_all(void) {
     for (int t = 0; t < TRANSPORTS; t++)
         for (int victim = 0; victim < 3; victim++)
             lose("patient", transports[t], victim, SIGKILL, "all-reduce");
+}
+
+static void a_killed_rank_is_named_by_owners_of_segments(void) {
+    for (int t = 0; t < TRANSPORTS; t++)
+        for (int victim = 0; victim < 3; victim++)
+            if ((t + victim) % 2)
+                lose("scatterer", transports[t], victim, SIGKILL, "reduce-scatter");
+            else
+                lose("gatherer", transports[t], victim, SIGKILL, "all-gather");
 }
 
 static void a_stopped_rank_is_named_then_given_up(void) {
@@ -406,15 +441,16 @@ static void frames_that_go_wrong_fail_every_rank(void) {
 }
 
 static const ranks_function functions[] = {
-    {"patient", patient},   {"impatient", impatient},
-    {"thinker", thinker},   {"strict_thinker", strict_thinker},
-    {"listener", listener}, {"lonely", lonely},
-    {"knot", knot},         {"works", works},
-    {"cut_pair", cut_pair}, {"faulty_sender", faulty_sender},
+    {"patient", patient},   {"impatient", impatient}, {"scatterer", scatterer},
+    {"gatherer", gatherer}, {"thinker", thinker},     {"strict_thinker", strict_thinker},
+    {"listener", listener}, {"lonely", lonely},       {"knot", knot},
+    {"works", works},       {"cut_pair", cut_pair},   {"faulty_sender", faulty_sender},
     {"early", early},       {"cut_early", cut_early}};
 static const check_case cases[] = {
     {"every transport works", every_transport_works},
     {"a killed rank is named by all", a_killed_rank_is_named_by_all},
+    {"a killed rank is named by owners of segments",
+     a_killed_rank_is_named_by_owners_of_segments},
     {"a stopped rank is named, then given up", a_stopped_rank_is_named_then_given_up},
     {"a rank that computes is left in peace", a_rank_that_computes_is_left_in_peace},
     {"a strict timeout ends the patience", a_strict_timeout_ends_the_patience},

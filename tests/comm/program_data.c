@@ -20,9 +20,19 @@ static bool is_block_kind(int kind) {
            kind == STEP_SCATTER || kind == STEP_ALL_TO_ALL;
 }
 
+static bool has_owners(int kind) {
+    return kind == STEP_REDUCE_SCATTER_SEGMENTS || kind == STEP_ALL_GATHER_SEGMENTS;
+}
+
+int step_owner(const program *p, const program_step *step, int b) {
+    return (int)program_choice(step, b, 42, (uint32_t)p->world);
+}
+
 /* Lengths of blocks: of those that depend on two ranks `b` is the receiver, else the owner. */
 int64_t step_count(const program *p, const program_step *step, int rank, int b) {
-    if (step->kind == STEP_ALL_REDUCE) {
+    bool owned = has_owners(step->kind);
+    if (owned && program_choice(step, b, 41, 4) == 0) return b % 2; /* short ones, and empty */
+    if (owned || step->kind == STEP_ALL_REDUCE) {
         int64_t each = step->count / step->parts;
         return b == step->parts - 1 ? step->count - each * b : each;
     }
@@ -45,7 +55,7 @@ rp_codec step_codec(const program_step *step) {
 /* ---- reductions ---- */
 
 static bool on_grid(const program_step *step) {
-    if (step->kind == STEP_NEIGHBORS) return true;
+    if (step->kind == STEP_NEIGHBORS || step->kind == STEP_ALL_GATHER_SEGMENTS) return true;
     return step->dtype == RP_F32 && (step->reduce == RP_SUM || step->reduce == RP_AVG) &&
            (strcmp(step->codec, "fp32") != 0 || step->count >= GRID_FROM || step->data % 2);
 }
@@ -114,6 +124,19 @@ const char *step_check(const program *p, const program_step *step, int b, const 
     free(want);
     if (at == count) return NULL;
     snprintf(words, 200, "element %zu of block %d is not that of the serial answer", at, b);
+    return words;
+}
+
+const char *step_check_given(const program *p, const program_step *step, int rank, int b,
+                             const void *data, char *words) {
+    size_t count = (size_t)step_count(p, step, rank, b),
+           each = rp_dtype_bytes((rp_dtype)step->dtype);
+    void *want = malloc(count * each + 1);
+    step_fill(p, step, rank, b, want);
+    size_t at = serial_differs((rp_dtype)step->dtype, want, data, count);
+    free(want);
+    if (at == count) return NULL;
+    snprintf(words, 200, "element %zu of segment %d is not what rank %d gave", at, b, rank);
     return words;
 }
 

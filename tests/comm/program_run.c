@@ -115,7 +115,8 @@ static rp_collective_options options_of(const run *r, const program_step *step) 
     return (rp_collective_options)
         RP_COLLECTIVE_OPTIONS(.algorithm = chosen ? NULL : step->algorithm,
                               .reduce = (rp_reduction)step->reduce, .seed = step->data,
-                              .step = 3, .root = step->root, .factor = serial_factor(r->rank));
+                              .step = 3, .root = step->root, .factor = serial_factor(r->rank),
+                              .key = step->data % 3);
 }
 
 /* Blocking, or into the next request. */
@@ -124,21 +125,27 @@ static rp_collective_options options_of(const run *r, const program_step *step) 
          ? rp_##name(comm, __VA_ARGS__)                                                        \
          : rp_##name##_start(comm, __VA_ARGS__, &own->requests[own->request_count++]))
 
+static bool with_feedback(const program_step *step) {
+    return strcmp(step->codec, "fp32") != 0 && step->data % 3 == 0;
+}
+
+/* Segment b of a list, with what this rank has of it. */
+static rp_segment segment_of(const run *r, const program_step *step, posted *own, int b) {
+    int64_t count = count_of(r, step, r->rank, b);
+    own->out[b] = reduced_input(r, step, b);
+    if (with_feedback(step)) own->residuals[b] = calloc((size_t)count + 1, sizeof(float));
+    return (rp_segment){.data = count ? own->out[b] : NULL,
+                        .count = (size_t)count,
+                        .dtype = (rp_dtype)step->dtype,
+                        .codec = step_codec(step),
+                        .residual = own->residuals[b],
+                        .tensor = (uint32_t)b};
+}
+
 static rp_status post_all_reduce(run *r, const program_step *step, rp_comm *comm, posted *own) {
     rp_collective_options options = options_of(r, step);
     rp_segment segments[PROGRAM_RANKS];
-    bool feedback = strcmp(step->codec, "fp32") != 0 && step->data % 3 == 0;
-    for (int b = 0; b < step->parts; b++) {
-        int64_t count = count_of(r, step, r->rank, b);
-        own->out[b] = reduced_input(r, step, b);
-        if (feedback) own->residuals[b] = calloc((size_t)count + 1, sizeof(float));
-        segments[b] = (rp_segment){.data = count ? own->out[b] : NULL,
-                                   .count = (size_t)count,
-                                   .dtype = (rp_dtype)step->dtype,
-                                   .codec = step_codec(step),
-                                   .residual = own->residuals[b],
-                                   .tensor = (uint32_t)b};
-    }
+    for (int b = 0; b < step->parts; b++) segments[b] = segment_of(r, step, own, b);
     return CALL(all_reduce, segments, (size_t)step->parts, &options);
 }
 
@@ -183,6 +190,42 @@ static rp_status post_all_gather_v(run *r, const program_step *step, rp_comm *co
         outputs[b] = block_of(own->out[b], count_of(r, step, b, b));
     }
     return CALL(all_gather_v, own->in[0], outputs, (rp_dtype)step->dtype, NULL, &options);
+}
+
+/* own->out: what every rank has of a segment; own->in: what its owner has besides, if so. */
+static void list_owned(const run *r, const program_step *step, posted *own,
+                       rp_owned_segment *segments) {
+    for (int b = 0; b < step->parts; b++) {
+        segments[b] = (rp_owned_segment){.segment = segment_of(r, step, own, b),
+                                         .owner = step_owner(r->p, step, b)};
+        int64_t count = count_of(r, step, r->rank, b);
+        if (segments[b].owner != r->rank || (step->data + (uint32_t)b) % 5 < 2) continue;
+        own->in[b] = room(step, count);
+        segments[b].own = count ? own->in[b] : NULL;
+    }
+}
+
+static rp_status post_reduce_scatter_segments(run *r, const program_step *step, rp_comm *comm,
+                                              posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_owned_segment segments[PROGRAM_RANKS];
+    list_owned(r, step, own, segments);
+    return CALL(reduce_scatter_segments, segments, (size_t)step->parts, &options);
+}
+
+/* Who owns a segment gives what it had of it, others have nothing yet. */
+static rp_status post_all_gather_segments(run *r, const program_step *step, rp_comm *comm,
+                                          posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_owned_segment segments[PROGRAM_RANKS];
+    options.reduce = RP_SUM;
+    list_owned(r, step, own, segments);
+    for (int b = 0; b < step->parts; b++) {
+        size_t bytes = segments[b].segment.count * sizeof(float);
+        if (own->in[b]) memcpy(own->in[b], own->out[b], bytes);
+        if (own->in[b] || segments[b].owner != r->rank) memset(own->out[b], 0xdd, bytes);
+    }
+    return CALL(all_gather_segments, segments, (size_t)step->parts, &options);
 }
 
 static rp_status post_broadcast(run *r, const program_step *step, rp_comm *comm, posted *own) {
@@ -270,8 +313,7 @@ static rp_status post_neighbors(run *r, const program_step *step, rp_comm *comm,
     bool in_place = step->data % 5 < 2;
     own->in[0] = in_place ? NULL : data;
     own->out[0] = in_place ? data : room(step, step->count);
-    bool feedback = strcmp(step->codec, "fp32") != 0 && step->data % 3 == 0;
-    if (feedback) own->residuals[0] = calloc(count + 1, sizeof(float));
+    if (with_feedback(step)) own->residuals[0] = calloc(count + 1, sizeof(float));
     rp_segment segment = {.data = count ? data : NULL,
                           .count = count,
                           .dtype = RP_F32,
@@ -316,6 +358,8 @@ static const poster posters[STEP_KINDS] = {
     [STEP_REDUCE_SCATTER_V] = post_reduce_scatter_v,
     [STEP_ALL_GATHER] = post_all_gather,
     [STEP_ALL_GATHER_V] = post_all_gather_v,
+    [STEP_REDUCE_SCATTER_SEGMENTS] = post_reduce_scatter_segments,
+    [STEP_ALL_GATHER_SEGMENTS] = post_all_gather_segments,
     [STEP_BROADCAST] = post_broadcast,
     [STEP_REDUCE] = post_reduce,
     [STEP_GATHER] = post_gather,
@@ -339,13 +383,43 @@ static const char *check_all_gathered(const run *r, const program_step *step, co
     return wrong;
 }
 
+/* On grids nothing is lost. */
+static bool holds_back(const run *r, const program_step *step, const posted *own, int b) {
+    for (int64_t i = 0; own->residuals[b] && i < count_of(r, step, r->rank, b); i++)
+        if (own->residuals[b][i] != 0) return true;
+    return false;
+}
+
 static const char *check_all_reduced(const run *r, const program_step *step, const posted *own,
                                      char *words) {
     for (int b = 0; b < step->parts; b++) {
         const char *wrong = step_check(r->p, step, b, own->out[b], words);
         if (wrong) return wrong;
-        for (int64_t i = 0; own->residuals[b] && i < count_of(r, step, r->rank, b); i++)
-            if (own->residuals[b][i] != 0) return "a residual, although nothing was lost";
+        if (holds_back(r, step, own, b)) return "a residual, although nothing was lost";
+    }
+    return NULL;
+}
+
+static const char *check_owned(const run *r, const program_step *step, const posted *own, int b,
+                               char *words) {
+    int owner = step_owner(r->p, step, b);
+    if (step->kind == STEP_ALL_GATHER_SEGMENTS) {
+        const char *wrong = step_check_given(r->p, step, owner, b, own->out[b], words);
+        if (wrong || !own->in[b]) return wrong;
+        return step_check_given(r->p, step, owner, b, own->in[b], words);
+    }
+    if (owner == r->rank && !own->in[b]) return step_check(r->p, step, b, own->out[b], words);
+    const char *wrong = step_check_given(r->p, step, r->rank, b, own->out[b], words);
+    if (wrong || owner != r->rank) return wrong;
+    return step_check(r->p, step, b, own->in[b], words);
+}
+
+static const char *check_list(const run *r, const program_step *step, const posted *own,
+                              char *words) {
+    for (int b = 0; b < step->parts; b++) {
+        const char *wrong = check_owned(r, step, own, b, words);
+        if (wrong) return wrong;
+        if (holds_back(r, step, own, b)) return "a residual, although nothing was lost";
     }
     return NULL;
 }
@@ -353,8 +427,7 @@ static const char *check_all_reduced(const run *r, const program_step *step, con
 static const char *check_neighbors(const run *r, const program_step *step, const posted *own,
                                    char *words) {
     if (!own->out[0]) return NULL; /* stayed away */
-    for (int64_t i = 0; own->residuals[0] && i < step->count; i++)
-        if (own->residuals[0][i] != 0) return "a residual, although nothing was lost";
+    if (holds_back(r, step, own, 0)) return "a residual, although nothing was lost";
     return step_check_neighbors(r->p, step, r->rank, own->out[0], words);
 }
 
@@ -395,6 +468,8 @@ static const char *check(const run *r, const program_step *step, const posted *o
     case STEP_ALL_REDUCE: return check_all_reduced(r, step, own, words);
     case STEP_REDUCE_SCATTER:
     case STEP_REDUCE_SCATTER_V: return step_check(r->p, step, r->rank, own->out[0], words);
+    case STEP_REDUCE_SCATTER_SEGMENTS:
+    case STEP_ALL_GATHER_SEGMENTS: return check_list(r, step, own, words);
     case STEP_ALL_GATHER: return check_all_gathered(r, step, own, words);
     case STEP_ALL_GATHER_V:
     case STEP_ALL_TO_ALL: return check_blocks(r, step, own, words);

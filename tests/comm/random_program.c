@@ -9,11 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kind_names[STEP_KINDS] = {
-    "all-reduce",   "reduce-scatter", "reduce-scatter-v", "all-gather",
-    "all-gather-v", "broadcast",      "reduce",           "gather",
-    "scatter",      "all-to-all",     "barrier",          "neighbors",
-    "send",         "fan-in"};
+static const char *const kind_names[STEP_KINDS] = {"all-reduce",
+                                                   "reduce-scatter",
+                                                   "reduce-scatter-v",
+                                                   "all-gather",
+                                                   "all-gather-v",
+                                                   "reduce-scatter-segments",
+                                                   "all-gather-segments",
+                                                   "broadcast",
+                                                   "reduce",
+                                                   "gather",
+                                                   "scatter",
+                                                   "all-to-all",
+                                                   "barrier",
+                                                   "neighbors",
+                                                   "send",
+                                                   "fan-in"};
 static const char *const how_names[WAIT_HOWS] = {"blocking", "wait", "test", "slices", "queue"};
 static const char *const reduce_names[] = {"sum",  "avg", "product", "min",       "max",
                                            "band", "bor", "bxor",    "premul-sum"};
@@ -51,7 +62,18 @@ static int64_t some_count(rpi_rng *rng, int64_t most) {
 
 static bool reduces(int kind) {
     return kind == STEP_ALL_REDUCE || kind == STEP_REDUCE_SCATTER ||
-           kind == STEP_REDUCE_SCATTER_V || kind == STEP_REDUCE;
+           kind == STEP_REDUCE_SCATTER_V || kind == STEP_REDUCE_SCATTER_SEGMENTS ||
+           kind == STEP_REDUCE;
+}
+
+/* f32 on the grid of a codec, which are not summed. */
+static bool encodes_alone(int kind) {
+    return kind == STEP_NEIGHBORS || kind == STEP_ALL_GATHER_SEGMENTS;
+}
+
+static bool has_parts(int kind) {
+    return kind == STEP_ALL_REDUCE || kind == STEP_REDUCE_SCATTER_SEGMENTS ||
+           kind == STEP_ALL_GATHER_SEGMENTS;
 }
 
 static const char *const codecs[] = {
@@ -82,6 +104,8 @@ static void choose_algorithm(rpi_rng *rng, program_step *step) {
         [STEP_REDUCE_SCATTER_V] = {"direct", "ring"},
         [STEP_ALL_GATHER] = {"direct", "ring"},
         [STEP_ALL_GATHER_V] = {"direct", "ring"},
+        [STEP_REDUCE_SCATTER_SEGMENTS] = {"direct", "ring"},
+        [STEP_ALL_GATHER_SEGMENTS] = {"direct", "ring"},
         [STEP_BROADCAST] = {"tree", "scatter"},
         [STEP_REDUCE] = {"direct", "scatter"},
     };
@@ -95,7 +119,7 @@ static void choose_data(rpi_rng *rng, program_step *step, int64_t bytes_max) {
         choose_reduction(rng, step, bytes_max);
         return;
     }
-    if (step->kind == STEP_NEIGHBORS) {
+    if (encodes_alone(step->kind)) {
         step->dtype = RP_F32;
         snprintf(step->codec, sizeof step->codec, "%s", PICK(rng, codecs));
         step->count = some_count(rng, bytes_max / 4);
@@ -140,7 +164,7 @@ static void make_long(rpi_rng *rng, const program *p, int64_t long_max, program_
     int64_t bytes = PROGRAM_LONG_TOTAL / copies_of(p, step->kind);
     if (bytes > long_max) bytes = long_max;
     bool grid = (reduces(step->kind) && step->kind != STEP_REDUCE) || /* others: short tables */
-                step->kind == STEP_NEIGHBORS;
+                encodes_alone(step->kind);
     if (step->kind == STEP_BARRIER || (reduces(step->kind) && !grid)) return;
     if (step->kind == STEP_FAN_IN && step->tag == ANY_TAG) return;
     if (grid) {
@@ -161,7 +185,7 @@ static void make_step(rpi_rng *rng, const program *p, int index, int64_t bytes_m
     choose_data(rng, step, bytes_max);
     choose_algorithm(rng, step);
     choose_ranks(rng, step, index, p->world);
-    if (step->kind == STEP_ALL_REDUCE) step->parts = 1 + (int)rpi_rng_below(rng, 4);
+    if (has_parts(step->kind)) step->parts = 1 + (int)rpi_rng_below(rng, 4);
     choose_times(rng, p, step);
 }
 
@@ -257,7 +281,7 @@ static void put_step(writer *w, const program *p, int index) {
         put(w, " count=%lld dtype=%s data=%u", (long long)s->count,
             rp_dtype_name((rp_dtype)s->dtype), s->data);
     if (reduces(s->kind)) put(w, " reduce=%s codec=%s", reduce_names[s->reduce], s->codec);
-    if (s->kind == STEP_NEIGHBORS) put(w, " codec=%s", s->codec);
+    if (encodes_alone(s->kind)) put(w, " codec=%s", s->codec);
     if (s->parts > 1) put(w, " parts=%d", s->parts);
     if (strcmp(s->algorithm, "auto") != 0) put(w, " algorithm=%s", s->algorithm);
     if (s->how) put(w, " how=%s lag=%d", how_names[s->how], s->lag);

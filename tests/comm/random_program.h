@@ -23,6 +23,8 @@ typedef enum step_kind {
     STEP_REDUCE_SCATTER_V,
     STEP_ALL_GATHER,
     STEP_ALL_GATHER_V,
+    STEP_REDUCE_SCATTER_SEGMENTS,
+    STEP_ALL_GATHER_SEGMENTS,
     STEP_BROADCAST,
     STEP_REDUCE,
     STEP_GATHER,
@@ -51,7 +53,7 @@ typedef struct program_step {
     char codec[40], algorithm[24]; /* algorithm "auto": chosen */
     int root, peer, tag;
     int64_t count; /* elements, of the longest block where there are several */
-    int parts;     /* segments of an all-reduce */
+    int parts;     /* segments, of what takes lists of them */
     uint32_t data; /* of contents and lengths */
     int how;
     int lag;      /* waited for up to so many steps later, which is each rank's own */
@@ -96,10 +98,12 @@ void program_set_secret(void);
 uint32_t program_choice(const program_step *step, int rank, uint32_t salt, uint32_t bound);
 
 /* program_data.c: what the ranks of a step give and get */
-/* Elements of block `b` of what rank `rank` gives; a step without blocks has one, an all-reduce
- * one a segment. */
+/* Elements of block `b` of what rank `rank` gives; a step without blocks has one, a list one a
+ * segment. */
 int64_t step_count(const program *p, const program_step *step, int rank, int b);
 rp_codec step_codec(const program_step *step);
+/* Who owns segment b of a list with owners. */
+int step_owner(const program *p, const program_step *step, int b);
 /* Fill what `rank` gives as block b of a step that reduces. */
 void step_fill(const program *p, const program_step *step, int rank, int b, void *data);
 /* Fill what `from` has for `to`. */
@@ -113,6 +117,9 @@ const char *step_check_neighbors(const program *p, const program_step *step, int
 /* NULL when `data` is what it must be, else what is wrong with it (in `words`, 200 bytes). */
 const char *step_check(const program *p, const program_step *step, int b, const void *data,
                        char *words);
+/* The same of what `rank` alone has given. */
+const char *step_check_given(const program *p, const program_step *step, int rank, int b,
+                             const void *data, char *words);
 const char *step_check_moved(const program_step *step, int from, int to, int64_t count,
                              const void *data, char *words);
 

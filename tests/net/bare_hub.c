@@ -15,6 +15,9 @@ bare_hub *bare_hub_make(int world) {
     size_t count = (size_t)world;
     control->world = world;
     control->line_count = world;
+    control->role = RPI_CONTROL_LEADS;
+    control->duty = RPI_CONTROL_SERVES;
+    control->phase = RPI_CONTROL_OPEN;
     control->lines = hub->lines;
     control->beat_ns = control->silence_ns = RPI_SECOND_NS;
     control->everybody = (rpi_control_group){

@@ -755,6 +755,7 @@ static void what_is_no_address_is_not_called(void) {
     static rpi_control_line up;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         control.hub = LAST - 1;
+        control.role = RPI_CONTROL_SEEKS;
         control.lines = &up;
         control.line_count = 1;
         up.fd = up.rank = -1;
@@ -763,6 +764,7 @@ static void what_is_no_address_is_not_called(void) {
         CHECK_MSG(strstr(rp_last_error()->message, texts[i][1]), "'%s': %s", texts[i][0],
                   rp_last_error()->message);
         CHECK_EQ(control.seek_ns, RPI_NEVER_NS);
+        CHECK_EQ(control.role, RPI_CONTROL_ALONE);
         CHECK_EQ(up.fd, -1);
     }
 }
@@ -772,13 +774,15 @@ static void any_listener_makes_a_hub(void) {
     for (int listener = -1; listener < 2; listener++) {
         static rpi_control control;
         static rpi_control_line line;
-        control = (rpi_control){.rank = 1, .world = 3, .hub_left = true, .listener = listener};
+        control = (rpi_control){
+            .rank = 1, .world = 3, .role = RPI_CONTROL_SEEKS, .listener = listener};
         line.fd = line.rank = -1;
         control.lines = &line;
         control.line_count = 1;
         rpi_control_seek_hub(&control);
         CHECK_EQ(rpi_control_is_hub(&control), listener >= 0);
-        CHECK_EQ(control.hub_left, listener < 0);
+        CHECK_EQ(rpi_control_has_no_hub(&control), listener < 0);
+        CHECK_EQ(control.role, listener < 0 ? RPI_CONTROL_ALONE : RPI_CONTROL_LEADS);
     }
 }
 

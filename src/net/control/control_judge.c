@@ -122,7 +122,8 @@ void rpi_control_judge(rpi_control *control, const rpi_failure *failure) {
  * longer than that takes. */
 static bool take_overdue(rpi_control *control, int64_t now_ns, rpi_failure *out_account) {
     for (rpi_control_group *group = control->groups; group; group = group->next) {
-        if (!group->accused || (!control->hub_left && now_ns < group->account_ns)) continue;
+        if (!group->accused || (!rpi_control_has_no_hub(control) && now_ns < group->account_ns))
+            continue;
         group->accused = false;
         group->account_ns = RPI_NEVER_NS;
         group->is_own_verdict = true;
@@ -149,7 +150,7 @@ void rpi_control_suspect(rpi_control *control, int rank) {
     pthread_mutex_unlock(&control->lock);
     if (known || is_suspected(control, rank)) return;
     control->suspect_ns[rank] = rpi_deadline_ns(RPI_CONTROL_GRACE_S);
-    if (control->hub_left) rpi_control_judge_overdue(control);
+    if (rpi_control_has_no_hub(control)) rpi_control_judge_overdue(control);
 }
 
 static void end_grace(rpi_control *control, int rank) {
@@ -184,8 +185,8 @@ static void note_own_verdict(rpi_control *control, uint64_t scope) {
 
 /* Our own account of a failure: the hub judges it, a leaf sends it there. */
 static void accuse(rpi_control *control, const rpi_failure *failure) {
-    if (rpi_control_is_hub(control) || control->hub_left) {
-        if (control->hub_left) note_own_verdict(control, failure->scope);
+    if (rpi_control_is_hub(control) || rpi_control_has_no_hub(control)) {
+        if (rpi_control_has_no_hub(control)) note_own_verdict(control, failure->scope);
         rpi_control_judge(control, failure);
         return;
     }

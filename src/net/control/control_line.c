@@ -28,7 +28,7 @@ static rp_status unpack(const unsigned char *at, rpi_control_record *out_record)
     out_record->number = (int32_t)rpi_get_u32(at + 12);
     out_record->a = rpi_get_u64(at + 16);
     out_record->b = rpi_get_u64(at + 24);
-    if (out_record->kind < RPI_CONTROL_HELLO || out_record->kind > RPI_CONTROL_LEAVE)
+    if (out_record->kind < RPI_CONTROL_HELLO || out_record->kind >= RPI_CONTROL_KINDS_END)
         return RP_FAIL(CORRUPT, "a control record of kind %d", out_record->kind);
     if (out_record->text_bytes >= RPI_CONTROL_TEXT_BYTES)
         return RP_FAIL(CORRUPT, "a control record of %d letters", out_record->text_bytes);

@@ -33,6 +33,7 @@ typedef enum rpi_control_kind {
     RPI_CONTROL_JOIN,  /* leaf to hub: it is one of `number` members of the group of scope b;
                           text: its name */
     RPI_CONTROL_LEAVE, /* leaf to hub: it has closed the group of scope b */
+    RPI_CONTROL_KINDS_END, /* who takes them, and from whom: control_records.c */
 } rpi_control_kind;
 
 /* Above the step of a beat (control.h). */

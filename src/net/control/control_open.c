@@ -137,7 +137,7 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
     if (status != RP_OK) return status;
     RP_TRY(removed);
     pthread_mutex_lock(&control->lock);
-    control->welcome = true;
+    rpi_control_enter_phase(control, RPI_CONTROL_OPEN);
     pthread_mutex_unlock(&control->lock);
     rpi_event_set(control->wake);
     return RP_OK;
@@ -225,9 +225,9 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     RP_TRY(start_thread(control));
     pthread_mutex_lock(&control->lock);
     const rpi_control_group *everybody = &control->everybody;
-    while (!control->welcome && !everybody->failed)
+    while (!rpi_control_was_open(control) && !everybody->failed)
         if (!rpi_control_wait_change(control, deadline_ns)) break;
-    bool welcome = control->welcome, failed = everybody->failed;
+    bool welcome = rpi_control_was_open(control), failed = everybody->failed;
     rpi_failure failure = everybody->failure;
     pthread_mutex_unlock(&control->lock);
     if (welcome) return RP_OK;
@@ -239,7 +239,8 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
 static void stop_thread(rpi_control *control) {
     if (!control->has_thread) return;
     pthread_mutex_lock(&control->lock);
-    control->closing = true;
+    rpi_control_enter_phase(control, rpi_control_was_open(control) ? RPI_CONTROL_CLOSING
+                                                                   : RPI_CONTROL_GIVEN_UP);
     pthread_mutex_unlock(&control->lock);
     rpi_event_set(control->wake);
     pthread_join(control->thread, NULL);
@@ -331,6 +332,8 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->wake = control->failed_fd = control->listener = -1;
     control->leave_by_ns = control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
     control->hub = RPI_CONTROL_HUB;
+    control->role = rank == RPI_CONTROL_HUB ? RPI_CONTROL_LEADS : RPI_CONTROL_FOLLOWS;
+    control->duty = rank == RPI_CONTROL_HUB ? RPI_CONTROL_GATHERS : RPI_CONTROL_SERVES;
     control->served_by = RPI_CONTROL_HUB;
     control->served_ns = control->served_heard_ns = control->opened_ns;
     control->lost_hub = -1;

@@ -1,5 +1,15 @@
 /* What the callers' side of the control connection (control_open.c, control_groups.c) and its
- * thread (control_thread.c) share. */
+ * thread (control_thread.c) share.
+ *
+ *     the connection   MEETING -- everybody has come --> OPEN -- close() --> CLOSING
+ *                         '------ close() ---> GIVEN_UP
+ *
+ *     its thread       GATHERS -- OPEN: says welcome --> SERVES -- CLOSING: says goodbye -->
+ * LEAVES
+ *                         '------ GIVEN_UP, or CLOSING: says goodbye ------------------------^
+ *
+ *     of its rank      FOLLOWS, LEADS, SEEKS, CALLS or ALONE: control_succession.c
+ *     of a failure     control_judge.c */
 #ifndef RPI_NET_CONTROL_STATE_H
 #define RPI_NET_CONTROL_STATE_H
 
@@ -14,6 +24,27 @@
 /* The first hub, and how many ranks behind it are in line to be the next. */
 enum { RPI_HUB_SOUGHT = -1, RPI_HUB_NONE = -2 }; /* served_by: one is; there is none left */
 enum { RPI_CONTROL_HUB = 0, RPI_CONTROL_SUCCESSORS = 8, RPI_CONTROL_ADDRESS_BYTES = 272 };
+
+typedef enum rpi_control_phase {
+    RPI_CONTROL_MEETING, /* rank 0 waits for the others, which wait for its welcome */
+    RPI_CONTROL_OPEN,
+    RPI_CONTROL_CLOSING,
+    RPI_CONTROL_GIVEN_UP, /* closed before everybody had come */
+} rpi_control_phase;
+
+typedef enum rpi_control_duty {
+    RPI_CONTROL_GATHERS, /* rank 0: takes callers, and has welcomed none of them */
+    RPI_CONTROL_SERVES,
+    RPI_CONTROL_LEAVES, /* has said goodbye, and waits for the others to hang up */
+} rpi_control_duty;
+
+typedef enum rpi_control_role {
+    RPI_CONTROL_LEADS,   /* this rank is the hub */
+    RPI_CONTROL_FOLLOWS, /* another one is */
+    RPI_CONTROL_SEEKS,   /* it is gone: the next one is called at seek_ns */
+    RPI_CONTROL_CALLS,   /* the next one, whose welcome is waited for until welcome_by_ns */
+    RPI_CONTROL_ALONE,   /* there is none left */
+} rpi_control_role;
 
 /* What a rank last said that it waits for in a group; it holds as long as the rank says so in
  * each of its beats. */
@@ -105,8 +136,7 @@ struct rpi_control {
     /* Under the lock. */
     int arrived;   /* hub: ranks that have come, */
     bool *present; /* [world] and which */
-    bool welcome;  /* hub: open() lets them in; leaf: the hub has */
-    bool closing;
+    rpi_control_phase phase;
     rpi_control_group *groups; /* all, `everybody` among them */
     int64_t *heard_ns;         /* [world] when a rank's last beat came */
     uint32_t *rounds;          /* [world] its beats so far */
@@ -121,7 +151,9 @@ struct rpi_control {
     size_t closed_count, closed_room;
 
     /* The thread's own. */
-    int hub;               /* who judges: rank 0 at first (control_succession.c) */
+    rpi_control_duty duty;
+    rpi_control_role role; /* who judges: this rank, another, or nobody */
+    int hub;               /* rank 0 at first; the one that is called (control_succession.c) */
     int64_t seek_ns;       /* when to look for the next one; RPI_NEVER_NS: there is one */
     int64_t welcome_by_ns; /* and when one that was called is passed over */
     bool passed_over;      /* others have done so with this rank: it will not be the hub */
@@ -132,9 +164,7 @@ struct rpi_control {
     int line_count;
     int *line_of; /* [world]: a rank's line that has called, -1 before it came */
     bool *fresh;  /* [world]: hub: a beat to pass on */
-    bool let_in;  /* hub: WELCOME was sent */
     unsigned refusals;
-    bool hub_left;       /* leaf: nobody judges, for now or any more */
     int64_t *suspect_ns; /* [world]: when a death is made known; RPI_NEVER_NS: none */
     rpi_failure *held;   /* accounts that wait until no rank is suspected */
     size_t held_count, held_room;
@@ -200,7 +230,23 @@ void rpi_control_judge_waits(rpi_control *control);
 /* This rank's own beat; `tell`: say it, and on rank 0 what has been heard of the others. */
 void rpi_control_beat_once(rpi_control *control, bool tell);
 static inline bool rpi_control_is_hub(const rpi_control *control) {
-    return control->hub == control->rank;
+    return control->role == RPI_CONTROL_LEADS;
+}
+
+/* Nobody judges, for now or any more. */
+static inline bool rpi_control_has_no_hub(const rpi_control *control) {
+    return control->role != RPI_CONTROL_LEADS && control->role != RPI_CONTROL_FOLLOWS;
+}
+
+/* Steps of the three machines above, the first under the lock (control_state.c). */
+void rpi_control_enter_phase(rpi_control *control, rpi_control_phase phase);
+void rpi_control_enter_duty(rpi_control *control, rpi_control_duty duty);
+void rpi_control_enter_role(rpi_control *control, rpi_control_role role);
+/* The connection has been open, as far as this rank has heard; takes the lock. */
+bool rpi_control_is_welcome(rpi_control *control);
+/* The same, under the lock. */
+static inline bool rpi_control_was_open(const rpi_control *control) {
+    return control->phase == RPI_CONTROL_OPEN || control->phase == RPI_CONTROL_CLOSING;
 }
 
 /* This rank's own line to the hub; false: a caller's. */
@@ -223,6 +269,9 @@ void rpi_control_hear_hub(rpi_control *control, bool is_welcome);
 void rpi_control_resign(rpi_control *control);
 /* Pass over a hub that is silent, or has not welcomed us in time. */
 void rpi_control_watch_hub(rpi_control *control);
+/* A record that came on a line (control_records.c). */
+void rpi_control_take_record(rpi_control *control, rpi_control_line *line,
+                             rpi_control_record *record);
 /* Ends a line, here; of a caller its groups, too. */
 void rpi_control_drop_line(rpi_control *control, rpi_control_line *line);
 /* Call the next in line, or be it. Blocks for a moment where one does not answer. */

@@ -1,13 +1,14 @@
 /* Who takes rank 0's place when it leaves or dies, so that the others' heartbeats and failures
  * still reach each other.
  *
- *      a rank                hub lost ----- SEEK_BEATS later ----> calls the next in line
- *                              ^  judges for itself meanwhile        |         | is itself
- *                              |                          welcome is said      v
- *                              |                                     v       is the hub
- *                              |-- it leaves, dies, is silent -- follows it    |
- *                              |-- it is not there, or says no welcome in time |
- *                              '-- a caller has gone on to the next one -------'
+ *      a rank                SEEKS ------ SEEK_BEATS later ------> the next in line
+ *                              ^  judges for itself meanwhile       |    | is this rank
+ *                              |                                  CALLS  v
+ *                              |                  welcome is said   |   LEADS     nobody is
+ *                              |                                    v    |         left: ALONE
+ *                              |-- it leaves, dies, is silent -- FOLLOWS |
+ *                              |-- it is not there, or says no welcome in time
+ *                              '-- a caller has gone on to the next one -'
  *
  * A hub that is stopped keeps its connections and says nothing: who has heard nothing from it
  * for a second longer than a stopped rank is given (control.h) says goodbye, and goes on to the
@@ -124,8 +125,8 @@ static void note_served(rpi_control *control, int by) {
 
 static void become_hub(rpi_control *control) {
     rpi_control_record welcome = {.kind = RPI_CONTROL_WELCOME};
+    rpi_control_enter_role(control, RPI_CONTROL_LEADS);
     control->hub = control->rank;
-    control->hub_left = false;
     control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
     note_served(control, control->rank);
     for (int i = 0; i < control->line_count; i++)
@@ -137,7 +138,7 @@ static void become_hub(rpi_control *control) {
 
 void rpi_control_hear_hub(rpi_control *control, bool is_welcome) {
     if (is_welcome) {
-        control->hub_left = false;
+        rpi_control_enter_role(control, RPI_CONTROL_FOLLOWS);
         control->welcome_by_ns = RPI_NEVER_NS;
         note_served(control, control->hub);
         rpi_control_tell_own_verdicts(control, &control->lines[0]);
@@ -169,7 +170,7 @@ static void begin_to_seek(rpi_control *control) {
     control->lost_hub = control->hub;
     control->served_by = RPI_HUB_SOUGHT;
     pthread_mutex_unlock(&control->lock);
-    control->hub_left = true;
+    rpi_control_enter_role(control, RPI_CONTROL_SEEKS);
     control->welcome_by_ns = RPI_NEVER_NS;
 }
 
@@ -183,14 +184,14 @@ static bool has_heir(const rpi_control *control) {
 /* By our own beats: while this process was stopped, nobody was silent. */
 static bool is_hub_silent(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
-    bool serves = control->welcome && control->served_by == control->hub;
+    bool serves = rpi_control_was_open(control) && control->served_by == control->hub;
     int64_t silent_ns = control->heard_ns[control->rank] - control->served_heard_ns;
     pthread_mutex_unlock(&control->lock);
     return serves && silent_ns > control->silence_ns + PATIENCE_NS;
 }
 
 void rpi_control_watch_hub(rpi_control *control) {
-    if (rpi_control_is_hub(control) || control->leave_by_ns != RPI_NEVER_NS) return;
+    if (rpi_control_is_hub(control) || control->duty == RPI_CONTROL_LEAVES) return;
     bool is_late = rpi_now_ns() >= control->welcome_by_ns;
     if (!is_late && (!is_hub_silent(control) || !has_heir(control))) return;
     rpi_log(RP_LOG_INFO, "rank %d has heard nothing from rank %d, which passes on heartbeats",
@@ -202,17 +203,17 @@ void rpi_control_watch_hub(rpi_control *control) {
 
 void rpi_control_resign(rpi_control *control) {
     control->passed_over = true;
-    if (!rpi_control_is_hub(control) || control->hub_left) return;
+    if (!rpi_control_is_hub(control)) return;
     for (int i = 1; i < control->line_count; i++)
         if (control->lines[i].rank >= 0) say_going_on(control, &control->lines[i]);
     rpi_scopes_free(control);
     begin_to_seek(control);
-    if (control->leave_by_ns == RPI_NEVER_NS) control->seek_ns = rpi_now_ns();
+    if (control->duty != RPI_CONTROL_LEAVES) control->seek_ns = rpi_now_ns();
 }
 
 void rpi_control_lose_hub(rpi_control *control) {
     begin_to_seek(control);
-    if (control->leave_by_ns == RPI_NEVER_NS)
+    if (control->duty != RPI_CONTROL_LEAVES)
         control->seek_ns = rpi_now_ns() + SEEK_BEATS * control->beat_ns;
 }
 
@@ -225,8 +226,10 @@ void rpi_control_seek_hub(rpi_control *control) {
             return;
         }
         if (is_own || call(control, control->hub) != RP_OK) continue;
+        rpi_control_enter_role(control, RPI_CONTROL_CALLS);
         control->welcome_by_ns = rpi_now_ns() + control->silence_ns + PATIENCE_NS;
         return;
     }
+    rpi_control_enter_role(control, RPI_CONTROL_ALONE);
     note_served(control, RPI_HUB_NONE);
 }

@@ -1,6 +1,6 @@
-/* The thread of the control connection: who calls, what comes on lines, when to beat and to
- * leave. What follows from a death or a failure is control_judge.c's, beats are
- * control_beats.c's. */
+/* The thread of the control connection: who calls, which lines have something, when to beat and
+ * to leave. What a record does is control_records.c's, what follows from a death or a failure
+ * control_judge.c's, beats are control_beats.c's. */
 #include "net/control/control_state.h"
 
 #include "base/clock.h"
@@ -37,132 +37,7 @@ static bool hear_proof(rpi_control *control, rpi_control_line *line) {
     return line->proved;
 }
 
-/* What a caller said in its proof holds for its first record, too. */
-static bool is_as_proved(const rpi_control *control, const rpi_control_line *line,
-                         const rpi_control_record *record) {
-    const rpi_proof_terms *claim = &line->proof.claim;
-    return !control->secret.is_set ||
-           (claim->caller == record->rank && claim->callee == control->rank &&
-            claim->session == record->a && claim->world == record->number);
-}
-
-/* ---- records ---- */
-
-static void welcome(rpi_control *control, rpi_control_line *line) {
-    (void)rpi_control_line_send(line, &(rpi_control_record){.kind = RPI_CONTROL_WELCOME});
-    rpi_control_tell_verdicts(control, line);
-}
-
-static void take_hello(rpi_control *control, rpi_control_line *line,
-                       const rpi_control_record *record) {
-    bool known = record->kind == RPI_CONTROL_HELLO && record->a == control->session &&
-                 record->number == control->world && record->rank >= 0 &&
-                 record->rank < control->world && record->rank != control->rank &&
-                 control->line_of[record->rank] < 0 && is_as_proved(control, line, record);
-    if (!known) { /* a stranger, or a rank that came twice */
-        rpi_control_drop_line(control, line);
-        return;
-    }
-    line->rank = record->rank;
-    control->line_of[record->rank] = (int)(line - control->lines);
-    if (control->rank !=
-        RPI_CONTROL_HUB) { /* the first hub has gone, as this one knows or will */
-        if (rpi_control_is_hub(control) && !control->hub_left) welcome(control, line);
-        return;
-    }
-    if (record->text_bytes) rpi_control_note_address(control, record->rank, record->text);
-    pthread_mutex_lock(&control->lock);
-    control->present[record->rank] = true;
-    control->arrived++;
-    pthread_cond_broadcast(&control->changed);
-    pthread_mutex_unlock(&control->lock);
-}
-
-static void take_failure(rpi_control *control, const rpi_control_line *line,
-                         const rpi_control_record *record) {
-    uint64_t code = record->a & ~RPI_FAILURE_ENDS_GROUPS;
-    bool is_status = code >= 1 && code <= (uint64_t) - (int64_t)RP_INTERNAL;
-    rpi_failure failure = {
-        .status = is_status ? (rp_status) - (int64_t)code : RP_INTERNAL,
-        .rank = record->rank >= -1 && record->rank < control->world ? record->rank : -1,
-        .finder = rpi_control_is_hub(control) ? line->rank : record->number,
-        .scope = record->b,
-        .ends_groups = record->a & RPI_FAILURE_ENDS_GROUPS};
-    snprintf(failure.text, sizeof failure.text, "%s", record->text);
-    if (rpi_control_is_hub(control))
-        rpi_control_judge(control, &failure);
-    else if (rpi_control_is_up(control, line))
-        rpi_control_decide(control, &failure);
-}
-
-static bool is_welcome(rpi_control *control) {
-    pthread_mutex_lock(&control->lock);
-    bool welcome = control->welcome;
-    pthread_mutex_unlock(&control->lock);
-    return welcome;
-}
-
-static void take_welcome(rpi_control *control, const rpi_control_line *line) {
-    if (!rpi_control_is_up(control, line)) return;
-    rpi_control_hear_hub(control, true);
-    pthread_mutex_lock(&control->lock);
-    control->welcome = true;
-    pthread_cond_broadcast(&control->changed);
-    pthread_mutex_unlock(&control->lock);
-}
-
-/* A leaf that says goodbye hangs up itself; when the hub does, the leaf hangs up for it. */
-static void take_goodbye(rpi_control *control, rpi_control_line *line, bool goes_on) {
-    line->goodbye = true;
-    if (!rpi_control_is_up(control, line)) {
-        if (goes_on) rpi_control_resign(control);
-        return;
-    }
-    rpi_control_lose_hub(control);
-    rpi_control_drop_line(control, line);
-    rpi_control_judge_overdue(control);
-    if (!is_welcome(control))
-        rpi_control_decide(control,
-                           &(rpi_failure){.status = RP_PEER,
-                                          .rank = RPI_CONTROL_HUB,
-                                          .finder = control->rank,
-                                          .text = "connection closed by peer: rank 0 gave up "
-                                                  "before all control connections were open"});
-}
-
-static void take_join(rpi_control *control, const rpi_control_line *line,
-                      const rpi_control_record *record) {
-    if (rpi_control_is_up(control, line)) return;
-    if (record->number < 1 || record->number > control->world || !record->b) return;
-    rpi_scope_join(control, record->b, line->rank, record->number, record->text);
-}
-
-static void take_record(rpi_control *control, rpi_control_line *line,
-                        rpi_control_record *record) {
-    if (line->rank < 0) {
-        take_hello(control, line, record);
-        return;
-    }
-    switch ((rpi_control_kind)record->kind) {
-    case RPI_CONTROL_HELLO: break; /* once was enough */
-    case RPI_CONTROL_WELCOME: take_welcome(control, line); break;
-    case RPI_CONTROL_BEAT:
-        if (!rpi_control_is_up(control, line)) record->rank = line->rank;
-        rpi_control_take_beat(control, record);
-        break;
-    case RPI_CONTROL_JOIN: take_join(control, line, record); break;
-    case RPI_CONTROL_LEAVE: rpi_scope_leave(control, record->b, line->rank); break;
-    case RPI_CONTROL_BEATS:
-        if (rpi_control_is_up(control, line)) rpi_control_take_beats(control, record);
-        break;
-    case RPI_CONTROL_FAILURE: take_failure(control, line, record); break;
-    case RPI_CONTROL_GOODBYE: take_goodbye(control, line, record->number == 1); break;
-    case RPI_CONTROL_ADDRESS:
-        if (rpi_control_is_up(control, line))
-            rpi_control_note_address(control, record->rank, record->text);
-        break;
-    }
-}
+/* ---- lines ---- */
 
 /* The connection ended: a death, unless a goodbye came before. */
 static void lose_line(rpi_control *control, rpi_control_line *line, bool closing) {
@@ -171,7 +46,7 @@ static void lose_line(rpi_control *control, rpi_control_line *line, bool closing
     rpi_control_drop_line(control, line);
     if (is_up) rpi_control_lose_hub(control);
     if (rank < 0 || expected) return;
-    if (is_up && !is_welcome(control))
+    if (is_up && !rpi_control_is_welcome(control))
         rpi_control_decide(control,
                            &(rpi_failure){.status = RP_PEER,
                                           .rank = RPI_CONTROL_HUB,
@@ -192,7 +67,7 @@ static void hear_line(rpi_control *control, rpi_control_line *line, bool closing
         status = rpi_control_line_receive(line, &record);
         if (status != RP_OK) break;
         if (rpi_control_is_up(control, line)) rpi_control_hear_hub(control, false);
-        take_record(control, line, &record);
+        rpi_control_take_record(control, line, &record);
     }
     if (line->fd < 0 || status >= 0) return;
     if (status == RP_CORRUPT && line->rank < 0 && rpi_proof_is_call(line->in))
@@ -216,7 +91,7 @@ static void look_for_lost_hosts(rpi_control *control) {
 }
 
 static void beat(rpi_control *control) {
-    bool closing = control->leave_by_ns != RPI_NEVER_NS; /* our side of the lines is shut */
+    bool closing = control->duty == RPI_CONTROL_LEAVES; /* our side of the lines is shut */
     rpi_control_beat_once(control, !closing);
     if (!closing && rpi_control_is_hub(control)) rpi_control_judge_waits(control);
     if (!closing) look_for_lost_hosts(control);
@@ -238,7 +113,7 @@ static void let_everybody_in(rpi_control *control) {
     }
     close(control->listener);
     control->listener = -1;
-    control->let_in = true;
+    rpi_control_enter_duty(control, RPI_CONTROL_SERVES);
 }
 
 static rpi_control_line *oldest_stranger(rpi_control *control) {
@@ -315,6 +190,7 @@ static void say_goodbye(rpi_control *control) {
     control->listener = -1;
     control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
     control->leave_by_ns = rpi_deadline_ns(LEAVE_S);
+    rpi_control_enter_duty(control, RPI_CONTROL_LEAVES);
 }
 
 /* No heartbeat comes from it: it will not hang up either. */
@@ -341,12 +217,12 @@ static bool has_left(rpi_control *control) {
 /* What callers want of the thread since it last looked; true while it is to go on. */
 static bool hear_callers(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
-    bool closing = control->closing;
-    bool let_in = control->rank == RPI_CONTROL_HUB && control->welcome && !control->let_in;
+    bool has_come = rpi_control_was_open(control);
+    bool closing = control->phase >= RPI_CONTROL_CLOSING;
     pthread_mutex_unlock(&control->lock);
-    if (let_in) let_everybody_in(control);
+    if (has_come && control->duty == RPI_CONTROL_GATHERS) let_everybody_in(control);
     rpi_control_tell_accounts(control);
-    if (closing && control->leave_by_ns == RPI_NEVER_NS) say_goodbye(control);
+    if (closing && control->duty != RPI_CONTROL_LEAVES) say_goodbye(control);
     return !closing || !has_left(control);
 }
 
@@ -393,7 +269,7 @@ void *rpi_control_run(void *context) {
         sleep_until(control, keep_time(control));
         if (control->polls[0].revents) rpi_event_clear(control->wake);
         if (control->polls[1].revents) accept_callers(control);
-        bool closing = control->leave_by_ns != RPI_NEVER_NS;
+        bool closing = control->duty == RPI_CONTROL_LEAVES;
         for (int i = 0; i < control->line_count; i++) {
             rpi_control_line *line = &control->lines[i];
             if (line->fd >= 0 && line->poll >= 0 && control->polls[line->poll].revents)

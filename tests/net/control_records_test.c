@@ -1,0 +1,162 @@
+/* Who may say what on the control connection, and that nothing comes of the rest. */
+#include "bare_hub.h"
+
+#include "harness/check.h"
+
+#include <unistd.h>
+
+enum { WORLD = 4, SCOPE = 7, CALLER = 1, TALKER = 2, SELF = 3 };
+
+/* What a line leads to. */
+enum { STRANGER = 1, RANK = 2, HUB = 4 };
+
+typedef struct saying {
+    rpi_control_record record;
+    unsigned heard_from;
+    bool (*is_heard)(const rpi_control *control, const rpi_control_line *line);
+} saying;
+
+static bool is_let_in(const rpi_control *control, const rpi_control_line *line) {
+    return line->rank == CALLER && control->line_of[CALLER] >= 0;
+}
+
+static bool is_open(const rpi_control *control, const rpi_control_line *line) {
+    (void)line;
+    return control->phase == RPI_CONTROL_OPEN;
+}
+
+static bool has_beat(const rpi_control *control, const rpi_control_line *line) {
+    (void)line;
+    return control->everybody.beats[TALKER].sequence == 5;
+}
+
+static bool has_failed(const rpi_control *control, const rpi_control_line *line) {
+    (void)line;
+    return control->everybody.failed;
+}
+
+static bool is_parting(const rpi_control *control, const rpi_control_line *line) {
+    (void)control;
+    return line->goodbye;
+}
+
+static bool has_address(const rpi_control *control, const rpi_control_line *line) {
+    (void)line;
+    return !strcmp(control->addresses[TALKER], "80 here");
+}
+
+static bool has_group(const rpi_control *control, const rpi_control_line *line) {
+    (void)line;
+    return control->scopes && control->scopes->scope == SCOPE;
+}
+
+static bool has_no_group(const rpi_control *control, const rpi_control_line *line) {
+    return !has_group(control, line);
+}
+
+/* A kind that is new has its row here. */
+static const saying sayings[] = {
+    {{.kind = RPI_CONTROL_HELLO, .rank = CALLER, .number = WORLD}, STRANGER, is_let_in},
+    {{.kind = RPI_CONTROL_WELCOME}, HUB, is_open},
+    {{.kind = RPI_CONTROL_BEAT, .rank = TALKER, .a = 5}, RANK | HUB, has_beat},
+    {{.kind = RPI_CONTROL_FAILURE, .rank = 1, .number = TALKER, .a = 3}, HUB, has_failed},
+    {{.kind = RPI_CONTROL_GOODBYE}, RANK | HUB, is_parting},
+    {{.kind = RPI_CONTROL_BEATS, .rank = TALKER, .a = 5, .text = "1", .text_bytes = 1},
+     HUB,
+     has_beat},
+    {{.kind = RPI_CONTROL_ADDRESS, .rank = TALKER, .text = "80 here", .text_bytes = 7},
+     HUB,
+     has_address},
+    {{.kind = RPI_CONTROL_JOIN, .number = 2, .b = SCOPE, .text = "g", .text_bytes = 1},
+     RANK,
+     has_group},
+    {{.kind = RPI_CONTROL_LEAVE, .b = SCOPE}, RANK, has_no_group},
+};
+enum { SAYINGS = sizeof sayings / sizeof sayings[0] };
+
+/* The line that says it, by what it leads to. */
+static rpi_control_line *line_of(bare_hub *hub, unsigned from) {
+    rpi_control *control = &hub->control;
+    rpi_control_line *line = &hub->lines[from == HUB ? 0 : TALKER];
+    line->rank = from == STRANGER ? -1 : from == HUB ? 0 : TALKER;
+    control->line_of[CALLER] = -1;
+    control->line_of[TALKER] = from == RANK ? TALKER : -1;
+    if (from == HUB) line->fd = dup(hub->lines[TALKER].fd);
+    return line;
+}
+
+/* A follower of rank 0, to which it has come, and which has not welcomed it. */
+static bare_hub *make_follower(void) {
+    bare_hub *hub = bare_hub_make(WORLD);
+    hub->control.rank = SELF;
+    hub->control.role = RPI_CONTROL_FOLLOWS;
+    hub->control.phase = RPI_CONTROL_MEETING;
+    rpi_scope_join(&hub->control, 1, SELF, 2, "other");
+    return hub;
+}
+
+static void say(const saying *s, unsigned from) {
+    bare_hub *hub = make_follower();
+    rpi_control *control = &hub->control;
+    rpi_control_record record = s->record;
+    rpi_control_line *line = line_of(hub, from);
+    bool may = s->heard_from & from;
+    if (record.kind == RPI_CONTROL_LEAVE) rpi_scope_join(control, SCOPE, TALKER, 2, "g");
+    rpi_control_take_record(control, line, &record);
+    CHECK_MSG(s->is_heard(control, line) == may, "kind %d by way %u", record.kind, from);
+    /* Who has not said who it is may say nothing else. */
+    CHECK_EQ(line->fd < 0 && !line->goodbye, from == STRANGER && !may);
+    rpi_control_line_close(&hub->lines[0]);
+    bare_hub_free(hub);
+}
+
+static void kinds_are_heard_from_whom_they_may_come(void) {
+    static const unsigned ways[] = {STRANGER, RANK, HUB};
+    bool seen[RPI_CONTROL_KINDS_END] = {false};
+    for (int i = 0; i < SAYINGS; i++) {
+        seen[sayings[i].record.kind] = true;
+        for (int way = 0; way < 3; way++) say(&sayings[i], ways[way]);
+    }
+    for (int kind = 1; kind < RPI_CONTROL_KINDS_END; kind++)
+        CHECK_MSG(seen[kind], "kind %d has no row in `sayings`", kind);
+}
+
+/* A rank's account of a failure is the hub's to judge, and nobody else's. */
+static void failures_are_judged_by_the_hub(void) {
+    for (int leads = 0; leads < 2; leads++) {
+        bare_hub *hub = make_follower();
+        rpi_control_record record = {
+            .kind = RPI_CONTROL_FAILURE, .rank = 1, .number = 9, .a = 3};
+        rpi_control *control = &hub->control;
+        if (leads) control->role = RPI_CONTROL_LEADS;
+        rpi_control_take_record(control, line_of(hub, RANK), &record);
+        CHECK_EQ(control->everybody.failed, leads);
+        if (leads) CHECK_EQ(control->everybody.failure.finder, TALKER); /* as the line says */
+        bare_hub_free(hub);
+    }
+}
+
+/* A hello of another world, of a rank that there is not, of oneself, or once more. */
+static void hellos_that_do_not_fit_are_hung_up_on(void) {
+    static const rpi_control_record hellos[] = {
+        {.kind = RPI_CONTROL_HELLO, .rank = CALLER, .number = WORLD + 1},
+        {.kind = RPI_CONTROL_HELLO, .rank = CALLER, .number = WORLD, .a = 1},
+        {.kind = RPI_CONTROL_HELLO, .rank = -1, .number = WORLD},
+        {.kind = RPI_CONTROL_HELLO, .rank = WORLD, .number = WORLD},
+        {.kind = RPI_CONTROL_HELLO, .rank = SELF, .number = WORLD},
+        {.kind = RPI_CONTROL_HELLO, .rank = 0, .number = WORLD},
+    };
+    for (size_t i = 0; i < sizeof hellos / sizeof hellos[0]; i++) {
+        bare_hub *hub = make_follower();
+        rpi_control_line *line = line_of(hub, STRANGER);
+        rpi_control_record record = hellos[i];
+        hub->control.line_of[0] = 1; /* it has come */
+        rpi_control_take_record(&hub->control, line, &record);
+        CHECK_MSG(line->fd < 0 && line->rank < 0, "hello %zu", i);
+        bare_hub_free(hub);
+    }
+}
+
+CASES({"kinds_are_heard_from_whom_they_may_come", kinds_are_heard_from_whom_they_may_come},
+      {"failures_are_judged_by_the_hub", failures_are_judged_by_the_hub},
+      {"hellos_that_do_not_fit_are_hung_up_on", hellos_that_do_not_fit_are_hung_up_on})

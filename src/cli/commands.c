@@ -21,6 +21,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_bench_barrier,
     &rpi_command_bench_codec,
     &rpi_command_bench_link,
+    &rpi_command_bench_machine,
     &rpi_command_plan,
     &rpi_command_plan_gossip,
     &rpi_command_plan_local_sgd,

@@ -24,6 +24,7 @@ extern const rpi_command rpi_command_bench_send_recv;
 extern const rpi_command rpi_command_bench_barrier;
 extern const rpi_command rpi_command_bench_codec;
 extern const rpi_command rpi_command_bench_link;
+extern const rpi_command rpi_command_bench_machine;
 extern const rpi_command rpi_command_plan;
 extern const rpi_command rpi_command_plan_gossip;
 extern const rpi_command rpi_command_plan_local_sgd;

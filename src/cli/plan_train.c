@@ -90,12 +90,24 @@ static const rpi_option options[] = {
 
 /* ---- what the whole training comes to ---- */
 
+/* As it was said, or as long as the disk of --machine takes for parameters and optimizer. */
+static rp_status save_time(const settings *s, const rpi_train_offer *o, double *out) {
+    const rpi_training_layout *l = &o->found.best[0].layout;
+    double each = l->precision->weight + l->precision->optimizer;
+    if (s->save) return rpi_parse_span(s->save, out);
+    *out = -1;
+    if (o->planned.account)
+        *out = rpi_machine_account_save_s(o->planned.account,
+                                          rpi_transformer_count(&l->model).all * each);
+    return *out > 0 ? RP_OK : RP_FAIL(INVALID, "how long does a save take? --save 30s");
+}
+
 static rp_status fail_often(const settings *s, const rpi_train_offer *o, double work_s,
                             rpi_train_bill *b) {
     rpi_node_rate rate;
     rpi_failures f = {0};
     RP_TRY(rpi_node_rate_parse(s->failures, &rate));
-    RP_TRY(rpi_parse_span(s->save, &f.save_s));
+    RP_TRY(save_time(s, o, &f.save_s));
     RP_TRY(rpi_parse_span(s->restart, &f.restart_s));
     if (f.save_s == 0)
         return RP_FAIL(INVALID, "a save of 0 s costs nothing: save after every step");
@@ -217,7 +229,7 @@ static rp_status check_said(const settings *s) {
     if (!s->tokens && (s->price || s->failures))
         return RP_FAIL(INVALID, "--%s is of a whole training: how many tokens? --tokens 300B",
                        s->price ? "price" : "failures");
-    if (s->failures && !s->save)
+    if (s->failures && !s->save && !s->training.machine)
         return RP_FAIL(INVALID, "how long does a save take? --save 30s");
     return RP_OK;
 }

@@ -9,15 +9,26 @@ static void term(const char *name, double seconds, const char *formula) {
     printf("  %-10s  %10s  %s\n", name, rpi_time_text(seconds, time), formula);
 }
 
-static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l) {
+static const char *attention_formula(const rpi_training_layout *l, bool measured) {
+    if (!l->fused_attention)
+        return "products, and scores written and read at the memory's rate";
+    return measured ? "4 b s^2 (a d / t) over the rate measured at s, d and b a / t"
+                    : "4 b s^2 (a d / t) / (peak attention_share)";
+}
+
+static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l,
+                          bool measured) {
     printf("\na layer, of a micro-batch of b s tokens:\n");
     term("products", x->products_s,
-         "sum of 2 m n k (1 + (gemm_half_side / side)^gemm_power) / (peak gemm_share)");
-    term("attention", x->attention_s,
-         l->fused_attention ? "4 b s^2 (a d / t) / (peak attention_share)"
-                            : "products, and scores written and read at the memory's rate");
-    term("rest", x->memory_s,
-         "norms, sums, activation, unfused scores: bytes / (memory_bytes_s memory_share)");
+         measured
+             ? "sum of 2 m n k over the rate measured at m, n and k, interpolated"
+             : "sum of 2 m n k (1 + (gemm_half_side / side)^gemm_power) / (peak gemm_share)");
+    term("attention", x->attention_s, attention_formula(l, measured));
+    term(
+        "rest", x->memory_s,
+        measured
+            ? "norms, sums, activation: bytes over the rate measured at as many"
+            : "norms, sums, activation, unfused scores: bytes / (memory_bytes_s memory_share)");
     term("sums", x->sums_s, "of tensor-parallel ranks: 2 all-reduces of b s h");
     term("start", x->start_s, "layer_host_s, and sum_host_s for each sum");
     term("forward", x->forward_s,
@@ -27,22 +38,29 @@ static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l)
     term("again", x->again_s, "what --recompute makes again");
 }
 
-static void explain_step(const rpi_step_terms *x, const rpi_forecast *f) {
+static void explain_step(const rpi_step_terms *x, const rpi_forecast *f, bool measured) {
     printf("\na step of %lld micro-batches, the slowest stage with %lld layers:\n",
            (long long)x->micro_batches, (long long)x->layers);
-    term("head", x->head_s, "3 products of b s h V / t, and logits read six times");
+    term("head", x->head_s,
+         measured ? "6 b s h V / t over the rates measured of logits and their loss"
+                  : "3 products of b s h V / t, and logits read six times");
     term("micro", x->slot_s, "layers (forward + backward + again) + head");
     term("bubble", f->seconds[RPI_TIME_BUBBLE],
          "each other stage once, over the chunks of a rank");
     term("hop", x->hop_s,
          "latency + b s h / t / rate; 2 (p - 1) m / p + 2 (p - 2) of them wait");
     term("data", x->data_s,
-         "inside: (n - 1) / n S / local, between: (H - 1) / H S groups / (link link_share); "
-         "twice");
-    term("codec", x->codec_s, "of that: reading and writing at the memory's rate");
+         measured ? "between: as of other devices; and cores, S over the rate of sums as long "
+                    "as a bucket, which nothing hides"
+                  : "inside: (n - 1) / n S / local, between: (H - 1) / H S groups / "
+                    "(link link_share); twice");
+    term("codec", x->codec_s,
+         measured ? "of that: as measured"
+                  : "of that: reading and writing at the memory's rate");
     term("hidden", x->hidden_s, "that a backward pass may hide: overlap of it");
     term("optimizer", f->seconds[RPI_TIME_OPTIMIZER],
-         "bytes of a parameter, read and written, at the memory's rate");
+         measured ? "bytes of a parameter over the rate measured of AdamW"
+                  : "bytes of a parameter, read and written, at the memory's rate");
     term("host", f->seconds[RPI_TIME_HOST], "step_host_s");
     printf("  S is %.4g bytes, on %lld host%s; the peak %.4g a second\n", x->data_bytes,
            (long long)x->data_hosts, x->data_hosts == 1 ? "" : "s", f->peak_flops);
@@ -63,7 +81,8 @@ static void explain_facts(const rpi_train_offer *o) {
 
 void rpi_train_explain(const rpi_train_offer *o) {
     const rpi_candidate *c = &o->found.best[0];
-    explain_layer(&c->forecast.terms, &c->layout);
-    explain_step(&c->forecast.terms, &c->forecast);
+    bool measured = o->planned.rates != NULL;
+    explain_layer(&c->forecast.terms, &c->layout, measured);
+    explain_step(&c->forecast.terms, &c->forecast, measured);
     explain_facts(o);
 }

@@ -59,15 +59,31 @@ static void add_bill(cJSON *object, const rpi_train_bill *b) {
     add(object, "goodput", b->failures.goodput);
 }
 
-static void add_facts(cJSON *object, const rpi_plan_device *d) {
+static void add_fact(cJSON *facts, const char *name, double value, rpi_fact_kind kind,
+                     const char *source) {
+    cJSON *fact = cJSON_AddObjectToObject(facts, name);
+    add(fact, "value", value);
+    cJSON_AddStringToObject(fact, "kind", rpi_fact_kinds[kind]);
+    cJSON_AddStringToObject(fact, "source", source);
+}
+
+/* Of the device, and of links where they were said in the place of its own. */
+static void add_facts(cJSON *object, const rpi_planned_training *p) {
+    const rpi_machine *m = &p->machine;
     cJSON *facts = cJSON_AddObjectToObject(object, "facts");
     for (int i = 0; i < RPI_FACTS; i++) {
-        if (!d->facts[i].source) continue;
-        cJSON *fact = cJSON_AddObjectToObject(facts, rpi_fact_at(i)->name);
-        add(fact, "value", d->facts[i].value);
-        cJSON_AddStringToObject(fact, "kind", rpi_fact_kinds[d->facts[i].kind]);
-        cJSON_AddStringToObject(fact, "source", d->facts[i].source);
+        const rpi_plan_device_fact *f = &m->device.facts[i];
+        bool is_local = i == RPI_FACT_LOCAL_RATE || i == RPI_FACT_LOCAL_LATENCY;
+        if (f->source && !(is_local && p->local_given))
+            add_fact(facts, rpi_fact_at(i)->name, f->value, f->kind, f->source);
     }
+    if (p->local_given) {
+        add_fact(facts, "local_bytes_s", m->local_bytes_s, RPI_KNOWN_GIVEN, "--local");
+        add_fact(facts, "local_latency_s", m->local_latency_s, RPI_KNOWN_GIVEN, "--local");
+    }
+    if (!p->link_given) return;
+    add_fact(facts, "link_bytes_s", m->link_bytes_s, RPI_KNOWN_GIVEN, "--link");
+    add_fact(facts, "link_latency_s", m->link_latency_s, RPI_KNOWN_GIVEN, "--link");
 }
 
 static cJSON *offer_json(const rpi_train_offer *o) {
@@ -89,7 +105,14 @@ static cJSON *offer_json(const rpi_train_offer *o) {
     for (int i = 0; i < o->found.count; i++)
         cJSON_AddItemToArray(best, layout_json(&o->found.best[i]));
     add_bill(object, &o->bill);
-    add_facts(object, &o->planned.machine.device);
+    if (o->planned.account) {
+        cJSON *machine = cJSON_AddObjectToObject(object, "machine");
+        cJSON_AddStringToObject(machine, "cpu", o->planned.account->cpu);
+        add(machine, "ranks", o->planned.account->ranks);
+        add(machine, "threads", o->planned.account->threads);
+        add(machine, "items", o->planned.account->count);
+    }
+    add_facts(object, &o->planned);
     return object;
 }
 

@@ -4,13 +4,16 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
+#include "cli/machine_file.h"
 #include "net/shaped/link_shape.h"
 #include "redpoll/codec.h"
 #include "train/models/model.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { MOST_FILE = 1 << 22 };
+enum { MOST_FILE = 1 << 22, USUAL_RANKS = 8 };
 
 rp_status rpi_check_zero(const char *text) {
     if (strlen(text) == 1 && text[0] >= '0' && text[0] <= '0' + RPI_ZERO_MOST) return RP_OK;
@@ -50,7 +53,10 @@ static rp_status read_layout(const rpi_plan_training *said, bool needs_batch,
                              rpi_planned_training *out) {
     rpi_training_layout *l = &out->layout;
     RP_TRY(read_model(said, l));
-    RP_TRY(rpi_precision_find(said->precision, &l->precision));
+    RP_TRY(rpi_precision_find(said->precision ? said->precision
+                              : said->machine ? "fp32"
+                                              : "bf16",
+                              &l->precision));
     if (said->recompute) RP_TRY(read_recompute(said->recompute, &l->recompute));
     if (needs_batch && !said->global_batch)
         return RP_FAIL(INVALID, "of how many samples is a step? --global-batch-size 1024");
@@ -81,6 +87,24 @@ static rp_status ask_for_device(const rpi_plan_device_table *table) {
                    names);
 }
 
+/* A device that was measured, with as many ranks on a host as then. */
+static rp_status read_machine(const rpi_plan_training *said, rpi_planned_training *out) {
+    rpi_machine *m = &out->machine;
+    if (said->device)
+        return RP_FAIL(INVALID, "--device and --machine both say what a rank has: one of them");
+    RP_TRY(rpi_alloc(sizeof *out->account, "a machine", &out->account));
+    RP_TRY(rpi_alloc(sizeof *out->rates, "rates of a machine", &out->rates));
+    RP_TRY(rpi_machine_file_read(said->machine, out->account));
+    snprintf(out->source, sizeof out->source, "%.80s, %d ranks at the same time", said->machine,
+             out->account->ranks);
+    rp_status status =
+        rpi_machine_account_device(out->account, out->source, &m->device, out->rates);
+    if (status != RP_OK) return rpi_fail_context(status, "%s: ", said->machine);
+    m->rates = out->rates;
+    if (!said->ranks_per_host) m->ranks_per_host = out->account->ranks;
+    return RP_OK;
+}
+
 static rp_status read_devices(const rpi_plan_training *said, rpi_planned_training *out) {
     RP_TRY(rpi_plan_device_table_make(&out->table));
     for (int i = 0; i < said->devices.count; i++) {
@@ -92,6 +116,7 @@ static rp_status read_devices(const rpi_plan_training *said, rpi_planned_trainin
         rpi_free(text);
         RP_TRY(status);
     }
+    if (said->machine) return read_machine(said, out);
     if (!said->device) return ask_for_device(out->table);
     return rpi_plan_device_find(out->table, said->device, &out->machine.device);
 }
@@ -113,29 +138,39 @@ static rp_status read_links(const rpi_plan_training *said, rpi_machine *m) {
     return RP_OK;
 }
 
-/* Bytes of an element as the codec encodes a long vector. */
-static rp_status read_codec(const rpi_plan_training *said, rpi_machine *m) {
+/* Bytes of an element as the codec encodes a long vector, and how long that takes where it was
+ * measured. */
+static rp_status read_codec(const rpi_plan_training *said, rpi_planned_training *out) {
     enum { LONG = 1 << 20 };
     rp_codec codec;
+    char text[RPI_MACHINE_NAME];
+    rpi_machine *m = &out->machine;
     RP_TRY(rp_codec_parse(said->codec, &codec));
-    if (!rp_codec_is_exact(&codec, RP_F32))
-        m->codec_bytes = (double)rp_codec_encoded_bytes(&codec, RP_F32, LONG) / LONG;
+    if (rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
+    m->codec_bytes = (double)rp_codec_encoded_bytes(&codec, RP_F32, LONG) / LONG;
+    rp_codec_text(&codec, text, sizeof text);
+    if (out->account) m->codec_s = fmax(0, rpi_machine_account_codec_s(out->account, text));
     return RP_OK;
 }
 
 rp_status rpi_plan_training_read(const rpi_plan_training *said, bool needs_batch,
                                  rpi_planned_training *out) {
-    *out = (rpi_planned_training){.ranks = said->hosts * said->ranks_per_host,
+    *out = (rpi_planned_training){.hosts = said->hosts,
                                   .local_given = said->local != NULL,
                                   .link_given = said->link != NULL};
-    out->machine.ranks_per_host = said->ranks_per_host;
+    out->machine.ranks_per_host = said->ranks_per_host ? said->ranks_per_host : USUAL_RANKS;
     RP_TRY(read_layout(said, needs_batch, out));
     RP_TRY(read_devices(said, out));
+    out->ranks = said->hosts * out->machine.ranks_per_host;
     RP_TRY(read_links(said, &out->machine));
-    return read_codec(said, &out->machine);
+    return read_codec(said, out);
 }
 
 void rpi_planned_training_close(rpi_planned_training *planned) {
     rpi_plan_device_table_destroy(planned->table);
+    rpi_free(planned->account);
+    rpi_free(planned->rates);
     planned->table = NULL;
+    planned->account = NULL;
+    planned->rates = NULL;
 }

@@ -5,12 +5,13 @@
 
 #include "base/option.h"
 #include "plan/foresight/layout_search.h"
+#include "plan/foresight/machine_account.h"
 
 #include <stddef.h>
 
 /* As the user wrote it. */
 typedef struct rpi_plan_training {
-    const char *model, *device, *link, *local, *zero, *recompute, *codec, *precision;
+    const char *model, *device, *machine, *link, *local, *zero, *recompute, *codec, *precision;
     rpi_option_list devices;
     int64_t hosts, ranks_per_host, tp, pp, dp, micro_batch, global_batch, sequence, interleave;
     bool sequence_parallel, fused_attention;
@@ -22,7 +23,11 @@ typedef struct rpi_planned_training {
     rpi_open_choices open;
     rpi_machine machine;
     rpi_plan_device_table *table;
-    int64_t ranks;
+    /* Of --machine, else NULL: what was measured, what became of it, and who says so. */
+    rpi_machine_account *account;
+    rpi_measured_rates *rates;
+    char source[160];
+    int64_t hosts, ranks;
     bool local_given, link_given;
 } rpi_planned_training;
 
@@ -44,12 +49,14 @@ void rpi_planned_training_close(rpi_planned_training *planned);
      "gpt2:layers=48,hidden=6144,heads=64", NULL},                                             \
     {"device", NULL, NULL, RPI_OPTION_TEXT, F(device), NULL, 0, 0, "NAME",                     \
      "that each rank has: a100-80g; others are listed where there is none", NULL},             \
+    {"machine", NULL, NULL, RPI_OPTION_TEXT, F(machine), NULL, 0, 0, "FILE",                   \
+     "in its place: a machine as redpoll bench machine -o measured it", NULL},                 \
     {"devices", NULL, NULL, RPI_OPTION_LIST, F(devices), NULL, 0, 0, "FILE",                   \
      "of more devices (docs/planning.md); each time one more", NULL},                          \
     {"hosts", NULL, NULL, RPI_OPTION_COUNT, F(hosts), "1", 1, 16384, "N", "of the training",   \
      NULL},                                                                                    \
-    {"ranks-per-host", NULL, NULL, RPI_OPTION_COUNT, F(ranks_per_host), "8", 1, 1024, "N",     \
-     "that each host has", NULL},                                                              \
+    {"ranks-per-host", NULL, NULL, RPI_OPTION_COUNT, F(ranks_per_host), NULL, 1, 1024, "N",    \
+     "that each host has; when absent 8, or as many as --machine was measured with", NULL},                                                              \
     {"link", NULL, NULL, RPI_OPTION_TEXT, F(link), NULL, 0, 0, "RATE,LATENCY",                 \
      "of a host, each way, which its ranks share: 200Gbit,5us", rpi_check_link},               \
     {"local", NULL, NULL, RPI_OPTION_TEXT, F(local), NULL, 0, 0, "RATE,LATENCY",               \
@@ -76,8 +83,9 @@ void rpi_planned_training_close(rpi_planned_training *planned);
      "what lies between products is shared by tensor-parallel ranks, too", NULL},              \
     {"fused-attention", NULL, NULL, RPI_OPTION_FLAG, F(fused_attention), "on", 0, 0, NULL,     \
      "scores of attention are never stored", NULL},                                            \
-    {"precision", NULL, NULL, RPI_OPTION_TEXT, F(precision), "bf16", 0, 0, "NAME",             \
-     "bf16, bf16-fp32 (gradients summed in fp32), fp16, amp (weights in fp32) or fp32",        \
+    {"precision", NULL, NULL, RPI_OPTION_TEXT, F(precision), NULL, 0, 0, "NAME",               \
+     "bf16, bf16-fp32 (gradients summed in fp32), fp16, amp (weights in fp32) or fp32; when "  \
+     "absent bf16, and fp32 with --machine",                                                   \
      rpi_check_precision},                                                                     \
     RPI_ROW_CODEC(F(codec), NULL, "fp32", "of gradients between hosts; fp32: as they are")
 /* clang-format on */

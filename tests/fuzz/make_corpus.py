@@ -191,6 +191,30 @@ def planner() -> None:
         "good",
         b"# mine\nmine like h100 assumed why\nmine watts 300 measured a limit\n",
     )
+    head = b'{"op": "machine", "cpu": "x", "ranks": 2, "threads": 1, '
+    head += b'"rank_memory_bytes": 1e9, "items": ['
+    product = (
+        b'{"what": "product", "name": "fp32", "m": 64, "n": 64, "k": 64, "unit": "flop/s", '
+    )
+    copy = b'{"what": "copy", "bytes": 1e8, "unit": "bytes/s", '
+    times = b'"value": 1e10, "low": 9e9, "high": 2e10, "repeats": 5}'
+    put("machine", "good", head + product + times + b", " + copy + times + b"]}\n")
+    put(
+        "machine",
+        "negative",
+        head + product + b'"value": -1, "low": 1, "high": 1, "repeats": 1}]}',
+    )
+    put(
+        "machine",
+        "far",
+        head
+        + product
+        + b'"value": 1e308, "low": 1e-308, "high": 1e308, "repeats": 1e99}, '
+        + copy
+        + times
+        + b"]}",
+    )
+    put("machine", "short", head)
     put("devices", "short", b"mine\nmine watts\n")
     put("devices", "numbers", b"mine watts 1e999 measured x\nmine gemm_share nan measured x\n")
 

@@ -3,6 +3,7 @@
 #define RPI_PLAN_MACHINE_H
 
 #include "plan/foresight/device_table.h"
+#include "plan/foresight/measured_rates.h"
 
 typedef struct rpi_machine {
     rpi_plan_device device;
@@ -11,6 +12,11 @@ typedef struct rpi_machine {
     double local_bytes_s, local_latency_s;
     /* Bytes of an encoded gradient's element between hosts; 0: as it is. */
     double codec_bytes;
+    /* Seconds to encode and decode one; 0: as long as its bytes take at the memory's rate. */
+    double codec_s;
+    /* By size, in place of what follows from the device's facts; NULL: nothing was measured. A
+     * device that was is the cores of its host: what they send keeps them from computing. */
+    const rpi_measured_rates *rates;
 } rpi_machine;
 
 #endif

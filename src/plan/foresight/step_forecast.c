@@ -14,8 +14,11 @@ typedef struct job {
     const rpi_machine *m;
     double peak; /* operations a second */
     double tokens, t, parts;
+    const rpi_rate_table *products; /* that were measured, in the precision's dtype; or NULL */
     rpi_step_terms *x;
 } job;
+
+enum { FORWARD, BACKWARD };
 
 static double fact(const job *j, rpi_fact which) {
     return rpi_plan_device_value(&j->m->device, which);
@@ -31,6 +34,8 @@ static double longer(double a, double b) {
 
 /* Seconds of m n k multiply-adds. */
 static double product_s(const job *j, double m, double n, double k) {
+    const double at[] = {m, n, k};
+    if (j->products) return 2 * m * n * k / rpi_rate_at(j->products, at);
     double side = fmin(m, fmin(n, k));
     double slow = pow(fact(j, RPI_FACT_GEMM_HALF_SIDE) / side, fact(j, RPI_FACT_GEMM_POWER));
     return 2 * m * n * k * (1 + slow) / (j->peak * fact(j, RPI_FACT_GEMM_SHARE));
@@ -40,49 +45,64 @@ static double memory_s(const job *j, double bytes) {
     return bytes / (fact(j, RPI_FACT_MEMORY_RATE) * fact(j, RPI_FACT_MEMORY_SHARE));
 }
 
-static double products_s(const job *j) {
+/* A pass forward over a matrix of `in` to `out`; backward for what went in, and for the matrix.
+ */
+static double matrix_s(const job *j, int pass, double out, double in) {
+    if (pass == FORWARD) return product_s(j, j->tokens, out, in);
+    return product_s(j, j->tokens, in, out) + product_s(j, out, in, j->tokens);
+}
+
+static double products_s(const job *j, int pass) {
     const rpi_transformer *m = &j->l->model;
     double h = (double)m->hidden, heads = (double)(m->heads * m->head) / j->t;
     double kv = fmax((double)m->kv_heads / j->t, 1) * (double)m->head;
     double f = (double)m->ffn / j->t;
-    return product_s(j, j->tokens, heads + 2 * kv, h) + product_s(j, j->tokens, h, heads) +
-           product_s(j, j->tokens, (m->gated ? 2 : 1) * f, h) + product_s(j, j->tokens, h, f);
+    return matrix_s(j, pass, heads + 2 * kv, h) + matrix_s(j, pass, h, heads) +
+           matrix_s(j, pass, (m->gated ? 2 : 1) * f, h) + matrix_s(j, pass, h, f);
 }
 
-/* Products of queries with keys, and of what becomes of them with values. */
-static double attention_s(const job *j) {
+/* Products of queries with keys, and of what becomes of them with values. Backward each has two
+ * in its place, and fused attention makes its scores again besides: five in the place of two.
+ */
+static double attention_s(const job *j, int pass) {
     const rpi_transformer *m = &j->l->model;
     double heads = (double)m->heads / j->t, s = (double)j->l->sequence;
     double flops = 4 * j->tokens * s * heads * (double)m->head;
-    if (j->l->fused_attention) return flops / (j->peak * fact(j, RPI_FACT_ATTENTION_SHARE));
-    return (double)j->l->micro_batch * heads * 2 * product_s(j, s, s, (double)m->head);
+    double times = pass == FORWARD ? 1 : j->l->fused_attention ? 2.5 : 2;
+    const double at[] = {s, (double)m->head, heads * (double)j->l->micro_batch};
+    if (!j->l->fused_attention) return times * at[2] * 2 * product_s(j, s, s, (double)m->head);
+    if (j->m->rates && j->m->rates->attention[pass].count)
+        return times * flops / rpi_rate_at(&j->m->rates->attention[pass], at);
+    return times * flops / (j->peak * fact(j, RPI_FACT_ATTENTION_SHARE));
 }
 
 /* Scores that are written, read and written by softmax and by dropout, and read. */
-static double scores_s(const job *j) {
-    const rpi_transformer *m = &j->l->model;
+static double scores_bytes(const rpi_training_layout *l) {
+    const rpi_transformer *m = &l->model;
     double passes = m->attention_dropout ? 6 : 4, mask = m->attention_dropout ? 1 : 0;
-    double count = (double)m->heads / j->t * (double)j->l->sequence * j->tokens;
-    if (j->l->fused_attention) return 0;
-    return memory_s(j, count * (passes * j->l->precision->activation + mask));
+    double count = (double)(m->heads * l->sequence) / (double)l->tensor *
+                   (double)(l->micro_batch * l->sequence);
+    return l->fused_attention ? 0 : count * (passes * l->precision->activation + mask);
 }
 
 /* Two norms read and write, two sums read twice and write; the activation reads and writes. */
-static double rest_s(const job *j) {
-    const rpi_transformer *m = &j->l->model;
-    double e = j->l->precision->activation, h = (double)m->hidden;
-    double copied = (10 * e + (m->dropout ? 2 : 0)) * h / j->parts;
-    double shared = e * (m->gated ? 3 : 2) * (double)m->ffn / j->t;
-    return memory_s(j, j->tokens * (copied + shared)) + scores_s(j);
+double rpi_layer_rest_bytes(const rpi_training_layout *l) {
+    const rpi_transformer *m = &l->model;
+    double e = l->precision->activation, h = (double)m->hidden, t = (double)l->tensor;
+    double copied = (10 * e + (m->dropout ? 2 : 0)) * h / (l->sequence_parallel ? t : 1);
+    double shared = e * (m->gated ? 3 : 2) * (double)m->ffn / t;
+    return (double)(l->micro_batch * l->sequence) * (copied + shared) + scores_bytes(l);
 }
 
-/* Products have two in their place, for the gradients of both sides, and fused attention makes
- * its scores again besides: five products in the place of two. */
+static double rest_s(const job *j, int pass) {
+    const double bytes = rpi_layer_rest_bytes(j->l);
+    const rpi_measured_rates *r = j->m->rates;
+    if (r && r->rest[pass].count) return bytes / rpi_rate_at(&r->rest[pass], &bytes);
+    return memory_s(j, bytes) * (pass == FORWARD ? 1 : fact(j, RPI_FACT_MEMORY_BACKWARD));
+}
+
 static double backward_s(const job *j) {
-    const rpi_step_terms *x = j->x;
-    double attention = j->l->fused_attention ? 2.5 : 2;
-    return 2 * x->products_s + attention * x->attention_s +
-           fact(j, RPI_FACT_MEMORY_BACKWARD) * x->memory_s;
+    return products_s(j, BACKWARD) + attention_s(j, BACKWARD) + rest_s(j, BACKWARD);
 }
 
 static double tensor_sum_s(const job *j, double bytes) {
@@ -94,9 +114,9 @@ static double tensor_sum_s(const job *j, double bytes) {
 static void time_layer(const job *j) {
     rpi_step_terms *x = j->x;
     bool is_shared = j->l->tensor > 1;
-    x->products_s = products_s(j);
-    x->attention_s = attention_s(j);
-    x->memory_s = rest_s(j);
+    x->products_s = products_s(j, FORWARD);
+    x->attention_s = attention_s(j, FORWARD);
+    x->memory_s = rest_s(j, FORWARD);
     if (is_shared)
         x->sums_s = 2 * tensor_sum_s(j, j->tokens * (double)j->l->model.hidden *
                                             j->l->precision->activation);
@@ -108,7 +128,7 @@ static void time_layer(const job *j) {
         longer(backward_s(j) + (1 - fact(j, RPI_FACT_SUM_HIDDEN)) * x->sums_s, x->start_s);
     if (j->l->recompute == RPI_RECOMPUTE_FULL) x->again_s = x->forward_s;
     if (j->l->recompute == RPI_RECOMPUTE_SELECTIVE && !j->l->fused_attention)
-        x->again_s = x->attention_s + scores_s(j);
+        x->again_s = x->attention_s + memory_s(j, scores_bytes(j->l));
 }
 
 /* Passes over a layer in which tensor-parallel ranks sum and wait. */
@@ -119,8 +139,13 @@ static double passes(const job *j) {
 
 /* Forward and backward, and the loss, which goes over the logits in 4 bytes six times. */
 static double head_s(const job *j) {
-    double v = (double)j->l->model.vocabulary / j->t;
-    return 3 * product_s(j, j->tokens, v, (double)j->l->model.hidden) +
+    const rpi_measured_rates *r = j->m->rates;
+    double v = (double)j->l->model.vocabulary / j->t, h = (double)j->l->model.hidden;
+    const double at[] = {j->tokens, v, h}, flops = 2 * j->tokens * v * h;
+    if (r && r->head[FORWARD].count && r->head[BACKWARD].count)
+        return flops / rpi_rate_at(&r->head[FORWARD], at) +
+               2 * flops / rpi_rate_at(&r->head[BACKWARD], at);
+    return matrix_s(j, FORWARD, v, h) + matrix_s(j, BACKWARD, v, h) +
            memory_s(j, 6 * 4 * j->tokens * v);
 }
 
@@ -191,6 +216,7 @@ static double gather_s(const job *j, const rpi_group *g, double elements, double
 static double codec_s(const job *j, const rpi_group *g, double elements) {
     if (j->m->codec_bytes == 0 || g->hosts == 1) return 0;
     double each = j->l->precision->gradient + j->m->codec_bytes;
+    if (j->m->codec_s > 0) return elements * j->m->codec_s / (double)g->inside;
     return 2 * memory_s(j, elements * each / (double)g->inside);
 }
 
@@ -205,6 +231,22 @@ static double zero3_exposed_s(const job *j, const rpi_group *g, double elements)
     return m * (longer(x->slot_s, one) - x->slot_s) + one / (double)j->l->model.layers;
 }
 
+/* What cores of a host do for sums of gradients: in no way hidden, since they compute, too. */
+static double core_s(const job *j, const rpi_group *g, double elements) {
+    const rpi_measured_rates *r = j->m->rates;
+    double bytes = elements * j->l->precision->gradient;
+    if (!r) return 0;
+    if (g->hosts > 1 && j->m->codec_bytes > 0) bytes = elements * j->m->codec_bytes;
+    double bucket = fmin(bytes, fmax(fact(j, RPI_FACT_BUCKET), 1));
+    return r->sums.count ? bytes / rpi_rate_at(&r->sums, &bucket) : 0;
+}
+
+/* The last bucket's sum begins when the backward pass has ended. */
+static double last_bucket(const job *j, double bytes) {
+    double bucket = fact(j, RPI_FACT_BUCKET);
+    return bucket > 0 ? fmin(1, bucket / bytes) : 0;
+}
+
 static double data_exposed_s(const job *j) {
     rpi_step_terms *x = j->x;
     const rpi_precision *p = j->l->precision;
@@ -216,16 +258,27 @@ static double data_exposed_s(const job *j) {
     x->codec_s = codec_s(j, &g, n);
     if (j->l->zero == 3) return zero3_exposed_s(j, &g, n);
     double back_s = gather_s(j, &g, n, j->l->zero ? fmin(p->weight, 4) : p->gradient);
-    x->data_s = m * scatter_s(j, &g, n) + back_s + x->codec_s;
+    double link_s = m * scatter_s(j, &g, n) + back_s, busy_s = 0;
+    if (j->m->rates) {
+        if (g.hosts == 1) link_s = 0; /* cores are the way inside a host */
+        busy_s = m * core_s(j, &g, n) + x->codec_s;
+    } else {
+        link_s += x->codec_s;
+    }
+    x->data_s = link_s + busy_s;
     x->hidden_s = m * fact(j, RPI_FACT_OVERLAP) * (double)x->layers * x->backward_s;
-    return fmax(0, x->data_s - x->hidden_s);
+    double least_s = link_s * last_bucket(j, x->data_bytes);
+    return busy_s + fmax(least_s, link_s - x->hidden_s);
 }
 
 /* Gradients are read, weights written, the rest read and written. */
 static double optimizer_s(const job *j) {
     const rpi_precision *p = j->l->precision;
     double n = most_parameters(j->l) / (j->l->zero ? (double)j->l->data : 1);
-    return memory_s(j, n * (p->gradient + p->weight + 2 * p->optimizer));
+    double bytes = n * (p->gradient + p->weight + 2 * p->optimizer);
+    const rpi_measured_rates *r = j->m->rates;
+    return r && r->optimizer.count ? bytes / rpi_rate_at(&r->optimizer, &bytes)
+                                   : memory_s(j, bytes);
 }
 
 double rpi_pass_flops(const rpi_training_layout *l) {
@@ -277,6 +330,7 @@ rp_status rpi_forecast_step(const rpi_training_layout *l, const rpi_machine *m,
              .tokens = (double)l->micro_batch * (double)l->sequence,
              .t = (double)l->tensor,
              .parts = l->sequence_parallel ? (double)l->tensor : 1,
+             .products = rpi_measured_products(m->rates, l->precision->dtype),
              .x = &out->terms};
     out->terms.micro_batches = rpi_layout_micro_batches(l);
     time_layer(&j);

@@ -57,6 +57,10 @@ typedef struct rpi_forecast {
 /* Operations of a rank's forward pass over a layer, of a micro-batch. */
 double rpi_pass_flops(const rpi_training_layout *layout);
 
+/* Bytes that a forward pass over a layer reads and writes beside products and fused attention.
+ */
+double rpi_layer_rest_bytes(const rpi_training_layout *layout);
+
 /* The layout was checked. RP_INVALID: ranks are no whole hosts, or the device does not multiply
  * in its dtype. */
 rp_status rpi_forecast_step(const rpi_training_layout *layout, const rpi_machine *machine,

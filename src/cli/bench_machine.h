@@ -1,0 +1,53 @@
+/* `redpoll bench machine`: what a rank of this machine does, item by item, in rounds. */
+#ifndef RPI_CLI_BENCH_MACHINE_H
+#define RPI_CLI_BENCH_MACHINE_H
+
+#include "cli/world.h"
+#include "plan/foresight/machine_account.h"
+
+enum { RPI_MACHINE_ROUNDS = 101 };
+
+/* An item, and what its rounds took. */
+typedef struct rpi_machine_timing {
+    rpi_machine_item item;
+    double amount; /* operations or bytes of a repeat; 0: its seconds are the item */
+    int count;
+    double seconds[RPI_MACHINE_ROUNDS];
+} rpi_machine_timing;
+
+typedef struct rpi_machine_bench {
+    rp_comm *comm; /* whose ranks do the same at the same time */
+    int ranks, threads;
+    int rounds;
+    bool thorough;
+    const char *folder; /* for a file that is written and read again */
+    int count;
+    rpi_machine_timing items[RPI_MACHINE_ITEMS];
+} rpi_machine_bench;
+
+/* An item to be timed; at: its sizes, or NULL. *out_index names it. RP_INVALID: too many. */
+rp_status rpi_machine_item_open(rpi_machine_bench *bench, rpi_machine_work work, int pass,
+                                const char *name, const double *at, double amount,
+                                int *out_index);
+/* What one repeat of it took. */
+void rpi_machine_item_time(rpi_machine_bench *bench, int index, double seconds);
+/* Items as an account: medians, and what 8 of 10 repeats were between. Those that were never
+ * timed are left out. */
+rp_status rpi_machine_bench_account(rpi_machine_bench *bench, rpi_machine_account *account);
+
+/* A part of the machine: opened, then run once in each round, all ranks at the same time. */
+typedef struct rpi_machine_part {
+    const char *what; /* it measures, in a line */
+    rp_status (*open)(rpi_machine_bench *bench, void **out_self);
+    rp_status (*run)(rpi_machine_bench *bench, void *self);
+    void (*close)(void *self); /* NULL is fine */
+} rpi_machine_part;
+
+extern const rpi_machine_part rpi_machine_layers; /* bench_machine_layers.c */
+extern const rpi_machine_part rpi_machine_memory; /* bench_machine_parts.c: copies, AdamW */
+extern const rpi_machine_part rpi_machine_codecs;
+extern const rpi_machine_part rpi_machine_sums; /* bench_machine_ranks.c */
+extern const rpi_machine_part rpi_machine_disk;
+extern const rpi_machine_part rpi_machine_steps;
+
+#endif

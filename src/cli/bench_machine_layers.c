@@ -1,0 +1,300 @@
+/* A step of small models through the engine, as training runs it: matrix products, attention
+ * and the rest of a layer, forward and backward, each by its size. */
+#include "cli/bench_machine.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "engine/instance.h"
+#include "plan/foresight/step_forecast.h"
+#include "train/models/network.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Layers of a model, of which a layer is a half: what one node finds in a cache the next of
+ * the same kind does not. */
+enum { LAYERS = 2, SIZES_MOST = 16, MATRICES = 4, PRODUCTS = 3, DTYPES = 2 };
+
+typedef struct size {
+    int samples, sequence, hidden, heads, vocabulary;
+} size;
+
+/* Quick: about ten seconds on one core. The first is a layer with next to nothing in it. */
+static const size sizes[] = {
+    {1, 4, 16, 1, 16},      {1, 64, 64, 2, 257},    {4, 64, 128, 4, 1024},
+    {2, 128, 256, 4, 512},  {8, 64, 256, 4, 2048},  {1, 128, 512, 8, 1024},
+    {4, 128, 384, 6, 4096}, {2, 256, 192, 6, 8192},
+};
+static const size more_sizes[] = {{2, 128, 768, 12, 8192},
+                                  {8, 128, 512, 8, 1024},
+                                  {1, 512, 512, 8, 16384},
+                                  {4, 256, 768, 12, 2048},
+                                  {16, 64, 128, 2, 512}};
+enum {
+    QUICK = sizeof sizes / sizeof sizes[0],
+    MORE = sizeof more_sizes / sizeof more_sizes[0]
+};
+
+/* Kinds of kernels, by what is forecast of them. */
+typedef struct spent {
+    double matrices[MATRICES][PRODUCTS]; /* forward, backward for inputs and for weights */
+    double attention[2], rest[2], head[2];
+} spent;
+
+typedef struct model {
+    size of;
+    rp_dtype compute;
+    rpi_network network;
+    rpi_weights *weights;
+    rpi_session *session;
+    rpi_program *program;
+    rpi_instance *instance;
+    void *inputs[RPI_TASK_INPUTS];
+    float scale;
+    int matrices[MATRICES][PRODUCTS], attention[2], rest[2], head[2], layer[2]; /* items */
+    spent spent;
+    int phase; /* of the pass that runs: which product */
+} model;
+
+typedef struct layers {
+    model models[SIZES_MOST * DTYPES];
+    int count;
+} layers;
+
+static const char *const matrix_names[MATRICES] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc",
+                                                   "mlp.c_proj"};
+
+/* ---- what a kernel belongs to ---- */
+
+/* "h.1.mlp.c_fc" is matrix 2 of a layer. -1: none. */
+static int matrix_of(const char *name) {
+    const char *part = strchr(name, '.');
+    part = part ? strchr(part + 1, '.') : NULL;
+    for (int i = 0; part && i < MATRICES; i++)
+        if (strcmp(part + 1, matrix_names[i]) == 0) return i;
+    return -1;
+}
+
+static void add(void *context, const rpi_step_report *report) {
+    model *m = context;
+    double seconds = rpi_seconds(report->end_ns - report->start_ns);
+    int pass = report->pass == RPI_BACKWARD, matrix = matrix_of(report->name);
+    bool in_layer = strncmp(report->name, "h.", 2) == 0;
+    if (!in_layer)
+        m->spent.head[pass] += seconds;
+    else if (matrix >= 0 && strncmp(report->what, "linear", 6) == 0)
+        m->spent.matrices[matrix][m->phase] += seconds;
+    else if (strstr(report->what, "attention"))
+        m->spent.attention[pass] += seconds;
+    else
+        m->spent.rest[pass] += seconds;
+}
+
+/* ---- items ---- */
+
+static rpi_training_layout layout_of(const size *s, rp_dtype compute) {
+    rpi_training_layout l = {.model = {.layers = LAYERS,
+                                       .hidden = s->hidden,
+                                       .heads = s->heads,
+                                       .kv_heads = s->heads,
+                                       .head = s->hidden / s->heads,
+                                       .ffn = 4 * s->hidden,
+                                       .vocabulary = s->vocabulary},
+                             .sequence = s->sequence,
+                             .micro_batch = s->samples,
+                             .global_batch = s->samples,
+                             .tensor = 1,
+                             .pipeline = 1,
+                             .data = 1,
+                             .interleave = 1,
+                             .fused_attention = true};
+    /* Names of the table, which do not fail. */
+    (void)rpi_precision_find(compute == RP_BF16 ? "amp" : "fp32", &l.precision);
+    return l;
+}
+
+static rp_status open_products(rpi_machine_bench *b, model *m) {
+    const char *dtype = m->compute == RP_BF16 ? "bf16" : "fp32";
+    double tokens = m->of.samples * m->of.sequence, h = m->of.hidden;
+    const double out[MATRICES] = {3 * h, h, 4 * h, h}, in[MATRICES] = {h, h, h, 4 * h};
+    for (int i = 0; i < MATRICES; i++) {
+        const double at[PRODUCTS][RPI_RATE_SIDES] = {
+            {tokens, out[i], in[i]}, {tokens, in[i], out[i]}, {out[i], in[i], tokens}};
+        for (int k = 0; k < PRODUCTS; k++)
+            RP_TRY(rpi_machine_item_open(b, RPI_WORK_PRODUCT, 0, dtype, at[k],
+                                         2 * tokens * out[i] * in[i], &m->matrices[i][k]));
+    }
+    return RP_OK;
+}
+
+/* Counted as a forecast counts them: plan/foresight/step_forecast.c. */
+static rp_status open_items(rpi_machine_bench *b, model *m) {
+    rpi_training_layout l = layout_of(&m->of, m->compute);
+    double tokens = m->of.samples * m->of.sequence, s = m->of.sequence, h = m->of.hidden;
+    double bytes = rpi_layer_rest_bytes(&l), v = m->of.vocabulary;
+    const double attention[] = {s, h / m->of.heads, m->of.heads * m->of.samples};
+    const double head[] = {tokens, v, h};
+    RP_TRY(open_products(b, m));
+    if (m->compute == RP_BF16) return RP_OK;
+    for (int pass = 0; pass < 2; pass++) {
+        RP_TRY(rpi_machine_item_open(b, RPI_WORK_ATTENTION, pass, "", attention,
+                                     (pass ? 2.5 : 1) * 4 * tokens * s * h,
+                                     &m->attention[pass]));
+        RP_TRY(
+            rpi_machine_item_open(b, RPI_WORK_REST, pass, "", &bytes, bytes, &m->rest[pass]));
+        RP_TRY(rpi_machine_item_open(b, RPI_WORK_HEAD, pass, "", head,
+                                     (pass + 1) * 2 * tokens * v * h, &m->head[pass]));
+    }
+    return RP_OK;
+}
+
+static rp_status open_start(rpi_machine_bench *b, model *m) {
+    for (int pass = 0; pass < 2; pass++)
+        RP_TRY(rpi_machine_item_open(b, RPI_WORK_LAYER, pass, "", NULL, 0, &m->layer[pass]));
+    return RP_OK;
+}
+
+/* ---- a model ---- */
+
+static rp_status make_inputs(model *m) {
+    rpi_rng rng = rpi_rng_make(1, RPI_RNG_SYNTHETIC, 0);
+    int tokens = m->of.samples * m->of.sequence;
+    for (int i = 0; i < m->network.task->input_count; i++) {
+        int32_t *values = NULL;
+        bool is_zero = strcmp(m->network.task->inputs[i].name, "documents") == 0;
+        RP_TRY(rpi_alloc_array((size_t)tokens, sizeof *values, "an input", &values));
+        m->inputs[i] = values;
+        for (int k = 0; k < tokens && !is_zero; k++)
+            values[k] = (int32_t)rpi_rng_below(&rng, (uint64_t)m->of.vocabulary);
+    }
+    m->scale = 1.0f / (float)tokens;
+    return RP_OK;
+}
+
+static rp_status open_model(rpi_machine_bench *b, model *m) {
+    char text[RPI_MODEL_TEXT];
+    rpi_data_shape shape = {.sequence = m->of.sequence};
+    rpi_backend_options threads = {.threads = b->threads};
+    snprintf(text, sizeof text, "gpt2:layers=%d,hidden=%d,heads=%d,vocabulary=%d,positions=%d",
+             LAYERS, m->of.hidden, m->of.heads, m->of.vocabulary, m->of.sequence);
+    RP_TRY(rpi_network_build(text, &shape, &m->network));
+    RP_TRY(rpi_weights_create(m->network.graph, m->network.loss, &m->weights));
+    rpi_network_initialise(&m->network, m->weights, 1);
+    RP_TRY(rpi_session_create(m->weights, rpi_backend_default(), &threads, &m->session));
+    rpi_program_options options = {
+        .training = true,
+        .compute = m->compute,
+        .halves_apart = true,
+        .dimensions = {{"batch", m->of.samples}, {"sequence", m->of.sequence}}};
+    RP_TRY(rpi_program_compile(m->session, m->network.graph, m->network.loss, &options,
+                               &m->program));
+    RP_TRY(rpi_instance_create(m->program, &m->instance));
+    return make_inputs(m);
+}
+
+static void close_model(model *m) {
+    rpi_instance_destroy(m->instance);
+    rpi_program_destroy(m->program);
+    rpi_session_destroy(m->session);
+    rpi_weights_destroy(m->weights);
+    rpi_network_close(&m->network);
+    for (int i = 0; i < RPI_TASK_INPUTS; i++) rpi_free(m->inputs[i]);
+}
+
+static rp_status run_model(model *m) {
+    const void *inputs[RPI_NETWORK_INPUTS] = {NULL};
+    int count = m->network.task->input_count;
+    for (int i = 0; i < count; i++) inputs[i] = m->inputs[i];
+    inputs[count] = inputs[count + 1] = &m->scale;
+    rpi_run_options run = {.inputs = inputs, .on_step = add, .context = m};
+    m->spent = (spent){0};
+    rpi_weights_changed(m->weights, 0, rpi_weights_count(m->weights));
+    m->phase = 0;
+    RP_TRY(rpi_instance_forward(m->instance, &run));
+    m->phase = 1;
+    RP_TRY(rpi_instance_backward_inputs(m->instance, &run));
+    m->phase = 2;
+    return rpi_instance_backward_weights(m->instance, &run);
+}
+
+/* ---- the part ---- */
+
+static rp_status add_model(rpi_machine_bench *b, layers *l, const size *of, rp_dtype compute) {
+    model *m = &l->models[l->count++];
+    *m = (model){.of = *of, .compute = compute};
+    RP_TRY(open_model(b, m));
+    return of == &sizes[0] ? open_start(b, m) : open_items(b, m);
+}
+
+static rp_status add_sizes(rpi_machine_bench *b, layers *l, rp_dtype compute) {
+    int first = compute == RP_F32 ? 0 : 1;
+    for (int i = first; i < QUICK; i++) RP_TRY(add_model(b, l, &sizes[i], compute));
+    for (int i = 0; i < MORE && b->thorough; i++)
+        RP_TRY(add_model(b, l, &more_sizes[i], compute));
+    return RP_OK;
+}
+
+static void close_layers(void *self) {
+    layers *l = self;
+    if (!l) return;
+    for (int i = 0; i < l->count; i++) close_model(&l->models[i]);
+    rpi_free(l);
+}
+
+static rp_status open_layers(rpi_machine_bench *b, void **out_self) {
+    layers *l = NULL;
+    RP_TRY(rpi_alloc(sizeof *l, "models", &l));
+    *out_self = l;
+    RP_TRY(add_sizes(b, l, RP_F32));
+    if (rpi_backend_check_compute(rpi_backend_default(), RP_BF16) != RP_OK) return RP_OK;
+    return add_sizes(b, l, RP_BF16);
+}
+
+static void note(rpi_machine_bench *b, const model *m) {
+    const spent *x = &m->spent;
+    for (int i = 0; i < MATRICES; i++)
+        for (int k = 0; k < PRODUCTS; k++)
+            rpi_machine_item_time(b, m->matrices[i][k], x->matrices[i][k] / LAYERS);
+    if (m->compute == RP_BF16) return;
+    for (int pass = 0; pass < 2; pass++) {
+        rpi_machine_item_time(b, m->attention[pass], x->attention[pass] / LAYERS);
+        rpi_machine_item_time(b, m->rest[pass], x->rest[pass] / LAYERS);
+        rpi_machine_item_time(b, m->head[pass], x->head[pass]);
+    }
+}
+
+static void note_start(rpi_machine_bench *b, const model *m) {
+    const spent *x = &m->spent;
+    double seconds[2] = {x->attention[0] + x->rest[0], x->attention[1] + x->rest[1]};
+    for (int i = 0; i < MATRICES; i++) {
+        seconds[0] += x->matrices[i][0];
+        seconds[1] += x->matrices[i][1] + x->matrices[i][2];
+    }
+    for (int pass = 0; pass < 2; pass++)
+        rpi_machine_item_time(b, m->layer[pass], seconds[pass] / LAYERS);
+}
+
+/* Once to warm caches, which a step before would have, and once that counts. */
+static rp_status run_layers(rpi_machine_bench *b, void *self) {
+    layers *l = self;
+    for (int i = 0; i < l->count; i++) {
+        model *m = &l->models[i];
+        RP_TRY(rp_barrier(b->comm));
+        RP_TRY(run_model(m));
+        RP_TRY(run_model(m));
+        if (m->of.hidden == sizes[0].hidden)
+            note_start(b, m);
+        else
+            note(b, m);
+    }
+    return RP_OK;
+}
+
+const rpi_machine_part rpi_machine_layers = {
+    .what = "matrix products, attention and the rest of layers, by shape and dtype",
+    .open = open_layers,
+    .run = run_layers,
+    .close = close_layers,
+};

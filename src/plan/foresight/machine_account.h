@@ -1,0 +1,81 @@
+/* What a machine was measured to do (`redpoll bench machine`), as data: an item for each kind
+ * of work and size, with its spread; and the device that a planner makes of it. */
+#ifndef RPI_PLAN_MACHINE_ACCOUNT_H
+#define RPI_PLAN_MACHINE_ACCOUNT_H
+
+#include "plan/foresight/device_table.h"
+#include "plan/foresight/measured_rates.h"
+
+#include <stdint.h>
+
+typedef enum rpi_machine_work {
+    RPI_WORK_PRODUCT,   /* of matrices, m x k by k x n */
+    RPI_WORK_ATTENTION, /* of a layer */
+    RPI_WORK_REST,      /* of a layer, what is neither: norms, sums, what is not fused */
+    RPI_WORK_HEAD,      /* logits and their loss, and all else that is no layer */
+    RPI_WORK_LAYER,     /* a layer with next to nothing in it */
+    RPI_WORK_STEP,      /* what a step takes beside passes and the optimizer */
+    RPI_WORK_OPTIMIZER, /* AdamW */
+    RPI_WORK_COPY,      /* of memory */
+    RPI_WORK_SUM,       /* an all-reduce over the ranks of this host */
+    RPI_WORK_CODEC,     /* encoding, and decoding with a sum */
+    RPI_WORK_DISK,      /* a file that is safe on the disk, and read again */
+    RPI_WORKS
+} rpi_machine_work;
+
+/* A row of the catalogue of works. */
+typedef struct rpi_machine_work_info {
+    const char *name, *help;
+    const char *unit;                  /* "flop/s", "bytes/s" or "s" */
+    const char *sides[RPI_RATE_SIDES]; /* what sizes are called in files; NULL: no more */
+    const char *passes[3];             /* "forward", "backward"; NULL: no more, first: one */
+    bool has_name;                     /* a dtype or a codec */
+} rpi_machine_work_info;
+/* NULL past the end. */
+const rpi_machine_work_info *rpi_machine_work_at(int index);
+
+enum { RPI_MACHINE_ITEMS = 320, RPI_MACHINE_NAME = 48 };
+typedef struct rpi_machine_item {
+    rpi_machine_work work;
+    int pass;
+    char name[RPI_MACHINE_NAME]; /* "" where there is none */
+    double at[RPI_RATE_SIDES];
+    double value, low, high; /* the median, and what 8 of 10 repeats were between */
+    int repeats;
+} rpi_machine_item;
+
+typedef struct rpi_machine_account {
+    int ranks, threads; /* that computed at the same time, and of each */
+    double memory_bytes;
+    char cpu[96];
+    int count;
+    rpi_machine_item items[RPI_MACHINE_ITEMS];
+} rpi_machine_account;
+
+/* RP_INVALID: an item that is none, or there are too many. */
+rp_status rpi_machine_account_add(rpi_machine_account *account, const rpi_machine_item *item);
+/* The first of this work, pass and name ("" : any); NULL: none. */
+const rpi_machine_item *rpi_machine_account_find(const rpi_machine_account *account,
+                                                 rpi_machine_work work, int pass,
+                                                 const char *name);
+
+/* The device of a rank, called "here": what was measured, with `source` in all facts that were,
+ * and the rest as assumed. `source` outlives the device. RP_INVALID: no product was measured,
+ * or no memory. */
+rp_status rpi_machine_account_device(const rpi_machine_account *account, const char *source,
+                                     rpi_plan_device *out_device,
+                                     rpi_measured_rates *out_rates);
+
+/* What no item has, and no repeat shows: a factor of the interval. */
+#define RPI_MACHINE_FORM       1.1
+/* Of a link's rate, in sums over hosts. */
+#define RPI_MACHINE_LINK_SHARE .97
+/* Bytes that redpoll train sums at once: --bucket-mb 4. */
+#define RPI_MACHINE_BUCKET     4194304.
+
+/* Seconds that it takes to bring so many bytes to the disk; negative: it was not measured. */
+double rpi_machine_account_save_s(const rpi_machine_account *account, double bytes);
+/* Seconds to encode and decode an element of 4 bytes; negative: not measured. */
+double rpi_machine_account_codec_s(const rpi_machine_account *account, const char *codec);
+
+#endif

@@ -1,6 +1,5 @@
 #include "train/trainer.h"
 
-#include "base/append.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -159,11 +158,6 @@ static void measured(void *context) {
 static void chose(void *context, const char *line) {
     rpi_trainer *t = context;
     snprintf(t->choice, sizeof t->choice, "%s", line);
-}
-
-/* Behind those that were not told yet. */
-void rpi_trainer_note(rpi_trainer *t, const char *line) {
-    rpi_append(t->note, sizeof t->note, "%s%s", t->note[0] ? "\n" : "", line);
 }
 
 static void note(void *context, const char *line) {

@@ -32,6 +32,10 @@ static bool shm_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
     return strcmp(self->host, peer->host) == 0;
 }
 
+static bool is_gone(const rpi_shm_link *link) {
+    return link->stage == RPI_SHM_GONE;
+}
+
 /* --- endpoint --- */
 
 static void shm_close(rpi_endpoint *base) {
@@ -146,7 +150,7 @@ static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     rpi_duplex_note(&link->duplex, link->buffers.said); /* it answers offers */
     if (status == RP_OK || status == RP_PENDING) return;
     if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
-    link->gone = true;
+    if (link->stage == RPI_SHM_UP) rpi_shm_enter(link, RPI_SHM_GONE);
     note(endpoint, link);
     epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
 }
@@ -155,7 +159,7 @@ static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
  * something there. */
 static void hear_notes(rpi_shm_link *link) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)link->base.endpoint;
-    if (endpoint->shares && !link->gone && rpi_duplex_has_notes(&link->duplex))
+    if (endpoint->shares && link->stage == RPI_SHM_UP && rpi_duplex_has_notes(&link->duplex))
         hear(endpoint, link);
 }
 
@@ -182,7 +186,7 @@ static void drop_freed(rpi_shm_endpoint *endpoint) {
     if (!endpoint->shares || freed == endpoint->freed) return;
     for (int peer = 0; peer < endpoint->base.world; peer++) {
         rpi_shm_link *link = endpoint->links[peer];
-        if (!link || link->gone) continue;
+        if (!link || is_gone(link)) continue;
         told &= rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
         rpi_duplex_note(&link->duplex, link->buffers.said);
     }
@@ -198,7 +202,7 @@ static rp_status shm_progress(rpi_endpoint *base) {
 static bool arm_link(rpi_shm_link *link) {
     if (rpi_duplex_arm(&link->duplex)) return true;
     bool asks = link->duplex.held.bytes == 0 || rpi_duplex_is_starved(&link->duplex);
-    return asks && link->gone && !link->fault.told;
+    return asks && is_gone(link) && !link->fault.told;
 }
 
 static bool arm_all(const rpi_shm_endpoint *endpoint) {
@@ -216,7 +220,8 @@ static bool arm_noted(rpi_shm_endpoint *endpoint) {
          peer = rpi_rank_set_next(&doorbell->links, peer + 1)) {
         rpi_shm_link *link = endpoint->links[peer];
         if (arm_link(link)) return true;
-        bool ends = link->gone && link->fault.status == RP_OK; /* peek() has still to say so */
+        bool ends =
+            is_gone(link) && link->fault.status == RP_OK; /* peek() has still to say so */
         if (!ends && !rpi_duplex_asks(&link->duplex))
             rpi_rank_set_remove(&doorbell->links, peer);
     }
@@ -265,7 +270,7 @@ static rp_status gone(rpi_shm_link *link) {
 static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     RP_TRY(rpi_fault_raise(&link->fault));
-    if (link->gone) return gone(link);
+    if (is_gone(link)) return gone(link);
     rp_status status = base->traffic == RPI_TRAFFIC_BULK
                            ? rpi_duplex_lend_bulk(&link->duplex, bytes, out_region)
                            : rpi_duplex_lend(&link->duplex, bytes, out_region);
@@ -283,12 +288,12 @@ static rp_status shm_post(rpi_link *base, size_t bytes) {
 
 static void shm_release(rpi_link *base) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    rpi_link_count_received(base, link->payload_bytes
+    rpi_link_count_received(base, link->lies != RPI_SHM_LIES_BEHIND
                                       ? RPI_FRAME_HEADER_BYTES + link->payload_bytes
                                       : link->duplex.held.bytes);
     rpi_duplex_release(&link->duplex);
+    link->lies = RPI_SHM_LIES_BEHIND;
     link->payload = NULL;
-    link->payload_bytes = 0;
     rpi_shm_buffers_release(&link->buffers);
     note((rpi_shm_endpoint *)base->endpoint, link); /* for the frame behind it */
 }
@@ -303,14 +308,18 @@ static rp_status find_payload(rpi_shm_link *link, const void *frame, size_t byte
     if (!(place.flags & RPI_SHM_WRITTEN))
         RP_TRY(rpi_shm_buffers_hold(&link->buffers, &place, &link->payload));
     link->payload_bytes = place.bytes;
-    link->payload_flags = place.flags;
+    if (place.flags & RPI_SHM_WRITTEN)
+        link->lies = RPI_SHM_LIES_HERE;
+    else
+        link->lies =
+            place.flags & RPI_SHM_WRITABLE ? RPI_SHM_LIES_WRITABLE : RPI_SHM_LIES_THERE;
     return RP_OK;
 }
 
 /* RP_PENDING: the frame was withdrawn, and is left out. */
 static rp_status peek_place(rpi_shm_link *link, const void *frame, size_t *in_out_bytes) {
     rp_status status = RP_OK;
-    if (!link->payload_bytes) {
+    if (link->lies == RPI_SHM_LIES_BEHIND) { /* it has not been looked for */
         status = find_payload(link, frame, *in_out_bytes);
         if (!rpi_duplex_stands(&link->duplex)) { /* its buffer may be gone, too */
             shm_release(&link->base);
@@ -346,7 +355,7 @@ static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_by
     RP_TRY(rpi_fault_raise(&link->fault));
     rp_status status = next_frame(link, out_frame, out_bytes);
     if (status == RP_OK) return status;
-    if (status == RP_PENDING && !link->gone) {
+    if (status == RP_PENDING && link->stage == RPI_SHM_UP) {
         forget_news(link);
         return status;
     }
@@ -361,7 +370,7 @@ static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_by
 static bool shm_reaches_payload(rpi_link *base, const void *payload, size_t bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     const rpi_shm_endpoint *endpoint = (const rpi_shm_endpoint *)base->endpoint;
-    if (!endpoint->shares || link->gone || !rpi_duplex_may_name_places(&link->duplex))
+    if (!endpoint->shares || is_gone(link) || !rpi_duplex_may_name_places(&link->duplex))
         return false;
     bool reached =
         rpi_shm_buffers_reach(&link->buffers, link->socket, payload, bytes, &link->to);
@@ -412,17 +421,17 @@ static bool shm_withdraw(rpi_link *base, uint32_t number) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     if (rpi_duplex_withdraw(&link->duplex, number) == RP_OK) return true;
     hear((rpi_shm_endpoint *)base->endpoint, link);
-    return link->gone || !rpi_duplex_is_writing_to(&link->duplex, number);
+    return is_gone(link) || !rpi_duplex_is_writing_to(&link->duplex, number);
 }
 
 static bool shm_is_written(rpi_link *base) {
     const rpi_shm_link *link = (const rpi_shm_link *)base;
-    return link->payload_bytes && !link->payload;
+    return link->lies == RPI_SHM_LIES_HERE;
 }
 
 static void *shm_begin_write(rpi_link *base) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    if (!link->payload || !(link->payload_flags & RPI_SHM_WRITABLE)) return NULL;
+    if (link->lies != RPI_SHM_LIES_WRITABLE) return NULL;
     return rpi_duplex_begin_write(&link->duplex) ? link->payload : NULL;
 }
 

@@ -1,6 +1,7 @@
 /* Two processes of one machine come to a link: they meet at the lower rank's socket, and pass
  * each other descriptors (docs/wire.md). */
 #include "base/memory.h"
+#include "base/states.h"
 #include "net/link/endpoint.h"
 #include "net/memory/sealed_memory.h"
 #include "net/shm/shm_endpoint.h"
@@ -11,6 +12,18 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static const rpi_states stages[] = {
+    [RPI_SHM_NEW] = RPI_STATE(RPI_SHM_CALLED) | RPI_STATE(RPI_SHM_UP),
+    [RPI_SHM_CALLED] = RPI_STATE(RPI_SHM_GREETED) | RPI_STATE(RPI_SHM_NEW),
+    [RPI_SHM_GREETED] = RPI_STATE(RPI_SHM_UP) | RPI_STATE(RPI_SHM_NEW),
+    [RPI_SHM_UP] = RPI_STATE(RPI_SHM_GONE),
+    [RPI_SHM_GONE] = 0,
+};
+
+void rpi_shm_enter(rpi_shm_link *link, rpi_shm_stage stage) {
+    RPI_ENTER(stages, link->stage, stage);
+}
 
 static rp_status map_sealed(int fd, size_t bytes, void **out_memory) {
     RP_TRY(rpi_sealed_check(fd, bytes));
@@ -71,8 +84,10 @@ static rp_status call(const rpi_shm_endpoint *endpoint, rpi_shm_link *link, cons
         return RP_FAIL(INVALID, "that is no address of a shm endpoint");
     RP_TRY(rpi_unix_dial(address + 4, deadline_ns, &link->socket)); /* RP_PEER: it has ended */
     RP_TRY(rpi_check_same_user(link->socket));
-    return rpi_hello_call(link->socket, &endpoint->hello, link->base.peer, deadline_ns,
-                          link->call);
+    RP_TRY(rpi_hello_call(link->socket, &endpoint->hello, link->base.peer, deadline_ns,
+                          link->call));
+    rpi_shm_enter(link, RPI_SHM_CALLED);
+    return RP_OK;
 }
 
 /* And what wakes us, at once: the lower rank need not wait for it. One that has hung up by then
@@ -83,8 +98,9 @@ static rp_status say_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
     RP_TRY(rpi_hello_say(link->socket, &endpoint->hello, link->base.peer, link->call,
                          deadline_ns));
     rp_status status = rpi_fds_send(link->socket, own, count, deadline_ns);
-    link->said_hello = status == RP_OK || status == RP_PEER;
-    return link->said_hello ? RP_OK : status;
+    if (status != RP_OK && status != RP_PEER) return status;
+    rpi_shm_enter(link, RPI_SHM_GREETED);
+    return RP_OK;
 }
 
 static rp_status hear_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
@@ -100,13 +116,13 @@ static rp_status meet_lower(const rpi_shm_endpoint *endpoint, rpi_shm_link *link
     rpi_redials redials = {0};
     for (;;) {
         rp_status status = RP_OK;
-        if (link->socket < 0) RP_TRY(call(endpoint, link, address, deadline_ns));
-        if (!link->said_hello) status = say_hello(endpoint, link, deadline_ns);
+        if (link->stage == RPI_SHM_NEW) RP_TRY(call(endpoint, link, address, deadline_ns));
+        if (link->stage == RPI_SHM_CALLED) status = say_hello(endpoint, link, deadline_ns);
         if (status == RP_OK) status = hear_hello(endpoint, link, deadline_ns);
         if (status == RP_OK) return accept_offer(endpoint, link, deadline_ns);
         if (status != RP_PEER) return status;
-        link->said_hello = false;
         if (!rpi_stream_dials_again(&redials, &link->socket, deadline_ns)) return status;
+        rpi_shm_enter(link, RPI_SHM_NEW);
     }
 }
 
@@ -207,6 +223,7 @@ static rp_status join(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
                     link->peer_event);
     if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
     endpoint->links[peer] = link;
+    rpi_shm_enter(link, RPI_SHM_UP);
     if (link->peer_doorbell) {
         rpi_duplex_ring_at(&link->duplex, link->peer_doorbell, rank);
         rpi_doorbell_admit(&endpoint->doorbell, peer);

@@ -1,5 +1,12 @@
 /* What the files of the shared memory transport share: shm.c, and shm_connect.c, by which two
- * processes come to a link. */
+ * processes come to a link.
+ *
+ *     a link   NEW -- dial() --> CALLED -- hello said --> GREETED -- memory passed --> UP -->
+ * GONE
+ *               ^'-------- the other side calls, or a call is handed over ------------^
+ *               '------------ it hung up, perhaps on too many callers --'
+ *
+ * A link that is GONE has no peer any more: what that had posted is still read. */
 #ifndef RPI_NET_SHM_ENDPOINT_H
 #define RPI_NET_SHM_ENDPOINT_H
 
@@ -15,21 +22,36 @@
  * costs less than to ring. */
 enum { RPI_SHM_DOORBELL_WORLD = 16 };
 
+typedef enum rpi_shm_stage {
+    RPI_SHM_NEW,
+    RPI_SHM_CALLED,  /* the socket is there, and a proof has begun where the job has a secret */
+    RPI_SHM_GREETED, /* the hello is said, and what wakes us passed */
+    RPI_SHM_UP,
+    RPI_SHM_GONE, /* the peer's socket has ended */
+} rpi_shm_stage;
+
+/* Where the payload of the frame that is peeked at lies. */
+typedef enum rpi_shm_lies {
+    RPI_SHM_LIES_BEHIND,   /* its header, as everywhere */
+    RPI_SHM_LIES_THERE,    /* in a buffer of the peer's */
+    RPI_SHM_LIES_WRITABLE, /* the same, which may be written to */
+    RPI_SHM_LIES_HERE,     /* where the peer has written it: in a buffer of ours */
+} rpi_shm_lies;
+
 typedef struct rpi_shm_link {
     rpi_link base;
     int socket, peer_event;
     rpi_doorbell_page *peer_doorbell; /* NULL: it has none */
-    bool said_hello;                  /* while it is connected */
+    rpi_shm_stage stage;
     unsigned char call[RPI_PROOF_CALL_BYTES];
     void *memory;
     size_t memory_bytes;
-    bool gone; /* the peer's socket has ended */
     rpi_fault fault;
     rpi_shm_buffers buffers;
-    rpi_shm_place to;       /* where the payload of the frame to be posted lies: reaches() */
-    unsigned char *payload; /* of the frame peeked at, where that names a place; else NULL */
-    size_t payload_bytes;   /* of one that has it elsewhere than behind the header; else 0 */
-    uint32_t payload_flags;
+    rpi_shm_place to; /* where the payload of the frame to be posted lies: reaches() */
+    rpi_shm_lies lies;
+    unsigned char *payload; /* in a buffer of the peer's; NULL elsewhere */
+    size_t payload_bytes;   /* of one that does not lie behind its header */
     rpi_duplex duplex;
 } rpi_shm_link;
 
@@ -47,6 +69,9 @@ typedef struct rpi_shm_endpoint {
     rpi_shm_link **links;  /* [world] */
     rpi_shm_link **called; /* [world] by dial(), and not yet connected */
 } rpi_shm_endpoint;
+
+/* The link takes this step (shm_connect.c). */
+void rpi_shm_enter(rpi_shm_link *link, rpi_shm_stage stage);
 
 /* As the contract of a transport has it. */
 rp_status rpi_shm_connect(rpi_endpoint *endpoint, int peer, const char *address,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
@@ -65,6 +66,13 @@ def _parent_of(options: Any) -> Optional[Parent]:
     return None if parent.closed else (parent, ranks)
 
 
+def _watch_for_summary(communicator: Communicator) -> None:
+    from . import _summary  # nobody else needs it
+
+    if _summary.is_asked():
+        _summary.watch(communicator)
+
+
 def create_group(
     options: Any,
     backend_options: Any,
@@ -96,6 +104,9 @@ def create_group(
         communicator = Communicator(
             *place, options.timeout, policy, parent=parent, priority=own_options.priority
         )
+
+    if os.environ.get("REDPOLL_SUMMARY"):
+        _watch_for_summary(communicator)
 
     def split(
         store: Any, group: str, ranks: Sequence[int], limit: timedelta, opts: Any, kept: Any

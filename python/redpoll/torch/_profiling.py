@@ -26,6 +26,10 @@ except ImportError as error:  # private names of PyTorch; nothing but spans depe
         return False
 
 
+watchers: list[Callable[[], None]] = []
+"""Called when a span has ended."""
+
+
 class Span:
     """Begins when it is made."""
 
@@ -37,6 +41,8 @@ class Span:
 
     def end(self) -> None:
         self._record.__exit__(None, None, None)
+        for watcher in list(watchers):
+            watcher()
 
     def ended_by(self, lent: Lent) -> Lent:
         """The same, of an operation that ends the span when it is done."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Union
 
+from . import _exports
 from ._untraced import keep_untraced
 
 _lock = threading.RLock()  # a finalizer inside it may close a group, whose callbacks count
@@ -66,6 +68,20 @@ class Stats(Mapping[str, GroupStats]):
     def as_dict(self) -> dict[str, dict[str, Any]]:
         """Plain numbers, for JSON."""
         return {name: one.as_dict() for name, one in self._groups.items()}
+
+    def scalars(self, prefix: str = "redpoll") -> dict[str, float]:
+        """{"redpoll/mesh_dp/ratio": 7.9, ...}: for wandb.log(), Lightning's log_dict(), ..."""
+        return _exports.scalars(self._groups, prefix)
+
+    def to_tensorboard(self, writer: Any, step: int) -> None:
+        """The same into a torch.utils.tensorboard.SummaryWriter, as of this step."""
+        for name, value in self.scalars().items():
+            writer.add_scalar(name, value, step)
+
+    def prometheus(self) -> str:
+        """Counters in the text format of Prometheus, labelled by group and rank: for a file
+        of node_exporter's textfile collector, or a handler of one's own."""
+        return _exports.prometheus(self._groups.values())
 
     def __str__(self) -> str:
         return _table(list(self._groups.values()))
@@ -138,6 +154,15 @@ class _Stats:
         """Count from now on. Local."""
         reset(_of(group))
 
+    def trace(self, path: Union[str, os.PathLike[str]]) -> _exports.Trace:
+        """For torch.profiler: writes the trace into this file, with a counter of the bytes that
+        each group has sent, beside the spans of its operations.
+
+            with profile(on_trace_ready=redpoll.torch.stats.trace("trace.json")): ...
+
+        Counts when an operation ends while a profiler runs, until its close()."""
+        return _exports.Trace(path, self)
+
 
 stats = _Stats()
 
@@ -180,9 +205,9 @@ def _row(one: GroupStats) -> tuple[str, ...]:
         one.group,
         f"{one.rank}/{one.world}",
         str(one.operations),
-        _bytes(one.wire_bytes_sent),
-        _bytes(one.wire_bytes_received),
-        _bytes(one.value_bytes_sent),
+        bytes_text(one.wire_bytes_sent),
+        bytes_text(one.wire_bytes_received),
+        bytes_text(one.value_bytes_sent),
         f"{one.ratio:.2f}",
         f"{one.encode_s:.3f}",
         f"{one.decode_s:.3f}",
@@ -191,7 +216,8 @@ def _row(one: GroupStats) -> tuple[str, ...]:
     )
 
 
-def _bytes(count: float) -> str:
+def bytes_text(count: float) -> str:
+    """12.3 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

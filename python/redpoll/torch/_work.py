@@ -137,7 +137,7 @@ class Work(_C10dWork):
         return self.source_rank()
 
     def _get_sequence_number(self) -> int:
-        """The how manieth operation of its group it is on this rank, from 1 on: the group's
+        """Which operation of its group it is on this rank, counted from 1: the group's
         `_get_sequence_number_for_group()` right after. Of several, as the coalescing manager
         joins them, the last one's; 0 of none."""
         return self.posted.sequence

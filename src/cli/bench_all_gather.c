@@ -3,11 +3,8 @@
 #include "cli/commands.h"
 
 static const rpi_option options[] = {
-    RPI_BENCH_VECTOR_OPTIONS("1M"),
-    RPI_BENCH_CODEC_OPTION,
-    RPI_BENCH_ALGORITHM_OPTION,
-    RPI_BENCH_PLACE_OPTION,
-    {0},
+    RPI_BENCH_VECTOR_OPTIONS("1M"), RPI_BENCH_CODEC_OPTION,    RPI_BENCH_ALGORITHM_OPTION,
+    RPI_BENCH_PLACE_OPTION,         RPI_BENCH_SEGMENTS_OPTION, {0},
 };
 
 static rpi_bench_source source(const rpi_bench_call *call, int block) {
@@ -16,6 +13,9 @@ static rpi_bench_source source(const rpi_bench_call *call, int block) {
 }
 
 static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
+    if (call->segments)
+        return rpi_bench_start_segments(call, call->outputs, call->input,
+                                        rp_all_gather_segments_start, &requests[0]);
     return rp_all_gather_start(call->comm, call->input, call->output, call->count, call->dtype,
                                &call->codec, &call->options, &requests[0]);
 }

@@ -231,6 +231,7 @@ static rp_status resolve(job *j) {
                            .root = (int)s->root,
                            .iters = (int)s->iters,
                            .warmup = (int)s->warmup,
+                           .segments = (int)s->segments,
                            .seed = (uint64_t)s->seed,
                            .progress_thread = s->world.progress_thread,
                            .unchecked = s->dtype_text && !s->check,

@@ -18,7 +18,7 @@ typedef struct rpi_bench_settings {
     rpi_world_settings world;
     const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm, *topology,
         *device;
-    int64_t count, root, iters, warmup, seed;
+    int64_t count, root, iters, warmup, seed, segments;
     int64_t min_bytes, max_bytes;    /* -1: not said */
     int64_t step_factor, step_bytes; /* 0: not said */
     int64_t check;                   /* 0 or 1 */
@@ -42,6 +42,7 @@ typedef struct rpi_bench_call {
     void *output;
     const rp_block *inputs, *outputs; /* the same, block by block */
     size_t count;                     /* elements of a block */
+    int segments; /* each block is a list of so many; 0: it is passed as a block */
     rp_dtype dtype;
     rp_codec codec;
     rp_collective_options options;
@@ -88,6 +89,17 @@ typedef struct rpi_bench_kind {
 double rpi_bus_one(int world);    /* 1 */
 double rpi_bus_others(int world); /* (world - 1) / world */
 
+/* A reduce-scatter or all-gather of a list of segments: each block, which belongs to the rank
+ * of its number, is call->segments of them. all: what every rank has; own: what this one has.
+ */
+typedef rp_status (*rpi_bench_segments_start)(rp_comm *comm, const rp_owned_segment *segments,
+                                              size_t count,
+                                              const rp_collective_options *options,
+                                              rp_request **request);
+rp_status rpi_bench_start_segments(const rpi_bench_call *call, const rp_block *all,
+                                   const void *own, rpi_bench_segments_start start,
+                                   rp_request **out_request);
+
 /* Which options a collective takes is said once, by the table of its bench. The command that
  * times it; NULL: none does. */
 const rpi_command *rpi_bench_command_of(rpi_collective collective);
@@ -110,6 +122,7 @@ typedef struct rpi_bench {
     const char *algorithm; /* NULL: chosen for each size */
     const char *topology;  /* of a kind that mixes */
     int root, iters, warmup;
+    int segments; /* of a block: rpi_bench_call */
     uint64_t seed;
     bool progress_thread;
     bool unchecked;  /* results are not compared */
@@ -205,6 +218,9 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
 #define RPI_BENCH_ROW_SIZE(name, alias, field, least, help)                                    \
     {name, alias, NULL, RPI_OPTION_BYTES, RPI_BENCH_FIELD(field), NULL, least, 1e15, "BYTES",  \
      help, NULL}
+#define RPI_BENCH_SEGMENTS_OPTION                                                              \
+    {"segments", NULL, NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(segments), NULL, 1, 1e6, "N",    \
+     "pass each block as a list of N segments with their owner, one operation for all", NULL}
 #define RPI_BENCH_PLACE_OPTION                                                                 \
     {"in-place", NULL, NULL, RPI_OPTION_FLAG, RPI_BENCH_FIELD(in_place), "true", 0, 0, NULL,   \
      "--no-in-place: not with the shorter buffer inside of the longer one, too", NULL}

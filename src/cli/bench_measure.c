@@ -490,6 +490,7 @@ rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row 
                  .world = world,
                  .root = bench->root,
                  .count = count,
+                 .segments = bench->segments,
                  .dtype = bench->dtype,
                  .codec = bench->codec,
                  .options = RP_COLLECTIVE_OPTIONS(.reduce = bench->reduce, .seed = bench->seed,

@@ -4,8 +4,13 @@
 #include "cli/commands.h"
 
 static const rpi_option options[] = {
-    RPI_BENCH_VECTOR_OPTIONS("1M"), RPI_BENCH_CODEC_OPTION, RPI_BENCH_REDUCE_OPTION,
-    RPI_BENCH_ALGORITHM_OPTION,     RPI_BENCH_PLACE_OPTION, {0},
+    RPI_BENCH_VECTOR_OPTIONS("1M"),
+    RPI_BENCH_CODEC_OPTION,
+    RPI_BENCH_REDUCE_OPTION,
+    RPI_BENCH_ALGORITHM_OPTION,
+    RPI_BENCH_PLACE_OPTION,
+    RPI_BENCH_SEGMENTS_OPTION,
+    {0},
 };
 
 static rpi_bench_source source(const rpi_bench_call *call, int block) {
@@ -14,6 +19,9 @@ static rpi_bench_source source(const rpi_bench_call *call, int block) {
 }
 
 static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
+    if (call->segments)
+        return rpi_bench_start_segments(call, call->inputs, call->output,
+                                        rp_reduce_scatter_segments_start, &requests[0]);
     return rp_reduce_scatter_start(call->comm, call->input, call->output, call->count,
                                    call->dtype, &call->codec, &call->options, &requests[0]);
 }
@@ -41,7 +49,8 @@ const rpi_command rpi_command_bench_reduce_scatter = {
     .about =
         RPI_BENCH_ABOUT("Times a reduce-scatter: rank r gets the sum of everybody's block r."),
     .notes = RPI_BENCH_NOTES,
-    .examples = "  redpoll bench reduce-scatter -n 4 --sizes 1MiB,16MiB --codec q8\n",
+    .examples = "  redpoll bench reduce-scatter -n 4 --sizes 1MiB,16MiB --codec q8\n"
+                "  redpoll bench reduce-scatter -n 4 --segments 100 --link 1Gbit,1ms\n",
     .options = options,
     .bench = &kind,
     .run = run,

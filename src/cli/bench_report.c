@@ -39,6 +39,7 @@ void rpi_bench_print_title(const rpi_bench *bench) {
     if (moves_elements(kind)) printf(" of %s", rp_dtype_name(bench->dtype));
     if (kind->reduces) printf(" (%s)", rpi_reduction_name(bench->reduce));
     if (kind->in_place) printf(" in place");
+    if (bench->segments) printf(" in %d segments a block", bench->segments);
     if (bench->registered) printf(" in buffers");
     if (bench->on_cuda) printf(" on GPUs");
     printf(" on %d rank%s", ranks, ranks == 1 ? "" : "s");
@@ -148,6 +149,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row) {
     add_number(object, "in_place_busbw_bytes_s", in_place && bus,
                bus ? bus_bandwidth(bench, row, row->in_place_time_s) : 0);
     if (kind->mixes) cJSON_AddStringToObject(object, "topology", bench->topology);
+    if (bench->segments) cJSON_AddNumberToObject(object, "segments", bench->segments);
     rpi_command_print_json(object);
     rpi_command_flush();
 }

@@ -255,11 +255,22 @@ check all-reduce -n 2 --registered --sizes 0,1000000
 grep -q '"registered":true,' out || complain "--registered is not said: $(cat out err)"
 check all-gather -n 3 --registered --sizes 900000 --no-in-place
 
+# Blocks as lists of segments with owners, some of which are empty.
+for of in "reduce-scatter -n 3 --segments 7 --sizes 24,300000" "reduce-scatter -n 4 --segments 3 --codec q4 --reduce avg --count 5000" \
+    "all-gather -n 3 --segments 7 --sizes 24,300000" "all-gather -n 2 --segments 5 --codec q8 --transport tcp --count 5000"; do
+    # shellcheck disable=SC2086 # words
+    check $of
+    grep -q '"segments":[357][,}]' out || complain "$of: --segments is not said: $(cat out err)"
+done
+"$redpoll" bench all-reduce -n 2 --segments 3 >out 2>err
+grep -q 'all-reduce takes no --segments' err || complain "bench all-reduce --segments: $(cat out err)"
+
 # In memory of a GPU, over a stand-in for one (tests/cuda/stand_in.h), which the build has.
 stand_in=$(dirname "$redpoll")/../../tests/cuda/libstand_in_cuda.so
 if [ -f "$stand_in" ]; then
     export REDPOLL_CUDA_LIBRARY="$stand_in" REDPOLL_CUDA=on
     check all-reduce -n 3 --device cuda --codec q4 --sizes 0,300000
+    check reduce-scatter -n 3 --device cuda --codec q4 --segments 4 --sizes 24,300000
     grep -q '"device":"cuda",' out || complain "--device is not said: $(cat out err)"
     for op in $collectives; do
         case $op in barrier | window-put) ;; *) check "$op" -n 3 --device cuda --sizes 0,90000 ;; esac

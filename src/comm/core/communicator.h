@@ -18,8 +18,9 @@
  *              (actions.c), links that are late or broken, lack of progress (deadline.c);
  *              receive.h: frames to RECV steps; in_place.h: sends whose payload stays in a
  *              buffer of the caller's; progress_loop.h: who drives, and sleeping
- *   calls/     the public operations, on vectors (collectives.c) and on blocks, whose
- *              lengths differ; posting.h: what they have in common; wait.c
+ *   calls/     the public operations, on vectors (collectives.c), on what one rank each owns
+ *              (owned_collectives.c) and on blocks, whose lengths two ranks know; posting.h:
+ *              what they have in common, contributions.h: inputs that are changed; wait.c
  *   world/     create.h: create, destroy, accounts (create.c), communicators made of another
  *              (groups.c, survivors.c)
  *   window/    the calls of windows

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "net/bytes/endian.h"
 #include "net/bytes/frame.h"
+#include "net/link/acceptor.h"
 #include "net/link/call.h"
-#include "net/link/hello.h"
 #include "redpoll/log.h"
 
 #include <poll.h>

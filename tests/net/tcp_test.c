@@ -7,7 +7,7 @@
 #include "harness/check.h"
 #include "net/bytes/endian.h"
 #include "net/bytes/frame.h"
-#include "net/link/hello.h"
+#include "net/link/acceptor.h"
 #include "net/socket/stream.h"
 #include "net/tcp/tcp_stream.h"
 

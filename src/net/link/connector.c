@@ -8,6 +8,7 @@
 #include "base/states.h"
 #include "net/bytes/forget.h"
 #include "net/bytes/quiet_thread.h"
+#include "net/link/acceptor.h"
 #include "net/socket/stream.h"
 
 #include <poll.h>

@@ -1,41 +1,17 @@
 #include "net/link/hello.h"
 
-#include "base/clock.h"
-#include "base/memory.h"
-#include "net/bytes/forget.h"
-#include "net/bytes/frame.h"
-#include "net/socket/stream.h"
-
-#include <errno.h>
-#include <poll.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-/* Why a caller is turned away, in the answer's `operation`. */
-typedef enum refusal {
-    WELCOME,
-    WRONG_SESSION,
-    WRONG_WORLD,
-    WRONG_RANK,
-    WRONG_SIZE,
-    TWICE,
-    NO_SECRET,
-    CROSSED,
-    WRONG_STREAMS,
-    UNANSWERED /* never said: hung up on without a word, which is called again */
-} refusal;
-
 static const char *const refusals[] = {
-    [WELCOME] = "welcome",
-    [WRONG_SESSION] = "it belongs to another job",
-    [WRONG_WORLD] = "its world has another size",
-    [WRONG_RANK] = "it is another rank than the one called, or no higher rank was expected",
-    [WRONG_SIZE] = "its frames have another length",
-    [TWICE] = "this rank has connected already",
-    [NO_SECRET] = "this process has no secret, and its job has one: set REDPOLL_SECRET here",
-    [CROSSED] = "it is calling this rank itself",
-    [WRONG_STREAMS] = "its links have another number of streams (REDPOLL_STREAMS)",
+    [RPI_HELLO_WELCOME] = "welcome",
+    [RPI_HELLO_WRONG_SESSION] = "it belongs to another job",
+    [RPI_HELLO_WRONG_WORLD] = "its world has another size",
+    [RPI_HELLO_WRONG_RANK] =
+        "it is another rank than the one called, or no higher rank was expected",
+    [RPI_HELLO_WRONG_SIZE] = "its frames have another length",
+    [RPI_HELLO_TWICE] = "this rank has connected already",
+    [RPI_HELLO_NO_SECRET] =
+        "this process has no secret, and its job has one: set REDPOLL_SECRET here",
+    [RPI_HELLO_CROSSED] = "it is calling this rank itself",
+    [RPI_HELLO_WRONG_STREAMS] = "its links have another number of streams (REDPOLL_STREAMS)",
 };
 enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 
@@ -51,9 +27,9 @@ rpi_hello rpi_hello_of(const rpi_endpoint_options *options) {
 
 /* A stranger learns nothing: only a welcome carries the session. */
 static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_hello *self,
-                        int peer, refusal answer) {
+                        int peer, rpi_hello_verdict answer) {
     rpi_frame_header header = {.kind = RPI_FRAME_HELLO,
-                               .sequence = answer == WELCOME ? self->session : 0,
+                               .sequence = answer == RPI_HELLO_WELCOME ? self->session : 0,
                                .chunk = (uint32_t)peer,
                                .part = self->rank,
                                .count = (uint64_t)self->world,
@@ -64,17 +40,17 @@ static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_h
     rpi_frame_seal(bytes, &header, 0, false);
 }
 
-static refusal judge(const rpi_hello *self, const rpi_frame_header *hello) {
-    if (hello->sequence != self->session) return WRONG_SESSION;
-    if (hello->count != (uint64_t)self->world) return WRONG_WORLD;
-    if (hello->bucket != self->frame_bytes) return WRONG_SIZE;
-    if (hello->epoch != (uint32_t)self->streams - 1) return WRONG_STREAMS;
-    if (hello->communicator > hello->epoch) return WRONG_STREAMS;
-    if (hello->chunk != (uint32_t)self->rank) return WRONG_RANK;
-    return WELCOME;
+rpi_hello_verdict rpi_hello_judge(const rpi_hello *self, const rpi_frame_header *hello) {
+    if (hello->sequence != self->session) return RPI_HELLO_WRONG_SESSION;
+    if (hello->count != (uint64_t)self->world) return RPI_HELLO_WRONG_WORLD;
+    if (hello->bucket != self->frame_bytes) return RPI_HELLO_WRONG_SIZE;
+    if (hello->epoch != (uint32_t)self->streams - 1) return RPI_HELLO_WRONG_STREAMS;
+    if (hello->communicator > hello->epoch) return RPI_HELLO_WRONG_STREAMS;
+    if (hello->chunk != (uint32_t)self->rank) return RPI_HELLO_WRONG_RANK;
+    return RPI_HELLO_WELCOME;
 }
 
-static rp_status mismatch(const rpi_hello *self, const rpi_frame_header *hello) {
+rp_status rpi_hello_mismatch(const rpi_hello *self, const rpi_frame_header *hello) {
     if (hello->epoch != (uint32_t)self->streams - 1)
         return RP_FAIL(MISMATCH,
                        "rank %d makes links of %u streams, and rank %d of %d: REDPOLL_STREAMS "
@@ -107,7 +83,7 @@ rpi_hello rpi_hello_on(const rpi_hello *self, int stream) {
 rp_status rpi_hello_greet(rpi_channel *channel, const rpi_hello *self, int peer,
                           int64_t deadline_ns) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
-    write_hello(bytes, self, peer, WELCOME);
+    write_hello(bytes, self, peer, RPI_HELLO_WELCOME);
     return rpi_channel_write(channel, bytes, sizeof bytes, deadline_ns);
 }
 
@@ -140,7 +116,7 @@ rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
     RP_TRY(rpi_channel_read(channel, bytes, sizeof bytes, deadline_ns));
     rp_status status = rpi_hello_check(bytes, self, peer);
     if (status == RP_PENDING)
-        return RP_FAIL(MISMATCH, "the other side refused: %s", refusals[CROSSED]);
+        return RP_FAIL(MISMATCH, "the other side refused: %s", refusals[RPI_HELLO_CROSSED]);
     return status;
 }
 
@@ -149,276 +125,21 @@ rp_status rpi_hello_check(const unsigned char *bytes, const rpi_hello *self, int
     RP_TRY(rpi_frame_open(bytes, RPI_FRAME_HEADER_BYTES, false, &answer));
     if (!rpi_frame_may_come(&answer, RPI_FRAME_JOINING))
         return RP_FAIL(CORRUPT, "its first frame is no hello");
-    if (answer.operation == CROSSED) return RP_PENDING;
-    if (answer.operation != WELCOME)
+    if (answer.operation == RPI_HELLO_CROSSED) return RP_PENDING;
+    if (answer.operation != RPI_HELLO_WELCOME)
         return RP_FAIL(MISMATCH, "the other side refused: %s",
                        answer.operation < REFUSALS ? refusals[answer.operation] : "unknown");
-    if (judge(self, &answer) != WELCOME || answer.part != peer ||
+    if (rpi_hello_judge(self, &answer) != RPI_HELLO_WELCOME || answer.part != peer ||
         answer.communicator != (uint32_t)self->stream)
-        return mismatch(self, &answer);
+        return rpi_hello_mismatch(self, &answer);
     return RP_OK;
 }
 
-/* The others keep their order. */
-static void forget_caller(rpi_acceptor *acceptor, int i) {
-    rpi_caller *caller = &acceptor->callers[i];
-    acceptor->caller_count--;
-    memmove(caller, caller + 1, (size_t)(acceptor->caller_count - i) * sizeof *caller);
-}
-
-static void dismiss(rpi_acceptor *acceptor, int i) {
-    rpi_channel_close(&acceptor->callers[i].channel);
-    forget_caller(acceptor, i);
-}
-
-static void stop_listening(rpi_acceptor *acceptor) {
-    while (acceptor->caller_count > 0) dismiss(acceptor, 0);
-    if (acceptor->listener >= 0) close(acceptor->listener);
-    acceptor->listener = -1;
-}
-
-rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
-                            const rpi_callers_host *host) {
-    *acceptor = (rpi_acceptor){.self = *self,
-                               .listener = listener,
-                               .expected = (self->world - 1 - self->rank) * self->streams};
-    size_t places = (size_t)self->world * (size_t)self->streams;
-    if (host) {
-        acceptor->host = *host;
-        return RP_OK;
-    }
-    rp_status status =
-        rpi_alloc_array(places, sizeof *acceptor->arrived, "connections", &acceptor->arrived);
-    if (status != RP_OK) {
-        rpi_acceptor_close(acceptor);
-        return status;
-    }
-    for (size_t i = 0; i < places; i++) acceptor->arrived[i].fd = -1;
-    if (acceptor->expected == 0) stop_listening(acceptor);
-    return RP_OK;
-}
-
-static int places_of(const rpi_acceptor *acceptor) {
-    return acceptor->arrived ? acceptor->self.world * acceptor->self.streams : 0;
-}
-
-/* Of one who has said a good hello and was not asked for yet. */
-static rpi_channel *place_of(const rpi_acceptor *acceptor, int rank, int stream) {
-    return &acceptor->arrived[rank * acceptor->self.streams + stream];
-}
-
-void rpi_acceptor_close(rpi_acceptor *acceptor) {
-    stop_listening(acceptor);
-    for (int i = 0; i < places_of(acceptor); i++) rpi_channel_close(&acceptor->arrived[i]);
-    rpi_free(acceptor->arrived);
-    acceptor->arrived = NULL;
-    rpi_secret_forget(&acceptor->self.secret);
-}
-
-void rpi_acceptor_forget(rpi_acceptor *acceptor) {
-    for (int i = 0; i < acceptor->caller_count; i++)
-        rpi_fd_forget(&acceptor->callers[i].channel.fd);
-    for (int i = 0; i < places_of(acceptor); i++) rpi_fd_forget(&acceptor->arrived[i].fd);
-    rpi_fd_forget(&acceptor->listener);
-}
-
-static void answer(rpi_channel *channel, const rpi_hello *self, int peer, refusal verdict) {
+void rpi_hello_answer(rpi_channel *channel, const rpi_hello *self, int peer,
+                      rpi_hello_verdict verdict) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     write_hello(bytes, self, peer, verdict);
     /* A fresh connection has room for it; a caller that is gone is noticed later. */
     ssize_t sent = rpi_channel_send(channel, bytes, sizeof bytes);
     (void)sent;
-}
-
-/* Without the secret, or with one where the job has none: a stranger, and no failure of ours.
- */
-static void turn_away(rpi_acceptor *acceptor, int i) {
-    rpi_caller *caller = &acceptor->callers[i];
-    const rpi_hello *self = &acceptor->self;
-    rpi_proof_log_refusal(caller->channel.fd, "a link between ranks", &acceptor->refusals);
-    if (!self->secret.is_set)
-        rpi_proof_decline(caller->channel.fd, RPI_PROOF_LINK);
-    else if (!caller->proof.answered)
-        answer(&caller->channel, self, -1, NO_SECRET);
-    dismiss(acceptor, i);
-}
-
-/* What a caller said in its proof holds for its hello, too. */
-static bool is_as_proved(const rpi_caller *caller, const rpi_frame_header *hello) {
-    const rpi_proof_terms *claim = &caller->proof.claim;
-    return !caller->proved ||
-           (claim->caller == hello->part && claim->callee == (int)hello->chunk &&
-            claim->session == hello->sequence && (uint64_t)claim->world == hello->count);
-}
-
-/* It has given up, or ended, since it said its hello: who welcomes it takes no other. */
-static bool has_hung_up(int fd) {
-    struct pollfd look = {.fd = fd, .events = POLLRDHUP};
-    return poll(&look, 1, 0) > 0;
-}
-
-/* What there is against the rank that a hello of `fd` is of; it fits otherwise. */
-static refusal judge_rank(const rpi_acceptor *acceptor, int fd, const rpi_frame_header *hello) {
-    const rpi_callers_host *host = &acceptor->host;
-    int own = acceptor->self.rank, rank = hello->part, stream = (int)hello->communicator;
-    if (rank < 0 || rank >= acceptor->self.world || rank == own) return WRONG_RANK;
-    if (!host->take && rank < own) return WRONG_RANK;
-    if (!host->take) return place_of(acceptor, rank, stream)->fd >= 0 ? TWICE : WELCOME;
-    if (has_hung_up(fd)) return UNANSWERED;
-    rp_status status = host->admit(host->context, rank, stream);
-    return status == RP_OK ? WELCOME : status == RP_PENDING ? CROSSED : TWICE;
-}
-
-/* The i-th caller has said its hello: let it in, or send it away. Strangers are no failure. */
-static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
-    rpi_caller *caller = &acceptor->callers[i];
-    const rpi_hello *self = &acceptor->self;
-    rpi_frame_header hello;
-    if (rpi_proof_is_call(caller->bytes)) {
-        (void)RP_FAIL(MISMATCH, "it has a secret (REDPOLL_SECRET), and this rank has none");
-        turn_away(acceptor, i);
-        return RP_OK;
-    }
-    if (rpi_frame_open(caller->bytes, sizeof caller->bytes, false, &hello) != RP_OK ||
-        !rpi_frame_may_come(&hello, RPI_FRAME_JOINING) || !is_as_proved(caller, &hello)) {
-        dismiss(acceptor, i);
-        return RP_OK;
-    }
-    refusal verdict = judge(self, &hello);
-    if (verdict == WELCOME) verdict = judge_rank(acceptor, caller->channel.fd, &hello);
-    if (verdict == UNANSWERED) {
-        dismiss(acceptor, i);
-        return RP_OK;
-    }
-    int stream = (int)hello.communicator;
-    rpi_hello reply = rpi_hello_on(self, stream);
-    answer(&caller->channel, &reply, hello.part, verdict);
-    if (verdict != WELCOME) {
-        dismiss(acceptor, i);
-        /* Who calls another rank has been led here by an address that is no only one. */
-        bool is_ours = verdict != WRONG_SESSION && verdict != CROSSED &&
-                       hello.chunk == (uint32_t)self->rank;
-        return is_ours ? mismatch(self, &hello) : RP_OK;
-    }
-    rpi_channel channel = caller->channel;
-    forget_caller(acceptor, i);
-    if (acceptor->host.take)
-        acceptor->host.take(acceptor->host.context, hello.part, stream, channel);
-    else
-        *place_of(acceptor, hello.part, stream) = channel;
-    return RP_OK;
-}
-
-/* True once it has proved that it is of this job; it is sent away when it cannot. */
-static bool hear_proof(rpi_acceptor *acceptor, int i) {
-    rpi_caller *caller = &acceptor->callers[i];
-    const rpi_hello *self = &acceptor->self;
-    rpi_proof_terms terms = rpi_hello_terms(self, -1, self->rank);
-    if (!self->secret.is_set || caller->proved) return true;
-    rp_status status =
-        rpi_channel_hear(&caller->channel, &caller->proof, &self->secret, &terms);
-    caller->proved = status == RP_OK;
-    if (status == RP_MISMATCH)
-        turn_away(acceptor, i);
-    else if (status < 0)
-        dismiss(acceptor, i);
-    return status == RP_OK;
-}
-
-static rp_status listen_to_caller(rpi_acceptor *acceptor, int i) {
-    rpi_caller *caller = &acceptor->callers[i];
-    if (!hear_proof(acceptor, i)) return RP_OK;
-    while (caller->got < sizeof caller->bytes) {
-        ssize_t got = rpi_channel_receive(&caller->channel, caller->bytes + caller->got,
-                                          sizeof caller->bytes - caller->got);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) return RP_OK;
-        if (got <= 0) {
-            dismiss(acceptor, i);
-            return RP_OK;
-        }
-        caller->got += (size_t)got;
-    }
-    return receive_caller(acceptor, i);
-}
-
-static rp_status accept_callers(rpi_acceptor *acceptor) {
-    int fd = -1;
-    while (acceptor->caller_count < RPI_CALLERS &&
-           (fd = rpi_stream_accept(acceptor->listener)) >= 0) {
-        if (rpi_check_same_user(fd) != RP_OK) {
-            rpi_proof_log_refusal(fd, "a link between ranks", &acceptor->refusals);
-            close(fd);
-            continue;
-        }
-        acceptor->callers[acceptor->caller_count++] =
-            (rpi_caller){.channel = {.fd = fd}, .since_ns = rpi_now_ns()};
-    }
-    if (fd >= 0) return RP_OK;
-    /* EINVAL: it listens no more, and would be ready for ever. */
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ||
-        errno == EINVAL)
-        return RP_FAIL_ERRNO(IO, "cannot accept a connection");
-    return RP_OK; /* nobody left, or one that hung up while it waited */
-}
-
-/* Those who hold connections and say nothing make place for the next when there is none left,
- * though not for those who have just come; until when to sleep. */
-static int64_t make_place(rpi_acceptor *acceptor) {
-    const rpi_caller *oldest = &acceptor->callers[0];
-    int64_t now_ns = rpi_now_ns();
-    while (acceptor->caller_count > 0) {
-        bool full = acceptor->caller_count == RPI_CALLERS;
-        int64_t due_ns =
-            oldest->since_ns + (full ? RPI_STRANGER_LEAST_NS : RPI_STRANGER_MOST_NS);
-        if (now_ns < due_ns) return due_ns;
-        dismiss(acceptor, 0);
-    }
-    return RPI_NEVER_NS;
-}
-
-int rpi_acceptor_polls(rpi_acceptor *acceptor, struct pollfd *fds, int64_t *wake_ns) {
-    int64_t due_ns = make_place(acceptor);
-    bool full = acceptor->caller_count == RPI_CALLERS;
-    fds[0] = (struct pollfd){.fd = full ? -1 : acceptor->listener, .events = POLLIN};
-    for (int i = 0; i < acceptor->caller_count; i++)
-        fds[i + 1] = (struct pollfd){.fd = acceptor->callers[i].channel.fd, .events = POLLIN};
-    if (due_ns < *wake_ns) *wake_ns = due_ns;
-    return acceptor->caller_count + 1;
-}
-
-rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, int count) {
-    rp_status first = RP_OK;
-    for (int i = count - 2; i >= 0; i--) /* backwards: those behind a dismissed one move up */
-        if (fds[i + 1].revents) {
-            rp_status status = listen_to_caller(acceptor, i);
-            if (first == RP_OK) first = status;
-        }
-    if (fds[0].revents && first == RP_OK) first = accept_callers(acceptor);
-    return first;
-}
-
-/* Wait once for callers and what they say, and attend to it. */
-static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
-    struct pollfd fds[RPI_CALLERS + 1];
-    int64_t wake_ns = rpi_look_wake_ns(&acceptor->look, deadline_ns);
-    int count = rpi_acceptor_polls(acceptor, fds, &wake_ns);
-    int ready = poll(fds, (nfds_t)count, rpi_poll_ms(wake_ns));
-    if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
-    RP_TRY(rpi_look_in_time(&acceptor->look));
-    if (ready == 0 && rpi_now_ns() < deadline_ns) return RP_OK;
-    if (ready == 0)
-        return RP_FAIL(TIMEOUT, "timed out: it did not connect before the deadline");
-    return ready < 0 ? RP_OK : rpi_acceptor_attend(acceptor, fds, count);
-}
-
-rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int stream, int64_t deadline_ns,
-                            rpi_channel *out_channel) {
-    if (acceptor->listener < 0) return RP_FAIL(STATE, "everybody has connected already");
-    rpi_channel *place = place_of(acceptor, peer, stream);
-    acceptor->look.next_ns = 0;
-    while (place->fd < 0) RP_TRY(attend(acceptor, deadline_ns));
-    *out_channel = *place;
-    *place = (rpi_channel){.fd = -1};
-    if (--acceptor->expected == 0) stop_listening(acceptor);
-    return RP_OK;
 }

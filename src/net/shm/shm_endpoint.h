@@ -11,8 +11,8 @@
 #define RPI_NET_SHM_ENDPOINT_H
 
 #include "net/bytes/fault.h"
+#include "net/link/acceptor.h"
 #include "net/link/connector.h"
-#include "net/link/hello.h"
 #include "net/link/transport.h"
 #include "net/memory/duplex.h"
 #include "net/shm/shm_buffers.h"

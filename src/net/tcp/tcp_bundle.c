@@ -4,6 +4,8 @@
 #include "base/memory.h"
 #include "net/bytes/forget.h"
 #include "net/socket/interfaces.h"
+#include "net/tcp/tcp_in.h"
+#include "net/tcp/tcp_out.h"
 
 #include <sys/socket.h>
 

@@ -1,142 +1,19 @@
-/* One TCP connection that carries frames, in TLS where the job asks for it: what is queued to
- * go out and what has come in. Bytes of a link are counted as they are before that.
- *
- * Urgent frames pass those that have not begun to go; the order in which frames go is that in
- * which they come, so that a receiver knows nothing of it.
- *
- * Where a link is several of them (tcp_bundle.h) each frame goes behind its number in the
- * link, in 8 bytes.
- *
- *     out   OPEN <---- the kernel takes no more, and again ----> FULL
- *            '-- sending has failed, or another stream has --> ENDED <--'
- *
- *     in    DRY <---- an event; the kernel has no more ----> READY
- *            '-- the peer's end is closed ---> LAST <--------'
- *                  read until the very end       '--> ENDED, the fault says why
- *
- *     goes  NONE ---- bytes of it have gone, or TLS has sealed some ----> FIRST or OTHER, which
- *                                                       nothing passes before all of it has
- *
- * Any state of `in` may come to ENDED by bytes that are no frame. A stream whose sending has
- * failed is still read: what had come before counts. */
+/* A TCP connection of a link as a whole: tcp_stream_state.h has its state and draws it,
+ * tcp_in.h and tcp_out.h are its two ways. */
 #ifndef RPI_NET_TCP_STREAM_H
 #define RPI_NET_TCP_STREAM_H
 
-#include "net/bytes/extents.h"
-#include "net/bytes/fault.h"
-#include "net/link/transport.h"
-#include "net/trust/channel.h"
-
-enum { RPI_TCP_AHEAD_BYTES = 4096, RPI_TCP_NUMBER_BYTES = 8 };
-
-typedef enum rpi_tcp_out {
-    RPI_TCP_OUT_OPEN,
-    RPI_TCP_OUT_FULL, /* until an event says that the kernel has room */
-    RPI_TCP_OUT_ENDED /* nothing more is sent */
-} rpi_tcp_out;
-
-typedef enum rpi_tcp_in {
-    RPI_TCP_IN_DRY,   /* nothing is there until an event says so */
-    RPI_TCP_IN_READY, /* the kernel may have something */
-    RPI_TCP_IN_LAST,  /* the peer's end is closed: it is read until the very end */
-    RPI_TCP_IN_ENDED  /* nothing will come any more; the fault says why */
-} rpi_tcp_in;
-
-typedef enum rpi_tcp_goes {
-    RPI_TCP_GOES_NONE,
-    RPI_TCP_GOES_FIRST,
-    RPI_TCP_GOES_OTHER
-} rpi_tcp_goes;
-
-/* Frames that go out in the order in which they were posted. */
-typedef struct rpi_tcp_lane {
-    unsigned char *bytes;
-    rpi_extents queue; /* posted frames, from the one being sent on */
-    rpi_extent lent;   /* bytes 0: nothing is */
-    size_t starved;    /* bytes for which the last lend() found no room; 0: none */
-} rpi_tcp_lane;
-
-typedef struct rpi_tcp_stream {
-    rpi_link *link; /* whose bytes are counted */
-    rpi_channel channel;
-    size_t frame_bytes;
-    bool numbered;   /* frames are */
-    bool was_closed; /* the fault is that the peer has closed it */
-    rpi_fault fault;
-
-    rpi_tcp_out out;
-    rpi_tcp_lane first;      /* urgent frames, which go before all that has not begun to go */
-    rpi_tcp_lane others;     /* all where frames are numbered */
-    rpi_tcp_goes goes;       /* of which lane a frame has begun to go */
-    size_t sent;             /* bytes of it that the kernel has taken; of TLS maybe 0 */
-    uint64_t posted, queued; /* bytes of all of the others, and of those in the queue */
-    size_t bulk_starved;     /* as `starved`, of bulk */
-    bool is_short;           /* since the first bulk: the kernel keeps little unsent */
-
-    rpi_tcp_in in;
-    unsigned char *in_bytes;
-    rpi_extents frames;            /* that have come, and the one that is coming */
-    uint32_t numbers[RPI_EXTENTS]; /* of these, by their index modulo RPI_EXTENTS */
-    uint32_t last_number;          /* of the frame that came last; numbers rise */
-    bool has_number;               /* one has come */
-    size_t missing; /* bytes of the newest still to come; 0: all frames are complete */
-    bool held;      /* the oldest is looked at */
-    bool full;      /* the next frame has no room until one is released */
-    unsigned char ahead[RPI_TCP_AHEAD_BYTES]; /* read beyond the frame that is coming */
-    size_t ahead_bytes;
-} rpi_tcp_stream;
+#include "net/tcp/tcp_stream_state.h"
 
 /* Takes over the connection, also when it fails; close() follows in either case. */
 rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channel channel,
                               size_t frame_bytes, bool numbered);
 void rpi_tcp_stream_close(rpi_tcp_stream *stream);
 
-/* As in the contract of a transport (transport.h). number: of the frame in its link, where
- * frames are numbered. */
-rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region);
-/* The same of bulk: RP_PENDING while half of the longest frame waits for the kernel. */
-rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region);
-/* The same of an urgent frame, where frames are not numbered; it is then posted as one. */
-rp_status rpi_tcp_stream_lend_first(rpi_tcp_stream *stream, size_t bytes, void **out_region);
-rp_status rpi_tcp_stream_post_first(rpi_tcp_stream *stream, size_t bytes);
-rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number);
-rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
-                              size_t *out_bytes);
-void rpi_tcp_stream_release(rpi_tcp_stream *stream);
 /* Events of epoll, edge-triggered. */
 void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events);
-/* Nothing more is sent. */
-void rpi_tcp_stream_mute(rpi_tcp_stream *stream);
-/* What has come is read, and no more awaited than that. */
-void rpi_tcp_stream_hang_up(rpi_tcp_stream *stream);
-/* The kernel has something that there is room for, or takes something. */
-static inline bool rpi_tcp_stream_may_receive(const rpi_tcp_stream *stream) {
-    return !stream->full && (stream->in == RPI_TCP_IN_READY || stream->in == RPI_TCP_IN_LAST);
-}
-bool rpi_tcp_stream_may_send(const rpi_tcp_stream *stream);
 /* Send and receive what the kernel takes and has. */
 void rpi_tcp_stream_move(rpi_tcp_stream *stream);
 bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream);
-/* Is there room for so long a frame? */
-bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes);
-/* Little waits for the kernel, whatever length comes next: short frames would lose otherwise.
- */
-bool rpi_tcp_stream_has_bulk_room(const rpi_tcp_stream *stream);
-/* Something is posted that the kernel has not taken. */
-static inline bool rpi_tcp_stream_has_queue(const rpi_tcp_stream *stream) {
-    return stream->others.queue.count > 0 || stream->first.queue.count > 0;
-}
-/* The oldest frame is complete. */
-static inline bool rpi_tcp_stream_has_frame(const rpi_tcp_stream *stream) {
-    return stream->frames.count > (stream->missing > 0 ? 1U : 0U);
-}
-/* Of the oldest frame, complete or not; there is one. */
-static inline uint32_t rpi_tcp_stream_number(const rpi_tcp_stream *stream) {
-    return stream->numbers[stream->frames.first % RPI_EXTENTS];
-}
-
-/* The kernel has nothing left to send. What it has is lost when the peer writes to a connection
- * that is closed: the kernel then answers with a reset. */
-bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream);
 
 #endif

@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ranks import refusal, run_group, values
@@ -749,6 +750,77 @@ def test_accounts():
     assert 7 < one["ratio"] < 8
     assert one["wire_bytes_sent"] > 0 and one["encode_s"] > 0 and one["exposed_s"] > 0
     assert next(iter(after.values()))["wire_bytes_sent"] == 0
+
+
+# ---- with hooks of PyTorch ----
+
+
+def two_layers():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 200))
+
+
+def train_by_hook(rank, world, register, codec):
+    """The gradients after four steps, and the ratio."""
+    import redpoll.torch
+
+    options = redpoll.torch.Options(codec=codec, codec_min_size=100)
+    group = dist.new_group(pg_options=options)
+    net = two_layers()
+    model = DDP(net, process_group=group)
+    if register is not None:
+        register(model, net, group)
+    redpoll.torch.stats.reset(group)
+    torch.manual_seed(rank)
+    for _ in range(4):
+        model.zero_grad()
+        model(torch.randn(8, 300)).square().sum().backward()
+    (stats,) = redpoll.torch.stats(group).values()
+    return torch.cat([one.grad.flatten() for one in model.parameters()]), stats
+
+
+def in_halves(wrapper):
+    def register(model, net, group):
+        import redpoll.torch
+
+        state = redpoll.torch.compress_state(net, codec="q4", group=group)
+        model.register_comm_hook(state, wrapper(redpoll.torch.compress_hook))
+
+    return register
+
+
+def power_sgd(model, net, group):
+    state = powerSGD_hook.PowerSGDState(
+        group, matrix_approximation_rank=4, start_powerSGD_iter=2
+    )
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+
+HOOKS = {  # how it is registered, the codec of the group, the least ratio, the largest error
+    "fp16 around q4": (in_halves(default_hooks.fp16_compress_wrapper), None, 3.5, 0.3),
+    "bf16 around q4": (in_halves(default_hooks.bf16_compress_wrapper), None, 3.5, 0.3),
+    "PowerSGD": (power_sgd, None, 1.0, 0.99),
+    "PowerSGD by q8": (power_sgd, "q8", 3.5, 0.99),
+    "PowerSGD by q4": (power_sgd, "q4", 6.5, 0.99),
+}
+
+
+def compose(rank, world):
+    exact, _ = train_by_hook(rank, world, None, None)
+    found = {}
+    for name, (register, codec, _, _) in HOOKS.items():
+        gradients, stats = train_by_hook(rank, world, register, codec)
+        error = ((gradients - exact).norm() / exact.norm()).item()
+        digest = hashlib.sha256(gradients.numpy().tobytes()).hexdigest()
+        found[name] = (digest, stats.ratio, error)
+    return found
+
+
+def test_hooks_of_pytorch_compose_with_codecs():
+    first, second = values(run_group(compose, 2))
+    for name, (_, _, ratio, most) in HOOKS.items():
+        assert first[name][0] == second[name][0], name
+        assert first[name][1] > ratio * 0.99 and 0 < first[name][2] < most, (name, first[name])
 
 
 # ---- what one rank saves for all ----

@@ -31,6 +31,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan_break_even,
     &rpi_command_plan_train,
     &rpi_command_plan_check,
+    &rpi_command_plan_scaling,
     &rpi_command_eval,
     &rpi_command_generate,
     &rpi_command_export,

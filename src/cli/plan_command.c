@@ -85,8 +85,9 @@ static const char *collective_name_at(int index) {
 
 /* What may stand behind `plan`: the last ones are commands of their own, NULL behind them. */
 static const char *word_at(int index) {
-    static const char *const others[] = {"gossip", "local-sgd",  "pipeline", "failures",
-                                         "cost",   "break-even", NULL};
+    static const char *const others[] = {"gossip",  "local-sgd",  "pipeline", "failures",
+                                         "cost",    "break-even", "train",    "check",
+                                         "scaling", NULL};
     enum { OTHERS = sizeof others / sizeof others[0] };
     if (index < RPI_COLLECTIVES) return collective_name_at(index);
     return index < RPI_COLLECTIVES + OTHERS ? others[index - RPI_COLLECTIVES] : NULL;

@@ -46,44 +46,12 @@ static const rpi_option options[] = {
 
 /* ---- prices ---- */
 
-/* What travels: one vector to each neighbour, whatever it is added to there. */
-static rp_status make_traffic(const rpi_mixing *mixing, rpi_mixing *traffic) {
-    rpi_mixing_start(traffic, mixing->ranks, 1);
-    for (int rank = 0; rank < mixing->ranks; rank++) {
-        rpi_edges in = rpi_mixing_in(mixing, rank);
-        for (int e = 0; e < in.count; e++) rpi_mixing_link(traffic, in.list[e].rank, rank);
-    }
-    return rpi_mixing_finish(traffic, RPI_WEIGHTS_UNIFORM);
-}
-
-static rp_status price_round(const rpi_gossip_plan *plan, int64_t step,
-                             const rpi_plan_request *request, const rpi_cost_model *model,
-                             rpi_cost *out_cost) {
-    rpi_mixing mixing = {0}, traffic = {0};
-    rp_status status = rpi_topology_mix(plan->topology, step, &mixing);
-    if (status == RP_OK && mixing.vectors > 1) status = make_traffic(&mixing, &traffic);
-    rpi_plan_request of_round = *request;
-    of_round.mixing = mixing.vectors > 1 ? &traffic : &mixing;
-    if (status == RP_OK)
-        status = rpi_plan_cost(&rpi_algorithm_neighbour_all_reduce, &of_round, plan->bytes,
-                               plan->encoded, model, out_cost);
-    rpi_mixing_free(&mixing);
-    rpi_mixing_free(&traffic);
-    return status;
-}
-
 static rp_status price_rounds(rpi_gossip_plan *plan, const rpi_plan_request *request,
                               const rpi_cost_model *model) {
     int64_t rounds = plan->properties.rounds;
     plan->priced = rounds < MOST_PRICED ? (int)rounds : MOST_PRICED;
-    for (int step = 0; step < plan->priced; step++) {
-        rpi_cost cost;
-        RP_TRY(price_round(plan, step, request, model, &cost));
-        plan->mean.time_s += cost.time_s / plan->priced;
-        plan->mean.wire_bytes += cost.wire_bytes / plan->priced;
-        if (step == 0 || cost.time_s > plan->slowest.time_s) plan->slowest = cost;
-    }
-    return RP_OK;
+    return rpi_plan_gossip_rounds(plan->topology, plan->priced, request, plan->bytes,
+                                  plan->encoded, model, &plan->mean, &plan->slowest);
 }
 
 /* Which algorithms go with it? */

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "cli/gaussian.h"
 #include "net/shaped/link_shape.h"
+#include "plan/algorithms.h"
 #include "plan/choose.h"
 #include "plan/outline.h"
 
@@ -69,5 +70,46 @@ rp_status rpi_plan_all_reduce(const rpi_plan_request *request, bool lossy, size_
     rpi_outline outline = algorithm->outline(&shape);
     *out_cost = (rpi_cost){.time_s = rpi_outline_price(&outline, &shape, bytes, encoded, model),
                            .wire_bytes = outline.host_bytes * (double)encoded};
+    return RP_OK;
+}
+
+/* What travels: one vector to each neighbour, whatever it is added to there. */
+static rp_status make_traffic(const rpi_mixing *mixing, rpi_mixing *traffic) {
+    rpi_mixing_start(traffic, mixing->ranks, 1);
+    for (int rank = 0; rank < mixing->ranks; rank++) {
+        rpi_edges in = rpi_mixing_in(mixing, rank);
+        for (int e = 0; e < in.count; e++) rpi_mixing_link(traffic, in.list[e].rank, rank);
+    }
+    return rpi_mixing_finish(traffic, RPI_WEIGHTS_UNIFORM);
+}
+
+static rp_status price_round(const rpi_topology *topology, int64_t step,
+                             const rpi_plan_request *request, size_t bytes, size_t encoded,
+                             const rpi_cost_model *model, rpi_cost *out_cost) {
+    rpi_mixing mixing = {0}, traffic = {0};
+    rp_status status = rpi_topology_mix(topology, step, &mixing);
+    if (status == RP_OK && mixing.vectors > 1) status = make_traffic(&mixing, &traffic);
+    rpi_plan_request of_round = *request;
+    of_round.mixing = mixing.vectors > 1 ? &traffic : &mixing;
+    if (status == RP_OK)
+        status = rpi_plan_cost(&rpi_algorithm_neighbour_all_reduce, &of_round, bytes, encoded,
+                               model, out_cost);
+    rpi_mixing_free(&mixing);
+    rpi_mixing_free(&traffic);
+    return status;
+}
+
+rp_status rpi_plan_gossip_rounds(const rpi_topology *topology, int rounds,
+                                 const rpi_plan_request *request, size_t bytes, size_t encoded,
+                                 const rpi_cost_model *model, rpi_cost *out_mean,
+                                 rpi_cost *out_slowest) {
+    *out_mean = *out_slowest = (rpi_cost){0};
+    for (int step = 0; step < rounds; step++) {
+        rpi_cost cost;
+        RP_TRY(price_round(topology, step, request, bytes, encoded, model, &cost));
+        out_mean->time_s += cost.time_s / rounds;
+        out_mean->wire_bytes += cost.wire_bytes / rounds;
+        if (step == 0 || cost.time_s > out_slowest->time_s) *out_slowest = cost;
+    }
     return RP_OK;
 }

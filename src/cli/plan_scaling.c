@@ -1,0 +1,356 @@
+#include "cli/plan_scaling.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/suggest.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/option_rows.h"
+#include "cli/plan_model.h"
+#include "cli/plan_training.h"
+#include "net/shaped/link_shape.h"
+#include "train/models/network.h"
+#include "train/strategies/strategy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A strategy's own struct of options, of which only its table is known. */
+enum { MOST_RANKS = 4096, STRATEGY_BYTES = 2048, USUAL_SIDE = 224, USUAL_CLASSES = 1000 };
+
+typedef struct settings {
+    const char *strategies, *ranks, *codec, *algorithm, *svg;
+    rpi_plan_training training; /* of a rank alone: what computes, and on what */
+    int64_t bytes, samples, accumulate;
+    double step_s, backward_s, jitter_s, bucket_mb;
+    bool json;
+} settings;
+
+static rp_status check_ranks(const char *text) {
+    int ranks[RPI_SCALING_RANKS], count;
+    return rpi_scaling_ranks_parse(text, MOST_RANKS, ranks, &count);
+}
+
+#define FIELD(name) offsetof(settings, name)
+#define SAID(name)  offsetof(settings, training.name)
+static const rpi_option options[] = {
+    {"model", "m", NULL, RPI_OPTION_TEXT, SAID(model), NULL, 0, 0, "MODEL",
+     "whose gradients travel, as in redpoll train: resnet50, llama:7b", NULL},
+    {"size", NULL, NULL, RPI_OPTION_BYTES, FIELD(bytes), NULL, 4, 1e15, "BYTES",
+     "of the gradients as floats of 32 bits, in the place of --model", NULL},
+    {"strategy", NULL, NULL, RPI_OPTION_TEXT, FIELD(strategies), "all-reduce", 0, 0, "LIST",
+     "all-reduce,gossip:topology=exponential,local-sgd:every=20,parameter-server:servers=2, as "
+     "in redpoll train",
+     NULL},
+    {"ranks", "n", NULL, RPI_OPTION_TEXT, FIELD(ranks), "1,2,4..64", 0, 0, "LIST",
+     "of the world: 1,2,4..128 goes on as it began", check_ranks},
+    {"ranks-per-host", NULL, NULL, RPI_OPTION_COUNT, SAID(ranks_per_host), "1", 1, 1024, "N",
+     "that share a host and its link", NULL},
+    RPI_ROW_LINK(SAID(link), NULL, "25Gbit,20us", "of each host, each way"),
+    {"local", NULL, NULL, RPI_OPTION_TEXT, SAID(local), "5GB,2us", 0, 0, "RATE,LATENCY",
+     "between ranks of one host", rpi_check_link},
+    {"step", NULL, NULL, RPI_OPTION_SECONDS, FIELD(step_s), NULL, 0, 1e6, "TIME",
+     "that a rank alone computes for in a step; when absent a forecast, of transformers on "
+     "--device or --machine",
+     NULL},
+    {"backward", NULL, NULL, RPI_OPTION_SECONDS, FIELD(backward_s), NULL, 0, 1e6, "TIME",
+     "of that, which hides sums; two thirds when absent", NULL},
+    {"samples", NULL, NULL, RPI_OPTION_COUNT, FIELD(samples), NULL, 1, 1e9, "N",
+     "of a rank and step, for rates in samples a second", NULL},
+    {"jitter", NULL, NULL, RPI_OPTION_SECONDS, FIELD(jitter_s), NULL, 0, 1e6, "TIME",
+     "standard deviation of a rank's step: whoever waits for many waits for the slowest", NULL},
+    {"bucket-mb", NULL, NULL, RPI_OPTION_REAL, FIELD(bucket_mb), "4", 1e-3, 1e6, "MIB",
+     "gradients in one all-reduce, as in redpoll train", NULL},
+    RPI_ROW_CODEC(FIELD(codec), NULL, "fp32", "of what travels; fp32 is exact"),
+    RPI_ROW_ALGORITHM(FIELD(algorithm), NULL,
+                      "of all-reduces: ring or sra, ...; what a run would choose when absent",
+                      rpi_check_all_reduce),
+    {"device", NULL, NULL, RPI_OPTION_TEXT, SAID(device), NULL, 0, 0, "NAME",
+     "that each rank has, as in redpoll plan train", NULL},
+    {"devices", NULL, NULL, RPI_OPTION_LIST, SAID(devices), NULL, 0, 0, "FILE",
+     "of more devices (docs/planning.md); each time one more", NULL},
+    {"machine", NULL, NULL, RPI_OPTION_TEXT, SAID(machine), NULL, 0, 0, "FILE",
+     "a machine as redpoll bench machine -o measured it", NULL},
+    {"precision", NULL, NULL, RPI_OPTION_TEXT, SAID(precision), NULL, 0, 0, "NAME",
+     "of the forecast: bf16, bf16-fp32, fp16, amp or fp32", rpi_check_precision},
+    {"seq-length", NULL, NULL, RPI_OPTION_COUNT, SAID(sequence), NULL, 1, 16777216, "N",
+     "tokens of a sample, of the forecast", NULL},
+    {"svg", NULL, NULL, RPI_OPTION_TEXT, FIELD(svg), NULL, 0, 0, "FILE",
+     "the curves as a picture, too", NULL},
+    RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
+    {0},
+};
+
+/* ---- lists ---- */
+
+static rp_status add_ranks(int64_t value, int most, int out[RPI_SCALING_RANKS], int *count) {
+    if (value < 1 || value > most)
+        return RP_FAIL(INVALID, "%lld ranks; 1 to %d are allowed", (long long)value, most);
+    if (*count == RPI_SCALING_RANKS)
+        return RP_FAIL(INVALID, "%d numbers of ranks are the most", RPI_SCALING_RANKS);
+    if (*count && value <= out[*count - 1])
+        return RP_FAIL(INVALID, "%lld stands behind %d: numbers of ranks rise",
+                       (long long)value, out[*count - 1]);
+    out[(*count)++] = (int)value;
+    return RP_OK;
+}
+
+/* Up to `last`, as the two before go on; doubling behind one. */
+static rp_status go_on(int64_t last, int most, int out[RPI_SCALING_RANKS], int *count) {
+    int64_t at = out[*count - 1], before = *count > 1 ? out[*count - 2] : at;
+    int64_t factor = before == at ? 2 : at % before ? 0 : at / before;
+    for (;;) {
+        int64_t next = factor ? at * factor : at + (at - before);
+        if (next >= last) return add_ranks(last, most, out, count);
+        RP_TRY(add_ranks(next, most, out, count));
+        before = at;
+        at = next;
+    }
+}
+
+rp_status rpi_scaling_ranks_parse(const char *text, int most, int out[RPI_SCALING_RANKS],
+                                  int *out_count) {
+    int count = 0;
+    const char *at = text;
+    bool goes_on = false;
+    for (;;) {
+        char *end;
+        long long value = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',' && strncmp(end, "..", 2) != 0))
+            return RP_FAIL(INVALID, "'%.40s' is no list of ranks: 1,2,4..128", text);
+        RP_TRY(goes_on ? go_on(value, most, out, &count) : add_ranks(value, most, out, &count));
+        goes_on = *end == '.';
+        if (!*end) break;
+        at = end + (goes_on ? 2 : 1);
+    }
+    *out_count = count;
+    return RP_OK;
+}
+
+static const char *kind_at(const void *context, int index) {
+    (void)context;
+    const rpi_scaling_kind *kind = rpi_scaling_kind_at(index);
+    return kind ? kind->name : NULL;
+}
+
+/* Does a strategy's name begin here? A comma may also stand between options of one. */
+static bool begins_strategy(const char *text) {
+    const rpi_strategy *strategy;
+    size_t length = strcspn(text, ",:");
+    for (int i = 0; (strategy = rpi_strategy_at(i)) != NULL; i++)
+        if (strlen(strategy->name) == length && strncmp(strategy->name, text, length) == 0)
+            return true;
+    return strcspn(text, ",") < strcspn(text, "=") || !strchr(text, '=');
+}
+
+static rp_status add_series(rpi_scaling_plan *p, const char *text, size_t length) {
+    int kind = 0;
+    if (p->series_count == RPI_SCALING_STRATEGIES || length >= RPI_SCALING_TEXT)
+        return RP_FAIL(INVALID, "%d strategies of %d letters are the most",
+                       RPI_SCALING_STRATEGIES, RPI_SCALING_TEXT - 1);
+    rpi_scaling_series *s = &p->series[p->series_count++];
+    char name[RPI_SCALING_TEXT];
+    memcpy(s->text, text, length);
+    s->text[length] = '\0';
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(s->text, ":"), s->text);
+    RP_TRY(rpi_name_find("strategy", name, kind_at, NULL, &kind));
+    s->kind = rpi_scaling_kind_at(kind);
+    RP_TRY(rpi_strategy_find(s->text, &s->strategy));
+    return rpi_strategy_check(
+        s->strategy, &(rpi_strategy_request){.options = rpi_strategy_options(s->text)});
+}
+
+static rp_status read_strategies(const char *text, rpi_scaling_plan *p) {
+    for (const char *begin = text, *at = text;; at++) {
+        if (*at && (*at != ',' || !begins_strategy(at + 1))) continue;
+        RP_TRY(add_series(p, begin, (size_t)(at - begin)));
+        if (!*at) return RP_OK;
+        begin = at + 1;
+    }
+}
+
+/* ---- the model, and what a rank computes ---- */
+
+static rp_status count_parameters(const char *model, const settings *s, double *out) {
+    rpi_model_choice choice;
+    rpi_network network = {0};
+    rpi_data_shape shape = {0};
+    RP_TRY(rpi_model_parse(model, &choice));
+    if (choice.model->transformer) {
+        rpi_transformer t;
+        choice.model->transformer(choice.options, &t);
+        *out = rpi_transformer_count(&t).all;
+        return rpi_transformer_check(&t);
+    }
+    if (strcmp(rpi_model_task(&choice), "classification") == 0)
+        shape = (rpi_data_shape){3, USUAL_SIDE, USUAL_SIDE, USUAL_CLASSES, 0, 0};
+    else
+        shape.sequence = (int)(s->training.sequence ? s->training.sequence : 128);
+    RP_TRY(rpi_network_build(model, &shape, &network));
+    for (int i = 0; i < network.parameter_count; i++)
+        if (!network.parameters[i].is_state)
+            *out += (double)rpi_shape_count(&network.parameters[i].shape);
+    rpi_network_close(&network);
+    return RP_OK;
+}
+
+/* A rank alone, of the forecast that redpoll plan train makes of it. */
+static rp_status forecast_step(const settings *s, rpi_scaling_plan *p) {
+    rpi_plan_training said = s->training;
+    rpi_planned_training planned;
+    rpi_forecast f;
+    said.codec = "fp32";
+    said.link = said.local = NULL;
+    said.hosts = said.ranks_per_host = said.tp = said.pp = said.dp = said.interleave = 1;
+    said.global_batch = said.micro_batch = s->samples ? s->samples : 1;
+    said.zero = "0";
+    said.fused_attention = true;
+    rp_status status = rpi_plan_training_read(&said, true, &planned);
+    if (status == RP_OK) status = rpi_layout_check(&planned.layout);
+    if (status == RP_OK) status = rpi_forecast_step(&planned.layout, &planned.machine, &f);
+    rpi_planned_training_close(&planned);
+    RP_TRY(status);
+    p->work.compute_s = f.step_s;
+    p->work.backward_s = (double)f.terms.layers * f.terms.backward_s;
+    p->source = "forecast";
+    return RP_OK;
+}
+
+static rp_status read_work(const settings *s, rpi_scaling_plan *p) {
+    bool has_device = s->training.device || s->training.machine;
+    p->work.jitter_s = s->jitter_s;
+    p->samples = (double)s->samples;
+    p->source = "given";
+    if (s->step_s > 0 && has_device)
+        return RP_FAIL(INVALID,
+                       "--step and --device both say what a rank computes: one of them");
+    if (!(s->step_s > 0) && !(has_device && s->training.model))
+        return RP_FAIL(INVALID,
+                       "for how long does a rank alone compute in a step? --step 0.2s, "
+                       "or --model and --device of a transformer");
+    if (!(s->step_s > 0)) return forecast_step(s, p);
+    p->work.compute_s = s->step_s;
+    p->work.backward_s = s->backward_s > 0 ? s->backward_s : s->step_s * 2 / 3;
+    if (p->work.backward_s > s->step_s)
+        return RP_FAIL(INVALID, "--backward is a part of --step, and longer than that");
+    return RP_OK;
+}
+
+static rp_status read_size(const settings *s, rpi_scaling_plan *p) {
+    p->model = s->training.model;
+    if (s->bytes && s->training.model)
+        return RP_FAIL(INVALID, "--model and --size both say what travels: one of them");
+    if (s->bytes) p->parameters = (double)(s->bytes / (int64_t)sizeof(float));
+    if (s->bytes) return RP_OK;
+    if (!s->training.model)
+        return RP_FAIL(INVALID, "whose gradients? --model resnet50, or --size 100MB");
+    return count_parameters(s->training.model, s, &p->parameters);
+}
+
+/* ---- prices ---- */
+
+static rp_status price(const settings *s, const rpi_scaling_plan *p, rpi_scaling_series *series,
+                       const rpi_cost_model *model, rpi_scaling_point *point) {
+    alignas(max_align_t) unsigned char chosen[STRATEGY_BYTES] = {0};
+    rpi_strategy_words words;
+    int64_t hosts = (point->ranks + p->ranks_per_host - 1) / p->ranks_per_host;
+    rpi_scaling_world w = {.ranks = point->ranks,
+                           .request = {.world = point->ranks,
+                                       .mean = true,
+                                       .host_of = rpi_plan_layout(point->ranks, hosts)},
+                           .model = *model,
+                           .count = (size_t)p->parameters,
+                           .bucket_bytes = (size_t)(s->bucket_mb * 1048576),
+                           .algorithm = s->algorithm,
+                           .ranks_per_host = (int)p->ranks_per_host,
+                           .work = p->work};
+    rpi_scaling_exchange *x = &point->exchange;
+    *x = (rpi_scaling_exchange){.every = 1, .waits_for = point->ranks, .workers = point->ranks};
+    RP_TRY(rp_codec_parse(s->codec, &w.codec));
+    if (point->ranks == 1) return RP_OK;
+    if (series->strategy->options)
+        RP_TRY(rpi_strategy_read(series->strategy, rpi_strategy_options(series->text), &words,
+                                 chosen));
+    return series->kind->price(&w, series->strategy, chosen, x);
+}
+
+/* What cannot be among so many ranks is said in its place, and others go on. */
+static rp_status make_point(const settings *s, const rpi_scaling_plan *p,
+                            rpi_scaling_series *series, const rpi_cost_model *model,
+                            rpi_scaling_point *point) {
+    rp_status status = price(s, p, series, model, point);
+    point->step_s = point->exposed_s = point->speedup = point->efficiency = NAN;
+    if (status == RP_INVALID || status == RP_UNSUPPORTED) {
+        snprintf(point->why, sizeof point->why, "%s", rp_last_error()->message);
+        return RP_OK;
+    }
+    RP_TRY(status);
+    point->step_s = rpi_scaling_step_s(&p->work, &point->exchange);
+    point->exposed_s = rpi_scaling_exposed_s(&point->exchange);
+    point->speedup = point->exchange.workers * p->work.compute_s / point->step_s;
+    point->efficiency = point->speedup / point->ranks;
+    return RP_OK;
+}
+
+static rp_status make_plan(const settings *s, rpi_scaling_plan *p) {
+    rpi_cost_model model;
+    rp_codec codec;
+    RP_TRY(read_size(s, p));
+    RP_TRY(read_work(s, p));
+    RP_TRY(read_strategies(s->strategies, p));
+    RP_TRY(rpi_scaling_ranks_parse(s->ranks, MOST_RANKS, p->ranks, &p->rank_count));
+    RP_TRY(rp_codec_parse(s->codec, &codec));
+    rp_codec_text(&codec, p->codec, sizeof p->codec);
+    p->link = s->training.link;
+    p->local = s->training.local;
+    p->ranks_per_host = s->training.ranks_per_host;
+    RP_TRY(rpi_plan_model_make(p->link, p->local, &codec, &model));
+    if (rp_codec_is_exact(&codec, RP_F32)) model.encode_bytes_s = model.decode_add_bytes_s = 0;
+    for (int i = 0; i < p->series_count; i++)
+        for (int k = 0; k < p->rank_count; k++) {
+            p->series[i].points[k].ranks = p->ranks[k];
+            RP_TRY(make_point(s, p, &p->series[i], &model, &p->series[i].points[k]));
+        }
+    return RP_OK;
+}
+
+static rp_status work(void *context) {
+    const settings *s = context;
+    rpi_scaling_plan *p = NULL;
+    RP_TRY(rpi_alloc(sizeof *p, "a plan", &p));
+    rp_status status = make_plan(s, p);
+    if (status == RP_OK && s->svg) status = rpi_scaling_draw(p, s->svg);
+    if (status == RP_OK && s->json) rpi_scaling_print_json(p);
+    if (status == RP_OK && !s->json) rpi_scaling_print(p);
+    rpi_free(p);
+    return status == RP_NOT_FOUND || status == RP_CORRUPT
+               ? RP_FAIL(INVALID, "%s", rp_last_error()->message)
+               : status;
+}
+
+static int run(int argc, char **argv) {
+    settings s = {0};
+    return rpi_command_work(&rpi_command_plan_scaling, argc, argv, &s, NULL, work);
+}
+
+const rpi_command rpi_command_plan_scaling = {
+    .name = "plan scaling",
+    .summary = "how much faster more ranks are, by strategy, beside the ideal",
+    .about =
+        "Predicts what so many ranks come to by all-reduces, gossip, local SGD and parameter "
+        "servers: the exchange of each is priced by the schedule that runs (simulated up to 32 "
+        "ranks, beyond by its closed form), what the backward pass hides of it is taken off, "
+        "and with --jitter the wait for the slowest of those that a rank waits for is added. "
+        "Efficiency is the work that gets done over that of as many ranks that need nobody. "
+        "docs/planning.md has published curves beside it.",
+    .examples = "  redpoll plan scaling --model resnet50 --step 183ms --samples 64 \\\n"
+                "      --ranks 1,2,4..128 --ranks-per-host 8 --link 25Gbit,20us \\\n"
+                "      --strategy all-reduce,local-sgd:every=20,parameter-server \\\n"
+                "      --svg curves.svg\n"
+                "  redpoll plan scaling --model llama:7b --device a100-80g --samples 2 \\\n"
+                "      --seq-length 4096 --link 100Gbit,10us --codec q4 --json\n",
+    .options = options,
+    .run = run,
+};

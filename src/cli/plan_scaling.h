@@ -1,0 +1,75 @@
+/* `redpoll plan scaling`: how much faster more ranks are, by strategy. */
+#ifndef RPI_CLI_PLAN_SCALING_H
+#define RPI_CLI_PLAN_SCALING_H
+
+#include "plan/cost.h"
+#include "plan/foresight/scaling.h"
+#include "redpoll/codec.h"
+
+struct rpi_strategy; /* train/strategies/strategy.h */
+
+enum {
+    RPI_SCALING_RANKS = 32, /* numbers of ranks, at most */
+    RPI_SCALING_STRATEGIES = 12,
+    RPI_SCALING_TEXT = 256,
+    RPI_SCALING_WHY = 200
+};
+
+/* What is exchanged among so many ranks, and over which links. */
+typedef struct rpi_scaling_world {
+    int ranks;
+    rpi_plan_request request;
+    rpi_cost_model model;
+    size_t count, bucket_bytes; /* of the gradients: elements, and bytes of one sum */
+    rp_codec codec;
+    const char *algorithm; /* of all-reduces; NULL: as a run would choose */
+    int ranks_per_host;
+    rpi_scaling_work work;
+} rpi_scaling_world;
+
+/* A strategy that can be priced. */
+typedef struct rpi_scaling_kind {
+    const char *name; /* of the strategy of `redpoll train` */
+    /* options: of the strategy, read into its struct. RP_INVALID: not among so many ranks. */
+    rp_status (*price)(const rpi_scaling_world *world, const struct rpi_strategy *strategy,
+                       const void *options, rpi_scaling_exchange *out);
+} rpi_scaling_kind;
+/* NULL past the end. */
+const rpi_scaling_kind *rpi_scaling_kind_at(int index);
+
+typedef struct rpi_scaling_point {
+    int ranks;
+    rpi_scaling_exchange exchange;
+    double step_s, exposed_s; /* NaN: it cannot be */
+    double speedup;           /* times the work of one rank alone in the same time */
+    double efficiency;        /* of that, for each rank */
+    char why[RPI_SCALING_WHY];
+} rpi_scaling_point;
+
+typedef struct rpi_scaling_series {
+    char text[RPI_SCALING_TEXT]; /* as it was written */
+    const rpi_scaling_kind *kind;
+    const struct rpi_strategy *strategy;
+    rpi_scaling_point points[RPI_SCALING_RANKS];
+} rpi_scaling_series;
+
+typedef struct rpi_scaling_plan {
+    const char *model, *link, *local;
+    char codec[64];
+    double parameters, samples; /* samples: of a rank and step; 0: not said */
+    const char *source;         /* of the computing time */
+    rpi_scaling_work work;
+    int64_t ranks_per_host;
+    int ranks[RPI_SCALING_RANKS], rank_count, series_count;
+    rpi_scaling_series series[RPI_SCALING_STRATEGIES];
+} rpi_scaling_plan;
+
+/* "1,2,4..128": `..` goes on as the two before it, by a factor where there is a whole one. */
+rp_status rpi_scaling_ranks_parse(const char *text, int most, int out[RPI_SCALING_RANKS],
+                                  int *out_count);
+
+void rpi_scaling_print(const rpi_scaling_plan *plan);
+void rpi_scaling_print_json(const rpi_scaling_plan *plan);
+rp_status rpi_scaling_draw(const rpi_scaling_plan *plan, const char *path);
+
+#endif

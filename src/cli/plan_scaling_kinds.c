@@ -1,0 +1,184 @@
+/* What each strategy exchanges, and how long that takes: the schedules that run, priced. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "cli/plan_model.h"
+#include "cli/plan_scaling.h"
+#include "plan/algorithms.h"
+#include "plan/choose.h"
+#include "plan/outline.h"
+#include "plan/topologies/topology.h"
+#include "train/strategies/strategy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIMULATED = 32,   /* ranks up to which schedules are; beyond by their closed forms */
+    MOST_PRICED = 16, /* rounds of a topology */
+};
+
+/* ---- values of a strategy's options ---- */
+
+static const rpi_option *row_of(const rpi_strategy *strategy, const char *name) {
+    const rpi_option *row = strategy->options;
+    while (strcmp(row->name, name) != 0) row++; /* which are rows of the strategy's table */
+    return row;
+}
+
+static int64_t count_of(const rpi_strategy *strategy, const void *options, const char *name) {
+    int64_t value;
+    memcpy(&value, (const char *)options + row_of(strategy, name)->offset, sizeof value);
+    return value;
+}
+
+static const char *text_of(const rpi_strategy *strategy, const void *options,
+                           const char *name) {
+    const char *value;
+    memcpy(&value, (const char *)options + row_of(strategy, name)->offset, sizeof value);
+    return value;
+}
+
+/* ---- sums ---- */
+
+static rp_status price_by(const rpi_scaling_world *w, const char *name, size_t bytes,
+                          rpi_cost *out) {
+    const rpi_algorithm *algorithm;
+    rpi_world_shape shape;
+    size_t encoded = rp_codec_encoded_bytes(&w->codec, RP_F32, bytes / sizeof(float));
+    bool lossy = !rp_codec_is_exact(&w->codec, RP_F32);
+    if (!name)
+        return rpi_plan_all_reduce(&w->request, lossy, bytes, encoded, &w->model, SIMULATED,
+                                   &algorithm, out);
+    RP_TRY(rpi_algorithm_find(RPI_ALL_REDUCE, name, &algorithm));
+    if (!rpi_algorithm_fits(algorithm, w->ranks))
+        return RP_FAIL(INVALID, "%s is no all-reduce of %d ranks", name, w->ranks);
+    if (w->ranks <= SIMULATED)
+        return rpi_plan_cost(algorithm, &w->request, bytes, encoded, &w->model, out);
+    RP_TRY(rpi_world_shape_make(&w->request, &shape));
+    rpi_outline outline = algorithm->outline(&shape);
+    *out = (rpi_cost){.time_s = rpi_outline_price(&outline, &shape, bytes, encoded, &w->model)};
+    return RP_OK;
+}
+
+static size_t bytes_of(const rpi_scaling_world *w) {
+    return w->count * sizeof(float);
+}
+
+/* One bucket after the other, while gradients become final; the last of them behind all. */
+static rp_status price_all_reduce(const rpi_scaling_world *w, const rpi_strategy *strategy,
+                                  const void *options, rpi_scaling_exchange *x) {
+    size_t bytes = bytes_of(w), bucket = w->bucket_bytes < bytes ? w->bucket_bytes : bytes;
+    rpi_cost cost;
+    (void)strategy, (void)options;
+    RP_TRY(price_by(w, w->algorithm, bucket, &cost));
+    x->time_s = cost.time_s * (double)bytes / (double)bucket;
+    x->last_s = cost.time_s;
+    x->window_s = w->work.backward_s;
+    return RP_OK;
+}
+
+/* ---- neighbours ---- */
+
+static rp_status price_topology(const rpi_scaling_world *w, const rpi_topology *topology,
+                                rpi_scaling_exchange *x) {
+    rpi_cost mean, slowest;
+    rpi_mixing mixing = {0};
+    size_t bytes = bytes_of(w), encoded = rp_codec_encoded_bytes(&w->codec, RP_F32, w->count);
+    int64_t period = topology->period;
+    int rounds = period > 0 && period < MOST_PRICED ? (int)period : MOST_PRICED;
+    RP_TRY(rpi_plan_gossip_rounds(topology, rounds, &w->request, bytes, encoded, &w->model,
+                                  &mean, &slowest));
+    rp_status status = rpi_topology_mix(topology, 0, &mixing);
+    for (int rank = 0; rank < w->ranks && status == RP_OK; rank++)
+        x->waits_for = fmax(x->waits_for, 1 + rpi_mixing_in(&mixing, rank).count);
+    rpi_mixing_free(&mixing);
+    x->time_s = mean.time_s;
+    return status;
+}
+
+/* A rank waits for its neighbours alone, of which there is one in most rounds. */
+static rp_status price_gossip(const rpi_scaling_world *w, const rpi_strategy *strategy,
+                              const void *options, rpi_scaling_exchange *x) {
+    const char *text = text_of(strategy, options, "topology");
+    rpi_topology *topology = NULL;
+    RP_TRY(rpi_topology_open(text ? text : "base", w->ranks, &topology));
+    x->window_s = w->work.backward_s;
+    x->waits_for = 1;
+    rp_status status = price_topology(w, topology, x);
+    rpi_topology_close(topology);
+    return status;
+}
+
+/* ---- local steps ---- */
+
+static rp_status price_local_sgd(const rpi_scaling_world *w, const rpi_strategy *strategy,
+                                 const void *options, rpi_scaling_exchange *x) {
+    rpi_cost cost;
+    double fragments = (double)count_of(strategy, options, "fragments");
+    double every = (double)count_of(strategy, options, "every");
+    double delay = (double)count_of(strategy, options, "delay");
+    size_t count = (size_t)ceil((double)w->count / fragments);
+    RP_TRY(price_by(w, w->algorithm, count * sizeof(float), &cost));
+    x->time_s = cost.time_s;
+    x->window_s = delay * w->work.compute_s;
+    x->every = every / fragments;
+    return RP_OK;
+}
+
+/* ---- servers ---- */
+
+/* Every rank keeps a part, which all send to it and fetch from it. */
+static rp_status price_shared(const rpi_scaling_world *w, rpi_scaling_exchange *x) {
+    rpi_cost cost;
+    RP_TRY(price_by(w, "sra", bytes_of(w), &cost));
+    x->time_s = cost.time_s;
+    x->last_s = cost.time_s / 2; /* fetched when all have pushed */
+    return RP_OK;
+}
+
+/* The busiest way of any host, where `bytes` go from each worker to the servers, which are the
+ * first ranks, or back. */
+static double busiest_s(const rpi_scaling_world *w, int servers, double bytes) {
+    double most = 0, workers = w->ranks - servers;
+    for (int first = 0; first < w->ranks; first += w->ranks_per_host) {
+        int last = first + w->ranks_per_host < w->ranks ? first + w->ranks_per_host : w->ranks;
+        double here = fmin(fmax(servers - first, 0), last - first), learn = last - first - here;
+        double in = here / servers * (workers - learn) * bytes;
+        double out = learn * (1 - here / servers) * bytes;
+        double inside = fmax(learn, here > 0 ? 1 : 0) * here / servers * bytes;
+        double between_s = w->model.bytes_per_s > 0 ? fmax(in, out) / w->model.bytes_per_s : 0;
+        double inside_s =
+            w->model.inside_bytes_per_s > 0 ? inside / w->model.inside_bytes_per_s : 0;
+        most = fmax(most, fmax(between_s, inside_s));
+    }
+    return most +
+           (w->ranks > w->ranks_per_host ? w->model.latency_s : w->model.inside_latency_s);
+}
+
+static rp_status price_servers(const rpi_scaling_world *w, const rpi_strategy *strategy,
+                               const void *options, rpi_scaling_exchange *x) {
+    const char *text = text_of(strategy, options, "servers");
+    int servers = strategy->servers ? atoi(text) : 0; /* shared: 0 */
+    double encoded = (double)rp_codec_encoded_bytes(&w->codec, RP_F32, w->count);
+    x->window_s = w->work.backward_s;
+    if (servers == 0) return price_shared(w, x);
+    if (servers >= w->ranks)
+        return RP_FAIL(INVALID, "%d servers leave no worker of %d ranks", servers, w->ranks);
+    x->workers = x->waits_for = w->ranks - servers;
+    x->last_s = busiest_s(w, servers, (double)bytes_of(w)); /* parameters come exact */
+    x->time_s = busiest_s(w, servers, encoded) + x->last_s;
+    return RP_OK;
+}
+
+static const rpi_scaling_kind kinds[] = {
+    {"all-reduce", price_all_reduce},
+    {"gossip", price_gossip},
+    {"local-sgd", price_local_sgd},
+    {"parameter-server", price_servers},
+};
+
+const rpi_scaling_kind *rpi_scaling_kind_at(int index) {
+    int count = (int)(sizeof kinds / sizeof kinds[0]);
+    return index >= 0 && index < count ? &kinds[index] : NULL;
+}

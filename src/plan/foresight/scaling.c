@@ -1,0 +1,25 @@
+#include "plan/foresight/scaling.h"
+
+#include <math.h>
+
+double rpi_scaling_exposed_s(const rpi_scaling_exchange *x) {
+    return fmax(x->last_s, x->time_s - x->window_s) / x->every;
+}
+
+/* The expectation of the largest of n is near the deviation below which so many of them are
+ * (Blom, 1958): within 0.03 from 2 on. */
+double rpi_scaling_slowest(double n) {
+    double low = 0, high = 10, share = (n - .375) / (n + .25);
+    if (n < 2) return 0;
+    while (high - low > 1e-9) {
+        double middle = (low + high) / 2;
+        *(erfc(-middle / sqrt(2)) / 2 < share ? &low : &high) = middle;
+    }
+    return low;
+}
+
+/* Steps between two exchanges add up, their deviations by the root. */
+double rpi_scaling_step_s(const rpi_scaling_work *w, const rpi_scaling_exchange *x) {
+    double behind_s = w->jitter_s * rpi_scaling_slowest(x->waits_for) / sqrt(x->every);
+    return w->compute_s + behind_s + rpi_scaling_exposed_s(x);
+}

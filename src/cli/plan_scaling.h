@@ -3,7 +3,7 @@
 #define RPI_CLI_PLAN_SCALING_H
 
 #include "plan/cost.h"
-#include "plan/foresight/scaling.h"
+#include "plan/foresight/rank_scaling.h"
 #include "redpoll/codec.h"
 
 struct rpi_strategy; /* train/strategies/strategy.h */

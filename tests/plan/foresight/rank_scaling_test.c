@@ -1,5 +1,5 @@
 /* Steps of ranks that exchange, by hand. */
-#include "plan/foresight/scaling.h"
+#include "plan/foresight/rank_scaling.h"
 
 #include "harness/check.h"
 

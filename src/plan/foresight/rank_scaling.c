@@ -1,4 +1,4 @@
-#include "plan/foresight/scaling.h"
+#include "plan/foresight/rank_scaling.h"
 
 #include <math.h>
 

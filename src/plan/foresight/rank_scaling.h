@@ -1,6 +1,6 @@
 /* What a step takes where ranks exchange beside computing, whatever they exchange. */
-#ifndef RPI_PLAN_SCALING_H
-#define RPI_PLAN_SCALING_H
+#ifndef RPI_PLAN_RANK_SCALING_H
+#define RPI_PLAN_RANK_SCALING_H
 
 /* A rank alone. */
 typedef struct rpi_scaling_work {

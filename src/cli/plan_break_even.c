@@ -6,6 +6,7 @@
 #include "cli/numbers.h"
 #include "cli/option_rows.h"
 #include "cli/plan_model.h"
+#include "cli/plan_words.h"
 #include "plan/foresight/break_even.h"
 #include "plan/foresight/node_rate.h"
 
@@ -25,11 +26,6 @@ typedef struct settings {
     rp_codec codec;
 } settings;
 
-static rp_status check_price(const char *text) {
-    double price;
-    return rpi_price_parse(text, &price);
-}
-
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
     RPI_ROWS_RANKS(FIELD(ranks), NULL, "4", 2, MOST_RANKS, "ranks of the world"),
@@ -48,11 +44,11 @@ static const rpi_option options[] = {
     {"local", NULL, NULL, RPI_OPTION_TEXT, FIELD(local), "5GB,2us", 0, 0, "RATE,LATENCY",
      "between ranks of one host", rpi_check_link},
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
-     "of a host: 10.4/node-hour, in any currency", check_price},
+     "of a host: 10.4/node-hour, in any currency", rpi_check_price},
     {"fast-link", NULL, NULL, RPI_OPTION_TEXT, FIELD(fast_link), NULL, 0, 0, "RATE,LATENCY",
      "of as many other hosts, which run fp32", rpi_check_link},
     {"fast-price", NULL, NULL, RPI_OPTION_TEXT, FIELD(fast_price), NULL, 0, 0, "PRICE",
-     "of one of those", check_price},
+     "of one of those", rpi_check_price},
     {"fast-step", NULL, NULL, RPI_OPTION_SECONDS, FIELD(fast_step_s), NULL, 0, 1e6, "SECONDS",
      "as --step, of those; --backward is the same share of it; the same when absent", NULL},
     RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),

@@ -6,6 +6,7 @@
 #include "cli/numbers.h"
 #include "cli/option_rows.h"
 #include "cli/plan_training.h"
+#include "cli/plan_words.h"
 #include "plan/foresight/forecast_fit.h"
 
 #include <cjson/cJSON.h>
@@ -216,9 +217,7 @@ static rp_status work(void *context) {
     rpi_free(c.forecasts);
     rpi_free(c.table.rows);
     rpi_planned_training_close(&c.planned);
-    return status == RP_NOT_FOUND || status == RP_CORRUPT
-               ? RP_FAIL(INVALID, "%s", rp_last_error()->message)
-               : status;
+    return rpi_plan_mistake(status);
 }
 
 static int run(int argc, char **argv) {

@@ -2,6 +2,7 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "cli/option_rows.h"
+#include "cli/plan_words.h"
 #include "plan/foresight/node_rate.h"
 #include "plan/foresight/offer.h"
 
@@ -15,11 +16,6 @@ typedef struct settings {
     rpi_cost_offer list[RPI_OPTION_LIST_MAX];
 } settings;
 
-static rp_status check_price(const char *text) {
-    double price;
-    return rpi_price_parse(text, &price);
-}
-
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
     {"offer", NULL, NULL, RPI_OPTION_LIST, FIELD(offers), NULL, 0, 0, "NAME:KEY=VALUE,...",
@@ -27,7 +23,7 @@ static const rpi_option options[] = {
     {"nodes", NULL, NULL, RPI_OPTION_COUNT, FIELD(nodes), "1", 1, 1e7, "N",
      "of offers that do not say it", NULL},
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
-     "of offers that do not say it: 10.4/node-hour, in any currency", check_price},
+     "of offers that do not say it: 10.4/node-hour, in any currency", rpi_check_price},
     RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
     {0},
 };

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/option_rows.h"
+#include "cli/plan_words.h"
 #include "plan/foresight/interval_rule.h"
 #include "plan/foresight/node_rate.h"
 
@@ -17,32 +18,17 @@ typedef struct settings {
     bool json;
 } settings;
 
-static rp_status check_span(const char *text) {
-    double seconds;
-    return rpi_parse_span(text, &seconds);
-}
-
-static rp_status check_rate(const char *text) {
-    rpi_node_rate rate;
-    return rpi_node_rate_parse(text, &rate);
-}
-
-static rp_status check_price(const char *text) {
-    double price;
-    return rpi_price_parse(text, &price);
-}
-
 #define FIELD(name) offsetof(settings, name)
 #define SPAN(name, field, fallback, help)                                                      \
     {                                                                                          \
         name, NULL, NULL, RPI_OPTION_TEXT, FIELD(field), fallback, 0, 0, "TIME", help,         \
-            check_span                                                                         \
+            rpi_check_span                                                                     \
     }
 static const rpi_option options[] = {
     {"nodes", NULL, NULL, RPI_OPTION_COUNT, FIELD(nodes), "1", 1, 1e7, "N",
      "of which the job needs all", NULL},
     {"failures", NULL, NULL, RPI_OPTION_TEXT, FIELD(failures), NULL, 0, 0, "RATE",
-     "6.5/1000-node-days, or of the whole job 1/3h", check_rate},
+     "6.5/1000-node-days, or of the whole job 1/3h", rpi_check_node_rate},
     SPAN("save", save, NULL, "for which the work stands still while it is saved: 30s"),
     SPAN("durable", durable, "0",
          "behind that until the save is safe, where it goes on beside the work"),
@@ -54,12 +40,13 @@ static const rpi_option options[] = {
     {"replicas", NULL, NULL, RPI_OPTION_COUNT, FIELD(replicas), NULL, 1, 1e7, "N",
      "that an elastic job has, which goes on while one is away", NULL},
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
-     "10.4/node-hour, in any currency", check_price},
+     "10.4/node-hour, in any currency", rpi_check_price},
     {"preemptions", NULL, NULL, RPI_OPTION_TEXT, FIELD(preemptions), NULL, 0, 0, "RATE",
-     "of spot nodes, which are taken back, besides --failures: 5/100-node-hours", check_rate},
+     "of spot nodes, which are taken back, besides --failures: 5/100-node-hours",
+     rpi_check_node_rate},
     SPAN("notice", notice, "0", "that a node gets before it is taken back"),
     {"spot-price", NULL, NULL, RPI_OPTION_TEXT, FIELD(spot_price), NULL, 0, 0, "PRICE",
-     "of a spot node; --price is then of one that is not taken back", check_price},
+     "of a spot node; --price is then of one that is not taken back", rpi_check_price},
     {"simulate", NULL, NULL, RPI_OPTION_COUNT, FIELD(runs), "0", 0, RPI_FAILURE_RUNS, "N",
      "trainings, played through with failures at random", NULL},
     RPI_ROW_SEED(FIELD(seed), "of what is simulated"),

@@ -8,6 +8,7 @@
 #include "cli/option_rows.h"
 #include "cli/plan_model.h"
 #include "cli/plan_training.h"
+#include "cli/plan_words.h"
 #include "net/shaped/link_shape.h"
 #include "train/models/network.h"
 #include "train/strategies/strategy.h"
@@ -325,9 +326,7 @@ static rp_status work(void *context) {
     if (status == RP_OK && s->json) rpi_scaling_print_json(p);
     if (status == RP_OK && !s->json) rpi_scaling_print(p);
     rpi_free(p);
-    return status == RP_NOT_FOUND || status == RP_CORRUPT
-               ? RP_FAIL(INVALID, "%s", rp_last_error()->message)
-               : status;
+    return rpi_plan_mistake(status);
 }
 
 static int run(int argc, char **argv) {

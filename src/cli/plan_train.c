@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/option_rows.h"
+#include "cli/plan_words.h"
 #include "plan/foresight/interval_rule.h"
 #include "plan/foresight/node_rate.h"
 
@@ -16,26 +17,12 @@ enum { MOST_WORDS = 64, COMPARE_BYTES = 1024 };
 
 typedef struct settings {
     rpi_plan_training training; /* first: options of --compare are read into a copy */
-    const char *price, *tokens, *failures, *save, *restart;
+    const char *price, *tokens, *failures, *save, *restart, *within;
+    double budget;
     rpi_option_list compare;
     int64_t top;
     bool explain, json;
 } settings;
-
-static rp_status check_price(const char *text) {
-    double price;
-    return rpi_price_parse(text, &price);
-}
-
-static rp_status check_rate(const char *text) {
-    rpi_node_rate rate;
-    return rpi_node_rate_parse(text, &rate);
-}
-
-static rp_status check_span(const char *text) {
-    double seconds;
-    return rpi_parse_span(text, &seconds);
-}
 
 /* "2T", "300B", "5e11": how people count tokens. */
 static rp_status tokens_of(const char *text, double *out) {
@@ -73,13 +60,17 @@ static const rpi_option options[] = {
     {"tokens", NULL, NULL, RPI_OPTION_TEXT, FIELD(tokens), NULL, 0, 0, "N",
      "of the whole training: 300B, 2T", check_tokens},
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
-     "of a host: 10.4/node-hour, in any currency", check_price},
+     "of a host: 10.4/node-hour, in any currency", rpi_check_price},
     {"failures", NULL, NULL, RPI_OPTION_TEXT, FIELD(failures), NULL, 0, 0, "RATE",
-     "6.5/1000-node-days, or of the whole job 1/3h", check_rate},
+     "6.5/1000-node-days, or of the whole job 1/3h", rpi_check_node_rate},
     {"save", NULL, NULL, RPI_OPTION_TEXT, FIELD(save), NULL, 0, 0, "TIME",
-     "for which the work stands still while it is saved: 30s", check_span},
+     "for which the work stands still while it is saved: 30s", rpi_check_span},
     {"restart", NULL, NULL, RPI_OPTION_TEXT, FIELD(restart), "5min", 0, 0, "TIME",
-     "from a failure until the work goes on", check_span},
+     "from a failure until the work goes on", rpi_check_span},
+    {"within", NULL, NULL, RPI_OPTION_TEXT, FIELD(within), NULL, 0, 0, "TIME",
+     "the cheapest hosts that are done in it, up to --hosts: 48h", rpi_check_span},
+    {"budget", NULL, NULL, RPI_OPTION_REAL, FIELD(budget), NULL, 0, 1e15, "MONEY",
+     "the fastest hosts that it pays for, up to --hosts; in the currency of --price", NULL},
     {"compare", NULL, NULL, RPI_OPTION_LIST, FIELD(compare), NULL, 0, 0, "NAME: OPTIONS",
      "the same training with other words: \"slow: --link 10Gbit,30us --codec q4\"; each time "
      "one more",
@@ -192,43 +183,95 @@ static rp_status split_words(char *text, char name[RPI_TRAIN_NAME], char **words
     return RP_OK;
 }
 
-static rp_status plan_other(const settings *s, const char *compare, char *text,
-                            rpi_train_offer *o) {
-    settings other = *s;
+static rp_status read_other(const settings *s, const char *compare, char *text,
+                            char name[RPI_TRAIN_NAME], settings *other) {
     char *words[MOST_WORDS];
     int count;
     bool wants_help = false;
     rpi_positional none = {0};
+    *other = *s;
     if (strlen(compare) >= COMPARE_BYTES)
         return RP_FAIL(INVALID, "--compare is longer than %d bytes", COMPARE_BYTES - 1);
     memcpy(text, compare, strlen(compare) + 1);
-    RP_TRY(split_words(text, o->name, words, &count));
-    RP_TRY(rpi_options_parse(options, count, words, &other, &none, &wants_help));
-    if (wants_help || other.compare.count != s->compare.count)
+    RP_TRY(split_words(text, name, words, &count));
+    RP_TRY(rpi_options_parse(options, count, words, other, &none, &wants_help));
+    if (wants_help || other->compare.count != s->compare.count)
         return RP_FAIL(INVALID, "--compare takes options of one training");
-    return plan_offer(&other, o);
+    return RP_OK;
 }
 
-static rp_status plan_all(const settings *s, rpi_train_offer *offers,
-                          char texts[][COMPARE_BYTES], int *count) {
-    *count = 1;
-    RP_TRY(plan_offer(s, &offers[0]));
+/* A training and those beside it. */
+typedef struct comparison {
+    settings sides[RPI_TRAIN_OFFERS];
+    rpi_train_offer offers[RPI_TRAIN_OFFERS];
+    char texts[RPI_TRAIN_OFFERS][COMPARE_BYTES];
+    int count;
+    rpi_train_goal goal;
+} comparison;
+
+static rp_status plan_one(const settings *s, rpi_train_offer *o) {
+    RP_TRY(plan_offer(s, o));
+    return rpi_train_codec_pays_below(o, &o->codec_pays_below);
+}
+
+static rp_status plan_all(const settings *s, comparison *c) {
+    c->count = 1;
+    c->sides[0] = *s;
+    RP_TRY(plan_one(s, &c->offers[0]));
     if (s->compare.count >= RPI_TRAIN_OFFERS)
         return RP_FAIL(INVALID, "%d trainings to compare with are the most",
                        RPI_TRAIN_OFFERS - 1);
     for (int i = 0; i < s->compare.count; i++) {
-        (*count)++;
-        rp_status status = plan_other(s, s->compare.items[i], texts[i], &offers[i + 1]);
+        rpi_train_offer *o = &c->offers[c->count];
+        settings *side = &c->sides[c->count++];
+        rp_status status = read_other(s, s->compare.items[i], c->texts[i], o->name, side);
+        if (status == RP_OK) status = plan_one(side, o);
         if (status != RP_OK)
             return rpi_fail_context(status, "--compare %.40s: ", s->compare.items[i]);
     }
     return RP_OK;
 }
 
+static rp_status plan_on(void *context, int index, int64_t hosts, rpi_train_offer *out) {
+    const comparison *c = context;
+    settings side = c->sides[index];
+    side.training.hosts = hosts;
+    side.top = 1;
+    return plan_offer(&side, out);
+}
+
+static rp_status find_goal(const settings *s, comparison *c) {
+    double seconds = 0;
+    if (!s->within && !(s->budget > 0)) return RP_OK;
+    c->goal.is_asked = true;
+    c->goal.is_budget = !s->within;
+    if (s->within) RP_TRY(rpi_parse_span(s->within, &seconds));
+    c->goal.limit = s->within ? seconds / 3600 : s->budget;
+    return rpi_train_goal_find(plan_on, close_offer, c, c->offers, c->count, &c->goal);
+}
+
+static void print(const settings *s, const comparison *c) {
+    if (s->json) {
+        rpi_train_offers_print_json(c->offers, c->count, &c->goal);
+        return;
+    }
+    rpi_train_offers_print(c->offers, c->count, s->explain);
+    if (c->goal.is_asked) rpi_train_goal_print(c->offers, &c->goal);
+}
+
 static rp_status check_said(const settings *s) {
-    if (!s->tokens && (s->price || s->failures))
+    if (!s->tokens && (s->price || s->failures || s->within || s->budget > 0))
         return RP_FAIL(INVALID, "--%s is of a whole training: how many tokens? --tokens 300B",
-                       s->price ? "price" : "failures");
+                       s->price      ? "price"
+                       : s->failures ? "failures"
+                       : s->within   ? "within"
+                                     : "budget");
+    if (s->within && s->budget > 0)
+        return RP_FAIL(INVALID, "--within and --budget: one of them is to be met, with the "
+                                "least of the other");
+    if ((s->within || s->budget > 0) && !s->price)
+        return RP_FAIL(INVALID, "--%s: what does a host cost? --price 10.4/node-hour",
+                       s->within ? "within" : "budget");
     if (s->failures && !s->save && !s->training.machine)
         return RP_FAIL(INVALID, "how long does a save take? --save 30s");
     return RP_OK;
@@ -236,22 +279,15 @@ static rp_status check_said(const settings *s) {
 
 static rp_status work(void *context) {
     const settings *s = context;
-    rpi_train_offer *offers = NULL;
-    char(*texts)[COMPARE_BYTES] = NULL;
-    int count = 0;
+    comparison *c = NULL;
     RP_TRY(check_said(s));
-    RP_TRY(rpi_alloc_array(RPI_TRAIN_OFFERS, sizeof *offers, "trainings", &offers));
-    rp_status status =
-        rpi_alloc_array(RPI_TRAIN_OFFERS, sizeof *texts, "words to compare", &texts);
-    if (status == RP_OK) status = plan_all(s, offers, texts, &count);
-    if (status == RP_OK && s->json) rpi_train_offers_print_json(offers, count);
-    if (status == RP_OK && !s->json) rpi_train_offers_print(offers, count, s->explain);
-    for (int i = 0; i < count; i++) close_offer(&offers[i]);
-    rpi_free(texts);
-    rpi_free(offers);
-    return status == RP_NOT_FOUND || status == RP_CORRUPT
-               ? RP_FAIL(INVALID, "%s", rp_last_error()->message)
-               : status;
+    RP_TRY(rpi_alloc(sizeof *c, "trainings", &c));
+    rp_status status = plan_all(s, c);
+    if (status == RP_OK) status = find_goal(s, c);
+    if (status == RP_OK) print(s, c);
+    for (int i = 0; i < c->count; i++) close_offer(&c->offers[i]);
+    rpi_free(c);
+    return rpi_plan_mistake(status);
 }
 
 static int run(int argc, char **argv) {
@@ -279,7 +315,10 @@ const rpi_command rpi_command_plan_train = {
         "  redpoll plan train --model llama:7b --hosts 4 --device a100-80g \\\n"
         "      --link 100Gbit,10us --global-batch-size 512 --tokens 300B \\\n"
         "      --price 24.5/node-hour --failures 6.5/1000-node-days --save 30s \\\n"
-        "      --compare \"slow: --link 10Gbit,30us --price 10.4/node-hour --codec q4\"\n",
+        "      --compare \"slow: --link 10Gbit,30us --price 10.4/node-hour --codec q4\"\n"
+        "  redpoll plan train --model llama:7b --hosts 32 --device a100-80g \\\n"
+        "      --link 100Gbit,10us --global-batch-size 1024 --tokens 100B \\\n"
+        "      --price 24.5/node-hour --within 60d\n",
     .options = options,
     .run = run,
 };

@@ -24,10 +24,50 @@ typedef struct rpi_train_offer {
     rpi_planned_training planned;
     rpi_found_layouts found;
     rpi_train_bill bill;
+    double codec_pays_below; /* rpi_train_codec_pays_below() */
 } rpi_train_offer;
 
+/* The same training on so many hosts. */
+typedef struct rpi_train_row {
+    int offer; /* which of them */
+    int64_t hosts;
+    rpi_training_layout layout; /* the fastest that fits */
+    double hours, high_hours, cost, tokens_per_s;
+    bool meets; /* the limit */
+} rpi_train_row;
+
+enum { RPI_TRAIN_ROWS = 256 };
+typedef struct rpi_train_goal {
+    bool is_asked, is_budget;
+    double limit; /* hours; or money, where it is a budget */
+    rpi_train_row rows[RPI_TRAIN_ROWS];
+    int count;
+    int best; /* the cheapest in time, the fastest in money; -1: nothing meets the limit */
+} rpi_train_goal;
+
+/* ---- plan_train_goal.c ---- */
+
+/* Plans offer `index` on so many hosts, at most as many as it was said to have; freed by the
+ * caller. RP_INVALID: that cannot be, or does not fit. */
+typedef rp_status (*rpi_train_planner)(void *context, int index, int64_t hosts,
+                                       rpi_train_offer *out);
+/* Rows for 1 host up to all, of each offer, and the best of them. */
+rp_status rpi_train_goal_find(rpi_train_planner plan, void (*close)(rpi_train_offer *offer),
+                              void *context, const rpi_train_offer *offers, int count,
+                              rpi_train_goal *in_out);
+
+/* The rate of a host's link, bytes a second, below which a step by the best layout is shorter
+ * with the codec that was said (q4 where none was) than without: solved, to a thousandth. 0: at
+ * none; infinity: at every one. Negative: nothing goes between hosts. */
+rp_status rpi_train_codec_pays_below(const rpi_train_offer *offer, double *out_bytes_per_s);
+const char *rpi_train_codec_of(const rpi_train_offer *offer);
+
+/* ---- printing ---- */
+
 void rpi_train_offers_print(const rpi_train_offer *offers, int count, bool explain);
-void rpi_train_offers_print_json(const rpi_train_offer *offers, int count);
+void rpi_train_offers_print_json(const rpi_train_offer *offers, int count,
+                                 const rpi_train_goal *goal);
+void rpi_train_goal_print(const rpi_train_offer *offers, const rpi_train_goal *goal);
 /* Every fact and term of the best layout, with formula and source. */
 void rpi_train_explain(const rpi_train_offer *offer);
 

@@ -3,6 +3,7 @@
 #include "cli/plan_train.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 
 static void add(cJSON *object, const char *name, double value) {
     cJSON_AddNumberToObject(object, name, value);
@@ -104,6 +105,14 @@ static cJSON *offer_json(const rpi_train_offer *o) {
     cJSON *best = cJSON_AddArrayToObject(object, "best");
     for (int i = 0; i < o->found.count; i++)
         cJSON_AddItemToArray(best, layout_json(&o->found.best[i]));
+    if (o->codec_pays_below >= 0) {
+        cJSON *codec = cJSON_AddObjectToObject(object, "codec_pays_below");
+        cJSON_AddStringToObject(codec, "codec", rpi_train_codec_of(o));
+        if (isfinite(o->codec_pays_below))
+            add(codec, "link_bytes_s", o->codec_pays_below);
+        else
+            cJSON_AddNullToObject(codec, "link_bytes_s");
+    }
     add_bill(object, &o->bill);
     if (o->planned.account) {
         cJSON *machine = cJSON_AddObjectToObject(object, "machine");
@@ -116,10 +125,39 @@ static cJSON *offer_json(const rpi_train_offer *o) {
     return object;
 }
 
-void rpi_train_offers_print_json(const rpi_train_offer *offers, int count) {
+static cJSON *row_json(const rpi_train_offer *offers, const rpi_train_row *r) {
+    cJSON *row = cJSON_CreateObject();
+    cJSON_AddStringToObject(row, "name", offers[r->offer].name);
+    add(row, "hosts", (double)r->hosts);
+    add(row, "tp", (double)r->layout.tensor);
+    add(row, "pp", (double)r->layout.pipeline);
+    add(row, "dp", (double)r->layout.data);
+    add(row, "tokens_s", r->tokens_per_s);
+    add(row, "hours", r->hours);
+    add(row, "hours_high", r->high_hours);
+    add(row, "cost", r->cost);
+    cJSON_AddBoolToObject(row, "meets", r->meets);
+    return row;
+}
+
+static void add_goal(cJSON *object, const rpi_train_offer *offers, const rpi_train_goal *g) {
+    cJSON *goal = cJSON_AddObjectToObject(object, "goal");
+    add(goal, g->is_budget ? "budget" : "within_hours", g->limit);
+    cJSON *rows = cJSON_AddArrayToObject(goal, "rows");
+    for (int i = 0; i < g->count; i++)
+        cJSON_AddItemToArray(rows, row_json(offers, &g->rows[i]));
+    if (g->best >= 0)
+        add(goal, "best", g->best);
+    else
+        cJSON_AddNullToObject(goal, "best");
+}
+
+void rpi_train_offers_print_json(const rpi_train_offer *offers, int count,
+                                 const rpi_train_goal *goal) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "op", "train");
     cJSON *list = cJSON_AddArrayToObject(object, "trainings");
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, offer_json(&offers[i]));
+    if (goal->is_asked) add_goal(object, offers, goal);
     rpi_command_print_json(object);
 }

@@ -2,6 +2,7 @@
 #include "cli/numbers.h"
 #include "cli/plan_train.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static void print_head(const rpi_train_offer *o) {
@@ -64,6 +65,19 @@ static void print_memory(const rpi_train_offer *o) {
                    i == (int)largest ? rpi_memory_advice[i] : "");
 }
 
+static void print_codec(const rpi_train_offer *o) {
+    const char *codec = rpi_train_codec_of(o);
+    double rate = o->codec_pays_below;
+    if (rate < 0) return;
+    if (rate == 0)
+        printf("\n%s shortens a step at no rate of a host's link\n", codec);
+    else if (isinf(rate))
+        printf("\n%s shortens a step at every rate of a host's link\n", codec);
+    else
+        printf("\n%s shortens a step where a host's link has less than %.4g Gbit/s\n", codec,
+               rate * 8e-9);
+}
+
 static void print_bill(const rpi_train_bill *b) {
     char time[RPI_TIME_BYTES];
     if (b->tokens == 0) return;
@@ -102,6 +116,7 @@ void rpi_train_offers_print(const rpi_train_offer *offers, int count, bool expla
         if (i) continue;
         print_time(&o->found.best[0].forecast);
         print_memory(o);
+        print_codec(o);
         print_bill(&o->bill);
         if (explain) rpi_train_explain(o);
     }

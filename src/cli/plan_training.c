@@ -140,12 +140,13 @@ static rp_status read_links(const rpi_plan_training *said, rpi_machine *m) {
 
 /* Bytes of an element as the codec encodes a long vector, and how long that takes where it was
  * measured. */
-static rp_status read_codec(const rpi_plan_training *said, rpi_planned_training *out) {
+rp_status rpi_plan_training_codec(const rpi_plan_training *said, rpi_planned_training *out) {
     enum { LONG = 1 << 20 };
     rp_codec codec;
     char text[RPI_MACHINE_NAME];
     rpi_machine *m = &out->machine;
     RP_TRY(rp_codec_parse(said->codec, &codec));
+    m->codec_bytes = m->codec_s = 0;
     if (rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
     m->codec_bytes = (double)rp_codec_encoded_bytes(&codec, RP_F32, LONG) / LONG;
     rp_codec_text(&codec, text, sizeof text);
@@ -163,7 +164,7 @@ rp_status rpi_plan_training_read(const rpi_plan_training *said, bool needs_batch
     RP_TRY(read_devices(said, out));
     out->ranks = said->hosts * out->machine.ranks_per_host;
     RP_TRY(read_links(said, &out->machine));
-    return read_codec(said, out);
+    return rpi_plan_training_codec(said, out);
 }
 
 void rpi_planned_training_close(rpi_planned_training *planned) {

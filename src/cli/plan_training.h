@@ -39,6 +39,8 @@ rp_status rpi_check_precision(const char *text);
  * false. Free with rpi_planned_training_close(), also after a failure. */
 rp_status rpi_plan_training_read(const rpi_plan_training *said, bool needs_batch,
                                  rpi_planned_training *out);
+/* What the codec that was said costs, into `out->machine`: a part of the above. */
+rp_status rpi_plan_training_codec(const rpi_plan_training *said, rpi_planned_training *out);
 void rpi_planned_training_close(rpi_planned_training *planned);
 
 /* clang-format off */

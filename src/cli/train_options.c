@@ -177,6 +177,12 @@ const rpi_option rpi_train_table[] = {
      "at the latest so long after the one before; 0: by steps alone", NULL},
     {"keep", NULL, "checkpoints.keep", RPI_OPTION_COUNT, FIELD(keep), "3", 1,
      RPI_CHECKPOINT_MOST_KEPT, "N", "newest checkpoints that stay in the folder", NULL},
+    {"checkpoint-pieces", NULL, "checkpoints.pieces", RPI_OPTION_FLAG, FIELD(checkpoint_pieces),
+     NULL, 0, 0, NULL,
+     "each rank saves its part of parameters and optimizer, all at once, into a folder that "
+     "all "
+     "see: for large models",
+     NULL},
     {"checkpoint", NULL, "checkpoints.save_final_state", RPI_OPTION_FLAG, FIELD(checkpoint),
      "true", 0, 0, NULL, "--no-checkpoint: save nothing", NULL},
     {"eval", NULL, "evaluation.enabled", RPI_OPTION_FLAG, FIELD(eval), "true", 0, 0, NULL,

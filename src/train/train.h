@@ -69,6 +69,7 @@ typedef struct rpi_train_options {
     double checkpoint_time_s; /* at the latest so long after the one before; 0: by steps */
     bool checkpoint;          /* false: none at all */
     int64_t keep;             /* so many of the newest stay; 0: one */
+    bool checkpoint_pieces;   /* each rank saves its part of what all have, at once */
     bool overwrite;           /* start anew in a folder that holds a run */
     int64_t eval_every;       /* steps; 0: at the end only */
     int64_t eval_images;      /* first samples of those held out; 0: all */

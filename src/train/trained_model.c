@@ -3,7 +3,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/safetensors.h"
+#include "train/checkpoint/piece_files.h"
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_weights.h"
 
@@ -27,7 +27,7 @@ static rp_status open_run(const char *folder, rpi_trained_model *model) {
     snprintf(model->text, sizeof model->text, "%s", text);
     model->step = strtoll(step, NULL, 10);
     model->data = rpi_safetensors_metadata(model->run, "data");
-    return RP_OK;
+    return rpi_piece_files_open(model->run, folder, &model->pieces);
 }
 
 rp_status rpi_trained_model_open(const char *name, rpi_trained_model *out_model) {
@@ -42,6 +42,7 @@ rp_status rpi_trained_model_open(const char *name, rpi_trained_model *out_model)
 }
 
 void rpi_trained_model_close(rpi_trained_model *model) {
+    rpi_piece_files_close(model->pieces);
     rpi_safetensors_close(model->run);
     *model = (rpi_trained_model){0};
 }
@@ -49,9 +50,9 @@ void rpi_trained_model_close(rpi_trained_model *model) {
 static rp_status load_run(const rpi_trained_model *model, const rpi_network *network,
                           rpi_weights *weights) {
     for (int i = 0; i < network->parameter_count; i++)
-        RP_TRY(rpi_safetensors_read_finite(model->run, network->parameters[i].name,
-                                           &network->parameters[i].shape,
-                                           rpi_network_elements(network, weights, i)));
+        RP_TRY(rpi_piece_files_read_whole(model->pieces, network->parameters[i].name,
+                                          &network->parameters[i].shape,
+                                          rpi_network_elements(network, weights, i)));
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
     return RP_OK;
 }

@@ -5,6 +5,7 @@
 #include "train/models/network.h"
 
 struct rpi_safetensors;
+struct rpi_piece_files;
 
 typedef struct rpi_trained_model {
     char text[RPI_MODEL_TEXT]; /* "gpt2:layers=12,..." */
@@ -12,6 +13,7 @@ typedef struct rpi_trained_model {
     const char *data;          /* what a run learnt from; NULL: not known */
     int64_t step;              /* of a run; -1: of none */
     struct rpi_safetensors *run;
+    struct rpi_piece_files *pieces; /* of that, with what lies beside it */
 } rpi_trained_model;
 
 /* name: "hf:FOLDER", or the folder of a run; it outlives the model. RP_NOT_FOUND: no such run

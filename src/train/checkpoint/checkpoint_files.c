@@ -2,8 +2,12 @@
 
 #include "train/checkpoint/checkpoint.h"
 
+#include "base/status.h"
+
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *rpi_checkpoint_path(const char *folder, char *path, size_t bytes) {
     snprintf(path, bytes, "%s/model.safetensors", folder);
@@ -61,6 +65,11 @@ bool rpi_checkpoint_keeps_alone(const rpi_trainer *t) {
            t->strategy->states(t->strategy_self, states) > 0;
 }
 
+bool rpi_checkpoint_in_pieces(const rpi_trainer *t) {
+    return t->options->checkpoint_pieces && t->place.world > 1 &&
+           !t->strategy->replicas_differ && !t->place.servers;
+}
+
 void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, size_t bytes) {
     snprintf(text, bytes, "rank %d of %d of step %lld", rank, world, (long long)step);
 }
@@ -109,4 +118,52 @@ int rpi_checkpoint_own_vectors(const rpi_trainer *t,
         state->arena = states[i];
     }
     return count;
+}
+
+/* ---- what every reader checks ---- */
+
+rp_status rpi_checkpoint_number(const rpi_safetensors *file, const char *path, const char *key,
+                                int64_t min, int64_t max, int64_t *out_number) {
+    const char *text = rpi_safetensors_metadata(file, key);
+    char *end = NULL;
+    long long number = text ? strtoll(text, &end, 10) : 0;
+    if (!text || end == text || *end || number < min || number > max)
+        return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll: its %s is %s%s%s", path, key,
+                       text ? "'" : "", text ? text : "missing", text ? "'" : "");
+    *out_number = number;
+    return RP_OK;
+}
+
+rp_status rpi_checkpoint_check_writer(const rpi_safetensors *file, const char *path) {
+    if (rpi_safetensors_is_verified(file)) return RP_OK;
+    return RP_FAIL(CORRUPT,
+                   "%s has no checksum, as every checkpoint of redpoll has: it is damaged, or "
+                   "of another writer",
+                   path);
+}
+
+static rp_status check_part(const rpi_safetensors *file, const char *path, int rank, int world,
+                            int64_t step) {
+    char wanted[64];
+    const char *part = rpi_safetensors_metadata(file, "part");
+    rpi_checkpoint_part_text(rank, world, step, wanted, sizeof wanted);
+    RP_TRY(rpi_checkpoint_check_writer(file, path));
+    if (part && strcmp(part, wanted) == 0) return RP_OK;
+    return RP_FAIL(CORRUPT, "%s is the part of %s, not of %s", path, part ? part : "no rank",
+                   wanted);
+}
+
+rp_status rpi_checkpoint_open_rank(const char *folder, int rank, int world, int64_t step,
+                                   rpi_safetensors **out_file) {
+    char path[RPI_CHECKPOINT_PATH];
+    rpi_safetensors *file = NULL;
+    rpi_checkpoint_rank_path(folder, rank, world, step, path);
+    rp_status status = rpi_safetensors_open(path, &file);
+    if (status == RP_OK) status = check_part(file, path, rank, world, step);
+    if (status == RP_OK) {
+        *out_file = file;
+        return RP_OK;
+    }
+    rpi_safetensors_close(file);
+    return rpi_fail_context(status, "the part of rank %d of the checkpoint: ", rank);
 }

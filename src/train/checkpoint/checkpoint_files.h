@@ -2,6 +2,7 @@
 #ifndef RPI_TRAIN_CHECKPOINT_FILES_H
 #define RPI_TRAIN_CHECKPOINT_FILES_H
 
+#include "train/checkpoint/safetensors.h"
 #include "train/trainer.h"
 
 enum { RPI_CHECKPOINT_NAME = 192, RPI_CHECKPOINT_PATH = 1024 };
@@ -43,5 +44,20 @@ void rpi_checkpoint_memory(const rpi_trainer *trainer, int layer,
                            char name[RPI_CHECKPOINT_NAME], rpi_shape *out_shape);
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
                                char name[RPI_CHECKPOINT_NAME]);
+
+/* A whole number in the metadata; RP_CORRUPT. */
+rp_status rpi_checkpoint_number(const rpi_safetensors *file, const char *path, const char *key,
+                                int64_t min, int64_t max, int64_t *out_number);
+/* RP_CORRUPT: it has no checksum. Damage may hit just the checksum's name, and whatever else
+ * would tell that the file is ours. */
+rp_status rpi_checkpoint_check_writer(const rpi_safetensors *file, const char *path);
+/* What belongs to one rank, and is that and no other's. */
+rp_status rpi_checkpoint_open_rank(const char *folder, int rank, int world, int64_t step,
+                                   rpi_safetensors **out_file);
+/* checkpoint_rank.c: write that file, if this rank has something for it. */
+rp_status rpi_checkpoint_write_rank(const rpi_trainer *trainer, const char *folder);
+/* Do ranks save parameters and optimizer in pieces, each a part of them? Where they have
+ * parameters or optimizers of their own, rank 0 saves what all agree on. */
+bool rpi_checkpoint_in_pieces(const rpi_trainer *trainer);
 
 #endif

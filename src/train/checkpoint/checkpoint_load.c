@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/piece_files.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/safetensors.h"
 
@@ -12,32 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A whole number in the metadata. */
-static rp_status read_number(const rpi_safetensors *file, const char *path, const char *key,
-                             int64_t min, int64_t max, int64_t *out_number) {
-    const char *text = rpi_safetensors_metadata(file, key);
-    char *end = NULL;
-    long long number = text ? strtoll(text, &end, 10) : 0;
-    if (!text || end == text || *end || number < min || number > max)
-        return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll: its %s is %s%s%s", path, key,
-                       text ? "'" : "", text ? text : "missing", text ? "'" : "");
-    *out_number = number;
-    return RP_OK;
-}
-
-/* Damage may hit just the checksum's name, and whatever else would tell that the file is ours.
- */
-static rp_status check_writer(const rpi_safetensors *file, const char *path) {
-    if (rpi_safetensors_is_verified(file)) return RP_OK;
-    return RP_FAIL(CORRUPT,
-                   "%s has no checksum, as every checkpoint of redpoll has: it is damaged, or "
-                   "of another writer",
-                   path);
-}
-
 static rp_status check_model(const rpi_safetensors *file, const char *path, const char *model,
                              const char *shape) {
-    RP_TRY(check_writer(file, path));
+    RP_TRY(rpi_checkpoint_check_writer(file, path));
     const char *has = rpi_safetensors_metadata(file, "model");
     const char *has_shape = rpi_safetensors_metadata(file, "shape");
     if (!has || !has_shape) return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
@@ -49,22 +27,30 @@ static rp_status check_model(const rpi_safetensors *file, const char *path, cons
     return RP_OK;
 }
 
-static rp_status read_model(rpi_trainer *t, const rpi_safetensors *file) {
+static rp_status read_pieces(rpi_trainer *t, const rpi_piece_files *pieces) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        RP_TRY(rpi_safetensors_read_finite(file, parameter->name, &parameter->shape,
-                                           rpi_network_elements(&t->network, t->weights, i)));
+        RP_TRY(rpi_piece_files_read_whole(pieces, parameter->name, &parameter->shape,
+                                          rpi_network_elements(&t->network, t->weights, i)));
         for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
             char name[RPI_CHECKPOINT_NAME];
             rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, name);
-            RP_TRY(rpi_safetensors_read_finite(
-                file, name, &parameter->shape,
+            RP_TRY(rpi_piece_files_read_whole(
+                pieces, name, &parameter->shape,
                 rpi_optimizer_state_slot(&t->optimizer, s, weight->first)));
         }
     }
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
     return RP_OK;
+}
+
+static rp_status read_model(rpi_trainer *t, const rpi_safetensors *file, const char *folder) {
+    rpi_piece_files *pieces = NULL;
+    RP_TRY(rpi_piece_files_open(file, folder, &pieces));
+    rp_status status = read_pieces(t, pieces);
+    rpi_piece_files_close(pieces);
+    return status;
 }
 
 static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
@@ -95,38 +81,12 @@ static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float
     return RP_OK;
 }
 
-static rp_status check_part(const rpi_safetensors *file, const char *path, int rank, int world,
-                            int64_t step) {
-    char wanted[64];
-    const char *part = rpi_safetensors_metadata(file, "part");
-    rpi_checkpoint_part_text(rank, world, step, wanted, sizeof wanted);
-    RP_TRY(check_writer(file, path));
-    if (part && strcmp(part, wanted) == 0) return RP_OK;
-    return RP_FAIL(CORRUPT, "%s is the part of %s, not of %s", path, part ? part : "no rank",
-                   wanted);
-}
-
-static rp_status open_rank(const char *folder, int rank, int world, int64_t step,
-                           rpi_safetensors **out_file) {
-    char path[RPI_CHECKPOINT_PATH];
-    rpi_safetensors *file = NULL;
-    rpi_checkpoint_rank_path(folder, rank, world, step, path);
-    rp_status status = rpi_safetensors_open(path, &file);
-    if (status == RP_OK) status = check_part(file, path, rank, world, step);
-    if (status == RP_OK) {
-        *out_file = file;
-        return RP_OK;
-    }
-    rpi_safetensors_close(file);
-    return rpi_fail_context(status, "the part of rank %d of the checkpoint: ", rank);
-}
-
 /* The sum over all old ranks, in double, and our part of it. */
 static rp_status gather_residuals(rpi_trainer *t, const char *folder, int world, int64_t step,
                                   float *scratch, double *sums) {
     for (int rank = 0; rank < world; rank++) {
         rpi_safetensors *file = NULL;
-        RP_TRY(open_rank(folder, rank, world, step, &file));
+        RP_TRY(rpi_checkpoint_open_rank(folder, rank, world, step, &file));
         rp_status status = add_residual(t, file, scratch, sums);
         rpi_safetensors_close(file);
         RP_TRY(status);
@@ -200,7 +160,7 @@ static rp_status read_own_vectors(rpi_trainer *t, const rpi_safetensors *file) {
 static rp_status read_counter(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
     int64_t number = 0;
     if (!t->strategy->counter) return RP_OK;
-    RP_TRY(read_number(file, path, "counter", 0, INT64_MAX, &number));
+    RP_TRY(rpi_checkpoint_number(file, path, "counter", 0, INT64_MAX, &number));
     *t->strategy->counter(t->strategy_self) = (uint64_t)number;
     return RP_OK;
 }
@@ -220,7 +180,7 @@ static bool remembers(const rpi_trainer *t, const origin *o) {
 
 static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
     int64_t remembered = 0;
-    RP_TRY(read_number(file, path, "remembered", 0, t->memories.length, &remembered));
+    RP_TRY(rpi_checkpoint_number(file, path, "remembered", 0, t->memories.length, &remembered));
     for (int i = 0; i < t->network.memory_count; i++) {
         char name[RPI_CHECKPOINT_NAME];
         rpi_shape shape;
@@ -241,7 +201,7 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) 
                    ? share_residuals(t, folder, (int)world, step)
                    : RP_OK;
     rpi_safetensors *file = NULL;
-    RP_TRY(open_rank(folder, t->place.rank, t->place.world, step, &file));
+    RP_TRY(rpi_checkpoint_open_rank(folder, t->place.rank, t->place.world, step, &file));
     rp_status status = read_own_states(t, file);
     bool fits = o->apart == goes_on; /* a residual belongs to what was sent */
     if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
@@ -264,10 +224,10 @@ static void add_note(char *note, size_t bytes, const char *format, ...) {
 
 static rp_status read_origin(const rpi_safetensors *file, const char *path, const char *now,
                              origin *o) {
-    RP_TRY(read_number(file, path, "step", 0, INT64_MAX, &o->step));
-    RP_TRY(read_number(file, path, "world", 1, 1 << 20, &o->world));
-    RP_TRY(read_number(file, path, "seed", INT64_MIN, INT64_MAX, &o->seed));
-    RP_TRY(read_number(file, path, "global_batch_size", 1, INT64_MAX, &o->batch));
+    RP_TRY(rpi_checkpoint_number(file, path, "step", 0, INT64_MAX, &o->step));
+    RP_TRY(rpi_checkpoint_number(file, path, "world", 1, 1 << 20, &o->world));
+    RP_TRY(rpi_checkpoint_number(file, path, "seed", INT64_MIN, INT64_MAX, &o->seed));
+    RP_TRY(rpi_checkpoint_number(file, path, "global_batch_size", 1, INT64_MAX, &o->batch));
     const char *kept = rpi_safetensors_metadata(file, "error_feedback");
     o->feedback = kept && strcmp(kept, "on") == 0;
     const char *name = rpi_safetensors_metadata(file, "strategy");
@@ -281,7 +241,7 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
         o->servers = strategy->servers(rpi_strategy_options(name));
     o->parts = o->world - o->servers;
     if (rpi_safetensors_metadata(file, "batch_parts"))
-        RP_TRY(read_number(file, path, "batch_parts", 1, 1 << 20, &o->parts));
+        RP_TRY(rpi_checkpoint_number(file, path, "batch_parts", 1, 1 << 20, &o->parts));
     o->alike = name && rpi_strategy_alike(name, now);
     return RP_OK;
 }
@@ -334,7 +294,8 @@ static rp_status read_lossy_from(rpi_trainer *t, const rpi_safetensors *file, co
     static const char key[] = "codec_lossy_from";
     if (!t->codec.fastest || !rpi_safetensors_metadata(file, key) || world != t->place.world)
         return RP_OK;
-    return read_number(file, path, key, RPI_LOSSY_UNKNOWN, RPI_LOSSY_NEVER, &t->lossy_from);
+    return rpi_checkpoint_number(file, path, key, RPI_LOSSY_UNKNOWN, RPI_LOSSY_NEVER,
+                                 &t->lossy_from);
 }
 
 static rp_status load(rpi_trainer *t, const char *folder, const char *path,
@@ -343,7 +304,7 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
     RP_TRY(check_model(file, path, t->network.text, shape));
     RP_TRY(read_origin(file, path, t->options->strategy, out_origin));
-    RP_TRY(read_model(t, file));
+    RP_TRY(read_model(t, file, folder));
     RP_TRY(read_levels(t, file, path));
     RP_TRY(read_lossy_from(t, file, path, out_origin->world));
     return read_rank(t, folder, out_origin);
@@ -469,7 +430,8 @@ void rpi_checkpoint_take_over(rpi_trainer *t, const char *folder) {
     int64_t step = -1;
     path_of(folder, NEWEST, path);
     rp_status status = rpi_safetensors_open(path, &file);
-    if (status == RP_OK) status = read_number(file, path, "step", 0, INT64_MAX, &step);
+    if (status == RP_OK)
+        status = rpi_checkpoint_number(file, path, "step", 0, INT64_MAX, &step);
     rpi_safetensors_close(file);
     t->newest_is_good &= status == RP_OK && step == t->good_step;
 }

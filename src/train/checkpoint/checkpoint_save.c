@@ -4,7 +4,9 @@
 #include "base/status.h"
 #include "redpoll/version.h"
 #include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/piece_files.h"
 #include "train/checkpoint/safetensors.h"
+#include "train/checkpoint/tensor_list.h"
 #include "train/consensus.h"
 #include "train/divergence.h"
 
@@ -13,86 +15,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tensors of one file; names of its own where the record's do not do. */
-typedef struct tensor_list {
-    rpi_named_tensor *tensors;
-    char (*names)[RPI_CHECKPOINT_NAME];
-    int count;
-} tensor_list;
-
-static rp_status open_list(size_t most, tensor_list *list) {
-    *list = (tensor_list){0};
-    RP_TRY(rpi_alloc_array(most, sizeof *list->tensors, "a checkpoint's list", &list->tensors));
-    rp_status status =
-        rpi_alloc_array(most, RPI_CHECKPOINT_NAME, "a checkpoint's names", &list->names);
-    if (status != RP_OK) rpi_free(list->tensors);
-    return status;
-}
-
-static void close_list(tensor_list *list) {
-    rpi_free(list->tensors);
-    rpi_free(list->names);
-}
-
-static char *next_name(tensor_list *list) {
-    return list->names[list->count];
-}
-
-static void add(tensor_list *list, const rpi_parameter *parameter, const float *data) {
-    list->tensors[list->count] = (rpi_named_tensor){.name = list->names[list->count],
-                                                    .dtype = RP_F32,
-                                                    .shape = parameter->shape,
-                                                    .data = data};
-    list->count++;
-}
-
-static void list_model(const rpi_trainer *t, const float *states, tensor_list *list) {
+static void list_model(const rpi_trainer *t, const float *states, rpi_tensor_list *list) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         const float *arena = parameter->is_state ? states : rpi_weights_values(t->weights);
-        snprintf(next_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
-        add(list, parameter, arena + weight->first);
+        if (!parameter->is_state && rpi_checkpoint_in_pieces(t)) continue;
+        snprintf(rpi_tensor_list_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
+        rpi_tensor_list_add(list, parameter, arena + weight->first);
         for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
-            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, next_name(list));
-            add(list, parameter, rpi_optimizer_state_slot(&t->optimizer, s, weight->first));
-        }
-    }
-}
-
-/* Of one parameter, what ranks have of their own. */
-static void list_own(const rpi_trainer *t, const rpi_parameter *parameter, tensor_list *list) {
-    rpi_checkpoint_vector vectors[RPI_CHECKPOINT_OWN];
-    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-    int count = parameter->is_state ? 0 : rpi_checkpoint_own_vectors(t, vectors);
-    for (int i = 0; i < count; i++) {
-        rpi_checkpoint_entry_name(vectors[i].kind, parameter->name, next_name(list));
-        add(list, parameter, vectors[i].arena + weight->first);
-    }
-}
-
-static void list_memories(const rpi_trainer *t, tensor_list *list) {
-    for (int i = 0; i < t->network.memory_count; i++) {
-        rpi_named_tensor tensor = {
-            .name = next_name(list), .dtype = RP_F32, .data = t->memories.now[i]};
-        rpi_checkpoint_memory(t, i, next_name(list), &tensor.shape);
-        list->tensors[list->count++] = tensor;
-    }
-}
-
-static void list_rank(const rpi_trainer *t, tensor_list *list) {
-    list_memories(t, list);
-    for (int i = 0; i < t->network.parameter_count; i++)
-        list_own(t, &t->network.parameters[i], list);
-    for (int i = 0; i < t->network.parameter_count; i++) {
-        const rpi_parameter *parameter = &t->network.parameters[i];
-        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        if (parameter->is_state) {
-            rpi_checkpoint_entry_name("state", parameter->name, next_name(list));
-            add(list, parameter, rpi_weights_states(t->weights) + weight->first);
-        } else if (t->residual && rpi_parameter_compresses(parameter)) {
-            rpi_checkpoint_entry_name("residual", parameter->name, next_name(list));
-            add(list, parameter, t->residual + weight->first);
+            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name,
+                                     rpi_tensor_list_name(list));
+            rpi_tensor_list_add(list, parameter,
+                                rpi_optimizer_state_slot(&t->optimizer, s, weight->first));
         }
     }
 }
@@ -106,10 +41,14 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
     return RP_OK;
 }
 
+enum { MODEL_METADATA = 18 };
+
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
                                   const char *levels) {
     char step[24], world[24], parts[24], seed[24], batch[24], shape[64], lossy_from[24],
         codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
+    rpi_metadata metadata[MODEL_METADATA] = {{0}};
+    size_t entries = 0;
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(world, sizeof world, "%d", t->place.world);
     snprintf(parts, sizeof parts, "%d", t->place.workers);
@@ -117,36 +56,34 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     snprintf(batch, sizeof batch, "%lld", (long long)t->global_batch);
     snprintf(lossy_from, sizeof lossy_from, "%lld", (long long)t->lossy_from);
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
-    const rpi_metadata metadata[] = {
-        {"format", "pt"},
-        {"redpoll", rp_version()},
-        {"model", t->network.text},
-        {"shape", shape},
-        {"data", t->options->data},
-        {"step", step},
-        {"world", world},
-        {"batch_parts", parts},
-        {"seed", seed},
-        {"global_batch_size", batch},
-        {"codec", rp_adaptive_codec_text(&t->codec, codec)},
-        {"optimizer", t->optimizer.kind->name},
-        {"error_feedback", t->residual ? "on" : "off"},
-        {"strategy", t->options->strategy},
-        {"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"},
-        {"codec_levels", levels},
-        {"codec_lossy_from", lossy_from},
-    };
-    size_t entries = sizeof metadata / sizeof metadata[0];
-    if (!t->levels)
-        entries -= 2;
-    else if (!t->codec.fastest)
-        entries--;
-    tensor_list list;
-    RP_TRY(open_list((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS), &list));
+    metadata[entries++] = (rpi_metadata){"format", "pt"};
+    metadata[entries++] = (rpi_metadata){"redpoll", rp_version()};
+    metadata[entries++] = (rpi_metadata){"model", t->network.text};
+    metadata[entries++] = (rpi_metadata){"shape", shape};
+    metadata[entries++] = (rpi_metadata){"data", t->options->data};
+    metadata[entries++] = (rpi_metadata){"step", step};
+    metadata[entries++] = (rpi_metadata){"world", world};
+    metadata[entries++] = (rpi_metadata){"batch_parts", parts};
+    metadata[entries++] = (rpi_metadata){"seed", seed};
+    metadata[entries++] = (rpi_metadata){"global_batch_size", batch};
+    metadata[entries++] = (rpi_metadata){"codec", rp_adaptive_codec_text(&t->codec, codec)};
+    metadata[entries++] = (rpi_metadata){"optimizer", t->optimizer.kind->name};
+    metadata[entries++] = (rpi_metadata){"error_feedback", t->residual ? "on" : "off"};
+    metadata[entries++] = (rpi_metadata){"strategy", t->options->strategy};
+    metadata[entries++] =
+        (rpi_metadata){"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"};
+    if (t->levels) metadata[entries++] = (rpi_metadata){"codec_levels", levels};
+    if (t->levels && t->codec.fastest)
+        metadata[entries++] = (rpi_metadata){"codec_lossy_from", lossy_from};
+    if (rpi_checkpoint_in_pieces(t))
+        metadata[entries++] = (rpi_metadata){RPI_PIECE_RANKS_KEY, world};
+    rpi_tensor_list list;
+    RP_TRY(rpi_tensor_list_open((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS),
+                                &list));
     list_model(t, states, &list);
     rpi_checkpoint_path(folder, path, sizeof path);
     rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, entries);
-    close_list(&list);
+    rpi_tensor_list_close(&list);
     return status;
 }
 
@@ -155,34 +92,6 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
     RP_TRY(levels_text(t, &levels));
     rp_status status = write_model_with(t, folder, states, levels);
     rpi_free(levels);
-    return status;
-}
-
-/* Which rank's part it is stands in it, too: a name is changed or copied easily. */
-static rp_status write_rank(const rpi_trainer *t, const char *folder) {
-    bool differs = t->strategy->replicas_differ || t->residual;
-    if (!rpi_checkpoint_has_rank_files(t, t->place.world, differs,
-                                       rpi_checkpoint_keeps_alone(t)))
-        return RP_OK;
-    char path[RPI_CHECKPOINT_PATH];
-    rpi_checkpoint_rank_path(folder, t->place.rank, t->place.world, t->step, path);
-    char part[64], remembered[24], counter[24];
-    rpi_checkpoint_part_text(t->place.rank, t->place.world, t->step, part, sizeof part);
-    snprintf(remembered, sizeof remembered, "%d", (int)t->memories.remembered);
-    rpi_metadata metadata[4] = {{"redpoll", rp_version()}, {"part", part}};
-    size_t entries = 2;
-    if (t->network.memory_count) metadata[entries++] = (rpi_metadata){"remembered", remembered};
-    if (t->strategy->counter) {
-        snprintf(counter, sizeof counter, "%llu",
-                 (unsigned long long)*t->strategy->counter(t->strategy_self));
-        metadata[entries++] = (rpi_metadata){"counter", counter};
-    }
-    size_t own = (size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN);
-    tensor_list list;
-    RP_TRY(open_list(own + (size_t)t->network.memory_count, &list));
-    list_rank(t, &list);
-    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, entries);
-    close_list(&list);
     return status;
 }
 
@@ -298,7 +207,7 @@ rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     if (status != RP_OK) return tell(t, status);
     status = rpi_trainer_average_states(t, states);
     if (status == RP_OK) status = rpi_divergence_check(t, states);
-    if (status == RP_OK) status = tell(t, write_rank(t, folder));
+    if (status == RP_OK) status = tell(t, rpi_checkpoint_write_rank(t, folder));
     if (status == RP_OK) status = rp_barrier(t->comm);
     rpi_consensus consensus = {0};
     if (status == RP_OK) status = rpi_consensus_enter(t, &consensus);

@@ -43,6 +43,7 @@ int rpi_safetensors_count(const rpi_safetensors *file);
 const rpi_named_tensor *rpi_safetensors_at(const rpi_safetensors *file, int index);
 /* NULL when there is none such. */
 const rpi_named_tensor *rpi_safetensors_find(const rpi_safetensors *file, const char *name);
+const char *rpi_safetensors_path(const rpi_safetensors *file);
 const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *key);
 
 /* Did it have a checksum, which then was right? */
@@ -52,8 +53,15 @@ bool rpi_safetensors_is_verified(const rpi_safetensors *file);
  * or shape, naming both. */
 rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp_dtype dtype,
                                const rpi_shape *shape, void *out);
-/* The same of f32; RP_CORRUPT: an element is NaN or infinite. */
+/* Elements [first, first + count) of a tensor, in its own order; they are checked to be there.
+ */
+rp_status rpi_safetensors_read_part(const rpi_safetensors *file, const rpi_named_tensor *tensor,
+                                    int64_t first, int64_t count, void *out);
+/* A whole tensor of f32; RP_CORRUPT: an element is NaN or infinite. */
 rp_status rpi_safetensors_read_finite(const rpi_safetensors *file, const char *name,
                                       const rpi_shape *shape, float *out);
+/* RP_CORRUPT, with what to do: elements of `name` that were read hold NaN or infinity. */
+rp_status rpi_safetensors_check_finite(const rpi_safetensors *file, const char *name,
+                                       const float *elements, int64_t count);
 
 #endif

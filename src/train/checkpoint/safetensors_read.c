@@ -267,8 +267,20 @@ const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *ke
     return cJSON_IsString(note) ? note->valuestring : NULL;
 }
 
+const char *rpi_safetensors_path(const rpi_safetensors *file) {
+    return file->path;
+}
+
 bool rpi_safetensors_is_verified(const rpi_safetensors *file) {
     return file->is_verified;
+}
+
+static rp_status read_bytes(const rpi_safetensors *file, const entry *e, uint64_t from,
+                            size_t bytes, void *out) {
+    if (fseeko(file->stream, (off_t)(file->data_at + e->begin + from), SEEK_SET) != 0 ||
+        fread(out, 1, bytes, file->stream) != bytes)
+        return RP_FAIL_ERRNO(IO, "cannot read %s from %s", e->tensor.name, file->path);
+    return RP_OK;
 }
 
 rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp_dtype dtype,
@@ -282,20 +294,33 @@ rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp
                        rpi_shape_text(&e->tensor.shape, has, sizeof has), rp_dtype_name(dtype),
                        rpi_shape_text(shape, wants, sizeof wants));
     }
-    size_t bytes = e->end - e->begin;
-    if (fseeko(file->stream, (off_t)(file->data_at + e->begin), SEEK_SET) != 0 ||
-        fread(out, 1, bytes, file->stream) != bytes)
-        return RP_FAIL_ERRNO(IO, "cannot read %s from %s", name, file->path);
-    return RP_OK;
+    return read_bytes(file, e, 0, e->end - e->begin, out);
+}
+
+rp_status rpi_safetensors_read_part(const rpi_safetensors *file, const rpi_named_tensor *tensor,
+                                    int64_t first, int64_t count, void *out) {
+    const entry *e = (const entry *)tensor;
+    size_t each = rp_dtype_bytes(tensor->dtype);
+    int64_t all = rpi_shape_count(&tensor->shape);
+    if (first < 0 || count < 0 || first > all - count)
+        return RP_FAIL(INVALID, "%s: elements %lld to %lld of %lld of %s", file->path,
+                       (long long)first, (long long)(first + count), (long long)all,
+                       tensor->name);
+    return read_bytes(file, e, (uint64_t)first * each, (size_t)count * each, out);
+}
+
+rp_status rpi_safetensors_check_finite(const rpi_safetensors *file, const char *name,
+                                       const float *elements, int64_t count) {
+    int64_t at = rpi_first_nonfinite(elements, count);
+    if (at < 0) return RP_OK;
+    return RP_FAIL(CORRUPT,
+                   "%s: element %lld of %s is %s: this checkpoint is of a run that had "
+                   "diverged; go on from an earlier one",
+                   file->path, (long long)at, name, isnan(elements[at]) ? "NaN" : "infinite");
 }
 
 rp_status rpi_safetensors_read_finite(const rpi_safetensors *file, const char *name,
                                       const rpi_shape *shape, float *out) {
     RP_TRY(rpi_safetensors_read(file, name, RP_F32, shape, out));
-    int64_t at = rpi_first_nonfinite(out, rpi_shape_count(shape));
-    if (at < 0) return RP_OK;
-    return RP_FAIL(CORRUPT,
-                   "%s: element %lld of %s is %s: this checkpoint is of a run that had "
-                   "diverged; go on from an earlier one",
-                   file->path, (long long)at, name, isnan(out[at]) ? "NaN" : "infinite");
+    return rpi_safetensors_check_finite(file, name, out, rpi_shape_count(shape));
 }

@@ -1,0 +1,124 @@
+/* What a rank saves: what belongs to it alone, and its pieces of what all have. */
+#include "base/status.h"
+#include "redpoll/version.h"
+#include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/piece_files.h"
+#include "train/checkpoint/tensor_list.h"
+
+#include <stdio.h>
+
+/* Of one parameter, what ranks have of their own. */
+static void list_own(const rpi_trainer *t, const rpi_parameter *parameter,
+                     rpi_tensor_list *list) {
+    rpi_checkpoint_vector vectors[RPI_CHECKPOINT_OWN];
+    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+    int count = parameter->is_state ? 0 : rpi_checkpoint_own_vectors(t, vectors);
+    for (int i = 0; i < count; i++) {
+        rpi_checkpoint_entry_name(vectors[i].kind, parameter->name, rpi_tensor_list_name(list));
+        rpi_tensor_list_add(list, parameter, vectors[i].arena + weight->first);
+    }
+}
+
+static void list_memories(const rpi_trainer *t, rpi_tensor_list *list) {
+    for (int i = 0; i < t->network.memory_count; i++) {
+        rpi_named_tensor tensor = {
+            .name = rpi_tensor_list_name(list), .dtype = RP_F32, .data = t->memories.now[i]};
+        rpi_checkpoint_memory(t, i, rpi_tensor_list_name(list), &tensor.shape);
+        list->tensors[list->count++] = tensor;
+    }
+}
+
+static void list_rank(const rpi_trainer *t, rpi_tensor_list *list) {
+    list_memories(t, list);
+    for (int i = 0; i < t->network.parameter_count; i++)
+        list_own(t, &t->network.parameters[i], list);
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        if (parameter->is_state) {
+            rpi_checkpoint_entry_name("state", parameter->name, rpi_tensor_list_name(list));
+            rpi_tensor_list_add(list, parameter,
+                                rpi_weights_states(t->weights) + weight->first);
+        } else if (t->residual && rpi_parameter_compresses(parameter)) {
+            rpi_checkpoint_entry_name("residual", parameter->name, rpi_tensor_list_name(list));
+            rpi_tensor_list_add(list, parameter, t->residual + weight->first);
+        }
+    }
+}
+
+/* One tensor of a parameter's shape: the rank's part of it. */
+static rp_status add_pieces(const rpi_trainer *t, const char *name,
+                            const rpi_parameter *parameter, const float *elements,
+                            rpi_piece_list *list) {
+    const rpi_tensor_piece tensor = rpi_piece_whole(name, &parameter->shape);
+    const rpi_piece_saver saver = {
+        .grid = &t->place.grid, .rank = t->place.rank, .replicas = RPI_REPLICAS_SLICE};
+    return rpi_piece_list_share(list, &tensor, &saver, elements);
+}
+
+static rp_status list_pieces(const rpi_trainer *t, rpi_piece_list *list) {
+    char name[RPI_CHECKPOINT_NAME];
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        if (parameter->is_state) continue;
+        RP_TRY(add_pieces(t, parameter->name, parameter,
+                          rpi_weights_value_at(t->weights, weight->index), list));
+        for (int s = 0; s < t->optimizer.kind->slot_count; s++) {
+            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, name);
+            RP_TRY(add_pieces(t, name, parameter,
+                              rpi_optimizer_state_slot(&t->optimizer, s, weight->first), list));
+        }
+    }
+    return RP_OK;
+}
+
+/* Which rank's part it is stands in it, too: a name is changed or copied easily. */
+static rp_status write_rank_with(const rpi_trainer *t, const char *folder,
+                                 const rpi_tensor_list *list, const char *pieces) {
+    char path[RPI_CHECKPOINT_PATH];
+    rpi_checkpoint_rank_path(folder, t->place.rank, t->place.world, t->step, path);
+    char part[64], remembered[24], counter[24];
+    rpi_checkpoint_part_text(t->place.rank, t->place.world, t->step, part, sizeof part);
+    snprintf(remembered, sizeof remembered, "%d", (int)t->memories.remembered);
+    rpi_metadata metadata[5] = {{"redpoll", rp_version()}, {"part", part}};
+    size_t entries = 2;
+    if (t->network.memory_count) metadata[entries++] = (rpi_metadata){"remembered", remembered};
+    if (t->strategy->counter) {
+        snprintf(counter, sizeof counter, "%llu",
+                 (unsigned long long)*t->strategy->counter(t->strategy_self));
+        metadata[entries++] = (rpi_metadata){"counter", counter};
+    }
+    if (pieces) metadata[entries++] = (rpi_metadata){RPI_PIECES_KEY, pieces};
+    return rpi_safetensors_write(path, list->tensors, list->count, metadata, (int)entries);
+}
+
+/* What belongs to the rank alone, and behind it the rank's pieces. */
+static rp_status list_and_write(const rpi_trainer *t, const char *folder, bool has_own,
+                                rpi_piece_list *pieces) {
+    size_t own = (size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN);
+    const char *text = NULL;
+    rpi_tensor_list list;
+    if (rpi_checkpoint_in_pieces(t)) {
+        RP_TRY(list_pieces(t, pieces));
+        RP_TRY(rpi_piece_list_text(pieces, &text));
+    }
+    RP_TRY(rpi_tensor_list_open(own + (size_t)t->network.memory_count + (size_t)pieces->count,
+                                &list));
+    if (has_own) list_rank(t, &list);
+    for (int i = 0; i < pieces->count; i++) list.tensors[list.count++] = pieces->tensors[i];
+    rp_status status = write_rank_with(t, folder, &list, text);
+    rpi_tensor_list_close(&list);
+    return status;
+}
+
+rp_status rpi_checkpoint_write_rank(const rpi_trainer *t, const char *folder) {
+    bool differs = t->strategy->replicas_differ || t->residual;
+    bool has_own = rpi_checkpoint_has_rank_files(t, t->place.world, differs,
+                                                 rpi_checkpoint_keeps_alone(t));
+    rpi_piece_list pieces = {0};
+    if (!has_own && !rpi_checkpoint_in_pieces(t)) return RP_OK;
+    rp_status status = list_and_write(t, folder, has_own, &pieces);
+    rpi_piece_list_close(&pieces);
+    return status;
+}

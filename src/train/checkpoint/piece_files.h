@@ -1,0 +1,61 @@
+/* The parameters and optimizer state of a checkpoint, whoever wrote them:
+ *
+ *     model.safetensors                     whole tensors, as a rank that holds all of them has
+ *                                           them; where ranks saved pieces, what nobody cuts,
+ *                                           and in its metadata the number of those ranks
+ *     rank-R-of-N-step-S.safetensors        beside what belongs to the rank alone, its pieces,
+ *                                           of which the metadata says what they are
+ *
+ * A tensor is one entry of the first file, or pieces in the others which hold each of its
+ * elements once. Who reads asks for a piece (piece.h) and gets it, from however many. */
+#ifndef RPI_TRAIN_PIECE_FILES_H
+#define RPI_TRAIN_PIECE_FILES_H
+
+#include "train/checkpoint/piece.h"
+#include "train/checkpoint/safetensors.h"
+
+/* ---- writing: lists of a rank's own ---- */
+
+/* The pieces of one file. Names of tensors are copied. */
+typedef struct rpi_piece_list {
+    rpi_named_tensor *tensors; /* for rpi_safetensors_write() */
+    int count, room;
+    struct cJSON *pieces;
+    char *text; /* of the metadata */
+} rpi_piece_list;
+
+/* What the metadata of a file with pieces calls their list, and that of a model the number of
+ * ranks that have such files. */
+#define RPI_PIECES_KEY      "pieces"
+#define RPI_PIECE_RANKS_KEY "piece_ranks"
+
+/* data: of the piece's elements, borrowed until the file is written. */
+rp_status rpi_piece_list_add(rpi_piece_list *list, const rpi_tensor_piece *piece,
+                             const float *data);
+/* All that a rank of a grid saves of a tensor; elements: of all that its tensor rank holds. */
+rp_status rpi_piece_list_share(rpi_piece_list *list, const rpi_tensor_piece *tensor,
+                               const rpi_piece_saver *saver, const float *elements);
+/* The text of RPI_PIECES_KEY, the list's own. */
+rp_status rpi_piece_list_text(rpi_piece_list *list, const char **out_text);
+void rpi_piece_list_close(rpi_piece_list *list); /* zeros are fine */
+
+/* ---- reading ---- */
+
+typedef struct rpi_piece_files rpi_piece_files;
+
+/* `model` is borrowed, open and verified; the folder is where it lies. Opens what it names,
+ * and checks that each element of every tensor is there once. RP_NOT_FOUND, RP_CORRUPT and
+ * RP_IO name the file, or the tensor and the element that is nowhere, or in two pieces. */
+rp_status rpi_piece_files_open(const rpi_safetensors *model, const char *folder,
+                               rpi_piece_files **out_files);
+void rpi_piece_files_close(rpi_piece_files *files); /* NULL is fine */
+
+/* The elements of a piece, in the order of the rank that wants it. RP_NOT_FOUND: no such
+ * tensor; RP_MISMATCH: of another shape, naming both; RP_CORRUPT: one is NaN or infinite. */
+rp_status rpi_piece_files_read(const rpi_piece_files *files, const rpi_tensor_piece *wanted,
+                               float *out);
+/* The same of a whole tensor. */
+rp_status rpi_piece_files_read_whole(const rpi_piece_files *files, const char *tensor,
+                                     const rpi_shape *shape, float *out);
+
+#endif

@@ -47,8 +47,8 @@ python_style() {
 }
 
 python_types() {
-    MYPYPATH=python/cgx:python/bluefog:python "$tools/mypy" --config-file python/mypy.ini --cache-dir build/mypy \
-        python/redpoll python/cgx python/bluefog
+    MYPYPATH=python/cgx:python/bluefog:python/horovod:python "$tools/mypy" --config-file python/mypy.ini --cache-dir build/mypy \
+        python/redpoll python/cgx python/bluefog python/horovod
 }
 
 fuzz() {

@@ -18,6 +18,7 @@ from ranks import free_port, run_ranks, values
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pytorch"
 BLUEFOG = EXAMPLES.parent / "bluefog"
+HOROVOD = EXAMPLES.parent / "horovod"
 DATA = Path("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz")
 SMALL_IMAGES = ["--width", "4", "--batch", "8", "--images", "2000", "--lr", "0.02"]
 SMALL_TEXT = [
@@ -127,3 +128,13 @@ def test_average_consensus_of_bluefog() -> None:
     text = run_example(str(BLUEFOG / "average_consensus.py"), "--asynchronous-mode")
     assert float(text.split("MSE at last iteration: ")[1]) < 1e-25
     assert "associated p at 0 is " in text
+
+
+@pytest.mark.parametrize("compression", ["none", "q4"])
+def test_digits_of_horovod(compression: str) -> None:
+    words = ["--images", "512", "--epochs", "2", "--batch-size", "16", "--lr", "0.03"]
+    words += ["--compression", compression]
+    text = run_example(str(HOROVOD / "pytorch_digits.py"), *words)
+    assert [line.split()[:2] for line in text.splitlines()] == [["epoch", "0"], ["epoch", "1"]]
+    accuracy = [float(line.split()[-1]) for line in text.splitlines()]
+    assert accuracy[1] > 0.15

@@ -74,7 +74,7 @@ def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for folder in ("cmake", "include", "share", "src"):
         shutil.copytree(source / folder, copy / folder)
-    ignored = shutil.ignore_patterns("__pycache__", "_lib", "cgx", "bluefog")
+    ignored = shutil.ignore_patterns("__pycache__", "_lib", "cgx", "bluefog", "horovod")
     shutil.copytree(source / "python", copy / "python", symlinks=True, ignore=ignored)
     for name in ("CMakeLists.txt", "LICENSE"):
         shutil.copy(source / name, copy)

@@ -1,0 +1,1 @@
+"""What does not depend on PyTorch."""

@@ -340,6 +340,101 @@ def test_fewer_bytes_travel(kind):
     assert 0.8 * 2**20 < plain - lossy < 1.0 * 2**20
 
 
+# ---- what travels where little is said ----
+
+
+class MixedNet(nn.Module):
+    """FSDP2 gathers weights of several types as bytes."""
+
+    def __init__(self):
+        super().__init__()
+        self.small = nn.Linear(48, 96).to(torch.bfloat16).requires_grad_(False)
+        self.large = nn.Linear(96, 48)
+
+    def forward(self, x):
+        return self.large(self.small(x.to(torch.bfloat16)).float())
+
+
+def small_net(kind):
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    torch.manual_seed(0)
+    if kind == "mixed":
+        return fully_shard(MixedNet())
+    if kind == "float64":
+        return fully_shard(nn.Linear(96, 96, dtype=torch.float64))
+    net = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 512))
+    if kind == "fsdp1":
+        return FullyShardedDataParallel(net, device_id=torch.device("cpu"))
+    for one in net:
+        fully_shard(one)
+    return fully_shard(net)
+
+
+def say_little(rank, world, kind, options, trains):
+    import logging.handlers
+
+    import redpoll.torch
+
+    handler = logging.handlers.BufferingHandler(100)
+    logging.getLogger("redpoll").addHandler(handler)
+    model = small_net(kind)
+    state = redpoll.torch.compress(model, min_size=MIN_SIZE, **options)
+    redpoll.torch.stats.reset()
+    if trains:
+        first = next(model.parameters())
+        x = torch.ones(2, first.shape[1] if first.dim() > 1 else 512, dtype=first.dtype)
+        model(x.float() if kind == "mixed" else x).sum().backward()
+    (stats,) = redpoll.torch.stats().values()
+    weights = {text.split(":")[0] for text in state.codecs()["weights"].values()}
+    said = [record.getMessage() for record in handler.buffer]
+    return weights, stats.ratio, [text for text in said if "weights" in text]
+
+
+LITTLE = {  # the model, what is said of it, whether it is trained, codecs of weights, the least
+    # ratio, and whether rank 0 is told that weights are most of the bytes
+    "nothing": ("fsdp2", {}, True, {"q8", "exact"}, 3.5, False),
+    "weights None": ("fsdp2", {"weights": None}, True, {"exact"}, 1.2, False),
+    "grads alone": ("fsdp2", {"grads": "q8"}, True, {"exact"}, 1.2, True),
+    "both": ("fsdp2", {"grads": "q8", "weights": "q4"}, True, {"q4", "exact"}, 4.5, False),
+    "grads None": ("fsdp2", {"grads": None}, True, {"exact"}, 0.9, False),
+    "FSDP1": ("fsdp1", {}, True, {"exact"}, 1.2, False),
+    "mixed types": ("mixed", {}, False, {"exact"}, 0.0, False),
+    "a type that q8 does not take": ("float64", {}, False, {"exact"}, 0.0, False),
+}
+
+
+@pytest.mark.parametrize("case", LITTLE)
+@pytest.mark.host
+def test_weights_are_most_of_the_bytes(case):
+    kind, options, trains, codecs, ratio, told = LITTLE[case]
+    first, second = values(run_group(say_little, 2, kind, options, trains))
+    assert first[0] == second[0] == codecs
+    assert not trains or first[1] > ratio
+    assert not second[2] and len(first[2]) == int(told)
+    if told:
+        assert "weights='q8'" in first[2][0] and "67 %" in first[2][0]
+
+
+def gather_mixed(rank, world):
+    """Forward passes alone: gradients of mixed types cannot be compressed."""
+    import redpoll.torch
+
+    plain, lossy = small_net("mixed"), small_net("mixed")
+    redpoll.torch.compress(lossy, min_size=MIN_SIZE)
+    x = torch.ones(2, 48)
+    with torch.no_grad():
+        assert torch.equal(plain(x), lossy(x))
+    model = small_net("mixed")
+    redpoll.torch.compress(model, weights="q8", min_size=MIN_SIZE)
+    return refusal(RuntimeError, lambda: model(x))
+
+
+def test_weights_that_cannot_be_lossy_are_exact_where_nobody_asked():
+    for text in values(run_group(gather_mixed, 2)):
+        assert "mixed types" in text
+
+
 def replicated(rank, world, options, inner=None):
     """Bytes and errors of a step of hybrid sharding: two replicas of two shards each. inner:
     the backend of the shards, where that is not redpoll."""

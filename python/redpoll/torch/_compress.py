@@ -25,11 +25,12 @@ from ._residuals import (
     sum_residuals,
 )
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
-from ._sharded import ShardedState
+from ._sharded import Asked, ShardedState
 
 _DDP_CODEC, _FSDP_CODEC = "q4", "q8"
 _CODEC: Any = Unset(repr(_DDP_CODEC))
 _GRADS: Any = Unset(repr(_FSDP_CODEC))
+_WEIGHTS: Any = Unset(repr(_FSDP_CODEC))
 
 
 class LoadReport(NamedTuple):
@@ -224,7 +225,7 @@ def compress(
     codec: CodecLike = _CODEC,
     *,
     grads: CodecLike = _GRADS,
-    weights: CodecLike = None,
+    weights: CodecLike = _WEIGHTS,
     replicate: CodecLike = None,
     rules: RulesLike = None,
     min_size: int = DEFAULT_MIN_SIZE,
@@ -251,7 +252,9 @@ def compress(
         and sends others exact: the first lossy step times all-reduces, about a second, and the
         next fourteen go each way in turn.
     grads: of FSDP: the codec of the gradients' reduce-scatter; "q8" by default.
-    weights: of FSDP2: the codec of the weights' all-gather; exact by default.
+    weights: of FSDP2: the codec of the weights' all-gathers, which are two thirds of its bytes;
+        None: exact. "q8" by default, where neither this nor `grads` is given and the weights
+        are of one type; the shards that the optimizer steps stay exact.
     replicate: of FSDP2 with hybrid sharding: the codec of the all-reduce between the replicas;
         exact by default. Of replicate(), and of hybrid sharding over one rank, nothing else
         travels: the codec is that of `grads` then where this is None.
@@ -284,7 +287,8 @@ def compress(
     if not isinstance(seed, int):
         raise ValueError(f"seed is {seed!r}; a whole number is wanted")
     if isinstance(model, DistributedDataParallel):
-        if grads is not _GRADS or weights is not None or replicate is not None:
+        lossy_weights = weights is not _WEIGHTS and weights is not None
+        if grads is not _GRADS or lossy_weights or replicate is not None:
             raise ValueError("grads=, weights= and replicate= are for FSDP; DDP takes codec=")
         chosen = Rules(_DDP_CODEC if codec is _CODEC else codec, rules, min_size)
         feedback = True if error_feedback is None else bool(error_feedback)
@@ -301,9 +305,12 @@ def compress(
             "there is no error feedback for FSDP; use grads='q8' or "
             "grads='q8:rounding=stochastic', which is unbiased"
         )
-    chosen_grads, asks = (_FSDP_CODEC, False) if grads is _GRADS else (grads, True)
+    asked = Asked(grads is not _GRADS, weights is not _WEIGHTS)
+    if not asked.weights:
+        weights = None if asked.grads else _FSDP_CODEC
+    chosen_grads = grads if asked.grads else _FSDP_CODEC
     return compress_sharded(
-        model, chosen_grads, weights, replicate, rules, min_size, warmup_steps, seed, asks
+        model, chosen_grads, weights, replicate, rules, min_size, warmup_steps, seed, asked
     )
 
 

@@ -16,7 +16,7 @@ import torch
 from ._fsdp1 import compress_fsdp1
 from ._fsdp2 import compress_fsdp2
 from ._rules import CodecLike, Rules, RulesLike, parse_codec
-from ._sharded import ShardedState
+from ._sharded import Asked, ShardedState
 
 
 def _is_fsdp1(model: torch.nn.Module) -> bool:
@@ -52,10 +52,12 @@ def compress_sharded(
     min_size: int,
     warmup_steps: int,
     seed: int,
-    asks_grads: bool,
+    asked: Asked,
 ) -> ShardedState:
-    """compress() of an FSDP model. asks_grads: `grads` is no default."""
+    """compress() of an FSDP model. asked: what is no default."""
     check_is_sharded(model)
+    if _is_fsdp1(model) and not asked.weights:
+        weights = None  # it gathers them itself
     for codec in (grads, weights, replicate):
         parse_codec(codec)  # auto, which Rules take, is for DDP
     state = ShardedState(
@@ -64,7 +66,7 @@ def compress_sharded(
         None if replicate is None else Rules(replicate, rules, min_size),
         warmup_steps,
         seed,
-        asks_grads,
+        asked,
     )
     if _is_fsdp1(model):
         compress_fsdp1(model, state)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import weakref
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 
+from ._buckets import held_dtype
 from ._codec import Codec
 from ._communicator import communicator_of
 from ._policy import Piece, Policy
@@ -15,6 +18,8 @@ from ._rules import Rules
 from ._sharded import ShardedState, Unit, internals
 from ._spans import Field, Span, row_spans
 from ._work import Work
+
+log = logging.getLogger("redpoll")
 
 
 class ShardedUnit(Unit):
@@ -80,11 +85,30 @@ class ShardedUnit(Unit):
         return self.replicas is not None and (self.shards is None or self.shards.size() == 1)
 
     def rules(self, kind: str) -> Optional[Rules]:
+        if kind == "weights" and not (self.state.asked.weights or self.may_gather):
+            return None
         if not self.is_whole:
             return super().rules(kind)
         replicate = self.state.replicate
         of_gradients = self.state.grads if replicate is None else replicate
         return of_gradients if kind == "replicate" else None
+
+    @functools.cached_property
+    def may_gather(self) -> bool:
+        """Weights are of one type, which the codec takes, and gathered as PyTorch does it."""
+        group, rules = self.param_group, self.state.weights
+        types = {
+            one.mp_policy.param_dtype or one.sharded_param.dtype for one in group.fsdp_params
+        }
+        if rules is None or len(types) != 1 or not _gathers_itself(group):
+            return False
+        (dtype,) = types
+        return all(codec.supports(held_dtype(dtype)) for codec in rules.codecs())
+
+    @property
+    def gathers(self) -> int:
+        """How often weights travel in a step."""
+        return 2 if self.param_group._reshard_after_forward else 1
 
     def check_asked(self) -> None:
         """ValueError: a codec was asked for that nothing of this unit would travel with.
@@ -99,8 +123,9 @@ class ShardedUnit(Unit):
             if not state.grads.is_exact or state.weights is not None:
                 self.check(self.shards)
             return
-        asked = [] if state.weights is None else ["weights="]
-        if state.replicate is not None and state.asks_grads and not state.grads.is_exact:
+        is_asked = state.weights is not None and state.asked.weights
+        asked = ["weights="] if is_asked else []
+        if state.replicate is not None and state.asked.grads and not state.grads.is_exact:
             asked.append("grads=")
         if asked and self.replicas.size() > 1:
             raise ValueError(
@@ -196,7 +221,11 @@ class LossyAllGather(_OfUnit):
         group: Any,
         async_op: bool = False,
     ) -> Optional[Work]:
+        if not self.unit.is_lossy("weights"):
+            return self._exact(output_tensor, input_tensor, group, async_op)
         if not (input_tensor.is_floating_point() or input_tensor.is_complex()):
+            if not self.unit.state.asked.weights:
+                return self._exact(output_tensor, input_tensor, group, async_op)
             raise RuntimeError(
                 f"{self.unit.label}: its weights are gathered as bytes, because they are of "
                 "mixed types; they cannot be compressed"
@@ -204,6 +233,10 @@ class LossyAllGather(_OfUnit):
         spans = self.unit.spans("weights", input_tensor.numel(), group.size())
         work = self.unit.all_gather(output_tensor, input_tensor, group, spans)
         return _awaited(work, async_op)
+
+    def _exact(self, *arguments: Any) -> Optional[Work]:
+        work: Optional[Work] = self.inner(*arguments)
+        return work
 
 
 def _awaited(work: Work, async_op: bool) -> Optional[Work]:
@@ -285,8 +318,26 @@ def compress_fsdp2(model: torch.nn.Module, modules: list[Any], state: ShardedSta
     for module, unit in placed:
         group = unit.param_group
         module.set_custom_reduce_scatter(LossyReduceScatter(unit, group._reduce_scatter_comm))
-        if state.weights is not None:
+        if unit.rules("weights") is not None:
             module.set_custom_all_gather(LossyAllGather(unit, group._all_gather_comm))
+    with internals("FSDP2"):
+        _tell_of_weights(state, units)
+
+
+def _tell_of_weights(state: ShardedState, units: list[ShardedUnit]) -> None:
+    """Once, on rank 0 of the shards, where gradients alone were asked for."""
+    sharded = [unit for unit in units if not unit.is_whole]
+    if state.weights is not None or state.asked.weights or state.grads.is_exact or not sharded:
+        return
+    if sharded[0].shards.rank() != 0 or sharded[0].shards.size() == 1:
+        return
+    counts = [sum(one.numel for one in unit.fields(trained_only=False)) for unit in sharded]
+    gathered = sum(count * unit.gathers for count, unit in zip(counts, sharded))
+    log.warning(
+        "FSDP2's weights travel exact, which are %.0f %% of a step's bytes: compress(model, "
+        "grads=..., weights='q8') sends them as 8 bits; weights=None says that exact is meant",
+        100 * gathered / (gathered + sum(counts)),
+    )
 
 
 def _place_policies(state: ShardedState, units: list[ShardedUnit]) -> None:
@@ -301,6 +352,10 @@ _KNOWN = ("DefaultReduceScatter", "ProcessGroupAllocReduceScatter")
 _KNOWN_GATHERS = ("DefaultAllGather", "ProcessGroupAllocAllGather")
 
 
+def _gathers_itself(group: Any) -> bool:
+    return type(group._all_gather_comm).__name__ in _KNOWN_GATHERS
+
+
 def _sharded_unit(
     state: ShardedState, module: Any, label: str, names: dict[int, str]
 ) -> ShardedUnit | None:
@@ -313,10 +368,7 @@ def _sharded_unit(
     (group,) = groups
     if type(group._reduce_scatter_comm).__name__ not in _KNOWN:
         raise RuntimeError(f"{label} has a custom reduce-scatter already")
-    if (
-        state.weights is not None
-        and type(group._all_gather_comm).__name__ not in _KNOWN_GATHERS
-    ):
+    if state.weights is not None and state.asked.weights and not _gathers_itself(group):
         raise RuntimeError(f"{label} has a custom all-gather already")
     unit = ShardedUnit(state, label, group, names)
     unit.fields(trained_only=True)

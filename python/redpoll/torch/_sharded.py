@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,6 +20,13 @@ FORMAT = "redpoll.compress.sharded"
 VERSION = 1
 
 
+class Asked(NamedTuple):
+    """What the caller of compress() has given, and is no default."""
+
+    grads: bool
+    weights: bool
+
+
 class ShardedState:
     """How the shards of one FSDP model travel. No error feedback: nothing is held back, and the
     state is a step counter, which warm-up and stochastic rounding depend on."""
@@ -31,11 +38,11 @@ class ShardedState:
         replicate: Rules | None,
         warmup_steps: int,
         seed: int,
-        asks_grads: bool = True,
+        asked: Asked,
     ) -> None:
-        """asks_grads: `grads` was asked for, and is no default."""
+        """asked: what is no default, and is an error where it cannot be."""
         self.grads = grads
-        self.asks_grads = asks_grads
+        self.asked = asked
         self.weights = weights
         self.replicate = replicate
         self.warmup_steps = warmup_steps

@@ -38,8 +38,8 @@ def drawn(digit: int) -> torch.Tensor:
 def digits(count: int, seed: int) -> TensorDataset:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(10, (count,), generator=generator)
-    images = torch.rand(count, 1, 20, 16, generator=generator) * 0.8
-    shifts = torch.randint(7, (count, 2), generator=generator).tolist()
+    images = torch.rand(count, 1, 18, 14, generator=generator) * 0.5
+    shifts = torch.randint(4, (count, 2), generator=generator).tolist()
     for image, label, (down, right) in zip(images, labels.tolist(), shifts):
         image[0, down : down + 13, right : right + 8] += drawn(label)
     return TensorDataset(images, labels)

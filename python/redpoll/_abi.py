@@ -524,6 +524,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],
     ),
+    "rp_comm_join": (c_int, [POINTER(rp_comm_options), _out]),
+    "rp_comm_rank": (c_int, [_comm]),
+    "rp_comm_world": (c_int, [_comm]),
+    "rp_comm_group": (
+        c_int,
+        [_comm, POINTER(c_int), c_int, POINTER(rp_comm_options), _out],
+    ),
     "rp_comm_replace": (
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), POINTER(c_int)],

@@ -132,9 +132,9 @@ def test_average_consensus_of_bluefog() -> None:
 
 @pytest.mark.parametrize("compression", ["none", "q4"])
 def test_digits_of_horovod(compression: str) -> None:
-    words = ["--images", "512", "--epochs", "2", "--batch-size", "16", "--lr", "0.03"]
+    words = ["--images", "1024", "--epochs", "2", "--batch-size", "8", "--lr", "0.02"]
     words += ["--compression", compression]
     text = run_example(str(HOROVOD / "pytorch_digits.py"), *words)
     assert [line.split()[:2] for line in text.splitlines()] == [["epoch", "0"], ["epoch", "1"]]
     accuracy = [float(line.split()[-1]) for line in text.splitlines()]
-    assert accuracy[1] > 0.15
+    assert accuracy[1] > 0.5

@@ -80,7 +80,7 @@ bench-compare: build
 		--rounds $(or $(BENCH_ROUNDS),3) --run '$(BENCH_RUN)' $(if $(WRITE),--write)
 
 wheel:
-	python3 -m pip wheel --quiet --no-deps --wheel-dir build/wheels ./python
+	python3 -m pip wheel --quiet --no-deps --wheel-dir build/wheels .
 
 install: build
 	cmake --install $(RELEASE) --prefix $(PREFIX)

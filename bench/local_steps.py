@@ -15,7 +15,7 @@ the link. What else a machine does only lengthens a cell: --repeats takes the qu
 --scale N divides the parameters and the rates by N: bytes take as long as before, and
 what processors do with them an Nth.
 
-Needs PyTorch and Redpoll in the interpreter that runs it (`pip install ./python`).
+Needs PyTorch and Redpoll in the interpreter that runs it (`pip install .`).
 """
 
 from __future__ import annotations

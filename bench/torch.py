@@ -5,7 +5,7 @@
     python bench/torch.py all-reduce overhead  # these sections only
     python bench/torch.py link --rates 200mbit,100mbit --json
 
-Needs PyTorch and Redpoll in the interpreter that runs it (`pip install ./python`). Figures of a
+Needs PyTorch and Redpoll in the interpreter that runs it (`pip install .`). Figures of a
 machine that others use at the same time are noisy: look at the ratios, and repeat.
 """
 
@@ -351,7 +351,7 @@ def machine() -> dict:
     except subprocess.CalledProcessError:
         raise SystemExit(
             f"bench/torch.py: PyTorch or Redpoll is missing for {sys.executable}; "
-            "`pip install torch numpy ./python` installs both"
+            "`pip install torch numpy .` installs both"
         ) from None
     pytorch, redpoll = found.stdout.split()
     return {

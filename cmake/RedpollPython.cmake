@@ -1,6 +1,6 @@
 # The Python package, staged in the build folder: python/redpoll is made of links to the sources, so
 # that an edit needs no build, and of the library that was built. PYTHONPATH=BUILD/python uses it.
-# Neither building nor staging needs a Python; the wheel is made by python/pyproject.toml.
+# Neither building nor staging needs a Python; the wheel is made by pyproject.toml.
 
 set(staged_command)
 if(REDPOLL_COMMAND)

@@ -24,7 +24,7 @@ environment() { # makes $venv, unless it stands
 }
 
 python3 -m venv "$folder/build" &&
-    "$folder/build/bin/pip" wheel --quiet --disable-pip-version-check --no-deps -w "$folder" ./python || exit
+    "$folder/build/bin/pip" wheel --quiet --disable-pip-version-check --no-deps -w "$folder" . || exit
 wheel=$(echo "$folder"/*.whl)
 echo "built $(basename "$wheel")"
 

@@ -31,7 +31,7 @@ def load() -> ctypes.CDLL:
     except OSError as error:
         raise ImportError(
             f"redpoll's C library does not load: {error}. It belongs at {here}; in a checkout "
-            "'pip install --force-reinstall ./python' installs it anew, and the target "
+            "'pip install --force-reinstall .' installs it anew, and the target "
             "'redpoll_python' builds it"
         ) from error
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not AUTOLOADS, reason="this PyTorch runs no entr
 @pytest.fixture(scope="module")
 def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment in which PyTorch finds the entry points of pyproject.toml."""
-    project = tomllib.loads((source / "python/pyproject.toml").read_text())["project"]
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     folder = tmp_path_factory.mktemp("site") / "redpoll-0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: redpoll\nVersion: 0\n")

@@ -76,7 +76,7 @@ def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(source / folder, copy / folder)
     ignored = shutil.ignore_patterns("__pycache__", "_lib", "cgx", "bluefog", "horovod")
     shutil.copytree(source / "python", copy / "python", symlinks=True, ignore=ignored)
-    for name in ("CMakeLists.txt", "LICENSE"):
+    for name in ("CMakeLists.txt", "LICENSE", "pyproject.toml"):
         shutil.copy(source / name, copy)
     library = copy / "python" / "redpoll" / "_lib" / "libredpoll.so"
     library.parent.mkdir()
@@ -87,7 +87,7 @@ def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = listing(tree)
-    wheel = build_wheel(tree / "python", tmp_path_factory.mktemp("wheel"), *QUICKLY)
+    wheel = build_wheel(tree, tmp_path_factory.mktemp("wheel"), *QUICKLY)
     assert listing(tree) == before, "building leaves nothing behind"
     return wheel
 
@@ -156,11 +156,19 @@ def test_installed_wheel_imports_without_an_environment(wheel: Path, tmp_path: P
     assert "pip install 'torch>=2.4'" in without_torch.stdout
 
 
+def hook(call: str, folder: Path) -> str:
+    """What a hook of the build backend gives, run in a folder as pip does it."""
+    place = next(
+        one for one in ("build_backend", "python/build_backend") if (folder / one).is_dir()
+    )
+    text = f"import sys; sys.path.insert(0, {place!r}); import redpoll_build; "
+    return run(sys.executable, "-c", f"{text} print(redpoll_build.{call})", cwd=folder)
+
+
 def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
+    """And by its folder python/, as that of a checkout does."""
     before = listing(tree)
-    build = "import sys; sys.path.insert(0, 'build_backend'); import redpoll_build; "
-    build += f"redpoll_build.build_sdist({str(tmp_path)!r})"
-    run(sys.executable, "-c", build, cwd=tree / "python")
+    hook(f"build_sdist({str(tmp_path)!r})", tree)
     assert listing(tree) == before, "building leaves nothing behind"
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as sdist:
@@ -168,9 +176,48 @@ def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
     (project,) = (tmp_path / "away").iterdir()
     assert (project / "PKG-INFO").is_file()
     for folder in ("cmake", "include", "share", "src"):
-        there, wanted = project / "core" / folder, tree / folder
+        there, wanted = project / folder, tree / folder
         assert {path.relative_to(there) for path in listing(there)} == {
             path.relative_to(wanted) for path in listing(wanted)
         }
+    held = {path.name for path in (project / "python").iterdir()}
+    assert not held & {"cgx", "bluefog", "horovod", "Dockerfile"} and "redpoll" in held
     library_alone = "--config-settings=cmake.define.REDPOLL_COMMAND=OFF"
-    assert build_wheel(project, tmp_path / "wheel", *QUICKLY, library_alone).name == wheel.name
+    metadata = hook(f"prepare_metadata_for_build_wheel({str(tmp_path)!r})", project)
+    assert metadata.split()[-1].startswith("redpoll-")
+    by_python = build_wheel(project / "python", tmp_path / "wheel", *QUICKLY, library_alone)
+    assert by_python.name == wheel.name
+
+
+# ---- where there is no compiler ----
+
+COMPILERS = {  # PATH, CC, CMAKE_ARGS; what the one line says, None: nothing is wrong
+    "none": ("", None, "", "no C compiler is installed"),
+    "one that is not there": (None, "gcc-99 -O2", "", "CC=gcc-99 is not installed"),
+    "one that does not compile": (None, "false", "", "false finds no headers"),
+    "as it is": (None, None, "", None),
+    "with words": (None, "cc -O1", "", None),
+    "chosen for CMake": ("", None, "-DCMAKE_C_COMPILER=/opt/cc", None),
+}
+
+
+@pytest.mark.parametrize("case", COMPILERS)
+def test_a_missing_compiler_is_one_line(source: Path, case: str) -> None:
+    path, compiler, arguments, said = COMPILERS[case]
+    environment = {**os.environ, "CMAKE_ARGS": arguments}
+    environment.pop("CC", None)
+    if path is not None:
+        environment["PATH"] = path
+    if compiler is not None:
+        environment["CC"] = compiler
+    text = "import sys; sys.path.insert(0, 'python/build_backend'); import redpoll_build; "
+    command = [sys.executable, "-c", f"{text} redpoll_build.check_compiler()"]
+    done = subprocess.run(
+        command, cwd=source, env=environment, capture_output=True, text=True, timeout=100
+    )
+    if said is None:
+        assert done.returncode == 0 and not done.stderr
+        return
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1 and line.startswith(f"redpoll: {said}")
+    assert "apt-get install gcc libc6-dev" in line

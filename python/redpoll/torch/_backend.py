@@ -11,6 +11,7 @@ from typing import Any, Callable, Optional
 import torch
 import torch.distributed as dist
 
+from ._absent import AbsentCommunicator, is_lost_place
 from ._communicator import Communicator, Parent, communicator_of
 from ._device_map import (
     DeviceMap,
@@ -25,7 +26,6 @@ from ._errors import RedpollValueError
 from ._options import Options
 from ._policy import policy_from_environment
 from ._process_group import NAME, MixedGroup, RedpollGroup
-from ._returns import AbsentCommunicator, is_lost_place
 
 PolicyFactory = Callable[[], Optional[Any]]
 

@@ -8,10 +8,13 @@ error.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from ._codec import Codec
 
 
 def held_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -59,3 +62,19 @@ def _shapes(parameters: Sequence[torch.Tensor]) -> list[str]:
     most = 4
     texts = [f"{tuple(one.shape)} of {one.dtype}" for one in parameters[:most]]
     return [*texts, "..."] if len(parameters) > most else texts
+
+
+def tensor_id(name: str) -> int:
+    """A stable number for stochastic rounding: it depends on the name alone, so that parameters
+    added elsewhere change nothing. Two names of one number would share random bits, once in
+    four billion pairs; each would still be rounded without bias."""
+    return zlib.crc32(name.encode())
+
+
+def check_dtype(codec: Codec, dtype: torch.dtype, name: str) -> None:
+    """TypeError when `codec` does not take elements of `dtype`."""
+    if not codec.supports(dtype):
+        raise TypeError(
+            f"{codec} does not take the gradient of {name!r}, whose type is {dtype}; "
+            f"send it exact with rules={{{name!r}: None}}"
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from .. import _abi
 from . import _cuda, statistics
 from ._adaptive import BitChooser, CodecTrial
 from ._backward import raise_at_end
-from ._buckets import check_holds, held_count, held_dtype
+from ._buckets import check_dtype, check_holds, held_count, held_dtype, tensor_id
 from ._codec import Codec
 from ._communicator import communicator_of
 from ._loss_scale import LossScale
@@ -24,13 +23,6 @@ from ._residuals import Residuals
 from ._rules import Rules
 
 log = logging.getLogger("redpoll")
-
-
-def tensor_id(name: str) -> int:
-    """A stable number for stochastic rounding: it depends on the name alone, so that parameters
-    added elsewhere change nothing. Two names of one number would share random bits, once in
-    four billion pairs; each would still be rounded without bias."""
-    return zlib.crc32(name.encode())
 
 
 @dataclass
@@ -467,15 +459,6 @@ class BucketReducer:
                 "DistributedDataParallel"
             )
         return name
-
-
-def check_dtype(codec: Codec, dtype: torch.dtype, name: str) -> None:
-    """TypeError when `codec` does not take elements of `dtype`."""
-    if not codec.supports(dtype):
-        raise TypeError(
-            f"{codec} does not take the gradient of {name!r}, whose type is {dtype}; "
-            f"send it exact with rules={{{name!r}: None}}"
-        )
 
 
 def _may_join(before: Run, run: Run) -> bool:

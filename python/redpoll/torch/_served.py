@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from .. import _abi
+from ._absent import AbsentCommunicator
 from ._communicator import Communicator, communicator_of
 from ._errors import RedpollError
 from ._flat import FlatParameters, Layout
 from ._growth import Growth
 from ._launcher import is_of_launcher, may_come_back
-from ._returns import AbsentCommunicator
 from ._rules import Rules
 from ._served_options import ServedOptions, library_options
 from ._served_spans import ServedSpans

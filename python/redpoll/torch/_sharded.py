@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ._buckets import in_reals
+from ._buckets import check_dtype, in_reals, tensor_id
 from ._codec import Codec
 from ._communicator import communicator_of
-from ._reducer import check_dtype, tensor_id
 from ._rules import Rules
 from ._spans import Span
 from ._work import Work, joined

@@ -1,5 +1,5 @@
-/* Arenas for the activations of runs: as many as runs are in flight, each lent from a run's
- * forward pass to the end of its backward pass. One thread at a time. */
+/* Arenas of one kind for the activations of runs: as many as runs need one at a time, each lent
+ * for as long as what lies in it is needed. One thread at a time. */
 #ifndef RPI_ENGINE_ARENA_POOL_H
 #define RPI_ENGINE_ARENA_POOL_H
 

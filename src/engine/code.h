@@ -4,13 +4,14 @@
 #define RPI_ENGINE_CODE_H
 
 #include "base/memory.h"
+#include "engine/memory_plan.h"
 #include "engine/program.h"
 
 /* The memories that steps address. */
 typedef enum rpi_space {
     RPI_SPACE_NONE,
-    RPI_SPACE_ARENA,      /* of the instance while it runs: activations, gradients, saved */
-    RPI_SPACE_KEPT,       /* the instance's own: results */
+    RPI_SPACE_ARENA, /* lent to the run: activations, gradients, saved; `index` is the kind */
+    RPI_SPACE_KEPT,  /* the instance's own: results */
     RPI_SPACE_WORKSPACE,  /* the session's: lost after each step */
     RPI_SPACE_PARAMETERS, /* the model's three: `index` says which of its parameters */
     RPI_SPACE_GRADIENTS,
@@ -95,7 +96,7 @@ struct rpi_program {
     int *unreached; /* parameters of this program without a gradient in it */
     int unreached_count;
     bool training, halves_apart;
-    size_t arena_bytes, kept_bytes;
+    size_t arena_bytes[RPI_ARENAS], kept_bytes;
     rpi_program_facts facts;
     rpi_node_facts *node_facts; /* [nodes of the graph] */
 };

@@ -11,11 +11,12 @@
 struct rpi_instance {
     const rpi_program *program;
     rpi_session *session;
-    unsigned char *kept;      /* results */
-    rpi_loan *arena;          /* NULL: nothing in flight */
-    bool has_inputs;          /* the first half of backward is done */
-    uint64_t run, seed, step; /* of the forward pass */
-    int64_t first_sample;     /* likewise */
+    unsigned char *kept;          /* results */
+    rpi_loan *arenas[RPI_ARENAS]; /* NULL: not lent at present, or none is needed */
+    bool in_flight;               /* the forward pass is done, or under way */
+    bool has_inputs;              /* the first half of backward is done */
+    uint64_t run, seed, step;     /* of the forward pass */
+    int64_t first_sample;         /* likewise */
     unsigned char **inputs;
     float one;
 };
@@ -41,10 +42,31 @@ rp_status rpi_instance_create(const rpi_program *program, rpi_instance **out_ins
     return RP_OK;
 }
 
-void rpi_instance_drop(rpi_instance *instance) {
-    rpi_arena_pool_return(instance->arena);
-    instance->arena = NULL;
+/* ---- arenas ---- */
+
+static rp_status borrow(rpi_instance *instance, rpi_arena_kind kind) {
+    size_t bytes = instance->program->arena_bytes[kind];
+    if (!bytes || instance->arenas[kind]) return RP_OK;
+    return rpi_arena_pool_lend(rpi_session_arenas(instance->session, kind), bytes,
+                               &instance->arenas[kind]);
+}
+
+static void give_back(rpi_instance *instance, rpi_arena_kind kind) {
+    rpi_arena_pool_return(instance->arenas[kind]);
+    instance->arenas[kind] = NULL;
+}
+
+static rp_status borrow_forward(rpi_instance *instance) {
     instance->has_inputs = false;
+    instance->in_flight = true;
+    RP_TRY(borrow(instance, RPI_ARENA_RUN));
+    RP_TRY(borrow(instance, RPI_ARENA_TO_INPUTS));
+    return borrow(instance, RPI_ARENA_PASSING);
+}
+
+void rpi_instance_drop(rpi_instance *instance) {
+    for (int a = 0; a < RPI_ARENAS; a++) give_back(instance, (rpi_arena_kind)a);
+    instance->in_flight = instance->has_inputs = false;
 }
 
 void rpi_instance_destroy(rpi_instance *instance) {
@@ -63,7 +85,7 @@ const rpi_program *rpi_instance_program(const rpi_instance *instance) {
 
 /* Where each space begins for a run. */
 typedef struct memory_map {
-    unsigned char *base[RPI_SPACES];
+    unsigned char *base[RPI_SPACES], *arenas[RPI_ARENAS];
     unsigned char *const *inputs;
     const rpi_weights *weights;
 } memory_map;
@@ -76,18 +98,20 @@ static void identify(rpi_instance *instance, const rpi_run_options *options) {
 }
 
 static memory_map map_memory(const rpi_instance *instance) {
-    return (memory_map){
-        .base = {[RPI_SPACE_ARENA] = instance->arena ? instance->arena->data : NULL,
-                 [RPI_SPACE_KEPT] = instance->kept,
-                 [RPI_SPACE_WORKSPACE] = rpi_session_workspace(instance->session),
-                 [RPI_SPACE_ONE] = (unsigned char *)(uintptr_t)&instance->one},
-        .inputs = instance->inputs,
-        .weights = instance->program->weights};
+    memory_map map = {.base = {[RPI_SPACE_KEPT] = instance->kept,
+                               [RPI_SPACE_WORKSPACE] = rpi_session_workspace(instance->session),
+                               [RPI_SPACE_ONE] = (unsigned char *)(uintptr_t)&instance->one},
+                      .inputs = instance->inputs,
+                      .weights = instance->program->weights};
+    for (int a = 0; a < RPI_ARENAS; a++)
+        if (instance->arenas[a]) map.arenas[a] = instance->arenas[a]->data;
+    return map;
 }
 
 static void *locate(const memory_map *map, rpi_address address) {
     switch ((rpi_space)address.space) {
     case RPI_SPACE_NONE: return NULL;
+    case RPI_SPACE_ARENA: return map->arenas[address.index] + address.offset;
     case RPI_SPACE_INPUTS: return map->inputs[address.index];
     case RPI_SPACE_PARAMETERS: return rpi_weights_value_at(map->weights, address.index);
     case RPI_SPACE_GRADIENTS: return rpi_weights_gradient_at(map->weights, address.index);
@@ -242,18 +266,12 @@ static rp_status run_forward(rpi_instance *instance, const rpi_run_options *opti
     return RP_OK;
 }
 
-static rp_status borrow_arena(rpi_instance *instance) {
-    instance->has_inputs = false;
-    if (instance->arena) return RP_OK;
-    return rpi_arena_pool_lend(rpi_session_arenas(instance->session),
-                               instance->program->arena_bytes, &instance->arena);
-}
-
 rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *options) {
     RP_TRY(take_inputs(instance, options));
-    RP_TRY(borrow_arena(instance));
+    rp_status status = borrow_forward(instance);
     identify(instance, options);
-    rp_status status = run_forward(instance, options);
+    if (status == RP_OK) status = run_forward(instance, options);
+    give_back(instance, RPI_ARENA_PASSING);
     if (status != RP_OK || !instance->program->training) rpi_instance_drop(instance);
     return status;
 }
@@ -314,8 +332,12 @@ static rp_status run_steps(const rpi_instance *instance, const rpi_run_options *
 static rp_status run_inputs_half(rpi_instance *instance, const rpi_run_options *options) {
     const rpi_program *program = instance->program;
     RP_TRY(take_seeds(instance, options));
+    RP_TRY(borrow(instance, RPI_ARENA_BETWEEN));
+    RP_TRY(borrow(instance, RPI_ARENA_PASSING));
     if (!options->accumulate) RP_TRY(clear_unreached(instance, options));
     RP_TRY(run_steps(instance, options, program->forward_count, program->inputs_end));
+    give_back(instance, RPI_ARENA_PASSING);
+    give_back(instance, RPI_ARENA_TO_INPUTS);
     instance->has_inputs = true;
     return RP_OK;
 }
@@ -323,6 +345,7 @@ static rp_status run_inputs_half(rpi_instance *instance, const rpi_run_options *
 static rp_status run_weights_half(rpi_instance *instance, const rpi_run_options *options) {
     const rpi_program *program = instance->program;
     if (program->inputs_end == program->step_count) return RP_OK; /* all is done and told */
+    RP_TRY(borrow(instance, RPI_ARENA_PASSING));
     return run_steps(instance, options, program->inputs_end, program->step_count);
 }
 
@@ -331,7 +354,8 @@ static rp_status check_backward(const rpi_instance *instance, bool apart) {
         return RP_FAIL(INVALID, "a program that was not compiled for training has no backward");
     if (apart && !instance->program->halves_apart)
         return RP_FAIL(INVALID, "the program was not compiled with halves_apart");
-    if (!instance->arena) return RP_FAIL(INVALID, "backward without a forward pass before it");
+    if (!instance->in_flight)
+        return RP_FAIL(INVALID, "backward without a forward pass before it");
     return RP_OK;
 }
 
@@ -398,9 +422,9 @@ rp_status rpi_instance_find_nonfinite(rpi_instance *instance, const rpi_run_opti
                                       const char **out_name) {
     *out_name = NULL;
     RP_TRY(take_inputs(instance, options));
-    RP_TRY(borrow_arena(instance));
+    rp_status status = borrow_forward(instance);
     identify(instance, options);
-    rp_status status = find_nonfinite(instance, options, out_name);
+    if (status == RP_OK) status = find_nonfinite(instance, options, out_name);
     rpi_instance_drop(instance);
     return status;
 }

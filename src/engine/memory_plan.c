@@ -87,18 +87,46 @@ static size_t place(rpi_buffer *buffers, entry *order, int count, entry *neighbo
     return total;
 }
 
-rp_status rpi_memory_plan(rpi_buffer *buffers, int count, const rpi_reuse *reuses,
-                          int reuse_count, size_t *out_bytes) {
-    entry *order = NULL;
+/* ---- arenas ---- */
+
+static int pass_of(const rpi_pass_ends *ends, int step) {
+    return step < ends->forward_end ? 0 : step < ends->inputs_end ? 1 : 2;
+}
+
+static rpi_arena_kind arena_of(const rpi_pass_ends *ends, const rpi_buffer *buffer) {
+    if (!ends) return RPI_ARENA_RUN;
+    int first = pass_of(ends, buffer->first), last = pass_of(ends, buffer->last);
+    if (first == last) return RPI_ARENA_PASSING;
+    if (first == 1) return RPI_ARENA_BETWEEN;
+    return last == 1 ? RPI_ARENA_TO_INPUTS : RPI_ARENA_RUN;
+}
+
+/* Of those that did not take over a place, and are touched at all. */
+static size_t place_arena(rpi_buffer *buffers, int count, rpi_arena_kind arena, entry *room) {
     int roots = 0;
-    RP_TRY(rpi_alloc_array(2 * (size_t)count, sizeof *order, "a memory plan", &order));
+    for (int i = 0; i < count; i++) {
+        const rpi_buffer *buffer = &buffers[i];
+        if (buffer->shares == i && buffer->first <= buffer->last && buffer->arena == arena)
+            room[roots++] = (entry){buffer->bytes, i};
+    }
+    return place(buffers, room, roots, room + count);
+}
+
+rp_status rpi_memory_plan(rpi_buffer *buffers, int count, const rpi_reuse *reuses,
+                          int reuse_count, const rpi_pass_ends *ends,
+                          size_t out_bytes[RPI_ARENAS]) {
+    entry *room = NULL;
+    RP_TRY(rpi_alloc_array(2 * (size_t)count, sizeof *room, "a memory plan", &room));
     for (int i = 0; i < count; i++) buffers[i].shares = i;
     join_reused(buffers, count, reuses, reuse_count);
     for (int i = 0; i < count; i++)
-        if (buffers[i].shares == i && buffers[i].first <= buffers[i].last)
-            order[roots++] = (entry){buffers[i].bytes, i};
-    *out_bytes = place(buffers, order, roots, order + count);
-    for (int i = 0; i < count; i++) buffers[i].offset = buffers[buffers[i].shares].offset;
-    rpi_free(order);
+        if (buffers[i].shares == i) buffers[i].arena = arena_of(ends, &buffers[i]);
+    for (int a = 0; a < RPI_ARENAS; a++)
+        out_bytes[a] = place_arena(buffers, count, (rpi_arena_kind)a, room);
+    for (int i = 0; i < count; i++) {
+        buffers[i].arena = buffers[buffers[i].shares].arena;
+        buffers[i].offset = buffers[buffers[i].shares].offset;
+    }
+    rpi_free(room);
     return RP_OK;
 }

@@ -44,9 +44,17 @@ typedef struct rpi_program_options {
      * when the caller has time for them; what they read is kept until then. */
     bool halves_apart;
 
+    /* Several runs are in flight at a time: each holds what its backward pass reads, and what
+     * is needed within one pass alone lies in memory that all of them share. One run at a time
+     * takes a little more memory so than without. Said of all programs of a session or of none.
+     * Programs with halves apart are always so: what the second half does not read is free once
+     * the first is done. */
+    bool shares_passing;
+
     /* Segments whose activations are not kept from forward to backward but made again from
-     * their inputs, which takes time and spares memory. States are updated once, external nodes
-     * run once: their outputs are kept. Borrowed for the call. */
+     * their inputs, which takes time and spares memory; of halves apart, between the forward
+     * pass and the first half, which makes them for both. States are updated once, external
+     * nodes run once: their outputs are kept. Borrowed for the call. */
     const rpi_segment *recompute;
     int recompute_count;
 
@@ -84,6 +92,10 @@ typedef enum rpi_parameter_event {
 typedef struct rpi_program_facts {
     int64_t forward_flops, backward_flops; /* of one run, counted from the graph */
     size_t memory_bytes; /* of a run: activations, gradients of them, what is saved, results */
+    /* Of these, what each run in flight holds from its forward pass on; from the first half of
+     * backward to the second; and, where the program keeps that apart, what is needed within
+     * one pass alone, once for all runs of the session. */
+    size_t in_flight_bytes, between_bytes, passing_bytes;
     size_t workspace_bytes; /* of its largest step; one for the whole session */
     size_t unshared_bytes;  /* what memory_bytes would be if none shared memory */
     int steps, reorders;

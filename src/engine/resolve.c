@@ -10,6 +10,7 @@ static rpi_address address_of(const rpi_compiler *compiler, rpi_value_place plac
     case RPI_IN_BUFFER:
         address.space =
             compiler->buffers[place.index].is_kept ? RPI_SPACE_KEPT : RPI_SPACE_ARENA;
+        address.index = (int)compiler->buffers[place.index].arena;
         address.offset = compiler->buffers[place.index].offset;
         break;
     case RPI_IN_GRADIENT:
@@ -83,21 +84,41 @@ static void keep(rpi_compiler *compiler, const rpi_value_place *places, int coun
     }
 }
 
-static rp_status plan_memory(rpi_compiler *compiler) {
+/* Results go one behind the other. */
+static void place_kept(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
-    rpi_program_facts *facts = &program->facts;
-    keep(compiler, compiler->results, program->result_count);
-    keep(compiler, compiler->given_gradients, program->given_count);
-    RP_TRY(rpi_memory_plan(compiler->buffers, compiler->buffer_count, compiler->reuses,
-                           compiler->reuse_count, &program->arena_bytes));
     for (int i = 0; i < compiler->buffer_count; i++) {
         rpi_buffer *buffer = &compiler->buffers[i];
-        facts->unshared_bytes += buffer->bytes;
+        program->facts.unshared_bytes += buffer->bytes;
         if (!buffer->is_kept) continue;
         buffer->offset = program->kept_bytes;
         program->kept_bytes += rpi_align_up(buffer->bytes);
     }
-    facts->memory_bytes = program->arena_bytes + program->kept_bytes;
+}
+
+static void count_memory(rpi_program *program) {
+    const size_t *bytes = program->arena_bytes;
+    rpi_program_facts *facts = &program->facts;
+    facts->memory_bytes = program->kept_bytes;
+    for (int a = 0; a < RPI_ARENAS; a++) facts->memory_bytes += bytes[a];
+    facts->in_flight_bytes =
+        program->kept_bytes + bytes[RPI_ARENA_RUN] + bytes[RPI_ARENA_TO_INPUTS];
+    facts->between_bytes =
+        program->kept_bytes + bytes[RPI_ARENA_RUN] + bytes[RPI_ARENA_BETWEEN];
+    facts->passing_bytes = bytes[RPI_ARENA_PASSING];
+}
+
+static rp_status plan_memory(rpi_compiler *compiler) {
+    rpi_program *program = compiler->program;
+    const rpi_program_options *options = compiler->options;
+    const rpi_pass_ends ends = {program->forward_count, program->inputs_end};
+    bool apart = options->shares_passing || (options->training && options->halves_apart);
+    keep(compiler, compiler->results, program->result_count);
+    keep(compiler, compiler->given_gradients, program->given_count);
+    RP_TRY(rpi_memory_plan(compiler->buffers, compiler->buffer_count, compiler->reuses,
+                           compiler->reuse_count, apart ? &ends : NULL, program->arena_bytes));
+    place_kept(compiler);
+    count_memory(program);
     return RP_OK;
 }
 

@@ -9,7 +9,7 @@ struct rpi_session {
     void *kernels; /* the backend's session */
     unsigned char *workspace;
     size_t workspace_bytes;
-    rpi_arena_pool arenas;
+    rpi_arena_pool arenas[RPI_ARENAS];
 };
 
 rp_status rpi_session_create(rpi_weights *weights, const rpi_backend *backend,
@@ -32,7 +32,7 @@ void rpi_session_destroy(rpi_session *session) {
     if (!session) return;
     session->backend->close(session->kernels);
     rpi_free(session->workspace);
-    rpi_arena_pool_close(&session->arenas);
+    for (int a = 0; a < RPI_ARENAS; a++) rpi_arena_pool_close(&session->arenas[a]);
     rpi_free(session);
 }
 
@@ -52,20 +52,24 @@ unsigned char *rpi_session_workspace(const rpi_session *session) {
     return session->workspace;
 }
 
-rpi_arena_pool *rpi_session_arenas(rpi_session *session) {
-    return &session->arenas;
+rpi_arena_pool *rpi_session_arenas(rpi_session *session, rpi_arena_kind kind) {
+    return &session->arenas[kind];
 }
 
 rpi_session_facts rpi_session_get_facts(const rpi_session *session) {
     rpi_session_facts facts = {.workspace_bytes = session->workspace_bytes};
-    for (const rpi_loan *arena = session->arenas.arenas; arena; arena = arena->next) {
-        facts.arenas++;
-        facts.arena_bytes += arena->bytes;
+    for (int a = 0; a < RPI_ARENAS; a++) {
+        int count = 0;
+        for (const rpi_loan *arena = session->arenas[a].arenas; arena; arena = arena->next) {
+            facts.arena_bytes += arena->bytes;
+            count++;
+        }
+        if (a != RPI_ARENA_PASSING && count > facts.arenas) facts.arenas = count;
     }
     return facts;
 }
 
-rp_status rpi_session_reserve(rpi_session *session, size_t arena_bytes,
+rp_status rpi_session_reserve(rpi_session *session, const size_t arena_bytes[RPI_ARENAS],
                               size_t workspace_bytes) {
     if (workspace_bytes > session->workspace_bytes) {
         unsigned char *workspace = NULL;
@@ -74,5 +78,7 @@ rp_status rpi_session_reserve(rpi_session *session, size_t arena_bytes,
         session->workspace = workspace;
         session->workspace_bytes = workspace_bytes;
     }
-    return rpi_arena_pool_reserve(&session->arenas, arena_bytes);
+    for (int a = 0; a < RPI_ARENAS; a++)
+        if (arena_bytes[a]) RP_TRY(rpi_arena_pool_reserve(&session->arenas[a], arena_bytes[a]));
+    return RP_OK;
 }

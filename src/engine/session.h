@@ -3,11 +3,11 @@
  *     rpi_weights              the model: parameters, gradients, states, by name
  *        |
  *     rpi_session              one backend, its packed copies of parameters,
- *        |                     one workspace, a pool of arenas
+ *        |                     one workspace, pools of arenas
  *        +-- rpi_program       a graph compiled: kernels, and steps over (space, offset);
  *        |      |              immutable code
- *        |      +-- rpi_instance      one run in flight: results, and an arena that is lent
- *        |      +-- rpi_instance      by the pool from forward to the end of backward
+ *        |      +-- rpi_instance      one run in flight: results, and arenas that are lent
+ *        |      +-- rpi_instance      by pools for as long as what lies in them is needed
  *        |
  *        +-- rpi_program       another length, batch or task: the same weights and packings
  *               +-- rpi_instance
@@ -19,6 +19,7 @@
 
 #include "engine/arena_pool.h"
 #include "engine/backend.h"
+#include "engine/memory_plan.h"
 #include "engine/weights.h"
 
 typedef struct rpi_session rpi_session;
@@ -34,7 +35,7 @@ rpi_weights *rpi_session_weights(const rpi_session *session);
 const rpi_backend *rpi_session_backend(const rpi_session *session);
 
 typedef struct rpi_session_facts {
-    int arenas; /* in the pool: the most runs that were in flight at a time */
+    int arenas; /* of runs, in the pool: the most that were in flight at a time */
     size_t arena_bytes, workspace_bytes;
 } rpi_session_facts;
 rpi_session_facts rpi_session_get_facts(const rpi_session *session);
@@ -44,8 +45,10 @@ rpi_session_facts rpi_session_get_facts(const rpi_session *session);
 void *rpi_session_kernels(const rpi_session *session); /* the backend's session */
 /* Moves when a larger program is reserved for, never while a step runs. */
 unsigned char *rpi_session_workspace(const rpi_session *session);
-rpi_arena_pool *rpi_session_arenas(rpi_session *session);
+/* Arenas of a kind are lent to runs of all programs. */
+rpi_arena_pool *rpi_session_arenas(rpi_session *session, rpi_arena_kind kind);
 /* Make sure that a run which needs so much finds it, if no other is in flight. */
-rp_status rpi_session_reserve(rpi_session *session, size_t arena_bytes, size_t workspace_bytes);
+rp_status rpi_session_reserve(rpi_session *session, const size_t arena_bytes[RPI_ARENAS],
+                              size_t workspace_bytes);
 
 #endif

@@ -50,7 +50,8 @@ static bool is_reuse(const rpi_reuse *reuses, int count, int output, int input, 
 static void check_pair(const rpi_buffer *plan, const rpi_buffer *alive, int a, int b,
                        const rpi_reuse *reuses, int reuse_count) {
     bool used = alive[a].first <= alive[a].last && alive[b].first <= alive[b].last;
-    bool overlap = plan[a].offset < plan[b].offset + plan[b].bytes &&
+    bool overlap = plan[a].arena == plan[b].arena &&
+                   plan[a].offset < plan[b].offset + plan[b].bytes &&
                    plan[b].offset < plan[a].offset + plan[a].bytes;
     if (!used || !overlap || alive[a].last < alive[b].first || alive[b].last < alive[a].first)
         return;
@@ -67,11 +68,13 @@ static void random_lifetimes(void) {
     for (int round = 0; round < ROUNDS; round++) {
         rpi_buffer buffers[BUFFERS], drawn[BUFFERS];
         rpi_reuse reuses[BUFFERS];
-        size_t total = 0, apart = 0, largest_step = 0;
+        size_t bytes[RPI_ARENAS], apart = 0, largest_step = 0;
         draw(&rng, buffers);
         int count = make_reuses(&rng, buffers, reuses);
         memcpy(drawn, buffers, sizeof drawn);
-        REQUIRE_OK(rpi_memory_plan(buffers, BUFFERS, reuses, count, &total));
+        REQUIRE_OK(rpi_memory_plan(buffers, BUFFERS, reuses, count, NULL, bytes));
+        size_t total = bytes[RPI_ARENA_RUN];
+        for (int a = 0; a < RPI_ARENAS; a++) CHECK(a == RPI_ARENA_RUN || bytes[a] == 0);
         for (int i = 0; i < BUFFERS; i++) {
             apart += padded(buffers[i].bytes);
             CHECK(buffers[i].offset % RPI_ALIGNMENT == 0);
@@ -100,11 +103,11 @@ static void in_place(void) {
                             {.bytes = 100, .first = 2, .last = 4},
                             {.bytes = 100, .first = 3, .last = 4}};
     const rpi_reuse reuses[] = {{1, 1, 0}, {2, 2, 1}, {3, 3, 2}};
-    size_t total = 0;
-    REQUIRE_OK(rpi_memory_plan(buffers, 4, reuses, 3, &total));
+    size_t bytes[RPI_ARENAS];
+    REQUIRE_OK(rpi_memory_plan(buffers, 4, reuses, 3, NULL, bytes));
     CHECK(buffers[1].offset == buffers[0].offset && buffers[2].offset == buffers[0].offset);
     CHECK(buffers[3].offset != buffers[2].offset);
-    CHECK_EQ(total, 256);
+    CHECK_EQ(bytes[RPI_ARENA_RUN], 256);
 }
 
 /* An output larger than its input does not fit into its place. */
@@ -112,19 +115,84 @@ static void larger_output(void) {
     rpi_buffer buffers[] = {{.bytes = 100, .first = 0, .last = 1},
                             {.bytes = 200, .first = 1, .last = 2}};
     const rpi_reuse reuses[] = {{1, 1, 0}};
-    size_t total = 0;
-    REQUIRE_OK(rpi_memory_plan(buffers, 2, reuses, 1, &total));
+    size_t bytes[RPI_ARENAS];
+    REQUIRE_OK(rpi_memory_plan(buffers, 2, reuses, 1, NULL, bytes));
     CHECK(buffers[1].shares == 1);
-    CHECK_EQ(total, 128 + 256);
+    CHECK_EQ(bytes[RPI_ARENA_RUN], 128 + 256);
+}
+
+/* ---- arenas by passes ---- */
+
+static int pass_of(const rpi_pass_ends *ends, int step) {
+    return (step >= ends->forward_end) + (step >= ends->inputs_end);
+}
+
+/* Each lies where it is held as long as it is needed, and no longer than from the first pass
+ * that touches it, or what it took its place over from, to the last one. */
+static void check_arena(const rpi_buffer *plan, const rpi_pass_ends *ends, const size_t *bytes,
+                        int i) {
+    static const rpi_arena_kind kinds[3][3] = {
+        {RPI_ARENA_PASSING, RPI_ARENA_TO_INPUTS, RPI_ARENA_RUN},
+        {RPI_ARENAS, RPI_ARENA_PASSING, RPI_ARENA_BETWEEN},
+        {RPI_ARENAS, RPI_ARENAS, RPI_ARENA_PASSING}};
+    const rpi_buffer *root = &plan[plan[i].shares];
+    if (plan[i].first > plan[i].last) return;
+    CHECK_EQ(plan[i].arena, kinds[pass_of(ends, root->first)][pass_of(ends, root->last)]);
+    CHECK(plan[i].offset + plan[i].bytes <= bytes[plan[i].arena]);
+    CHECK(root->first <= plan[i].first && root->last >= plan[i].last);
+}
+
+static void random_passes(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    for (int round = 0; round < ROUNDS; round++) {
+        rpi_buffer buffers[BUFFERS], drawn[BUFFERS];
+        rpi_reuse reuses[BUFFERS];
+        size_t bytes[RPI_ARENAS], one[RPI_ARENAS], sum = 0;
+        int forward = (int)rpi_rng_below(&rng, STEPS + 1);
+        const rpi_pass_ends ends = {
+            forward, forward + (int)rpi_rng_below(&rng, (uint32_t)(STEPS + 1 - forward))};
+        draw(&rng, buffers);
+        int count = make_reuses(&rng, buffers, reuses);
+        memcpy(drawn, buffers, sizeof drawn);
+        REQUIRE_OK(rpi_memory_plan(buffers, BUFFERS, reuses, count, &ends, bytes));
+        for (int i = 0; i < BUFFERS; i++) {
+            check_arena(buffers, &ends, bytes, i);
+            for (int j = 0; j < i; j++) check_pair(buffers, drawn, i, j, reuses, count);
+        }
+        memcpy(buffers, drawn, sizeof buffers);
+        REQUIRE_OK(rpi_memory_plan(buffers, BUFFERS, reuses, count, NULL, one));
+        for (int a = 0; a < RPI_ARENAS; a++) sum += bytes[a];
+        CHECK(bytes[RPI_ARENA_RUN] <= one[RPI_ARENA_RUN]);
+        CHECK((double)sum <= 3.0 * (double)one[RPI_ARENA_RUN]);
+    }
+}
+
+/* One of each kind. */
+static void kinds_of_arenas(void) {
+    rpi_buffer buffers[] = {
+        {.bytes = 64, .first = 0, .last = 1},   {.bytes = 128, .first = 1, .last = 3},
+        {.bytes = 256, .first = 0, .last = 5},  {.bytes = 512, .first = 2, .last = 4},
+        {.bytes = 1024, .first = 3, .last = 3}, {.bytes = 2048, .first = 4, .last = 5}};
+    static const rpi_arena_kind kinds[] = {RPI_ARENA_PASSING, RPI_ARENA_TO_INPUTS,
+                                           RPI_ARENA_RUN,     RPI_ARENA_BETWEEN,
+                                           RPI_ARENA_PASSING, RPI_ARENA_PASSING};
+    size_t bytes[RPI_ARENAS];
+    REQUIRE_OK(rpi_memory_plan(buffers, 6, NULL, 0, &(rpi_pass_ends){2, 4}, bytes));
+    for (int i = 0; i < 6; i++) CHECK_EQ(buffers[i].arena, kinds[i]);
+    CHECK_EQ(bytes[RPI_ARENA_RUN], 256);
+    CHECK_EQ(bytes[RPI_ARENA_TO_INPUTS], 128);
+    CHECK_EQ(bytes[RPI_ARENA_BETWEEN], 512);
+    CHECK_EQ(bytes[RPI_ARENA_PASSING], 2048);
 }
 
 static void no_memory(void) {
     rpi_buffer buffer = {.bytes = 1, .first = 0, .last = 0};
-    size_t total = 0;
+    size_t bytes[RPI_ARENAS];
     rpi_memory_fail_after(1);
-    CHECK_FAILS(rpi_memory_plan(&buffer, 1, NULL, 0, &total), NOMEM, "memory plan");
+    CHECK_FAILS(rpi_memory_plan(&buffer, 1, NULL, 0, NULL, bytes), NOMEM, "memory plan");
     rpi_memory_fail_after(0);
 }
 
 CASES({"random_lifetimes", random_lifetimes}, {"in_place", in_place},
+      {"random_passes", random_passes}, {"kinds_of_arenas", kinds_of_arenas},
       {"larger_output", larger_output}, {"no_memory", no_memory})

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Models of made-up images; a row more is a model more. */
-static const char *const models[] = {"mlp:hidden=24", "vit:patch=14,layers=1,hidden=12,heads=3",
-                                     "resnet20"};
+/* Models of made-up images, without batch norm, whose statistics are of a run. */
+static const char *const models[] = {"mlp:hidden=24",
+                                     "vit:patch=14,layers=1,hidden=12,heads=3"};
 enum { MODELS = sizeof models / sizeof models[0], BATCH = 12 };
 
 typedef struct hearing {
@@ -85,8 +85,7 @@ static rp_status learn_in_parts(rpi_trainer *t, float *whole, float *parts) {
     double loss = 0, other = 0;
     RP_TRY(learn(t, BATCH, BATCH, whole, &loss));
     CHECK(loss > 0);
-    bool has_states = rpi_weights_state_count(t->weights) > 0; /* their mean is of a run */
-    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0] && !has_states; i++) {
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         RP_TRY(learn(t, cuts[i], BATCH, parts, &other));
         CHECK_NEAR(other, loss, 1e-6);
         for (int64_t e = 0; e < count; e++)

@@ -16,22 +16,24 @@ enum { ROWS = 3, TOKENS = 12, RUNS = 2 };
  * Ties are tables that both parts hold. */
 static const struct model_row {
     const char *text;
-    int ties;
+    int ties, size; /* pixels a side */
 } models[] = {
-    {"gpt2:layers=3,hidden=16,heads=2,vocabulary=64,positions=16", 1},
-    {"llama:layers=2,hidden=16,heads=4,kv-heads=2,intermediate=24,vocabulary=64", 0},
-    {"llama:layers=3,hidden=16,heads=2,intermediate=24,vocabulary=64,tied=on", 1},
-    {"vit:layers=3,hidden=16,heads=2,patch=7", 0},
-    {"resnet20", 0},
+    {"gpt2:layers=3,hidden=16,heads=2,vocabulary=64,positions=16", 1, 0},
+    {"llama:layers=2,hidden=16,heads=4,kv-heads=2,intermediate=24,vocabulary=64", 0, 0},
+    {"llama:layers=3,hidden=16,heads=2,intermediate=24,vocabulary=64,tied=on", 1, 0},
+    {"vit:layers=3,hidden=16,heads=2,patch=7", 0, 14},
+    {"resnet20", 0, 4},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
-static const rpi_data_shape data = {.sequence = TOKENS,
-                                    .vocabulary = 64,
-                                    .channels = 1,
-                                    .height = 28,
-                                    .width = 28,
-                                    .classes = 10};
+static rpi_data_shape data_of(const struct model_row *row) {
+    return (rpi_data_shape){.sequence = TOKENS,
+                            .vocabulary = 64,
+                            .channels = 1,
+                            .height = row->size,
+                            .width = row->size,
+                            .classes = 10};
+}
 
 /* ---- a network and its inputs ---- */
 
@@ -44,8 +46,9 @@ typedef struct work {
     float scale;
 } work;
 
-static void draw(const rpi_task_input *input, rpi_rng *rng, void **out) {
-    size_t bytes = ROWS * rpi_task_input_bytes(input, &data), count = bytes / 4;
+static void draw(const rpi_task_input *input, const rpi_data_shape *data, rpi_rng *rng,
+                 void **out) {
+    size_t bytes = ROWS * rpi_task_input_bytes(input, data), count = bytes / 4;
     REQUIRE_OK(rpi_alloc(bytes, "inputs", out));
     for (size_t i = 0; i < count; i++) {
         if (input->dtype == RP_F32)
@@ -55,15 +58,16 @@ static void draw(const rpi_task_input *input, rpi_rng *rng, void **out) {
     }
 }
 
-static void open_work(work *w, const char *model) {
+static void open_work(work *w, const struct model_row *row) {
+    const rpi_data_shape data = data_of(row);
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
     *w = (work){.scale = 1.0f / (ROWS * RUNS)};
-    REQUIRE_OK(rpi_network_build(model, &data, &w->network));
+    REQUIRE_OK(rpi_network_build(row->text, &data, &w->network));
     REQUIRE_OK(rpi_blocks_of(w->network.graph, &w->blocks, &w->block_count));
     const rpi_task *task = w->network.task;
     for (int r = 0; r < RUNS; r++) {
         for (int i = 0; i < task->input_count; i++) {
-            draw(&task->inputs[i], &rng, &w->memory[r][i]);
+            draw(&task->inputs[i], &data, &rng, &w->memory[r][i]);
             w->inputs[r][i] = w->memory[r][i];
         }
         w->inputs[r][task->input_count] = &w->scale;
@@ -235,13 +239,92 @@ static void parts_have_their_own_weights_alone(void) {
     for (int m = 0; m < MODELS; m++) {
         work w;
         part whole;
-        open_work(&w, models[m].text);
+        open_work(&w, &models[m]);
         open_part(&whole, &w, w.network.loss, &(rpi_program_options){0});
         run_whole(&whole, &w);
         const int cuts[] = {0, w.block_count / 2, w.block_count - 2};
         for (int c = 0; c < 3; c++)
             if (c == 0 || cuts[c] > cuts[c - 1])
                 cut_behind(&w, &whole, cuts[c], models[m].ties);
+        close_part(&whole);
+        close_work(&w);
+    }
+}
+
+/* ---- runs in flight ---- */
+
+/* What memory the runs of a program take together, all forward and then all backward. */
+typedef struct flight {
+    rpi_program_facts facts;
+    rpi_session_facts session;
+} flight;
+
+static void fly(const part *p, const work *w, bool apart) {
+    for (int r = 0; r < RUNS; r++) {
+        rpi_run_options run = {.inputs = w->inputs[r], .run = (uint64_t)r, .first_sample = r};
+        REQUIRE_OK(rpi_instance_forward(p->instances[r], &run));
+    }
+    for (int r = 0; r < RUNS; r++) {
+        rpi_run_options run = {.accumulate = r > 0};
+        if (apart)
+            REQUIRE_OK(rpi_instance_backward_inputs(p->instances[r], &run));
+        else
+            REQUIRE_OK(rpi_instance_backward(p->instances[r], &run));
+    }
+    for (int r = 0; apart && r < RUNS; r++)
+        REQUIRE_OK(rpi_instance_backward_weights(p->instances[r],
+                                                 &(rpi_run_options){.accumulate = r > 0}));
+}
+
+/* Of the whole network, with the gradients of `whole`. */
+static flight fly_all(const work *w, const part *whole, const rpi_program_options *options) {
+    part p;
+    flight f;
+    open_part(&p, w, w->network.loss, options);
+    fly(&p, w, options->halves_apart);
+    CHECK_MSG(!memcmp(rpi_weights_gradients(p.weights), rpi_weights_gradients(whole->weights),
+                      (size_t)rpi_weights_count(whole->weights) * sizeof(float)),
+              "%s, apart %d, shared %d, again %d", w->network.text, options->halves_apart,
+              options->shares_passing, options->recompute_count);
+    f.facts = rpi_program_get_facts(p.program);
+    f.session = rpi_session_get_facts(p.session);
+    CHECK_EQ(f.session.arenas, RUNS);
+    close_part(&p);
+    return f;
+}
+
+/* With everything made again, a run in flight keeps the inputs of blocks, and what passes is
+ * there once. Halves apart spare as much until the first half, which makes them for both. */
+static void check_flights(const work *w, const part *whole) {
+    rpi_program_options plain = {0}, shared = {.shares_passing = true};
+    rpi_program_options apart = {.halves_apart = true}, again = shared, both = apart;
+    again.recompute = both.recompute = w->blocks;
+    again.recompute_count = both.recompute_count = w->block_count;
+    flight one = fly_all(w, whole, &plain), kept = fly_all(w, whole, &shared);
+    CHECK_EQ(one.facts.passing_bytes, 0);
+    CHECK_EQ(one.facts.in_flight_bytes, one.facts.memory_bytes);
+    CHECK(kept.facts.in_flight_bytes < one.facts.in_flight_bytes);
+    CHECK_EQ(kept.facts.memory_bytes, kept.facts.in_flight_bytes + kept.facts.passing_bytes);
+    flight halves = fly_all(w, whole, &apart), made = fly_all(w, whole, &again);
+    flight made_apart = fly_all(w, whole, &both);
+    CHECK_MSG(made.facts.in_flight_bytes < kept.facts.in_flight_bytes * 2 / 3,
+              "%s: %zu of %zu bytes in flight", w->network.text, made.facts.in_flight_bytes,
+              kept.facts.in_flight_bytes);
+    CHECK(made.session.arena_bytes < kept.session.arena_bytes);
+    CHECK_MSG(made_apart.facts.in_flight_bytes < halves.facts.in_flight_bytes * 2 / 3,
+              "%s: %zu of %zu bytes in flight, halves apart", w->network.text,
+              made_apart.facts.in_flight_bytes, halves.facts.in_flight_bytes);
+    CHECK(made_apart.facts.between_bytes >= made_apart.facts.in_flight_bytes);
+}
+
+static void runs_in_flight_hold_what_they_keep(void) {
+    for (int m = 0; m < MODELS; m++) {
+        work w;
+        part whole;
+        open_work(&w, &models[m]);
+        open_part(&whole, &w, w.network.loss, &(rpi_program_options){0});
+        run_whole(&whole, &w);
+        check_flights(&w, &whole);
         close_part(&whole);
         close_work(&w);
     }
@@ -366,7 +449,7 @@ static void parameters_come_and_go(void) {
     for (int m = 0; m < MODELS; m++) {
         work w;
         part home;
-        open_work(&w, models[m].text);
+        open_work(&w, &models[m]);
         open_part(&home, &w, w.network.loss, &(rpi_program_options){0});
         learn_lent(&w, &home, false);
         learn_lent(&w, &home, true);
@@ -379,7 +462,7 @@ static void a_parameter_that_lies_nowhere(void) {
     work w;
     part home, here;
     lender l;
-    open_work(&w, models[0].text);
+    open_work(&w, &models[0]);
     open_part(&home, &w, w.network.loss, &(rpi_program_options){0});
     open_lender(&l, &here, &home, &w, false);
     l.refuses_all = true;
@@ -398,5 +481,6 @@ static void a_parameter_that_lies_nowhere(void) {
 }
 
 CASES({"parts_have_their_own_weights_alone", parts_have_their_own_weights_alone},
+      {"runs_in_flight_hold_what_they_keep", runs_in_flight_hold_what_they_keep},
       {"parameters_come_and_go", parameters_come_and_go},
       {"a_parameter_that_lies_nowhere", a_parameter_that_lies_nowhere})

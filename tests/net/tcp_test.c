@@ -9,7 +9,8 @@
 #include "net/bytes/frame.h"
 #include "net/link/acceptor.h"
 #include "net/socket/stream.h"
-#include "net/tcp/tcp_stream.h"
+#include "net/tcp/tcp_bundle.h"
+#include "net/tcp/tcp_out.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -485,6 +486,99 @@ static void a_bundle_lends_no_more_than_a_frame(void) {
     leave_twice(&it);
 }
 
+/* What is lent stays so, for any length up to it, until it is posted; the next stream is then
+ * the one that has sent least. */
+static void a_bundle_lends_the_same_region_again(void) {
+    visit_of_two it;
+    void *first = NULL, *again = NULL, *next = NULL;
+    REQUIRE_OK(visit_twice(&it));
+    rpi_link *link = it.v.pair.links[0];
+    REQUIRE_OK(tcp()->lend(link, SMALL, &first));
+    for (size_t bytes = SMALL; bytes > 0; bytes /= 2) {
+        CHECK_OK(tcp()->lend(link, bytes, &again));
+        CHECK(again == first);
+    }
+    CHECK_FAILS(tcp()->post(link, SMALL + 1), STATE, "posted into a region of");
+    CHECK_FAILS(tcp()->post(link, 0), STATE, "0 bytes posted");
+    memset(first, 0, SMALL);
+    CHECK_OK(tcp()->post(link, SMALL));
+    CHECK_FAILS(tcp()->post(link, SMALL), STATE, "into a region of 0");
+    CHECK_OK(tcp()->lend(link, SMALL, &next));
+    CHECK(next != first);
+    leave_twice(&it);
+}
+
+/* Two streams over socket pairs, whose far ends are the test's. */
+static void open_bundle(rpi_tcp_bundle *bundle, rpi_link *link, int far[STREAMS]) {
+    rpi_channel channels[STREAMS];
+    for (int i = 0; i < STREAMS; i++) {
+        int pair[2] = {-1, -1};
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+        channels[i] = (rpi_channel){.fd = pair[0]};
+        far[i] = pair[1];
+    }
+    CHECK_OK(rpi_tcp_bundle_open(bundle, link, channels, STREAMS, FRAME_BYTES));
+}
+
+/* Nothing is sent on a link that has failed, though some of its streams have not. */
+static void a_stream_is_muted_by_the_end_of_another(void) {
+    for (int failed = 0; failed < STREAMS; failed++) {
+        rpi_endpoint endpoint = {.world = 2};
+        rpi_link link = {.endpoint = &endpoint, .peer = 1};
+        rpi_tcp_bundle bundle;
+        int far[STREAMS];
+        open_bundle(&bundle, &link, far);
+        const rpi_tcp_stream *other = &bundle.streams[!failed];
+        CHECK_EQ(other->out, RPI_TCP_OUT_OPEN);
+        close(far[failed]);
+        rpi_tcp_stream_event(&bundle.streams[failed], EPOLLIN | EPOLLRDHUP);
+        rpi_tcp_bundle_move(&bundle);
+        CHECK_EQ(bundle.streams[failed].in, RPI_TCP_IN_ENDED);
+        CHECK_EQ(other->out, RPI_TCP_OUT_ENDED);
+        CHECK(other->in != RPI_TCP_IN_ENDED); /* what is on its way is read */
+        close(far[!failed]);
+        rpi_tcp_bundle_close(&bundle);
+    }
+}
+
+/* Of a frame that is longer than what the kernel takes nothing is passed by an urgent one. */
+static void an_urgent_frame_waits_for_the_one_that_goes(void) {
+    rpi_endpoint endpoint = {.world = 2};
+    rpi_link link = {.endpoint = &endpoint, .peer = 1};
+    rpi_tcp_stream stream;
+    int pair[2] = {-1, -1};
+    enum { LONG = 1 << 20 };
+    unsigned char got[4096];
+    void *region = NULL;
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+    REQUIRE_OK(rpi_tcp_stream_open(&stream, &link, (rpi_channel){.fd = pair[0]}, LONG, false));
+    REQUIRE_OK(rpi_tcp_stream_lend(&stream, LONG, &region));
+    memset(region, 'o', LONG);
+    CHECK_OK(rpi_tcp_stream_post(&stream, LONG, 0));
+    CHECK_EQ(stream.out, RPI_TCP_OUT_FULL);
+    CHECK_EQ(stream.goes, RPI_TCP_GOES_OTHER);
+    REQUIRE_OK(rpi_tcp_stream_lend_first(&stream, 10, &region));
+    memset(region, 'f', 10);
+    CHECK_OK(rpi_tcp_stream_post_first(&stream, 10));
+    size_t others = 0, firsts = 0;
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (others + firsts < LONG + 10 && rpi_now_ns() < deadline_ns) {
+        ssize_t bytes = recv(pair[1], got, sizeof got, MSG_DONTWAIT);
+        for (ssize_t i = 0; i < bytes; i++) {
+            if (got[i] == 'f') CHECK_EQ(others, LONG);
+            *(got[i] == 'f' ? &firsts : &others) += 1;
+        }
+        rpi_tcp_stream_event(&stream, EPOLLOUT);
+        rpi_tcp_stream_move(&stream);
+    }
+    CHECK(others == LONG && firsts == 10);
+    CHECK_EQ(stream.goes, RPI_TCP_GOES_NONE);
+    CHECK_EQ(stream.queued, 0);
+    CHECK_EQ(link.settled, 1); /* of those that may be passed */
+    close(pair[1]);
+    rpi_tcp_stream_close(&stream);
+}
+
 /* Who waits for a link that is idle sleeps; who waits for a frame that is here does not. */
 static void a_bundle_has_news_when_its_next_frame_is_here(void) {
     visit_of_two it;
@@ -646,6 +740,10 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"one_stream_ends_all", one_stream_ends_all},
       {"streams_share_what_is_posted", streams_share_what_is_posted},
       {"a_bundle_lends_no_more_than_a_frame", a_bundle_lends_no_more_than_a_frame},
+      {"a_bundle_lends_the_same_region_again", a_bundle_lends_the_same_region_again},
+      {"a_stream_is_muted_by_the_end_of_another", a_stream_is_muted_by_the_end_of_another},
+      {"an_urgent_frame_waits_for_the_one_that_goes",
+       an_urgent_frame_waits_for_the_one_that_goes},
       {"a_bundle_has_news_when_its_next_frame_is_here",
        a_bundle_has_news_when_its_next_frame_is_here},
       {"the_end_of_a_bundle_is_news_behind_its_last_frame",

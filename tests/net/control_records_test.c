@@ -157,6 +157,87 @@ static void hellos_that_do_not_fit_are_hung_up_on(void) {
     }
 }
 
+/* What a peer says of a failure is bounded: a status that there is, a rank of the world. */
+typedef struct told {
+    uint64_t code;
+    int rank;
+    rp_status status; /* as it is understood */
+    int of_rank;
+    bool ends_groups;
+} told;
+
+static void failures_are_what_they_can_be(void) {
+    static const uint64_t most = (uint64_t)(-(int64_t)RP_INTERNAL);
+    const told rows[] = {
+        {1, 1, (rp_status)-1, 1, false},
+        {3, 2, (rp_status)-3, 2, false},
+        {most, WORLD - 1, RP_INTERNAL, WORLD - 1, false},
+        {most + 1, 0, RP_INTERNAL, 0, false},
+        {0, -1, RP_INTERNAL, -1, false},
+        {UINT32_MAX, -2, RP_INTERNAL, -1, false},
+        {3, WORLD, (rp_status)-3, -1, false},
+        {3 | RPI_FAILURE_ENDS_GROUPS, 1, (rp_status)-3, 1, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bare_hub *hub = make_follower();
+        rpi_control_record record = {.kind = RPI_CONTROL_FAILURE,
+                                     .rank = rows[i].rank,
+                                     .number = TALKER,
+                                     .a = rows[i].code,
+                                     .text = "why"};
+        rpi_control_take_record(&hub->control, line_of(hub, HUB), &record);
+        const rpi_failure *failure = &hub->control.everybody.failure;
+        CHECK_MSG(failure->status == rows[i].status && failure->rank == rows[i].of_rank,
+                  "row %zu: %d of rank %d", i, failure->status, failure->rank);
+        CHECK_EQ(failure->ends_groups, rows[i].ends_groups);
+        CHECK_EQ(failure->finder, TALKER);
+        CHECK(!strcmp(failure->text, "why"));
+        rpi_control_line_close(&hub->lines[0]);
+        bare_hub_free(hub);
+    }
+}
+
+static void groups_have_a_scope_and_members_of_the_world(void) {
+    static const struct {
+        int members;
+        uint64_t scope;
+        bool is_group;
+    } rows[] = {{0, SCOPE, false},         {1, SCOPE, true},   {WORLD, SCOPE, true},
+                {WORLD + 1, SCOPE, false}, {-1, SCOPE, false}, {2, 0, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bare_hub *hub = bare_hub_make(WORLD);
+        rpi_control_record record = {
+            .kind = RPI_CONTROL_JOIN, .number = rows[i].members, .b = rows[i].scope};
+        rpi_control_take_record(&hub->control, line_of(hub, RANK), &record);
+        CHECK_MSG((hub->control.scopes != NULL) == rows[i].is_group, "row %zu", i);
+        bare_hub_free(hub);
+    }
+}
+
+/* Where the job has a secret the hello says what was proved, or it is no hello. */
+static void a_hello_is_as_it_was_proved(void) {
+    for (int wrong = 0; wrong <= 4; wrong++) {
+        bare_hub *hub = make_follower();
+        rpi_control_line *line = line_of(hub, STRANGER);
+        rpi_control_record hello = {
+            .kind = RPI_CONTROL_HELLO, .rank = CALLER, .number = WORLD, .a = 11};
+        hub->control.session = 11;
+        hub->control.secret.is_set = true;
+        line->proof.claim = (rpi_proof_terms){.caller = CALLER + (wrong == 1),
+                                              .callee = SELF + (wrong == 2),
+                                              .session = 11 + (wrong == 3),
+                                              .world = WORLD + (wrong == 4)};
+        rpi_control_take_record(&hub->control, line, &hello);
+        CHECK_MSG((line->rank == CALLER) == !wrong, "wrong %d", wrong);
+        CHECK_EQ(line->fd >= 0, !wrong);
+        bare_hub_free(hub);
+    }
+}
+
 CASES({"kinds_are_heard_from_whom_they_may_come", kinds_are_heard_from_whom_they_may_come},
       {"failures_are_judged_by_the_hub", failures_are_judged_by_the_hub},
-      {"hellos_that_do_not_fit_are_hung_up_on", hellos_that_do_not_fit_are_hung_up_on})
+      {"hellos_that_do_not_fit_are_hung_up_on", hellos_that_do_not_fit_are_hung_up_on},
+      {"failures_are_what_they_can_be", failures_are_what_they_can_be},
+      {"groups_have_a_scope_and_members_of_the_world",
+       groups_have_a_scope_and_members_of_the_world},
+      {"a_hello_is_as_it_was_proved", a_hello_is_as_it_was_proved})

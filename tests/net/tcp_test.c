@@ -536,6 +536,7 @@ static void a_stream_is_muted_by_the_end_of_another(void) {
         CHECK_EQ(bundle.streams[failed].in, RPI_TCP_IN_ENDED);
         CHECK_EQ(other->out, RPI_TCP_OUT_ENDED);
         CHECK(other->in != RPI_TCP_IN_ENDED); /* what is on its way is read */
+        CHECK(rpi_tcp_bundle_is_flushed(&bundle) && rpi_tcp_bundle_is_delivered(&bundle));
         close(far[!failed]);
         rpi_tcp_bundle_close(&bundle);
     }

@@ -46,9 +46,9 @@ static void explain_step(const rpi_step_terms *x, const rpi_forecast *f, bool me
                   : "3 products of b s h V / t, and logits read six times");
     term("micro", x->slot_s, "layers (forward + backward + again) + head");
     term("bubble", f->seconds[RPI_TIME_BUBBLE],
-         "each other stage once, over the chunks of a rank");
+         "of the schedule, by events, where links cost nothing");
     term("hop", x->hop_s,
-         "latency + b s h / t / rate; 2 (p - 1) m / p + 2 (p - 2) of them wait");
+         "latency + b s h / t / rate; what they add to the schedule is known by events");
     term("data", x->data_s,
          measured ? "between: as of other devices; and cores, S over the rate of sums as long "
                     "as a bucket, which nothing hides"

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { EVALUATIONS = 2400, NO_FOLD = -1 };
+enum { EVALUATIONS = 3000, TURNS = 6, NO_FOLD = -1 };
 #define FIRST_STEP .4 /* of the simplex: half as much again */
 #define SMALLEST   1e-5
 #define PULL                                                                                   \
@@ -19,6 +19,10 @@ typedef struct fit {
     rpi_machine machine;
     int facts[RPI_FACTS];
     double start[RPI_FACTS];
+    /* Of each row, by what factor its pipeline takes longer than it must, and what links add to
+     * that: by events as of the facts where a search begins, since both hardly depend on them
+     * and take time to tell. */
+    double *longer, *hops_s;
 } fit;
 
 /* ---- facts as numbers that may be anything ---- */
@@ -46,12 +50,25 @@ static double loss(fit *f, const double *z) {
     for (int i = 0; i < f->count; i++) {
         rpi_forecast forecast;
         if (i % RPI_FIT_FOLDS == f->fold) continue;
-        if (rpi_forecast_step(&f->rows[i].layout, &f->machine, &forecast) != RP_OK) continue;
-        sum += fabs(log(forecast.step_s / f->rows[i].step_s));
+        if (rpi_forecast_bound(&f->rows[i].layout, &f->machine, &forecast) != RP_OK) continue;
+        double step_s = forecast.step_s * f->longer[i] + f->hops_s[i];
+        sum += fabs(log(step_s / f->rows[i].step_s));
         rows++;
     }
     for (int i = 0; i < f->size; i++) pull += (z[i] - f->start[i]) * (z[i] - f->start[i]);
     return (sum + PULL * pull / f->size) / rows;
+}
+
+static rp_status take_pipelines(fit *f, const double *z) {
+    rpi_forecast exact, bound;
+    put(f, z, &f->machine.device);
+    for (int i = 0; i < f->count; i++) {
+        RP_TRY(rpi_forecast_step(&f->rows[i].layout, &f->machine, &exact));
+        RP_TRY(rpi_forecast_bound(&f->rows[i].layout, &f->machine, &bound));
+        f->hops_s[i] = exact.seconds[RPI_TIME_HOPS];
+        f->longer[i] = (exact.step_s - f->hops_s[i]) / bound.step_s;
+    }
+    return RP_OK;
 }
 
 /* ---- the simplex ---- */
@@ -126,18 +143,23 @@ static void step(fit *f, simplex *s) {
     }
 }
 
-/* Begun anew half way: a simplex may have collapsed where there is more to find. */
-static void search(fit *f, rpi_plan_device *out) {
+/* Begun anew several times: a simplex may have collapsed where there is more to find, and what
+ * pipelines add is known again. */
+static rp_status search(fit *f, rpi_plan_device *out) {
     simplex s = {.evaluations = 0};
+    RP_TRY(take_pipelines(f, f->start));
     begin(f, &s, f->start);
-    for (int turn = 1; turn <= 2; turn++) {
-        while (s.evaluations < turn * EVALUATIONS / 2) step(f, &s);
+    for (int turn = 1; turn <= TURNS; turn++) {
+        while (s.evaluations < turn * EVALUATIONS / TURNS) step(f, &s);
         sort(&s, f->size);
         double best[RPI_FACTS];
         memcpy(best, s.points[0], sizeof best);
-        if (turn < 2) begin(f, &s, best);
+        if (turn == TURNS) break;
+        RP_TRY(take_pipelines(f, best));
+        begin(f, &s, best);
     }
     put(f, s.points[0], out);
+    return RP_OK;
 }
 
 /* ---- what is fitted, and how well ---- */
@@ -169,13 +191,13 @@ static rp_status fit_all(fit *f, rpi_forecast *forecasts, rpi_plan_device_fit *o
     for (int fold = 0; fold < RPI_FIT_FOLDS; fold++) {
         rpi_plan_device device = start;
         f->fold = fold;
-        search(f, &device);
+        RP_TRY(search(f, &device));
         forecast_rows(f, &device, fold, forecasts);
     }
     RP_TRY(rpi_forecast_errors_of(f->rows, forecasts, f->count, &out->unseen));
     f->fold = NO_FOLD;
     out->device = start;
-    search(f, &out->device);
+    RP_TRY(search(f, &out->device));
     mark(f, &out->device, out->unseen.factor);
     forecast_rows(f, &out->device, NO_FOLD, forecasts);
     return rpi_forecast_errors_of(f->rows, forecasts, f->count, &out->own);
@@ -188,14 +210,19 @@ rp_status rpi_forecast_fit(const rpi_measured_row *rows, int count, const rpi_ma
     if (count < RPI_FIT_ROWS)
         return RP_FAIL(INVALID, "%d rows are too few to fit to; %d are the least", count,
                        RPI_FIT_ROWS);
-    for (int i = 0; i < count; i++) RP_TRY(rpi_forecast_step(&rows[i].layout, machine, &probe));
+    for (int i = 0; i < count; i++)
+        RP_TRY(rpi_forecast_bound(&rows[i].layout, machine, &probe));
     for (int i = 0; i < RPI_FACTS; i++) {
         if (!rpi_fact_at(i)->fitted) continue;
         f.start[f.size] = spread(i, machine->device.facts[i].value);
         f.facts[f.size++] = i;
     }
     RP_TRY(rpi_alloc_array((size_t)count, sizeof *forecasts, "forecasts", &forecasts));
-    rp_status status = fit_all(&f, forecasts, out);
+    rp_status status =
+        rpi_alloc_array(2 * (size_t)count, sizeof *f.longer, "forecasts", &f.longer);
+    if (status == RP_OK) f.hops_s = f.longer + count;
+    if (status == RP_OK) status = fit_all(&f, forecasts, out);
+    rpi_free(f.longer);
     rpi_free(forecasts);
     return status;
 }

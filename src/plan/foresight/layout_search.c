@@ -28,10 +28,15 @@ static void keep(search *s, const rpi_candidate *c) {
     best[place] = *c;
 }
 
+/* Is it among the best even if its pipeline takes no longer than it must? */
+static bool may_be_kept(const search *s, const rpi_forecast *bound) {
+    return s->out->count < s->most || bound->step_s < s->out->best[s->most - 1].forecast.step_s;
+}
+
 static void try_layout(search *s, const rpi_training_layout *l) {
     rpi_candidate c = {.layout = *l};
     rp_status status = rpi_layout_check(l);
-    if (status == RP_OK) status = rpi_forecast_step(l, s->machine, &c.forecast);
+    if (status == RP_OK) status = rpi_forecast_bound(l, s->machine, &c.forecast);
     if (status != RP_OK) {
         s->refusal = status;
         return;
@@ -40,7 +45,12 @@ static void try_layout(search *s, const rpi_training_layout *l) {
         s->out->least = c;
     if (!c.forecast.fits) return;
     s->out->fitting++;
-    keep(s, &c);
+    if (!may_be_kept(s, &c.forecast)) return;
+    if (l->pipeline > 1) status = rpi_forecast_step(l, s->machine, &c.forecast);
+    if (status == RP_OK)
+        keep(s, &c);
+    else
+        s->refusal = status;
 }
 
 static void try_recomputations(search *s, rpi_training_layout l) {

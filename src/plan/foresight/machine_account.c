@@ -213,6 +213,7 @@ static void know_the_rest(const rpi_machine_account *a, rpi_plan_device *d) {
     know(d, RPI_FACT_OVERLAP, 1, RPI_KNOWN_ASSUMED, "a link that sends costs no core");
     know(d, RPI_FACT_BUCKET, RPI_MACHINE_BUCKET, RPI_KNOWN_ASSUMED,
          "--bucket-mb of redpoll train where it is not said");
+    know(d, RPI_FACT_HOP_BLOCKS, 0, RPI_KNOWN_ASSUMED, "sends of pipelines go beside passes");
     know(d, RPI_FACT_CONTEXT_BYTES, 50e6, RPI_KNOWN_ASSUMED, "the program itself");
     know(d, RPI_FACT_FRAGMENT_SHARE, .02, RPI_KNOWN_ASSUMED,
          "of memory that the C library has");

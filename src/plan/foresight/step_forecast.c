@@ -1,7 +1,9 @@
 #include "plan/foresight/step_forecast.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "plan/foresight/group_sums.h"
+#include "plan/foresight/pipeline_steps.h"
 
 #include <math.h>
 
@@ -19,6 +21,7 @@ typedef struct job {
 } job;
 
 enum { FORWARD, BACKWARD };
+enum { FEW_STAGES = 64 }; /* whose times need no memory */
 
 static double fact(const job *j, rpi_fact which) {
     return rpi_plan_device_value(&j->m->device, which);
@@ -149,46 +152,75 @@ static double head_s(const job *j) {
            memory_s(j, 6 * 4 * j->tokens * v);
 }
 
-/* ---- stages; how long a pipeline takes (1F1B, or chunks) is known here alone ---- */
+/* ---- stages ---- */
 
-static double stage_s(const job *j, int64_t stage) {
-    const rpi_step_terms *x = j->x;
-    double layers = (double)rpi_stage_layers(j->l, stage);
-    double all = layers * (x->forward_s + x->backward_s + x->again_s);
-    return all + (stage == j->l->pipeline - 1 ? x->head_s : 0);
-}
-
-/* The slowest hop, for which all wait: between hosts where there are several, whose ranks of a
- * stage hand their micro-batches on at once. */
-static double hop_s(const job *j) {
-    const rpi_machine *m = j->m;
-    double bytes = j->tokens * (double)j->l->model.hidden * j->l->precision->activation;
-    double senders = fmin((double)m->ranks_per_host, (double)(j->l->tensor * j->l->data));
-    if (j->l->pipeline == 1) return 0;
-    if (rpi_layout_ranks(j->l) <= m->ranks_per_host)
-        return m->local_latency_s + bytes / j->t / m->local_bytes_s;
-    double rate = m->link_bytes_s * fact(j, RPI_FACT_LINK_SHARE);
-    return m->link_latency_s + bytes / j->t * senders / rate;
-}
-
-static void time_pipeline(const job *j, rpi_forecast *out) {
+/* How long each takes, forward and backward with what is made again. */
+static void time_stages(const job *j, double *forward_s, double *backward_s) {
     rpi_step_terms *x = j->x;
-    double m = (double)x->micro_batches, p = (double)j->l->pipeline, all_s = 0;
     x->head_s = head_s(j);
     for (int64_t stage = 0; stage < j->l->pipeline; stage++) {
-        double s = stage_s(j, stage);
-        all_s += s;
-        if (s <= x->slot_s) continue;
-        x->slot_s = s;
+        double layers = (double)rpi_stage_layers(j->l, stage);
+        double head = stage == j->l->pipeline - 1 ? x->head_s / 3 : 0;
+        forward_s[stage] = layers * x->forward_s + head;
+        backward_s[stage] = layers * (x->backward_s + x->again_s) + 2 * head;
+        double all_s = forward_s[stage] + backward_s[stage];
+        if (all_s <= x->slot_s) continue;
+        x->slot_s = all_s;
         x->layers = rpi_stage_layers(j->l, stage);
     }
-    x->hop_s = hop_s(j);
-    double hops = fmax(2 * (p - 1) * m / p + 2 * (p - 2), 2 * (p - 1));
+}
+
+/* Ranks of a stage on a host hand their micro-batches on at once, over the one link. */
+static rpi_pipeline_steps steps_of(const job *j, const double *forward_s,
+                                   const double *backward_s) {
+    const rpi_machine *m = j->m;
+    int64_t stage_ranks = j->l->tensor * j->l->data;
+    double bytes = j->tokens * (double)j->l->model.hidden * j->l->precision->activation;
+    double senders = fmin((double)m->ranks_per_host, (double)stage_ranks);
+    bool is_one_host = rpi_layout_ranks(j->l) <= m->ranks_per_host;
+    return (rpi_pipeline_steps){
+        .stages = j->l->pipeline,
+        .micro_batches = j->x->micro_batches,
+        .chunks = j->l->interleave,
+        .forward_s = forward_s,
+        .backward_s = backward_s,
+        .border_bytes = bytes / j->t,
+        .blocks = fact(j, RPI_FACT_HOP_BLOCKS),
+        .stages_per_host = is_one_host ? j->l->pipeline : m->ranks_per_host / stage_ranks,
+        .bytes_per_s = m->link_bytes_s * fact(j, RPI_FACT_LINK_SHARE) / senders,
+        .latency_s = m->link_latency_s,
+        .inside_bytes_per_s = m->local_bytes_s,
+        .inside_latency_s = m->local_latency_s};
+}
+
+static double hop_s(const rpi_pipeline_steps *s) {
+    if (s->stages == 1) return 0;
+    if (s->stages_per_host >= s->stages)
+        return s->inside_latency_s + s->border_bytes / s->inside_bytes_per_s;
+    return s->latency_s + s->border_bytes / s->bytes_per_s;
+}
+
+static rp_status time_pipeline(const job *j, bool by_events, rpi_forecast *out) {
+    rpi_step_terms *x = j->x;
+    size_t stages = (size_t)j->l->pipeline;
+    double few[2 * FEW_STAGES], *many = NULL, *times = few, m = (double)x->micro_batches;
+    if (stages > FEW_STAGES) {
+        RP_TRY(rpi_alloc_array(2 * stages, sizeof *many, "times of stages", &many));
+        times = many;
+    }
+    time_stages(j, times, times + stages);
+    rpi_pipeline_steps steps = steps_of(j, times, times + stages);
+    rpi_pipeline_time time;
+    time.ideal_s = time.time_s = rpi_pipeline_steps_bound(&steps);
+    rp_status status = by_events ? rpi_pipeline_steps_time(&steps, &time) : RP_OK;
+    x->hop_s = hop_s(&steps);
+    rpi_free(many);
     double sums_s = fmin((double)x->layers * passes(j) * x->sums_s, x->slot_s);
     out->seconds[RPI_TIME_TENSOR] = m * sums_s;
     out->seconds[RPI_TIME_COMPUTE] = m * (x->slot_s - sums_s);
-    out->seconds[RPI_TIME_BUBBLE] = (all_s - x->slot_s) / (double)j->l->interleave;
-    out->seconds[RPI_TIME_HOPS] = p > 1 ? hops * x->hop_s * (double)j->l->interleave : 0;
+    out->seconds[RPI_TIME_BUBBLE] = fmax(0, time.ideal_s - m * x->slot_s);
+    out->seconds[RPI_TIME_HOPS] = fmax(0, time.time_s - time.ideal_s);
+    return status;
 }
 
 /* ---- gradients ---- */
@@ -315,8 +347,8 @@ static void sum_up(const job *j, rpi_forecast *out) {
     out->fits = out->memory.all <= fact(j, RPI_FACT_MEMORY_BYTES);
 }
 
-rp_status rpi_forecast_step(const rpi_training_layout *l, const rpi_machine *m,
-                            rpi_forecast *out) {
+static rp_status forecast(const rpi_training_layout *l, const rpi_machine *m, bool by_events,
+                          rpi_forecast *out) {
     rpi_fact peak;
     int64_t ranks = rpi_layout_ranks(l);
     if (ranks > m->ranks_per_host && ranks % m->ranks_per_host)
@@ -334,10 +366,20 @@ rp_status rpi_forecast_step(const rpi_training_layout *l, const rpi_machine *m,
              .x = &out->terms};
     out->terms.micro_batches = rpi_layout_micro_batches(l);
     time_layer(&j);
-    time_pipeline(&j, out);
+    RP_TRY(time_pipeline(&j, by_events, out));
     out->seconds[RPI_TIME_DATA] = data_exposed_s(&j);
     out->seconds[RPI_TIME_OPTIMIZER] = optimizer_s(&j);
     out->seconds[RPI_TIME_HOST] = fact(&j, RPI_FACT_STEP_HOST);
     sum_up(&j, out);
     return RP_OK;
+}
+
+rp_status rpi_forecast_step(const rpi_training_layout *l, const rpi_machine *m,
+                            rpi_forecast *out) {
+    return forecast(l, m, true, out);
+}
+
+rp_status rpi_forecast_bound(const rpi_training_layout *l, const rpi_machine *m,
+                             rpi_forecast *out) {
+    return forecast(l, m, false, out);
 }

@@ -1,11 +1,11 @@
-/* How long a training step takes, by closed forms, and where it goes.
+/* How long a training step takes, and where it goes.
  *
  * A layer's pass is what its device computes (matrix products at an efficiency that grows with
  * their smallest side, the rest at the memory's rate) and the sums over tensor-parallel ranks,
  * or what the host takes to start it all, whichever is longer. A micro-batch is passes over a
  * stage's layers: forward, backward, and once more what is made again. A
- * pipeline takes as many micro-batches as there are of its slowest stage, and each other stage
- * once. Gradients are summed inside hosts, between them and inside again. */
+ * pipeline takes what its schedule takes, by events. Gradients are summed inside hosts, between
+ * them and inside again. */
 #ifndef RPI_PLAN_STEP_FORECAST_H
 #define RPI_PLAN_STEP_FORECAST_H
 
@@ -65,5 +65,9 @@ double rpi_layer_rest_bytes(const rpi_training_layout *layout);
  * in its dtype. */
 rp_status rpi_forecast_step(const rpi_training_layout *layout, const rpi_machine *machine,
                             rpi_forecast *out);
+/* The same with a pipeline that takes no longer than it must, and links between stages that
+ * cost nothing: no step is shorter, and it takes no time to tell. */
+rp_status rpi_forecast_bound(const rpi_training_layout *layout, const rpi_machine *machine,
+                             rpi_forecast *out);
 
 #endif

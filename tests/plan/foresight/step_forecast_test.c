@@ -30,14 +30,17 @@ static void bubbles(void) {
     l.model.vocabulary = 1;
     l.pipeline = 4;
     m.local_bytes_s = 1e18;
-    rpi_forecast f = forecast_of(&l, &m);
+    rpi_forecast f = forecast_of(&l, &m), bound;
+    CHECK_OK(rpi_forecast_bound(&l, &m, &bound));
+    CHECK(bound.step_s <= f.step_s * (1 + 1e-9));
     CHECK_NEAR(f.seconds[RPI_TIME_BUBBLE] / f.step_s, 3. / 35, 1e-4);
     l.interleave = 2;
     f = forecast_of(&l, &m);
     CHECK_NEAR(f.seconds[RPI_TIME_BUBBLE] / f.step_s, 3. / (2 * 32 + 3), 1e-4);
 }
 
-/* Of 8 stages and 32 micro-batches, every one waits for hops: 68 of them in all. */
+/* Of 8 stages the first micro-batch waits for 7 hops each way; 32 wait for no more than each
+ * for two of them besides. */
 static void hops(void) {
     rpi_machine m = perfect_machine(8);
     rpi_training_layout l = small_gpt();
@@ -45,7 +48,8 @@ static void hops(void) {
     m.local_latency_s = 1e-4;
     rpi_forecast f = forecast_of(&l, &m);
     CHECK_NEAR(f.terms.hop_s, 1e-4 + 512 * 1024 * 2 / 1e11, 1e-12);
-    CHECK_NEAR(f.seconds[RPI_TIME_HOPS], 68 * f.terms.hop_s, 1e-12);
+    CHECK(f.seconds[RPI_TIME_HOPS] >= 14 * f.terms.hop_s * (1 - 1e-9));
+    CHECK(f.seconds[RPI_TIME_HOPS] <= (14 + 2 * 32) * f.terms.hop_s);
     /* Over hosts of 4, whose one rank of the last stage there sends, or all of two replicas'.
      */
     m = perfect_machine(4);

@@ -2,6 +2,7 @@
 # Retired words stay out: tools/retired_words.txt says which, where, what is said instead, and why.
 # A word counts wherever it stands as a whole one, also between the underscores of an identifier,
 # in code, comments, messages and file names.
+# And the glossaries of rooms, src/*/README.md, hold: each word stands in the file that its row names.
 # usage: tools/words.sh [SOURCE_FOLDER [LIST]]
 set -eu
 list=${2:-$(cd "$(dirname "$0")" && pwd)/retired_words.txt}
@@ -30,6 +31,20 @@ grep -vE '^ *(#|$)' "$list" | sed 's/ | /\t/g' | while IFS="$(printf '\t')" read
             NR <= 5 { print "    " substr($0, 1, 150) }
             END { if (NR > 5) print "    and " NR - 5 " more lines" }'
 done >"$work/found"
+
+# Rows are | word | what it means | `file` |
+glossary() { # README
+    room=$(dirname "$1")
+    grep -E '^\| [a-z].*\| `[^`]+` \|$' "$1" | sed 's/^| \([^|]*\) |.*| `\([^`]*\)` |$/\1\t\2/' |
+        while IFS="$(printf '\t')" read -r word file; do
+            any=$(echo "$word" | sed 's/ /[_ -]*/g')
+            [ -f "$room/$file" ] && grep -qiE "(^|[^A-Za-z])$any(s|es|d|ed|ing)?([^A-Za-z]|\$)" "$room/$file" ||
+                echo "$1: \"$word\" does not stand in $file"
+        done
+}
+for readme in src/*/README.md; do
+    [ ! -f "$readme" ] || glossary "$readme"
+done >>"$work/found"
 [ -s "$work/found" ] || {
     echo "retired words: none"
     exit 0

@@ -36,6 +36,16 @@ passes src/net/a.c 'int fabric;' # in another room
 passes src/comm/a.c 'int prefabricated, fabricate, lent, lent_asset;'
 passes src/comm/a.c '/* Not a fabric (retired word). */'
 
+glossary() { # ROW: of a room whose one file has the words "progress owner" and "slices"
+    tree src/comm/core/a.h '/* The progress owner; slices. */'
+    printf '# comm\n\n| word | what it means | where |\n|---|---|---|\n%s\n' "$1" >"$to/tree/src/comm/README.md"
+    said=$(sh "$words" "$to/tree" "$to/list")
+}
+glossary '| progress owner | who moves bytes | `core/a.h` |' || complain "a good row is refused: $said"
+glossary '| slice | some elements | `core/a.h` |' || complain "a plural is refused: $said"
+glossary '| owner of progress | who moves bytes | `core/a.h` |' && complain "a word that is not there passes"
+glossary '| slice | some elements | `core/b.h` |' && complain "a file that is not there passes"
+
 printf 'fabric | context | ^src/comm/\n' >"$to/list" # a row that does not say why
 tree src/comm/a.c 'int x;'
 sh "$words" "$to/tree" "$to/list" >/dev/null && complain "a row without a reason passes"

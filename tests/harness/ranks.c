@@ -226,6 +226,16 @@ bool ranks_wait_for(ranks *world, int rank, const char *text, double timeout_s) 
     }
 }
 
+/* All its threads are, or it has ended. On a machine that has no time for it one that is told
+ * to stop goes on for a while. */
+static void await_stopped(pid_t pid) {
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    siginfo_t is = {0};
+    while (waitid(P_PID, (id_t)pid, &is, WSTOPPED | WEXITED | WNOWAIT | WNOHANG) == 0 &&
+           is.si_pid == 0 && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 200000);
+}
+
 void ranks_signal(ranks *world, int rank, int signal) {
     rank_process *process = &world->process[rank];
     if (!process->pid) return;
@@ -234,6 +244,7 @@ void ranks_signal(ranks *world, int rank, int signal) {
     if (!world->struck_ns && (signal == SIGKILL || signal == SIGSTOP))
         world->struck_ns = rpi_now_ns();
     kill(process->pid, signal);
+    if (signal == SIGSTOP) await_stopped(process->pid);
 }
 
 /* ---- ending ---- */

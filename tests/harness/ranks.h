@@ -54,7 +54,7 @@ ranks *ranks_start(const char *function, int world, const ranks_options *options
 /* Wait until `rank` has printed a line that holds `text` (ranks_mark() prints one). False, and
  * the case fails, when the rank ends or timeout_s passes first. */
 bool ranks_wait_for(ranks *world, int rank, const char *text, double timeout_s);
-/* SIGKILL, SIGSTOP, SIGCONT, ... to one rank. */
+/* SIGKILL, SIGSTOP, SIGCONT, ... to one rank. Behind SIGSTOP all its threads have stopped. */
 void ranks_signal(ranks *world, int rank, int signal);
 /* Wait for every rank to end. Those alive at the deadline fail the case, except stopped ones
  * (by ranks_signal), and are killed; so are processes they have left behind, which fail it too.

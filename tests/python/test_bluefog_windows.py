@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -338,6 +339,18 @@ def test_win_put_optimizer_is_its_equation():
     values(run_group(one_step, 4))
 
 
+def stop(process):
+    """All of its threads: where the machine has no time for them, some go on for a while."""
+    os.kill(process, signal.SIGSTOP)
+    deadline = time.monotonic() + 20
+    tasks = Path(f"/proc/{process}/task")
+    while time.monotonic() < deadline:
+        states = [(task / "stat").read_text().rpartition(")")[2] for task in tasks.iterdir()]
+        if all(state.split()[0] == "T" for state in states):
+            return
+        time.sleep(0.001)
+
+
 def brings_its_puts(rank, world):
     """step() is over when the neighbour has what it put, though that takes no step itself."""
     bf.init()
@@ -347,7 +360,7 @@ def brings_its_puts(rank, world):
     opt = bf.DistributedWinPutOptimizer(torch.optim.SGD(model.parameters(), lr=0.5), model)
     if rank == 0:
         other = int(store.get("process 1"))
-        os.kill(other, signal.SIGSTOP)
+        stop(other)
         try:
             model(torch.ones(1, 4)).sum().backward()
             step = threading.Thread(target=opt.step)

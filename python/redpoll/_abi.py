@@ -231,6 +231,14 @@ class rp_segment(Structure):
     ]
 
 
+class rp_owned_segment(Structure):
+    _fields_ = [
+        ("segment", rp_segment),
+        ("owner", c_int),
+        ("own", c_void_p),
+    ]
+
+
 class rp_collective_options(Sized):
     _fields_ = [
         ("size", c_size_t),
@@ -445,6 +453,7 @@ STRUCTURES = (
     rp_group,
     rp_block,
     rp_segment,
+    rp_owned_segment,
     rp_collective_options,
     rp_neighbor,
     rp_neighbors,
@@ -471,6 +480,7 @@ _codec = POINTER(rp_codec)
 _options = POINTER(rp_collective_options)
 _blocks = POINTER(rp_block)
 _segments = POINTER(rp_segment)
+_owned_segments = POINTER(rp_owned_segment)
 _neighbors = POINTER(rp_neighbors)
 _gossip = _local = _server = _window = _operation = c_void_p
 _dtype = c_int
@@ -480,8 +490,10 @@ COLLECTIVES: dict[str, list[Any]] = {
     "all_reduce": [_segments, c_size_t, _options],
     "reduce_scatter": [_data, _data, c_size_t, _dtype, _codec, _options],
     "reduce_scatter_v": [_blocks, _data, _dtype, _codec, _options],
+    "reduce_scatter_segments": [_owned_segments, c_size_t, _options],
     "all_gather": [_data, _data, c_size_t, _dtype, _codec, _options],
     "all_gather_v": [_data, _blocks, _dtype, _codec, _options],
+    "all_gather_segments": [_owned_segments, c_size_t, _options],
     "broadcast": [_data, c_size_t, _dtype, _options],
     "reduce": [_data, _data, c_size_t, _dtype, _options],
     "gather": [_data, c_size_t, _blocks, _dtype, _options],

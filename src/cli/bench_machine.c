@@ -66,7 +66,7 @@ rp_status rpi_machine_item_open(rpi_machine_bench *b, rpi_machine_work work, int
 
 void rpi_machine_item_time(rpi_machine_bench *b, int index, double seconds) {
     rpi_machine_timing *t = &b->items[index];
-    if (t->count < RPI_MACHINE_ROUNDS && seconds > 0) t->seconds[t->count++] = seconds;
+    if (t->count < RPI_MACHINE_TIMES && seconds > 0) t->seconds[t->count++] = seconds;
 }
 
 static double per(const rpi_machine_timing *t, double seconds) {

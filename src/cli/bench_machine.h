@@ -5,14 +5,14 @@
 #include "cli/world.h"
 #include "plan/foresight/machine_account.h"
 
-enum { RPI_MACHINE_ROUNDS = 101 };
+enum { RPI_MACHINE_ROUNDS = 101, RPI_MACHINE_TIMES = 512 };
 
-/* An item, and what its rounds took. */
+/* An item, and what its repeats took: one or more in a round. */
 typedef struct rpi_machine_timing {
     rpi_machine_item item;
     double amount; /* operations or bytes of a repeat; 0: its seconds are the item */
     int count;
-    double seconds[RPI_MACHINE_ROUNDS];
+    double seconds[RPI_MACHINE_TIMES];
 } rpi_machine_timing;
 
 typedef struct rpi_machine_bench {

@@ -1,0 +1,183 @@
+"""Trainings on this machine, predicted before they run from `redpoll bench machine` alone.
+
+usage: python bench/foresight.py BUILD [--steps 40] [--only WORD] [--iters 7]
+
+Small GPTs by codec, link (shaped; each rank then counts as a host of its own), strategy and
+dtype. The machine is measured once for each number of ranks, all runs of it are predicted, and
+only then do they run. Prints predicted beside measured, the median of each run's steps; what
+else runs on the machine is in both, and in no forecast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Run:
+    """One training; batch: samples of a rank."""
+
+    ranks: int
+    model: str
+    batch: int
+    sequence: int
+    codec: str = "fp32"
+    link: str = ""
+    strategy: str = "all-reduce"
+    dtype: str = "fp32"
+    predicted_s: float = 0
+    low_s: float = 0
+    high_s: float = 0
+    measured_s: float = 0
+
+    @property
+    def name(self) -> str:
+        words = [self.model, f"{self.batch}x{self.sequence}", self.codec, self.dtype]
+        return " ".join([f"-n {self.ranks}", *words, self.link or "-", self.strategy])
+
+    @property
+    def text(self) -> str:
+        layers, hidden, heads = self.model.split("x")
+        sizes = f"layers={layers},hidden={hidden},heads={heads}"
+        return f"gpt2:{sizes},vocabulary=257,positions={self.sequence}"
+
+
+RUNS = [
+    Run(1, "2x128x4", 4, 64),
+    Run(1, "4x256x4", 4, 64),
+    Run(1, "4x256x4", 8, 128),
+    Run(1, "2x512x8", 2, 128),
+    Run(1, "6x192x6", 2, 256),
+    Run(1, "2x512x8", 2, 128, dtype="bf16"),
+    Run(2, "2x128x4", 4, 64),
+    Run(2, "4x256x4", 4, 64),
+    Run(2, "4x256x4", 8, 128),
+    Run(2, "2x512x8", 2, 128),
+    Run(2, "4x256x4", 4, 64, dtype="bf16"),
+    Run(2, "4x256x4", 4, 64, link="1Gbit,50us"),
+    Run(2, "4x256x4", 4, 64, link="200Mbit,50us"),
+    Run(2, "4x256x4", 4, 64, codec="q4", link="200Mbit,50us"),
+    Run(2, "2x512x8", 2, 128, codec="q4", link="200Mbit,50us"),
+    Run(2, "2x512x8", 2, 128, codec="q8", link="1Gbit,50us"),
+    Run(2, "4x256x4", 4, 64, link="200Mbit,50us", strategy="local-sgd:every=10"),
+    Run(2, "2x512x8", 2, 128, link="200Mbit,50us", strategy="local-sgd:every=10"),
+    Run(2, "4x256x4", 4, 64, link="1Gbit,50us", strategy="gossip:topology=exponential"),
+    Run(2, "2x512x8", 2, 128, link="1Gbit,50us", strategy="gossip:topology=exponential"),
+]
+
+
+def call(*words: str) -> str:
+    """The standard output of a command, which has to end with 0."""
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def plan_train(redpoll: str, run: Run, machine: str) -> None:
+    layout = "--tp 1 --pp 1 --zero 0 --recompute none --top 1 --json".split()
+    layout += ["--dp", str(run.ranks), "--micro-batch-size", str(run.batch)]
+    hosts = ["--hosts", str(run.ranks), "--ranks-per-host", "1", "--link", run.link]
+    words = [redpoll, "plan", "train", "--machine", machine, "--model", run.text, *layout]
+    words += ["--global-batch-size", str(run.batch * run.ranks)]
+    words += ["--seq-length", str(run.sequence), "--codec", run.codec]
+    words += ["--precision", "amp" if run.dtype == "bf16" else "fp32"]
+    best = json.loads(call(*words, *(hosts if run.link else [])))["trainings"][0]["best"][0]
+    run.predicted_s, run.low_s, run.high_s = (
+        best[key] for key in ("step_s", "step_low_s", "step_high_s")
+    )
+
+
+def plan_scaling(redpoll: str, run: Run, machine: str) -> None:
+    words = [redpoll, "plan", "scaling", "--machine", machine, "--model", run.text, "--json"]
+    words += ["--ranks", str(run.ranks), "--samples", str(run.batch), "--link", run.link]
+    words += ["--seq-length", str(run.sequence), "--codec", run.codec]
+    plan = json.loads(call(*words, "--strategy", run.strategy))
+    run.predicted_s = plan["strategies"][0]["points"][0]["step_s"]
+
+
+def predict(redpoll: str, run: Run, machine: str) -> None:
+    (plan_train if run.strategy == "all-reduce" else plan_scaling)(redpoll, run, machine)
+
+
+def train(redpoll: str, run: Run, folder: Path, steps: int) -> None:
+    """The median step; where ranks exchange now and then, the mean of whole rounds."""
+    words = [redpoll, "train", "--model", run.text, "--data", f"tokens:{folder / 'text'}"]
+    words += ["--seq-length", str(run.sequence), "-n", str(run.ranks)]
+    words += ["--steps", str(steps)]
+    words += ["--global-batch-size", str(run.batch * run.ranks), "--optimizer", "adamw"]
+    words += ["--codec", run.codec, "--strategy", run.strategy, "--dtype", run.dtype]
+    words += "--no-eval --no-checkpoint --overwrite --check-replicas 0".split()
+    words += ["--link", run.link] if run.link else []
+    call(*words, "--out", str(folder / "run"))
+    lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
+    times = [row["step_s"] for row in map(json.loads, lines) if "step_s" in row][5:]
+    if run.strategy.startswith("local-sgd"):
+        times = times[: len(times) // 10 * 10]
+        run.measured_s = sum(times) / len(times)
+    else:
+        run.measured_s = sorted(times)[len(times) // 2]
+
+
+def show(run: Run) -> None:
+    error = run.predicted_s / run.measured_s - 1
+    outside = run.low_s > 0 and not run.low_s <= run.measured_s <= run.high_s
+    numbers = f"{1e3 * run.predicted_s:9.3f} ms  {1e3 * run.measured_s:9.3f} ms"
+    print(
+        f"{run.name:<72}  {numbers}  {100 * error:+6.1f} %{'  outside' * outside}", flush=True
+    )
+
+
+def sum_up(runs: list[Run]) -> None:
+    errors = sorted(abs(run.predicted_s / run.measured_s - 1) for run in runs)
+    pairs = [
+        (a.predicted_s < b.predicted_s) == (a.measured_s < b.measured_s)
+        for i, a in enumerate(runs)
+        for b in runs[:i]
+        if abs(a.measured_s / b.measured_s - 1) > 0.1
+    ]
+    print(
+        f"{len(runs)} runs: median error {100 * errors[len(errors) // 2]:.1f} %, worst "
+        f"{100 * errors[-1]:.1f} %; order of {len(pairs)} pairs that differ by more than 10 %: "
+        f"{100 * sum(pairs) / max(1, len(pairs)):.1f} % right"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--iters", type=int, default=7, help="rounds of bench machine")
+    parser.add_argument("--only", default="", help="runs whose name has this word")
+    given = parser.parse_args()
+    redpoll = str(given.build / "src/cli/redpoll")
+    runs = [run for run in RUNS if given.only in run.name]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        words = "the cat sat on a mat and the dog ran to its house by the old tree".split()
+        corpus = " ".join(words[i * i % 17 % len(words)] for i in range(200000))
+        (folder / "text.txt").write_text(corpus)
+        tokenize = [redpoll, "data", "tokenize", "--tokenizer", "byte"]
+        call(*tokenize, "--in", str(folder / "text.txt"), "--out", str(folder / "text"))
+        print(f"{'':<72}  {'predicted':>12}  {'measured':>12}")
+        for ranks in sorted({run.ranks for run in runs}):
+            machine = str(folder / f"here{ranks}.json")
+            words = ["-n", str(ranks), "--iters", str(given.iters), "--folder", name]
+            call(redpoll, "bench", "machine", *words, "-o", machine)
+            these = [run for run in runs if run.ranks == ranks]
+            for run in these:
+                predict(redpoll, run, machine)
+            for run in these:
+                train(redpoll, run, folder, given.steps)
+                show(run)
+    sum_up(runs)
+
+
+if __name__ == "__main__":
+    main()

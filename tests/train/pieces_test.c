@@ -316,6 +316,8 @@ static const damage damages[] = {
     {"a fraction", "described wrongly", FIRST, "[" PIECE("8", 4.5, 4) "]", 4, 4, "w@0", "w@4"},
     {"too large", "described wrongly", FIRST, "[" PIECE("4000000000, 4000000000", 4, 4) "]", 4,
      4, "w@0", "w@4"},
+    {"too many axes", "described wrongly", FIRST,
+     "[" PIECE("8, 1, 1, 1, 1, 1, 1, 1, 1", 4, 4) "]", 4, 4, "w@0", "w@4"},
     {"no kind", "described wrongly", FIRST, CUT("{\"kind\":\"half\"}"), 4, 4, "w@0", "w@0"},
     {"no axis", "described wrongly", FIRST,
      CUT("{\"kind\":\"cut\",\"axis\":1,\"repeats\":1,\"sections\":[[8,1]]}"), 4, 4, "w@0",
@@ -401,6 +403,18 @@ static void memory_may_run_out(void) {
         rpi_memory_fail_after(0);
         close_reader(&r);
     }
+}
+
+/* A name that no file of ours could hold is refused when it is saved. */
+static void names_fit(void) {
+    char name[300];
+    const float element = 1;
+    rpi_piece_list list = {0};
+    memset(name, 'w', sizeof name);
+    name[sizeof name - 1] = '\0';
+    rpi_tensor_piece piece = rpi_piece_whole(name, &(rpi_shape){1, {1}});
+    CHECK_FAILS(rpi_piece_list_add(&list, &piece, &element), INVALID, "name is too long");
+    rpi_piece_list_close(&list);
 }
 
 /* ---- JSON ---- */
@@ -506,6 +520,7 @@ static void the_one_before_is_taken(void) {
 CASES({"any_layout_reads_any_other", any_layout_reads_any_other},
       {"one_piece_is_a_whole_tensor", one_piece_is_a_whole_tensor},
       {"damage_is_named", damage_is_named}, {"files_are_named", files_are_named},
-      {"memory_may_run_out", memory_may_run_out}, {"json_says_the_same", json_says_the_same},
+      {"memory_may_run_out", memory_may_run_out}, {"names_fit", names_fit},
+      {"json_says_the_same", json_says_the_same},
       {"runs_go_on_from_pieces", runs_go_on_from_pieces},
       {"the_one_before_is_taken", the_one_before_is_taken})

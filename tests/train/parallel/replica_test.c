@@ -67,14 +67,18 @@ static rp_status learn(rpi_trainer *t, int64_t micro_batch, int64_t samples, flo
     const rpi_replica_setup setup = setup_of(t, &h, micro_batch);
     RP_TRY(rpi_source_deal(&t->source, 0, &dealt));
     dealt.count = samples;
-    const rpi_replica_batch batch = {.samples = &dealt, .scales = {1.0f / BATCH, 1, 1}};
+    const rpi_replica_batch batch = {.samples = &dealt,
+                                     .first_sample = 5,
+                                     .seed = 3,
+                                     .step = 2,
+                                     .scales = {1.0f / BATCH, 1, 1}};
     RP_TRY(t->replica->open(&setup, &self));
     rp_status status = t->replica->compile(self, true, samples);
     if (status == RP_OK) status = t->replica->learn(self, &batch, out_loss);
     t->replica->close(self);
     CHECK_EQ(h.end, count);
     CHECK_EQ(h.runs, (samples + micro_batch - 1) / micro_batch);
-    CHECK_EQ(h.losses, *out_loss);
+    CHECK(h.losses == *out_loss);
     memcpy(gradients, rpi_weights_gradients(t->weights), (size_t)count * sizeof *gradients);
     return status;
 }
@@ -92,8 +96,8 @@ static rp_status learn_in_parts(rpi_trainer *t, float *whole, float *parts) {
             CHECK_NEAR((double)parts[e], (double)whole[e], 1e-6);
     }
     RP_TRY(learn(t, BATCH, 0, parts, &other));
-    CHECK_EQ(other, 0);
-    for (int64_t e = 0; e < count; e++) CHECK_EQ(parts[e], 0);
+    CHECK(other == 0);
+    for (int64_t e = 0; e < count; e++) CHECK(parts[e] == 0);
     return RP_OK;
 }
 
@@ -118,7 +122,7 @@ static rp_status evaluate_in_parts(rpi_trainer *t) {
     RP_TRY(evaluate(t, 5, BATCH - 5, &parts));
     CHECK(whole.loss > 0 && whole.correct >= 0 && whole.correct <= BATCH);
     CHECK_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
-    CHECK_EQ(parts.correct, whole.correct);
+    CHECK(parts.correct == whole.correct);
     return RP_OK;
 }
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* Models of made-up images, without batch norm, whose statistics are of a run. */
-static const char *const models[] = {"mlp:hidden=24",
-                                     "vit:patch=14,layers=1,hidden=12,heads=3"};
+static const char *const models[] = {"mlp:hidden=24", "vit:patch=14,layers=1,hidden=12,heads=3",
+                                     "vit:patch=14,layers=1,hidden=12,heads=3,dropout=0.1"};
 enum { MODELS = sizeof models / sizeof models[0], BATCH = 12 };
 
 typedef struct hearing {

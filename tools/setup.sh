@@ -75,3 +75,5 @@ fi
 { ! command -v dpkg-query >/dev/null 2>&1 || install_packages python3 python3-venv; } &&
     sh tools/torch_venv.sh >/dev/null ||
     echo "setup: without PyTorch the tests and lints of the Python package will be skipped" >&2
+sh tools/jax_venv.sh >/dev/null ||
+    echo "setup: without JAX its tests will be skipped" >&2

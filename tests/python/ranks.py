@@ -153,6 +153,7 @@ def run_script(
     timeout: float = 120.0,
     environment: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
+    python: str = sys.executable,
 ) -> list[subprocess.CompletedProcess[str]]:
     """Run Python source in `world` fresh interpreters, with torchrun's variables set (RANK,
     WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: a free port). Returns each rank's return
@@ -164,7 +165,7 @@ def run_script(
     for rank in range(world):
         own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         own.update(environment or {})
-        command = [sys.executable, "-c", text, *arguments]
+        command = [python, "-c", text, *arguments]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         running.append(subprocess.Popen(command, env=own, text=True, **pipes))
     for process in running:

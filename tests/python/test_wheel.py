@@ -100,7 +100,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tree: Path) -> No
     sources = {
         str(path.relative_to(tree / "python"))
         for path in (tree / "python" / "redpoll").rglob("*")
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix in (".py", ".c") or path.name == "py.typed"
     }
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}

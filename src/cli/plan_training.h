@@ -58,7 +58,7 @@ void rpi_planned_training_close(rpi_planned_training *planned);
     {"hosts", NULL, NULL, RPI_OPTION_COUNT, F(hosts), "1", 1, 16384, "N", "of the training",   \
      NULL},                                                                                    \
     {"ranks-per-host", NULL, NULL, RPI_OPTION_COUNT, F(ranks_per_host), NULL, 1, 1024, "N",    \
-     "that each host has; when absent 8, or as many as --machine was measured with", NULL},                                                              \
+     "that each host has; when absent 8, or as many as --machine was measured with", NULL},    \
     {"link", NULL, NULL, RPI_OPTION_TEXT, F(link), NULL, 0, 0, "RATE,LATENCY",                 \
      "of a host, each way, which its ranks share: 200Gbit,5us", rpi_check_link},               \
     {"local", NULL, NULL, RPI_OPTION_TEXT, F(local), NULL, 0, 0, "RATE,LATENCY",               \

@@ -37,8 +37,10 @@ static const rpi_fact_info facts[RPI_FACTS] = {
     {"step_host_s", "beside that, a step", 0, 1000, true, true},
     {"link_share", "of the rate of a host's link, in sums over hosts", .001, 1, true, true},
     {"overlap", "share of the backward pass that hides sums of gradients", 0, 1, true, true},
-    {"bucket_bytes", "of gradients that one sum takes, the last of which nothing hides; 0: as hidden as overlap says", 0, 1e12, false, false},
-    {"hop_blocks", "share of what a stage of a pipeline sends for which it does nothing else", 0, 1, false, false},
+    {"bucket_bytes", "of gradients that one sum takes, the last of which nothing hides; 0: as "
+                     "hidden as overlap says", 0, 1e12, false, false},
+    {"hop_blocks", "share of what a stage of a pipeline sends for which it does nothing else", 0,
+     1, false, false},
     {"context_bytes", "that the device takes for itself", 0, 1e12, true, false},
     {"fragment_share", "of memory that is lost between pieces", 0, 1, true, false},
     {"residual", "that 9 of 10 trainings it was fitted to stay within: a factor, as 1.1", 1, 100,

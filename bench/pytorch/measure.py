@@ -184,8 +184,8 @@ def bare_all_reduce(values: torch.Tensor):
     """The library's blocking all-reduce over a communicator without Python in between: every
     structure is made once, and a call is one call through ctypes."""
     from redpoll import _abi, _library
-    from redpoll.torch._dtypes import NUMBER
-    from redpoll.torch._store import StoreBridge, bind_host
+    from redpoll.torch.comm._dtypes import NUMBER
+    from redpoll.torch.comm._store import StoreBridge, bind_host
 
     library = _library.load()
     store = dist.PrefixStore("bench", dist.distributed_c10d._get_default_store())

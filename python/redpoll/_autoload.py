@@ -65,7 +65,7 @@ def compress_by_variable() -> None:
 
 def _compress(model: Any) -> None:
     import redpoll.torch
-    from redpoll.torch._errors import RedpollValueError
+    from redpoll.torch.comm._errors import RedpollValueError
 
     codec = os.environ.get(COMPRESS_VARIABLE, "").strip()
     try:

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from redpoll import _abi
-from redpoll.torch import _cuda
+from redpoll.torch.comm import _cuda
 
 PLACE = "REDPOLL_TEST_PLACE"
 LIBRARY = Path(os.environ.get("REDPOLL_BUILD", ".")) / "tests/cuda/libstand_in_cuda.so"

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import redpoll.torch as rt
 from ranks import run_group, run_script, values
-from redpoll.torch import _exports, _summary
+from redpoll.torch.c10d import _exports, _summary
 from redpoll.torch.statistics import GroupStats, Stats
 
 

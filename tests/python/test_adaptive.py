@@ -11,8 +11,8 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ranks import run_group, values
 from redpoll import _abi
-from redpoll.torch._adaptive import AdaptiveCodec, BitChooser
-from redpoll.torch._rules import Rules, parse_codec
+from redpoll.torch.codecs._adaptive import AdaptiveCodec, BitChooser
+from redpoll.torch.codecs._rules import Rules, parse_codec
 
 BIG = torch.Size([200, 100])
 EVERY, STEPS = 3, 8
@@ -237,7 +237,7 @@ def fastest(rank, world, wanted, gains):
     """What a comparison finds is followed: by buckets, from the first step on, and after a
     restart without another one."""
     import redpoll.torch
-    from redpoll.torch._communicator import Communicator
+    from redpoll.torch.comm._communicator import Communicator
 
     compared = []
     known = Communicator.compare_codec

@@ -25,7 +25,8 @@ from ranks import (
     thread_count,
     values,
 )
-from redpoll.torch import _communicator, monitored
+from redpoll.torch.c10d import monitored
+from redpoll.torch.comm import _communicator
 
 # ---- works and futures ----
 

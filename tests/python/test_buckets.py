@@ -343,7 +343,7 @@ def test_a_gradient_that_no_bucket_holds_is_an_error(refuse, wanted):
     ],
 )
 def test_what_a_bucket_holds_is_checked(buffer, parameters, fits):
-    from redpoll.torch._buckets import check_holds
+    from redpoll.torch.codecs._buckets import check_holds
 
     if fits:
         check_holds(buffer, parameters)

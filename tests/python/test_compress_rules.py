@@ -7,9 +7,10 @@ import itertools
 import pytest
 import torch
 
-from redpoll.torch._codec import Codec
-from redpoll.torch._reducer import BucketReducer, tensor_id
-from redpoll.torch._residuals import (
+from redpoll.torch.codecs._rules import Rule, Rules, parse_codec
+from redpoll.torch.comm._codec import Codec
+from redpoll.torch.compression._reducer import BucketReducer, tensor_id
+from redpoll.torch.compression._residuals import (
     FORMAT,
     VERSION,
     choose_states,
@@ -18,7 +19,6 @@ from redpoll.torch._residuals import (
     shaped,
     sum_residuals,
 )
-from redpoll.torch._rules import Rule, Rules, parse_codec
 
 BIG, FLAT, SMALL = torch.Size([200, 100]), torch.Size([50_000]), torch.Size([9, 9])
 

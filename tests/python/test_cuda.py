@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from cuda_stand_in import ENVIRONMENT, installed, needs_gpu, needs_stand_in
 from ranks import refusal, run_group, values
-from redpoll.torch import _cuda
+from redpoll.torch.comm import _cuda
 
 PLACES = [
     pytest.param("stand-in", marks=needs_stand_in),

@@ -348,7 +348,7 @@ def use_a_failed_group(rank: int, world: int, how: str) -> list[str]:
 
     def make_a_group() -> None:
         limit = timedelta(seconds=0.5)
-        redpoll.torch._communicator.Communicator(store, rank, world, "new", limit)
+        redpoll.torch.comm._communicator.Communicator(store, rank, world, "new", limit)
 
     later = [
         told(dist.broadcast, torch.zeros(4), 0)["text"],

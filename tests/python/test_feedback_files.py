@@ -64,7 +64,7 @@ def test_runs_of_other_worlds_use_one_folder_one_after_the_other(tmp_path):
 
 
 def die_while_saving(rank, world, folder, where):
-    from redpoll.torch import _feedback_files as files
+    from redpoll.torch.compression import _feedback_files as files
 
     def die():
         os.kill(os.getpid(), signal.SIGKILL)

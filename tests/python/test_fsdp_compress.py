@@ -19,7 +19,7 @@ MIN_SIZE = 500
 
 
 def fields_of(*named):
-    from redpoll.torch._spans import Field
+    from redpoll.torch.fsdp._spans import Field
 
     return [Field(count, name, torch.Size(shape)) for count, name, shape in named]
 
@@ -32,8 +32,8 @@ def covered(spans, rank):
 
 @pytest.mark.host
 def test_rows_are_cut_where_tensors_end():
-    from redpoll.torch._rules import Rules
-    from redpoll.torch._spans import row_spans
+    from redpoll.torch.codecs._rules import Rules
+    from redpoll.torch.fsdp._spans import row_spans
 
     fields = fields_of(
         (300, "w", (20, 30)), (10, "b", (20,)), (5, "g", (10,)), (300, "v", (600, 1))
@@ -52,8 +52,8 @@ def test_rows_are_cut_where_tensors_end():
 @pytest.mark.parametrize("world", [1, 2, 3, 5])
 @pytest.mark.host
 def test_flat_buffers_are_cut_where_tensors_and_shards_end(world):
-    from redpoll.torch._rules import Rules
-    from redpoll.torch._spans import flat_spans
+    from redpoll.torch.codecs._rules import Rules
+    from redpoll.torch.fsdp._spans import flat_spans
 
     fields = fields_of(
         (600, "w", (20, 30)), (3, None, ()), (20, "b", (20,)), (900, "v", (30, 30))
@@ -69,8 +69,8 @@ def test_flat_buffers_are_cut_where_tensors_and_shards_end(world):
 @pytest.mark.host
 @pytest.mark.parametrize("total", [610, 615, 628])
 def test_a_flat_buffer_of_other_tensors_is_refused(total):
-    from redpoll.torch._rules import Rules
-    from redpoll.torch._spans import flat_spans
+    from redpoll.torch.codecs._rules import Rules
+    from redpoll.torch.fsdp._spans import flat_spans
 
     fields = fields_of((600, "w", (20, 30)), (20, "b", (20,)))
     assert "cannot be told apart" in refusal(
@@ -623,7 +623,7 @@ def staged(rank, world, lossy):
     if lossy:
         redpoll.torch.compress(model, weights="q8", min_size=MIN_SIZE)
     taken = []
-    from redpoll.torch import _process_group
+    from redpoll.torch.c10d import _process_group
 
     real = _process_group.staging
     _process_group.staging = lambda count, dtype: taken.append(count) or real(count, dtype)
@@ -693,7 +693,7 @@ def work_of_collectives(rank, world):
     model.reshard()
     unit, group = state.units[-1], dist.group.WORLD
     row = sum(field.numel for field in unit.fields(trained_only=True))
-    from redpoll.torch._fsdp2 import LossyAllGather, LossyReduceScatter
+    from redpoll.torch.fsdp._fsdp2 import LossyAllGather, LossyReduceScatter
 
     flat, own = torch.ones(world * row), torch.ones(row)
     gather, scatter = LossyAllGather(unit, None), LossyReduceScatter(unit, None)
@@ -752,7 +752,7 @@ def refusals(rank, world):
 
 @pytest.mark.host
 def test_a_release_that_is_made_otherwise_is_told():
-    from redpoll.torch._sharded import internals
+    from redpoll.torch.fsdp._sharded import internals
 
     def look():
         with internals("FSDP2"):

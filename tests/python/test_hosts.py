@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 import redpoll.torch as rt
 from ranks import refusal, run_ranks, values
-from redpoll.torch import _launcher, _store
+from redpoll.torch.comm import _launcher, _store
 
 LAUNCH_OF_ONE = {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "REDPOLL_TRANSPORT": "tcp"}
 HOST_OF = ["a", "a", "b"]

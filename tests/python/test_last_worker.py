@@ -11,11 +11,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import redpoll.torch._waits as waits
+import redpoll.torch.decentralised.servers._waits as waits
 from ranks import WITHOUT_COMPILER
 from redpoll.torch import RedpollError
-from redpoll.torch._returns import ReturnRequests
-from redpoll.torch._waits import WorkerWait
+from redpoll.torch.decentralised.servers._returns import ReturnRequests
+from redpoll.torch.decentralised.servers._waits import WorkerWait
 from test_returns import DEADLINE, SCRIPT, command, environment, told
 
 
@@ -82,7 +82,7 @@ import torch.distributed as dist
 from torch import nn
 
 import redpoll.torch
-from redpoll.torch._launcher import fates
+from redpoll.torch.comm._launcher import fates
 
 assert "REDPOLL_GENERATION" not in os.environ
 dist.init_process_group("redpoll", timeout=timedelta(seconds=60))
@@ -199,7 +199,7 @@ def test_without_a_store_nobody_is_waited_for(monkeypatch: Any) -> None:
 
 
 def test_what_is_no_launcher_says_nothing(monkeypatch: Any) -> None:
-    from redpoll.torch import _launcher
+    from redpoll.torch.comm import _launcher
 
     for place in ("", "nonsense", "127.0.0.1:", "127.0.0.1:1"):
         monkeypatch.setenv("REDPOLL_STORE", place)

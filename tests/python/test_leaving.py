@@ -142,8 +142,12 @@ ALONE = """
 import ctypes, gc, threading, time, weakref
 from datetime import timedelta
 import torch
-from redpoll.torch import _communicator, _notifier, _posting, _request, _work
-from redpoll.torch._communicator import Communicator, communicators
+from redpoll.torch.comm import _communicator
+from redpoll.torch.comm import _notifier
+from redpoll.torch.comm import _posting
+from redpoll.torch.comm import _request
+from redpoll.torch.comm import _work
+from redpoll.torch.comm._communicator import Communicator, communicators
 
 def alone(name="alone"):
     return Communicator(None, 0, 1, name, timedelta(seconds=30))
@@ -255,8 +259,8 @@ def look():
 
 import torch
 import torch.distributed as dist, redpoll.torch
-from redpoll.torch._communicator import _close_all
-from redpoll.torch._life import Life
+from redpoll.torch.comm._communicator import _close_all
+from redpoll.torch.comm._life import Life
 
 dist.init_process_group("redpoll")
 kept = dist.irecv(torch.empty(1000), src=1 - dist.get_rank())  # nobody sends
@@ -289,7 +293,7 @@ def test_the_interpreter_waits_for_a_thread_that_destroys(server: Server) -> Non
 IN_PYTORCH = """
 import sys, threading, time
 import torch, torch.distributed as dist, redpoll.torch
-from redpoll.torch._exit import is_inside
+from redpoll.torch.comm._exit import is_inside
 
 dist.init_process_group("redpoll")
 calls, ends, seen, missed = False, False, 0, 0

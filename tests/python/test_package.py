@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,82 @@ def test_ctest_runs_every_file() -> None:
     folder = Path(__file__).parent
     listed = re.findall(r"test_\w+\.py", (folder / "CMakeLists.txt").read_text())
     assert set(listed) >= {path.name for path in folder.glob("test_*.py")}
+
+
+# ---- rooms ----
+
+BREACHES = {  # a file that is added, what it says, what is said of it; empty: nothing
+    "downward": ("fsdp/_new.py", "from ..comm import _codec", ""),
+    "the same room": ("fsdp/_new.py", "from . import _spans", ""),
+    "the foundation": ("comm/_new.py", "from .._help import Unset", ""),
+    "the package above": ("comm/_new.py", "from ... import _abi", ""),
+    "upward": (
+        "comm/_new.py",
+        "from ..codecs._rules import Rule",
+        "comm may not import codecs",
+    ),
+    "a whole room above": (
+        "codecs/_new.py",
+        "from .. import fsdp",
+        "codecs may not import fsdp",
+    ),
+    "to the side": (
+        "fsdp/_new.py",
+        "from ..decentralised import gossip",
+        "fsdp may not import decentralised",
+    ),
+    "later": (
+        "comm/_new.py",
+        "def ask():\n    from ..c10d import statistics\n",
+        "comm may not import c10d",
+    ),
+    "the top": ("comm/_new.py", "from ..launch import init", "comm may not import top"),
+    "from a room in a room": (
+        "decentralised/_new.py",
+        "from .servers import _served",
+        "decentralised may not import decentralised/servers",
+    ),
+    "a folder that is no room": ("attic/_new.py", "import os", "no room"),
+}
+
+
+def layers(folder: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(__file__).parents[2] / "tools/python_layers.py"
+    command = [sys.executable, str(program), str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+def test_rooms_import_what_they_may(source: Path) -> None:
+    done = layers(source)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture
+def copied(source: Path, tmp_path: Path) -> Path:
+    """What is looked at, in a folder of its own."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    package = Path("python/redpoll/torch")
+    shutil.copytree(source / package, tmp_path / package, ignore=ignored)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(source / "tools/python_layers.txt", tmp_path / "tools")
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", BREACHES)
+def test_a_breach_is_told(copied: Path, case: str) -> None:
+    name, text, said = BREACHES[case]
+    path = copied / "python/redpoll/torch" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text + "\n")
+    done = layers(copied)
+    assert done.returncode == (1 if said else 0) and said in done.stdout, done.stdout
+    assert len(done.stdout.splitlines()) == (1 if said else 0)
+
+
+def test_a_circle_is_told(copied: Path) -> None:
+    folder = copied / "python/redpoll/torch/codecs"
+    (folder / "_one.py").write_text("from ._two import two\n")
+    (folder / "_two.py").write_text("from . import _one\n")
+    done = layers(copied)
+    expected = "a circle of files: codecs/_one -> codecs/_two -> codecs/_one\n"
+    assert (done.returncode, done.stdout) == (1, expected)

@@ -26,7 +26,7 @@ from ranks import (
     thread_count,
     values,
 )
-from redpoll.torch import _process_group
+from redpoll.torch.c10d import _process_group
 
 # ---- the group ----
 

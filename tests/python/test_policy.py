@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ranks import run_group, run_ranks, values
-from redpoll.torch._policy import Piece, Policy, policy_from_environment
+from redpoll.torch.codecs._policy import Piece, Policy, policy_from_environment
 
 SUM, AVG, MAX = dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX
 BIG = 10_000

@@ -25,9 +25,9 @@ from torch import nn
 import redpoll
 from ranks import WITHOUT_COMPILER, refusal, run_group, run_ranks, values
 from redpoll.torch import AsyncLocalSGD, ParameterServer, RedpollError, communicator_of
-from redpoll.torch._growth import Growth, World
-from redpoll.torch._returns import ReturnRequests
-from redpoll.torch._worker_state import packed, unpacked
+from redpoll.torch.decentralised.servers._growth import Growth, World
+from redpoll.torch.decentralised.servers._returns import ReturnRequests
+from redpoll.torch.decentralised.servers._worker_state import packed, unpacked
 from test_launching import clean_environment, redpoll_command
 
 DEADLINE = 240

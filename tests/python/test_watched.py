@@ -11,8 +11,8 @@ from torch import nn
 
 import redpoll.torch as rt
 from ranks import refusal, run_group, values
-from redpoll.torch._process_group import HAS_DEVICE_BACKENDS
-from redpoll.torch._watched import HAS_HOOKS
+from redpoll.torch.c10d._process_group import HAS_DEVICE_BACKENDS
+from redpoll.torch.c10d._watched import HAS_HOOKS
 
 pytestmark = pytest.mark.skipif(
     not (HAS_DEVICE_BACKENDS and HAS_HOOKS), reason="this PyTorch's groups have no hooks"

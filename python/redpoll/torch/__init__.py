@@ -15,52 +15,62 @@ from typing import TYPE_CHECKING, Any
 from .._autoload import compress_by_variable
 from ..errors import Error
 from . import _needs  # noqa: F401  (before everything that imports PyTorch)
-from ._backend import register_backend
-from ._codec import Codec
-from ._communicator import Communicator, communicator_of, communicators
-from ._errors import RedpollError, RedpollValueError
-from ._launcher import tell_launcher
-from ._options import Options
-from ._policy import Piece, Policy
-from ._process_group import RedpollGroup
-from ._rules import Rule
 from ._untraced import keep_untraced
-from ._work import Work
-from .monitored import monitored_barrier
-from .registered import empty
+from .c10d._backend import register_backend
+from .c10d._options import Options
+from .c10d._process_group import RedpollGroup
+from .c10d.monitored import monitored_barrier
+from .codecs._policy import Piece, Policy
+from .codecs._rules import Rule
+from .comm._codec import Codec
+from .comm._communicator import Communicator, communicator_of, communicators
+from .comm._errors import RedpollError, RedpollValueError
+from .comm._launcher import tell_launcher
+from .comm._work import Work
+from .comm.registered import empty
 
 if TYPE_CHECKING:
-    from ._buckets import gradients_of
-    from ._compress import CompressState, compress, compress_state
-    from ._hook import compress_hook
-    from ._sharded import ShardedState
-    from .async_local_sgd import AsyncLocalSGD
-    from .gossip import Gossip
+    from .c10d.statistics import GroupStats, Stats, stats
+    from .codecs._buckets import gradients_of
+    from .compression._compress import CompressState, compress, compress_state
+    from .compression._hook import compress_hook
+    from .decentralised.gossip import Gossip
+    from .decentralised.local_sgd import DiLoCo, LocalSGD, LocalStep, NoLoCo, SlowMo, SparseLoCo
+    from .decentralised.servers.async_local_sgd import AsyncLocalSGD
+    from .decentralised.servers.parameter_server import ParameterServer, ParameterStep
+    from .decentralised.window import Window, WindowOperation
+    from .fsdp._sharded import ShardedState
     from .launch import init
-    from .local_sgd import DiLoCo, LocalSGD, LocalStep, NoLoCo, SlowMo, SparseLoCo
-    from .parameter_server import ParameterServer, ParameterStep
-    from .statistics import GroupStats, Stats, stats
-    from .window import Window, WindowOperation
 
 _LOADED_ON_NEED = {
-    "_buckets": ("gradients_of",),
-    "_compress": ("CompressState", "compress", "compress_state"),
-    "_hook": ("compress_hook",),
-    "_sharded": ("ShardedState",),
-    "async_local_sgd": ("AsyncLocalSGD",),
-    "gossip": ("Gossip",),
+    "c10d.statistics": ("GroupStats", "Stats", "stats"),
+    "codecs._buckets": ("gradients_of",),
+    "compression._compress": ("CompressState", "compress", "compress_state"),
+    "compression._hook": ("compress_hook",),
+    "decentralised.gossip": ("Gossip",),
+    "decentralised.local_sgd": (
+        "DiLoCo",
+        "LocalSGD",
+        "LocalStep",
+        "NoLoCo",
+        "SlowMo",
+        "SparseLoCo",
+    ),
+    "decentralised.servers.async_local_sgd": ("AsyncLocalSGD",),
+    "decentralised.servers.parameter_server": ("ParameterServer", "ParameterStep"),
+    "decentralised.window": ("Window", "WindowOperation"),
+    "fsdp._sharded": ("ShardedState",),
     "launch": ("init",),
-    "local_sgd": ("DiLoCo", "LocalSGD", "LocalStep", "NoLoCo", "SlowMo", "SparseLoCo"),
-    "parameter_server": ("ParameterServer", "ParameterStep"),
-    "statistics": ("GroupStats", "Stats", "stats"),
-    "window": ("Window", "WindowOperation"),
 }
 _HOMES = {name: home for home, names in _LOADED_ON_NEED.items() for name in names}
+_MODULES = tuple(
+    "async_local_sgd gossip launch local_sgd parameter_server statistics window".split()
+)
+"""Public, under these names, wherever they are."""
 
 
 def __getattr__(name: str) -> Any:
-    """A module of those above, or what it holds."""
-    if name not in _HOMES and name not in _LOADED_ON_NEED:
+    if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f".{_HOMES.get(name, name)}", __name__)
     keep_untraced("redpoll")
@@ -68,7 +78,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_LOADED_ON_NEED})
+    return sorted({*globals(), *__all__, *_MODULES})
 
 
 register_backend()

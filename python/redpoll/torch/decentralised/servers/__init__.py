@@ -1,0 +1,5 @@
+"""Parameter servers: ParameterServer and AsyncLocalSGD, workers that die and come back.
+
+Both are a ServedOptimizer, which has the servers, spans of steps, and the world that
+shrinks and grows; the two say what travels, and when.
+"""

@@ -1,0 +1,100 @@
+"""The ranks of servers and workers: which of them live, and what those do together."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from typing import Any, Callable, Optional, TypeVar
+
+import torch
+
+from .... import _abi
+from ...comm._dtypes import NUMBER
+from ...comm._errors import RedpollError
+from .._wrapping import WrappingOptimizer
+
+log = logging.getLogger("redpoll")
+
+_T = TypeVar("_T")
+
+
+class ServedRanks(WrappingOptimizer):
+    """lost: {rank: why} of those that were left behind, as of the latest thing that was done
+    together. Ranks are numbered as when the group was made."""
+
+    lost: dict[int, str]
+    _who: str
+    _handle: Any  # a ServerHandle, over the ranks that there were when it was made
+    _first_ranks: list[int]  # of these their numbers
+    _options: _abi.rp_parameter_server_options
+
+    def _living(self) -> list[int]:
+        return [rank for rank in self._first_ranks if rank not in self.lost]
+
+    def _lives_a_worker(self) -> bool:
+        return any(rank >= self._options.servers for rank in self._living())
+
+    def _hear_of_lost(self) -> None:
+        with self._handle.used(posts=False) as handle:
+            for place, rank in enumerate(self._first_ranks):
+                why = _abi.rp_parameter_server_lost(handle, place)
+                if why and rank not in self.lost:
+                    self.lost[rank] = why.decode()
+                    log.warning("%s: rank %d is left behind: %s", self._who, rank, why.decode())
+
+    def _together(self, what: Callable[[], _T]) -> _T:
+        """What all ranks do between finish() and the next step; again, by those that are left,
+        when a worker dies meanwhile that is left behind. Collective."""
+        if not self._options.goes_on:
+            return what()
+        while True:
+            status, again = _abi.RP_OK, ctypes.c_int()
+            caught: Optional[RedpollError] = None
+            try:
+                result = what()
+            except RedpollError as error:
+                status, caught = error.code, error
+            with self._handle.used() as handle:
+                code = _abi.rp_parameter_server_confirm(handle, status, ctypes.byref(again))
+                try:
+                    self._handle.check(code)
+                except Exception as error:
+                    if caught is None:
+                        raise
+                    raise error from caught
+            if not again.value:
+                return result
+            self._hear_of_lost()
+
+    def _sum(self, vector: torch.Tensor) -> torch.Tensor:
+        """Over the ranks that live, in place."""
+        return vector.copy_(self._together(lambda: self._sum_once(vector.clone())))
+
+    def _sum_once(self, vector: torch.Tensor) -> torch.Tensor:
+        segment = _abi.rp_segment(
+            data=vector.data_ptr(), count=vector.numel(), dtype=NUMBER[vector.dtype]
+        )
+        options = _abi.rp_collective_options(reduce=_abi.REDUCTIONS["SUM"])
+        request = ctypes.c_void_p()
+        with self._handle.used() as handle:
+            comm = _abi.rp_parameter_server_comm(handle)
+            self._handle.check(
+                _abi.rp_all_reduce_start(
+                    comm, ctypes.byref(segment), 1, options, ctypes.byref(request)
+                )
+            )
+            try:
+                self._handle.check(_abi.rp_request_wait_for(request, -1.0))
+            finally:
+                _abi.rp_request_free(ctypes.byref(request))
+        return vector
+
+    def _gather(self, vector: torch.Tensor) -> torch.Tensor:
+        """Of each server's shard its own, on every rank; in place. Collective."""
+
+        def gather() -> torch.Tensor:
+            with self._handle.used() as handle:
+                self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
+            return vector
+
+        return self._together(gather)

@@ -22,7 +22,7 @@ double rpi_strtod(const char *text, char **out_end) {
     return locale ? strtod_l(text, out_end, locale) : strtod(text, out_end);
 }
 
-/* Of this thread alone, and given back: nobody notices. */
+/* The locale of this thread alone is changed, and restored before the function returns. */
 int rpi_vprint(char *text, size_t bytes, const char *format, va_list arguments) {
     locale_t before = uselocale(the_locale());
     int length = vsnprintf(text, bytes, format, arguments);

@@ -87,7 +87,7 @@ static mount find_mount(const char *root, bool unified, const char *path) {
     return best;
 }
 
-/* The first numbers of a file; how many were read. "max" is none. */
+/* Reads the first numbers of a file and returns how many there were; "max" is no number. */
 static int read_numbers(const char *root, const char *folder, const char *name, double *first,
                         double *second) {
     FILE *file = open_below(root, folder, name);

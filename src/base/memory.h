@@ -8,7 +8,7 @@
 
 enum { RPI_ALIGNMENT = 64 }; /* a cache line, and an AVX-512 register */
 
-/* More are no vector but a mistake, a negative number as a rule: beyond what can be addressed,
+/* A larger count is a mistake, usually a negative number: it is beyond what can be addressed,
  * and small enough that bytes of all ranks can be counted. */
 #define RPI_ELEMENTS_MAX ((size_t)1 << 44)
 

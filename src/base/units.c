@@ -64,7 +64,7 @@ static int scaled(const char *text, const unit *units, double *value) {
     return found != NULL;
 }
 
-/* Is it a number with its unit, but one that is not held? Then that is what is wrong. */
+/* Is it a number with its unit that is too large to be held? Then the message says so. */
 static rp_status check_size(const char *text, const unit *units, double most) {
     const unit *nearest;
     const char *rest = NULL;

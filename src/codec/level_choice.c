@@ -231,7 +231,7 @@ static double bytes_at(const rp_level_choice *tensor, int level) {
     return tensor->measured[RP_LEVELS + level];
 }
 
-/* The least error, and of such the fewest bytes. */
+/* The choice with the least error; among equal ones that with the fewest bytes. */
 static int best_level(const rp_level_choice *tensor, int lowest) {
     int best = 0;
     for (int level = lowest; level < RP_LEVELS; level++) {

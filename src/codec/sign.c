@@ -59,7 +59,7 @@ static const float *floats_at(encoder *e, const void *x, size_t i, size_t count)
     return e->tile;
 }
 
-/* NaN where an element is none, or infinite, or a tile's sum leaves the range of f32. */
+/* NaN where an element is NaN or infinite, or a tile's sum leaves the range of f32. */
 static float mean_of(encoder *e, const void *x, const float *residual, size_t begin,
                      size_t count) {
     double sum = 0;

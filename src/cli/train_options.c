@@ -180,8 +180,7 @@ const rpi_option rpi_train_table[] = {
     {"checkpoint-pieces", NULL, "checkpoints.pieces", RPI_OPTION_FLAG, FIELD(checkpoint_pieces),
      NULL, 0, 0, NULL,
      "each rank saves its part of parameters and optimizer, all at once, into a folder that "
-     "all "
-     "see: for large models",
+     "all see: for large models",
      NULL},
     {"checkpoint", NULL, "checkpoints.save_final_state", RPI_OPTION_FLAG, FIELD(checkpoint),
      "true", 0, 0, NULL, "--no-checkpoint: save nothing", NULL},

@@ -244,6 +244,8 @@ static void look_further(rp_comm *comm) {
         check_deadlines(comm->fabric);
 }
 
+/* Who looks again and again leaves the core to who can move something: the thread that drives
+ * now, or on a host with more ranks than cores another rank. */
 void rpi_drive_once(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     rpi_fabric *fabric = comm->fabric;
@@ -251,14 +253,19 @@ void rpi_drive_once(rp_comm *comm) {
     bool mine = !fabric->driving;
     if (mine) fabric->driving = true;
     pthread_mutex_unlock(&fabric->lock);
-    if (!mine) return;
+    if (!mine) {
+        sched_yield();
+        return;
+    }
     forgive_absence(fabric, fabric->driven_ns);
     (void)check_control(fabric);
     (void)rpi_comm_check_control(comm); /* it may have had nothing to do so far */
-    if (!rpi_fabric_pass(fabric)) look_further(comm);
+    bool has_moved = rpi_fabric_pass(fabric), yields = fabric->crowded && !has_moved;
+    if (!has_moved) look_further(comm);
     account(fabric, false);
     check_operations(fabric);
     rpi_drive_give(fabric);
+    if (yields) sched_yield();
 }
 
 /* What our heartbeats say; called under the lock. */

@@ -4,7 +4,8 @@
  * All its collectives must be posted in the same order on every rank (exchanges of neighbours
  * by those who take part); several may be in flight, and waited for in any order. Posting is
  * serialised by the caller, waiting is legal from any thread. Nothing has a thread of its own
- * unless rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
+ * unless rp_comm_options.progress_thread asks for one: whoever waits makes the transfer
+ * progress.
  *
  * Every legal program ends: one that would end if each operation were done as soon as all ranks
  * concerned have posted it, and not before. Short operations are often done sooner on a rank
@@ -80,17 +81,17 @@ typedef struct rp_comm_options {
     const char *transport; /**< "auto" (NULL), "inproc", "shm", "tcp". */
     const char *bind_host; /**< Interface to listen on; NULL: loopback. */
     const char *link;      /**< "1Gbit,50us": shape this rank's traffic, each way; NULL: not. */
-    double connect_timeout_s;  /**< For all to arrive, then for links to all; 0: 60. */
-    double timeout_s;          /**< No progress for so long, from its posting on, fails an
-                                    operation; also beside others that move, where the other
-                                    side is stopped or strict_timeout is 1. Ranks that wait for
-                                    each other in several communicators fail in all of them.
-                                    0: 600. */
-    int strict_timeout;        /**< 1: timeout_s also ends a wait for a rank that is alive and
-                                    computes. -1: such a rank is named, and left in peace. 0: as
-                                    the parent has it; -1 where there is none. */
-    double warn_after_s;       /**< No progress for so long names the late rank; 0: 30. */
-    int progress_thread;       /**< 1: a thread drives transfers while the caller computes. */
+    double connect_timeout_s; /**< For all to arrive, then for links to all; 0: 60. */
+    double timeout_s;         /**< No progress for so long, from its posting on, fails an
+                                   operation; also beside others that move, where the other
+                                   side is stopped or strict_timeout is 1. Ranks that wait for
+                                   each other in several communicators fail in all of them.
+                                   0: 600. */
+    int strict_timeout;       /**< 1: timeout_s also ends a wait for a rank that is alive and
+                                   computes. -1: such a rank is named, and left in peace. 0: as
+                                   the parent has it; -1 where there is none. */
+    double warn_after_s;      /**< No progress for so long names the late rank; 0: 30. */
+    int progress_thread; /**< 1: a thread makes transfers progress while the caller computes. */
     uint32_t chunk_bytes;      /**< Elements' bytes in flight as one piece; 0: chosen from the
                                     link. All ranks must agree. */
     uint32_t chunks_in_flight; /**< Up to 4096; 0: chosen. All ranks must agree. */
@@ -477,10 +478,10 @@ RP_API rp_status rp_recv_any_with_start(rp_comm *comm, void *data, size_t count,
                                         int tag, const rp_collective_options *options,
                                         rp_request **request);
 
-/** Drive the communicator until the request is complete, then free it and return its status
+/** Make progress until the request is complete, then free it and return its status
  *  (the message is then this thread's rp_last_error()). *request becomes NULL. */
 RP_API rp_status rp_request_wait(rp_request **request);
-/** RP_PENDING while it runs; drives a little; never blocks, never frees. */
+/** RP_PENDING while it runs; makes a little progress; never blocks, never frees. */
 RP_API rp_status rp_request_test(rp_request *request);
 
 /** As rp_request_wait(), but at most timeout_s (below 0: no limit, 0: a look), and without
@@ -508,8 +509,8 @@ RP_API rp_status rp_request_free(rp_request **request);
 RP_API int rp_request_source(const rp_request *request);
 
 /** A queue of completed requests, for a thread that tells others of them. It serves any number
- *  of communicators, which must have progress threads (somebody has to drive) and must be
- *  destroyed before it. */
+ *  of communicators, which must have progress threads (somebody has to make progress) and must
+ * be destroyed before it. */
 typedef struct rp_completions rp_completions;
 RP_API rp_status rp_completions_create(rp_completions **completions);
 /** Wakes a thread that waits and returns once that has left; nobody may use the queue from then
@@ -580,15 +581,15 @@ RP_API rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype
                          int tag);
 
 /** Between the two the caller posts and then waits itself: the progress thread is left asleep,
- *  as by the blocking forms, and only who waits or tests drives. Each attend needs its leave.
- *  They nest; any thread. */
+ *  as by the blocking forms, and only who waits or tests makes progress. Each attend needs its
+ * leave. They nest; any thread. */
 RP_API void rp_comm_attend(rp_comm *comm);
 RP_API void rp_comm_leave(rp_comm *comm);
 
 /** Another rp_comm_options.timeout_s, from now on. Any thread. RP_INVALID: not above 0. */
 RP_API rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s);
 
-/** Accounts since creation, of this rank. Seconds are of wall time inside the library. */
+/** Statistics since creation, of this rank. Seconds are of wall time inside the library. */
 typedef struct rp_comm_stats {
     uint64_t operations;
     uint64_t wire_bytes_sent, wire_bytes_received; /**< Frames and all. */

@@ -22,7 +22,7 @@
  * destination two (what is under way, and what is merged behind it), and one of f32 more where
  * the codec is lossy. No more, whatever the neighbours do.
  *
- * A thread of the fabric serves the windows; making one starts it (rp_comm_options.
+ * A thread of the context serves the windows; making one starts it (rp_comm_options.
  * progress_thread). One thread at a time calls a window, but for waits, tests and mutexes,
  * which any thread may call. Sources: BlueFog (arXiv 2111.04287), push-sum (Kempe et al. 2003).
  */

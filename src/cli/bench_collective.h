@@ -184,7 +184,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
      "count the ranks as being on N hosts, evenly; --link then shapes between these only",     \
      NULL},                                                                                    \
     {"progress-thread", NULL, NULL, RPI_OPTION_FLAG, RPI_BENCH_FIELD(world.progress_thread),   \
-     NULL, 0, 0, NULL, "let a thread drive the transfers, as training does", NULL},            \
+     NULL, 0, 0, NULL, "let a thread move the transfers, as training does", NULL},            \
     RPI_ROW_ITERS(RPI_BENCH_FIELD(iters), "5"),                                                \
     RPI_ROW_WARMUP(RPI_BENCH_FIELD(warmup), "1"),                                              \
     RPI_ROW_JSON(RPI_BENCH_FIELD(json), "one JSON object a size (docs/json.md)")

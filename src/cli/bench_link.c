@@ -221,7 +221,7 @@ enum { WAYS_MOST = 16, WAY_BYTES = 800 };
 
 /* False: it has none to show, as links through memory have not, and rank 0 itself. */
 static bool find_way(const rp_comm *comm, int rank, char text[WAY_BYTES]) {
-    const rpi_port *port = comm->peers[rank].port;
+    const rpi_connection *port = comm->peers[rank].connection;
     rpi_link *link = rank == comm->rank ? NULL : port->link;
     text[0] = '\0';
     if (!link || !link->endpoint->transport->describe) return false;

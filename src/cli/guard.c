@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/descendants.h"
-#include "net/bytes/quiet_thread.h"
+#include "net/bytes/signal_masked_thread.h"
 #include "net/socket/stream.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ static _Noreturn void be_second(const rpi_guard_options *options, int fd) {
     sigaddset(&background, SIGTTOU);
     sigprocmask(SIG_BLOCK, &background, NULL);
     rpi_descendants_adopt();
-    rp_status status = rpi_quiet_thread("the launcher", watch_first, &line, &thread);
+    rp_status status = rpi_signal_masked_thread("the launcher", watch_first, &line, &thread);
     int code = status == RP_OK ? options->work(options->context) : rpi_command_failed(status);
     rpi_descendants_kill();
     code = rpi_command_finish(

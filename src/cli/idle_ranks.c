@@ -55,7 +55,7 @@ void rpi_launch_end_idle(rpi_launch_run *l) {
 }
 
 static bool is_watching(const rpi_launch_run *l) {
-    return !l->agent && l->options->outlives_deaths && l->has_ended_well && l->alive > 0 &&
+    return !l->agent && l->options->survives_deaths && l->has_ended_well && l->alive > 0 &&
            !l->next_signal;
 }
 

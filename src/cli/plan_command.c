@@ -134,7 +134,7 @@ static rp_status cost_of(const prediction *p, const rpi_algorithm *algorithm,
 static void share_cores(const settings *s, prediction *p) {
     if (!s->cores) return;
     int64_t hosts = s->hosts ? s->hosts : s->ranks, widest = (s->ranks + hosts - 1) / hosts;
-    bool crowd = rpi_is_crowd((long)widest, (long)s->cores);
+    bool crowd = rpi_is_oversubscribed((long)widest, (long)s->cores);
     p->links.cores = p->model.cores = (int)s->cores;
     p->model.turn_s = crowd ? CROWD_TURN_S : rpi_nominal_links.turn_s;
     p->model.frame_s = rpi_nominal_links.frame_s;

@@ -65,7 +65,7 @@ void rpi_launch_finish_output(rpi_launch_run *l, int stream) {
 
 /* Its death is no failure. */
 static bool may_die(const rpi_launch_run *l, int rank) {
-    return l->options->outlives_deaths && rank >= l->options->vital_ranks;
+    return l->options->survives_deaths && rank >= l->options->vital_ranks;
 }
 
 /* Nothing has failed, and nobody has told us to end. */

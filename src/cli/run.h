@@ -27,7 +27,7 @@ typedef struct rpi_launch_options {
     bool is_raw;           /* a terminal obeys what ranks print; else it shows it */
     double grace_s;        /* for ranks to end by themselves after a failure; 0: 10 */
     double stop_grace_s;   /* the same after we were told to end; 0: grace_s */
-    bool outlives_deaths;  /* ranks that are killed end nobody else and are no failure: the
+    bool survives_deaths;  /* ranks that are killed end nobody else and are no failure: the
                               others say what they make of it */
     int vital_ranks;       /* but for so many of the first */
     int restarts;          /* then: a rank that was killed is started again, so often each */

@@ -106,7 +106,7 @@ static rp_status choose_ranks(settings *s) {
     return said ? rpi_host_list_limit(&s->list, s->ranks) : RP_OK;
 }
 
-static bool outlives_deaths(const settings *s) {
+static bool survives_deaths(const settings *s) {
     return strcmp(s->on_loss, "continue") == 0;
 }
 
@@ -118,7 +118,7 @@ static rp_status parse(int argc, char **argv, settings *s, int *out_program, boo
     RP_TRY(rpi_options_parse(options, argc, argv, s, &program, out_help));
     if (*out_help) return RP_OK;
     RP_TRY(choose_ranks(s));
-    if (s->restarts && !outlives_deaths(s))
+    if (s->restarts && !survives_deaths(s))
         return RP_FAIL(
             INVALID,
             "--restart %lld: the death of a rank ends the others, and there is nothing "
@@ -184,7 +184,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .is_raw = s->raw,
         .output_folder = s->output_folder,
         .grace_s = s->grace_s,
-        .outlives_deaths = outlives_deaths(s),
+        .survives_deaths = survives_deaths(s),
         .restarts = (int)s->restarts,
         .answer_s = s->answer_s,
     });
@@ -227,7 +227,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
         .reports_bindings = s->report_bindings,
         .output_folder = output_folder,
         .grace_s = s->grace_s,
-        .outlives_deaths = outlives_deaths(s),
+        .survives_deaths = survives_deaths(s),
         .restarts = (int)s->restarts,
     });
     return RP_OK;

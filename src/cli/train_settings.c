@@ -45,10 +45,10 @@ static void drop_alternatives(rpi_train_settings *s, const rpi_train_settings *s
 /* How many ranks go on: those that a launcher has started, else as many as -n started then. */
 static rp_status choose_ranks(rpi_train_settings *s, const rpi_train_settings *said,
                               int recorded_world) {
-    rpi_place place;
-    if (said->world.ranks || rpi_place_find_own(&place) != RP_OK) return RP_OK;
-    bool launched = place.world > 1 || rpi_launched();
-    if (launched && !(rpi_launched() && s->world.ranks == place.world)) s->world.ranks = 0;
+    rpi_world_info info;
+    if (said->world.ranks || rpi_world_info_find_own(&info) != RP_OK) return RP_OK;
+    bool launched = info.world > 1 || rpi_launched();
+    if (launched && !(rpi_launched() && s->world.ranks == info.world)) s->world.ranks = 0;
     if (launched || s->world.ranks || recorded_world == 1) return RP_OK;
     return RP_FAIL(
         INVALID,
@@ -160,7 +160,7 @@ rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
     s->world.progress_thread = true;
     s->world.greeting = stdout;
     s->world.stop_grace_s = STOP_GRACE_S;
-    s->world.outlives_deaths = rpi_strategy_outlives(s->train.strategy, &s->world.vital_ranks);
+    s->world.survives_deaths = rpi_strategy_survives(s->train.strategy, &s->world.vital_ranks);
     if (s->train.resume && !s->train.out) s->train.out = s->train.resume;
     return RP_OK;
 }

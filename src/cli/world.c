@@ -83,7 +83,7 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
                                   .argv = words,
                                   .output = RPI_LAUNCH_PREFIX_OTHERS,
                                   .stop_grace_s = settings->stop_grace_s,
-                                  .outlives_deaths = settings->outlives_deaths,
+                                  .survives_deaths = settings->survives_deaths,
                                   .vital_ranks = settings->vital_ranks,
                                   .restarts = settings->restarts};
     int code = rpi_launch(&options);
@@ -93,37 +93,37 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
 
 /* Before the others are waited for. Ranks of our own launcher leave it to rank 0, and one alone
  * has found nothing. */
-static void greet(const rpi_world_settings *settings, const rpi_place *place) {
-    if (place->alone) return;
-    if (!settings->greeting || (place->rank > 0 && rpi_launched())) return;
-    fprintf(settings->greeting, "rank %d of %d, found by %s\n", place->rank, place->world,
-            place->found_by);
+static void greet(const rpi_world_settings *settings, const rpi_world_info *info) {
+    if (info->alone) return;
+    if (!settings->greeting || (info->rank > 0 && rpi_launched())) return;
+    fprintf(settings->greeting, "rank %d of %d, found by %s\n", info->rank, info->world,
+            info->found_by);
     fflush(settings->greeting);
 }
 
-static rp_status find(const rpi_world_settings *settings, rpi_place *place,
+static rp_status find(const rpi_world_settings *settings, rpi_world_info *info,
                       rpi_world *out_world) {
-    RP_TRY(rpi_place_find_own(place));
-    *out_world = (rpi_world){.rank = place->rank,
-                             .ranks = place->world,
-                             .local_rank = place->local_rank,
-                             .local_ranks = place->local_world,
-                             .cores = rpi_own_share_of_cores(place->local_world),
+    RP_TRY(rpi_world_info_find_own(info));
+    *out_world = (rpi_world){.rank = info->rank,
+                             .ranks = info->world,
+                             .local_rank = info->local_rank,
+                             .local_ranks = info->local_world,
+                             .cores = rpi_own_share_of_cores(info->local_world),
                              .settings = settings};
-    if (settings->ranks > 0 && settings->ranks != place->world)
+    if (settings->ranks > 0 && settings->ranks != info->world)
         return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
-                       (long long)settings->ranks, place->found_by, place->world);
-    if (settings->hosts > place->world)
+                       (long long)settings->ranks, info->found_by, info->world);
+    if (settings->hosts > info->world)
         return RP_FAIL(INVALID, "--hosts %lld is more than the %d ranks",
-                       (long long)settings->hosts, place->world);
+                       (long long)settings->hosts, info->world);
     return RP_OK;
 }
 
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world) {
-    rpi_place place;
+    rpi_world_info info;
     rpi_world world;
-    RP_TRY(find(settings, &place, &world));
-    greet(settings, &place);
+    RP_TRY(find(settings, &info, &world));
+    greet(settings, &info);
     RP_TRY(connect_ranks(&world));
     *out_world = world;
     return RP_OK;
@@ -132,15 +132,15 @@ rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_worl
 /* ---- ranks that come back ---- */
 
 static rp_status find_place(const rpi_world_settings *settings, rpi_world *out_world) {
-    rpi_place place;
+    rpi_world_info info;
     rpi_world world;
-    RP_TRY(find(settings, &place, &world));
-    if (place.store != RPI_STORE_CLIENT)
+    RP_TRY(find(settings, &info, &world));
+    if (info.store != RPI_STORE_CLIENT)
         return RP_FAIL(
             STATE,
             "rank %d was started again, and its launcher (%s) keeps no store through "
             "which it could come back",
-            place.rank, place.found_by);
+            info.rank, info.found_by);
     *out_world = world;
     return RP_OK;
 }
@@ -163,11 +163,11 @@ rp_status rpi_world_take_place(const rpi_world_settings *settings, rpi_world *ou
 }
 
 rp_status rpi_world_store(rpi_world *world, const rp_store **out_store) {
-    rpi_place place;
+    rpi_world_info info;
     if (!world->again) {
-        RP_TRY(rpi_place_find_own(&place));
-        place.tls = world->settings->tls;
-        RP_TRY(rpi_join_open(&place, world->settings->connect_timeout_s, &world->again));
+        RP_TRY(rpi_world_info_find_own(&info));
+        info.tls = world->settings->tls;
+        RP_TRY(rpi_join_open(&info, world->settings->connect_timeout_s, &world->again));
     }
     *out_store = &world->again->store;
     return RP_OK;

@@ -20,7 +20,7 @@ typedef struct rpi_world_settings {
     bool progress_thread; /* set by the command, or by an option of its own */
     /* Set by the command, not by options. */
     double stop_grace_s;  /* of rpi_launch_options */
-    bool outlives_deaths; /* likewise */
+    bool survives_deaths; /* likewise */
     int vital_ranks;      /* likewise */
     int restarts;         /* likewise */
     FILE *greeting;       /* for "rank 2 of 4, found by torchrun"; NULL: not said */

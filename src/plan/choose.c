@@ -64,7 +64,7 @@ static bool floods(const question *q, const rpi_algorithm *algorithm) {
 }
 
 static bool waits_for_crowds(const question *q, const rpi_algorithm *algorithm) {
-    return algorithm->for_crowds && !rpi_is_crowd(q->shape->widest, q->model->cores);
+    return algorithm->for_crowds && !rpi_is_oversubscribed(q->shape->widest, q->model->cores);
 }
 
 static bool is_candidate(const question *q, const rpi_algorithm *algorithm) {

@@ -59,7 +59,7 @@ typedef struct simulation {
     machine *machines;       /* [world] */
     int *first;              /* [world + 1] */
     int *rank_of;            /* [steps] */
-    int *mate;               /* [steps]: the RECV that a SEND meets */
+    int *local_rank;         /* [steps]: the RECV that a SEND meets */
     int *waits;              /* [simulated][steps] */
     int *left;               /* [simulated][world]: steps still to end */
     double *end_s;           /* [simulated]: when the last rank ends the chunk */
@@ -81,8 +81,8 @@ static bool is_inside(const simulation *s, int number) {
 
 /* Of a SEND: as it is, or encoded, which its RECV knows. */
 static double frame_bytes(const simulation *s, int send) {
-    if (step_at(s, send)->from == RPI_SLOT_TOKEN) return s->model->frame_bytes;
-    bool exact = step_at(s, s->mate[send])->level == RPI_LEVEL_HOST;
+    if (step_at(s, send)->from == RPI_SLOT_RTR) return s->model->frame_bytes;
+    bool exact = step_at(s, s->local_rank[send])->level == RPI_LEVEL_HOST;
     return s->model->frame_bytes + (exact ? s->part_bytes : s->part_encoded);
 }
 
@@ -215,7 +215,7 @@ static rp_status leave(simulation *s, rpi_event event) {
 static rp_status arrive(simulation *s, rpi_event event) {
     double busy_s = wire_s(s, event.step);
     event.what = RECEIVED;
-    event.step = s->mate[event.step];
+    event.step = s->local_rank[event.step];
     nic *taker = nic_of(s, event.step);
     serve(&taker->receive_free_s, event.time_s, busy_s);
     event.time_s = taker->receive_free_s;
@@ -276,8 +276,8 @@ static rp_status match(simulation *s) {
                              step->peer);
             break;
         }
-        s->mate[i] = head[link] - 1;
-        head[link] = behind[s->mate[i]];
+        s->local_rank[i] = head[link] - 1;
+        head[link] = behind[s->local_rank[i]];
     }
     rpi_free(head);
     rpi_free(tail);
@@ -332,7 +332,7 @@ static rp_status build_schedules(simulation *s, const rpi_algorithm *algorithm) 
     }
     s->steps = s->first[s->world];
     RP_TRY(rpi_alloc_array((size_t)s->steps, sizeof(int), "steps to simulate", &s->rank_of));
-    RP_TRY(rpi_alloc_array((size_t)s->steps, sizeof(int), "steps to simulate", &s->mate));
+    RP_TRY(rpi_alloc_array((size_t)s->steps, sizeof(int), "steps to simulate", &s->local_rank));
     for (int rank = 0; rank < s->world; rank++)
         for (int i = s->first[rank]; i < s->first[rank + 1]; i++) s->rank_of[i] = rank;
     return match(s);
@@ -446,7 +446,7 @@ static void simulation_close(simulation *s) {
     rpi_free(s->crews);
     rpi_free(s->first);
     rpi_free(s->rank_of);
-    rpi_free(s->mate);
+    rpi_free(s->local_rank);
     rpi_free(s->waits);
     rpi_free(s->left);
     rpi_free(s->end_s);

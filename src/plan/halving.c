@@ -13,7 +13,7 @@ typedef struct halving {
     rpi_writer writer;
     rpi_powers powers;
     int round;
-    int *wires; /* [members]: the encoding of each finished part */
+    int *encoded_slots; /* [members]: the encoding of each finished part */
 } halving;
 
 static void send_part(rpi_writer *writer, int part, bool first, int peer) {
@@ -48,16 +48,16 @@ static void double_up(halving *h) {
     int self = h->powers.member;
     rpi_writer_round(writer, h->round);
     rpi_write_mean(writer, self);
-    h->wires[self] = rpi_write_encode(writer, self, RPI_SLOT_SUM, RPI_ROLE_OWNER);
-    rpi_write_decode(writer, self, h->wires[self], RPI_SLOT_OUT);
+    h->encoded_slots[self] = rpi_write_encode(writer, self, RPI_SLOT_SUM, RPI_ROLE_OWNER);
+    rpi_write_decode(writer, self, h->encoded_slots[self], RPI_SLOT_OUT);
     for (int distance = 1; distance < h->powers.members; distance *= 2) {
         int partner = self ^ distance, peer = rpi_powers_rank(&h->powers, partner);
         int have = self & ~(distance - 1), want = partner & ~(distance - 1);
         rpi_writer_round(writer, h->round++);
         for (int i = 0; i < distance; i++) {
-            rpi_write_send(writer, have + i, h->wires[have + i], peer);
-            h->wires[want + i] = rpi_write_recv(writer, want + i, peer);
-            rpi_write_decode(writer, want + i, h->wires[want + i], RPI_SLOT_OUT);
+            rpi_write_send(writer, have + i, h->encoded_slots[have + i], peer);
+            h->encoded_slots[want + i] = rpi_write_recv(writer, want + i, peer);
+            rpi_write_decode(writer, want + i, h->encoded_slots[want + i], RPI_SLOT_OUT);
         }
     }
 }
@@ -83,19 +83,19 @@ static void write_all(halving *h, int rank) {
     double_up(h);
     rpi_writer_round(&h->writer, h->round);
     for (int part = 0; h->powers.pair && part < h->powers.members; part++)
-        rpi_write_send(&h->writer, part, h->wires[part], rank + 1);
+        rpi_write_send(&h->writer, part, h->encoded_slots[part], rank + 1);
 }
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
     halving h = {.powers = rpi_powers_of(request->world, request->rank)};
     h.writer = rpi_writer_start(request, h.powers.members, out_schedule);
-    RP_TRY(rpi_alloc_array((size_t)h.powers.members, sizeof *h.wires, "wires of a schedule",
-                           &h.wires));
+    RP_TRY(rpi_alloc_array((size_t)h.powers.members, sizeof *h.encoded_slots,
+                           "encoded slots of a schedule", &h.encoded_slots));
     if (request->world == 1)
         rpi_write_copy(&h.writer, 0, RPI_SLOT_IN, RPI_SLOT_OUT);
     else
         write_all(&h, request->rank);
-    rpi_free(h.wires);
+    rpi_free(h.encoded_slots);
     return rpi_writer_finish(&h.writer);
 }
 

@@ -14,7 +14,7 @@ rp_status rpi_levels_finish(rpi_levels *levels) {
     return rpi_writer_finish(&levels->writer);
 }
 
-int rpi_levels_carrier(const rpi_levels *levels, int host, int place) {
+int rpi_levels_leader(const rpi_levels *levels, int host, int place) {
     return rpi_layout_rank(&levels->layout, host, place);
 }
 
@@ -26,13 +26,12 @@ int rpi_levels_host_at(const rpi_levels *levels, int distance) {
 
 void rpi_levels_give(rpi_levels *levels, int part, int place) {
     int wire = rpi_write_encode_inside(&levels->writer, part, RPI_SLOT_IN, RPI_ROLE_SENDER);
-    rpi_write_send(&levels->writer, part, wire,
-                   rpi_levels_carrier(levels, levels->host, place));
+    rpi_write_send(&levels->writer, part, wire, rpi_levels_leader(levels, levels->host, place));
 }
 
 void rpi_levels_collect(rpi_levels *levels, int part) {
     for (int place = 0; place < levels->size; place++) {
-        int peer = rpi_levels_carrier(levels, levels->host, place), from = RPI_SLOT_IN;
+        int peer = rpi_levels_leader(levels, levels->host, place), from = RPI_SLOT_IN;
         if (place != levels->place) from = rpi_write_recv_inside(&levels->writer, part, peer);
         rpi_write_accumulate(&levels->writer, part, from, place == 0);
     }
@@ -52,7 +51,7 @@ void rpi_levels_add_hosts(rpi_levels *levels, int part, int place) {
     for (int host = 0; host < levels->layout.hosts; host++) {
         int from = own;
         if (host != levels->host)
-            from = rpi_write_recv(writer, part, rpi_levels_carrier(levels, host, place));
+            from = rpi_write_recv(writer, part, rpi_levels_leader(levels, host, place));
         if (from != RPI_SLOT_SUM) rpi_write_accumulate(writer, part, from, host == 0);
     }
 }
@@ -62,11 +61,11 @@ void rpi_levels_add_hosts(rpi_levels *levels, int part, int place) {
 void rpi_levels_pass_on(rpi_levels *levels, int part, int wire) {
     for (int d = 1; d < levels->size; d++)
         rpi_write_send(&levels->writer, part, wire,
-                       rpi_levels_carrier(levels, levels->host, levels->place + d));
+                       rpi_levels_leader(levels, levels->host, levels->place + d));
 }
 
 void rpi_levels_take(rpi_levels *levels, int part, int place) {
-    int peer = rpi_levels_carrier(levels, levels->host, place);
+    int peer = rpi_levels_leader(levels, levels->host, place);
     int wire = levels->layout.hosts == 1 ? rpi_write_recv_inside(&levels->writer, part, peer)
                                          : rpi_write_recv(&levels->writer, part, peer);
     rpi_write_decode(&levels->writer, part, wire, RPI_SLOT_OUT);

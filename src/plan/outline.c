@@ -39,13 +39,14 @@ static double over(double amount, double rate) {
     return rate > 0 ? amount / rate : 0;
 }
 
-bool rpi_is_crowd(long ranks, long cores) {
-    return cores > 0 && ranks > RPI_CROWD * cores;
+bool rpi_is_oversubscribed(long ranks, long cores) {
+    return cores > 0 && ranks > RPI_OVERSUBSCRIBED * cores;
 }
 
 /* Ranks of the widest host for each of its cores; 1 where they are no crowd. */
 static double crowd_of(const rpi_world_shape *shape, const rpi_cost_model *m) {
-    return rpi_is_crowd(shape->widest, m->cores) ? (double)shape->widest / m->cores : 1;
+    return rpi_is_oversubscribed(shape->widest, m->cores) ? (double)shape->widest / m->cores
+                                                          : 1;
 }
 
 /* What keeps the nic, the memory and the core busy; with many chunks they work at once, and

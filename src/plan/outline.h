@@ -32,10 +32,10 @@ rp_status rpi_world_shape_make(const rpi_plan_request *request, rpi_world_shape 
 
 /* Ranks for each core up to which they hand it to each other, by polling and yielding, faster
  * than they would wake each other: of 3, 4, 8 and 16 that were tried, the last did not. */
-enum { RPI_CROWD = 8 };
+enum { RPI_OVERSUBSCRIBED = 8 };
 
 /* cores 0: one for each rank. */
-bool rpi_is_crowd(long ranks, long cores);
+bool rpi_is_oversubscribed(long ranks, long cores);
 /* Seconds. bytes and encoded as in rpi_plan_cost. Where ranks share cores, the work of all is
  * done in turns, and who has waited for a frame waits for his turn too. */
 double rpi_outline_price(const rpi_outline *outline, const rpi_world_shape *shape, size_t bytes,

@@ -21,20 +21,20 @@
  *   RPI_SLOT_OUT   the caller's output elements; the same memory as IN for in-place calls, so
  *                  no step may read part p of IN after a step wrote part p of OUT
  *   RPI_SLOT_SUM   accumulators: f32 for f32, f16, bf16 data, else the dtype of the data
- *   RPI_SLOT_TOKEN no bytes: a frame from here into there has no payload and says "I am here"
- *   RPI_SLOT_WIRE + k   encoded bytes, k < schedule->wires
- * A wire slot holds one part in its lifetime and is written once in a schedule.
+ *   RPI_SLOT_RTR no bytes: a frame from here into there has no payload and says "I am here"
+ *   RPI_SLOT_ENCODED + k encoded bytes, k < schedule->encoded_slots
+ * An encoded slot holds one part in its lifetime and is written once in a schedule.
  *
  * Order: two steps that touch the same (slot, part), at least one of them writing, run in the
  * order of the schedule; IN and OUT count as one slot here, since they may be one memory, and
- * TOKEN as one slot whatever the part. Steps before a FENCE finish before steps behind it
+ * RTR as one slot whatever the part. Steps before a FENCE finish before steps behind it
  * start. SENDs to one peer run in their order, and so do RECVs from one peer. All else may run
  * in any order and at once. schedule->{waits,next_first,next} hold exactly these rules.
  *
  * Frames between two ranks arrive in the order of the SEND steps and match the RECV steps of
  * the receiver in their order: the k-th SEND to a peer meets that peer's k-th RECV from us.
  * Parts may be empty (fewer granules than parts); both ends know, so an executor may skip the
- * frames of empty parts, but never those of TOKEN.
+ * frames of empty parts, but never those of RTR.
  *
  * Weights: a COPY or an ADD multiplies what it reads by step->weight, a rational, on its way. A
  * SUM may be copied to itself so. The product is rounded, then the quotient (true division),
@@ -64,11 +64,11 @@ typedef enum rpi_collective {
     RPI_ALL_GATHER,     /* IN: part `rank`; OUT: world parts */
     RPI_BROADCAST,      /* IN of root -> OUT of all */
     RPI_BARRIER,        /* tokens only */
-    RPI_SENDRECV,       /* IN of rank 0 -> OUT of rank 1 in a world of two; the receiver sends a
-                           token first, so that no data blocks a link before it is wanted */
-    RPI_REDUCE,         /* as ALL_REDUCE, but OUT is the root's alone */
-    RPI_GATHER,         /* IN: part `rank`; OUT of root: world parts. Blocks, see above */
-    RPI_SCATTER,        /* IN of root: world parts; OUT: part `rank`. Blocks */
+    RPI_SENDRECV,    /* IN of rank 0 -> OUT of rank 1 in a world of two; the receiver sends an
+                        RTR first, so that no data blocks a link before it is wanted */
+    RPI_REDUCE,      /* as ALL_REDUCE, but OUT is the root's alone */
+    RPI_GATHER,      /* IN: part `rank`; OUT of root: world parts. Blocks, see above */
+    RPI_SCATTER,     /* IN of root: world parts; OUT: part `rank`. Blocks */
     RPI_ALL_TO_ALL,  /* 2 * world parts. IN: part d < world is for the rank at distance d. OUT:
                         part 0 is the rank's own, part world + d comes from the rank d before,
                         part world is empty; what is sent as part d is received as part
@@ -80,19 +80,20 @@ typedef enum rpi_collective {
 } rpi_collective;
 
 typedef enum rpi_step_kind {
-    RPI_STEP_ENCODE, /* values `from` (IN, SUM) -> bytes `into` (a wire slot), of role `role`,
-                        by the codec of `level` */
-    RPI_STEP_SEND,   /* bytes `from` (a wire slot, TOKEN) -> peer */
-    RPI_STEP_RECV,   /* from peer -> bytes `into` (a wire slot, TOKEN) */
+    RPI_STEP_ENCODE, /* values `from` (IN, SUM) -> bytes `into` (an encoded slot), of role
+                        `role`, by the codec of `level` */
+    RPI_STEP_SEND,   /* bytes `from` (an encoded slot, RTR) -> peer */
+    RPI_STEP_RECV,   /* from peer -> bytes `into` (an encoded slot, RTR) */
     RPI_STEP_DECODE, /* bytes `from` -> values `into` (OUT, SUM), overwriting */
-    RPI_STEP_ADD,   /* `into` (SUM) += weight * `from`: bytes of a wire slot, or values of IN */
-    RPI_STEP_COPY,  /* values IN -> SUM, IN -> OUT, SUM -> OUT, converting, times weight;
-                       SUM -> SUM with a weight */
+    RPI_STEP_ADD,  /* `into` (SUM) += weight * `from`: bytes of an encoded slot, or values of IN
+                    */
+    RPI_STEP_COPY, /* values IN -> SUM, IN -> OUT, SUM -> OUT, converting, times weight;
+                      SUM -> SUM with a weight */
     RPI_STEP_FENCE, /* orders the steps before it before those behind it */
     RPI_STEP_KINDS
 } rpi_step_kind;
 
-enum { RPI_SLOT_IN, RPI_SLOT_OUT, RPI_SLOT_SUM, RPI_SLOT_TOKEN, RPI_SLOT_WIRE };
+enum { RPI_SLOT_IN, RPI_SLOT_OUT, RPI_SLOT_SUM, RPI_SLOT_RTR, RPI_SLOT_ENCODED };
 
 /* Whose error feedback and randomness an ENCODE uses: the contribution (or partial sum) on its
  * way to the owner, or the finished sum on its way to everybody. */
@@ -120,7 +121,7 @@ enum { RPI_LEVEL_WORLD = 0, RPI_LEVEL_HOST = 1 };
 typedef struct rpi_step {
     uint8_t kind;
     uint8_t role;        /* ENCODE; else 0 */
-    uint8_t level;       /* ENCODE, and RECV into a wire slot: of the bytes; else 0 */
+    uint8_t level;       /* ENCODE, and RECV into an encoded slot: of the bytes; else 0 */
     uint16_t round;      /* for printing and for phases in errors; not an order */
     uint16_t from, into; /* slots; the one a kind does not use is 0 */
     int32_t part;
@@ -132,7 +133,7 @@ typedef struct rpi_schedule {
     const struct rpi_algorithm *algorithm;
     int world, rank, root;
     int parts;
-    int wires; /* wire slots used */
+    int encoded_slots; /* encoded slots used */
     int rounds;
     int count;       /* steps */
     bool mean;       /* finished sums are divided by the world */

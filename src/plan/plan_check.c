@@ -35,7 +35,7 @@ typedef struct rank_state {
     rpi_combination row;  /* of a mixing: what OUT must hold */
     bool keeps;           /* and it holds the rank's own, too */
     value *out, *sum;     /* [parts] */
-    value *wire;          /* [wires] */
+    value *wire;          /* [encoded_slots] */
     bool *encoded;        /* [parts] */
 } rank_state;
 
@@ -101,7 +101,7 @@ static rp_status read_slot(proof *p, rank_state *rank, value *out_value) {
     const rpi_step *step = current(rank);
     if (step->from == RPI_SLOT_IN) return read_input(p, rank, out_value);
     value *slot = step->from == RPI_SLOT_SUM ? &rank->sum[step->part]
-                                             : &rank->wire[step->from - RPI_SLOT_WIRE];
+                                             : &rank->wire[step->from - RPI_SLOT_ENCODED];
     if (!slot->present)
         return FAIL_HERE(rank, "reads slot %d before it is written", step->from);
     slot->unread = false;
@@ -138,8 +138,8 @@ static rp_status write_out(proof *p, rank_state *rank, value written) {
 static rp_status write_slot(proof *p, rank_state *rank, value written) {
     const rpi_step *step = current(rank);
     if (step->into == RPI_SLOT_OUT) return write_out(p, rank, written);
-    if (step->into >= RPI_SLOT_WIRE) {
-        rank->wire[step->into - RPI_SLOT_WIRE] = written;
+    if (step->into >= RPI_SLOT_ENCODED) {
+        rank->wire[step->into - RPI_SLOT_ENCODED] = written;
         return RP_OK;
     }
     if (rank->sum[step->part].unread && step->kind != RPI_STEP_ADD)
@@ -225,7 +225,7 @@ static rp_status run_add(proof *p, rank_state *rank) {
 static rp_status run_send(proof *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     frame *link = &p->links[rank->schedule->rank * p->world + step->peer];
-    frame sent = {.present = true, .token = step->from == RPI_SLOT_TOKEN, .heard = rank->heard};
+    frame sent = {.present = true, .token = step->from == RPI_SLOT_RTR, .heard = rank->heard};
     if (link->present) return RP_PENDING;
     if (!sent.token) RP_TRY(read_slot(p, rank, &sent.value));
     if (sent.value.level == RPI_LEVEL_HOST &&
@@ -239,7 +239,7 @@ static rp_status run_recv(proof *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     frame *link = &p->links[step->peer * p->world + rank->schedule->rank];
     if (!link->present) return RP_PENDING;
-    if (link->token != (step->into == RPI_SLOT_TOKEN))
+    if (link->token != (step->into == RPI_SLOT_RTR))
         return FAIL_HERE(rank, "a token meets a part");
     link->present = false;
     /* Only tokens are ordered before what follows them, whatever it touches. */
@@ -406,7 +406,7 @@ static rp_status check_token_first(const rpi_schedule *sender) {
     rp_status status = RP_OK;
     for (int i = 0; i < sender->count && status == RP_OK; i++) {
         const rpi_step *step = &sender->steps[i];
-        if (step->kind == RPI_STEP_RECV && step->into == RPI_SLOT_TOKEN)
+        if (step->kind == RPI_STEP_RECV && step->into == RPI_SLOT_RTR)
             after[i] = true;
         else if (step->kind != RPI_STEP_FENCE && !after[i])
             status = rpi_schedule_fail(sender, i, "may run before the receiver is ready");
@@ -460,14 +460,15 @@ static rp_status open_row(proof *p, rank_state *rank) {
 
 static rp_status rank_open(proof *p, rank_state *rank, const rpi_schedule *schedule,
                            int first_step) {
-    size_t parts = (size_t)schedule->parts, wires = (size_t)schedule->wires;
+    size_t parts = (size_t)schedule->parts, encoded_slots = (size_t)schedule->encoded_slots;
     *rank = (rank_state){.schedule = schedule, .first_step = first_step};
     RP_TRY(rpi_combine_one(&p->combinations, schedule->rank, &rank->self));
     rank->heard = rank->self;
     if (p->kind->mixes) RP_TRY(open_row(p, rank));
     RP_TRY(rpi_alloc_array(parts, sizeof *rank->out, "outputs to prove", &rank->out));
     RP_TRY(rpi_alloc_array(parts, sizeof *rank->sum, "sums to prove", &rank->sum));
-    RP_TRY(rpi_alloc_array(wires, sizeof *rank->wire, "wires to prove", &rank->wire));
+    RP_TRY(rpi_alloc_array(encoded_slots, sizeof *rank->wire, "encoded slots to prove",
+                           &rank->wire));
     return rpi_alloc_array(parts, sizeof *rank->encoded, "parts to prove", &rank->encoded);
 }
 

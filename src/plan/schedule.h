@@ -6,8 +6,8 @@
 #include "plan/plan.h"
 
 /* RP_INTERNAL, naming algorithm, world, rank and step, unless every step has slots that its
- * kind takes, a part and a peer that exist, and every wire slot is written once, before it is
- * read, and holds one part. */
+ * kind takes, a part and a peer that exist, and every encoded slot is written once, before it
+ * is read, and holds one part. */
 rp_status rpi_schedule_check_shape(const rpi_schedule *schedule);
 
 /* (Re)compute waits, next_first and next from the steps. Needs a good shape. O(steps). */

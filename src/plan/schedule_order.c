@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Places: caller's memory (IN and OUT) of each part, SUM of each part, TOKEN, wire slots. */
+/* Places: caller's memory (IN and OUT) of each part, SUM of each part, RTR, encoded slots. */
 typedef struct place {
     int writer;  /* step + 1; 0: none yet */
     int readers; /* list head: index into links + 1 */
@@ -36,8 +36,8 @@ static int place_of(const rpi_schedule *schedule, int slot, int part) {
     case RPI_SLOT_IN:
     case RPI_SLOT_OUT: return part;
     case RPI_SLOT_SUM: return schedule->parts + part;
-    case RPI_SLOT_TOKEN: return 2 * schedule->parts;
-    default: return 2 * schedule->parts + 1 + slot - RPI_SLOT_WIRE;
+    case RPI_SLOT_RTR: return 2 * schedule->parts;
+    default: return 2 * schedule->parts + 1 + slot - RPI_SLOT_ENCODED;
     }
 }
 
@@ -91,7 +91,7 @@ static size_t most_edges(const rpi_schedule *schedule) {
 
 static rp_status walk_open(walk *w, const rpi_schedule *schedule) {
     size_t count = (size_t)schedule->count, world = (size_t)schedule->world;
-    size_t places = 2 * (size_t)schedule->parts + 1 + (size_t)schedule->wires;
+    size_t places = 2 * (size_t)schedule->parts + 1 + (size_t)schedule->encoded_slots;
     *w = (walk){.schedule = schedule};
     RP_TRY(rpi_alloc_array(places, sizeof *w->places, "places of a schedule", &w->places));
     RP_TRY(rpi_alloc_array(count, sizeof *w->links, "readers of a schedule", &w->links));

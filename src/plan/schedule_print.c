@@ -3,8 +3,8 @@
 /* "in", "out", "sum", "token", "wire 3" */
 static const char *slot_text(int slot, char *text, size_t bytes) {
     static const char *const names[] = {"in", "out", "sum", "token"};
-    if (slot < RPI_SLOT_WIRE) return names[slot];
-    snprintf(text, bytes, "wire %d", slot - RPI_SLOT_WIRE);
+    if (slot < RPI_SLOT_ENCODED) return names[slot];
+    snprintf(text, bytes, "wire %d", slot - RPI_SLOT_ENCODED);
     return text;
 }
 
@@ -35,8 +35,8 @@ static void print_places(FILE *stream, const rpi_step *step) {
 }
 
 static bool has_part(const rpi_step *step) {
-    return step->kind != RPI_STEP_FENCE && step->from != RPI_SLOT_TOKEN &&
-           step->into != RPI_SLOT_TOKEN;
+    return step->kind != RPI_STEP_FENCE && step->from != RPI_SLOT_RTR &&
+           step->into != RPI_SLOT_RTR;
 }
 
 void rpi_schedule_print(FILE *stream, const rpi_schedule *schedule) {

@@ -26,8 +26,8 @@ enum {
     IN = 1 << RPI_SLOT_IN,
     OUT = 1 << RPI_SLOT_OUT,
     SUM = 1 << RPI_SLOT_SUM,
-    TOKEN = 1 << RPI_SLOT_TOKEN,
-    WIRE = 1 << RPI_SLOT_WIRE
+    TOKEN = 1 << RPI_SLOT_RTR,
+    WIRE = 1 << RPI_SLOT_ENCODED
 };
 
 static const struct {
@@ -41,14 +41,14 @@ static const struct {
 
 static bool slot_fits(int allowed, int slot) {
     if (allowed == NONE) return slot == 0;
-    return allowed >> (slot < RPI_SLOT_WIRE ? slot : RPI_SLOT_WIRE) & 1;
+    return allowed >> (slot < RPI_SLOT_ENCODED ? slot : RPI_SLOT_ENCODED) & 1;
 }
 
 static rp_status check_fields(const rpi_schedule *schedule, int i) {
     const rpi_step *step = &schedule->steps[i];
     if (step->kind >= RPI_STEP_KINDS)
         return rpi_schedule_fail(schedule, i, "unknown kind of step %d", step->kind);
-    int last_slot = RPI_SLOT_WIRE + schedule->wires - 1;
+    int last_slot = RPI_SLOT_ENCODED + schedule->encoded_slots - 1;
     if (!slot_fits(takes[step->kind].from, step->from) || step->from > last_slot)
         return rpi_schedule_fail(schedule, i, "cannot read slot %d", step->from);
     if (!slot_fits(takes[step->kind].into, step->into) || step->into > last_slot)
@@ -68,7 +68,7 @@ static rp_status check_fields(const rpi_schedule *schedule, int i) {
         return rpi_schedule_fail(schedule, i, "there are %d parts", schedule->parts);
     if (step->role > (step->kind == RPI_STEP_ENCODE ? RPI_ROLE_OWNER : 0))
         return rpi_schedule_fail(schedule, i, "no such role %d", step->role);
-    bool has_level = step->into >= RPI_SLOT_WIRE; /* of an ENCODE or a RECV */
+    bool has_level = step->into >= RPI_SLOT_ENCODED; /* of an ENCODE or a RECV */
     if (step->level > (has_level ? RPI_LEVEL_HOST : 0))
         return rpi_schedule_fail(schedule, i, "no such level %d", step->level);
     bool remote = step->kind == RPI_STEP_SEND || step->kind == RPI_STEP_RECV;
@@ -78,28 +78,30 @@ static rp_status check_fields(const rpi_schedule *schedule, int i) {
     return RP_OK;
 }
 
-/* part_of[k]: the part that wire slot k holds so far, plus one. */
-static rp_status check_wires(const rpi_schedule *schedule, int i, int *part_of) {
+/* part_of[k]: the part that encoded slot k holds so far, plus one. */
+static rp_status check_encoded_slots(const rpi_schedule *schedule, int i, int *part_of) {
     const rpi_step *step = &schedule->steps[i];
-    if (step->from >= RPI_SLOT_WIRE && part_of[step->from - RPI_SLOT_WIRE] != step->part + 1)
+    if (step->from >= RPI_SLOT_ENCODED &&
+        part_of[step->from - RPI_SLOT_ENCODED] != step->part + 1)
         return rpi_schedule_fail(schedule, i, "wire slot %d does not hold this part",
-                                 step->from - RPI_SLOT_WIRE);
-    if (step->into < RPI_SLOT_WIRE) return RP_OK;
-    if (part_of[step->into - RPI_SLOT_WIRE])
+                                 step->from - RPI_SLOT_ENCODED);
+    if (step->into < RPI_SLOT_ENCODED) return RP_OK;
+    if (part_of[step->into - RPI_SLOT_ENCODED])
         return rpi_schedule_fail(schedule, i, "wire slot %d is written twice",
-                                 step->into - RPI_SLOT_WIRE);
-    part_of[step->into - RPI_SLOT_WIRE] = step->part + 1;
+                                 step->into - RPI_SLOT_ENCODED);
+    part_of[step->into - RPI_SLOT_ENCODED] = step->part + 1;
     return RP_OK;
 }
 
 rp_status rpi_schedule_check_shape(const rpi_schedule *schedule) {
     if (schedule->parts < 1) return rpi_schedule_fail(schedule, -1, "has no parts");
     int *part_of = NULL;
-    RP_TRY(rpi_alloc_array((size_t)schedule->wires, sizeof *part_of, "wire slots", &part_of));
+    RP_TRY(rpi_alloc_array((size_t)schedule->encoded_slots, sizeof *part_of, "wire slots",
+                           &part_of));
     rp_status status = RP_OK;
     for (int i = 0; i < schedule->count && status == RP_OK; i++) {
         status = check_fields(schedule, i);
-        if (status == RP_OK) status = check_wires(schedule, i, part_of);
+        if (status == RP_OK) status = check_encoded_slots(schedule, i, part_of);
     }
     rpi_free(part_of);
     return status;

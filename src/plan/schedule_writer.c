@@ -39,7 +39,7 @@ static void append(rpi_writer *writer, rpi_step step) {
 }
 
 static int fresh_wire(rpi_writer *writer) {
-    return RPI_SLOT_WIRE + writer->schedule->wires++;
+    return RPI_SLOT_ENCODED + writer->schedule->encoded_slots++;
 }
 
 static int write_encode(rpi_writer *writer, int part, int from, int role, int level) {
@@ -153,11 +153,11 @@ void rpi_write_weighed_add(rpi_writer *writer, int part, int from, rpi_fraction 
 }
 
 void rpi_write_token_send(rpi_writer *writer, int peer) {
-    append(writer, (rpi_step){.kind = RPI_STEP_SEND, .from = RPI_SLOT_TOKEN, .peer = peer});
+    append(writer, (rpi_step){.kind = RPI_STEP_SEND, .from = RPI_SLOT_RTR, .peer = peer});
 }
 
 void rpi_write_token_recv(rpi_writer *writer, int peer) {
-    append(writer, (rpi_step){.kind = RPI_STEP_RECV, .into = RPI_SLOT_TOKEN, .peer = peer});
+    append(writer, (rpi_step){.kind = RPI_STEP_RECV, .into = RPI_SLOT_RTR, .peer = peer});
 }
 
 void rpi_write_fence(rpi_writer *writer) {

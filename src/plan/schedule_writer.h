@@ -19,7 +19,7 @@ rp_status rpi_writer_finish(rpi_writer *writer);
 /* Steps from here on belong to this round. */
 void rpi_writer_round(rpi_writer *writer, int round);
 
-/* A fresh wire slot, written by the step itself; returns the slot. */
+/* A fresh encoded slot, written by the step itself; returns the slot. */
 int rpi_write_encode(rpi_writer *writer, int part, int from, int role);
 int rpi_write_recv(rpi_writer *writer, int part, int peer);
 

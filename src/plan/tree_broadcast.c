@@ -14,7 +14,7 @@ static int reached_in(int distance) {
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
     int world = request->world, root = request->root;
     int distance = rpi_wrap(request->rank, -root, world);
-    int round = 0, wire = RPI_SLOT_WIRE;
+    int round = 0, wire = RPI_SLOT_ENCODED;
     rpi_writer writer = rpi_writer_start(request, 1, out_schedule);
     if (distance > 0) {
         round = reached_in(distance);

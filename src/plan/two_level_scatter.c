@@ -1,9 +1,9 @@
 /* Reduce-scatter in two levels. Part q is owned by rank q; on each host it is carried by the
  * rank at its owner's place (modulo the ranks there).
  *
- *   inside   every rank gives the carriers of its host what they carry, exactly; they add in
+ *   inside   every rank gives the leaders of its host what they carry, exactly; they add in
  *            the order of ranks
- *   between  carriers encode their host's sums and send each to its owner, who adds them in the
+ *   between  leaders encode their host's sums and send each to its owner, who adds them in the
  *            order of hosts, its own host's as it is
  *
  * So a host sends each part that belongs elsewhere once, whatever the number of its ranks.
@@ -14,7 +14,7 @@
 
 /* What this rank carries of one host: its own part of its own host's. */
 static void collect(rpi_levels *l, int host, int place) {
-    int part = rpi_levels_carrier(l, host, place);
+    int part = rpi_levels_leader(l, host, place);
     if (l->size > 1) rpi_levels_collect(l, part);
     if (host == l->host) return;
     int wire = rpi_write_encode(&l->writer, part, rpi_levels_sum_slot(l), RPI_ROLE_SENDER);
@@ -27,7 +27,7 @@ static void reduce_host(rpi_levels *l, int host) {
     for (int block = 0; block < places; block += l->size) {
         for (int d = 1; d < l->size; d++) {
             int place = block + (l->place + d) % l->size;
-            if (place < places) rpi_levels_give(l, rpi_levels_carrier(l, host, place), place);
+            if (place < places) rpi_levels_give(l, rpi_levels_leader(l, host, place), place);
         }
         if (block + l->place < places) collect(l, host, block + l->place);
     }
@@ -54,14 +54,14 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
 }
 
 static rpi_outline outline(const rpi_world_shape *s) {
-    double others = s->hosts - 1, mates = s->widest - 1;
+    double others = s->hosts - 1, others_here = s->widest - 1;
     return (rpi_outline){.rounds_between = others > 0,
-                         .rounds_inside = mates > 0,
+                         .rounds_inside = others_here > 0,
                          .frames_between = 2 * others,
-                         .frames_inside = 2 * mates * s->hosts,
+                         .frames_inside = 2 * others_here * s->hosts,
                          .host_bytes = others / s->hosts,
-                         .inside_values = mates / s->widest,
-                         .worked = (mates > 0 ? 2 : 1) + 1,
+                         .inside_values = others_here / s->widest,
+                         .worked = (others_here > 0 ? 2 : 1) + 1,
                          .parts = s->world};
 }
 

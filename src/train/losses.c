@@ -7,7 +7,7 @@
 
 rp_status rpi_losses_open(rpi_losses *losses, const rpi_strategy *strategy,
                           const char *strategy_options, int ranks) {
-    if (ranks == 1 || !strategy->outlives || !strategy->outlives(strategy_options))
+    if (ranks == 1 || !strategy->survives || !strategy->survives(strategy_options))
         return RP_OK;
     size_t world = (size_t)ranks;
     RP_TRY(rpi_alloc_array(world, sizeof *losses->members, "ranks", &losses->members));
@@ -31,7 +31,7 @@ void rpi_losses_close(rpi_losses *losses) {
     rpi_free(losses->lost);
 }
 
-rp_status rpi_losses_outlive(rpi_losses *losses, rp_status status) {
+rp_status rpi_losses_survive(rpi_losses *losses, rp_status status) {
     if (status != RP_PEER || !losses->goes_on) return status;
     if (!losses->is_pending)
         snprintf(losses->why, sizeof losses->why, "%.500s", rp_last_error()->message);

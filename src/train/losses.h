@@ -31,6 +31,6 @@ void rpi_losses_close(rpi_losses *losses); /* zeros are fine */
 
 /* RP_OK in place of the status of a death that the run outlives, which is pending then; else
  * the status, with its message. */
-rp_status rpi_losses_outlive(rpi_losses *losses, rp_status status);
+rp_status rpi_losses_survive(rpi_losses *losses, rp_status status);
 
 #endif

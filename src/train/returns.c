@@ -17,7 +17,7 @@ static int ranks_at_first(const rpi_trainer *t) {
     return t->place.servers + t->place.workers;
 }
 
-rp_status rpi_growth_open(const rpi_trainer *t, rpi_growth *g) {
+rp_status rpi_readmission_open(const rpi_trainer *t, rpi_readmission *g) {
     size_t world = (size_t)ranks_at_first(t);
     if (!t->options->returns || !t->strategy->grow || !t->losses.members) return RP_OK;
     g->requests.way = t->options->returns;
@@ -26,12 +26,12 @@ rp_status rpi_growth_open(const rpi_trainer *t, rpi_growth *g) {
     return rpi_alloc_array(world, sizeof *g->request_numbers, "ranks", &g->request_numbers);
 }
 
-void rpi_growth_close(rpi_growth *g) {
+void rpi_readmission_close(rpi_readmission *g) {
     rp_comm_destroy(g->comm);
     rpi_free(g->first_ranks);
     rpi_free(g->back);
     rpi_free(g->request_numbers);
-    *g = (rpi_growth){0};
+    *g = (rpi_readmission){0};
 }
 
 /* ---- what all do over the new communicator ---- */
@@ -55,12 +55,12 @@ static rp_status pass_state(const rpi_trainer *t, rp_comm *comm, int to) {
     return RP_OK;
 }
 
-static rp_status share(rpi_growth *g, rpi_run_state *state) {
+static rp_status share(rpi_readmission *g, rpi_run_state *state) {
     RP_TRY(rp_broadcast(g->comm, state, RPI_RUN_STATE, RP_F64, NULL));
     return rp_broadcast(g->comm, g->first_ranks, (size_t)g->count, RP_I32, NULL);
 }
 
-static rp_status connect(rpi_growth *g, int epoch, int rank) {
+static rp_status connect(rpi_readmission *g, int epoch, int rank) {
     const rpi_train_returns *way = g->requests.way;
     return way->connect(way->context, NAME, (uint32_t)epoch, rank, g->count,
                         RPI_RETURN_CONNECT_S, &g->comm);
@@ -68,7 +68,7 @@ static rp_status connect(rpi_growth *g, int epoch, int rank) {
 
 /* What there is of an attempt goes, the strategy's part by `close`. status: why, with this
  * thread's last error, which stays: nobody waits for this rank over the communicator. */
-static void drop(rpi_trainer *t, rpi_growth *g, rp_status status,
+static void drop(rpi_trainer *t, rpi_readmission *g, rp_status status,
                  void (*close)(rpi_trainer *t)) {
     rpi_kept_error why;
     rpi_error_keep(&why);
@@ -80,7 +80,7 @@ static void drop(rpi_trainer *t, rpi_growth *g, rp_status status,
 }
 
 /* The new communicator is the world from here on. */
-static void take_over(rpi_trainer *t, rpi_growth *g) {
+static void take_over(rpi_trainer *t, rpi_readmission *g) {
     rpi_losses *losses = &t->losses;
     rp_comm *before = losses->grown;
     losses->grown = t->comm = g->comm;
@@ -106,14 +106,14 @@ static int by_number(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void list_ranks(const rpi_trainer *t, rpi_growth *g) {
+static void list_ranks(const rpi_trainer *t, rpi_readmission *g) {
     g->count = 0;
     for (int i = 0; i < t->place.world; i++) g->first_ranks[g->count++] = t->losses.members[i];
     for (int i = 0; i < g->back_count; i++) g->first_ranks[g->count++] = g->back[i];
     qsort(g->first_ranks, (size_t)g->count, sizeof *g->first_ranks, by_number);
 }
 
-static int place_of(const rpi_growth *g, int rank) {
+static int place_of(const rpi_readmission *g, int rank) {
     int place = 0;
     while (place < g->count && g->first_ranks[place] != rank) place++;
     return place;
@@ -135,7 +135,7 @@ static const char *refusal(const rpi_trainer *t, const rpi_return_request *reque
 }
 
 /* A later request of a rank is that of a process in the place of the one before. */
-static void note(rpi_growth *g, const rpi_return_request *request) {
+static void note(rpi_readmission *g, const rpi_return_request *request) {
     int at = 0;
     while (at < g->back_count && g->back[at] != request->rank) at++;
     if (at == g->back_count) g->back[g->back_count++] = request->rank;
@@ -143,7 +143,7 @@ static void note(rpi_growth *g, const rpi_return_request *request) {
 }
 
 /* On rank 0. */
-static void take_request(const rpi_trainer *t, rpi_growth *g,
+static void take_request(const rpi_trainer *t, rpi_readmission *g,
                          const rpi_return_request *request) {
     char why[160], text[RPI_RETURN_TEXT];
     if (refusal(t, request, why, sizeof why)) {
@@ -158,7 +158,7 @@ static void take_request(const rpi_trainer *t, rpi_growth *g,
 }
 
 /* On rank 0: nobody waits for a rank that has died since it asked. */
-static void call_all(rpi_growth *g) {
+static void call_all(rpi_readmission *g) {
     int count = g->back_count;
     g->back_count = 0;
     for (int i = 0; i < count; i++) {
@@ -174,7 +174,7 @@ static void call_all(rpi_growth *g) {
 }
 
 /* One that cannot be told will find out by its deadline. */
-static void invite(rpi_growth *g, int epoch) {
+static void invite(rpi_readmission *g, int epoch) {
     char text[RPI_RETURN_TEXT];
     for (int i = 0; i < g->back_count; i++) {
         snprintf(text, sizeof text, "come %d %d %d", epoch, place_of(g, g->back[i]), g->count);
@@ -182,7 +182,7 @@ static void invite(rpi_growth *g, int epoch) {
     }
 }
 
-static void tell_all(rpi_growth *g, const char *what, const char *text) {
+static void tell_all(rpi_readmission *g, const char *what, const char *text) {
     for (int i = 0; i < g->back_count; i++)
         (void)rpi_return_say(&g->requests, g->request_numbers[i], what, text);
 }
@@ -193,7 +193,7 @@ static void stay(rpi_trainer *t) {
 
 /* The attempt before, if there was one: who comes back asks anew, whether it was told its place
  * or not. */
-static void give_up(rpi_trainer *t, rpi_growth *g) {
+static void give_up(rpi_trainer *t, rpi_readmission *g) {
     drop(t, g, RP_OK, stay);
     if (t->place.rank == 0) {
         tell_all(g, "place", "again");
@@ -204,7 +204,7 @@ static void give_up(rpi_trainer *t, rpi_growth *g) {
 }
 
 /* From rank 0: the attempt's number, and who comes back. */
-static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
+static rp_status plan(const rpi_trainer *t, rpi_readmission *g, int *out_epoch) {
     int head[2] = {0};
     if (t->place.rank == 0) {
         rpi_return_request request;
@@ -220,14 +220,15 @@ static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
     return rp_broadcast(t->comm, g->back, (size_t)g->back_count, RP_I32, NULL);
 }
 
-static rp_status give_state(const rpi_trainer *t, const rpi_growth *g) {
+static rp_status give_state(const rpi_trainer *t, const rpi_readmission *g) {
     if (t->place.rank > 0) return RP_OK;
     for (int i = 0; i < g->back_count; i++)
         RP_TRY(pass_state(t, g->comm, place_of(g, g->back[i])));
     return RP_OK;
 }
 
-static rp_status build(rpi_trainer *t, const rpi_run_state *state, rpi_growth *g, int epoch) {
+static rp_status build(rpi_trainer *t, const rpi_run_state *state, rpi_readmission *g,
+                       int epoch) {
     rpi_run_state told = *state;
     RP_TRY(connect(g, epoch, place_of(g, t->losses.members[t->place.rank])));
     RP_TRY(share(g, &told));
@@ -246,7 +247,7 @@ static rp_status vote(const rpi_trainer *t, rp_status status, bool *out_well) {
     return RP_OK;
 }
 
-rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth *g) {
+rp_status rpi_readmission_try(rpi_trainer *t, const rpi_run_state *state, rpi_readmission *g) {
     int epoch = 0;
     bool is_well = false;
     give_up(t, g);
@@ -269,7 +270,7 @@ rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth 
     return RP_OK;
 }
 
-void rpi_growth_take(rpi_trainer *t, rpi_growth *g, rpi_back *out_back) {
+void rpi_readmission_take(rpi_trainer *t, rpi_readmission *g, rpi_back *out_back) {
     t->strategy->settle(t->strategy_self, true);
     take_over(t, g);
     if (t->place.rank == 0) tell_all(g, "verdict", "go");
@@ -287,14 +288,14 @@ void rpi_growth_take(rpi_trainer *t, rpi_growth *g, rpi_back *out_back) {
 
 /* ---- a rank that comes back ---- */
 
-static rp_status open_over(rpi_trainer *t, rpi_growth *g) {
+static rp_status open_over(rpi_trainer *t, rpi_readmission *g) {
     t->comm = g->comm;
     rpi_train_place_move(&t->place, rp_comm_rank(t->comm), rp_comm_world(t->comm));
     RP_TRY(rpi_trainer_open_strategy(t));
     return rp_barrier(t->comm);
 }
 
-static rp_status join(rpi_trainer *t, rpi_growth *g, int epoch, int rank,
+static rp_status join(rpi_trainer *t, rpi_readmission *g, int epoch, int rank,
                       rpi_run_state *out_state) {
     RP_TRY(connect(g, epoch, rank));
     RP_TRY(share(g, out_state));
@@ -305,7 +306,7 @@ static rp_status join(rpi_trainer *t, rpi_growth *g, int epoch, int rank,
     return open_over(t, g);
 }
 
-static void leave(rpi_trainer *t, rpi_growth *g, rp_status status) {
+static void leave(rpi_trainer *t, rpi_readmission *g, rp_status status) {
     drop(t, g, status, rpi_trainer_close_strategy);
     t->comm = NULL;
     rpi_train_place_move(&t->place, g->requests.way->rank, g->requests.way->world);
@@ -317,7 +318,7 @@ static bool is_theirs(rp_status status) {
 }
 
 /* One request. *out_again: it did not come to pass, and may another time. */
-static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g,
+static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_readmission *g,
                          rpi_run_state *out_state, bool *out_over, bool *out_again) {
     char text[RPI_RETURN_TEXT];
     int epoch = 0, rank = 0;
@@ -349,7 +350,7 @@ static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growt
                          t->place.rank);
 }
 
-rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g,
+rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_readmission *g,
                      rpi_run_state *out_state, bool *out_over) {
     bool again = true;
     for (int i = 0; i < ATTEMPTS && again; i++) {

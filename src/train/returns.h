@@ -34,7 +34,7 @@ enum { RPI_ASKED_ADMIT = 4 }; /* beside RPI_ASKED_*: by rank 0, to end a span of
 #define RPI_RETURN_CONNECT_S 10.0
 
 /* An attempt to take ranks back. */
-typedef struct rpi_growth {
+typedef struct rpi_readmission {
     rpi_return_requests requests;
     int epoch;        /* of the attempt, on rank 0 */
     rp_comm *comm;    /* of all; NULL: there is none */
@@ -46,7 +46,7 @@ typedef struct rpi_growth {
     bool is_ready;            /* all is well on all */
     char why[300];            /* it is not; "": nobody came */
     char line[768];
-} rpi_growth;
+} rpi_readmission;
 
 /* What a rank that comes back has to know of the run besides what it trains. */
 typedef struct rpi_run_state {
@@ -56,22 +56,25 @@ typedef struct rpi_run_state {
 enum { RPI_RUN_STATE = sizeof(rpi_run_state) / sizeof(double) };
 
 /* Of a trainer that was opened; nobody comes back where the strategy takes nobody. */
-rp_status rpi_growth_open(const rpi_trainer *trainer, rpi_growth *growth);
-void rpi_growth_close(rpi_growth *growth); /* after the strategy; zeros are fine */
+rp_status rpi_readmission_open(const rpi_trainer *trainer, rpi_readmission *readmission);
+void rpi_readmission_close(
+    rpi_readmission *readmission); /* after the strategy; zeros are fine */
 
 /* ---- ranks that live: collective over the trainer's communicator, between spans ---- */
 
 /* Who waits is invited, and all is prepared. RP_PEER, RP_TIMEOUT: one that lives has died; it
  * is made again then. *growth is ready, or not, on all alike. */
-rp_status rpi_growth_try(rpi_trainer *trainer, const rpi_run_state *state, rpi_growth *growth);
+rp_status rpi_readmission_try(rpi_trainer *trainer, const rpi_run_state *state,
+                              rpi_readmission *readmission);
 /* Take it: the trainer goes on over the new communicator. */
-void rpi_growth_take(rpi_trainer *trainer, rpi_growth *growth, rpi_back *out_back);
+void rpi_readmission_take(rpi_trainer *trainer, rpi_readmission *readmission,
+                          rpi_back *out_back);
 
 /* ---- a rank that comes back ---- */
 
 /* The trainer was opened without its strategy, by its place when the run began. Afterwards it
  * is one of the ranks, behind their step. RP_CANCELLED: *out_over, or it was told to end. */
-rp_status rpi_return(rpi_trainer *trainer, const rpi_train_hooks *hooks, rpi_growth *growth,
-                     rpi_run_state *out_state, bool *out_over);
+rp_status rpi_return(rpi_trainer *trainer, const rpi_train_hooks *hooks,
+                     rpi_readmission *readmission, rpi_run_state *out_state, bool *out_over);
 
 #endif

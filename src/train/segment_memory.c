@@ -40,7 +40,7 @@ void rpi_memories_close(rpi_memories *m) {
 }
 
 /* Zeros, and not what was there: NaN times a weight of 0 is NaN. */
-void rpi_memories_forget(rpi_memories *m) {
+void rpi_memories_close_after_fork(rpi_memories *m) {
     for (int i = 0; i < layers_of(m); i++)
         memset(m->now[i], 0,
                (size_t)(m->rows * m->length * rpi_memories_width(m, i)) * sizeof(float));

@@ -24,7 +24,7 @@ rp_status rpi_memories_open(const rpi_network *network, int64_t rows,
 void rpi_memories_close(rpi_memories *memories); /* zeros are fine */
 
 /* Rows begin anew. */
-void rpi_memories_forget(rpi_memories *memories);
+void rpi_memories_close_after_fork(rpi_memories *memories);
 
 /* Put where the graph has them what a run of the rows from `first` on reads. inputs: of all
  * inputs of the graph. */

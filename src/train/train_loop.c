@@ -18,7 +18,7 @@ static rp_status train_step(rpi_training *r) {
 }
 
 static rp_status step(rpi_training *r) {
-    return rpi_training_outlive(r, train_step(r));
+    return rpi_training_survive(r, train_step(r));
 }
 
 static rp_status write_trace(const rpi_training *r) {
@@ -54,7 +54,7 @@ static rp_status close_roles(rpi_training *r) {
 static rp_status close_all_alike(rpi_training *r) {
     rp_status status = close_together(r);
     while (status != RP_OK) {
-        RP_TRY(rpi_training_outlive(r, status));
+        RP_TRY(rpi_training_survive(r, status));
         status = close_together(r);
     }
     return RP_OK;
@@ -81,9 +81,9 @@ static rp_status run_all(rpi_training *r, rp_comm *comm) {
 }
 
 static rp_status close_run(rpi_training *r) {
-    if (r->trainer.place.rank == 0) rpi_return_close(&r->growth.requests);
+    if (r->trainer.place.rank == 0) rpi_return_close(&r->readmission.requests);
     rpi_trainer_close(&r->trainer);
-    rpi_growth_close(&r->growth);
+    rpi_readmission_close(&r->readmission);
     rpi_free(r->history);
     rpi_free(r->scratch);
     return rpi_metrics_close(r->metrics);
@@ -109,7 +109,7 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     int64_t steps = r.diverged ? r.told_step : r.trainer.step;
     /* Who comes back hears of it, however early. */
     if (comm && options->returns && options->returns->rank == 0)
-        r.growth.requests.way = options->returns;
+        r.readmission.requests.way = options->returns;
     (void)rpi_metrics_failure(r.metrics, steps, message); /* if it still can be */
     (void)close_run(&r);
     return rpi_fail(status, error.file, error.line, "%s", message);

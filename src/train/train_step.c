@@ -83,7 +83,7 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
                                .on_step = t->timeline || t->profile ? on_step : NULL};
     rpi_train_place_work(&t->place, out_batch->global_count, &batch.first_sample, &end);
     mix(t, step, out_batch, &batch.scales);
-    if (rpi_source_begins_epoch(&t->source, step)) rpi_memories_forget(&t->memories);
+    if (rpi_source_begins_epoch(&t->source, step)) rpi_memories_close_after_fork(&t->memories);
     return t->replica->learn(t->replica_self, &batch, out_loss);
 }
 
@@ -102,10 +102,10 @@ static rp_status report(rpi_trainer *t, const rpi_source_batch *batch, double lo
 
 static rp_status finish(rpi_trainer *t, rpi_step_metrics *metrics) {
     int64_t exposed = 0;
-    RP_TRY(rpi_losses_outlive(&t->losses, t->strategy->finish(t->strategy_self, &exposed)));
+    RP_TRY(rpi_losses_survive(&t->losses, t->strategy->finish(t->strategy_self, &exposed)));
     int64_t start = rpi_now_ns();
     if (!t->losses.is_pending)
-        RP_TRY(rpi_losses_outlive(&t->losses, rpi_step_reports_wait(&t->reports)));
+        RP_TRY(rpi_losses_survive(&t->losses, rpi_step_reports_wait(&t->reports)));
     int64_t waited = rpi_now_ns() - start;
     metrics->exposed_s = rpi_seconds(exposed + (t->place.world > 1 ? waited : 0));
     return RP_OK;
@@ -132,7 +132,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     RP_TRY(rpi_trainer_learn(t, t->step, &batch, &metrics.loss));
     metrics.count = count_of(t, &batch);
     metrics.unit = t->network.task->unit;
-    RP_TRY(rpi_losses_outlive(&t->losses, report(t, &batch, metrics.loss, start)));
+    RP_TRY(rpi_losses_survive(&t->losses, report(t, &batch, metrics.loss, start)));
     RP_TRY(finish(t, &metrics));
 
     int64_t end = rpi_now_ns();

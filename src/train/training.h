@@ -12,16 +12,16 @@ typedef struct rpi_training {
     rpi_trainer trainer;
     const rpi_train_options *options;
     const rpi_train_hooks *hooks;
-    rpi_metrics *metrics;      /* rank 0's */
-    rpi_step_metrics *history; /* of the latest steps, a ring */
-    double *scratch;           /* as many */
-    int64_t told_step;         /* the latest of which all ranks' reports are there */
-    bool diverged;             /* in that one */
-    bool is_profiled;          /* with all others */
-    rpi_span_end span_end;     /* of ranks with roles: of the latest span */
-    int asked;                 /* what ranks are asked for, until they have done it */
-    rpi_growth growth;         /* of ranks with roles: who comes back */
-    bool admits;               /* somebody waits, and all know it */
+    rpi_metrics *metrics;        /* rank 0's */
+    rpi_step_metrics *history;   /* of the latest steps, a ring */
+    double *scratch;             /* as many */
+    int64_t told_step;           /* the latest of which all ranks' reports are there */
+    bool diverged;               /* in that one */
+    bool is_profiled;            /* with all others */
+    rpi_span_end span_end;       /* of ranks with roles: of the latest span */
+    int asked;                   /* what ranks are asked for, until they have done it */
+    rpi_readmission readmission; /* of ranks with roles: who comes back */
+    bool admits;                 /* somebody waits, and all know it */
     int64_t saved_step, evaluated_step, sampled_step;
     int64_t saved_ns; /* when, or when the first step began */
     rpi_train_result result;
@@ -64,7 +64,7 @@ int64_t rpi_training_next_milestone(const rpi_training *r);
 
 /* What became of a step, or of what is due behind one: RP_OK where it failed because ranks died
  * and those that are left have gone on behind the step which all have done. */
-rp_status rpi_training_outlive(rpi_training *r, rp_status status);
+rp_status rpi_training_survive(rpi_training *r, rp_status status);
 /* `first`: this rank is the first of those that are left, and was not before. */
 void rpi_training_note_loss(rpi_training *r, const rpi_loss *loss, bool first);
 /* How far this rank is, and taking over what all have done. */

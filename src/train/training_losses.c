@@ -87,9 +87,9 @@ static rp_status go_on(rpi_training *r) {
     return rpi_training_pass_milestone(r);
 }
 
-rp_status rpi_training_outlive(rpi_training *r, rp_status status) {
+rp_status rpi_training_survive(rpi_training *r, rp_status status) {
     for (;;) {
-        RP_TRY(rpi_losses_outlive(&r->trainer.losses, status));
+        RP_TRY(rpi_losses_survive(&r->trainer.losses, status));
         if (!r->trainer.losses.is_pending) return RP_OK;
         status = go_on(r);
     }

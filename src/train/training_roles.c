@@ -49,13 +49,13 @@ static rp_status try_growth(rpi_training *r) {
                            .steps = (double)r->result.steps};
     state.standing.step = (double)r->trainer.step;
     RP_TRY(rpi_training_tell_lost(r));
-    return rpi_growth_try(&r->trainer, &state, &r->growth);
+    return rpi_readmission_try(&r->trainer, &state, &r->readmission);
 }
 
 static void note_failed_return(const rpi_training *r) {
     char line[400];
-    if (!r->growth.why[0] || !r->hooks->note) return;
-    snprintf(line, sizeof line, "nobody has come back: %s", r->growth.why);
+    if (!r->readmission.why[0] || !r->hooks->note) return;
+    snprintf(line, sizeof line, "nobody has come back: %s", r->readmission.why);
     r->hooks->note(r->hooks->context, line);
 }
 
@@ -63,11 +63,11 @@ static rp_status admit(rpi_training *r) {
     rpi_back back;
     char *text = r->result.back;
     RP_TRY(rpi_training_do_together(r, try_growth));
-    if (!r->growth.is_ready) {
+    if (!r->readmission.is_ready) {
         note_failed_return(r);
         return RP_OK;
     }
-    rpi_growth_take(&r->trainer, &r->growth, &back);
+    rpi_readmission_take(&r->trainer, &r->readmission, &back);
     for (int i = 0; i < back.count; i++)
         rpi_append(text, sizeof r->result.back, "%srank %d behind step %lld", *text ? ", " : "",
                    back.ranks[i], (long long)back.step);

@@ -83,7 +83,7 @@ static int wishes(void *context) {
     int asked = rpi_training_asked(r);
     if (r->trainer.place.rank > 0) return asked;
     if (due && rpi_training_saves(r->options)) asked |= RPI_ASKED_SAVE;
-    return rpi_return_look(&r->growth.requests) ? asked | RPI_ASKED_ADMIT : asked;
+    return rpi_return_look(&r->readmission.requests) ? asked | RPI_ASKED_ADMIT : asked;
 }
 
 static rp_status make_history(rpi_training *r) {
@@ -115,7 +115,7 @@ rp_status rpi_training_start(rpi_training *r, rp_comm *comm) {
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
     tell_split(r);
-    RP_TRY(rpi_growth_open(t, &r->growth));
+    RP_TRY(rpi_readmission_open(t, &r->readmission));
     RP_TRY(make_history(r));
     r->saved_step = r->evaluated_step = r->sampled_step = -1;
     r->result.first_step = t->step + 1;
@@ -136,9 +136,9 @@ rp_status rpi_training_come_back(rpi_training *r) {
     RP_TRY(rpi_trainer_open_apart(t, r->options, way->rank, way->world));
     listen_to_wishes(r);
     RP_TRY(rpi_trainer_compile(t));
-    RP_TRY(rpi_growth_open(t, &r->growth));
+    RP_TRY(rpi_readmission_open(t, &r->readmission));
     RP_TRY(make_history(r));
-    RP_TRY(rpi_return(t, r->hooks, &r->growth, &state, &r->result.is_late));
+    RP_TRY(rpi_return(t, r->hooks, &r->readmission, &state, &r->result.is_late));
     RP_TRY(rpi_run_folder_make(r->options, t->place.rank));
     rpi_training_take_standing(r, &state.standing);
     r->result.steps = (int64_t)state.steps;

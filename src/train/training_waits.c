@@ -34,7 +34,7 @@ static int find(rpi_training *r, int *out_ranks, int *out_unknown) {
     int count = 0;
     *out_unknown = 0;
     for (int rank = t->place.servers; rank < t->place.servers + t->place.workers; rank++) {
-        rpi_return_fate fate = rpi_return_fate_of(&r->growth.requests, rank);
+        rpi_return_fate fate = rpi_return_fate_of(&r->readmission.requests, rank);
         if (fate == RPI_FATE_AGAIN) out_ranks[count++] = rank;
         *out_unknown += fate == RPI_FATE_UNKNOWN;
     }
@@ -49,10 +49,10 @@ static void tell(rpi_training *r, const int *ranks, int count) {
 }
 
 static wait_word look(rpi_training *r, watch *w) {
-    int *ranks = r->growth.back;
+    int *ranks = r->readmission.back;
     r->asked |= rpi_training_asked(r);
     if (r->asked & RPI_ASKED_STOP) return STOP;
-    if (rpi_return_look(&r->growth.requests)) return COME;
+    if (rpi_return_look(&r->readmission.requests)) return COME;
     int unknown = 0, again = find(r, ranks, &unknown);
     if (again && !w->is_told) tell(r, ranks, again);
     w->is_told |= again > 0;

@@ -184,7 +184,7 @@ static void a_death_goes_before_a_failure(void) {
 static void a_launch_within_a_launch(void) {
     rpi_launch_options options =
         shell(1, "tr '\\0' '\\n' </proc/$$/environ | grep -E '^REDPOLL_(RESTART|GENERATION)='");
-    options.outlives_deaths = true;
+    options.survives_deaths = true;
     setenv("REDPOLL_RESTART", "7", 1);
     setenv("REDPOLL_GENERATION", "3", 1);
     CHECK_EQ(finish(start(options)), 0);
@@ -559,7 +559,7 @@ static void a_stopped_rank_does_not_hold_up_the_end(void) {
 
 static rpi_launch_options outliving(int ranks, const char *script) {
     rpi_launch_options options = shell(ranks, script);
-    options.outlives_deaths = true;
+    options.survives_deaths = true;
     return options;
 }
 
@@ -597,7 +597,7 @@ static void a_rank_that_is_stopped_for_a_while_is_left_alone(void) {
 static void who_is_stopped_while_nothing_has_ended_well_is_left_alone(void) {
     static const struct {
         const char *script;
-        bool outlives_deaths;
+        bool survives_deaths;
     } runs[] = {
         {"(sleep 1.8; kill -CONT $$) & kill -STOP $$; wait; exit 0", true},
         {"test $RANK = 0 && exit 0; (sleep 1.8; kill -CONT $$) & kill -STOP $$; wait; exit 0",
@@ -605,7 +605,7 @@ static void who_is_stopped_while_nothing_has_ended_well_is_left_alone(void) {
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         rpi_launch_options options = shell(2, runs[i].script);
-        options.outlives_deaths = runs[i].outlives_deaths;
+        options.survives_deaths = runs[i].survives_deaths;
         CHECK_EQ(finish(start(options)), 0);
         CHECK_MSG(!strstr(output, "it is killed"), "it says: %s", output);
     }

@@ -45,7 +45,7 @@ static void hear(const char *key) {
 
 /* ---- callers ---- */
 
-/* Between two looks it is away for longer than a second: nobody drives. */
+/* Between two looks it is away for longer than a second: nobody makes progress. */
 static void looks_seldom(void) {
     rp_comm *comm = open_world(2, 1);
     rp_request *request = NULL;
@@ -145,7 +145,7 @@ static void stopped_beside_others(void) {
     exit(1);
 }
 
-/* Longer than the timeout, but it moves all the time, one piece after the other. */
+/* Longer than the timeout, but it moves all the time, one part after the other. */
 static void slow_but_moving(void) {
     rp_comm *comm = open_world(1.5, 1);
     rp_request *request = NULL;

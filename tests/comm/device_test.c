@@ -275,8 +275,8 @@ static void a_late_stream_holds_up_nobody(void) {
 
 /* ---- what the first operation makes ---- */
 
-static void reduce_some(rp_comm *comm, const memory_piece *piece, size_t count) {
-    rp_segment segment = {.data = piece->at, .count = count, .dtype = RP_F32};
+static void reduce_some(rp_comm *comm, const memory_piece *slice, size_t count) {
+    rp_segment segment = {.data = slice->at, .count = count, .dtype = RP_F32};
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.memory = RP_MEMORY_CUDA);
     CHECK_OK(rp_codec_parse("q4:bucket=128", &segment.codec));
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
@@ -287,17 +287,17 @@ static void pin_first(rp_comm *comm, int rank, int world, void *context) {
     stand_in *control = context;
     (void)world;
     device_rank(rank);
-    memory_piece piece = memory_take(true, 50000 * sizeof(float));
-    memory_set(&piece, 0);
-    reduce_some(comm, &piece, 100);
+    memory_piece slice = memory_take(true, 50000 * sizeof(float));
+    memory_set(&slice, 0);
+    reduce_some(comm, &slice, 100);
     world_meet();
     long pins = atomic_load(&control->pins);
     world_meet();
-    for (int i = 0; i < 5; i++) reduce_some(comm, &piece, 50000);
+    for (int i = 0; i < 5; i++) reduce_some(comm, &slice, 50000);
     world_meet();
     CHECK_EQ(atomic_load(&control->pins), pins);
     world_meet();
-    memory_give(&piece);
+    memory_give(&slice);
 }
 
 static void the_first_operation_pins_for_all(void) {

@@ -26,41 +26,41 @@ void device_check_empty(void) {
 }
 
 memory_piece memory_take(bool there, size_t bytes) {
-    memory_piece piece = {.there = there, .bytes = bytes};
-    DONE(cuda->pin(bytes + 1, &piece.host));
-    if (!piece.host) abort();
-    piece.at = there ? stand_in_take(NULL, bytes) : malloc(bytes + 1);
-    if (!piece.at) abort();
-    memset(piece.host, 0, bytes);
-    return piece;
+    memory_piece slice = {.there = there, .bytes = bytes};
+    DONE(cuda->pin(bytes + 1, &slice.host));
+    if (!slice.host) abort();
+    slice.at = there ? stand_in_take(NULL, bytes) : malloc(bytes + 1);
+    if (!slice.at) abort();
+    memset(slice.host, 0, bytes);
+    return slice;
 }
 
-void memory_give(memory_piece *piece) {
-    if (piece->there)
-        stand_in_give(piece->at);
+void memory_give(memory_piece *slice) {
+    if (slice->there)
+        stand_in_give(slice->at);
     else
-        free(piece->at);
-    DONE(cuda->unpin(piece->host));
+        free(slice->at);
+    DONE(cuda->unpin(slice->host));
 }
 
-void memory_set(memory_piece *piece, int byte) {
-    memset(piece->host, byte, piece->bytes);
-    memory_upload(piece, NULL);
-    if (piece->there) DONE(cuda->wait(NULL));
+void memory_set(memory_piece *slice, int byte) {
+    memset(slice->host, byte, slice->bytes);
+    memory_upload(slice, NULL);
+    if (slice->there) DONE(cuda->wait(NULL));
 }
 
-void memory_upload(memory_piece *piece, void *stream) {
-    if (piece->there)
-        DONE(cuda->copy(piece->at, piece->host, piece->bytes, stream));
+void memory_upload(memory_piece *slice, void *stream) {
+    if (slice->there)
+        DONE(cuda->copy(slice->at, slice->host, slice->bytes, stream));
     else
-        memcpy(piece->at, piece->host, piece->bytes);
+        memcpy(slice->at, slice->host, slice->bytes);
 }
 
-void memory_download(memory_piece *piece, void *stream) {
-    if (piece->there)
-        DONE(cuda->copy(piece->host, piece->at, piece->bytes, stream));
+void memory_download(memory_piece *slice, void *stream) {
+    if (slice->there)
+        DONE(cuda->copy(slice->host, slice->at, slice->bytes, stream));
     else
-        memcpy(piece->host, piece->at, piece->bytes);
+        memcpy(slice->host, slice->at, slice->bytes);
 }
 
 void *memory_stream(bool there) {

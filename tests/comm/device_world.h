@@ -22,11 +22,11 @@ typedef struct memory_piece {
 } memory_piece;
 
 memory_piece memory_take(bool there, size_t bytes);
-void memory_give(memory_piece *piece);
-void memory_set(memory_piece *piece, int byte); /* waits */
+void memory_give(memory_piece *slice);
+void memory_set(memory_piece *slice, int byte); /* waits */
 /* Behind what is in the stream; at once where they lie with the host. */
-void memory_upload(memory_piece *piece, void *stream);
-void memory_download(memory_piece *piece, void *stream);
+void memory_upload(memory_piece *slice, void *stream);
+void memory_download(memory_piece *slice, void *stream);
 void *memory_stream(bool there);              /* NULL with the host */
 void memory_finish(bool there, void *stream); /* waits for it, and frees it */
 

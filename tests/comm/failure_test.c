@@ -309,8 +309,8 @@ static void faulty_sender(void) {
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     if (ranks_rank() == 0)
-        REQUIRE_OK(
-            faulty_wrap(comm->fabric->ports[1].link, &plan, &comm->fabric->ports[1].link));
+        REQUIRE_OK(faulty_wrap(comm->context->connections[1].link, &plan,
+                               &comm->context->connections[1].link));
     reduce_for_ever(comm);
 }
 
@@ -329,8 +329,8 @@ static void cut_pair(void) {
         ranks_die();
     int other = 3 - ranks_rank();
     if (other == 1 || other == 2)
-        REQUIRE_OK(faulty_wrap(comm->fabric->ports[other].link, &plan,
-                               &comm->fabric->ports[other].link));
+        REQUIRE_OK(faulty_wrap(comm->context->connections[other].link, &plan,
+                               &comm->context->connections[other].link));
     for (;;) {
         rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
         if (rp_all_reduce(comm, &segment, 1, &how) != RP_OK) give_up(comm);
@@ -369,7 +369,7 @@ static void cut_early(void) {
     int other = 3 - ranks_rank(), listener = -1, port = 0;
     if (other == 1 || other == 2) {
         char address[64];
-        char **there = &comm->fabric->mesh->addresses[other];
+        char **there = &comm->context->mesh->addresses[other];
         REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
         snprintf(address, sizeof address, "tcp:127.0.0.1:%d", port);
         rpi_free(*there);

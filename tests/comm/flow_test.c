@@ -1,7 +1,7 @@
 /* Flow control: legal programs in which a rank runs far ahead of another, and what that costs
  * in memory. */
 #include "comm/core/communicator.h"
-#include "comm/core/frame_blocks.h"
+#include "comm/core/frame_buffers.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/unexpected.h"
 #include "comm/thread_world.h"
@@ -211,12 +211,12 @@ static void without_credit_everything_is_asked_for(void) {
 
 /* ---- what is kept meanwhile ---- */
 
-static size_t bytes_aside(const rp_comm *comm) {
+static size_t bytes_unexpected(const rp_comm *comm) {
     size_t bytes = 0;
-    for (size_t i = 0; i < comm->aside.room; i++) {
-        const rpi_aside *aside = comm->aside.slots[i].value;
-        const rpi_block *block = aside ? aside->frames.first : NULL;
-        for (; block; block = block->next) bytes += block->bytes + RPI_FRAME_COST;
+    for (size_t i = 0; i < comm->unexpected.room; i++) {
+        const rpi_unexpected *unexpected = comm->unexpected.slots[i].value;
+        const rpi_frame_buffer *buffer = unexpected ? unexpected->frames.first : NULL;
+        for (; buffer; buffer = buffer->next) bytes += buffer->bytes + RPI_FRAME_COST;
     }
     return bytes;
 }
@@ -241,7 +241,7 @@ static void gather_late(rp_comm *comm, int rank, int world, void *context) {
         CHECK_OK(rp_send(comm, &x, 1, RP_F32, 0, 0));
     } else {
         for (int r = 1; r < world; r++) CHECK_OK(rp_recv(comm, &x, 1, RP_F32, r, 0));
-        size_t most = (size_t)(world - 1) * RPI_EAGER_LINK, kept = bytes_aside(comm);
+        size_t most = (size_t)(world - 1) * RPI_EAGER_LINK, kept = bytes_unexpected(comm);
         CHECK_MSG(kept > 0 && kept <= most, "%zu bytes are aside, of %zu", kept, most);
         memset(data, 0, BYTES);
         CHECK_OK(rp_gather_start(comm, data, BYTES, blocks, RP_U8, NULL, &request));
@@ -250,8 +250,8 @@ static void gather_late(rp_comm *comm, int rank, int world, void *context) {
     for (int r = 0; rank == 0 && r < world; r++)
         CHECK(data[(size_t)r * BYTES] == r && data[(size_t)(r + 1) * BYTES - 1] == r);
     CHECK_OK(rp_barrier(comm));
-    CHECK_EQ(comm->aside.count, 0);
-    CHECK(comm->fabric->idle_block_bytes <= 4 << 20);
+    CHECK_EQ(comm->unexpected.count, 0);
+    CHECK(comm->context->idle_buffer_bytes <= 4 << 20);
     free(data);
 }
 
@@ -401,17 +401,17 @@ static void a_long_run_takes_no_more_memory(void) {
 /* ---- what must not come ---- */
 
 static void post_word(rp_comm *comm, int to, int kind, uint64_t sequence, uint32_t bytes) {
-    rpi_link *link = comm->fabric->ports[to].link;
+    rpi_link *link = comm->context->connections[to].link;
     const rpi_transport *transport = link->endpoint->transport;
     rpi_frame_header header = {.kind = (uint8_t)kind,
                                .communicator = comm->id,
                                .epoch = comm->epoch,
                                .sequence = sequence};
     void *region = NULL;
-    REQUIRE_OK(transport->lend(link, RPI_FRAME_HEADER_BYTES + bytes, &region));
+    REQUIRE_OK(transport->reserve(link, RPI_FRAME_HEADER_BYTES + bytes, &region));
     memset((char *)region + RPI_FRAME_HEADER_BYTES, 0, bytes);
     rpi_frame_seal(region, &header, bytes, transport->checksum);
-    REQUIRE_OK(transport->post(link, RPI_FRAME_HEADER_BYTES + bytes));
+    REQUIRE_OK(transport->commit(link, RPI_FRAME_HEADER_BYTES + bytes));
 }
 
 typedef struct wrong_word {
@@ -443,10 +443,10 @@ static void say_what_cannot_be(rp_comm *comm, int rank, int world, void *context
 
 static void what_cannot_be_is_refused(void) {
     static const wrong_word words[] = {
-        {RPI_FRAME_ASK, 1, 0, 1, RP_MISMATCH, "is finished and wanted nothing more"},
-        {RPI_FRAME_ASK, 3, 8, 1, RP_CORRUPT, "a header alone"},
-        {RPI_FRAME_ASK, RPI_P2P_SEQUENCE | 1, 0, 1, RP_CORRUPT, "asked for a start"},
-        {RPI_FRAME_GRANT, 9, 0, 1, RP_CORRUPT, "told of the start"},
+        {RPI_FRAME_CTS_REQUEST, 1, 0, 1, RP_MISMATCH, "is finished and wanted nothing more"},
+        {RPI_FRAME_CTS_REQUEST, 3, 8, 1, RP_CORRUPT, "a header alone"},
+        {RPI_FRAME_CTS_REQUEST, RPI_P2P_SEQUENCE | 1, 0, 1, RP_CORRUPT, "asked for a start"},
+        {RPI_FRAME_CTS, 9, 0, 1, RP_CORRUPT, "told of the start"},
         {RPI_FRAME_CREDIT, 9, 8, 1, RP_CORRUPT, "a header alone"},
         {RPI_FRAME_HELLO, 3, 0, 1, RP_CORRUPT, "what joins links"},
         {RPI_FRAME_DATA, 3, 64, 1, RP_CORRUPT, "has not begun with"},
@@ -476,9 +476,10 @@ static void flood_with_words(rp_comm *comm, int rank, int world, void *context) 
     if (rank == 0) CHECK_OK(rp_recv_start(comm, &x, 1, RP_F32, 1, 0, &request));
     for (int i = 0; rank == 1 && i < f->times; i++) {
         if (rp_comm_status(comm) != RP_OK) break;
-        rpi_link *link = comm->fabric->ports[0].link;
+        rpi_link *link = comm->context->connections[0].link;
         void *region = NULL;
-        if (link->endpoint->transport->lend(link, RPI_FRAME_HEADER_BYTES, &region) != RP_OK) {
+        if (link->endpoint->transport->reserve(link, RPI_FRAME_HEADER_BYTES, &region) !=
+            RP_OK) {
             i--; /* full: rank 0 takes them in */
             sched_yield();
             continue;
@@ -488,7 +489,7 @@ static void flood_with_words(rp_comm *comm, int rank, int world, void *context) 
                                    .epoch = comm->epoch,
                                    .sequence = f->first + f->step * (uint64_t)i};
         rpi_frame_seal(region, &header, 0, link->endpoint->transport->checksum);
-        REQUIRE_OK(link->endpoint->transport->post(link, RPI_FRAME_HEADER_BYTES));
+        REQUIRE_OK(link->endpoint->transport->commit(link, RPI_FRAME_HEADER_BYTES));
     }
     if (rank == 0) {
         CHECK_EQ(rp_request_wait(&request), RP_CORRUPT);
@@ -500,9 +501,9 @@ static void flood_with_words(rp_comm *comm, int rank, int world, void *context) 
 static void words_without_end_are_refused(void) {
     /* From rank 1, the higher one: what it sends has bit 62 clear. */
     static const flood floods[] = {
-        {RPI_FRAME_ASK, 200, 3, 1, "more than 128 operations"},
-        {RPI_FRAME_EXPECT, 200, RPI_ROUND_SEQUENCE + 3, 1, "more than 128 operations"},
-        {RPI_FRAME_ANNOUNCE, RPI_TAGS_MOST + 10, RPI_P2P_SEQUENCE | 1,
+        {RPI_FRAME_CTS_REQUEST, 200, 3, 1, "more than 128 operations"},
+        {RPI_FRAME_PROBE, 200, RPI_EXCHANGE_SEQUENCE + 3, 1, "more than 128 operations"},
+        {RPI_FRAME_RTS, RPI_TAGS_MOST + 10, RPI_P2P_SEQUENCE | 1,
          UINT64_C(1) << RPI_P2P_TAG_SHIFT, "more than 1048576 tags"}};
     rp_comm_options options = options_of("inproc");
     options.timeout_s = 300; /* a million words take a sanitizer a while */

@@ -52,7 +52,7 @@ static void check_at(rpi_fold fold, place at) {
                 : at.into_first  ? second + at.odd
                                  : first;
     in_three_passes(&fold, wanted);
-    rpi_fold_run(&fold, COUNT);
+    rpi_fold_extent(&fold, COUNT);
     size_t bytes = COUNT * rp_dtype_bytes(fold.into_dtype);
     CHECK_MSG(memcmp(fold.into, wanted, bytes) == 0 &&
                   (!fold.also || memcmp(fold.also, wanted, bytes) == 0),

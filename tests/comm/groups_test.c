@@ -281,7 +281,7 @@ static void making_one_does_not_block(void) {
 }
 
 /* On rank 0 one thread waits for what rank 1 begins only behind the group that another thread
- * makes: who waits drives, and gives the drive up for a moment. */
+ * makes: who waits makes progress, and gives progress up for a moment. */
 typedef struct maker {
     rp_comm *parent, *made;
 } maker;
@@ -542,7 +542,7 @@ static void wait_for_who_computes(rp_comm *comm, int rank, int world, void *cont
         RP_COMM_OPTIONS(.name = "left", .connect_timeout_s = 60, .timeout_s = 2);
     rp_comm *group = NULL;
     (void)world, (void)context;
-    if (rank == 0) return; /* and destroys its communicator, and with it its fabric */
+    if (rank == 0) return; /* and destroys its communicator, and with it its context */
     REQUIRE_OK(rp_comm_group(comm, ranks, 3, &options, &group));
     if (rank == 1) sleep(4); /* two seconds of it beyond the timeout, and long without rank 0 */
     CHECK_OK(rp_barrier(group));

@@ -1,7 +1,7 @@
 /* Operations on buffers that ranks read in place: the same bits as of other memory, whoever has
  * them, and nothing of a buffer that its owner has back. */
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/thread_world.h"
 
 #include "base/clock.h"
@@ -35,11 +35,11 @@ static void give(float *data) {
 
 typedef struct job {
     const char *algorithm;
-    int shared; /* a bit for each rank whose vector lies in a buffer */
-    size_t cut; /* elements of the first of two segments; 0: there is one */
+    int shared;       /* a bit for each rank whose vector lies in a buffer */
+    size_t partition; /* elements of the first of two segments; 0: there is one */
     rp_reduction reduce;
-    uint64_t lent, written; /* frames of all ranks whose payload stayed where it was, or was put
-                               where it was wanted; without those of acquaintance */
+    uint64_t in_use, written; /* frames of all ranks whose payload stayed where it was, or was
+                               put where it was wanted; without those of acquaintance */
 } job;
 
 static float *results[2][MOST_RANKS]; /* of plain memory, and of buffers */
@@ -56,18 +56,18 @@ static void reduce(rp_comm *comm, job *j, bool shared, float *result) {
     int rank = rp_comm_rank(comm);
     float *data = take(shared) + AHEAD;
     if (j->shared) get_to_know(comm, data);
-    uint64_t lent = comm->lent_frames, written = comm->written_frames;
+    uint64_t in_use = comm->lent_frames, written = comm->written_frames;
     world_fill(check_seed(), rank, data, COUNT);
     rp_segment segments[2] = {
-        {.data = data, .count = j->cut ? j->cut : COUNT, .dtype = RP_F32},
-        {.data = data + j->cut, .count = COUNT - j->cut, .dtype = RP_F32}};
+        {.data = data, .count = j->partition ? j->partition : COUNT, .dtype = RP_F32},
+        {.data = data + j->partition, .count = COUNT - j->partition, .dtype = RP_F32}};
     rp_collective_options options =
         RP_COLLECTIVE_OPTIONS(.algorithm = j->algorithm, .reduce = j->reduce);
-    CHECK_OK(rp_all_reduce(comm, segments, j->cut ? 2 : 1, &options));
+    CHECK_OK(rp_all_reduce(comm, segments, j->partition ? 2 : 1, &options));
     memcpy(result, data, COUNT * sizeof(float));
     give(data - AHEAD);
     pthread_mutex_lock(&lock);
-    j->lent += comm->lent_frames - lent;
+    j->in_use += comm->lent_frames - in_use;
     j->written += comm->written_frames - written;
     pthread_mutex_unlock(&lock);
 }
@@ -87,16 +87,16 @@ static void compare(job j, int world) {
         CHECK_MSG(memcmp(results[0][rank], results[1][rank], COUNT * sizeof(float)) == 0,
                   "%s, world %d, rank %d, buffers %d", j.algorithm, world, rank, j.shared);
     /* A sum lies in memory of the library's; what goes into it does not. */
-    CHECK_MSG((j.lent > 0) == (j.shared != 0) || strcmp(j.algorithm, "sra") != 0,
+    CHECK_MSG((j.in_use > 0) == (j.shared != 0) || strcmp(j.algorithm, "sra") != 0,
               "%s, world %d, buffers %d: %llu frames stayed", j.algorithm, world, j.shared,
-              (unsigned long long)j.lent);
+              (unsigned long long)j.in_use);
     CHECK_MSG((j.written > 0) == (j.shared != 0) || strcmp(j.algorithm, "sra") != 0 ||
                   world > 2,
               "%s, buffers %d: %llu frames were written", j.algorithm, j.shared,
               (unsigned long long)j.written);
     /* Two that sum into what they lend would wait for each other. */
-    CHECK_MSG(j.lent == 0 || world > 2 || strcmp(j.algorithm, "oneshot") != 0,
-              "%s: %llu frames stayed", j.algorithm, (unsigned long long)j.lent);
+    CHECK_MSG(j.in_use == 0 || world > 2 || strcmp(j.algorithm, "oneshot") != 0,
+              "%s: %llu frames stayed", j.algorithm, (unsigned long long)j.in_use);
     for (int way = 0; way < 2; way++)
         for (int rank = 0; rank < world; rank++) give(results[way][rank]);
 }
@@ -115,7 +115,8 @@ static void whoever_has_buffers(void) {
     for (int shared = 0; shared < 4; shared++)
         compare((job){.algorithm = "sra", .shared = shared}, 2);
     compare((job){.algorithm = "sra", .shared = 3, .reduce = RP_AVG}, 2);
-    compare((job){.algorithm = "sra", .shared = 3, .cut = 30011}, 2); /* one piece of memory */
+    compare((job){.algorithm = "sra", .shared = 3, .partition = 30011},
+            2); /* one stretch of memory */
     compare((job){.algorithm = "sra", .shared = 5}, 3);
 }
 
@@ -145,7 +146,7 @@ static void a_buffer_in_use_is_not_freed(void) {
  * what rank 1 then has is an error, or the sum. */
 typedef struct surrender {
     int64_t delay_ns;
-    uint64_t lent; /* frames of rank 0, of all turns */
+    uint64_t in_use; /* frames of rank 0, of all turns */
 } surrender;
 
 static void give_up(rp_comm *comm, int rank, int world, void *context) {
@@ -174,7 +175,7 @@ static void give_up(rp_comm *comm, int rank, int world, void *context) {
     int changed = 0;
     for (int i = 0; rank == 0 && i < COUNT; i++) changed += data[i] != -1e9F;
     CHECK_EQ(changed, 0);
-    if (rank == 0) it->lent += comm->lent_frames;
+    if (rank == 0) it->in_use += comm->lent_frames;
     CHECK_OK(rp_buffer_free(data));
 }
 
@@ -185,7 +186,7 @@ static void what_is_given_up_is_not_read(void) {
         it.delay_ns = 1000 * (int64_t)rpi_rng_below(&rng, 400);
         world_run(2, &over_shm, give_up, &it);
     }
-    CHECK(it.lent > 0);
+    CHECK(it.in_use > 0);
 }
 
 /* Rank 0 sleeps until rank 1 has put its sum, and may find that it has left when it wakes. */
@@ -220,10 +221,10 @@ static void lie(rp_comm *comm, const rp_request *request) {
     rpi_frame_header header = request->header;
     void *region = NULL;
     header.kind = RPI_FRAME_DATA;
-    size_t bytes = rpi_cut_part_bytes(&request->cut, 0, 0, RPI_LEVEL_WORLD);
-    CHECK_OK(transport->lend(link, transport->sharing->frame_bytes, &region));
+    size_t bytes = rpi_partition_part_bytes(&request->partition, 0, 0, RPI_LEVEL_WORLD);
+    CHECK_OK(transport->reserve(link, transport->zero_copy->frame_bytes, &region));
     rpi_frame_seal(region, &header, bytes, false);
-    CHECK_OK(transport->sharing->post_written(link, bytes));
+    CHECK_OK(transport->zero_copy->commit_written(link, bytes));
 }
 
 static void believe(rp_comm *comm, int rank, int world, void *context) {
@@ -233,11 +234,11 @@ static void believe(rp_comm *comm, int rank, int world, void *context) {
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.algorithm = "sra");
     (void)world, (void)context;
     memset(data, 0, COUNT * sizeof *data);
-    if (rank == 1) rpi_drive_take(comm->fabric); /* nothing leaves of itself */
+    if (rank == 1) rpi_progress_acquire(comm->context); /* nothing leaves of itself */
     CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
     world_meet();
     if (rank == 1) lie(comm, request);
-    if (rank == 1) rpi_drive_give(comm->fabric);
+    if (rank == 1) rpi_progress_release(comm->context);
     CHECK_FAILS(rp_request_wait(&request), CORRUPT, "it was not to be written here");
     give(data);
 }

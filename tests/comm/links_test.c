@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/run/executor.h"
 #include "comm/thread_world.h"
 
@@ -16,10 +16,10 @@ enum { COUNT = 1000, LARGE = 64 };
 
 static int links_of(const rp_comm *comm) {
     int count = 0;
-    rpi_drive_take(comm->fabric); /* whoever drives may take one in just now */
-    for (int rank = 0; rank < comm->fabric->world; rank++)
-        count += comm->fabric->ports[rank].link != NULL;
-    rpi_drive_give(comm->fabric);
+    rpi_progress_acquire(comm->context); /* whoever makes progress may take one in just now */
+    for (int rank = 0; rank < comm->context->world; rank++)
+        count += comm->context->connections[rank].link != NULL;
+    rpi_progress_release(comm->context);
     return count;
 }
 
@@ -171,7 +171,7 @@ static void nothing_else_wakes(void) {
     unsetenv("REDPOLL_CONNECT");
 }
 
-/* Members of a group whose fabric lives on: the word waits for the link. Making the group has
+/* Members of a group whose context lives on: the word waits for the link. Making the group has
  * made some of the links; what is asked of it by ranks 0 and 1 needs all. */
 static void wait_in_a_group(rp_comm *comm, int rank, int world, void *context) {
     static const int ranks[] = {0, 1, 2};
@@ -192,14 +192,14 @@ static void who_has_left_a_group_is_named(void) {
     run_all_kinds(wait_in_a_group);
 }
 
-/* With a request in the driver's hands, and no progress from here on. */
+/* With a request in the progress owner's hands, and no progress from here on. */
 static bool hold_still(rp_comm *comm, rp_request *request) {
     int64_t deadline_ns = rpi_deadline_ns(20);
-    rpi_drive_take(comm->fabric);
+    rpi_progress_acquire(comm->context);
     while (!comm->queue && rpi_now_ns() < deadline_ns) {
-        rpi_drive_give(comm->fabric);
+        rpi_progress_release(comm->context);
         CHECK_EQ(rp_request_test(request), RP_PENDING);
-        rpi_drive_take(comm->fabric);
+        rpi_progress_acquire(comm->context);
     }
     comm->called_ns = 0;
     rpi_comm_progressed(comm, rpi_now_ns() - 1);
@@ -207,8 +207,8 @@ static bool hold_still(rp_comm *comm, rp_request *request) {
 }
 
 static bool was_called(const rp_comm *comm, int rank) {
-    const rpi_port *port = comm->peers[rank].port;
-    return port->called || port->link;
+    const rpi_connection *connection = comm->peers[rank].connection;
+    return connection->called || connection->link;
 }
 
 static void look_for_late_ones(rp_comm *comm, rp_request *request, bool on_need) {
@@ -231,7 +231,7 @@ static void look_for_late_ones(rp_comm *comm, rp_request *request, bool on_need)
         CHECK_EQ(rpi_links_next_ns(comm), RPI_NEVER_NS);
         CHECK(was_called(comm, 1) && !was_called(comm, 2));
     }
-    rpi_drive_give(comm->fabric);
+    rpi_progress_release(comm->context);
 }
 
 /* Of a tree, in which rank 0 takes from the root, and has nothing to say to it. */
@@ -241,9 +241,9 @@ static void wait_for_a_late_root(rp_comm *comm, int rank, int world, void *conte
     rp_request *request = NULL;
     (void)world;
     if (rank == 0) {
-        rpi_drive_take(comm->fabric);
+        rpi_progress_acquire(comm->context);
         CHECK_EQ(rpi_links_next_ns(comm), RPI_NEVER_NS); /* nothing is waited for */
-        rpi_drive_give(comm->fabric);
+        rpi_progress_release(comm->context);
         CHECK_OK(rp_broadcast_start(comm, &value, 1, RP_F32, &options, &request));
         look_for_late_ones(comm, request, *(const bool *)context);
     }
@@ -280,11 +280,11 @@ static void make_and_forget(rp_comm *comm, int rank, int world, void *context) {
     }
     CHECK_OK(rp_barrier(comm));
     world_meet();
-    rpi_drive_take(comm->fabric);
-    (void)rpi_fabric_pass(comm->fabric);
-    CHECK(!comm->fabric->left && !comm->fabric->offers && !comm->fabric->declined);
-    CHECK(!comm->fabric->early && comm->fabric->unnumbered == 0);
-    rpi_drive_give(comm->fabric);
+    rpi_progress_acquire(comm->context);
+    (void)rpi_progress_iterate(comm->context);
+    CHECK(!comm->context->fins && !comm->context->offers && !comm->context->declined);
+    CHECK(!comm->context->unopened && comm->context->unnumbered == 0);
+    rpi_progress_release(comm->context);
     world_meet();
 }
 

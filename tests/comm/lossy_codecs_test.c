@@ -245,16 +245,16 @@ static rp_request *awaiting; /* rank 0's */
 
 /* Rank 1 sends these bytes as its part of rank 0's slice, in place of an encoding. */
 static void send_forgery(rp_comm *comm, const forgery *f) {
-    rpi_link *link = comm->fabric->ports[0].link;
+    rpi_link *link = comm->context->connections[0].link;
     const rpi_transport *transport = link->endpoint->transport;
     rpi_frame_header header = awaiting->header;
     header.kind = RPI_FRAME_EAGER;
     header.sequence = awaiting->sequence;
     void *region = NULL;
-    REQUIRE_OK(transport->lend(link, RPI_FRAME_HEADER_BYTES + f->count, &region));
+    REQUIRE_OK(transport->reserve(link, RPI_FRAME_HEADER_BYTES + f->count, &region));
     memcpy((char *)region + RPI_FRAME_HEADER_BYTES, f->bytes, f->count);
     rpi_frame_seal(region, &header, f->count, transport->checksum);
-    REQUIRE_OK(transport->post(link, RPI_FRAME_HEADER_BYTES + f->count));
+    REQUIRE_OK(transport->commit(link, RPI_FRAME_HEADER_BYTES + f->count));
 }
 
 static void forge(rp_comm *comm, int rank, int world, void *context) {

@@ -1,7 +1,7 @@
 /* Ranks that disagree: every one of them fails, and says what each side posted. */
 #include "base/clock.h"
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/protocol/open_close.h"
 #include "comm/thread_world.h"
 
@@ -383,13 +383,13 @@ static void stray(rp_comm *comm, int rank, int world, void *context) {
     CHECK_OK(rp_barrier(comm));
     world_meet();
     if (rank == world - 1) {
-        rpi_drive_take(comm->fabric);
-        (void)rpi_fabric_remove(comm);
-        if (strcmp(what, "epoch") == 0) comm->epoch = comm->fabric->world_epoch = 7;
-        comm->fabric->has_had_world = false; /* that other one it has never heard of */
+        rpi_progress_acquire(comm->context);
+        (void)rpi_context_remove(comm);
+        if (strcmp(what, "epoch") == 0) comm->epoch = comm->context->world_epoch = 7;
+        comm->context->has_had_world = false; /* that other one it has never heard of */
         if (strcmp(what, "communicator") == 0) comm->id ^= 1;
-        CHECK_OK(rpi_fabric_add(comm));
-        rpi_drive_give(comm->fabric);
+        CHECK_OK(rpi_context_add(comm));
+        rpi_progress_release(comm->context);
     }
     CHECK_EQ(rp_barrier(comm), RP_MISMATCH);
     CHECK_MSG(strstr(rp_last_error()->message, what), "%s", rp_last_error()->message);

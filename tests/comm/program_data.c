@@ -156,10 +156,10 @@ const char *step_check_neighbors(const program *p, const program_step *step, int
                                  const void *data, char *words) {
     rp_codec codec = step_codec(step);
     const float *got = data;
-    double scale = 0, share = 1;
+    double scale = 0, edge_weight = 1;
     for (int from = 0; from < p->world; from++) {
-        double weight = step_neighbor(p, step, from, rank, &share);
-        scale += weight * (from == rank ? 1 : share) * scale_of(step, from);
+        double weight = step_neighbor(p, step, from, rank, &edge_weight);
+        scale += weight * (from == rank ? 1 : edge_weight) * scale_of(step, from);
     }
     for (int64_t i = 0; i < step->count; i++) {
         float want = (float)(scale * level_at(step, &codec, 0, i));

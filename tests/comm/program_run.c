@@ -294,17 +294,17 @@ static rp_status post_barrier(run *r, const program_step *step, rp_comm *comm, p
 /* Rounds are numbered, so that who has nobody may stay away. */
 static rp_status post_neighbors(run *r, const program_step *step, rp_comm *comm, posted *own) {
     rp_neighbor sources[PROGRAM_RANKS], destinations[PROGRAM_RANKS];
-    double share = 1;
+    double edge_weight = 1;
     rp_neighbors lists = {.sources = sources,
                           .destinations = destinations,
                           .round = (uint64_t)(step - r->p->steps) + 1};
     for (int rank = 0; rank < r->p->world; rank++) {
-        double weight = step_neighbor(r->p, step, rank, r->rank, &share);
+        double weight = step_neighbor(r->p, step, rank, r->rank, &edge_weight);
         if (rank == r->rank) lists.self_weight = weight;
         if (rank == r->rank) continue;
         if (weight != 0) sources[lists.source_count++] = (rp_neighbor){rank, weight};
-        if (step_neighbor(r->p, step, r->rank, rank, &share) != 0)
-            destinations[lists.destination_count++] = (rp_neighbor){rank, share};
+        if (step_neighbor(r->p, step, r->rank, rank, &edge_weight) != 0)
+            destinations[lists.destination_count++] = (rp_neighbor){rank, edge_weight};
     }
     if (!lists.source_count && !lists.destination_count && step->data % 2) return RP_OK;
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.seed = step->data, .step = 3);
@@ -384,7 +384,7 @@ static const char *check_all_gathered(const run *r, const program_step *step, co
 }
 
 /* On grids nothing is lost. */
-static bool holds_back(const run *r, const program_step *step, const posted *own, int b) {
+static bool keeps_residual(const run *r, const program_step *step, const posted *own, int b) {
     for (int64_t i = 0; own->residuals[b] && i < count_of(r, step, r->rank, b); i++)
         if (own->residuals[b][i] != 0) return true;
     return false;
@@ -395,7 +395,7 @@ static const char *check_all_reduced(const run *r, const program_step *step, con
     for (int b = 0; b < step->parts; b++) {
         const char *wrong = step_check(r->p, step, b, own->out[b], words);
         if (wrong) return wrong;
-        if (holds_back(r, step, own, b)) return "a residual, although nothing was lost";
+        if (keeps_residual(r, step, own, b)) return "a residual, although nothing was lost";
     }
     return NULL;
 }
@@ -419,7 +419,7 @@ static const char *check_list(const run *r, const program_step *step, const post
     for (int b = 0; b < step->parts; b++) {
         const char *wrong = check_owned(r, step, own, b, words);
         if (wrong) return wrong;
-        if (holds_back(r, step, own, b)) return "a residual, although nothing was lost";
+        if (keeps_residual(r, step, own, b)) return "a residual, although nothing was lost";
     }
     return NULL;
 }
@@ -427,7 +427,7 @@ static const char *check_list(const run *r, const program_step *step, const post
 static const char *check_neighbors(const run *r, const program_step *step, const posted *own,
                                    char *words) {
     if (!own->out[0]) return NULL; /* stayed away */
-    if (holds_back(r, step, own, 0)) return "a residual, although nothing was lost";
+    if (keeps_residual(r, step, own, 0)) return "a residual, although nothing was lost";
     return step_check_neighbors(r->p, step, r->rank, own->out[0], words);
 }
 

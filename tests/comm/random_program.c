@@ -197,7 +197,7 @@ void program_make(uint64_t seed, const program_limits *limits, program *out) {
     *out = (program){.processes = limits->processes, .timeout_s = 40};
     out->world = 1 + (int)rpi_rng_below(&rng, (uint32_t)limits->world_max);
     out->comms = one_in(&rng, 3) ? 1 + (int)rpi_rng_below(&rng, PROGRAM_COMMS) : 1;
-    /* Who waits drives the communicator he waits on: others need a thread. */
+    /* Who waits makes progress the communicator he waits on: others need a thread. */
     out->progress_thread = out->comms > 1 || one_in(&rng, 3);
     out->chunk_bytes = PICK(&rng, chunks);
     out->asks = one_in(&rng, 5);

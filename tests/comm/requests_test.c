@@ -1,4 +1,5 @@
-/* Several operations in flight, ranks out of step, and what is set aside meanwhile. */
+/* Several operations in flight, ranks out of step, and what is queued as unexpected meanwhile.
+ */
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 #include "comm/thread_world.h"
@@ -68,7 +69,8 @@ static void operations_may_be_waited_for_in_any_order(void) {
     }
 }
 
-/* One rank posts everything before the others have posted anything: its frames are set aside.
+/* One rank posts everything before the others have posted anything: its frames are queued as
+ * unexpected.
  */
 static void far_ahead(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
@@ -228,15 +230,15 @@ static void a_progress_thread_moves_bytes_while_nobody_waits(void) {
 /* ---- bytes that have left ---- */
 
 static bool all_has_left(const rp_comm *comm) {
-    for (int i = 0; comm->fabric->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = comm->fabric->mesh->endpoints[i];
+    for (int i = 0; comm->context->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = comm->context->mesh->endpoints[i];
         if (endpoint->transport->flushed(endpoint) == RP_PENDING) return false;
     }
     return true;
 }
 
-/* Rank 0 is done with a broadcast, and nobody drives for its sends and receives, whose other
- * sides come later. */
+/* Rank 0 is done with a broadcast, and nobody makes progress for its sends and receives, whose
+ * other sides come later. */
 static void leave_with_receives(rp_comm *comm, int rank, int world, void *context) {
     enum { STEP = 1 << 19, STEPS = 12 };
     (void)world, (void)context;
@@ -298,7 +300,7 @@ static void look_at_what_lies_behind(rp_comm *comm, int rank, int world, void *c
     CHECK(sums[rank][HERE - 1] == 2);
 }
 
-static void looking_sets_aside_what_is_in_the_way(void) {
+static void looking_sets_unexpected_what_is_in_the_way(void) {
     rp_comm_options options =
         RP_COMM_OPTIONS(.transport = "inproc", .timeout_s = 3, .strict_timeout = 1);
     world_run(2, &options, look_at_what_lies_behind, NULL);
@@ -424,7 +426,7 @@ CASES({"operations may be waited for in any order", operations_may_be_waited_for
       {"errors say how far it came", errors_say_how_far_it_came},
       {"who waits beside a driver is woken", who_waits_beside_a_driver_is_woken},
       {"requests can be tested", requests_can_be_tested},
-      {"looking sets aside what is in the way", looking_sets_aside_what_is_in_the_way},
+      {"looking sets aside what is in the way", looking_sets_unexpected_what_is_in_the_way},
       {"a progress thread moves bytes while nobody waits",
        a_progress_thread_moves_bytes_while_nobody_waits},
       {"what is done has left", what_is_done_has_left},

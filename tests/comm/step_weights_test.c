@@ -19,10 +19,11 @@ static rpi_fraction weight_of(int rank) {
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
     rpi_writer writer = rpi_writer_start(request, 1, out_schedule);
     int world = request->world, rank = request->rank;
-    int wire = rpi_write_encode(&writer, 0, RPI_SLOT_IN, RPI_ROLE_SENDER);
-    for (int d = 1; d < world; d++) rpi_write_send(&writer, 0, wire, rpi_wrap(rank, d, world));
+    int encoded_slot = rpi_write_encode(&writer, 0, RPI_SLOT_IN, RPI_ROLE_SENDER);
+    for (int d = 1; d < world; d++)
+        rpi_write_send(&writer, 0, encoded_slot, rpi_wrap(rank, d, world));
     rpi_write_weighed_copy(&writer, 0, RPI_SLOT_IN, RPI_SLOT_SUM, weight_of(rank));
-    rpi_write_weighed_add(&writer, 0, wire, (rpi_fraction){-1, 1});
+    rpi_write_weighed_add(&writer, 0, encoded_slot, (rpi_fraction){-1, 1});
     rpi_write_weighed_add(&writer, 0, RPI_SLOT_IN, (rpi_fraction){1, 1});
     for (int d = 1; d < world; d++) {
         int source = rpi_wrap(rank, d, world);

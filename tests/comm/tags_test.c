@@ -50,16 +50,16 @@ static void counts_of_every_tag_are_kept(void) {
 }
 
 static void counts_go_round(void) {
-    rpi_tag tag = {.received = UINT32_C(0x7ffffffe), .announced = UINT32_C(0x7ffffffe)};
+    rpi_tag tag = {.received = UINT32_C(0x7ffffffe), .has_rts = UINT32_C(0x7ffffffe)};
     CHECK(!rpi_tag_waits(&tag));
     for (int i = 0; i < 4; i++) {
-        uint32_t next = rpi_tag_next(tag.announced);
+        uint32_t next = rpi_tag_next(tag.has_rts);
         CHECK(rpi_tag_is_news(&tag, next));
-        tag.announced = next;
+        tag.has_rts = next;
         CHECK(!rpi_tag_is_news(&tag, next));
         CHECK(rpi_tag_waits(&tag));
     }
-    CHECK_EQ(tag.announced, 2);
+    CHECK_EQ(tag.has_rts, 2);
     for (int i = 0; i < 4; i++) tag.received = rpi_tag_next(tag.received);
     CHECK(!rpi_tag_waits(&tag));
     tag.received = rpi_tag_next(tag.received); /* a receive that came first */

@@ -124,7 +124,7 @@ static void start_a_mismatch(rp_comm *world, int rank, int count, void *context)
     (void)count;
     (void)context;
     world_meet();
-    if (rank == 0) pthread_mutex_lock(&world->fabric->control->lock);
+    if (rank == 0) pthread_mutex_lock(&world->context->control->lock);
     world_meet();
     if (rank == 2) CHECK_OK(rp_all_reduce_start(group, &segment, 1, NULL, &request));
     if (rank == 2) compute(0.05); /* its frame is there */
@@ -138,7 +138,7 @@ static void start_a_mismatch(rp_comm *world, int rank, int count, void *context)
         CHECK(atomic_load(&group->failed));
     }
     world_meet();
-    if (rank == 0) pthread_mutex_unlock(&world->fabric->control->lock);
+    if (rank == 0) pthread_mutex_unlock(&world->context->control->lock);
     if (request) CHECK_FAILS(rp_request_wait(&request), MISMATCH, "pair: ");
     world_meet();
     rp_comm_destroy(group);

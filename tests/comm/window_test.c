@@ -266,14 +266,14 @@ static void star(rp_comm *comm, int rank, int world, void *context) {
                              .follow_p = 1};
     rp_window *window = NULL;
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
-    double share = rank ? 0.5 : 0.2;
+    double edge_weight = rank ? 0.5 : 0.2;
     rp_neighbor targets[4];
     for (size_t i = 0; i < setup.destination_count; i++)
-        targets[i] = (rp_neighbor){setup.destinations[i], share};
+        targets[i] = (rp_neighbor){setup.destinations[i], edge_weight};
     rp_window_send send = {.targets = targets,
                            .count = setup.destination_count,
                            .scales = 1,
-                           .self_weight = share};
+                           .self_weight = edge_weight};
     rp_window_mix collect = {.self_weight = 1, .reset = 1};
     for (int step = 0; step < 400; step++) {
         CHECK_OK(rp_window_accumulate(window, NULL, 1, &send, NULL));
@@ -326,12 +326,12 @@ static void directed(rp_comm *comm, int rank, int world, void *context) {
                              .follow_p = 1};
     rp_window *window = NULL;
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
-    double share = 1.0 / (double)(setup.destination_count + 1);
-    rp_neighbor targets[2] = {{right, share}, {0, share}};
+    double edge_weight = 1.0 / (double)(setup.destination_count + 1);
+    rp_neighbor targets[2] = {{right, edge_weight}, {0, edge_weight}};
     rp_window_send send = {.targets = targets,
                            .count = setup.destination_count,
                            .scales = 1,
-                           .self_weight = share};
+                           .self_weight = edge_weight};
     rp_window_mix collect = {.self_weight = 1, .reset = 1, .mutex = 1};
     for (int step = 0; step < 200; step++) {
         CHECK_OK(rp_window_accumulate(window, NULL, 1, &send, NULL));
@@ -641,7 +641,7 @@ static void one_leaves(rp_comm *comm, int rank, int world, void *context) {
 }
 
 /* What was pushed last is still to be looked at when its communicator goes; the others of the
- * fabric go on. */
+ * context go on. */
 static void push_and_destroy(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     int all[2] = {0, 1};

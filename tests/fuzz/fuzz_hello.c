@@ -62,7 +62,7 @@ static void call_host(const rpi_hello *self, const uint8_t *data, size_t bytes) 
     socklen_t length;
     rpi_acceptor acceptor;
     bool admitted = false;
-    rpi_callers_host host = {&admitted, admit, take};
+    rpi_acceptor_callbacks host = {&admitted, admit, take};
     int listener = listen_somewhere(&address, &length);
     if (listener < 0 || rpi_acceptor_open(&acceptor, self, listener, &host) != RP_OK) return;
     int caller = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

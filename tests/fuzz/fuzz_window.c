@@ -11,9 +11,9 @@
 enum { COUNT = 40, PIECE = 16, WORLD = 3, FRAME = 5 };
 enum { OTHER_WINDOW = 1, MUTEX = 2, FROM_RANK_0 = 4, FROM_RANK_2 = 8 };
 
-static rpi_fabric fabric = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                            .changed = PTHREAD_COND_INITIALIZER};
-static rp_comm comm = {.fabric = &fabric, .rank = 0, .world = WORLD};
+static rpi_context context = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER};
+static rp_comm comm = {.context = &context, .rank = 0, .world = WORLD};
 
 typedef struct window_of {
     rp_window window;
@@ -42,7 +42,7 @@ static bool begin(window_of *w, uint8_t choice) {
             return false;
     }
     w->outs[0] = (rpi_window_out){.rank = 1, .is_busy = choice & 8, .messages = 2};
-    w->outs[0].next_piece = choice & 16 ? window->pieces : 0;
+    w->outs[0].next_slice = choice & 16 ? window->slices : 0;
     w->cells[1].holder = choice & 32 ? RPI_CELL_OWNER : RPI_CELL_FREE;
     w->cells[1].owner_waits = choice & 64;
     w->claims[1].state = choice & 128 ? RPI_CLAIM_ASKED : RPI_CLAIM_NONE;
@@ -71,7 +71,7 @@ static bool hear(rp_window *window, const uint8_t *frame, size_t bytes) {
     int rank = flags & FROM_RANK_0 ? 0 : flags & FROM_RANK_2 ? 2 : 1;
     unsigned char *at = payload + sizeof payload - bytes;
     memcpy(at, frame + FRAME, bytes);
-    return rpi_window_hear(window, rank, &header, at) == RP_OK;
+    return rpi_window_receive(window, rank, &header, at) == RP_OK;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -82,8 +82,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
                               .count = COUNT,
                               .element_bytes = sizeof(float),
                               .dtype = RP_F32,
-                              .piece = PIECE,
-                              .pieces = (COUNT + PIECE - 1) / PIECE,
+                              .slice = PIECE,
+                              .slices = (COUNT + PIECE - 1) / PIECE,
                               .p = 1,
                               .in_count = 2,
                               .out_count = 1}};

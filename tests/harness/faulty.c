@@ -28,29 +28,29 @@ static rp_status faulty_lend(rpi_link *base, size_t bytes, void **out_region) {
     if (struck(link, FAULTY_STALL)) return RP_PENDING;
     if (struck(link, FAULTY_CLOSE))
         return RP_FAIL(PEER, "rank %d closed the connection (as planned)", base->peer);
-    RP_TRY(kind_of(link)->lend(link->inner, bytes, out_region));
+    RP_TRY(kind_of(link)->reserve(link->inner, bytes, out_region));
     link->lent = *out_region;
     return RP_OK;
 }
 
 static rp_status post_again(faulty_link *link, const void *frame, size_t bytes) {
     void *region = NULL;
-    RP_TRY(kind_of(link)->lend(link->inner, bytes, &region));
+    RP_TRY(kind_of(link)->reserve(link->inner, bytes, &region));
     memcpy(region, frame, bytes);
-    return kind_of(link)->post(link->inner, bytes);
+    return kind_of(link)->commit(link->inner, bytes);
 }
 
 static rp_status post_twice(faulty_link *link, size_t bytes) {
     void *copy = NULL;
     RP_TRY(rpi_alloc(bytes, "a copy of a frame", &copy));
     memcpy(copy, link->lent, bytes);
-    rp_status status = kind_of(link)->post(link->inner, bytes);
+    rp_status status = kind_of(link)->commit(link->inner, bytes);
     if (status == RP_OK) status = post_again(link, copy, bytes);
     rpi_free(copy);
     return status;
 }
 
-static rp_status post_faulty(faulty_link *link, size_t bytes) {
+static rp_status commit_faulty(faulty_link *link, size_t bytes) {
     switch (link->plan.kind) {
     case FAULTY_DROP: return RP_OK; /* the region is lent again */
     case FAULTY_TWICE: return post_twice(link, bytes);
@@ -61,7 +61,7 @@ static rp_status post_faulty(faulty_link *link, size_t bytes) {
     case FAULTY_STALL:
     case FAULTY_CLOSE: break;
     }
-    return kind_of(link)->post(link->inner, bytes);
+    return kind_of(link)->commit(link->inner, bytes);
 }
 
 /* Frames without data come when time has it so: a plan does not count them. */
@@ -73,7 +73,8 @@ static bool is_counted(const faulty_link *link) {
 static rp_status faulty_post(rpi_link *base, size_t bytes) {
     faulty_link *link = (faulty_link *)base;
     bool now = is_counted(link) && link->posted++ == link->plan.frame;
-    rp_status status = now ? post_faulty(link, bytes) : kind_of(link)->post(link->inner, bytes);
+    rp_status status =
+        now ? commit_faulty(link, bytes) : kind_of(link)->commit(link->inner, bytes);
     base->bytes_sent = link->inner->bytes_sent;
     return status;
 }
@@ -121,8 +122,8 @@ rp_status faulty_wrap(rpi_link *inner, const faulty_plan *plan, rpi_link **out_l
     faulty_link *link = NULL;
     RP_TRY(rpi_alloc(sizeof *link, "a faulty link", &link));
     link->transport = *inner->endpoint->transport;
-    link->transport.lend = faulty_lend;
-    link->transport.post = faulty_post;
+    link->transport.reserve = faulty_lend;
+    link->transport.commit = faulty_post;
     link->transport.peek = faulty_peek;
     link->transport.release = faulty_release;
     link->transport.progress = faulty_progress;
@@ -130,7 +131,7 @@ rp_status faulty_wrap(rpi_link *inner, const faulty_plan *plan, rpi_link **out_l
     link->transport.disarm = faulty_disarm;
     link->transport.flushed = faulty_flushed;
     link->transport.delivered = faulty_delivered;
-    link->transport.sharing = NULL;
+    link->transport.zero_copy = NULL;
     link->endpoint = *inner->endpoint;
     link->endpoint.transport = &link->transport;
     link->base = *inner;

@@ -485,7 +485,7 @@ static void await_order(rp_parameter_server *s) {
     CHECK_OK(rpi_push_expect_order(s, TOKEN));
     CHECK_OK(rp_completions_wait(s->at.queue, 20, &token, 1, &count));
     CHECK(count == 1 && token == TOKEN);
-    CHECK_OK(rpi_push_hear_order(s));
+    CHECK_OK(rpi_push_receive_order(s));
 }
 
 static void take_orders(rp_parameter_server *s) {

@@ -47,7 +47,7 @@ static bool manner_at(int index, manner *out) {
 static bool is_of_use(const manner *m) {
     bool has_proofs =
         m->transport == rpi_transport_at(1) || m->transport == rpi_transport_at(2);
-    if (m->streams > 1 && !m->transport->bundles) return false;
+    if (m->streams > 1 && !m->transport->multistream) return false;
     return !m->secret || (has_proofs && rpi_secret_is_supported());
 }
 
@@ -87,7 +87,7 @@ static rp_status await(const rpi_transport *transport, rpi_endpoint *endpoint, i
                        rpi_link **out_link) {
     int64_t deadline_ns = rpi_deadline_ns(20);
     rp_status status;
-    while ((status = transport->met(endpoint, out_peer, out_link)) == RP_PENDING) {
+    while ((status = transport->connected(endpoint, out_peer, out_link)) == RP_PENDING) {
         if (rpi_now_ns() > deadline_ns) return RP_FAIL(TIMEOUT, "no link came");
         link_wait(endpoint);
     }
@@ -114,7 +114,8 @@ static void check_link(ends *e) {
         rpi_link *link = NULL;
         int peer = -1;
         CHECK_OK(call(e, rank)); /* again: nothing happens */
-        CHECK_EQ(e->pair.transport->met(e->pair.endpoints[rank], &peer, &link), RP_PENDING);
+        CHECK_EQ(e->pair.transport->connected(e->pair.endpoints[rank], &peer, &link),
+                 RP_PENDING);
     }
 }
 
@@ -216,7 +217,7 @@ static void another_secret_is_refused(void) {
     CHECK_OK(call(&e, 1));
     CHECK_FAILS(await(m.transport, e.pair.endpoints[1], &peer, &link), MISMATCH,
                 "another secret");
-    CHECK_EQ(m.transport->met(e.pair.endpoints[0], &peer, &link), RP_PENDING);
+    CHECK_EQ(m.transport->connected(e.pair.endpoints[0], &peer, &link), RP_PENDING);
     link_pair_close(&e.pair);
 }
 
@@ -336,7 +337,7 @@ static void half_a_link_is_a_failure(void) {
         open_ends(&e, &m);
         for (int stream = 0; stream < made; stream++)
             CHECK_EQ(answer_to(&e, stream, 3, &fds[stream]), 0);
-        CHECK_EQ(m.transport->met(e.pair.endpoints[0], &peer, &link), RP_PENDING);
+        CHECK_EQ(m.transport->connected(e.pair.endpoints[0], &peer, &link), RP_PENDING);
         close(fds[made - 1]);
         CHECK_FAILS(await(m.transport, e.pair.endpoints[0], &peer, &link), PEER,
                     "rank 1 hung up before all 3 streams");
@@ -429,7 +430,7 @@ static void who_hangs_up_is_called_again(void) {
         CHECK(fd >= 0);
         close(fd);
     }
-    CHECK_EQ(e.pair.transport->met(e.pair.endpoints[1], &peer, &link), RP_PENDING);
+    CHECK_EQ(e.pair.transport->connected(e.pair.endpoints[1], &peer, &link), RP_PENDING);
     close(listener);
     CHECK_FAILS(await(e.pair.transport, e.pair.endpoints[1], &peer, &link), PEER,
                 "nobody listens there any more");
@@ -542,11 +543,11 @@ static int call_as(int port, int rank, rpi_channel *out_channel) {
 
 static rpi_call *await_met(rpi_connector *connector) {
     int64_t deadline_ns = rpi_deadline_ns(30);
-    rpi_call *met = NULL;
-    while (!(met = rpi_connector_met(connector)) && rpi_now_ns() < deadline_ns)
+    rpi_call *connected = NULL;
+    while (!(connected = rpi_connector_connected(connector)) && rpi_now_ns() < deadline_ns)
         (void)poll(&(struct pollfd){.fd = rpi_connector_fd(connector), .events = POLLIN}, 1,
                    100);
-    return met;
+    return connected;
 }
 
 /* A caller for whom there is no memory is gone; who needs that rank later hears that it is, and
@@ -563,19 +564,19 @@ static void a_caller_without_memory_is_a_failure(void) {
     REQUIRE_OK(rpi_connector_open(&self, listener, &kind, NULL, &connector));
     atomic_store(&runs_out, true);
     CHECK_EQ(call_as(port, 1, &first), RP_OK);
-    rpi_call *met = await_met(connector);
-    REQUIRE(met && met->peer == 1 && met->status == RP_OK);
-    rpi_call_free(met);
+    rpi_call *connected = await_met(connector);
+    REQUIRE(connected && connected->peer == 1 && connected->status == RP_OK);
+    rpi_call_free(connected);
     CHECK_EQ(call_as(port, 2, &second), RP_OK);
     struct pollfd end = {.fd = second.fd, .events = POLLIN};
     CHECK_EQ(poll(&end, 1, 20000), 1); /* it was let in, and its connection closed */
     CHECK_EQ(recv(second.fd, &byte, 1, 0), 0);
     atomic_store(&runs_out, false);
     CHECK_OK(rpi_connector_want(connector, 2, "nowhere"));
-    met = await_met(connector);
-    CHECK_MSG(met && met->peer == 2 && met->status == RP_PEER, "%s",
-              met ? met->text : "nothing comes of it");
-    rpi_call_free(met);
+    connected = await_met(connector);
+    CHECK_MSG(connected && connected->peer == 2 && connected->status == RP_PEER, "%s",
+              connected ? connected->text : "nothing comes of it");
+    rpi_call_free(connected);
     rpi_channel_close(&first);
     rpi_channel_close(&second);
     rpi_connector_close(connector);
@@ -629,7 +630,7 @@ static void nothing_is_left_of_a_secret(void) {
         await_both(&e);
         check_link(&e);
         link_pair_close(&e.pair);
-        rpi_secret_forget(&e.secret);
+        rpi_secret_wipe(&e.secret);
         CHECK_MSG(copies_of(masked) == 0, "%s%s: %d copies are left", m.transport->name,
                   m.tls ? ", tls" : "", copies_of(masked));
     }

@@ -1,5 +1,5 @@
 /* Who may say what on the control connection, and that nothing comes of the rest. */
-#include "bare_hub.h"
+#include "bare_coordinator.h"
 
 #include "harness/check.h"
 
@@ -8,64 +8,66 @@
 enum { WORLD = 4, SCOPE = 7, CALLER = 1, TALKER = 2, SELF = 3 };
 
 /* What a line leads to. */
-enum { STRANGER = 1, RANK = 2, HUB = 4 };
+enum { STRANGER = 1, RANK = 2, COORDINATOR = 4 };
 
 typedef struct saying {
     rpi_control_record record;
     unsigned heard_from;
-    bool (*is_heard)(const rpi_control *control, const rpi_control_line *line);
+    bool (*is_heard)(const rpi_control *control, const rpi_control_connection *connection);
 } saying;
 
-static bool is_let_in(const rpi_control *control, const rpi_control_line *line) {
-    return line->rank == CALLER && control->line_of[CALLER] >= 0;
+static bool is_let_in(const rpi_control *control, const rpi_control_connection *connection) {
+    return connection->rank == CALLER && control->connection_of[CALLER] >= 0;
 }
 
-static bool is_open(const rpi_control *control, const rpi_control_line *line) {
-    (void)line;
+static bool is_open(const rpi_control *control, const rpi_control_connection *connection) {
+    (void)connection;
     return control->phase == RPI_CONTROL_OPEN;
 }
 
-static bool has_beat(const rpi_control *control, const rpi_control_line *line) {
-    (void)line;
+static bool has_beat(const rpi_control *control, const rpi_control_connection *connection) {
+    (void)connection;
     return control->everybody.beats[TALKER].sequence == 5;
 }
 
-static bool has_failed(const rpi_control *control, const rpi_control_line *line) {
-    (void)line;
+static bool has_failed(const rpi_control *control, const rpi_control_connection *connection) {
+    (void)connection;
     return control->everybody.failed;
 }
 
-static bool is_parting(const rpi_control *control, const rpi_control_line *line) {
+static bool is_parting(const rpi_control *control, const rpi_control_connection *connection) {
     (void)control;
-    return line->goodbye;
+    return connection->goodbye;
 }
 
-static bool has_address(const rpi_control *control, const rpi_control_line *line) {
-    (void)line;
+static bool has_address(const rpi_control *control, const rpi_control_connection *connection) {
+    (void)connection;
     return !strcmp(control->addresses[TALKER], "80 here");
 }
 
-static bool has_group(const rpi_control *control, const rpi_control_line *line) {
-    (void)line;
+static bool has_group(const rpi_control *control, const rpi_control_connection *connection) {
+    (void)connection;
     return control->scopes && control->scopes->scope == SCOPE;
 }
 
-static bool has_no_group(const rpi_control *control, const rpi_control_line *line) {
-    return !has_group(control, line);
+static bool has_no_group(const rpi_control *control, const rpi_control_connection *connection) {
+    return !has_group(control, connection);
 }
 
 /* A kind that is new has its row here. */
 static const saying sayings[] = {
     {{.kind = RPI_CONTROL_HELLO, .rank = CALLER, .number = WORLD}, STRANGER, is_let_in},
-    {{.kind = RPI_CONTROL_WELCOME}, HUB, is_open},
-    {{.kind = RPI_CONTROL_BEAT, .rank = TALKER, .a = 5}, RANK | HUB, has_beat},
-    {{.kind = RPI_CONTROL_FAILURE, .rank = 1, .number = TALKER, .a = 3}, HUB, has_failed},
-    {{.kind = RPI_CONTROL_GOODBYE}, RANK | HUB, is_parting},
+    {{.kind = RPI_CONTROL_WELCOME}, COORDINATOR, is_open},
+    {{.kind = RPI_CONTROL_BEAT, .rank = TALKER, .a = 5}, RANK | COORDINATOR, has_beat},
+    {{.kind = RPI_CONTROL_FAILURE, .rank = 1, .number = TALKER, .a = 3},
+     COORDINATOR,
+     has_failed},
+    {{.kind = RPI_CONTROL_GOODBYE}, RANK | COORDINATOR, is_parting},
     {{.kind = RPI_CONTROL_BEATS, .rank = TALKER, .a = 5, .text = "1", .text_bytes = 1},
-     HUB,
+     COORDINATOR,
      has_beat},
     {{.kind = RPI_CONTROL_ADDRESS, .rank = TALKER, .text = "80 here", .text_bytes = 7},
-     HUB,
+     COORDINATOR,
      has_address},
     {{.kind = RPI_CONTROL_JOIN, .number = 2, .b = SCOPE, .text = "g", .text_bytes = 1},
      RANK,
@@ -75,43 +77,44 @@ static const saying sayings[] = {
 enum { SAYINGS = sizeof sayings / sizeof sayings[0] };
 
 /* The line that says it, by what it leads to. */
-static rpi_control_line *line_of(bare_hub *hub, unsigned from) {
-    rpi_control *control = &hub->control;
-    rpi_control_line *line = &hub->lines[from == HUB ? 0 : TALKER];
-    line->rank = from == STRANGER ? -1 : from == HUB ? 0 : TALKER;
-    control->line_of[CALLER] = -1;
-    control->line_of[TALKER] = from == RANK ? TALKER : -1;
-    if (from == HUB) line->fd = dup(hub->lines[TALKER].fd);
-    return line;
+static rpi_control_connection *connection_of(bare_coordinator *coordinator, unsigned from) {
+    rpi_control *control = &coordinator->control;
+    rpi_control_connection *connection =
+        &coordinator->connections[from == COORDINATOR ? 0 : TALKER];
+    connection->rank = from == STRANGER ? -1 : from == COORDINATOR ? 0 : TALKER;
+    control->connection_of[CALLER] = -1;
+    control->connection_of[TALKER] = from == RANK ? TALKER : -1;
+    if (from == COORDINATOR) connection->fd = dup(coordinator->connections[TALKER].fd);
+    return connection;
 }
 
 /* A follower of rank 0, to which it has come, and which has not welcomed it. */
-static bare_hub *make_follower(void) {
-    bare_hub *hub = bare_hub_make(WORLD);
-    hub->control.rank = SELF;
-    hub->control.role = RPI_CONTROL_FOLLOWS;
-    hub->control.phase = RPI_CONTROL_MEETING;
-    rpi_scope_join(&hub->control, 1, SELF, 2, "other");
-    return hub;
+static bare_coordinator *make_follower(void) {
+    bare_coordinator *coordinator = bare_coordinator_make(WORLD);
+    coordinator->control.rank = SELF;
+    coordinator->control.role = RPI_CONTROL_FOLLOWS;
+    coordinator->control.phase = RPI_CONTROL_MEETING;
+    rpi_scope_join(&coordinator->control, 1, SELF, 2, "other");
+    return coordinator;
 }
 
 static void say(const saying *s, unsigned from) {
-    bare_hub *hub = make_follower();
-    rpi_control *control = &hub->control;
+    bare_coordinator *coordinator = make_follower();
+    rpi_control *control = &coordinator->control;
     rpi_control_record record = s->record;
-    rpi_control_line *line = line_of(hub, from);
+    rpi_control_connection *connection = connection_of(coordinator, from);
     bool may = s->heard_from & from;
     if (record.kind == RPI_CONTROL_LEAVE) rpi_scope_join(control, SCOPE, TALKER, 2, "g");
-    rpi_control_take_record(control, line, &record);
-    CHECK_MSG(s->is_heard(control, line) == may, "kind %d by way %u", record.kind, from);
+    rpi_control_take_record(control, connection, &record);
+    CHECK_MSG(s->is_heard(control, connection) == may, "kind %d by way %u", record.kind, from);
     /* Who has not said who it is may say nothing else. */
-    CHECK_EQ(line->fd < 0 && !line->goodbye, from == STRANGER && !may);
-    rpi_control_line_close(&hub->lines[0]);
-    bare_hub_free(hub);
+    CHECK_EQ(connection->fd < 0 && !connection->goodbye, from == STRANGER && !may);
+    rpi_control_connection_close(&coordinator->connections[0]);
+    bare_coordinator_free(coordinator);
 }
 
 static void kinds_are_heard_from_whom_they_may_come(void) {
-    static const unsigned ways[] = {STRANGER, RANK, HUB};
+    static const unsigned ways[] = {STRANGER, RANK, COORDINATOR};
     bool seen[RPI_CONTROL_KINDS_END] = {false};
     for (int i = 0; i < SAYINGS; i++) {
         seen[sayings[i].record.kind] = true;
@@ -121,18 +124,18 @@ static void kinds_are_heard_from_whom_they_may_come(void) {
         CHECK_MSG(seen[kind], "kind %d has no row in `sayings`", kind);
 }
 
-/* A rank's account of a failure is the hub's to judge, and nobody else's. */
-static void failures_are_judged_by_the_hub(void) {
+/* A rank's report of a failure is the coordinator's to judge, and nobody else's. */
+static void failures_are_judged_by_the_coordinator(void) {
     for (int leads = 0; leads < 2; leads++) {
-        bare_hub *hub = make_follower();
+        bare_coordinator *coordinator = make_follower();
         rpi_control_record record = {
             .kind = RPI_CONTROL_FAILURE, .rank = 1, .number = 9, .a = 3};
-        rpi_control *control = &hub->control;
+        rpi_control *control = &coordinator->control;
         if (leads) control->role = RPI_CONTROL_LEADS;
-        rpi_control_take_record(control, line_of(hub, RANK), &record);
+        rpi_control_take_record(control, connection_of(coordinator, RANK), &record);
         CHECK_EQ(control->everybody.failed, leads);
         if (leads) CHECK_EQ(control->everybody.failure.finder, TALKER); /* as the line says */
-        bare_hub_free(hub);
+        bare_coordinator_free(coordinator);
     }
 }
 
@@ -147,13 +150,13 @@ static void hellos_that_do_not_fit_are_hung_up_on(void) {
         {.kind = RPI_CONTROL_HELLO, .rank = 0, .number = WORLD},
     };
     for (size_t i = 0; i < sizeof hellos / sizeof hellos[0]; i++) {
-        bare_hub *hub = make_follower();
-        rpi_control_line *line = line_of(hub, STRANGER);
+        bare_coordinator *coordinator = make_follower();
+        rpi_control_connection *connection = connection_of(coordinator, STRANGER);
         rpi_control_record record = hellos[i];
-        hub->control.line_of[0] = 1; /* it has come */
-        rpi_control_take_record(&hub->control, line, &record);
-        CHECK_MSG(line->fd < 0 && line->rank < 0, "hello %zu", i);
-        bare_hub_free(hub);
+        coordinator->control.connection_of[0] = 1; /* it has come */
+        rpi_control_take_record(&coordinator->control, connection, &record);
+        CHECK_MSG(connection->fd < 0 && connection->rank < 0, "hello %zu", i);
+        bare_coordinator_free(coordinator);
     }
 }
 
@@ -179,21 +182,22 @@ static void failures_are_what_they_can_be(void) {
         {3 | RPI_FAILURE_ENDS_GROUPS, 1, (rp_status)-3, 1, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        bare_hub *hub = make_follower();
+        bare_coordinator *coordinator = make_follower();
         rpi_control_record record = {.kind = RPI_CONTROL_FAILURE,
                                      .rank = rows[i].rank,
                                      .number = TALKER,
                                      .a = rows[i].code,
                                      .text = "why"};
-        rpi_control_take_record(&hub->control, line_of(hub, HUB), &record);
-        const rpi_failure *failure = &hub->control.everybody.failure;
+        rpi_control_take_record(&coordinator->control, connection_of(coordinator, COORDINATOR),
+                                &record);
+        const rpi_failure *failure = &coordinator->control.everybody.failure;
         CHECK_MSG(failure->status == rows[i].status && failure->rank == rows[i].of_rank,
                   "row %zu: %d of rank %d", i, failure->status, failure->rank);
         CHECK_EQ(failure->ends_groups, rows[i].ends_groups);
         CHECK_EQ(failure->finder, TALKER);
         CHECK(!strcmp(failure->text, "why"));
-        rpi_control_line_close(&hub->lines[0]);
-        bare_hub_free(hub);
+        rpi_control_connection_close(&coordinator->connections[0]);
+        bare_coordinator_free(coordinator);
     }
 }
 
@@ -205,37 +209,38 @@ static void groups_have_a_scope_and_members_of_the_world(void) {
     } rows[] = {{0, SCOPE, false},         {1, SCOPE, true},   {WORLD, SCOPE, true},
                 {WORLD + 1, SCOPE, false}, {-1, SCOPE, false}, {2, 0, false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        bare_hub *hub = bare_hub_make(WORLD);
+        bare_coordinator *coordinator = bare_coordinator_make(WORLD);
         rpi_control_record record = {
             .kind = RPI_CONTROL_JOIN, .number = rows[i].members, .b = rows[i].scope};
-        rpi_control_take_record(&hub->control, line_of(hub, RANK), &record);
-        CHECK_MSG((hub->control.scopes != NULL) == rows[i].is_group, "row %zu", i);
-        bare_hub_free(hub);
+        rpi_control_take_record(&coordinator->control, connection_of(coordinator, RANK),
+                                &record);
+        CHECK_MSG((coordinator->control.scopes != NULL) == rows[i].is_group, "row %zu", i);
+        bare_coordinator_free(coordinator);
     }
 }
 
 /* Where the job has a secret the hello says what was proved, or it is no hello. */
 static void a_hello_is_as_it_was_proved(void) {
     for (int wrong = 0; wrong <= 4; wrong++) {
-        bare_hub *hub = make_follower();
-        rpi_control_line *line = line_of(hub, STRANGER);
+        bare_coordinator *coordinator = make_follower();
+        rpi_control_connection *connection = connection_of(coordinator, STRANGER);
         rpi_control_record hello = {
             .kind = RPI_CONTROL_HELLO, .rank = CALLER, .number = WORLD, .a = 11};
-        hub->control.session = 11;
-        hub->control.secret.is_set = true;
-        line->proof.claim = (rpi_proof_terms){.caller = CALLER + (wrong == 1),
-                                              .callee = SELF + (wrong == 2),
-                                              .session = 11 + (wrong == 3),
-                                              .world = WORLD + (wrong == 4)};
-        rpi_control_take_record(&hub->control, line, &hello);
-        CHECK_MSG((line->rank == CALLER) == !wrong, "wrong %d", wrong);
-        CHECK_EQ(line->fd >= 0, !wrong);
-        bare_hub_free(hub);
+        coordinator->control.session = 11;
+        coordinator->control.secret.is_set = true;
+        connection->proof.claim = (rpi_proof_terms){.caller = CALLER + (wrong == 1),
+                                                    .callee = SELF + (wrong == 2),
+                                                    .session = 11 + (wrong == 3),
+                                                    .world = WORLD + (wrong == 4)};
+        rpi_control_take_record(&coordinator->control, connection, &hello);
+        CHECK_MSG((connection->rank == CALLER) == !wrong, "wrong %d", wrong);
+        CHECK_EQ(connection->fd >= 0, !wrong);
+        bare_coordinator_free(coordinator);
     }
 }
 
 CASES({"kinds_are_heard_from_whom_they_may_come", kinds_are_heard_from_whom_they_may_come},
-      {"failures_are_judged_by_the_hub", failures_are_judged_by_the_hub},
+      {"failures_are_judged_by_the_coordinator", failures_are_judged_by_the_coordinator},
       {"hellos_that_do_not_fit_are_hung_up_on", hellos_that_do_not_fit_are_hung_up_on},
       {"failures_are_what_they_can_be", failures_are_what_they_can_be},
       {"groups_have_a_scope_and_members_of_the_world",

@@ -1,6 +1,7 @@
-/* The control connection among ranks that are threads: who judges, what is heard, what is left.
+/* The control connection among ranks that are threads: who decides, what is heard, what is
+ * left.
  */
-#include "bare_hub.h"
+#include "bare_coordinator.h"
 #include "net/control/control.h"
 #include "net/trust/channel.h"
 
@@ -161,10 +162,10 @@ typedef struct traffic {
 
 static traffic traffic_of(rpi_control *control) {
     traffic sum = {0};
-    for (int i = 0; i < control->line_count; i++)
-        sum.sends += atomic_load(&control->lines[i].sends);
+    for (int i = 0; i < control->connection_count; i++)
+        sum.sends += atomic_load(&control->connections[i].sends);
     pthread_mutex_lock(&control->lock);
-    sum.beats = control->rounds[control->rank];
+    sum.beats = control->beat_counts[control->rank];
     pthread_mutex_unlock(&control->lock);
     return sum;
 }
@@ -181,10 +182,11 @@ static void beat_for_a_while(party *self) {
         rpi_sleep_until_ns(rpi_now_ns() + 10000000);
         now = traffic_of(self->control);
     } while (now.beats < before.beats + BEATS);
-    unsigned long long beats = now.beats - before.beats + 1, lines = self->control->world - 1;
-    if (self->rank) lines = 1;
-    CHECK_MSG(now.sends - before.sends <= beats * lines, "rank %d: %llu sends in %llu beats",
-              self->rank, now.sends - before.sends, beats);
+    unsigned long long beats = now.beats - before.beats + 1,
+                       connections = self->control->world - 1;
+    if (self->rank) connections = 1;
+    CHECK_MSG(now.sends - before.sends <= beats * connections,
+              "rank %d: %llu sends in %llu beats", self->rank, now.sends - before.sends, beats);
     for (int rank = 0; rank < self->world; rank++) {
         rpi_control_beat beat = {0};
         while (!beat.sequence) {
@@ -253,7 +255,7 @@ static void all_publish(party *self) {
 }
 
 static void many_publish_one_is_kept(void) {
-    for (int round = 0; round < 10; round++) {
+    for (int beat_number = 0; beat_number < 10; beat_number++) {
         party parties[WORLD] = {0};
         gather(parties, WORLD, WORLD, all_publish);
         for (int i = 1; i < WORLD; i++) {
@@ -306,7 +308,7 @@ static void strangers_are_not_let_in(void) {
 }
 
 static void *pester(void *context) {
-    /* Finds the hub by its key, as a port scanner would find it by luck. */
+    /* Finds the coordinator by its key, as a port scanner would find it by luck. */
     rp_store store = *(rp_store *)context;
     char address[64] = "";
     size_t bytes = 0;
@@ -346,24 +348,24 @@ static void noise_at_the_listener(void) {
     rp_store_close(&store);
 }
 
-/* A leaf in the control connection whose account of a failure carries any number as status. */
+/* A leaf in the control connection whose report of a failure carries any number as status. */
 static void *accuse_oddly(void *context) {
     rp_store store = *(rp_store *)context;
     static const uint64_t statuses[] = {UINT64_C(1) << 63, UINT64_MAX, 0, 1 << 20};
     char address[64] = "";
     size_t bytes = 0;
-    rpi_control_line line = {.fd = -1};
+    rpi_control_connection connection = {.fd = -1};
     CHECK_OK(
         store.ops->get(store.context, "world/control", 20, address, sizeof address, &bytes));
-    CHECK_OK(rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(20), &line.fd));
+    CHECK_OK(rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(20), &connection.fd));
     rpi_control_record hello = {.kind = RPI_CONTROL_HELLO, .rank = 1, .number = 2};
-    CHECK_OK(rpi_control_line_send(&line, &hello));
+    CHECK_OK(rpi_control_connection_send(&connection, &hello));
     static int turn;
     rpi_control_record odd = {
         .kind = RPI_CONTROL_FAILURE, .rank = 1, .number = 1, .a = statuses[turn++ % 4]};
-    CHECK_OK(rpi_control_line_send(&line, &odd));
+    CHECK_OK(rpi_control_connection_send(&connection, &odd));
     rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 10);
-    rpi_control_line_close(&line);
+    rpi_control_connection_close(&connection);
     return NULL;
 }
 
@@ -375,12 +377,12 @@ static void hear_internal(party *self) {
 static void odd_statuses_are_no_status(void) {
     for (int turn = 0; turn < 4; turn++) {
         rp_store store = {0};
-        pthread_t hub, leaf;
+        pthread_t coordinator, leaf;
         REQUIRE_OK(rp_store_open_local(&store));
         party self = {.store = store, .world = 2, .timeout_s = 20, .act = hear_internal};
-        pthread_create(&hub, NULL, live, &self);
+        pthread_create(&coordinator, NULL, live, &self);
         pthread_create(&leaf, NULL, accuse_oddly, &store);
-        pthread_join(hub, NULL);
+        pthread_join(coordinator, NULL);
         pthread_join(leaf, NULL);
         CHECK_MSG(self.status == RP_OK, "%s", self.heard.text);
         rp_store_close(&store);
@@ -464,7 +466,7 @@ static void fail_by_group(party *self) {
         CHECK_EQ(self->heard.finder, 0);
         CHECK(strcmp(self->heard.text, "the first group's") == 0);
     }
-    /* Its verdict came to all by way of rank 0: who opens the group later has it at once. */
+    /* Its decision came to all by way of rank 0: who opens the group later has it at once. */
     if (self->rank == 0) rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 20);
     pthread_barrier_wait(self->together);
     if (self->rank == 2) {
@@ -563,14 +565,14 @@ static void *die(void *context) {
     party *self = context;
     char address[64] = "";
     size_t bytes = 0;
-    rpi_control_line line = {.fd = -1};
+    rpi_control_connection connection = {.fd = -1};
     CHECK_OK(self->store.ops->get(self->store.context, "world/control", 20, address,
                                   sizeof address, &bytes));
-    CHECK_OK(rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(20), &line.fd));
+    CHECK_OK(rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(20), &connection.fd));
     rpi_control_record hello = {.kind = RPI_CONTROL_HELLO, .rank = 3, .number = 4};
-    CHECK_OK(rpi_control_line_send(&line, &hello));
+    CHECK_OK(rpi_control_connection_send(&connection, &hello));
     pthread_barrier_wait(self->together);
-    rpi_control_line_close(&line);
+    rpi_control_connection_close(&connection);
     return NULL;
 }
 
@@ -591,7 +593,7 @@ static void survive(party *self) {
     rpi_control_group *later = open_group(self, 13, self->rank, 3);
     CHECK(rpi_control_failed(later, &heard));
     CHECK_EQ(heard.rank, 1);
-    /* The judge goes on. */
+    /* The arbiter goes on. */
     rpi_failure failure = {.status = RP_IO, .rank = 0, .text = "another failure"};
     rpi_control_publish(without, &failure);
     CHECK(rpi_control_wait_failed(without, rpi_deadline_ns(20), &heard));
@@ -645,7 +647,7 @@ static void hear_last(party *self, rpi_control_group *group, int first) {
 }
 
 /* Ranks 0, 1 and 2 leave, one after the other. */
-static void outlive_hubs(party *self) {
+static void outlive_coordinators(party *self) {
     for (int gone = 0; gone < LEAVERS; gone++) {
         pthread_barrier_wait(self->together);
         if (self->rank == gone) {
@@ -668,17 +670,18 @@ static void outlive_hubs(party *self) {
 
 static void others_beat_on_without_rank_0(void) {
     party parties[HEIRS] = {0};
-    gather(parties, HEIRS, HEIRS, outlive_hubs);
+    gather(parties, HEIRS, HEIRS, outlive_coordinators);
 }
 
-/* By descriptors of our own: the thread closes a line as soon as it has ended. */
+/* By descriptors of our own: the thread closes a connection as soon as it has ended. */
 static void end_all_lines(party *self) {
     rpi_control *control = self->control;
     int fds[MANY], count = 0;
-    let_thread_pass(self); /* it has let everybody in, and changes no line before one ends */
+    let_thread_pass(
+        self); /* it has let everybody in, and changes no connection before one ends */
     pthread_mutex_lock(&control->lock);
-    for (int i = 0; i < control->line_count && count < MANY; i++)
-        if (control->lines[i].fd >= 0) fds[count++] = dup(control->lines[i].fd);
+    for (int i = 0; i < control->connection_count && count < MANY; i++)
+        if (control->connections[i].fd >= 0) fds[count++] = dup(control->connections[i].fd);
     pthread_mutex_unlock(&control->lock);
     CHECK_EQ(count, HEIRS - 1);
     let_thread_pass(self);
@@ -713,7 +716,7 @@ static void others_beat_on_when_rank_0_has_died(void) {
 
 static void successors_are_the_first_behind_rank_0(void) {
     for (int world = 1; world <= 2 * RPI_CONTROL_SUCCESSORS; world++)
-        for (int rank = 0; rank < world; rank++) /* the last has nobody to judge */
+        for (int rank = 0; rank < world; rank++) /* the last has nobody to decide for */
             CHECK_EQ(rpi_control_is_successor(rank, world),
                      rank >= 1 && rank <= RPI_CONTROL_SUCCESSORS && rank + 1 < world);
 }
@@ -721,7 +724,7 @@ static void successors_are_the_first_behind_rank_0(void) {
 /* Of those that listen, and of nobody to himself. */
 static void successors_hear_of_each_other(void) {
     static rpi_control control = {.world = HEIRS};
-    static rpi_control_line near = {.rank = 1}, far;
+    static rpi_control_connection near = {.rank = 1}, far;
     static rpi_control_record record;
     int fds[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
@@ -730,15 +733,15 @@ static void successors_hear_of_each_other(void) {
     rpi_control_note_address(&control, 1, "4001 127.0.0.1");
     rpi_control_note_address(&control, 2, "4002 127.0.0.1");
     rpi_control_note_address(&control, HEIRS - 1, "4004 127.0.0.1"); /* is no successor */
-    rpi_control_tell_addresses(&control, &near);
-    CHECK_OK(rpi_control_line_flush(&near));
-    CHECK_OK(rpi_control_line_receive(&far, &record));
+    rpi_control_send_addresses(&control, &near);
+    CHECK_OK(rpi_control_connection_flush(&near));
+    CHECK_OK(rpi_control_connection_receive(&far, &record));
     CHECK_EQ(record.kind, RPI_CONTROL_ADDRESS);
     CHECK_EQ(record.rank, 2);
     CHECK(strcmp(record.text, "4002 127.0.0.1") == 0);
-    CHECK_EQ(rpi_control_line_receive(&far, &record), RP_PENDING);
-    rpi_control_line_close(&near);
-    rpi_control_line_close(&far);
+    CHECK_EQ(rpi_control_connection_receive(&far, &record), RP_PENDING);
+    rpi_control_connection_close(&near);
+    rpi_control_connection_close(&far);
 }
 
 /* The last in line is called, and why that fails is the last thing said. */
@@ -752,41 +755,41 @@ static void what_is_no_address_is_not_called(void) {
                                            {"65535 127.0.0.1", "nobody answers there"}};
     enum { LAST = RPI_CONTROL_SUCCESSORS };
     static rpi_control control = {.rank = LAST + 1, .world = LAST + 2, .listener = -1};
-    static rpi_control_line up;
+    static rpi_control_connection up;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        control.hub = LAST - 1;
+        control.coordinator = LAST - 1;
         control.role = RPI_CONTROL_SEEKS;
-        control.lines = &up;
-        control.line_count = 1;
+        control.connections = &up;
+        control.connection_count = 1;
         up.fd = up.rank = -1;
         snprintf(control.addresses[LAST], sizeof control.addresses[LAST], "%s", texts[i][0]);
-        rpi_control_seek_hub(&control);
+        rpi_control_elect(&control);
         CHECK_MSG(strstr(rp_last_error()->message, texts[i][1]), "'%s': %s", texts[i][0],
                   rp_last_error()->message);
-        CHECK_EQ(control.seek_ns, RPI_NEVER_NS);
+        CHECK_EQ(control.elect_ns, RPI_NEVER_NS);
         CHECK_EQ(control.role, RPI_CONTROL_ALONE);
         CHECK_EQ(up.fd, -1);
     }
 }
 
 /* Where a process has closed its standard input a listener may be descriptor 0. */
-static void any_listener_makes_a_hub(void) {
+static void any_listener_makes_a_coordinator(void) {
     for (int listener = -1; listener < 2; listener++) {
         static rpi_control control;
-        static rpi_control_line line;
+        static rpi_control_connection connection;
         control = (rpi_control){
             .rank = 1, .world = 3, .role = RPI_CONTROL_SEEKS, .listener = listener};
-        line.fd = line.rank = -1;
-        control.lines = &line;
-        control.line_count = 1;
-        rpi_control_seek_hub(&control);
-        CHECK_EQ(rpi_control_is_hub(&control), listener >= 0);
-        CHECK_EQ(rpi_control_has_no_hub(&control), listener < 0);
+        connection.fd = connection.rank = -1;
+        control.connections = &connection;
+        control.connection_count = 1;
+        rpi_control_elect(&control);
+        CHECK_EQ(rpi_control_is_coordinator(&control), listener >= 0);
+        CHECK_EQ(rpi_control_has_no_coordinator(&control), listener < 0);
         CHECK_EQ(control.role, listener < 0 ? RPI_CONTROL_ALONE : RPI_CONTROL_LEADS);
     }
 }
 
-/* ---- hubs that are stopped ---- */
+/* ---- coordinators that are stopped ---- */
 
 /* The thread of a control connection whose lock is held does nothing, as in a stopped process.
  */
@@ -798,14 +801,14 @@ static void go_on(const party *self) {
     pthread_mutex_unlock(&self->control->lock);
 }
 
-static int stopped_hubs;
+static int stopped_coordinators;
 
 /* Ranks from 0 on are stopped: the others find the first in line that is not, and those that go
  * on later find it, too. */
-static void outlive_stopped_hubs(party *self) {
-    bool is_stopped = self->rank < stopped_hubs;
+static void outlive_stopped_coordinators(party *self) {
+    bool is_stopped = self->rank < stopped_coordinators;
     rpi_control_group *everybody = rpi_control_everybody(self->control);
-    rpi_control_group *group = is_stopped ? NULL : open_from(self, 50, stopped_hubs);
+    rpi_control_group *group = is_stopped ? NULL : open_from(self, 50, stopped_coordinators);
     let_thread_pass(self);
     pthread_barrier_wait(self->together);
     if (is_stopped) stop(self);
@@ -813,15 +816,16 @@ static void outlive_stopped_hubs(party *self) {
     pthread_barrier_wait(self->together);
     if (!is_stopped) {
         for (int i = 0; i < 2; i++) {
-            hear_all_since(self, group, stopped_hubs, since_ns + 2 * RPI_SECOND_NS);
+            hear_all_since(self, group, stopped_coordinators, since_ns + 2 * RPI_SECOND_NS);
             since_ns = rpi_now_ns();
         }
-        hear_last(self, group, stopped_hubs);
-        for (int rank = 0; rank < stopped_hubs; rank++) { /* nobody has forgotten that */
+        hear_last(self, group, stopped_coordinators);
+        for (int rank = 0; rank < stopped_coordinators;
+             rank++) { /* nobody has forgotten that */
             rpi_control_beat beat;
             rpi_control_beat_of(everybody, rank, &beat);
             CHECK(beat.silent_ns >= RPI_SECOND_NS);
-            CHECK_EQ(beat.by, stopped_hubs);
+            CHECK_EQ(beat.by, stopped_coordinators);
         }
         rpi_failure heard;
         CHECK(!rpi_control_failed(everybody, &heard));
@@ -834,19 +838,19 @@ static void outlive_stopped_hubs(party *self) {
     pthread_barrier_wait(self->together);
 }
 
-static void a_hub_that_is_stopped_is_succeeded(void) {
-    for (stopped_hubs = 1; stopped_hubs <= 2; stopped_hubs++) {
+static void a_coordinator_that_is_stopped_is_succeeded(void) {
+    for (stopped_coordinators = 1; stopped_coordinators <= 2; stopped_coordinators++) {
         party parties[HEIRS] = {0};
-        gather(parties, HEIRS, HEIRS, outlive_stopped_hubs);
+        gather(parties, HEIRS, HEIRS, outlive_stopped_coordinators);
         for (int i = 0; i < HEIRS; i++)
             CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].heard.text);
     }
 }
 
-/* Who has gone by its own account, for want of a hub, tells the next one. */
-static void publish_without_a_hub(party *self) {
+/* Who has gone by its own report, for want of a coordinator, tells the next one. */
+static void publish_without_a_coordinator(party *self) {
     rpi_control_group *pair = self->rank >= 2 ? open_group(self, 60, 2, 3) : NULL;
-    rpi_failure failure = {.status = RP_IO, .rank = 1, .text = "found without a hub"};
+    rpi_failure failure = {.status = RP_IO, .rank = 1, .text = "found without a coordinator"};
     let_thread_pass(self);
     pthread_barrier_wait(self->together);
     if (self->rank == 0) stop(self);
@@ -865,13 +869,13 @@ static void publish_without_a_hub(party *self) {
     pthread_barrier_wait(self->together);
 }
 
-static void a_verdict_of_its_own_is_told_to_the_next_hub(void) {
+static void a_verdict_of_its_own_is_told_to_the_next_coordinator(void) {
     party parties[WORLD] = {0};
-    gather(parties, WORLD, WORLD, publish_without_a_hub);
+    gather(parties, WORLD, WORLD, publish_without_a_coordinator);
 }
 
 /* Where nobody is in line behind it, it is waited for. */
-static void outlive_the_only_hub(party *self) {
+static void outlive_the_only_coordinator(party *self) {
     rpi_control_group *everybody = rpi_control_everybody(self->control);
     rpi_control_beat beat = {0};
     let_thread_pass(self);
@@ -891,19 +895,20 @@ static void outlive_the_only_hub(party *self) {
     pthread_barrier_wait(self->together);
 }
 
-static void the_only_hub_is_waited_for(void) {
+static void the_only_coordinator_is_waited_for(void) {
     party parties[2] = {0};
-    gather(parties, 2, 2, outlive_the_only_hub);
+    gather(parties, 2, 2, outlive_the_only_coordinator);
 }
 
 /* ---- what a beat costs ---- */
 
-/* Records of the hub's beat to this rank, of any group and of that of all; their bytes. */
-static size_t count_records(bare_hub *hub, int rank, int *scoped, int *others) {
+/* Records of the coordinator's beat to this rank, of any group and of that of all; their bytes.
+ */
+static size_t count_records(bare_coordinator *coordinator, int rank, int *scoped, int *others) {
     rpi_control_record record;
     size_t bytes = 0;
     *scoped = *others = 0;
-    while (rpi_control_line_receive(&hub->far[rank], &record) == RP_OK) {
+    while (rpi_control_connection_receive(&coordinator->far[rank], &record) == RP_OK) {
         bytes += RPI_CONTROL_RECORD_BYTES + record.text_bytes;
         ++*(strchr(record.text, ' ') ? scoped : others);
     }
@@ -921,52 +926,55 @@ static void beats_of_groups_are_short_and_go_to_members(void) {
     for (int row = 0; row < CROWDS; row++) {
         int world = crowds[row].world, members = crowds[row].members;
         int step = (world - 1) / members;
-        bare_hub *hub = bare_hub_make(world);
+        bare_coordinator *coordinator = bare_coordinator_make(world);
         for (int i = 0; i < members; i++)
-            rpi_scope_join(&hub->control, 0xabc, 1 + i * step, members, "tp");
+            rpi_scope_join(&coordinator->control, 0xabc, 1 + i * step, members, "tp");
         for (int rank = 1; rank < world; rank++) {
             int place = (rank - 1) / step;
             if ((rank - 1) % step == 0 && place < members)
-                bare_hub_hear(hub, rank, "abc", 7, -1, 0);
-            bare_hub_hear(hub, rank, "", 0, -1, 0);
+                bare_coordinator_hear(coordinator, rank, "abc", 7, -1, 0);
+            bare_coordinator_hear(coordinator, rank, "", 0, -1, 0);
         }
-        rpi_control_beat_once(&hub->control, true);
+        rpi_control_beat_once(&coordinator->control, true);
         for (int rank = 1; rank < world; rank++) {
             int scoped = 0, others = 0;
             bool is_member = (rank - 1) % step == 0 && (rank - 1) / step < members;
-            size_t bytes = count_records(hub, rank, &scoped, &others);
-            CHECK_EQ(atomic_load(&hub->lines[rank].sends), 1);
+            size_t bytes = count_records(coordinator, rank, &scoped, &others);
+            CHECK_EQ(atomic_load(&coordinator->connections[rank].sends), 1);
             CHECK_EQ(scoped, is_member);
             CHECK_EQ(others, 1);
             CHECK_MSG(bytes <= 2 * RPI_CONTROL_RECORD_BYTES + 16, "%zu bytes of %d ranks",
                       bytes, world);
         }
-        bare_hub_free(hub);
+        bare_coordinator_free(coordinator);
     }
 }
 
 /* Who says something else stands alone, and who has left is told nothing. */
 static void runs_of_groups_are_broken_where_members_differ(void) {
-    bare_hub *hub = bare_hub_make(8);
+    bare_coordinator *coordinator = bare_coordinator_make(8);
     int scoped = 0, others = 0;
-    for (int rank = 1; rank < 8; rank++) rpi_scope_join(&hub->control, 0xabc, rank, 7, "tp");
     for (int rank = 1; rank < 8; rank++)
-        bare_hub_hear(hub, rank, "abc", rank == 4 ? 8 : 7, -1, 0);
-    rpi_control_beat_once(&hub->control, true);
+        rpi_scope_join(&coordinator->control, 0xabc, rank, 7, "tp");
+    for (int rank = 1; rank < 8; rank++)
+        bare_coordinator_hear(coordinator, rank, "abc", rank == 4 ? 8 : 7, -1, 0);
+    rpi_control_beat_once(&coordinator->control, true);
     for (int rank = 1; rank < 8; rank++) {
-        (void)count_records(hub, rank, &scoped, &others);
+        (void)count_records(coordinator, rank, &scoped, &others);
         CHECK_EQ(scoped, 3); /* 1 to 3, 4, 5 to 7 */
     }
-    rpi_scope_leave(&hub->control, 0xabc, 5);
-    for (int rank = 1; rank < 8; rank++) bare_hub_hear(hub, rank, "abc", 9, -1, 0);
-    rpi_control_beat_once(&hub->control, true);
+    rpi_scope_leave(&coordinator->control, 0xabc, 5);
+    for (int rank = 1; rank < 8; rank++)
+        bare_coordinator_hear(coordinator, rank, "abc", 9, -1, 0);
+    rpi_control_beat_once(&coordinator->control, true);
     for (int rank = 1; rank < 8; rank++) {
-        (void)count_records(hub, rank, &scoped, &others);
-        CHECK_EQ(scoped, rank == 5 ? 0 : 6); /* the hub does not know all: they stand alone */
+        (void)count_records(coordinator, rank, &scoped, &others);
+        CHECK_EQ(scoped,
+                 rank == 5 ? 0 : 6); /* the coordinator does not know all: they stand alone */
     }
-    for (int rank = 1; rank < 8; rank++) rpi_scope_leave(&hub->control, 0xabc, rank);
-    CHECK(!hub->control.scopes);
-    bare_hub_free(hub);
+    for (int rank = 1; rank < 8; rank++) rpi_scope_leave(&coordinator->control, 0xabc, rank);
+    CHECK(!coordinator->control.scopes);
+    bare_coordinator_free(coordinator);
 }
 
 static void decide(rpi_control *control, uint64_t scope, const char *text) {
@@ -998,10 +1006,11 @@ static void the_first_failure_is_the_first(void) {
 }
 
 CASES({"the_first_failure_is_the_first", the_first_failure_is_the_first},
-      {"a_hub_that_is_stopped_is_succeeded", a_hub_that_is_stopped_is_succeeded},
-      {"a_verdict_of_its_own_is_told_to_the_next_hub",
-       a_verdict_of_its_own_is_told_to_the_next_hub},
-      {"the_only_hub_is_waited_for", the_only_hub_is_waited_for},
+      {"a_coordinator_that_is_stopped_is_succeeded",
+       a_coordinator_that_is_stopped_is_succeeded},
+      {"a_verdict_of_its_own_is_told_to_the_next_coordinator",
+       a_verdict_of_its_own_is_told_to_the_next_coordinator},
+      {"the_only_coordinator_is_waited_for", the_only_coordinator_is_waited_for},
       {"beats_of_groups_are_short_and_go_to_members",
        beats_of_groups_are_short_and_go_to_members},
       {"runs_of_groups_are_broken_where_members_differ",
@@ -1011,7 +1020,7 @@ CASES({"the_first_failure_is_the_first", the_first_failure_is_the_first},
       {"successors_are_the_first_behind_rank_0", successors_are_the_first_behind_rank_0},
       {"successors_hear_of_each_other", successors_hear_of_each_other},
       {"what_is_no_address_is_not_called", what_is_no_address_is_not_called},
-      {"any_listener_makes_a_hub", any_listener_makes_a_hub},
+      {"any_listener_makes_a_coordinator", any_listener_makes_a_coordinator},
       {"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"a_goodbye_is_no_death", a_goodbye_is_no_death},
       {"beats_reach_everybody", beats_reach_everybody},

@@ -1,6 +1,6 @@
 /* Which waits never end: rows of who waits for whom, where, and which groups are failed then.
  */
-#include "bare_hub.h"
+#include "bare_coordinator.h"
 
 #include "base/clock.h"
 #include "harness/check.h"
@@ -11,7 +11,7 @@
 
 enum { RANKS = 6 };
 
-/* Groups are letters: w is that of all. Rank 0 judges and is not among those that wait.
+/* Groups are letters: w is that of all. Rank 0 decides and is not among those that wait.
  * waits: "1w2": rank 1 waits in w for rank 2; "1w2!": and has for the whole timeout; "1w2-": it
  * does not wait, but an operation that it has posted there lacks that frame; "1w?": for nobody
  * who is known. computes: ranks of which some thread does something else. stopped: without
@@ -53,24 +53,24 @@ static void add_letter(char *text, char letter) {
     text[length + 1] = '\0';
 }
 
-static void join_groups(bare_hub *hub) {
+static void join_groups(bare_coordinator *coordinator) {
     for (uint64_t scope = 0xa; scope <= 0xd; scope++) {
         char name[16];
         snprintf(name, sizeof name, "group %c", (int)('a' + scope - 0xa));
         for (int rank = 1; rank < RANKS; rank++)
-            rpi_scope_join(&hub->control, scope, rank, RANKS - 1, name);
+            rpi_scope_join(&coordinator->control, scope, rank, RANKS - 1, name);
     }
 }
 
-static void hear_wait(bare_hub *hub, int rank, const char *wait) {
+static void hear_wait(bare_coordinator *coordinator, int rank, const char *wait) {
     char scope[2] = {wait[1] == 'w' ? '\0' : wait[1], '\0'};
     int from = wait[2] == '?' ? -1 : wait[2] - '0';
     uint64_t flags = wait[3] == '!' ? RPI_BEAT_OVERDUE : 0;
-    bare_hub_hear(hub, rank, scope, wait[3] == '-' ? 0 : 7, from, flags);
+    bare_coordinator_hear(coordinator, rank, scope, wait[3] == '-' ? 0 : 7, from, flags);
 }
 
 /* All that ranks say in one beat: of the group of all last, whether they wait there or not. */
-static void hear_beat(bare_hub *hub, const row *r) {
+static void hear_beat(bare_coordinator *coordinator, const row *r) {
     for (int rank = 0; rank < RANKS; rank++) {
         const char *in_all = NULL;
         bool waits = false;
@@ -81,27 +81,27 @@ static void hear_beat(bare_hub *hub, const row *r) {
             if (at[1] == 'w')
                 in_all = at;
             else
-                hear_wait(hub, rank, at);
+                hear_wait(coordinator, rank, at);
         }
         bool blocked = waits && !strchr(r->computes, '0' + rank);
         uint64_t flags = blocked ? RPI_BEAT_BLOCKED : 0;
         if (rank == 0) {
-            rpi_control_beat_once(&hub->control, true);
+            rpi_control_beat_once(&coordinator->control, true);
             continue;
         }
         if (in_all && in_all[3] == '!') flags |= RPI_BEAT_OVERDUE;
         bool is_waiting = in_all && in_all[3] != '-';
         int from = !in_all || in_all[2] == '?' ? -1 : in_all[2] - '0';
-        bare_hub_hear(hub, rank, "", is_waiting ? 7 : 0, from, flags);
+        bare_coordinator_hear(coordinator, rank, "", is_waiting ? 7 : 0, from, flags);
     }
 }
 
-static void note_failed(bare_hub *hub, char *failed) {
+static void note_failed(bare_coordinator *coordinator, char *failed) {
     rpi_failure heard;
     *failed = '\0';
-    if (rpi_control_failed(&hub->control.everybody, &heard)) add_letter(failed, 'w');
+    if (rpi_control_failed(&coordinator->control.everybody, &heard)) add_letter(failed, 'w');
     for (char group = 'a'; group <= 'd'; group++)
-        for (const rpi_scope *at = hub->control.scopes; at; at = at->next)
+        for (const rpi_scope *at = coordinator->control.scopes; at; at = at->next)
             if (at->failed && at->scope == (uint64_t)(group - 'a' + 0xa))
                 add_letter(failed, group);
 }
@@ -111,20 +111,20 @@ static bool are_same(const char *a, const char *b) {
 }
 
 static void judge_row(const row *r) {
-    bare_hub *hub = bare_hub_make(RANKS);
+    bare_coordinator *coordinator = bare_coordinator_make(RANKS);
     char failed[8];
-    join_groups(hub);
+    join_groups(coordinator);
     /* Who is stopped was heard of long ago; the others twice, so that their waits overlap. */
     for (int i = 0; i < 2; i++) {
-        hear_beat(hub, r);
+        hear_beat(coordinator, r);
         for (int rank = 1; rank < RANKS; rank++)
-            if (strchr(r->stopped, '0' + rank)) hub->control.heard_ns[rank] = 1;
-        rpi_control_judge_waits(&hub->control);
+            if (strchr(r->stopped, '0' + rank)) coordinator->control.heard_ns[rank] = 1;
+        rpi_control_arbitrate_waits(&coordinator->control);
     }
-    note_failed(hub, failed);
+    note_failed(coordinator, failed);
     CHECK_MSG(are_same(failed, r->fails), "%s (%s): '%s' fail, not '%s'", r->what, r->waits,
               failed, r->fails);
-    bare_hub_free(hub);
+    bare_coordinator_free(coordinator);
 }
 
 static void waits_that_never_end_are_failed(void) {
@@ -173,7 +173,7 @@ static void judge_random(uint64_t *state) {
         snprintf(text, sizeof text, "%c%c%d! ", name, ranks[rank].scope, ranks[rank].from);
         strcat(waits, text);
     }
-    /* In the order in which they are judged; who has failed already is not asked any more. */
+    /* In the order in which they are decided; who has failed already is not asked any more. */
     for (const char *scope = "wabcd"; *scope; scope++)
         for (int rank = 1; rank < RANKS; rank++)
             if (ranks[rank].scope == *scope && !strchr(failed, *scope))
@@ -188,16 +188,16 @@ static void random_waits_are_judged_by_where_they_lead(void) {
 
 /* All ranks that hear of it hear one sentence, with the names of all groups. */
 static void all_hear_one_sentence(void) {
-    bare_hub *hub = bare_hub_make(RANKS);
+    bare_coordinator *coordinator = bare_coordinator_make(RANKS);
     rpi_control_record record;
-    join_groups(hub);
+    join_groups(coordinator);
     for (int i = 0; i < 2; i++) {
-        hear_beat(hub, &rows[0]);
-        rpi_control_judge_waits(&hub->control);
+        hear_beat(coordinator, &rows[0]);
+        rpi_control_arbitrate_waits(&coordinator->control);
     }
     for (int rank = 1; rank < RANKS; rank++) {
         int heard = 0;
-        while (rpi_control_line_receive(&hub->far[rank], &record) == RP_OK) {
+        while (rpi_control_connection_receive(&coordinator->far[rank], &record) == RP_OK) {
             if (record.kind != RPI_CONTROL_FAILURE) continue;
             heard++;
             CHECK_MSG(strcmp(record.text,
@@ -210,27 +210,27 @@ static void all_hear_one_sentence(void) {
         }
         CHECK_EQ(heard, 2);
     }
-    bare_hub_free(hub);
+    bare_coordinator_free(coordinator);
 }
 
 /* Two waits that follow each other look like a circle to who hears of the first one late. */
 static void waits_count_when_they_hold_at_one_moment(void) {
-    bare_hub *hub = bare_hub_make(RANKS);
+    bare_coordinator *coordinator = bare_coordinator_make(RANKS);
     rpi_failure heard;
-    join_groups(hub);
+    join_groups(coordinator);
     uint64_t over = RPI_BEAT_OVERDUE | RPI_BEAT_BLOCKED;
     for (int beat = 0; beat < 6; beat++) {
         /* Each time in another operation: what was said before holds no more. */
-        bare_hub_hear(hub, 1, "", 7 + (uint64_t)beat, 2, over);
-        bare_hub_hear(hub, 2, "a", 7 + (uint64_t)beat, 1, RPI_BEAT_OVERDUE);
-        bare_hub_hear(hub, 2, "", 0, -1, RPI_BEAT_BLOCKED);
-        rpi_control_judge_waits(&hub->control);
-        CHECK(!rpi_control_failed(&hub->control.everybody, &heard));
+        bare_coordinator_hear(coordinator, 1, "", 7 + (uint64_t)beat, 2, over);
+        bare_coordinator_hear(coordinator, 2, "a", 7 + (uint64_t)beat, 1, RPI_BEAT_OVERDUE);
+        bare_coordinator_hear(coordinator, 2, "", 0, -1, RPI_BEAT_BLOCKED);
+        rpi_control_arbitrate_waits(&coordinator->control);
+        CHECK(!rpi_control_failed(&coordinator->control.everybody, &heard));
     }
-    bare_hub_hear(hub, 1, "", 12, 2, over);
-    rpi_control_judge_waits(&hub->control);
-    CHECK(rpi_control_failed(&hub->control.everybody, &heard));
-    bare_hub_free(hub);
+    bare_coordinator_hear(coordinator, 1, "", 12, 2, over);
+    rpi_control_arbitrate_waits(&coordinator->control);
+    CHECK(rpi_control_failed(&coordinator->control.everybody, &heard));
+    bare_coordinator_free(coordinator);
 }
 
 CASES({"waits that never end are failed", waits_that_never_end_are_failed},

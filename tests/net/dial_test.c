@@ -79,15 +79,15 @@ static struct addrinfo entry(int fd, struct sockaddr_in *address) {
 
 enum { LOWER = 3, ALL };
 
-typedef struct meeting_ranks {
+typedef struct bootstrap_ranks {
     const rpi_transport *shm;
     rpi_endpoint *endpoints[ALL];
     char addresses[ALL][128];
     rp_status statuses[ALL];
-} meeting_ranks;
+} bootstrap_ranks;
 
-static void open_all(meeting_ranks *m, const rpi_secret *secret) {
-    *m = (meeting_ranks){.shm = NULL};
+static void open_all(bootstrap_ranks *m, const rpi_secret *secret) {
+    *m = (bootstrap_ranks){.shm = NULL};
     REQUIRE_OK(rpi_transport_find("shm", &m->shm));
     for (int rank = 0; rank < ALL; rank++) {
         rpi_endpoint_options options = {
@@ -98,20 +98,20 @@ static void open_all(meeting_ranks *m, const rpi_secret *secret) {
     }
 }
 
-static void close_all(meeting_ranks *m) {
+static void close_all(bootstrap_ranks *m) {
     for (int rank = 0; rank < ALL; rank++)
         if (m->endpoints[rank]) m->shm->close(m->endpoints[rank]);
 }
 
 typedef struct lower_rank {
-    meeting_ranks *m;
+    bootstrap_ranks *m;
     int rank;
 } lower_rank;
 
 /* A frame to the highest rank, once there is a link. */
 static void *let_in(void *argument) {
     lower_rank *self = argument;
-    meeting_ranks *m = self->m;
+    bootstrap_ranks *m = self->m;
     rpi_link *link = NULL;
     m->statuses[self->rank] =
         m->shm->connect(m->endpoints[self->rank], LOWER, "", rpi_deadline_ns(20), &link);
@@ -120,14 +120,14 @@ static void *let_in(void *argument) {
     return NULL;
 }
 
-static void call_all(meeting_ranks *m, int *out_failed) {
+static void call_all(bootstrap_ranks *m, int *out_failed) {
     const char *addresses[LOWER] = {m->addresses[2], m->addresses[0], m->addresses[1]};
     static const int peers[LOWER] = {2, 0, 1};
     m->statuses[LOWER] = m->shm->dial(m->endpoints[LOWER], peers, addresses, LOWER,
                                       rpi_deadline_ns(20), out_failed);
 }
 
-static void hear_all(const meeting_ranks *m) {
+static void hear_all(const bootstrap_ranks *m) {
     for (int rank = 0; rank < LOWER; rank++) {
         rpi_link *link = NULL;
         REQUIRE_OK(m->shm->connect(m->endpoints[LOWER], rank, m->addresses[rank],
@@ -138,7 +138,7 @@ static void hear_all(const meeting_ranks *m) {
 
 static void several_ranks_are_called_at_once(void) {
     rpi_secret secret = {0};
-    meeting_ranks m;
+    bootstrap_ranks m;
     int before = check_descriptors();
     if (rpi_secret_is_supported())
         REQUIRE_OK(rpi_secret_make("a test's secret", "the secret of these ranks", &secret));
@@ -166,7 +166,7 @@ static void several_ranks_are_called_at_once(void) {
 
 /* Whichever it is, and the others' calls leave nothing behind. */
 static void the_rank_that_cannot_be_called_is_named(void) {
-    meeting_ranks m;
+    bootstrap_ranks m;
     int failed = -1, before = check_descriptors();
     open_all(&m, NULL);
     m.shm->close(m.endpoints[0]);
@@ -200,7 +200,7 @@ static void *hang_up_on_callers(void *argument) {
 }
 
 static void who_was_hung_up_on_calls_again(void) {
-    meeting_ranks m;
+    bootstrap_ranks m;
     busy_rank busy = {.listener = -1};
     rpi_link *link = NULL;
     pthread_t thread;

@@ -136,17 +136,17 @@ static const arrival arrivals[] = {
     {RPI_FRAME_HELLO, RPI_FRAME_JOINING, true, false},
     {RPI_FRAME_TIMED, RPI_FRAME_AROUND, false, true},
     {RPI_FRAME_DATA, RPI_FRAME_TALKING, true, true},
-    {RPI_FRAME_ANNOUNCE, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_RTS, RPI_FRAME_TALKING, true, false},
     {RPI_FRAME_EAGER, RPI_FRAME_TALKING, true, true},
-    {RPI_FRAME_ASK, RPI_FRAME_TALKING, true, false},
-    {RPI_FRAME_GRANT, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_CTS_REQUEST, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_CTS, RPI_FRAME_TALKING, true, false},
     {RPI_FRAME_CREDIT, RPI_FRAME_TALKING, true, false},
-    {RPI_FRAME_EXPECT, RPI_FRAME_TALKING, true, false},
-    {RPI_FRAME_PASSED, RPI_FRAME_TALKING, true, false},
-    {RPI_FRAME_LEFT, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_PROBE, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_REJECT, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_FIN, RPI_FRAME_TALKING, true, false},
     {RPI_FRAME_WINDOW, RPI_FRAME_TALKING, true, true},
     {RPI_FRAME_NUMBER, RPI_FRAME_TALKING, false, true},
-    {RPI_FRAME_THERE, RPI_FRAME_TALKING, true, false},
+    {RPI_FRAME_PING, RPI_FRAME_TALKING, true, false},
 };
 enum { ARRIVALS = sizeof arrivals / sizeof arrivals[0] };
 
@@ -223,7 +223,7 @@ static void damage_is_named(void) {
 
 /* A ring of more than 8,192 ranks has more rounds than the field has room for. */
 static void rounds_leave_the_flags_alone(void) {
-    const unsigned flags = RPI_FRAME_EXACT | RPI_FRAME_EARLY;
+    const unsigned flags = RPI_FRAME_EXACT | RPI_FRAME_BEFORE_OPEN;
     for (unsigned round = 0; round < 1u << 16; round++) {
         unsigned said = rpi_frame_round(round);
         CHECK((said & flags) == 0 && (round > RPI_FRAME_ROUNDS || said == round));

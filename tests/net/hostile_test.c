@@ -9,7 +9,7 @@
 #include "net/bytes/endian.h"
 #include "net/bytes/frame.h"
 #include "net/control/control.h"
-#include "net/control/control_line.h"
+#include "net/control/control_connection.h"
 #include "net/socket/stream.h"
 #include "net/store/store_tcp.h"
 #include "net/store/store_wire.h"
@@ -187,8 +187,8 @@ static void record(rpi_proof_purpose purpose) {
     close(pair[0]), close(pair[1]);
 }
 
-static void ignore(void *context, rp_log_level level, const char *line) {
-    (void)context, (void)level, (void)line;
+static void ignore(void *context, rp_log_level level, const char *connection) {
+    (void)context, (void)level, (void)connection;
 }
 
 /* False, and said why: this build or machine cannot run the case. */
@@ -331,7 +331,8 @@ static void come_to_a_link_on_need(int streams, int count) {
         for (int rank = 1; rank >= 0; rank--) {
             int64_t deadline_ns = rpi_deadline_ns(20);
             int peer = -1;
-            while (tcp()->met(pair.endpoints[rank], &peer, &pair.links[rank]) == RP_PENDING &&
+            while (tcp()->connected(pair.endpoints[rank], &peer, &pair.links[rank]) ==
+                       RP_PENDING &&
                    rpi_now_ns() < deadline_ns)
                 link_wait(pair.endpoints[rank]);
             CHECK_MSG(pair.links[rank] != NULL, "among the %s", manner_names[manner]);
@@ -416,8 +417,8 @@ typedef struct held_pair {
     pthread_t threads[2];
 } held_pair;
 
-static void begin(held_pair *it, const rpi_secret *hub, const rpi_secret *leaf) {
-    const rpi_secret *secrets[] = {hub, leaf};
+static void begin(held_pair *it, const rpi_secret *coordinator, const rpi_secret *leaf) {
+    const rpi_secret *secrets[] = {coordinator, leaf};
     REQUIRE_OK(rp_store_open_local(&it->store));
     for (int i = 0; i < 2; i++) {
         it->parties[i] = (party){

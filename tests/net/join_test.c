@@ -39,9 +39,9 @@ static const char *look_up(const void *context, const char *name) {
     return NULL;
 }
 
-static rp_status find(const setting *set, rpi_place *out_place) {
-    return rpi_place_find(&(rpi_environment){.get = look_up, .context = set, .launcher = 77},
-                          out_place);
+static rp_status find(const setting *set, rpi_world_info *out_info) {
+    return rpi_world_info_find(
+        &(rpi_environment){.get = look_up, .context = set, .launcher = 77}, out_info);
 }
 
 /* clang-format off */
@@ -176,37 +176,37 @@ static const struct { setting set[MAX_VARIABLES]; const char *words; } bad[] = {
 static void launchers_are_understood(void) {
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         const found *want = &good[i];
-        rpi_place place = {0};
-        rp_status status = find(want->set, &place);
+        rpi_world_info info = {0};
+        rp_status status = find(want->set, &info);
         CHECK_MSG(status == RP_OK, "%s: %s", want->what, rp_last_error()->message);
         if (status != RP_OK) continue;
-        CHECK_MSG(place.rank == want->rank && place.world == want->world &&
-                      place.local_rank == want->local_rank &&
-                      place.local_world == want->local_world,
-                  "%s: rank %d of %d, local %d of %d", want->what, place.rank, place.world,
-                  place.local_rank, place.local_world);
-        CHECK_MSG(place.one_host == (want->one_host || want->world == 1), "%s: one host",
+        CHECK_MSG(info.rank == want->rank && info.world == want->world &&
+                      info.local_rank == want->local_rank &&
+                      info.local_world == want->local_world,
+                  "%s: rank %d of %d, local %d of %d", want->what, info.rank, info.world,
+                  info.local_rank, info.local_world);
+        CHECK_MSG(info.one_host == (want->one_host || want->world == 1), "%s: one host",
                   want->what);
-        CHECK_MSG(place.store == want->store, "%s: store %d", want->what, place.store);
-        CHECK_MSG(strcmp(place.host, want->host) == 0, "%s: '%s'", want->what, place.host);
-        CHECK_MSG(!want->port || place.port == want->port, "%s: %d", want->what, place.port);
-        CHECK_MSG(strncmp(place.found_by, want->found_by, strlen(want->found_by)) == 0 ||
-                      strcmp(place.job, want->found_by) == 0,
-                  "%s: '%s', job '%s'", want->what, place.found_by, place.job);
-        if (place.port_is_derived) CHECK(place.port >= 20000 && place.port < 32768);
+        CHECK_MSG(info.store == want->store, "%s: store %d", want->what, info.store);
+        CHECK_MSG(strcmp(info.host, want->host) == 0, "%s: '%s'", want->what, info.host);
+        CHECK_MSG(!want->port || info.port == want->port, "%s: %d", want->what, info.port);
+        CHECK_MSG(strncmp(info.found_by, want->found_by, strlen(want->found_by)) == 0 ||
+                      strcmp(info.job, want->found_by) == 0,
+                  "%s: '%s', job '%s'", want->what, info.found_by, info.job);
+        if (info.port_is_derived) CHECK(info.port >= 20000 && info.port < 32768);
     }
 }
 
 static void half_set_variables_are_named(void) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        rpi_place place = {.world = -5};
-        CHECK_FAILS(find(bad[i].set, &place), INVALID, bad[i].words);
-        CHECK_EQ(place.world, -5); /* untouched */
+        rpi_world_info info = {.world = -5};
+        CHECK_FAILS(find(bad[i].set, &info), INVALID, bad[i].words);
+        CHECK_EQ(info.world, -5); /* untouched */
     }
 }
 
 static void ports_follow_from_jobs(void) {
-    rpi_place a, again, b;
+    rpi_world_info a, again, b;
     setting job[] = {OMPI("0", "2", "0", "2"), {"PMIX_NAMESPACE", "1"}, {0}};
     REQUIRE_OK(find(job, &a));
     REQUIRE_OK(find(job, &again));
@@ -262,24 +262,25 @@ static void ranks_out_of_sight_of_their_launcher_need_a_port(void) {
                                                  {"PMI_SIZE", "2"},
                                                  {"MPI_LOCALRANKID", "0"},
                                                  {"MPI_LOCALNRANKS", "2"}};
-    rpi_place place;
-    CHECK_FAILS(rpi_place_find(&(rpi_environment){.get = look_up, .context = hydra}, &place),
-                INVALID, "set MASTER_PORT");
+    rpi_world_info info;
+    CHECK_FAILS(
+        rpi_world_info_find(&(rpi_environment){.get = look_up, .context = hydra}, &info),
+        INVALID, "set MASTER_PORT");
 }
 
 /* ---- the stores behind ---- */
 
 static void *join_and_leave(void *context) {
-    const rpi_place *place = context;
+    const rpi_world_info *info = context;
     rpi_join *join = NULL;
     int64_t count = 0;
     size_t bytes = 0;
-    rp_status status = rpi_join_open(place, 20, &join);
-    CHECK_MSG(status == RP_OK, "rank %d: %s", place->rank, rp_last_error()->message);
+    rp_status status = rpi_join_open(info, 20, &join);
+    CHECK_MSG(status == RP_OK, "rank %d: %s", info->rank, rp_last_error()->message);
     if (status != RP_OK) return NULL;
     rp_store *s = &join->store;
     CHECK_OK(s->ops->add(s->context, "here", 1, &count));
-    if (count == place->world) CHECK_OK(s->ops->set(s->context, "all", "", 0));
+    if (count == info->world) CHECK_OK(s->ops->set(s->context, "all", "", 0));
     CHECK_OK(s->ops->get(s->context, "all", 20, NULL, 0, &bytes));
     rpi_join_close(join);
     return NULL;
@@ -305,19 +306,19 @@ static int some_free_port(void) {
 static void rank_0_serves(void) {
     for (int derived = 0; derived < 2; derived++) {
         enum { WORLD = 4 };
-        rpi_place places[WORLD];
+        rpi_world_info places[WORLD];
         pthread_t threads[WORLD];
         int port = some_free_port();
         for (int i = 0; i < WORLD; i++) {
-            places[i] = (rpi_place){.rank = i,
-                                    .world = WORLD,
-                                    .local_world = WORLD,
-                                    .one_host = true,
-                                    .store = RPI_STORE_RANK_0,
-                                    .host = "127.0.0.1",
-                                    .port = port,
-                                    .job = "mine",
-                                    .port_is_derived = derived};
+            places[i] = (rpi_world_info){.rank = i,
+                                         .world = WORLD,
+                                         .local_world = WORLD,
+                                         .one_host = true,
+                                         .store = RPI_STORE_RANK_0,
+                                         .host = "127.0.0.1",
+                                         .port = port,
+                                         .job = "mine",
+                                         .port_is_derived = derived};
             pthread_create(&threads[i], NULL, join_and_leave, &places[i]);
         }
         for (int i = 0; i < WORLD; i++) pthread_join(threads[i], NULL);
@@ -325,9 +326,9 @@ static void rank_0_serves(void) {
 }
 
 static void a_world_of_one_opens_nothing(void) {
-    rpi_place place = {.world = 1, .local_world = 1, .one_host = true};
+    rpi_world_info info = {.world = 1, .local_world = 1, .one_host = true};
     rpi_join *join = NULL;
-    REQUIRE_OK(rpi_join_open(&place, 1, &join));
+    REQUIRE_OK(rpi_join_open(&info, 1, &join));
     CHECK(!join->store.ops);
     CHECK(!join->bind_host);
     (void)RP_FAIL(IO, "why it is left");
@@ -341,21 +342,21 @@ static void a_store_with_another_secret_may_be_another_jobs(void) {
     rp_store_server *server = NULL;
     rpi_secret theirs;
     rpi_join *join = NULL;
-    rpi_place place = {.rank = 1,
-                       .world = 2,
-                       .local_world = 2,
-                       .one_host = true,
-                       .store = RPI_STORE_RANK_0,
-                       .host = "127.0.0.1",
-                       .job = "mine",
-                       .port_is_derived = true};
+    rpi_world_info info = {.rank = 1,
+                           .world = 2,
+                           .local_world = 2,
+                           .one_host = true,
+                           .store = RPI_STORE_RANK_0,
+                           .host = "127.0.0.1",
+                           .job = "mine",
+                           .port_is_derived = true};
     if (!rpi_secret_is_supported()) {
         check_skip("this build has no OpenSSL");
         return;
     }
     REQUIRE_OK(rpi_secret_make("theirs", "the secret of that job", &theirs));
-    REQUIRE_OK(rpi_store_serve(NULL, 0, &theirs, &server, &place.port));
-    CHECK_FAILS(rpi_join_open(&place, 10, &join), MISMATCH, "REDPOLL_PORT sets another port");
+    REQUIRE_OK(rpi_store_serve(NULL, 0, &theirs, &server, &info.port));
+    CHECK_FAILS(rpi_join_open(&info, 10, &join), MISMATCH, "REDPOLL_PORT sets another port");
     CHECK(strstr(rp_last_error()->message, "proof of the job's secret"));
     rp_store_server_stop(server);
 }
@@ -384,19 +385,19 @@ static bool answers(const char *host, int port) {
 /* Where the name of rank 0's host is one address, nobody comes by another. */
 static void the_store_listens_where_it_is_called(void) {
     rpi_join *join = NULL;
-    rpi_place place = {.world = 2, .local_world = 1, .store = RPI_STORE_RANK_0};
-    find_outer_address(place.host, sizeof place.host);
-    if (!place.host[0]) {
+    rpi_world_info info = {.world = 2, .local_world = 1, .store = RPI_STORE_RANK_0};
+    find_outer_address(info.host, sizeof info.host);
+    if (!info.host[0]) {
         check_skip("this machine has no interface but the loopback");
         return;
     }
     for (int known = 0; known < 2; known++) {
-        place.port = some_free_port();
-        if (!known) snprintf(place.host, sizeof place.host, "127.0.1.1"); /* as Debian has it */
-        if (known) find_outer_address(place.host, sizeof place.host);
-        REQUIRE_OK(rpi_join_open(&place, 10, &join));
-        CHECK(answers(place.host, place.port));
-        CHECK_EQ(answers("127.0.0.1", place.port), !known);
+        info.port = some_free_port();
+        if (!known) snprintf(info.host, sizeof info.host, "127.0.1.1"); /* as Debian has it */
+        if (known) find_outer_address(info.host, sizeof info.host);
+        REQUIRE_OK(rpi_join_open(&info, 10, &join));
+        CHECK(answers(info.host, info.port));
+        CHECK_EQ(answers("127.0.0.1", info.port), !known);
         rpi_join_abandon(join);
     }
 }
@@ -409,24 +410,24 @@ static void wrong_stores_are_told(void) {
     REQUIRE_OK(rp_store_serve(NULL, 0, &server, &port));
     REQUIRE_OK(rp_store_connect(NULL, port, 10, &other));
     CHECK_OK(other.ops->set(other.context, "redpoll/job", "theirs", 6));
-    rpi_place place = {.rank = 1,
-                       .world = 2,
-                       .local_world = 2,
-                       .one_host = true,
-                       .store = RPI_STORE_RANK_0,
-                       .host = "127.0.0.1",
-                       .port = port,
-                       .job = "mine",
-                       .port_is_derived = true};
-    CHECK_FAILS(rpi_join_open(&place, 10, &join), MISMATCH, "another job (theirs)");
-    place.rank = 0; /* the port is taken */
-    CHECK_FAILS(rpi_join_open(&place, 10, &join), IO, "REDPOLL_PORT");
+    rpi_world_info info = {.rank = 1,
+                           .world = 2,
+                           .local_world = 2,
+                           .one_host = true,
+                           .store = RPI_STORE_RANK_0,
+                           .host = "127.0.0.1",
+                           .port = port,
+                           .job = "mine",
+                           .port_is_derived = true};
+    CHECK_FAILS(rpi_join_open(&info, 10, &join), MISMATCH, "another job (theirs)");
+    info.rank = 0; /* the port is taken */
+    CHECK_FAILS(rpi_join_open(&info, 10, &join), IO, "REDPOLL_PORT");
     rp_store_close(&other);
     rp_store_server_stop(server);
-    place.rank = 1;
-    CHECK_FAILS(rpi_join_open(&place, 0.1, &join), TIMEOUT, "store of rank 0");
-    place.store = RPI_STORE_TORCH;
-    CHECK_FAILS(rpi_join_open(&place, 0.1, &join), TIMEOUT, "torchrun");
+    info.rank = 1;
+    CHECK_FAILS(rpi_join_open(&info, 0.1, &join), TIMEOUT, "store of rank 0");
+    info.store = RPI_STORE_TORCH;
+    CHECK_FAILS(rpi_join_open(&info, 0.1, &join), TIMEOUT, "torchrun");
     CHECK(!join);
 }
 
@@ -434,14 +435,14 @@ static void wrong_stores_are_told(void) {
 static void leaving_keeps_the_error_for_which_it_is_done(void) {
     rp_store_server *server = NULL;
     rpi_join *join = NULL;
-    rpi_place place = {.rank = 1,
-                       .world = 2,
-                       .local_world = 2,
-                       .one_host = true,
-                       .store = RPI_STORE_RANK_0,
-                       .host = "127.0.0.1"};
-    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &place.port));
-    REQUIRE_OK(rpi_join_open(&place, 10, &join));
+    rpi_world_info info = {.rank = 1,
+                           .world = 2,
+                           .local_world = 2,
+                           .one_host = true,
+                           .store = RPI_STORE_RANK_0,
+                           .host = "127.0.0.1"};
+    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &info.port));
+    REQUIRE_OK(rpi_join_open(&info, 10, &join));
     rp_store_server_stop(server);
     (void)RP_FAIL(IO, "why it is left");
     rpi_join_close(join);
@@ -452,10 +453,10 @@ static void leaving_keeps_the_error_for_which_it_is_done(void) {
 static void several_hosts_need_an_outer_address(void) {
     rp_store_server *server = NULL;
     rpi_join *join = NULL;
-    rpi_place place = {
+    rpi_world_info info = {
         .world = 2, .local_world = 1, .store = RPI_STORE_CLIENT, .host = "127.0.0.1"};
-    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &place.port));
-    REQUIRE_OK(rpi_join_open(&place, 10, &join));
+    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &info.port));
+    REQUIRE_OK(rpi_join_open(&info, 10, &join));
     /* Without any interface but the loopback there is none to bind to. */
     if (join->bind_host) CHECK(strncmp(join->bind_host, "127.", 4) != 0);
     rpi_join_close(join);

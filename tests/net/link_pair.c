@@ -7,11 +7,12 @@
 #include <poll.h>
 #include <pthread.h>
 
-static const double PATIENCE_S = 20;
+static const double RESPONSE_TIMEOUT_S = 20;
 
 void link_pair_options(link_pair *pair, const rpi_transport *transport, size_t frame_bytes) {
     const rpi_transport *inproc = NULL;
-    *pair = (link_pair){.transport = transport, .patience_s = {PATIENCE_S, PATIENCE_S}};
+    *pair = (link_pair){.transport = transport,
+                        .response_timeout_s = {RESPONSE_TIMEOUT_S, RESPONSE_TIMEOUT_S}};
     CHECK_OK(rpi_transport_find("inproc", &inproc));
     for (int rank = 0; rank < 2; rank++)
         pair->options[rank] = (rpi_endpoint_options){.rank = rank,
@@ -33,9 +34,9 @@ typedef struct dial {
 
 static void *dial_run(void *argument) {
     dial *d = argument;
-    d->status =
-        d->pair->transport->connect(d->pair->endpoints[d->rank], !d->rank, d->address,
-                                    rpi_deadline_ns(d->pair->patience_s[d->rank]), &d->link);
+    d->status = d->pair->transport->connect(
+        d->pair->endpoints[d->rank], !d->rank, d->address,
+        rpi_deadline_ns(d->pair->response_timeout_s[d->rank]), &d->link);
     snprintf(d->message, sizeof d->message, "%s", rp_last_error()->message);
     return NULL;
 }
@@ -99,13 +100,13 @@ static unsigned char byte_at(uint64_t number, size_t i) {
 rp_status link_send(rpi_link *link, uint64_t number, size_t bytes) {
     const rpi_transport *transport = link->endpoint->transport;
     void *region = NULL;
-    RP_TRY(transport->lend(link, bytes, &region));
+    RP_TRY(transport->reserve(link, bytes, &region));
     CHECK_EQ((uintptr_t)region % 64, 0);
     unsigned char *payload = (unsigned char *)region + RPI_FRAME_HEADER_BYTES;
     for (size_t i = 0; i < bytes - RPI_FRAME_HEADER_BYTES; i++) payload[i] = byte_at(number, i);
     rpi_frame_header header = {.kind = RPI_FRAME_DATA, .sequence = number};
     rpi_frame_seal(region, &header, bytes - RPI_FRAME_HEADER_BYTES, transport->checksum);
-    return transport->post(link, bytes);
+    return transport->commit(link, bytes);
 }
 
 static rp_status check_frame(const void *frame, size_t got, bool checksum, uint64_t number,
@@ -135,7 +136,7 @@ rp_status link_receive(rpi_link *link, uint64_t number, size_t bytes) {
 }
 
 rp_status link_send_wait(rpi_link *link, uint64_t number, size_t bytes) {
-    int64_t deadline_ns = rpi_deadline_ns(PATIENCE_S);
+    int64_t deadline_ns = rpi_deadline_ns(RESPONSE_TIMEOUT_S);
     rp_status status;
     while ((status = link_send(link, number, bytes)) == RP_PENDING) {
         if (rpi_now_ns() > deadline_ns) return RP_FAIL(TIMEOUT, "no room for a frame");
@@ -145,7 +146,7 @@ rp_status link_send_wait(rpi_link *link, uint64_t number, size_t bytes) {
 }
 
 rp_status link_receive_wait(rpi_link *link, uint64_t number, size_t bytes) {
-    int64_t deadline_ns = rpi_deadline_ns(PATIENCE_S);
+    int64_t deadline_ns = rpi_deadline_ns(RESPONSE_TIMEOUT_S);
     rp_status status;
     while ((status = link_receive(link, number, bytes)) == RP_PENDING) {
         if (rpi_now_ns() > deadline_ns) return RP_FAIL(TIMEOUT, "no frame came");

@@ -10,7 +10,7 @@ typedef struct link_pair {
     rpi_endpoint_options options[2];
     rpi_endpoint *endpoints[2];
     rpi_link *links[2];
-    double patience_s[2]; /* of connect() */
+    double response_timeout_s[2]; /* of connect() */
 } link_pair;
 
 /* NULL-safe to close afterwards, whatever it returned. The shaping wrapper wraps inproc here,

@@ -148,7 +148,7 @@ static void a_name_serves_again(void) {
     for (int i = 0; i < 3; i++) CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].message);
 }
 
-/* What has failed before is another meeting: of those who were in it, and of one who was not.
+/* What has failed before is another bootstrap: of those who were in it, and of one who was not.
  */
 static void a_name_serves_again_behind_a_failure(void) {
     party parties[3];

@@ -21,15 +21,15 @@
 enum { FRAME_BYTES = 65536, BYTES = 20000, BUFFER_BYTES = 100000 };
 
 static const rpi_transport *shm;
-static const rpi_sharing *sharing;
+static const rpi_zero_copy *zero_copy;
 
 static void open_pair(link_pair *pair, bool shares0, bool shares1) {
     rp_status status_of[2];
     CHECK_OK(rpi_transport_find("shm", &shm));
-    sharing = shm->sharing;
+    zero_copy = shm->zero_copy;
     link_pair_options(pair, shm, FRAME_BYTES);
-    pair->options[0].shares = shares0;
-    pair->options[1].shares = shares1;
+    pair->options[0].zero_copy = shares0;
+    pair->options[1].zero_copy = shares1;
     CHECK_OK(link_pair_open_with(pair, status_of));
 }
 
@@ -42,22 +42,23 @@ static void look(const link_pair *pair, int rank) {
 }
 
 static bool reach(const link_pair *pair, const void *data, size_t bytes) {
-    if (sharing->reaches(pair->links[0], data, bytes)) return true;
+    if (zero_copy->reaches(pair->links[0], data, bytes)) return true;
     look(pair, 1);
     look(pair, 0);
-    return sharing->reaches(pair->links[0], data, bytes);
+    return zero_copy->reaches(pair->links[0], data, bytes);
 }
 
 static rp_status post_as(const link_pair *pair, const void *data, size_t bytes, bool writable,
                          uint32_t *number) {
     void *region = NULL;
     rpi_frame_header header = {.kind = RPI_FRAME_DATA, .sequence = 7};
-    RP_TRY(shm->lend(pair->links[0], sharing->frame_bytes, &region));
+    RP_TRY(shm->reserve(pair->links[0], zero_copy->frame_bytes, &region));
     rpi_frame_seal(region, &header, bytes, false);
-    return sharing->post(pair->links[0], data, bytes, writable, number);
+    return zero_copy->commit(pair->links[0], data, bytes, writable, number);
 }
 
-static rp_status post(const link_pair *pair, const void *data, size_t bytes, uint32_t *number) {
+static rp_status commit(const link_pair *pair, const void *data, size_t bytes,
+                        uint32_t *number) {
     return post_as(pair, data, bytes, false, number);
 }
 
@@ -79,28 +80,29 @@ static void payloads_are_read_where_they_lie(void) {
     int before = check_descriptors();
     unsigned char *buffer = make_buffer();
     open_pair(&pair, true, true);
-    CHECK(!sharing->reaches(pair.links[0], buffer + 3, BYTES)); /* the peer has yet to map it */
+    CHECK(
+        !zero_copy->reaches(pair.links[0], buffer + 3, BYTES)); /* the peer has yet to map it */
     REQUIRE(reach(&pair, buffer + 3, BYTES));
-    CHECK(!sharing->reaches(pair.links[0], buffer + BUFFER_BYTES, BYTES));
-    CHECK(!sharing->reaches(pair.links[0], &pair, 1));
+    CHECK(!zero_copy->reaches(pair.links[0], buffer + BUFFER_BYTES, BYTES));
+    CHECK(!zero_copy->reaches(pair.links[0], &pair, 1));
     for (int turn = 0; turn < 600; turn++) { /* twice round the words of a link */
-        REQUIRE_OK(post(&pair, buffer + turn, BYTES, &number));
+        REQUIRE_OK(commit(&pair, buffer + turn, BYTES, &number));
         REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
         CHECK_OK(rpi_frame_open(frame, got, false, &header));
         CHECK_EQ(header.bytes, BYTES);
-        const void *payload = sharing->payload(pair.links[1]);
+        const void *payload = zero_copy->payload(pair.links[1]);
         REQUIRE(payload && payload != buffer + turn);
         CHECK(memcmp(payload, buffer + turn, BYTES) == 0);
-        CHECK(sharing->stands(pair.links[1]));
-        CHECK(!sharing->is_back(pair.links[0], number));
+        CHECK(zero_copy->is_valid(pair.links[1]));
+        CHECK(!zero_copy->is_completed(pair.links[0], number));
         shm->release(pair.links[1]);
-        CHECK(sharing->is_back(pair.links[0], number));
+        CHECK(zero_copy->is_completed(pair.links[0], number));
     }
     CHECK_EQ(pair.links[0]->bytes_sent, 600 * (64 + BYTES));
     CHECK_EQ(pair.links[1]->bytes_received, 600 * (64 + BYTES));
     CHECK_OK(link_send_wait(pair.links[0], 1, 1000)); /* and others as ever */
     CHECK(link_receive_wait(pair.links[1], 1, 1000) == RP_OK);
-    CHECK(sharing->payload(pair.links[1]) == NULL);
+    CHECK(zero_copy->payload(pair.links[1]) == NULL);
     link_pair_close(&pair);
     CHECK_OK(rp_buffer_free(buffer));
     CHECK_EQ(check_descriptors(), before);
@@ -123,10 +125,10 @@ static void who_sleeps_for_a_payload_is_woken(void) {
     unsigned char *buffer = make_buffer();
     open_pair(&pair, true, true);
     REQUIRE(reach(&pair, buffer, BYTES));
-    REQUIRE_OK(post(&pair, buffer, BYTES, &number));
+    REQUIRE_OK(commit(&pair, buffer, BYTES, &number));
     REQUIRE(pthread_create(&thread, NULL, release_later, &pair) == 0);
     int sleeps = 0;
-    for (; !sharing->is_back(pair.links[0], number) && sleeps < 1000; sleeps++)
+    for (; !zero_copy->is_completed(pair.links[0], number) && sleeps < 1000; sleeps++)
         CHECK(link_wait(pair.endpoints[0]));
     CHECK_MSG(sleeps < 10, "%d sleeps for one payload", sleeps);
     pthread_join(thread, NULL);
@@ -155,23 +157,23 @@ static void what_was_withdrawn_is_not_taken(void) {
     unsigned char *buffer = make_buffer();
     open_pair(&pair, true, true);
     REQUIRE(reach(&pair, buffer, BYTES));
-    REQUIRE_OK(post(&pair, buffer, BYTES, &first));
-    REQUIRE_OK(post(&pair, buffer, BYTES, &second));
+    REQUIRE_OK(commit(&pair, buffer, BYTES, &first));
+    REQUIRE_OK(commit(&pair, buffer, BYTES, &second));
     CHECK_OK(link_send_wait(pair.links[0], 3, 1000));
     REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
-    CHECK(sharing->stands(pair.links[1]));
-    sharing->withdraw(pair.links[0], first);
-    sharing->withdraw(pair.links[0], second);
-    CHECK(!sharing->stands(pair.links[1]));
+    CHECK(zero_copy->is_valid(pair.links[1]));
+    zero_copy->revoke(pair.links[0], first);
+    zero_copy->revoke(pair.links[0], second);
+    CHECK(!zero_copy->is_valid(pair.links[1]));
     /* The buffer goes while its payload is being read: that memory is still there. */
-    const unsigned char *payload = sharing->payload(pair.links[1]);
+    const unsigned char *payload = zero_copy->payload(pair.links[1]);
     CHECK_OK(rp_buffer_free(buffer));
     CHECK_OK(shm->progress(pair.endpoints[0])); /* says so */
     look(&pair, 1);
     CHECK_EQ(payload[100], 0); /* and given back */
     shm->release(pair.links[1]);
     CHECK_OK(link_receive_wait(pair.links[1], 3, 1000)); /* the second was never seen */
-    CHECK(sharing->is_back(pair.links[0], second));
+    CHECK(zero_copy->is_completed(pair.links[0], second));
     link_pair_close(&pair);
 }
 
@@ -187,26 +189,26 @@ static void answers_are_written_where_that_is_allowed(void) {
     unsigned char *buffer = make_buffer();
     open_pair(&pair, true, true);
     REQUIRE(reach(&pair, buffer, BYTES));
-    REQUIRE_OK(post(&pair, buffer, BYTES, &number));
+    REQUIRE_OK(commit(&pair, buffer, BYTES, &number));
     REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
-    CHECK(sharing->begin_write(pair.links[1]) == NULL); /* not allowed */
+    CHECK(zero_copy->begin_write(pair.links[1]) == NULL); /* not allowed */
     shm->release(pair.links[1]);
     REQUIRE_OK(post_as(&pair, buffer + 9, BYTES, true, &number));
     REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
-    unsigned char *there = sharing->begin_write(pair.links[1]);
+    unsigned char *there = zero_copy->begin_write(pair.links[1]);
     REQUIRE(there != NULL);
     memset(there, 0x5a, BYTES);
-    sharing->end_write(pair.links[1]);
+    zero_copy->end_write(pair.links[1]);
     shm->release(pair.links[1]);
-    REQUIRE_OK(shm->lend(pair.links[1], sharing->frame_bytes, &region));
+    REQUIRE_OK(shm->reserve(pair.links[1], zero_copy->frame_bytes, &region));
     rpi_frame_seal(region, &header, BYTES, false);
-    REQUIRE_OK(sharing->post_written(pair.links[1], BYTES));
+    REQUIRE_OK(zero_copy->commit_written(pair.links[1], BYTES));
     REQUIRE_OK(shm->peek(pair.links[0], &frame, &got));
     CHECK_EQ(got, 64 + BYTES);
-    CHECK(sharing->is_written(pair.links[0]) && !sharing->payload(pair.links[0]));
-    CHECK(sharing->is_back(pair.links[0], number));
+    CHECK(zero_copy->is_written(pair.links[0]) && !zero_copy->payload(pair.links[0]));
+    CHECK(zero_copy->is_completed(pair.links[0], number));
     shm->release(pair.links[0]);
-    CHECK(!sharing->is_written(pair.links[0]));
+    CHECK(!zero_copy->is_written(pair.links[0]));
     CHECK(buffer[8] == 56 && buffer[9] == 0x5a && buffer[8 + BYTES] == 0x5a);
     CHECK(buffer[9 + BYTES] != 0x5a);
     link_pair_close(&pair);
@@ -224,11 +226,11 @@ static void who_withdraws_waits_for_no_writer(void) {
     REQUIRE(reach(&pair, buffer, BYTES));
     REQUIRE_OK(post_as(&pair, buffer, BYTES, true, &number));
     REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
-    REQUIRE(sharing->begin_write(pair.links[1]) != NULL);
-    CHECK(!sharing->withdraw(pair.links[0], number));
-    sharing->end_write(pair.links[1]);
-    CHECK(sharing->withdraw(pair.links[0], number));
-    CHECK(sharing->begin_write(pair.links[1]) == NULL); /* it is too late now */
+    REQUIRE(zero_copy->begin_write(pair.links[1]) != NULL);
+    CHECK(!zero_copy->revoke(pair.links[0], number));
+    zero_copy->end_write(pair.links[1]);
+    CHECK(zero_copy->revoke(pair.links[0], number));
+    CHECK(zero_copy->begin_write(pair.links[1]) == NULL); /* it is too late now */
     link_pair_close(&pair);
     CHECK_OK(rp_buffer_free(buffer));
 }
@@ -245,28 +247,28 @@ static void who_writes_for_ever_writes_elsewhere(void) {
     REQUIRE(reach(&pair, buffer + 5000, BYTES));
     REQUIRE_OK(post_as(&pair, buffer + 5000, BYTES, true, &number));
     REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
-    unsigned char *there = sharing->begin_write(pair.links[1]);
+    unsigned char *there = zero_copy->begin_write(pair.links[1]);
     REQUIRE(there != NULL);
-    CHECK(!sharing->withdraw(pair.links[0], number));
+    CHECK(!zero_copy->revoke(pair.links[0], number));
     CHECK_OK(rpi_buffers_detach(buffer + 5000, BYTES));
     memset(there, 0xaa, BYTES);
     for (int i = 0; i < BUFFER_BYTES; i++)
         REQUIRE(buffer[i] == (unsigned char)(i * 7 + (i >> 8)));
     CHECK(!rpi_buffers_find(buffer, BYTES, &place)); /* read in place no more */
-    CHECK(!sharing->reaches(pair.links[0], buffer, BYTES));
+    CHECK(!zero_copy->reaches(pair.links[0], buffer, BYTES));
     CHECK(!rpi_buffers_find(buffer + 28671, 1, &place)); /* nor is the rest of its pages */
     CHECK(!rpi_buffers_find(buffer + 4096, 1, &place));
     CHECK(rpi_buffers_find(buffer, 4096, &place) && place.offset == 0); /* but all else is */
-    CHECK(sharing->reaches(pair.links[0], buffer + 28672, BYTES));
+    CHECK(zero_copy->reaches(pair.links[0], buffer + 28672, BYTES));
     CHECK_OK(rpi_buffers_detach(buffer + 50000, 1));
     CHECK(!rpi_buffers_find(buffer + 45056, BYTES, &place));
     CHECK(rpi_buffers_find(buffer + 53248, BYTES, &place));
     CHECK(rpi_buffers_find(buffer + 28672, 20480, &place)); /* between two of them */
     buffer[28672] = 0x77;
     shm->release(pair.links[1]);
-    REQUIRE_OK(post(&pair, buffer + 28672, BYTES, &number));
+    REQUIRE_OK(commit(&pair, buffer + 28672, BYTES, &number));
     REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
-    CHECK_EQ(*(const unsigned char *)sharing->payload(pair.links[1]), 0x77);
+    CHECK_EQ(*(const unsigned char *)zero_copy->payload(pair.links[1]), 0x77);
     link_pair_close(&pair);
     CHECK_OK(rp_buffer_free(buffer));
 }
@@ -281,11 +283,11 @@ static void buffers_come_and_go(void) {
     for (int turn = 0; turn < 3 * RPI_SHM_BUFFERS; turn++) {
         unsigned char *buffer = make_buffer();
         buffer[0] = (unsigned char)turn;
-        CHECK(!sharing->reaches(pair.links[0], buffer, BYTES));
+        CHECK(!zero_copy->reaches(pair.links[0], buffer, BYTES));
         REQUIRE(reach(&pair, buffer, BYTES));
-        REQUIRE_OK(post(&pair, buffer, BYTES, &number));
+        REQUIRE_OK(commit(&pair, buffer, BYTES, &number));
         REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
-        CHECK_EQ(*(const unsigned char *)sharing->payload(pair.links[1]), turn % 256);
+        CHECK_EQ(*(const unsigned char *)zero_copy->payload(pair.links[1]), turn % 256);
         shm->release(pair.links[1]);
         CHECK_OK(rp_buffer_free(buffer));
         CHECK_OK(shm->progress(pair.endpoints[0])); /* says so at once */
@@ -356,8 +358,8 @@ static void places_are_checked(void) {
         unsigned char *buffer = make_buffer();
         open_pair(&pair, true, true);
         REQUIRE(reach(&pair, buffer + 100, BYTES));
-        REQUIRE_OK(shm->lend(pair.links[0], sharing->frame_bytes, &region));
-        REQUIRE_OK(post(&pair, buffer + 100, BYTES, &number));
+        REQUIRE_OK(shm->reserve(pair.links[0], zero_copy->frame_bytes, &region));
+        REQUIRE_OK(commit(&pair, buffer + 100, BYTES, &number));
         memcpy(&place, (char *)region + RPI_FRAME_HEADER_BYTES, sizeof place);
         place.buffer += lies[i].lie.buffer;
         place.offset += lies[i].lie.offset;
@@ -572,10 +574,10 @@ static void offers_are_heard_by_who_polls(void) {
     size_t bytes = 0;
     unsigned char *buffer = make_buffer();
     open_pair(&pair, true, true);
-    CHECK(!sharing->reaches(pair.links[0], buffer, BYTES)); /* it is offered */
+    CHECK(!zero_copy->reaches(pair.links[0], buffer, BYTES)); /* it is offered */
     CHECK_EQ(shm->peek(pair.links[1], &frame, &bytes), RP_PENDING);
     CHECK_EQ(shm->peek(pair.links[0], &frame, &bytes), RP_PENDING);
-    CHECK(sharing->reaches(pair.links[0], buffer, BYTES));
+    CHECK(zero_copy->reaches(pair.links[0], buffer, BYTES));
     link_pair_close(&pair);
     CHECK_OK(rp_buffer_free(buffer));
 }

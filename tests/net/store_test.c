@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "harness/check.h"
 #include "net/socket/stream.h"
-#include "net/store/patience.h"
+#include "net/store/response_timeout.h"
 #include "net/store/store_page.h"
 #include "net/store/store_torch.h"
 #include "net/store/store_wire.h"
@@ -632,9 +632,9 @@ static void patience_is_bounded(void) {
     static const double spans[][2] = {{0, 2},   {1.5, 2},    {5, 5},   {9.5, 9.5}, {10, 10},
                                       {11, 10}, {1e300, 10}, {-1, 10}, {-1e9, 10}};
     for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++)
-        CHECK_NEAR(rpi_store_patience(spans[i][0]), spans[i][1], 0);
-    CHECK_NEAR(rpi_store_patience(INFINITY), 10, 0);
-    CHECK_NEAR(rpi_store_patience(NAN), 10, 0);
+        CHECK_NEAR(rpi_store_response_timeout(spans[i][0]), spans[i][1], 0);
+    CHECK_NEAR(rpi_store_response_timeout(INFINITY), 10, 0);
+    CHECK_NEAR(rpi_store_response_timeout(NAN), 10, 0);
 }
 
 CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},

@@ -9,7 +9,7 @@
 #include "net/bytes/frame.h"
 #include "net/link/acceptor.h"
 #include "net/socket/stream.h"
-#include "net/tcp/tcp_bundle.h"
+#include "net/tcp/tcp_multistream.h"
 #include "net/tcp/tcp_out.h"
 
 #include <pthread.h>
@@ -449,7 +449,7 @@ static void one_stream_ends_all(void) {
     hang_up(&it, 1);
     int64_t deadline_ns = rpi_deadline_ns(20);
     rp_status status;
-    while ((status = tcp()->lend(it.v.pair.links[0], 100, &region)) == RP_OK &&
+    while ((status = tcp()->reserve(it.v.pair.links[0], 100, &region)) == RP_OK &&
            rpi_now_ns() < deadline_ns)
         link_wait(it.v.pair.endpoints[0]);
     CHECK_EQ(status, RP_PEER);
@@ -481,7 +481,7 @@ static void a_bundle_lends_no_more_than_a_frame(void) {
     void *region = NULL;
     REQUIRE_OK(visit_twice(&it));
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        CHECK_FAILS(tcp()->lend(it.v.pair.links[0], wrong[i], &region), INVALID,
+        CHECK_FAILS(tcp()->reserve(it.v.pair.links[0], wrong[i], &region), INVALID,
                     "1 to 4096 are allowed");
     leave_twice(&it);
 }
@@ -493,23 +493,23 @@ static void a_bundle_lends_the_same_region_again(void) {
     void *first = NULL, *again = NULL, *next = NULL;
     REQUIRE_OK(visit_twice(&it));
     rpi_link *link = it.v.pair.links[0];
-    REQUIRE_OK(tcp()->lend(link, SMALL, &first));
+    REQUIRE_OK(tcp()->reserve(link, SMALL, &first));
     for (size_t bytes = SMALL; bytes > 0; bytes /= 2) {
-        CHECK_OK(tcp()->lend(link, bytes, &again));
+        CHECK_OK(tcp()->reserve(link, bytes, &again));
         CHECK(again == first);
     }
-    CHECK_FAILS(tcp()->post(link, SMALL + 1), STATE, "posted into a region of");
-    CHECK_FAILS(tcp()->post(link, 0), STATE, "0 bytes posted");
+    CHECK_FAILS(tcp()->commit(link, SMALL + 1), STATE, "posted into a region of");
+    CHECK_FAILS(tcp()->commit(link, 0), STATE, "0 bytes posted");
     memset(first, 0, SMALL);
-    CHECK_OK(tcp()->post(link, SMALL));
-    CHECK_FAILS(tcp()->post(link, SMALL), STATE, "into a region of 0");
-    CHECK_OK(tcp()->lend(link, SMALL, &next));
+    CHECK_OK(tcp()->commit(link, SMALL));
+    CHECK_FAILS(tcp()->commit(link, SMALL), STATE, "into a region of 0");
+    CHECK_OK(tcp()->reserve(link, SMALL, &next));
     CHECK(next != first);
     leave_twice(&it);
 }
 
 /* Two streams over socket pairs, whose far ends are the test's. */
-static void open_bundle(rpi_tcp_bundle *bundle, rpi_link *link, int far[STREAMS]) {
+static void open_bundle(rpi_tcp_multistream *multistream, rpi_link *link, int far[STREAMS]) {
     rpi_channel channels[STREAMS];
     for (int i = 0; i < STREAMS; i++) {
         int pair[2] = {-1, -1};
@@ -517,7 +517,7 @@ static void open_bundle(rpi_tcp_bundle *bundle, rpi_link *link, int far[STREAMS]
         channels[i] = (rpi_channel){.fd = pair[0]};
         far[i] = pair[1];
     }
-    CHECK_OK(rpi_tcp_bundle_open(bundle, link, channels, STREAMS, FRAME_BYTES));
+    CHECK_OK(rpi_tcp_multistream_open(multistream, link, channels, STREAMS, FRAME_BYTES));
 }
 
 /* Nothing is sent on a link that has failed, though some of its streams have not. */
@@ -525,20 +525,21 @@ static void a_stream_is_muted_by_the_end_of_another(void) {
     for (int failed = 0; failed < STREAMS; failed++) {
         rpi_endpoint endpoint = {.world = 2};
         rpi_link link = {.endpoint = &endpoint, .peer = 1};
-        rpi_tcp_bundle bundle;
+        rpi_tcp_multistream multistream;
         int far[STREAMS];
-        open_bundle(&bundle, &link, far);
-        const rpi_tcp_stream *other = &bundle.streams[!failed];
+        open_bundle(&multistream, &link, far);
+        const rpi_tcp_stream *other = &multistream.streams[!failed];
         CHECK_EQ(other->out, RPI_TCP_OUT_OPEN);
         close(far[failed]);
-        rpi_tcp_stream_event(&bundle.streams[failed], EPOLLIN | EPOLLRDHUP);
-        rpi_tcp_bundle_move(&bundle);
-        CHECK_EQ(bundle.streams[failed].in, RPI_TCP_IN_ENDED);
+        rpi_tcp_stream_event(&multistream.streams[failed], EPOLLIN | EPOLLRDHUP);
+        rpi_tcp_multistream_move(&multistream);
+        CHECK_EQ(multistream.streams[failed].in, RPI_TCP_IN_ENDED);
         CHECK_EQ(other->out, RPI_TCP_OUT_ENDED);
         CHECK(other->in != RPI_TCP_IN_ENDED); /* what is on its way is read */
-        CHECK(rpi_tcp_bundle_is_flushed(&bundle) && rpi_tcp_bundle_is_delivered(&bundle));
+        CHECK(rpi_tcp_multistream_is_flushed(&multistream) &&
+              rpi_tcp_multistream_is_delivered(&multistream));
         close(far[!failed]);
-        rpi_tcp_bundle_close(&bundle);
+        rpi_tcp_multistream_close(&multistream);
     }
 }
 
@@ -553,14 +554,14 @@ static void an_urgent_frame_waits_for_the_one_that_goes(void) {
     void *region = NULL;
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
     REQUIRE_OK(rpi_tcp_stream_open(&stream, &link, (rpi_channel){.fd = pair[0]}, LONG, false));
-    REQUIRE_OK(rpi_tcp_stream_lend(&stream, LONG, &region));
+    REQUIRE_OK(rpi_tcp_stream_reserve(&stream, LONG, &region));
     memset(region, 'o', LONG);
-    CHECK_OK(rpi_tcp_stream_post(&stream, LONG, 0));
+    CHECK_OK(rpi_tcp_stream_commit(&stream, LONG, 0));
     CHECK_EQ(stream.out, RPI_TCP_OUT_FULL);
     CHECK_EQ(stream.goes, RPI_TCP_GOES_OTHER);
-    REQUIRE_OK(rpi_tcp_stream_lend_first(&stream, 10, &region));
+    REQUIRE_OK(rpi_tcp_stream_reserve_first(&stream, 10, &region));
     memset(region, 'f', 10);
-    CHECK_OK(rpi_tcp_stream_post_first(&stream, 10));
+    CHECK_OK(rpi_tcp_stream_commit_first(&stream, 10));
     size_t others = 0, firsts = 0;
     int64_t deadline_ns = rpi_deadline_ns(20);
     while (others + firsts < LONG + 10 && rpi_now_ns() < deadline_ns) {

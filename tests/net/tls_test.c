@@ -475,7 +475,7 @@ static void a_pair_that_does_not_agree_does_not_connect(void) {
         REQUIRE_OK(rpi_transport_find("tcp", &tcp));
         link_pair_options(&pair, tcp, FRAME_BYTES);
         for (int rank = 0; rank < 2; rank++) pair.options[rank].secret = &secrets[rank];
-        pair.patience_s[0] = 0.5; /* one who cannot come in is a stranger to it */
+        pair.response_timeout_s[0] = 0.5; /* one who cannot come in is a stranger to it */
         CHECK_FAILS(link_pair_open_with(&pair, status_of), MISMATCH, "uses TLS");
         CHECK_EQ(status_of[0], RP_TIMEOUT);
         link_pair_close(&pair);

@@ -219,12 +219,12 @@ static void a_sleeper_learns_of_a_close(void) {
 
 static void mistakes(link_pair *pair) {
     void *region, *again;
-    CHECK_FAILS(pair->transport->lend(pair->links[0], FRAME_BYTES + 1, &region), INVALID,
+    CHECK_FAILS(pair->transport->reserve(pair->links[0], FRAME_BYTES + 1, &region), INVALID,
                 "8192");
-    REQUIRE_OK(pair->transport->lend(pair->links[0], 100, &region));
-    REQUIRE_OK(pair->transport->lend(pair->links[0], 100, &again));
+    REQUIRE_OK(pair->transport->reserve(pair->links[0], 100, &region));
+    REQUIRE_OK(pair->transport->reserve(pair->links[0], 100, &again));
     CHECK(region == again);
-    CHECK_FAILS(pair->transport->post(pair->links[0], FRAME_BYTES + 1), STATE, "posted");
+    CHECK_FAILS(pair->transport->commit(pair->links[0], FRAME_BYTES + 1), STATE, "posted");
     CHECK_OK(link_send(pair->links[0], 0, 100));
     CHECK_OK(link_receive_wait(pair->links[1], 0, 100));
 }
@@ -402,9 +402,11 @@ static void forget_in_a_child(link_pair *pair) {
     pid_t child = fork();
     if (child == 0) {
         int held = check_descriptors();
-        for (int side = 0; side < 2; side++) pair->transport->forget(pair->endpoints[side]);
+        for (int side = 0; side < 2; side++)
+            pair->transport->close_after_fork(pair->endpoints[side]);
         int forgotten = held - check_descriptors();
-        for (int side = 0; side < 2; side++) pair->transport->forget(pair->endpoints[side]);
+        for (int side = 0; side < 2; side++)
+            pair->transport->close_after_fork(pair->endpoints[side]);
         _exit(held - check_descriptors() == forgotten ? forgotten : 255);
     }
     int status = 0, held = check_descriptors();
@@ -426,12 +428,12 @@ static void a_child_forgets_what_closing_would_close(void) {
 
 /* Rank 1 differs from what rank 0 waits for, which is nobody that will come. */
 static rp_status stranger_hears(const rpi_transport *transport, int difference,
-                                double patience_s) {
+                                double response_timeout_s) {
     link_pair pair;
     rp_status status_of[2];
     link_pair_options(&pair, transport, FRAME_BYTES);
-    pair.patience_s[0] = patience_s;
-    pair.patience_s[1] = patience_s + 3;
+    pair.response_timeout_s[0] = response_timeout_s;
+    pair.response_timeout_s[1] = response_timeout_s + 3;
     if (difference == 0) pair.options[1].session++;
     if (difference == 1) pair.options[1].world++;
     if (difference == 2) pair.options[1].frame_bytes += 64;
@@ -445,7 +447,7 @@ static rp_status stranger_hears(const rpi_transport *transport, int difference,
 static void strangers_are_refused(void) {
     const rpi_transport *transport;
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
-        for (int difference = 0; difference < 3 + transport->bundles; difference++) {
+        for (int difference = 0; difference < 3 + transport->multistream; difference++) {
             rp_status heard = RP_TIMEOUT;
             for (double wait_s = 0.2; heard == RP_TIMEOUT && wait_s < 10; wait_s *= 4)
                 heard = stranger_hears(transport, difference, wait_s);

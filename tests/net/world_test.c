@@ -19,18 +19,18 @@ static rpi_mesh *mesh;
 static rpi_control *control;
 
 static void come_together(const char *transport, double timeout_s) {
-    rpi_place place;
-    if (rpi_place_find_own(&place) != RP_OK || rpi_join_open(&place, 20, &join) != RP_OK)
+    rpi_world_info info;
+    if (rpi_world_info_find_own(&info) != RP_OK || rpi_join_open(&info, 20, &join) != RP_OK)
         ranks_die();
     rpi_mesh_options options = {.prefix = "world",
                                 .transport = transport,
                                 .frame_bytes = FRAME_BYTES,
                                 .timeout_s = timeout_s};
-    if (rpi_mesh_connect(&join->store, place.rank, place.world, &options, &mesh) != RP_OK)
+    if (rpi_mesh_connect(&join->store, info.rank, info.world, &options, &mesh) != RP_OK)
         ranks_die();
     rpi_control_options control_options = {
         .prefix = "world", .session = mesh->session, .timeout_s = timeout_s, .beat_s = 0.05};
-    if (rpi_control_open(&join->store, place.rank, place.world, &control_options, &control) !=
+    if (rpi_control_open(&join->store, info.rank, info.world, &control_options, &control) !=
         RP_OK)
         ranks_die();
 }
@@ -70,7 +70,7 @@ static void sleep_for_news(rpi_endpoint *endpoint) {
     endpoint->transport->disarm(endpoint);
 }
 
-/* As an executor would: whoever sees the death on its link tells, then hears the verdict. */
+/* As an executor would: whoever sees the death on its link tells, then hears the decision. */
 static void tell_of_death(void) {
     rpi_failure failure = {0};
     come_together(NULL, 20);

@@ -69,7 +69,7 @@ static void schedules_are_small(void) {
             rpi_plan_request request = {.world = world, .rank = world / 2};
             rpi_schedule schedule;
             REQUIRE_OK(rpi_schedule_build(algorithm, &request, &schedule));
-            CHECK(schedule.count <= 8 * world && schedule.wires <= 3 * world);
+            CHECK(schedule.count <= 8 * world && schedule.encoded_slots <= 3 * world);
             CHECK(schedule.next_first[schedule.count] <= 3 * schedule.count);
             rpi_schedule_destroy(&schedule);
         }
@@ -167,7 +167,7 @@ static bool ordered(const rpi_schedule *schedule, int a, int b) {
             int s = i ? x->into : x->from, t = j ? y->into : y->from;
             if (!x_has || !y_has || (!i && !j)) continue;
             bool caller = s <= RPI_SLOT_OUT && t <= RPI_SLOT_OUT;
-            bool token = s == RPI_SLOT_TOKEN && t == RPI_SLOT_TOKEN;
+            bool token = s == RPI_SLOT_RTR && t == RPI_SLOT_RTR;
             if (token || ((caller || s == t) && x->part == y->part)) return true;
         }
     }
@@ -210,19 +210,19 @@ static void bad_shapes_are_named(void) {
         const char *words;
     } bad[] = {
         {{.kind = RPI_STEP_KINDS, .peer = -1}, "unknown kind"},
-        {{.kind = RPI_STEP_ENCODE, .from = RPI_SLOT_OUT, .into = RPI_SLOT_WIRE, .peer = -1},
+        {{.kind = RPI_STEP_ENCODE, .from = RPI_SLOT_OUT, .into = RPI_SLOT_ENCODED, .peer = -1},
          "cannot read slot 1"},
         {{.kind = RPI_STEP_ENCODE, .from = RPI_SLOT_IN, .into = RPI_SLOT_SUM, .peer = -1},
          "cannot write slot 2"},
-        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_WIRE + 99, .peer = -1},
+        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_ENCODED + 99, .peer = -1},
          "cannot write slot"},
-        {{.kind = RPI_STEP_ENCODE, .role = 2, .into = RPI_SLOT_WIRE, .peer = -1}, "role 2"},
-        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_WIRE, .peer = 1}, "peer 1"},
+        {{.kind = RPI_STEP_ENCODE, .role = 2, .into = RPI_SLOT_ENCODED, .peer = -1}, "role 2"},
+        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_ENCODED, .peer = 1}, "peer 1"},
         {{.kind = RPI_STEP_COPY, .from = RPI_SLOT_SUM, .into = RPI_SLOT_SUM, .peer = -1},
          "to itself"},
-        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_WIRE, .peer = -1, .weight = {1, 2}},
+        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_ENCODED, .peer = -1, .weight = {1, 2}},
          "weight 1/2"},
-        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_WIRE, .peer = -1, .weight = {1, 0}},
+        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_ENCODED, .peer = -1, .weight = {1, 0}},
          "weight 1/0"}, /* the first of a call's */
         {{.kind = RPI_STEP_COPY, .into = RPI_SLOT_SUM, .peer = -1, .weight = {-1, 0}},
          "weight -1/0 is none"},
@@ -232,9 +232,9 @@ static void bad_shapes_are_named(void) {
          "weight 1/-2 is none"},
         {{.kind = RPI_STEP_COPY, .into = RPI_SLOT_OUT, .part = 4, .peer = -1}, "4 parts"},
         {{.kind = RPI_STEP_COPY, .into = RPI_SLOT_OUT, .part = -1, .peer = -1}, "4 parts"},
-        {{.kind = RPI_STEP_SEND, .from = RPI_SLOT_TOKEN, .peer = 0}, "peer 0"},
-        {{.kind = RPI_STEP_SEND, .from = RPI_SLOT_TOKEN, .peer = 4}, "peer 4"},
-        {{.kind = RPI_STEP_SEND, .from = RPI_SLOT_WIRE, .peer = 1}, "does not hold"},
+        {{.kind = RPI_STEP_SEND, .from = RPI_SLOT_RTR, .peer = 0}, "peer 0"},
+        {{.kind = RPI_STEP_SEND, .from = RPI_SLOT_RTR, .peer = 4}, "peer 4"},
+        {{.kind = RPI_STEP_SEND, .from = RPI_SLOT_ENCODED, .peer = 1}, "does not hold"},
         {{.kind = RPI_STEP_RECV, .into = RPI_SLOT_IN, .peer = 1}, "cannot write slot 0"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -190,7 +190,7 @@ static counts count(const rpi_algorithm *algorithm, const rpi_plan_request *requ
             frames++;
             int here = host_at(request, rank), there = host_at(request, step->peer);
             between += here != there;
-            bool token = step->from == RPI_SLOT_TOKEN;
+            bool token = step->from == RPI_SLOT_RTR;
             if (step->kind != RPI_STEP_SEND || token || here == there) continue;
             out[here] += 1.0 / schedule.parts;
             in[there] += 1.0 / schedule.parts;

@@ -285,7 +285,7 @@ static void encode_after_decode(family *it) {
 
 static void owner_reads_its_own_encoding(family *it) {
     rpi_schedule *rank = &it->schedules[1];
-    int wire = RPI_SLOT_WIRE + rank->wires++;
+    int wire = RPI_SLOT_ENCODED + rank->encoded_slots++;
     for (int i = 0; i < rank->count; i++) {
         rpi_step *step = &rank->steps[i];
         if (step->kind != RPI_STEP_ADD || step->from != RPI_SLOT_IN) continue;
@@ -413,8 +413,8 @@ static void an_input_counts_as_finished(family *it) {
 
 static void a_token_is_taken_for_data(family *it) {
     rpi_schedule *rank = &it->schedules[1];
-    rank->wires = 1;
-    rank->steps[step_of(rank, RPI_STEP_RECV, 0)].into = RPI_SLOT_WIRE;
+    rank->encoded_slots = 1;
+    rank->steps[step_of(rank, RPI_STEP_RECV, 0)].into = RPI_SLOT_ENCODED;
 }
 
 static void the_last_round_is_left_out(family *it) {
@@ -478,7 +478,7 @@ static void a_block_is_passed_on(family *it) {
 static void a_block_goes_through_a_third_rank(family *it) {
     rpi_schedule *between = &it->schedules[1], *root = &it->schedules[0];
     it->schedules[3].steps[step_of(&it->schedules[3], RPI_STEP_SEND, 0)].peer = 1;
-    int wire = RPI_SLOT_WIRE + between->wires++;
+    int wire = RPI_SLOT_ENCODED + between->encoded_slots++;
     insert(between, between->count,
            (rpi_step){.kind = RPI_STEP_RECV, .into = (uint16_t)wire, .part = 3, .peer = 3});
     insert(between, between->count,

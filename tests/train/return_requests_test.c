@@ -134,7 +134,7 @@ static void who_gets_no_place_asks_anew(void) {
     static const rpi_train_hooks none;
     place p;
     rpi_trainer trainer = {.place.rank = 3};
-    rpi_growth growth = {0};
+    rpi_readmission readmission = {0};
     rpi_run_state state;
     int64_t number = 0;
     bool over = true;
@@ -144,8 +144,8 @@ static void who_gets_no_place_asks_anew(void) {
         CHECK_OK(rpi_return_say(&p.first, request, "invite", "called"));
         CHECK_OK(rpi_return_say(&p.first, request, "place", "again"));
     }
-    growth.requests.way = &p.ways[1];
-    CHECK_FAILS(rpi_return(&trainer, &none, &growth, &state, &over), PEER,
+    readmission.requests.way = &p.ways[1];
+    CHECK_FAILS(rpi_return(&trainer, &none, &readmission, &state, &over), PEER,
                 "3 attempts to meet the others have failed");
     CHECK(!over);
     CHECK_OK(rpi_return_ask(&p.late, &number));

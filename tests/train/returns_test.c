@@ -109,31 +109,31 @@ static rp_status open_living(rpi_trainer *t, const rpi_train_options *own, rp_co
     return rpi_trainer_open_strategy(t);
 }
 
-static rp_status attempt(rpi_trainer *t, rpi_growth *growth) {
+static rp_status attempt(rpi_trainer *t, rpi_readmission *readmission) {
     rpi_run_state state = {.standing = {.step = STEP}};
     int64_t deadline_ns = rpi_deadline_ns(60);
-    while (t->place.rank == 0 && !rpi_return_look(&growth->requests)) {
+    while (t->place.rank == 0 && !rpi_return_look(&readmission->requests)) {
         if (rpi_now_ns() >= deadline_ns) return RP_FAIL(TIMEOUT, "nobody waits to come back");
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 100);
     }
-    return rpi_growth_try(t, &state, growth);
+    return rpi_readmission_try(t, &state, readmission);
 }
 
-static rp_status take_back(rpi_trainer *t, rpi_growth *growth, int rank) {
+static rp_status take_back(rpi_trainer *t, rpi_readmission *readmission, int rank) {
     const rpi_strategy *strategy = t->strategy;
     rpi_strategy broken = *strategy;
     rpi_back back;
     broken.grow = refuse;
     if (rank == BROKEN) t->strategy = &broken;
-    RP_TRY(attempt(t, growth));
+    RP_TRY(attempt(t, readmission));
     t->strategy = strategy;
-    CHECK(!growth->is_ready && t->place.world == LIVING && t->place.rank == rank);
-    if (rank == BROKEN) CHECK(strstr(growth->why, "a link of other servers"));
+    CHECK(!readmission->is_ready && t->place.world == LIVING && t->place.rank == rank);
+    if (rank == BROKEN) CHECK(strstr(readmission->why, "a link of other servers"));
     check_has(t, rank, -1, "an attempt has failed");
-    RP_TRY(attempt(t, growth));
-    CHECK_MSG(growth->is_ready, "%s", growth->why);
-    if (!growth->is_ready) return RP_FAIL(PEER, "the second attempt has failed");
-    rpi_growth_take(t, growth, &back);
+    RP_TRY(attempt(t, readmission));
+    CHECK_MSG(readmission->is_ready, "%s", readmission->why);
+    if (!readmission->is_ready) return RP_FAIL(PEER, "the second attempt has failed");
+    rpi_readmission_take(t, readmission, &back);
     CHECK(t->place.world == WORLD && back.count == 1 && back.ranks[0] == LATE);
     check_has(t, rank, -1, "a rank is back");
     return rp_barrier(t->comm);
@@ -141,29 +141,29 @@ static rp_status take_back(rpi_trainer *t, rpi_growth *growth, int rank) {
 
 static rp_status live(void *context, rp_comm *comm) {
     rpi_trainer t = {0};
-    rpi_growth growth = {0};
+    rpi_readmission readmission = {0};
     int rank = rp_comm_rank(comm);
     (void)context;
     rpi_train_options own = options;
     own.returns = &ways[rank];
     rp_status status = open_living(&t, &own, comm);
-    if (status == RP_OK) status = rpi_growth_open(&t, &growth);
+    if (status == RP_OK) status = rpi_readmission_open(&t, &readmission);
     if (status == RP_OK) {
         fill(&t, rank);
-        status = take_back(&t, &growth, rank);
+        status = take_back(&t, &readmission, rank);
     }
     rpi_trainer_close(&t);
-    rpi_growth_close(&growth);
+    rpi_readmission_close(&readmission);
     return status;
 }
 
-static rp_status return_late(rpi_trainer *t, rpi_growth *growth) {
+static rp_status return_late(rpi_trainer *t, rpi_readmission *readmission) {
     static const rpi_train_hooks none;
     rpi_run_state state;
     bool over = true;
-    RP_TRY(rpi_growth_open(t, growth));
+    RP_TRY(rpi_readmission_open(t, readmission));
     fill(t, LATE);
-    RP_TRY(rpi_return(t, &none, growth, &state, &over));
+    RP_TRY(rpi_return(t, &none, readmission, &state, &over));
     CHECK(!over && t->step == STEP && t->place.rank == LATE && t->place.world == WORLD);
     check_has(t, 0, 2, "it came back"); /* but for its error feedback */
     return rp_barrier(t->comm);
@@ -171,15 +171,15 @@ static rp_status return_late(rpi_trainer *t, rpi_growth *growth) {
 
 static void *come_late(void *context) {
     rpi_trainer t = {0};
-    rpi_growth growth = {0};
+    rpi_readmission readmission = {0};
     rpi_train_options own = options;
     (void)context;
     own.returns = &ways[LATE];
     rp_status status = rpi_trainer_open_apart(&t, &own, LATE, WORLD);
-    if (status == RP_OK) status = return_late(&t, &growth);
+    if (status == RP_OK) status = return_late(&t, &readmission);
     CHECK_MSG(status == RP_OK, "rank %d: %s", LATE, rp_last_error()->message);
     rpi_trainer_close(&t);
-    rpi_growth_close(&growth);
+    rpi_readmission_close(&readmission);
     return NULL;
 }
 

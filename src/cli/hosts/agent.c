@@ -104,7 +104,7 @@ static rp_status take_pair(rpi_agent *agent, job *j, rpi_launch_options *options
     else if (strcmp(name, "grace-ms") == 0)
         options->grace_s = (double)strtol(value, NULL, 10) / 1000;
     else if (strcmp(name, "on-loss") == 0)
-        options->outlives_deaths = strcmp(value, "continue") == 0;
+        options->survives_deaths = strcmp(value, "continue") == 0;
     else if (strcmp(name, "restart") == 0)
         options->restarts = (int)strtol(value, NULL, 10);
     else

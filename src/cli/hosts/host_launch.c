@@ -80,13 +80,13 @@ int rpi_hosts_alive(const rpi_host_launch *launch) {
     return alive;
 }
 
-bool rpi_hosts_outlive(const rpi_host_launch *launch) {
-    return launch->options->outlives_deaths && !launch->stop_signal && launch->first.rank < 0;
+bool rpi_hosts_survive(const rpi_host_launch *launch) {
+    return launch->options->survives_deaths && !launch->stop_signal && launch->first.rank < 0;
 }
 
 /* Do the other ranks go on, or have they ended well, in whatever order they did? */
 static bool others_do(const rpi_host_launch *launch) {
-    return rpi_hosts_outlive(launch) && (rpi_hosts_alive(launch) > 0 || launch->has_ended_well);
+    return rpi_hosts_survive(launch) && (rpi_hosts_alive(launch) > 0 || launch->has_ended_well);
 }
 
 static const char *what_of_the_others(const rpi_host_launch *launch) {
@@ -130,7 +130,7 @@ static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_en
     }
     bool is_first = launch->first.rank < 0;
     /* Where deaths are outlived, none explains another's failure. */
-    if (is_first || !WIFSIGNALED(e->status) || !launch->options->outlives_deaths)
+    if (is_first || !WIFSIGNALED(e->status) || !launch->options->survives_deaths)
         rpi_first_failure_note(&launch->first, e->rank, e->status, e->was_told);
     if (is_first) hurry(launch);
 }

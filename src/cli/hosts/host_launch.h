@@ -101,7 +101,7 @@ void rpi_hosts_tell(rpi_host_launch *launch, rpi_agent_word word, int number);
 /* Ranks that have not ended. */
 int rpi_hosts_alive(const rpi_host_launch *launch);
 /* A death is no failure: nothing has failed, and nobody has told us to end. */
-bool rpi_hosts_outlive(const rpi_host_launch *launch);
+bool rpi_hosts_survive(const rpi_host_launch *launch);
 /* Now and then (watch_hosts.c): a host that has been silent for too long is lost, and ranks
  * that are idle for ever when others have ended well are ended. */
 void rpi_hosts_watch_silence(rpi_host_launch *launch);

@@ -45,7 +45,7 @@ static void send_job(rpi_host_launch *launch, rpi_remote *remote) {
     rpi_agent_add(&words, "bind-to", options->bind_to);
     if (options->reports_bindings) rpi_agent_add(&words, "report-bindings", "on");
     rpi_agent_add_number(&words, "grace-ms", (int64_t)(options->grace_s * 1000));
-    if (options->outlives_deaths) rpi_agent_add(&words, "on-loss", "continue");
+    if (options->survives_deaths) rpi_agent_add(&words, "on-loss", "continue");
     if (options->restarts) rpi_agent_add_number(&words, "restart", options->restarts);
     for (int i = 0; options->argv[i]; i++) rpi_agent_add(&words, "argument", options->argv[i]);
     for (int i = 0; options->passed[i]; i++)

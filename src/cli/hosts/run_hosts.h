@@ -20,7 +20,7 @@ typedef struct rpi_hosts_options {
     const char *output_folder; /* of RPI_LAUNCH_FILES, on this host; it exists */
     bool is_raw;               /* as in rpi_launch_options */
     double grace_s;            /* as in rpi_launch_options */
-    bool outlives_deaths;      /* likewise; also those of a host that is lost */
+    bool survives_deaths;      /* likewise; also those of a host that is lost */
     int restarts;              /* likewise */
     double answer_s;           /* for each host to say that it can run the program */
 } rpi_hosts_options;

@@ -38,7 +38,7 @@ static int idle_ranks(const rpi_host_launch *launch, bool *out_stopped) {
 void rpi_hosts_watch_idle(rpi_host_launch *launch) {
     int alive = rpi_hosts_alive(launch);
     bool stopped = false;
-    if (!rpi_hosts_outlive(launch) || !launch->has_ended_well || alive == 0 ||
+    if (!rpi_hosts_survive(launch) || !launch->has_ended_well || alive == 0 ||
         idle_ranks(launch, &stopped) < alive) {
         launch->idle_ns = 0;
         return;

@@ -7,7 +7,7 @@
 static rp_status begin(rp_comm *comm, int parts, rp_dtype dtype, rp_request **out_request) {
     RP_TRY(rpi_posting_begin(comm, (size_t)parts, out_request));
     for (int part = 0; part < parts; part++)
-        (*out_request)->cut.runs[part] = (rpi_run){.dtype = dtype};
+        (*out_request)->partition.extents[part] = (rpi_extent){.dtype = dtype};
     return RP_OK;
 }
 
@@ -41,13 +41,13 @@ rp_status rp_gather_start(rp_comm *comm, const void *input, size_t count,
     }
     rp_request *request = NULL;
     RP_TRY(begin(comm, comm->world, dtype, &request));
-    rpi_run *runs = request->cut.runs;
+    rpi_extent *extents = request->partition.extents;
     for (int rank = 0; is_root && rank < comm->world; rank++) {
-        runs[rank].out = outputs[rank].data;
-        runs[rank].count = outputs[rank].count;
+        extents[rank].out = outputs[rank].data;
+        extents[rank].count = outputs[rank].count;
     }
-    runs[comm->rank].in = input;
-    runs[comm->rank].count = count;
+    extents[comm->rank].in = input;
+    extents[comm->rank].count = count;
     return end(request, RPI_GATHER, options, out_request);
 }
 
@@ -63,24 +63,24 @@ rp_status rp_scatter_start(rp_comm *comm, const rp_block *inputs, void *output, 
     }
     rp_request *request = NULL;
     RP_TRY(begin(comm, comm->world, dtype, &request));
-    rpi_run *runs = request->cut.runs;
+    rpi_extent *extents = request->partition.extents;
     for (int rank = 0; is_root && rank < comm->world; rank++) {
-        runs[rank].in = inputs[rank].data;
-        runs[rank].count = inputs[rank].count;
+        extents[rank].in = inputs[rank].data;
+        extents[rank].count = inputs[rank].count;
     }
-    runs[comm->rank].out = output;
-    runs[comm->rank].count = count;
+    extents[comm->rank].out = output;
+    extents[comm->rank].count = count;
     return end(request, RPI_SCATTER, options, out_request);
 }
 
 /* Parts are numbered by distance: plan.h. */
 static void fill_all_to_all(const rp_comm *comm, const rp_block *inputs,
-                            const rp_block *outputs, rpi_run *runs) {
+                            const rp_block *outputs, rpi_extent *extents) {
     int world = comm->world;
     for (int distance = 0; distance < world; distance++) {
         const rp_block *to = &inputs[(comm->rank + distance) % world];
         const rp_block *from = &outputs[(comm->rank - distance + world) % world];
-        rpi_run *in = &runs[distance], *out = distance ? &runs[world + distance] : in;
+        rpi_extent *in = &extents[distance], *out = distance ? &extents[world + distance] : in;
         in->in = to->data;
         in->count = to->count;
         out->out = from->data;
@@ -98,6 +98,6 @@ rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs, const rp_bl
                            outputs[comm->rank].count));
     rp_request *request = NULL;
     RP_TRY(begin(comm, 2 * comm->world, dtype, &request));
-    fill_all_to_all(comm, inputs, outputs, request->cut.runs);
+    fill_all_to_all(comm, inputs, outputs, request->partition.extents);
     return end(request, RPI_ALL_TO_ALL, options, out_request);
 }

@@ -11,7 +11,8 @@ rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t 
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, count, &request));
     for (size_t i = 0; i < count; i++)
-        request->cut.runs[i] = rpi_run_of(&segments[i], segments[i].data, segments[i].data);
+        request->partition.extents[i] =
+            rpi_extent_of(&segments[i], segments[i].data, segments[i].data);
     return rpi_posting_end(request,
                            &(rpi_posting){.collective = RPI_ALL_REDUCE,
                                           .layout = RPI_SPLIT_VECTOR,
@@ -29,8 +30,8 @@ rp_status rp_reduce_start(rp_comm *comm, const void *input, void *output, size_t
     if (is_root) RP_TRY(rpi_check_buffer(RPI_REDUCE, output, count, "output"));
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, 1, &request));
-    request->cut.runs[0] =
-        (rpi_run){.in = input, .out = is_root ? output : NULL, .count = count, .dtype = dtype};
+    request->partition.extents[0] = (rpi_extent){
+        .in = input, .out = is_root ? output : NULL, .count = count, .dtype = dtype};
     return rpi_posting_end(request,
                            &(rpi_posting){.collective = RPI_REDUCE,
                                           .layout = RPI_SPLIT_VECTOR,
@@ -46,7 +47,8 @@ rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype d
     RP_TRY(rpi_check_buffer(RPI_BROADCAST, data, count, "data"));
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, 1, &request));
-    request->cut.runs[0] = (rpi_run){.in = data, .out = data, .count = count, .dtype = dtype};
+    request->partition.extents[0] =
+        (rpi_extent){.in = data, .out = data, .count = count, .dtype = dtype};
     return rpi_posting_end(request,
                            &(rpi_posting){.collective = RPI_BROADCAST,
                                           .layout = RPI_SPLIT_VECTOR,

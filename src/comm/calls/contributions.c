@@ -6,73 +6,76 @@
 #include "comm/device/device.h"
 #include "comm/values/values.h"
 
-static bool holds_back(const rpi_run *run) {
-    if (!run->residual || !run->count) return false;
-    return run->unencoded || rp_codec_is_exact(&run->codec, run->dtype);
+static bool keeps_residual(const rpi_extent *extent) {
+    if (!extent->residual || !extent->count) return false;
+    return extent->unencoded || rp_codec_is_exact(&extent->codec, extent->dtype);
 }
 
 /* Residuals of zeros, which they are in most steps, spare the copy. */
-static void forget_zeros(rpi_cut *cut) {
-    for (size_t i = 0; i < cut->count; i++) {
-        rpi_run *run = &cut->runs[i];
+static void forget_zeros(rpi_partition *partition) {
+    for (size_t i = 0; i < partition->count; i++) {
+        rpi_extent *extent = &partition->extents[i];
         size_t k = 0;
-        if (!holds_back(run)) continue;
-        while (k < run->count && run->residual[k] == 0) k++;
-        if (k == run->count) run->residual = NULL;
+        if (!keeps_residual(extent)) continue;
+        while (k < extent->count && extent->residual[k] == 0) k++;
+        if (k == extent->count) extent->residual = NULL;
     }
 }
 
-static bool is_changed(const rpi_run *run, const rpi_change *c) {
-    return run->in && run->count && (c->scales || (c->pays_out && holds_back(run)));
+static bool is_changed(const rpi_extent *extent, const rpi_change *c) {
+    return extent->in && extent->count &&
+           (c->scales || (c->flushes_residual && keeps_residual(extent)));
 }
 
-static bool changes_any(const rpi_cut *cut, const rpi_change *c) {
-    for (size_t i = 0; i < cut->count; i++)
-        if (is_changed(&cut->runs[i], c)) return true;
+static bool changes_any(const rpi_partition *partition, const rpi_change *c) {
+    for (size_t i = 0; i < partition->count; i++)
+        if (is_changed(&partition->extents[i], c)) return true;
     return false;
 }
 
-static size_t staged_bytes(const rpi_run *run, const rpi_change *c) {
-    if (!is_changed(run, c) || run->in == run->out) return 0;
-    return rpi_align_up(run->count * rp_dtype_bytes(run->dtype));
+static size_t staged_bytes(const rpi_extent *extent, const rpi_change *c) {
+    if (!is_changed(extent, c) || extent->in == extent->out) return 0;
+    return rpi_align_up(extent->count * rp_dtype_bytes(extent->dtype));
 }
 
-static rp_status reserve_staged(rpi_cut *cut, const rpi_change *c) {
+static rp_status reserve_staged(rpi_partition *partition, const rpi_change *c) {
     size_t bytes = 0;
-    for (size_t i = 0; i < cut->count; i++) bytes += staged_bytes(&cut->runs[i], c);
-    return bytes ? rpi_alloc(bytes, "changed input", &cut->staged) : RP_OK;
+    for (size_t i = 0; i < partition->count; i++)
+        bytes += staged_bytes(&partition->extents[i], c);
+    return bytes ? rpi_alloc(bytes, "changed input", &partition->staged) : RP_OK;
 }
 
 /* The exact codec encodes an element as what it is. */
-static void pay_out(rpi_run *run, void *into) {
+static void pay_out(rpi_extent *extent, void *into) {
     static const rp_codec exact = {0};
-    const rp_encode_context context = {.residual = run->residual};
-    (void)rp_codec_encode(&exact, run->dtype, run->in, run->count, &context, into, NULL);
-    run->residual = NULL;
+    const rp_encode_context context = {.residual = extent->residual};
+    (void)rp_codec_encode(&exact, extent->dtype, extent->in, extent->count, &context, into,
+                          NULL);
+    extent->residual = NULL;
 }
 
 /* Where it lies when that is the call's to overwrite, else in a copy. */
-static void change_input(rpi_cut *cut, const rpi_change *c) {
-    unsigned char *copy = cut->staged;
-    for (size_t i = 0; i < cut->count; i++) {
-        rpi_run *run = &cut->runs[i];
-        if (!is_changed(run, c)) continue;
-        void *into = run->in == run->out ? run->out : copy;
-        copy += staged_bytes(run, c);
+static void change_input(rpi_partition *partition, const rpi_change *c) {
+    unsigned char *copy = partition->staged;
+    for (size_t i = 0; i < partition->count; i++) {
+        rpi_extent *extent = &partition->extents[i];
+        if (!is_changed(extent, c)) continue;
+        void *into = extent->in == extent->out ? extent->out : copy;
+        copy += staged_bytes(extent, c);
         if (c->scales) {
-            rpi_values_scale(run->in, run->dtype, c->factor, run->count, into);
-            run->in = into;
+            rpi_values_scale(extent->in, extent->dtype, c->factor, extent->count, into);
+            extent->in = into;
         }
-        if (c->pays_out && holds_back(run)) pay_out(run, into);
-        run->in = into;
+        if (c->flushes_residual && keeps_residual(extent)) pay_out(extent, into);
+        extent->in = into;
     }
 }
 
 /* Once nothing can refuse the call any more, and before anybody reads. */
 static rp_status post_changed(rp_request *request, const rpi_change *c) {
-    RP_TRY(reserve_staged(&request->cut, c));
+    RP_TRY(reserve_staged(&request->partition, c));
     RP_TRY(rpi_request_admit(request));
-    change_input(&request->cut, c);
+    change_input(&request->partition, c);
     rpi_request_enqueue(request);
     return RP_OK;
 }
@@ -80,23 +83,24 @@ static rp_status post_changed(rp_request *request, const rpi_change *c) {
 /* The same where they lie in memory of a GPU: their copies on the host are changed. */
 static rp_status post_changed_there(rp_request *request, const rpi_change *c) {
     rpi_device_change *there = &request->device->change;
-    rpi_cut *cut = &request->cut;
+    rpi_partition *partition = &request->partition;
     there->scales = c->scales;
     there->factor = c->factor;
-    if (c->pays_out)
-        RP_TRY(rpi_alloc_array(cut->count, sizeof *there->paid, "residuals", &there->paid));
-    for (size_t i = 0; there->paid && i < cut->count; i++) {
-        rpi_run *run = &cut->runs[i];
-        if (!run->in || !holds_back(run)) continue;
-        there->paid[i] = run->residual;
-        run->residual = NULL;
+    if (c->flushes_residual)
+        RP_TRY(
+            rpi_alloc_array(partition->count, sizeof *there->paid, "residuals", &there->paid));
+    for (size_t i = 0; there->paid && i < partition->count; i++) {
+        rpi_extent *extent = &partition->extents[i];
+        if (!extent->in || !keeps_residual(extent)) continue;
+        there->paid[i] = extent->residual;
+        extent->residual = NULL;
     }
     return rpi_request_post(request);
 }
 
 rp_status rpi_contribution_post(rp_request *request, const rpi_change *change) {
-    if (change->pays_out && !request->device) forget_zeros(&request->cut);
-    if (!changes_any(&request->cut, change)) return rpi_request_post(request);
+    if (change->flushes_residual && !request->device) forget_zeros(&request->partition);
+    if (!changes_any(&request->partition, change)) return rpi_request_post(request);
     return request->device ? post_changed_there(request, change)
                            : post_changed(request, change);
 }

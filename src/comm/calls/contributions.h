@@ -8,8 +8,9 @@
 #include "comm/core/communicator.h"
 
 typedef struct rpi_change {
-    bool scales;   /* by the factor */
-    bool pays_out; /* what residuals of runs hold that are exact, or not encoded (cut.h) */
+    bool scales;           /* by the factor */
+    bool flushes_residual; /* what residuals of runs hold that are exact, or not encoded
+                              (partition.h) */
     double factor;
 } rpi_change;
 

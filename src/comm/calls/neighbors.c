@@ -1,4 +1,4 @@
-/* An exchange with neighbours: the public operation. round_protocol.c has what ranks say to
+/* An exchange with neighbours: the public operation. exchange_protocol.c has what ranks say to
  * each other meanwhile. */
 #include "comm/calls/posting.h"
 #include "comm/core/request.h"
@@ -14,7 +14,7 @@ static rp_status check_arguments(const rp_segment *segments, size_t count, void 
     if (options->reduce != RP_SUM)
         return RP_FAIL(INVALID, "%s adds by its weights; reduce is %d, and RP_SUM is allowed",
                        name, (int)options->reduce);
-    if (round >= RPI_ROUND_SEQUENCE)
+    if (round >= RPI_EXCHANGE_SEQUENCE)
         return RP_FAIL(INVALID, "%s: round is %llu; is that negative?", name,
                        (unsigned long long)round);
     if (options->algorithm && strcmp(options->algorithm, "direct") != 0)
@@ -34,7 +34,7 @@ static rp_status check_arguments(const rp_segment *segments, size_t count, void 
     return RP_OK;
 }
 
-/* A run without data has an output: posting looks for either. */
+/* An extent without data has an output: posting looks for either. */
 static rp_status check_data(const rp_segment *segments, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char what[32];
@@ -57,15 +57,15 @@ rp_status rp_neighbor_all_reduce_start(rp_comm *comm, const rp_segment *segments
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, count, &request));
     rp_status status =
-        rpi_neighborhood_make(&request->hood, comm->rank, comm->world, neighbors);
+        rpi_neighborhood_make(&request->neighborhood, comm->rank, comm->world, neighbors);
     if (status != RP_OK) {
         rpi_request_free(request);
         return status;
     }
     request->sequence = neighbors->round;
     for (size_t i = 0; i < count; i++)
-        request->cut.runs[i] =
-            rpi_run_of(&segments[i], segments[i].data, outputs ? outputs[i] : segments[i].data);
+        request->partition.extents[i] = rpi_extent_of(&segments[i], segments[i].data,
+                                                      outputs ? outputs[i] : segments[i].data);
     return rpi_posting_end(request,
                            &(rpi_posting){.collective = RPI_NEIGHBOUR_ALL_REDUCE,
                                           .layout = RPI_SPLIT_VECTOR,

@@ -31,12 +31,12 @@ static rp_block block_at(const blocks *b, int rank, rp_dtype dtype) {
     return (rp_block){.data = data ? data + offset : NULL, .count = b->count};
 }
 
-static rpi_run run_of(int rank, size_t count, rp_dtype dtype, const rp_codec *codec) {
-    return (rpi_run){.count = count,
-                     .dtype = dtype,
-                     .codec = codec ? *codec : (rp_codec){0},
-                     .tensor = (uint32_t)rank,
-                     .part = rank};
+static rpi_extent extent_of(int rank, size_t count, rp_dtype dtype, const rp_codec *codec) {
+    return (rpi_extent){.count = count,
+                        .dtype = dtype,
+                        .codec = codec ? *codec : (rp_codec){0},
+                        .tensor = (uint32_t)rank,
+                        .part = rank};
 }
 
 static rp_status reduce_scatter(rp_comm *comm, const blocks *inputs, void *output,
@@ -47,10 +47,10 @@ static rp_status reduce_scatter(rp_comm *comm, const blocks *inputs, void *outpu
     RP_TRY(rpi_posting_begin(comm, (size_t)comm->world, &request));
     for (int rank = 0; rank < comm->world; rank++) {
         rp_block input = block_at(inputs, rank, dtype);
-        rpi_run *run = &request->cut.runs[rank];
-        *run = run_of(rank, input.count, dtype, codec);
-        run->in = input.data;
-        run->out = rank == comm->rank ? output : NULL;
+        rpi_extent *extent = &request->partition.extents[rank];
+        *extent = extent_of(rank, input.count, dtype, codec);
+        extent->in = input.data;
+        extent->out = rank == comm->rank ? output : NULL;
     }
     return post(request, RPI_REDUCE_SCATTER, options, out_request);
 }
@@ -84,10 +84,10 @@ static rp_status all_gather(rp_comm *comm, const void *input, const blocks *outp
     RP_TRY(rpi_posting_begin(comm, (size_t)comm->world, &request));
     for (int rank = 0; rank < comm->world; rank++) {
         rp_block output = block_at(outputs, rank, dtype);
-        rpi_run *run = &request->cut.runs[rank];
-        *run = run_of(rank, output.count, dtype, codec);
-        run->in = rank == comm->rank ? input : NULL;
-        run->out = output.data;
+        rpi_extent *extent = &request->partition.extents[rank];
+        *extent = extent_of(rank, output.count, dtype, codec);
+        extent->in = rank == comm->rank ? input : NULL;
+        extent->out = output.data;
     }
     return post(request, RPI_ALL_GATHER, options, out_request);
 }
@@ -137,22 +137,22 @@ static void *own_of(const rp_owned_segment *segment) {
 }
 
 /* The owner's contribution enters the sum as it is. */
-static rpi_run scattered_run(const rp_owned_segment *segment, bool is_owner) {
-    rpi_run run =
-        rpi_run_of(&segment->segment, segment->segment.data, is_owner ? own_of(segment) : NULL);
-    run.part = segment->owner;
-    run.unencoded = is_owner;
-    return run;
+static rpi_extent scattered_run(const rp_owned_segment *segment, bool is_owner) {
+    rpi_extent extent = rpi_extent_of(&segment->segment, segment->segment.data,
+                                      is_owner ? own_of(segment) : NULL);
+    extent.part = segment->owner;
+    extent.unencoded = is_owner;
+    return extent;
 }
 
-static rpi_run gathered_run(const rp_owned_segment *segment, bool is_owner) {
-    rpi_run run =
-        rpi_run_of(&segment->segment, is_owner ? own_of(segment) : NULL, segment->segment.data);
-    run.part = segment->owner;
-    return run;
+static rpi_extent gathered_run(const rp_owned_segment *segment, bool is_owner) {
+    rpi_extent extent = rpi_extent_of(&segment->segment, is_owner ? own_of(segment) : NULL,
+                                      segment->segment.data);
+    extent.part = segment->owner;
+    return extent;
 }
 
-typedef rpi_run (*run_maker)(const rp_owned_segment *segment, bool is_owner);
+typedef rpi_extent (*run_maker)(const rp_owned_segment *segment, bool is_owner);
 
 static rp_status start_segments(rp_comm *comm, rpi_collective collective, run_maker make,
                                 const rp_owned_segment *segments, size_t count,
@@ -163,7 +163,7 @@ static rp_status start_segments(rp_comm *comm, rpi_collective collective, run_ma
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, count, &request));
     for (size_t i = 0; i < count; i++)
-        request->cut.runs[i] = make(&segments[i], segments[i].owner == comm->rank);
+        request->partition.extents[i] = make(&segments[i], segments[i].owner == comm->rank);
     return post(request, collective, options, out_request);
 }
 

@@ -22,51 +22,53 @@ static rp_status check_call(const rp_comm *comm, rp_request *const *request, con
     return RP_OK;
 }
 
-static rp_status check_run(const rpi_run *run, int tag) {
+static rp_status check_extent(const rpi_extent *extent, int tag) {
     if (tag < 0) return RP_FAIL(INVALID, "tag is %d; 0 to 2147483647 are allowed", tag);
-    if (!rp_dtype_bytes(run->dtype)) return RP_FAIL(INVALID, "%d is no dtype", (int)run->dtype);
-    if (run->count > RPI_ELEMENTS_MAX)
+    if (!rp_dtype_bytes(extent->dtype))
+        return RP_FAIL(INVALID, "%d is no dtype", (int)extent->dtype);
+    if (extent->count > RPI_ELEMENTS_MAX)
         return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?",
-                       run->count);
-    if (run->count && !run->in && !run->out)
-        return RP_FAIL(INVALID, "%zu elements and no data", run->count);
+                       extent->count);
+    if (extent->count && !extent->in && !extent->out)
+        return RP_FAIL(INVALID, "%zu elements and no data", extent->count);
     return RP_OK;
 }
 
-static rp_status prepare(rp_request *request, const rpi_run *run, int side,
+static rp_status prepare(rp_request *request, const rpi_extent *extent, int side,
                          const rp_collective_options *options) {
     rp_comm *comm = request->comm;
-    RP_TRY(rpi_cut_reserve(&request->cut, 1));
-    request->cut.runs[0] = *run;
+    RP_TRY(rpi_partition_reserve(&request->partition, 1));
+    request->partition.extents[0] = *extent;
     request->collective = RPI_SENDRECV;
     rpi_plan_request plan = {.world = 2, .rank = side};
     RP_TRY(rpi_find_memory(request, options));
     const rpi_load load = {.device = request->device != NULL,
-                           .bytes = run->count * rp_dtype_bytes(run->dtype)};
-    RP_TRY(rpi_comm_routine(comm, RPI_SENDRECV, NULL, &plan, &load, &request->routine));
-    int parts = request->routine->schedule.parts;
-    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
+                           .bytes = extent->count * rp_dtype_bytes(extent->dtype)};
     RP_TRY(
-        rpi_cut_make(&request->cut, RPI_SPLIT_VECTOR, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
+        rpi_comm_compiled_schedule(comm, RPI_SENDRECV, NULL, &plan, &load, &request->compiled));
+    int parts = request->compiled->schedule.parts;
+    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
+    RP_TRY(rpi_partition_make(&request->partition, RPI_SPLIT_VECTOR, parts, chunk_bytes,
+                              RPI_FRAME_PAYLOAD));
     return rpi_request_post(request);
 }
 
-static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int side,
+static rp_status start(rp_comm *comm, const rpi_extent *extent, int peer, int tag, int side,
                        const rp_collective_options *options, rp_request **out_request) {
     RPI_FPENV_SCOPE;
-    RP_TRY(check_run(run, tag));
+    RP_TRY(check_extent(extent, tag));
     RP_TRY(rpi_collective_options_read(&options));
     rp_request *request = NULL;
     RP_TRY(rpi_request_new(comm, &request));
     request->peer = peer;
     request->tag = tag;
-    rp_status status = prepare(request, run, side, options);
+    rp_status status = prepare(request, extent, side, options);
     if (status != RP_OK) {
         rpi_request_free(request);
         return status;
     }
     *out_request = request;
-    rpi_drive_once(comm);
+    rpi_progress_once(comm);
     return RP_OK;
 }
 
@@ -75,7 +77,7 @@ rp_status rp_send_with_start(rp_comm *comm, const void *data, size_t count, rp_d
                              rp_request **out_request) {
     RP_TRY(check_call(comm, out_request, "send"));
     RP_TRY(check_peer(comm, peer));
-    return start(comm, &(rpi_run){.in = data, .count = count, .dtype = dtype}, peer, tag,
+    return start(comm, &(rpi_extent){.in = data, .count = count, .dtype = dtype}, peer, tag,
                  RPI_PAIR_SENDER, options, out_request);
 }
 
@@ -84,7 +86,7 @@ rp_status rp_recv_with_start(rp_comm *comm, void *data, size_t count, rp_dtype d
                              rp_request **out_request) {
     RP_TRY(check_call(comm, out_request, "receive"));
     RP_TRY(check_peer(comm, peer));
-    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, peer, tag,
+    return start(comm, &(rpi_extent){.out = data, .count = count, .dtype = dtype}, peer, tag,
                  RPI_PAIR_RECEIVER, options, out_request);
 }
 
@@ -93,7 +95,7 @@ rp_status rp_recv_any_with_start(rp_comm *comm, void *data, size_t count, rp_dty
                                  rp_request **out_request) {
     RP_TRY(check_call(comm, out_request, "receive"));
     if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
-    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, RPI_ANYBODY,
+    return start(comm, &(rpi_extent){.out = data, .count = count, .dtype = dtype}, RPI_ANYBODY,
                  tag, RPI_PAIR_RECEIVER, options, out_request);
 }
 

@@ -1,7 +1,7 @@
 #include "comm/calls/posting.h"
 #include "comm/calls/contributions.h"
 #include "comm/core/request.h"
-#include "comm/protocol/round_protocol.h"
+#include "comm/protocol/exchange_protocol.h"
 #include "comm/run/progress_loop.h"
 
 #include "base/fpenv.h"
@@ -40,23 +40,23 @@ static rp_status reserve_edges(const rp_comm *comm, rp_request *request) {
     return RP_OK;
 }
 
-rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request) {
+rp_status rpi_posting_begin(rp_comm *comm, size_t extents, rp_request **out_request) {
     RP_TRY(rpi_request_new(comm, out_request));
-    rp_status status = rpi_cut_reserve(&(*out_request)->cut, runs);
+    rp_status status = rpi_partition_reserve(&(*out_request)->partition, extents);
     if (status == RP_OK) status = reserve_edges(comm, *out_request);
     if (status != RP_OK) rpi_request_free(*out_request);
     return status;
 }
 
-rpi_run rpi_run_of(const rp_segment *segment, const void *in, void *out) {
-    return (rpi_run){.in = in,
-                     .out = out,
-                     .count = segment->count,
-                     .dtype = segment->dtype,
-                     .codec = segment->codec,
-                     .residual = segment->residual,
-                     .tensor = segment->tensor,
-                     .first = segment->first};
+rpi_extent rpi_extent_of(const rp_segment *segment, const void *in, void *out) {
+    return (rpi_extent){.in = in,
+                        .out = out,
+                        .count = segment->count,
+                        .dtype = segment->dtype,
+                        .codec = segment->codec,
+                        .residual = segment->residual,
+                        .tensor = segment->tensor,
+                        .first = segment->first};
 }
 
 /* ---- checks ---- */
@@ -103,32 +103,33 @@ rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
     return RP_OK;
 }
 
-static rp_status check_run(const rpi_run *run, size_t index) {
-    if (!rp_dtype_bytes(run->dtype))
-        return RP_FAIL(INVALID, "segment %zu: %d is no dtype", index, (int)run->dtype);
-    if (!rp_codec_supports(&run->codec, run->dtype)) {
+static rp_status check_extent(const rpi_extent *extent, size_t index) {
+    if (!rp_dtype_bytes(extent->dtype))
+        return RP_FAIL(INVALID, "segment %zu: %d is no dtype", index, (int)extent->dtype);
+    if (!rp_codec_supports(&extent->codec, extent->dtype)) {
         char text[64];
         return RP_FAIL(UNSUPPORTED, "segment %zu: codec %s does not take %s", index,
-                       rp_codec_text(&run->codec, text, sizeof text),
-                       rp_dtype_name(run->dtype));
+                       rp_codec_text(&extent->codec, text, sizeof text),
+                       rp_dtype_name(extent->dtype));
     }
-    size_t granule = rp_codec_granule(&run->codec);
-    if (run->first % granule)
+    size_t granule = rp_codec_granule(&extent->codec);
+    if (extent->first % granule)
         return RP_FAIL(INVALID,
                        "segment %zu starts at element %llu, inside a codec granule of %zu",
-                       index, (unsigned long long)run->first, granule);
-    if (run->count > RPI_ELEMENTS_MAX)
+                       index, (unsigned long long)extent->first, granule);
+    if (extent->count > RPI_ELEMENTS_MAX)
         return RP_FAIL(INVALID,
                        "segment %zu has %zu elements, more than can be; is that negative?",
-                       index, run->count);
-    if (run->count && !run->in && !run->out)
-        return RP_FAIL(INVALID, "segment %zu has %zu elements and no data", index, run->count);
-    return run->residual ? rpi_codec_check_feedback(&run->codec, run->dtype) : RP_OK;
+                       index, extent->count);
+    if (extent->count && !extent->in && !extent->out)
+        return RP_FAIL(INVALID, "segment %zu has %zu elements and no data", index,
+                       extent->count);
+    return extent->residual ? rpi_codec_check_feedback(&extent->codec, extent->dtype) : RP_OK;
 }
 
-static rp_status check_reduction(const rpi_run *run, rp_reduction reduce) {
-    RP_TRY(rpi_reduction_check(reduce, run->dtype, &run->codec));
-    if (run->residual && !rpi_reduction_adds(reduce))
+static rp_status check_reduction(const rpi_extent *extent, rp_reduction reduce) {
+    RP_TRY(rpi_reduction_check(reduce, extent->dtype, &extent->codec));
+    if (extent->residual && !rpi_reduction_adds(reduce))
         return RP_FAIL(INVALID, "error feedback goes with sum, avg and premul-sum, not with %s",
                        rpi_reduction_name(reduce));
     return RP_OK;
@@ -173,42 +174,43 @@ typedef struct load {
     size_t granule_bytes; /* of the longest granule, as values */
 } load;
 
-static void add_load(load *sum, const rpi_run *run) {
-    size_t each = rp_dtype_bytes(run->dtype);
-    size_t granule = rp_codec_granule(&run->codec);
-    size_t granule_bytes = (granule < run->count ? granule : run->count) * each;
-    sum->of_all.lossy |= !rp_codec_is_exact(&run->codec, run->dtype);
-    sum->of_all.plain &= !sum->of_all.lossy && !run->residual;
-    sum->of_all.bytes += run->count * each;
+static void add_load(load *sum, const rpi_extent *extent) {
+    size_t each = rp_dtype_bytes(extent->dtype);
+    size_t granule = rp_codec_granule(&extent->codec);
+    size_t granule_bytes = (granule < extent->count ? granule : extent->count) * each;
+    sum->of_all.lossy |= !rp_codec_is_exact(&extent->codec, extent->dtype);
+    sum->of_all.plain &= !sum->of_all.lossy && !extent->residual;
+    sum->of_all.bytes += extent->count * each;
     if (granule_bytes > sum->granule_bytes) sum->granule_bytes = granule_bytes;
 }
 
 /* What travels exactly inside a host must fit a frame so, too: granules that are too long for
  * that go between ranks as if each had a host to itself. */
-static rp_status find_routine(rp_request *request, const rpi_posting *posting,
-                              const rpi_plan_request *plan, const load *of) {
+static rp_status find_compiled(rp_request *request, const rpi_posting *posting,
+                               const rpi_plan_request *plan, const load *of) {
     rp_comm *comm = request->comm;
     const char *name = posting->options->algorithm;
-    RP_TRY(rpi_comm_routine(comm, posting->collective, name, plan, &of->of_all,
-                            &request->routine));
-    if (name || !request->routine->inside || of->granule_bytes <= RPI_FRAME_PAYLOAD)
+    RP_TRY(rpi_comm_compiled_schedule(comm, posting->collective, name, plan, &of->of_all,
+                                      &request->compiled));
+    if (name || !request->compiled->inside || of->granule_bytes <= RPI_FRAME_PAYLOAD)
         return RP_OK;
     rpi_plan_request flat = *plan;
     const rpi_algorithm *algorithm = NULL;
     flat.host_of = NULL;
     RP_TRY(rpi_algorithm_choose(posting->collective, &flat, of->of_all.lossy, of->of_all.bytes,
-                                &comm->fabric->links, &algorithm));
-    return rpi_comm_routine(comm, posting->collective, algorithm->name, plan, &of->of_all,
-                            &request->routine);
+                                &comm->context->links, &algorithm));
+    return rpi_comm_compiled_schedule(comm, posting->collective, algorithm->name, plan,
+                                      &of->of_all, &request->compiled);
 }
 
 /* Means of algorithms that encode what the owner has keep their own way: its residual is of the
  * mean. Where each part has an owner there is no such encoding. */
-static bool pays_out(const rp_request *request, const rpi_posting *posting) {
-    const rpi_routine *routine = request->routine;
+static bool flushes_residual(const rp_request *request, const rpi_posting *posting) {
+    const rpi_compiled_schedule *compiled = request->compiled;
     if (posting->layout == RPI_SPLIT_RANKED) return true;
     return request->collective == RPI_ALL_REDUCE &&
-           (request->reduce != RP_AVG || routine->schedule.algorithm->exact || routine->inside);
+           (request->reduce != RP_AVG || compiled->schedule.algorithm->exact ||
+            compiled->inside);
 }
 
 static rp_status prepare(rp_request *request, const rpi_posting *posting) {
@@ -220,12 +222,12 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     request->seed = options->seed;
     request->step = options->step;
     request->key = options->key;
-    for (size_t i = 0; i < request->cut.count; i++) {
-        rpi_run *run = &request->cut.runs[i];
-        RP_TRY(check_run(run, i));
-        if (posting->reduces) RP_TRY(check_reduction(run, request->reduce));
-        if (!run->in) run->residual = NULL; /* who gives nothing holds nothing back */
-        add_load(&all, run);
+    for (size_t i = 0; i < request->partition.count; i++) {
+        rpi_extent *extent = &request->partition.extents[i];
+        RP_TRY(check_extent(extent, i));
+        if (posting->reduces) RP_TRY(check_reduction(extent, request->reduce));
+        if (!extent->in) extent->residual = NULL; /* who gives nothing holds nothing back */
+        add_load(&all, extent);
     }
     rpi_plan_request plan = {.world = comm->world,
                              .rank = comm->rank,
@@ -237,19 +239,20 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     all.of_all.device = request->device != NULL;
     bool of_neighbors = posting->collective == RPI_NEIGHBOUR_ALL_REDUCE;
     if (of_neighbors)
-        RP_TRY(rpi_round_routine(comm, &request->hood, request->device != NULL,
-                                 &request->routine));
+        RP_TRY(rpi_exchange_compiled_schedule(comm, &request->neighborhood,
+                                              request->device != NULL, &request->compiled));
     else
-        RP_TRY(find_routine(request, posting, &plan, &all));
-    int parts = request->routine->schedule.parts;
+        RP_TRY(find_compiled(request, posting, &plan, &all));
+    int parts = request->compiled->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, all.of_all.lossy);
-    request->cut.inside = request->routine->inside;
-    size_t limit_bytes = RPI_FRAME_PAYLOAD - (of_neighbors ? RPI_SHARE_BYTES : 0);
-    RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, limit_bytes));
-    return rpi_contribution_post(request,
-                                 &(rpi_change){.scales = request->reduce == RP_PREMUL_SUM,
-                                               .pays_out = pays_out(request, posting),
-                                               .factor = options->factor});
+    request->partition.inside = request->compiled->inside;
+    size_t limit_bytes = RPI_FRAME_PAYLOAD - (of_neighbors ? RPI_EDGE_WEIGHT_BYTES : 0);
+    RP_TRY(rpi_partition_make(&request->partition, posting->layout, parts, chunk_bytes,
+                              limit_bytes));
+    return rpi_contribution_post(
+        request, &(rpi_change){.scales = request->reduce == RP_PREMUL_SUM,
+                               .flushes_residual = flushes_residual(request, posting),
+                               .factor = options->factor});
 }
 
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
@@ -262,6 +265,6 @@ rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
         return status;
     }
     *out_request = request;
-    rpi_drive_once(comm);
+    rpi_progress_once(comm);
     return RP_OK;
 }

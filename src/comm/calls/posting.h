@@ -1,5 +1,5 @@
 /* Posting a collective: a public operation checks what is its own, begins a request, fills in
- * the runs and posts it; everything that operations have in common is here. */
+ * the extents and posts it; everything that operations have in common is here. */
 #ifndef RPI_COMM_POSTING_H
 #define RPI_COMM_POSTING_H
 
@@ -16,15 +16,16 @@ typedef struct rpi_posting {
 /* *in_out_options: the caller's, or NULL; from here on as this library knows them. */
 rp_status rpi_collective_options_read(const rp_collective_options **in_out_options);
 
-/* Where the elements of the request's runs lie, as options say. */
+/* Where the elements of the request's extents lie, as options say. */
 rp_status rpi_find_memory(rp_request *request, const rp_collective_options *options);
 
-/* A request with room for `runs` runs, all zero: the caller fills in request->cut.runs. */
-rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request);
+/* A request with room for `extents` extents, all zero: the caller fills in
+ * request->partition.extents. */
+rp_status rpi_posting_begin(rp_comm *comm, size_t extents, rp_request **out_request);
 /* The run of a segment: read from `in`, written to `out`. */
-rpi_run rpi_run_of(const rp_segment *segment, const void *in, void *out);
-/* Check the runs, find the schedule, cut, scale what RP_PREMUL_SUM scales, number and post. The
- * request is freed on failure. */
+rpi_extent rpi_extent_of(const rp_segment *segment, const void *in, void *out);
+/* Check the extents, find the schedule, cut, scale what RP_PREMUL_SUM scales, number and post.
+ * The request is freed on failure. */
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
                           rp_request **out_request);
 

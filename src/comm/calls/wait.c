@@ -38,7 +38,7 @@ rp_status rp_request_wait_stream_for(rp_request *request, void *stream, double t
     if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
     if (timeout_s != timeout_s) return RP_FAIL(INVALID, "timeout_s is not a number");
     if (!request->device) return rp_request_wait_for(request, timeout_s);
-    if (timeout_s == 0 && !atomic_load(&request->enqueued)) rpi_drive_once(request->comm);
+    if (timeout_s == 0 && !atomic_load(&request->enqueued)) rpi_progress_once(request->comm);
     if (!rpi_wait_until_enqueued(request, rpi_deadline_ns(timeout_s))) return RP_PENDING;
     if (atomic_load(&request->done) && request->status != RP_OK) return status_of(request);
     return rpi_transfer_follow(request->device, stream);
@@ -50,7 +50,7 @@ rp_status rp_request_wait_stream(rp_request *request, void *stream) {
 
 rp_status rp_request_test(rp_request *request) {
     if (!request) return RP_FAIL(INVALID, "there is no request to test");
-    if (!atomic_load(&request->done)) rpi_drive_once(request->comm);
+    if (!atomic_load(&request->done)) rpi_progress_once(request->comm);
     return atomic_load(&request->done) ? status_of(request) : RP_PENDING;
 }
 
@@ -60,9 +60,9 @@ rp_status rp_request_free(rp_request **in_out_request) {
     if (!atomic_load(&request->done)) {
         char text[160];
         pthread_mutex_lock(
-            &request->comm->fabric->lock); /* a receive may learn its sender just now */
+            &request->comm->context->lock); /* a receive may learn its sender just now */
         rpi_request_name(request, text, sizeof text);
-        pthread_mutex_unlock(&request->comm->fabric->lock);
+        pthread_mutex_unlock(&request->comm->context->lock);
         return RP_FAIL(INVALID, "%s is still running: wait for it first", text);
     }
     *in_out_request = NULL;
@@ -79,16 +79,16 @@ int rp_request_source(const rp_request *request) {
 rp_status rp_request_notify(rp_request *request, rp_completions *completions, uint64_t token) {
     if (!request || !completions)
         return RP_FAIL(INVALID, "a request and a queue of completions are needed");
-    if (!request->comm->fabric->has_thread)
+    if (!request->comm->context->has_thread)
         return RP_FAIL(INVALID, "communicator '%s' has no progress thread to complete it",
                        request->comm->name);
     if (request->completions) return RP_FAIL(INVALID, "the request has a token already");
     RP_TRY(rpi_completions_promise(completions));
-    pthread_mutex_lock(&request->comm->fabric->lock);
+    pthread_mutex_lock(&request->comm->context->lock);
     request->completions = completions;
     request->token = token;
     if (atomic_load(&request->done)) rpi_completions_put(completions, token);
-    pthread_mutex_unlock(&request->comm->fabric->lock);
+    pthread_mutex_unlock(&request->comm->context->lock);
     return RP_OK;
 }
 

@@ -14,56 +14,56 @@ static uint32_t add_number(uint32_t crc, uint64_t number) {
     return rpi_crc32c(crc, bytes, sizeof bytes);
 }
 
-static uint32_t sign_codec(uint32_t crc, const rpi_run *run) {
-    crc = add_number(crc, (uint64_t)run->dtype);
-    crc = add_number(crc, rpi_codec_kind_of(&run->codec)->wire_id);
-    crc = add_number(crc, run->codec.bits);
-    crc = add_number(crc, run->codec.bucket);
-    crc = add_number(crc, run->codec.rounding);
-    const rpi_codec_kind *kind = rpi_codec_kind_of(&run->codec);
+static uint32_t sign_codec(uint32_t crc, const rpi_extent *extent) {
+    crc = add_number(crc, (uint64_t)extent->dtype);
+    crc = add_number(crc, rpi_codec_kind_of(&extent->codec)->wire_id);
+    crc = add_number(crc, extent->codec.bits);
+    crc = add_number(crc, extent->codec.bucket);
+    crc = add_number(crc, extent->codec.rounding);
+    const rpi_codec_kind *kind = rpi_codec_kind_of(&extent->codec);
     const rpi_codec_option *option;
     for (int i = 0; (option = rpi_codec_option_at(kind, i)) != NULL; i++)
         if (option->offset >= offsetof(rp_codec, option))
-            crc = add_number(crc, rpi_codec_option_get(&run->codec, option));
+            crc = add_number(crc, rpi_codec_option_get(&extent->codec, option));
     return crc;
 }
 
 /* Which elements these are: two operations of one shape are not one operation. */
-static uint32_t sign_place(uint32_t crc, const rpi_run *run) {
-    crc = add_number(crc, run->tensor);
-    return add_number(crc, run->first);
+static uint32_t sign_place(uint32_t crc, const rpi_extent *extent) {
+    crc = add_number(crc, extent->tensor);
+    return add_number(crc, extent->first);
 }
 
 static bool has_blocks(const rp_request *request) {
-    return request->cut.split.layout == RPI_SPLIT_BLOCKS;
+    return request->partition.split.layout == RPI_SPLIT_BLOCKS;
 }
 
 /* Of blocks a rank knows only those it sends or receives: their lengths travel in frames. */
-static uint32_t sign_cut(uint32_t crc, const rp_request *request) {
-    const rpi_cut *cut = &request->cut;
-    bool blocks = has_blocks(request), owned = cut->split.layout == RPI_SPLIT_RANKED;
-    crc = add_number(crc,
-                     (uint64_t)(blocks ? cut->split.piece_bytes : (size_t)cut->split.chunks));
-    for (size_t i = 0; i < cut->count; i++) {
-        crc = add_number(crc, blocks ? 0 : cut->runs[i].count);
-        crc = sign_codec(crc, &cut->runs[i]);
-        crc = sign_place(crc, &cut->runs[i]);
-        if (owned) crc = add_number(crc, (uint64_t)cut->runs[i].part);
+static uint32_t sign_partition(uint32_t crc, const rp_request *request) {
+    const rpi_partition *partition = &request->partition;
+    bool blocks = has_blocks(request), owned = partition->split.layout == RPI_SPLIT_RANKED;
+    crc = add_number(crc, (uint64_t)(blocks ? partition->split.piece_bytes
+                                            : (size_t)partition->split.chunks));
+    for (size_t i = 0; i < partition->count; i++) {
+        crc = add_number(crc, blocks ? 0 : partition->extents[i].count);
+        crc = sign_codec(crc, &partition->extents[i]);
+        crc = sign_place(crc, &partition->extents[i]);
+        if (owned) crc = add_number(crc, (uint64_t)partition->extents[i].part);
     }
     return crc;
 }
 
 static uint32_t signature(const rp_request *request) {
-    const rpi_schedule *schedule = &request->routine->schedule;
+    const rpi_schedule *schedule = &request->compiled->schedule;
     uint32_t crc = add_number(0, (uint64_t)request->collective);
     crc = rpi_crc32c(crc, schedule->algorithm->name, strlen(schedule->algorithm->name));
     crc = add_number(crc, (uint64_t)schedule->root);
     crc = add_number(crc, (uint64_t)request->reduce);
-    crc = add_number(crc, request->comm->window);
+    crc = add_number(crc, request->comm->chunks_in_flight);
     crc = add_number(crc, request->seed);
     crc = add_number(crc, request->step);
     crc = add_number(crc, request->key);
-    return sign_cut(crc, request);
+    return sign_partition(crc, request);
 }
 
 /* What the caller calls an operation, as its frames carry it for messages: bit 31 and the low
@@ -77,7 +77,7 @@ static uint32_t low_bits(uint64_t number, int bits) {
 
 static uint32_t key_of(const rp_request *request) {
     if (request->key) return UINT32_C(1) << KEY_BITS | low_bits(request->key, KEY_BITS);
-    uint32_t tensor = request->cut.count ? request->cut.runs[0].tensor : 0;
+    uint32_t tensor = request->partition.count ? request->partition.extents[0].tensor : 0;
     return low_bits(request->step, STEP_BITS) << TENSOR_BITS | low_bits(tensor, TENSOR_BITS);
 }
 
@@ -106,26 +106,29 @@ void rpi_request_sign(rp_request *request) {
                            .epoch = comm->epoch,
                            .signature = signature(request),
                            .operation = pack_operation(request->collective, request->reduce)};
-    for (size_t i = 0; i < request->cut.count; i++) header->count += request->cut.runs[i].count;
-    if (!request->cut.count) return;
-    const rpi_run *run = &request->cut.runs[0];
-    header->dtype = (uint8_t)run->dtype;
-    header->codec = rpi_codec_kind_of(&run->codec)->wire_id;
-    header->bits = run->codec.bits;
-    header->bucket = run->codec.bucket;
+    for (size_t i = 0; i < request->partition.count; i++)
+        header->count += request->partition.extents[i].count;
+    if (!request->partition.count) return;
+    const rpi_extent *extent = &request->partition.extents[0];
+    header->dtype = (uint8_t)extent->dtype;
+    header->codec = rpi_codec_kind_of(&extent->codec)->wire_id;
+    header->bits = extent->codec.bits;
+    header->bucket = extent->codec.bucket;
 }
 
 int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *header) {
-    int world = request->routine->schedule.world;
+    int world = request->compiled->schedule.world;
     if (header->part >= world) return header->part;
     return rpi_collective_received_as(rpi_collective_kind_of(request->collective), world,
                                       header->part);
 }
 
-/* The run a block's frame is for; NULL: there is none such. */
-static const rpi_run *block_of(const rp_request *request, const rpi_frame_header *header) {
+/* The extent a block's frame is for; NULL: there is none such. */
+static const rpi_extent *block_of(const rp_request *request, const rpi_frame_header *header) {
     int part = rpi_request_recv_part(request, header);
-    return part >= 0 && (size_t)part < request->cut.count ? &request->cut.runs[part] : NULL;
+    return part >= 0 && (size_t)part < request->partition.count
+               ? &request->partition.extents[part]
+               : NULL;
 }
 
 bool rpi_request_is_same(const rp_request *request, const rpi_frame_header *header) {
@@ -135,8 +138,8 @@ bool rpi_request_is_same(const rp_request *request, const rpi_frame_header *head
 
 bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header) {
     if (!rpi_request_is_same(request, header)) return false;
-    const rpi_run *run = has_blocks(request) ? block_of(request, header) : NULL;
-    return !run || run->count == header->count;
+    const rpi_extent *extent = has_blocks(request) ? block_of(request, header) : NULL;
+    return !extent || extent->count == header->count;
 }
 
 /* ---- in words ---- */
@@ -173,9 +176,10 @@ const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t b
 
 /* Frames say no more than rpi_posted_text(): what else there is to differ in, as it is here. */
 static const char *rest_text(const rp_request *request, char *text, size_t bytes) {
-    const rpi_schedule *schedule = &request->routine->schedule;
+    const rpi_schedule *schedule = &request->compiled->schedule;
     char root[32] = "", codec[64] = "";
-    if (request->cut.count) rp_codec_text(&request->cut.runs[0].codec, codec, sizeof codec);
+    if (request->partition.count)
+        rp_codec_text(&request->partition.extents[0].codec, codec, sizeof codec);
     if (rpi_collective_has_root(request->collective))
         snprintf(root, sizeof root, "root %d, ", schedule->root);
     snprintf(
@@ -183,8 +187,8 @@ static const char *rest_text(const rp_request *request, char *text, size_t bytes
         " (they differ in segments, owners, rounding or other options of codecs, seed, step, "
         "key, algorithm, root or chunks; rank %d: %zu segments, %s, algorithm %s, %s%d "
         "chunks, %zu in flight)",
-        request->comm->rank, request->cut.count, codec, schedule->algorithm->name, root,
-        request->cut.split.chunks, request->comm->window);
+        request->comm->rank, request->partition.count, codec, schedule->algorithm->name, root,
+        request->partition.split.chunks, request->comm->chunks_in_flight);
     return text;
 }
 
@@ -218,10 +222,10 @@ const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_hea
                                   int rank, char *text, size_t bytes) {
     char theirs[160], ours[160], rest[288] = "";
     if (rpi_request_is_same(request, header)) {
-        const rpi_run *run = block_of(request, header);
+        const rpi_extent *extent = block_of(request, header);
         snprintf(text, bytes, "rank %d sends %llu %s to rank %d, which expects %zu", rank,
                  (unsigned long long)header->count, rp_dtype_name((rp_dtype)header->dtype),
-                 request->comm->rank, run ? run->count : 0);
+                 request->comm->rank, extent ? extent->count : 0);
         return text;
     }
     rpi_posted_text(header, theirs, sizeof theirs);

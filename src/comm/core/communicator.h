@@ -1,46 +1,46 @@
 /* What the folders of comm/ share: the communicator, its requests and their chunks.
  *
  *   values/    what is done to elements, and which of them a part holds
- *   core/      communicator.h: this; fabric.h: what communicators share (ports.c: its links
- *              and peers); progress_token.h: whose turn it is to drive; request.h: numbering,
- *              signing, completing, pooling; chunk.h: a chunk in flight; routine.h: schedules
- *              made ready to run; urgency.h: what goes first; failure.c: the first failure, for
- *              all; frame_blocks.h: memory for frames; watch.h: what methods, which stand
- *              above, say and judge themselves
+ *   core/      communicator.h: this; context.h: what communicators share; connections.c: its
+ *              links and peers; progress_owner.h: whose turn it is to make progress; request.h:
+ *              numbering, signing, completing, pooling; chunk.h: a chunk in flight;
+ *              compiled_schedule.h: schedules made ready to run; urgency.h: what goes first;
+ *              failure.c: the first failure, for all; frame_buffers.h: memory for frames;
+ *              watch.h: what methods, which stand above, say and decide themselves
  *   device/    elements in memory of a GPU (device.h)
  *   parts/     what a step does to a part (parts.h)
  *   protocol/  what ranks say to each other: flow.h (which frames may leave, and when),
  *              pair_protocol.h (tags.h: which send meets which receive),
- *              round_protocol.h (neighborhood.h: between whom), window_table.h (windows,
+ *              exchange_protocol.h (neighborhood.h: between whom), window_table.h (windows,
  *              which neighbours write into), unexpected.h (frames that come too early),
  *              open_close.h (and before their communicator)
- *   run/       executor.h: one pass: receive, run, send (executor.c), what a step does
- *              (actions.c), links that are late or broken, lack of progress (deadline.c);
+ *   run/       executor.h: one iteration: receive, run, send (executor.c), what a step does
+ *              (instructions.c), links that are late or broken, lack of progress (deadline.c);
  *              receive.h: frames to RECV steps; in_place.h: sends whose payload stays in a
- *              buffer of the caller's; progress_loop.h: who drives, and sleeping
+ *              buffer of the caller's; progress_loop.h: who makes progress, and sleeping
  *   calls/     the public operations, on vectors (collectives.c), on what one rank each owns
  *              (owned_collectives.c) and on blocks, whose lengths two ranks know; posting.h:
  *              what they have in common, contributions.h: inputs that are changed; wait.c
- *   world/     create.h: create, destroy, accounts (create.c), communicators made of another
+ *   world/     create.h: create, destroy, statistics (create.c), communicators made of another
  *              (groups.c, survivors.c)
  *   window/    the calls of windows
  *
  * A folder includes those that stand before it.
  *
- * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
- * holds the drive of the fabric (`driving`, handed over under the lock), so that a pass runs
- * unlocked; [poster] to whoever posts, one at a time by contract. */
+ * Threads: `lock` guards what is marked [lock]. Everything marked [progress] belongs to whoever
+ * owns the progress of the context (`is_owned`, handed over under the lock), so that an
+ * iteration runs unlocked; [poster] to whoever posts, one at a time by contract. */
 #ifndef RPI_COMM_COMMUNICATOR_H
 #define RPI_COMM_COMMUNICATOR_H
 
 #include "codec/codec.h"
-#include "comm/core/fabric.h"
+#include "comm/core/compiled_schedule.h"
+#include "comm/core/context.h"
 #include "comm/core/neighborhood.h"
 #include "comm/core/number_index.h"
-#include "comm/core/routine.h"
 #include "comm/core/tags.h"
 #include "comm/core/urgency.h"
-#include "comm/values/cut.h"
+#include "comm/values/partition.h"
 #include "plan/choose.h"
 #include "redpoll/window.h"
 
@@ -60,19 +60,19 @@ enum { RPI_PAIR_SENDER, RPI_PAIR_RECEIVER };
 enum { RPI_ANYBODY = -1 };
 
 /* Rounds of neighbours are numbered by themselves: not all ranks take part in all. */
-#define RPI_ROUND_SEQUENCE (UINT64_C(1) << 62)
+#define RPI_EXCHANGE_SEQUENCE (UINT64_C(1) << 62)
 
-static inline bool rpi_is_round(uint64_t sequence) {
+static inline bool rpi_is_exchange(uint64_t sequence) {
     return sequence >> 62 == 1;
 }
 
 /* For messages: of a collective or a round. */
 static inline unsigned long long rpi_sequence_number(uint64_t sequence) {
-    return rpi_is_round(sequence) ? sequence - RPI_ROUND_SEQUENCE : sequence;
+    return rpi_is_exchange(sequence) ? sequence - RPI_EXCHANGE_SEQUENCE : sequence;
 }
 
 /* Before the payload of a neighbour's frame: the weight that its sender gives it. */
-enum { RPI_SHARE_BYTES = 8 };
+enum { RPI_EDGE_WEIGHT_BYTES = 8 };
 
 /* Flow control (flow.c, docs/wire.md). */
 enum {
@@ -84,11 +84,11 @@ enum {
 
 /* A request's dealings with one rank: flow.c. */
 typedef struct rpi_flow_edge {
-    uint32_t granted; /* chunks that have started there, as far as is known here */
-    uint32_t told;    /* chunks started here that it knows of */
-    bool asked;       /* it has been asked to tell */
-    bool expected;    /* it knows that its vector is waited for (round_protocol.c) */
-    bool asks;        /* it wants to be told */
+    uint32_t cts_chunks; /* chunks that have started there, as far as is known here */
+    uint32_t told;       /* chunks started here that it knows of */
+    bool asked;          /* it has been asked to tell */
+    bool expected;       /* it knows that its vector is waited for (exchange_protocol.c) */
+    bool asks;           /* it wants to be told */
 } rpi_flow_edge;
 
 struct rp_request {
@@ -97,27 +97,29 @@ struct rp_request {
     rp_comm *comm;
     rpi_collective collective;
     uint64_t sequence;
-    rpi_routine *routine;
-    rpi_cut cut;
+    rpi_compiled_schedule *compiled;
+    rpi_partition partition;
     rp_reduction reduce;
     uint64_t seed, step, key;
-    int peer;              /* point to point: the other side, -1: not known yet; else -1 */
-    int tag;               /* point to point */
-    rpi_neighborhood hood; /* of an exchange with neighbours; kept for the next request */
+    int peer; /* point to point: the other side, -1: not known yet; else -1 */
+    int tag;  /* point to point */
+    rpi_neighborhood
+        neighborhood;            /* of an exchange with neighbours; kept for the next request */
     rp_completions *completions; /* [lock] whom to tell, and what; NULL: nobody */
     uint64_t token;
     rpi_frame_header header; /* of its frames, but for chunk, part and round */
     uint32_t next_chunk, chunks_done;
-    struct rpi_chunk *chunks; /* in flight, in order [driver] */
+    struct rpi_chunk *chunks; /* in flight, in order [progress] */
     rpi_flow_edge
-        *edges;          /* [comm's world] of collectives [driver]; kept for the next request */
+        *edges; /* [comm's world] of collectives [progress]; kept for the next request */
     rpi_urgency urgency; /* since it was posted */
-    int asking;          /* [driver] ranks that want to be told of started chunks */
-    uint64_t moved;      /* [driver] actions that were done when it was last looked at */
+    int asking;          /* [progress] ranks that want to be told of started chunks */
+    uint64_t moved;      /* [progress] instructions that were done when it was last looked at */
     int64_t moved_ns;    /* since when it has not moved; from its posting on */
-    bool announced;      /* [driver] point to point: the receiver knows, or need not be told */
-    bool awaits_frame;   /* [driver] nothing but a frame can move it: passes leave it out */
-    uint64_t awaits_word;          /* [driver] nor before comm->words has changed from this */
+    bool has_rts;      /* [progress] point to point: the receiver knows, or need not be told */
+    bool awaits_frame; /* [progress] nothing but a frame can move it: iterations leave it out */
+    uint64_t
+        awaits_control; /* [progress] nor before comm->control_frames has changed from this */
     struct rpi_transfer *device;   /* elements lie in memory of a GPU: device.h; else NULL */
     struct rpi_transfer *transfer; /* that, kept for the next request; NULL: none so far */
     atomic_bool enqueued; /* set once: nothing but the GPU's part is left, or it is done */
@@ -128,7 +130,7 @@ struct rp_request {
 
 /* Another rank of a communicator. */
 typedef struct rpi_peer {
-    rpi_port *port; /* whose link leads there */
+    rpi_connection *connection; /* whose link leads there */
     rp_status
         broken; /* nothing more comes from it, nor is heard there; RP_OK while it is good */
     const char *reason; /* why, in words */
@@ -136,95 +138,98 @@ typedef struct rpi_peer {
     /* Cost of frames that nobody had asked for, since the communicator is there: flow.c. */
     uint64_t eager_sent, eager_limit;              /* ours: so far, and up to where we may go */
     uint64_t eager_come, eager_taken, eager_bound; /* its: come, found a place, may come */
-    size_t eager_room;                             /* what may be set aside for it */
-    uint64_t passed;   /* the round that it is to be told is over; 0: none */
-    uint64_t passable; /* what its link counted with our last frame that was not urgent */
-    bool asked;        /* whether it is there still: links on need */
-    int words;         /* of it that are set aside, without credit */
+    size_t eager_room;                             /* what may be queued for it as unexpected */
+    uint64_t passed;    /* the round that it is to be told is over; 0: none */
+    uint64_t passable;  /* what its link counted with our last frame that was not urgent */
+    bool asked;         /* whether it is there still: links on need */
+    int control_frames; /* of it that are queued as unexpected, without credit */
 } rpi_peer;
 
 struct rp_comm {
-    rpi_fabric *fabric;
+    rpi_context *context;
     int rank, world;
-    int *members;  /* [world] its ranks, as the fabric numbers them */
-    int *place_of; /* [fabric's world] and back; -1: no member */
+    int *members;  /* [world] its ranks, as the context numbers them */
+    int *place_of; /* [context's world] and back; -1: no member */
     char *name;
-    uint32_t id, epoch; /* numberer and number: fabric.h */
+    uint32_t id, epoch; /* numberer and number: context.h */
     _Atomic double timeout_s;
     double warn_after_s;
     bool strict_timeout;    /* a rank that computes is not left in peace */
     atomic_bool is_watched; /* its owner judges what nobody waits for in a call: deadline.c */
     int64_t silence_ns;     /* a rank without a heartbeat for so long is taken for stopped */
     rp_priority priority;   /* no default */
-    size_t chunk_bytes, window; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
+    size_t chunk_bytes,
+        chunks_in_flight; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
     int *hosts;           /* [world] numbered by first appearance; NULL in a world of one */
     const int *host_of;   /* as plan.h has it: these, or NULL */
     bool links_are_hosts; /* links are shaped, and hosts not named: each rank is a host */
     bool is_shaped;
     bool one_host;            /* all links are memory or loopback, as fast as they are */
-    rpi_control_group *group; /* NULL where the fabric has no control connection */
+    rpi_control_group *group; /* NULL where the context has no control connection */
     const rpi_control_group *made_of; /* its parent's, while it is being made; NULL: none */
-    rpi_peer *peers;                  /* [world] [driver] */
-    bool has_broken;                  /* [driver] some peer is */
-    bool is_open;                     /* part of the fabric */
+    rpi_peer *peers;                  /* [world] [progress] */
+    bool has_broken;                  /* [progress] some peer is */
+    bool is_open;                     /* part of the context */
     bool is_made;                     /* of another communicator */
-    bool is_numbered;                 /* [driver] and has its number, under which it is open */
+    bool is_numbered; /* [progress] and has its number, under which it is open */
     bool is_revoked;  /* its failure is known here, and perhaps nowhere else yet */
-    bool is_given_up; /* [driver] a member has, before all had met */
-    bool has_met;     /* [driver] all members have opened it */
+    bool is_given_up; /* [progress] a member has, before all had met */
+    bool has_met;     /* [progress] all members have opened it */
     void *identity;   /* name and members, as others compare them; NULL: told to all */
     size_t identity_bytes;
-    rpi_rank_set untold; /* [driver] of the numberer: who has not been told yet */
-    int untold_count;    /* [driver] */
+    rpi_rank_set untold; /* [progress] of the numberer: who has not been told yet */
+    int untold_count;    /* [progress] */
     char transport[64];
 
-    rp_comm *next;                  /* [driver] in the fabric's list of all */
-    rp_comm *next_active;           /* [driver] and of those that have something to do */
-    bool is_active;                 /* [driver] */
-    bool was_served;                /* [driver] it had room in a link in this pass */
-    rp_comm *next_caller;           /* [lock] and of those with an inbox */
-    bool is_caller;                 /* [lock] */
-    int waiters;                    /* [lock] callers who wait for a request */
-    int64_t scan_ns;                /* [driver] when to look for operations that do not move */
-    rp_request *waited;             /* [lock] the first of theirs; NULL: it is done */
-    rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the driver */
+    rp_comm *next;        /* [progress] in the context's list of all */
+    rp_comm *next_active; /* [progress] and of those that have something to do */
+    bool is_active;       /* [progress] */
+    bool was_served;      /* [progress] it had room in a link in this iteration */
+    rp_comm *next_caller; /* [lock] and of those with an inbox */
+    bool is_caller;       /* [lock] */
+    int waiters;          /* [lock] callers who wait for a request */
+    int64_t scan_ns;      /* [progress] when to look for operations that do not move */
+    rp_request *waited;   /* [lock] the first of theirs; NULL: it is done */
+    rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the progress owner */
     int in_flight;                  /* [lock] requests posted and not complete */
     rp_request *idle_requests;      /* [lock] */
     rp_request *requests;           /* [lock] all there are */
-    rpi_routine *routines;          /* [poster] */
-    rpi_choices choices;            /* made once, so that posting looks up */
-    uint64_t next_sequence;         /* [lock] */
-    uint64_t last_round;            /* [lock] that this rank has posted */
-    rp_comm_stats stats;            /* [lock] */
-    int64_t busy_since_ns;          /* [lock] */
-    rpi_failure failure;            /* [lock] status RP_OK while all is well */
-    rpi_failure account;            /* [lock] what this rank has found; RP_OK: nothing */
-    int64_t verdict_ns;             /* [lock] when that is the failure, unless one is heard */
-    atomic_bool failed;             /* nothing moves any more; set once */
-    atomic_bool judged;             /* `failure` is known; set after it, once */
+    rpi_compiled_schedule *compiled_schedules; /* [poster] */
+    rpi_choices choices;                       /* made once, so that posting looks up */
+    uint64_t next_sequence;                    /* [lock] */
+    uint64_t last_exchange;                    /* [lock] that this rank has posted */
+    rp_comm_stats stats;                       /* [lock] */
+    int64_t busy_since_ns;                     /* [lock] */
+    rpi_failure failure;                       /* [lock] status RP_OK while all is well */
+    rpi_failure report;  /* [lock] what this rank has found; RP_OK: nothing */
+    int64_t decision_ns; /* [lock] when that is the failure, unless one is heard */
+    atomic_bool failed;  /* nothing moves any more; set once */
+    atomic_bool judged;  /* `failure` is known; set after it, once */
 
-    rp_request *queue, **queue_end; /* [driver] in posting order */
-    int queued[RPI_URGENCIES];      /* [driver] how many of these are how urgent */
-    rpi_index by_number; /* [driver] rp_request: all of the queue but receives without sender */
-    rpi_index aside;     /* [driver] rpi_aside: what came too early, by operation and rank */
-    uint64_t words;      /* [driver] announcements and other words heard, and one */
-    bool credit_due;     /* [driver] some rank is to be told how much more it may send */
-    bool passed_due;     /* [driver] some rank is to be told that a round is over */
-    rp_window *windows;  /* [driver] in the order of their numbers; changed by posters */
-    uint32_t last_window;            /* number of the last that was created */
-    uint64_t lent_frames;            /* [driver] whose payload stayed where it was, */
-    uint64_t written_frames;         /* [driver] or was put where the receiver wants it */
-    bool ending;                     /* [driver] it has failed, and a GPU is still at it */
-    bool windows_due;                /* [driver] a frame of one waits for room in its link */
-    int64_t looked_ns;               /* [driver] for neighbours that are late */
-    int64_t called_ns;               /* [driver] ranks without links that are waited for */
-    bool calls_on;                   /* [driver] some of them have no link yet */
-    uint64_t announcements;          /* [lock] heard so far */
-    uint64_t seen_sequence;          /* [driver] last collective the driver has seen posted */
-    uint64_t seen_round;             /* [driver] and the last round, as its sequence */
-    int64_t encode_ns, decode_ns;    /* [driver] folded into stats */
-    atomic_int_fast64_t progress_ns; /* [driver] when something last moved; read by all */
-    int64_t warned_ns;               /* [driver] */
+    rp_request *queue, **queue_end; /* [progress] in posting order */
+    int queued[RPI_URGENCIES];      /* [progress] how many of these are how urgent */
+    rpi_index
+        by_number; /* [progress] rp_request: all of the queue but receives without sender */
+    rpi_index
+        unexpected; /* [progress] rpi_unexpected: what came too early, by operation and rank */
+    uint64_t control_frames; /* [progress] RTS and other control frames received, and one */
+    bool credit_due;         /* [progress] some rank is to be told how much more it may send */
+    bool rejects_due;        /* [progress] some rank is to be told that a round is over */
+    rp_window *windows;      /* [progress] in the order of their numbers; changed by posters */
+    uint32_t last_window;    /* number of the last that was created */
+    uint64_t lent_frames;    /* [progress] whose payload stayed where it was, */
+    uint64_t written_frames; /* [progress] or was put where the receiver wants it */
+    bool ending;             /* [progress] it has failed, and a GPU is still at it */
+    bool windows_due;        /* [progress] a frame of one waits for room in its link */
+    int64_t looked_ns;       /* [progress] for neighbours that are late */
+    int64_t called_ns;       /* [progress] ranks without links that are waited for */
+    bool calls_on;           /* [progress] some of them have no link yet */
+    uint64_t announcements;  /* [lock] heard so far */
+    uint64_t seen_sequence;  /* [progress] last collective the progress owner has seen posted */
+    uint64_t seen_exchange;  /* [progress] and the last round, as its sequence */
+    int64_t encode_ns, decode_ns;        /* [progress] folded into stats */
+    atomic_int_fast64_t progress_ns;     /* [progress] when something last moved; read by all */
+    int64_t warned_ns;                   /* [progress] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
 };
@@ -240,11 +245,11 @@ static inline void rpi_comm_count_sent(rp_comm *comm, size_t bytes) {
 
 /* The link to a member; NULL: there is none (yet), and none to itself. */
 static inline rpi_link *rpi_peer_link(const rpi_peer *peer) {
-    return peer->port->link;
+    return peer->connection->link;
 }
 
 static inline bool rpi_p2p_is_send(const rp_request *request) {
-    return request->routine->schedule.rank == RPI_PAIR_SENDER;
+    return request->compiled->schedule.rank == RPI_PAIR_SENDER;
 }
 
 /* ---- failure.c ---- */
@@ -254,23 +259,23 @@ static inline bool rpi_p2p_is_send(const rp_request *request) {
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure);
 /* The first, as far as it is known here; RP_OK: none. Any thread. */
 rpi_failure rpi_comm_failure(const rp_comm *comm);
-/* The same as rpi_comm_fail(), but waits for nobody's verdict: this is the failure here. */
+/* The same as rpi_comm_fail(), but waits for nobody's decision: this is the failure here. */
 void rpi_comm_fail_here(rp_comm *comm, const rpi_failure *failure);
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...)
     RP_PRINTF(4, 5);
-bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed, and judged */
+bool rpi_comm_check_control(rp_comm *comm); /* [progress] true: failed, and judged */
 /* Of one that has failed: its `failure` is known, as it is in the end. Any thread. */
 bool rpi_comm_is_judged(rp_comm *comm);
-void rpi_comm_await_verdict(rp_comm *comm); /* where it has failed: until it is */
+void rpi_comm_await_decision(rp_comm *comm); /* where it has failed: until it is */
 
-/* ---- ports.c ---- */
+/* ---- connections.c ---- */
 
-/* Its link has failed, as was recorded. [driver] */
+/* Its link has failed, as was recorded. [progress] */
 void rpi_peer_break(rp_comm *comm, int peer, rp_status status);
-/* It has destroyed the communicator; frames from before that have come. [driver] */
+/* It has destroyed the communicator; frames from before that have come. [progress] */
 void rpi_peer_leave(rp_comm *comm, int peer);
 /* The frame in which it said so: perhaps because another has died, which then ends this side,
  * too. */
-void rpi_peer_hear_left(rp_comm *comm, int peer, const rpi_frame_header *header);
+void rpi_peer_receive_fin(rp_comm *comm, int peer, const rpi_frame_header *header);
 
 #endif

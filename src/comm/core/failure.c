@@ -1,15 +1,15 @@
 /* The first failure of the world: found here or heard of, it fails everything in flight.
  *
  *      well --- rpi_comm_fail() ---> failed: nothing moves; what is in flight waits for
- *        |                             |  the verdict, RPI_CONTROL_VERDICT_S at most
+ *        |                             |  the decision, RPI_CONTROL_DECISION_S at most
  *        | another rank's is heard     v
  *        '-------------------------> judged: `failure` is known, everything completes with it
  *
- * Who finds a failure waits for nobody: he may hold the drive, and have been called by what
+ * Who finds a failure waits for nobody: he may own progress, and have been called by what
  * does not block. */
 #include "base/c_locale.h"
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/core/request.h"
 
 #include "base/clock.h"
@@ -20,10 +20,10 @@
 #include <string.h>
 
 static void record(rp_comm *comm, const rpi_failure *failure) {
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     if (comm->failure.status == RP_OK) comm->failure = *failure;
-    pthread_cond_broadcast(&comm->fabric->changed);
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_cond_broadcast(&comm->context->changed);
+    pthread_mutex_unlock(&comm->context->lock);
     atomic_store(&comm->failed, true);
     atomic_store(&comm->judged, true);
 }
@@ -37,16 +37,16 @@ static void name_comm(const rp_comm *comm, rpi_failure *failure) {
 }
 
 /* True: this is the first that is found here. */
-static bool keep_account(rp_comm *comm, const rpi_failure *failure) {
-    pthread_mutex_lock(&comm->fabric->lock);
-    bool is_first = comm->account.status == RP_OK && comm->failure.status == RP_OK;
+static bool keep_report(rp_comm *comm, const rpi_failure *failure) {
+    pthread_mutex_lock(&comm->context->lock);
+    bool is_first = comm->report.status == RP_OK && comm->failure.status == RP_OK;
     if (is_first) {
-        comm->account = *failure;
-        name_comm(comm, &comm->account);
-        comm->verdict_ns = rpi_deadline_ns(RPI_CONTROL_VERDICT_S);
+        comm->report = *failure;
+        name_comm(comm, &comm->report);
+        comm->decision_ns = rpi_deadline_ns(RPI_CONTROL_DECISION_S);
         atomic_store(&comm->failed, true);
     }
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     return is_first;
 }
 
@@ -55,30 +55,30 @@ bool rpi_comm_is_judged(rp_comm *comm) {
     if (atomic_load(&comm->judged)) return true;
     bool is_heard = comm->group && rpi_control_failed(comm->group, &first);
     if (!is_heard && !atomic_load(&comm->failed)) return false;
-    pthread_mutex_lock(&comm->fabric->lock);
-    rpi_failure account = comm->account;
-    bool is_late = account.status != RP_OK && rpi_now_ns() >= comm->verdict_ns;
-    pthread_mutex_unlock(&comm->fabric->lock);
-    /* A bare death has no operation; our account of it has. */
-    bool is_same = account.status != RP_OK && is_heard && first.finder < 0;
-    if (!is_heard || (is_same && first.rank == account.rank)) first = account;
+    pthread_mutex_lock(&comm->context->lock);
+    rpi_failure report = comm->report;
+    bool is_late = report.status != RP_OK && rpi_now_ns() >= comm->decision_ns;
+    pthread_mutex_unlock(&comm->context->lock);
+    /* A bare death has no operation; our report of it has. */
+    bool is_same = report.status != RP_OK && is_heard && first.finder < 0;
+    if (!is_heard || (is_same && first.rank == report.rank)) first = report;
     if (is_heard || is_late) record(comm, &first);
     return is_heard || is_late;
 }
 
-/* The verdict may be another rank's earlier failure, of which ours is a consequence. */
+/* The decision may be another rank's earlier failure, of which ours is a consequence. */
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
-    if (atomic_load(&comm->failed) || !keep_account(comm, failure)) return;
+    if (atomic_load(&comm->failed) || !keep_report(comm, failure)) return;
     if (!comm->group)
-        record(comm, &comm->account);
+        record(comm, &comm->report);
     else
-        rpi_control_publish(comm->group, &comm->account);
+        rpi_control_publish(comm->group, &comm->report);
 }
 
-void rpi_comm_await_verdict(rp_comm *comm) {
+void rpi_comm_await_decision(rp_comm *comm) {
     rpi_failure first;
     if (!atomic_load(&comm->failed) || rpi_comm_is_judged(comm)) return;
-    (void)rpi_control_wait_failed(comm->group, comm->verdict_ns, &first);
+    (void)rpi_control_wait_failed(comm->group, comm->decision_ns, &first);
     (void)rpi_comm_is_judged(comm);
 }
 
@@ -111,12 +111,12 @@ void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
              rpi_rank_name(comm, comm->rank).text,
              message ? message : rp_status_text(failure.status));
     rpi_comm_fail(comm, &failure);
-    rpi_comm_await_verdict(comm);
-    rpi_drive_wake(comm->fabric);
+    rpi_comm_await_decision(comm);
+    rpi_progress_wake(comm->context);
 }
 
 rpi_failure rpi_comm_failure(const rp_comm *comm) {
-    pthread_mutex_t *lock = &comm->fabric->lock;
+    pthread_mutex_t *lock = &comm->context->lock;
     pthread_mutex_lock(lock);
     rpi_failure failure = comm->failure;
     pthread_mutex_unlock(lock);

@@ -70,60 +70,60 @@ static rp_status check_lists(const rp_neighbors *n, int world) {
 }
 
 /* This rank, in between its sources. */
-static void insert_self(rpi_neighborhood *hood, rp_neighbor self) {
-    int place = hood->sources;
-    for (; place > 0 && hood->places[place - 1].rank > self.rank; place--)
-        hood->places[place] = hood->places[place - 1];
-    hood->places[place] = self;
-    hood->self = place;
+static void insert_self(rpi_neighborhood *neighborhood, rp_neighbor self) {
+    int place = neighborhood->sources;
+    for (; place > 0 && neighborhood->places[place - 1].rank > self.rank; place--)
+        neighborhood->places[place] = neighborhood->places[place - 1];
+    neighborhood->places[place] = self;
+    neighborhood->self = place;
 }
 
-static bool all_are(const rpi_neighborhood *hood, double weight) {
-    for (int i = 0; i <= hood->sources; i++)
-        if (fabs(hood->places[i].weight - weight) > SAME * weight) return false;
+static bool all_are(const rpi_neighborhood *neighborhood, double weight) {
+    for (int i = 0; i <= neighborhood->sources; i++)
+        if (fabs(neighborhood->places[i].weight - weight) > SAME * weight) return false;
     return true;
 }
 
-rp_status rpi_neighborhood_make(rpi_neighborhood *hood, int rank, int world,
+rp_status rpi_neighborhood_make(rpi_neighborhood *neighborhood, int rank, int world,
                                 const rp_neighbors *n) {
     RP_TRY(check_lists(n, world));
     size_t wanted = n->source_count + 1 + n->destination_count;
-    if (wanted > hood->room) {
-        RP_TRY(rpi_grow_array(hood->room, wanted, sizeof *hood->places, "neighbours",
-                              &hood->places));
-        hood->room = wanted;
+    if (wanted > neighborhood->room) {
+        RP_TRY(rpi_grow_array(neighborhood->room, wanted, sizeof *neighborhood->places,
+                              "neighbours", &neighborhood->places));
+        neighborhood->room = wanted;
     }
-    RP_TRY(take_list(n->sources, n->source_count, rank, world, "source", hood->places));
-    hood->sources = (int)n->source_count;
-    hood->destinations = (int)n->destination_count;
-    insert_self(hood, (rp_neighbor){.rank = rank, .weight = n->self_weight});
-    hood->divides = all_are(hood, 1.0 / (hood->sources + 1));
+    RP_TRY(take_list(n->sources, n->source_count, rank, world, "source", neighborhood->places));
+    neighborhood->sources = (int)n->source_count;
+    neighborhood->destinations = (int)n->destination_count;
+    insert_self(neighborhood, (rp_neighbor){.rank = rank, .weight = n->self_weight});
+    neighborhood->divides = all_are(neighborhood, 1.0 / (neighborhood->sources + 1));
     return take_list(n->destinations, n->destination_count, rank, world, "destination",
-                     hood->places + hood->sources + 1);
+                     neighborhood->places + neighborhood->sources + 1);
 }
 
-void rpi_neighborhood_free(rpi_neighborhood *hood) {
-    rpi_free(hood->places);
-    *hood = (rpi_neighborhood){0};
+void rpi_neighborhood_free(rpi_neighborhood *neighborhood) {
+    rpi_free(neighborhood->places);
+    *neighborhood = (rpi_neighborhood){0};
 }
 
 /* ---- finding ---- */
 
-static int find(const rpi_neighborhood *hood, int first, int count, int rank) {
+static int find(const rpi_neighborhood *neighborhood, int first, int count, int rank) {
     if (!count) return -1;
     const rp_neighbor key = {.rank = rank};
     const rp_neighbor *found =
-        bsearch(&key, hood->places + first, (size_t)count, sizeof key, by_rank);
-    return found ? (int)(found - hood->places) : -1;
+        bsearch(&key, neighborhood->places + first, (size_t)count, sizeof key, by_rank);
+    return found ? (int)(found - neighborhood->places) : -1;
 }
 
-int rpi_neighborhood_source(const rpi_neighborhood *hood, int rank) {
-    int place = find(hood, 0, hood->sources + 1, rank);
-    return place == hood->self ? -1 : place;
+int rpi_neighborhood_source(const rpi_neighborhood *neighborhood, int rank) {
+    int place = find(neighborhood, 0, neighborhood->sources + 1, rank);
+    return place == neighborhood->self ? -1 : place;
 }
 
-int rpi_neighborhood_destination(const rpi_neighborhood *hood, int rank) {
-    return find(hood, hood->sources + 1, hood->destinations, rank);
+int rpi_neighborhood_destination(const rpi_neighborhood *neighborhood, int rank) {
+    return find(neighborhood, neighborhood->sources + 1, neighborhood->destinations, rank);
 }
 
 /* ---- its schedule ---- */
@@ -142,43 +142,45 @@ static int *write_first(int *first, int places, int self, int count) {
 }
 
 /* What this rank puts on a place: a number of the call, unless all are the same. */
-static rpi_fraction weight_of(const rpi_neighborhood *hood, int place) {
-    if (hood->divides) return (rpi_fraction){1, hood->sources + 1};
+static rpi_fraction weight_of(const rpi_neighborhood *neighborhood, int place) {
+    if (neighborhood->divides) return (rpi_fraction){1, neighborhood->sources + 1};
     return rpi_weight_of_call(place);
 }
 
-static void write_view(const rpi_neighborhood *hood, view *v) {
-    int places = hood->sources + 1 + hood->destinations, used = 0;
+static void write_view(const rpi_neighborhood *neighborhood, view *v) {
+    int places = neighborhood->sources + 1 + neighborhood->destinations, used = 0;
     v->mixing = (rpi_mixing){.ranks = places, .vectors = 1};
     v->mixing.in = v->edges;
-    for (int i = 0; i <= hood->sources; i++)
-        if (i != hood->self)
-            v->edges[used++] = (rpi_edge){.rank = i, .weight = weight_of(hood, i)};
+    for (int i = 0; i <= neighborhood->sources; i++)
+        if (i != neighborhood->self)
+            v->edges[used++] = (rpi_edge){.rank = i, .weight = weight_of(neighborhood, i)};
     v->mixing.own = v->edges + used;
-    v->edges[used++] = (rpi_edge){.rank = hood->self, .weight = weight_of(hood, hood->self)};
+    v->edges[used++] = (rpi_edge){.rank = neighborhood->self,
+                                  .weight = weight_of(neighborhood, neighborhood->self)};
     v->mixing.out = v->edges + used;
-    for (int i = hood->sources + 1; i < places; i++) v->edges[used++] = (rpi_edge){.rank = i};
+    for (int i = neighborhood->sources + 1; i < places; i++)
+        v->edges[used++] = (rpi_edge){.rank = i};
     int *first = v->first;
     v->mixing.in_first = first;
-    first = write_first(first, places, hood->self, hood->sources);
+    first = write_first(first, places, neighborhood->self, neighborhood->sources);
     v->mixing.own_first = first;
-    first = write_first(first, places, hood->self, 1);
+    first = write_first(first, places, neighborhood->self, 1);
     v->mixing.out_first = first;
-    write_first(first, places, hood->self, hood->destinations);
+    write_first(first, places, neighborhood->self, neighborhood->destinations);
 }
 
-bool rpi_neighborhood_fits(const rpi_neighborhood *hood, bool device,
-                           const rpi_routine *routine) {
-    const rpi_schedule *schedule = &routine->schedule;
+bool rpi_neighborhood_fits(const rpi_neighborhood *neighborhood, bool device,
+                           const rpi_compiled_schedule *compiled) {
+    const rpi_schedule *schedule = &compiled->schedule;
     return schedule->algorithm == &rpi_algorithm_neighbour_all_reduce &&
-           schedule->world == hood->sources + 1 + hood->destinations &&
-           schedule->rank == hood->self && routine->sources == hood->sources &&
-           routine->divides == hood->divides && routine->device == device;
+           schedule->world == neighborhood->sources + 1 + neighborhood->destinations &&
+           schedule->rank == neighborhood->self && compiled->sources == neighborhood->sources &&
+           compiled->divides == neighborhood->divides && compiled->device == device;
 }
 
-rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, bool device,
-                                   rpi_routine **out_routine) {
-    int places = hood->sources + 1 + hood->destinations;
+rp_status rpi_neighborhood_compiled_schedule(const rpi_neighborhood *neighborhood, bool device,
+                                             rpi_compiled_schedule **out_compiled) {
+    int places = neighborhood->sources + 1 + neighborhood->destinations;
     view v = {.edges = NULL};
     rp_status status =
         rpi_alloc_array((size_t)places, sizeof *v.edges, "a neighbourhood", &v.edges);
@@ -186,16 +188,17 @@ rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, bool device,
         status = rpi_alloc_array(3 * ((size_t)places + 1), sizeof *v.first, "a neighbourhood",
                                  &v.first);
     if (status == RP_OK) {
-        write_view(hood, &v);
-        rpi_plan_request request = {.world = places, .rank = hood->self, .mixing = &v.mixing};
-        status = rpi_routine_build(&rpi_algorithm_neighbour_all_reduce, &request, false, device,
-                                   out_routine);
+        write_view(neighborhood, &v);
+        rpi_plan_request request = {
+            .world = places, .rank = neighborhood->self, .mixing = &v.mixing};
+        status = rpi_schedule_compile(&rpi_algorithm_neighbour_all_reduce, &request, false,
+                                      device, out_compiled);
     }
     rpi_free(v.edges);
     rpi_free(v.first);
     if (status != RP_OK) return status;
-    (*out_routine)->sources = hood->sources;
-    (*out_routine)->divides = hood->divides;
+    (*out_compiled)->sources = neighborhood->sources;
+    (*out_compiled)->divides = neighborhood->divides;
     return RP_OK;
 }
 
@@ -203,18 +206,18 @@ rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, bool device,
 
 enum { NAMED = 8 }; /* ranks of a list, before "and 3 more" */
 
-static size_t list_text(const rpi_neighborhood *hood, int first, int count, char *text,
+static size_t list_text(const rpi_neighborhood *neighborhood, int first, int count, char *text,
                         size_t bytes) {
     int total = 0, shown = 0;
-    for (int i = 0; i < count; i++) total += first + i != hood->self;
+    for (int i = 0; i < count; i++) total += first + i != neighborhood->self;
     if (!total) return (size_t)snprintf(text, bytes, "none");
     size_t length = (size_t)snprintf(text, bytes, total == 1 ? "rank" : "ranks");
     for (int i = 0; i < count && shown < NAMED && length < bytes; i++) {
-        if (first + i == hood->self) continue;
+        if (first + i == neighborhood->self) continue;
         const char *between = !shown ? " " : shown == total - 1 ? " and " : ", ";
         shown++;
         length += (size_t)snprintf(text + length, bytes - length, "%s%d", between,
-                                   hood->places[first + i].rank);
+                                   neighborhood->places[first + i].rank);
     }
     if (shown < total && length < bytes)
         length +=
@@ -222,10 +225,12 @@ static size_t list_text(const rpi_neighborhood *hood, int first, int count, char
     return length;
 }
 
-const char *rpi_neighborhood_text(const rpi_neighborhood *hood, char *text, size_t bytes) {
+const char *rpi_neighborhood_text(const rpi_neighborhood *neighborhood, char *text,
+                                  size_t bytes) {
     char from[96], to[96];
-    list_text(hood, 0, hood->sources + 1, from, sizeof from);
-    list_text(hood, hood->sources + 1, hood->destinations, to, sizeof to);
+    list_text(neighborhood, 0, neighborhood->sources + 1, from, sizeof from);
+    list_text(neighborhood, neighborhood->sources + 1, neighborhood->destinations, to,
+              sizeof to);
     snprintf(text, bytes, "expects vectors from %s and sends to %s", from, to);
     return text;
 }

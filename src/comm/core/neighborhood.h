@@ -7,7 +7,7 @@
 #ifndef RPI_COMM_NEIGHBORHOOD_H
 #define RPI_COMM_NEIGHBORHOOD_H
 
-#include "comm/core/routine.h"
+#include "comm/core/compiled_schedule.h"
 #include "redpoll/comm.h"
 
 #include <stdbool.h>
@@ -24,21 +24,23 @@ typedef struct rpi_neighborhood {
 
 /* RP_INVALID: a rank that is not there, this one, one that is named twice, a weight that is no
  * number. */
-rp_status rpi_neighborhood_make(rpi_neighborhood *hood, int rank, int world,
+rp_status rpi_neighborhood_make(rpi_neighborhood *neighborhood, int rank, int world,
                                 const rp_neighbors *neighbors);
-void rpi_neighborhood_free(rpi_neighborhood *hood);
+void rpi_neighborhood_free(rpi_neighborhood *neighborhood);
 
 /* Places; -1: the rank is none of these. */
-int rpi_neighborhood_source(const rpi_neighborhood *hood, int rank);
-int rpi_neighborhood_destination(const rpi_neighborhood *hood, int rank);
+int rpi_neighborhood_source(const rpi_neighborhood *neighborhood, int rank);
+int rpi_neighborhood_destination(const rpi_neighborhood *neighborhood, int rank);
 
-/* Was this routine made for neighbourhoods of this form? device: as of rpi_routine_build(). */
-bool rpi_neighborhood_fits(const rpi_neighborhood *hood, bool device,
-                           const rpi_routine *routine);
-rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, bool device,
-                                   rpi_routine **out_routine);
+/* Was this compiled schedule made for neighbourhoods of this form? device: as of
+ * rpi_schedule_compile(). */
+bool rpi_neighborhood_fits(const rpi_neighborhood *neighborhood, bool device,
+                           const rpi_compiled_schedule *compiled);
+rp_status rpi_neighborhood_compiled_schedule(const rpi_neighborhood *neighborhood, bool device,
+                                             rpi_compiled_schedule **out_compiled);
 
 /* "expects vectors from ranks 1 and 3 and sends to none" */
-const char *rpi_neighborhood_text(const rpi_neighborhood *hood, char *text, size_t bytes);
+const char *rpi_neighborhood_text(const rpi_neighborhood *neighborhood, char *text,
+                                  size_t bytes);
 
 #endif

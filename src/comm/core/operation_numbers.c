@@ -25,16 +25,16 @@ rp_status rpi_p2p_number(rp_request *request) {
 }
 
 /* Until here the request has its caller's number. */
-rp_status rpi_round_number(rp_request *request) {
+rp_status rpi_exchange_number(rp_request *request) {
     rp_comm *comm = request->comm;
-    uint64_t round = request->sequence ? request->sequence : comm->last_round + 1;
-    if (round <= comm->last_round)
+    uint64_t round = request->sequence ? request->sequence : comm->last_exchange + 1;
+    if (round <= comm->last_exchange)
         return RP_FAIL(
             INVALID,
             "neighbor-all-reduce: round %llu is not later than round %llu, which this "
             "rank has posted; rounds rise",
-            (unsigned long long)round, (unsigned long long)comm->last_round);
-    comm->last_round = round;
-    request->sequence = RPI_ROUND_SEQUENCE | round;
+            (unsigned long long)round, (unsigned long long)comm->last_exchange);
+    comm->last_exchange = round;
+    request->sequence = RPI_EXCHANGE_SEQUENCE | round;
     return RP_OK;
 }

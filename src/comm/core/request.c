@@ -2,7 +2,7 @@
 #include "comm/core/request.h"
 #include "comm/core/communicator.h"
 #include "comm/core/completions.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/core/traffic.h"
 
 #include "base/clock.h"
@@ -13,18 +13,18 @@
 #include <string.h>
 
 static rp_request *take_idle(rp_comm *comm) {
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     rp_request *request = comm->idle_requests;
     if (request) comm->idle_requests = request->next;
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     return request;
 }
 
 static void enlist(rp_comm *comm, rp_request *request) {
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     request->sibling = comm->requests;
     comm->requests = request;
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
 }
 
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
@@ -35,8 +35,8 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
     }
     *request = (rp_request){.comm = comm,
                             .sibling = request->sibling,
-                            .cut = request->cut,
-                            .hood = request->hood,
+                            .partition = request->partition,
+                            .neighborhood = request->neighborhood,
                             .edges = request->edges,
                             .transfer = request->transfer,
                             .peer = -1};
@@ -46,18 +46,18 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
 
 void rpi_request_free(rp_request *request) {
     rp_comm *comm = request->comm;
-    rpi_cut_clear(&request->cut);
-    pthread_mutex_lock(&comm->fabric->lock);
+    rpi_partition_clear(&request->partition);
+    pthread_mutex_lock(&comm->context->lock);
     request->next = comm->idle_requests;
     comm->idle_requests = request;
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
 }
 
 static rp_status number_request(rp_comm *comm, rp_request *request) {
     if (request->collective == RPI_SENDRECV)
         RP_TRY(rpi_p2p_number(request));
     else if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        RP_TRY(rpi_round_number(request));
+        RP_TRY(rpi_exchange_number(request));
     else
         request->sequence = ++comm->next_sequence;
     request->header.sequence = request->sequence;
@@ -76,7 +76,7 @@ static rp_status admit(rp_request *request, rpi_failure *out_failure) {
     request->moved = 0;
     request->moved_ns = rpi_now_ns();
     if (comm->in_flight++ == 0) comm->busy_since_ns = request->moved_ns;
-    if (comm->fabric->in_flight++ == 0) comm->fabric->busy_since_ns = request->moved_ns;
+    if (comm->context->in_flight++ == 0) comm->context->busy_since_ns = request->moved_ns;
     if (comm->group) rpi_control_note_posted(comm->group, comm->in_flight, true);
     return RP_OK;
 }
@@ -85,17 +85,17 @@ static rp_status admit(rp_request *request, rpi_failure *out_failure) {
 static void be_caller(rp_comm *comm) {
     if (!comm->is_caller) {
         comm->is_caller = true;
-        comm->next_caller = comm->fabric->callers;
-        comm->fabric->callers = comm;
+        comm->next_caller = comm->context->callers;
+        comm->context->callers = comm;
     }
-    atomic_store(&comm->fabric->posted, true);
+    atomic_store(&comm->context->posted, true);
 }
 
 void rpi_comm_call(rp_comm *comm) {
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     be_caller(comm);
-    pthread_mutex_unlock(&comm->fabric->lock);
-    rpi_drive_wake(comm->fabric);
+    pthread_mutex_unlock(&comm->context->lock);
+    rpi_progress_wake(comm->context);
 }
 
 /* Under the lock. */
@@ -108,12 +108,12 @@ static void put_into_inbox(rp_request *request) {
 
 /* Buffers are not freed while an operation in flight uses them. */
 static void use_buffers(const rp_request *request, int change) {
-    const rpi_cut *cut = &request->cut;
-    for (size_t i = 0; i < cut->count; i++) {
-        const rpi_run *run = &cut->runs[i];
-        size_t bytes = run->count * rp_dtype_bytes(run->dtype);
-        if (run->in) rpi_buffers_use(run->in, bytes, change);
-        if (run->out) rpi_buffers_use(run->out, bytes, change);
+    const rpi_partition *partition = &request->partition;
+    for (size_t i = 0; i < partition->count; i++) {
+        const rpi_extent *extent = &partition->extents[i];
+        size_t bytes = extent->count * rp_dtype_bytes(extent->dtype);
+        if (extent->in) rpi_buffers_use(extent->in, bytes, change);
+        if (extent->out) rpi_buffers_use(extent->out, bytes, change);
     }
 }
 
@@ -123,12 +123,12 @@ static rp_status post(rp_request *request, bool enqueues) {
     rpi_request_sign(request);
     request->urgency = rpi_urgency_of(request);
     if (enqueues) use_buffers(request, 1);
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     rp_status status = admit(request, &failure);
     if (status == RP_OK && enqueues) put_into_inbox(request);
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     if (status != RP_OK && enqueues) use_buffers(request, -1);
-    if (status == RP_OK && enqueues) rpi_drive_wake(comm->fabric);
+    if (status == RP_OK && enqueues) rpi_progress_wake(comm->context);
     if (failure.status == RP_OK) return status;
     char text[sizeof failure.text];
     rpi_failure_text(&failure, request, text, sizeof text);
@@ -142,10 +142,10 @@ rp_status rpi_request_admit(rp_request *request) {
 void rpi_request_enqueue(rp_request *request) {
     rp_comm *comm = request->comm;
     use_buffers(request, 1);
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     put_into_inbox(request);
-    pthread_mutex_unlock(&comm->fabric->lock);
-    rpi_drive_wake(comm->fabric);
+    pthread_mutex_unlock(&comm->context->lock);
+    rpi_progress_wake(comm->context);
 }
 
 rp_status rpi_request_post(rp_request *request) {
@@ -156,12 +156,13 @@ rp_status rpi_request_post(rp_request *request) {
 void rpi_request_complete(rp_request *request, rp_status status, const char *message) {
     rp_comm *comm = request->comm;
     use_buffers(request, -1);
-    rpi_cut_clear(&request->cut); /* whoever keeps the request keeps no copy of its input */
-    pthread_mutex_lock(&comm->fabric->lock);
+    rpi_partition_clear(
+        &request->partition); /* whoever keeps the request keeps no copy of its input */
+    pthread_mutex_lock(&comm->context->lock);
     request->status = status;
     request->message[0] = '\0';
     if (*message) snprintf(request->message, sizeof request->message, "%s", message);
-    comm->fabric->in_flight--;
+    comm->context->in_flight--;
     if (--comm->in_flight == 0)
         comm->stats.busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);
     if (comm->group) rpi_control_note_posted(comm->group, comm->in_flight, false);
@@ -170,34 +171,35 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
     atomic_store(&request->done, true);
     atomic_store(&request->enqueued, true);
     if (request->completions) rpi_completions_put(request->completions, request->token);
-    pthread_cond_broadcast(&comm->fabric->changed);
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_cond_broadcast(&comm->context->changed);
+    pthread_mutex_unlock(&comm->context->lock);
 }
 
-rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *name,
-                           const rpi_plan_request *plan, const rpi_load *load,
-                           rpi_routine **out_routine) {
+rp_status rpi_comm_compiled_schedule(rp_comm *comm, rpi_collective collective, const char *name,
+                                     const rpi_plan_request *plan, const rpi_load *load,
+                                     rpi_compiled_schedule **out_compiled) {
     const rpi_algorithm *algorithm = NULL;
     if (name)
         RP_TRY(rpi_algorithm_find(collective, name, &algorithm));
     else
         RP_TRY(rpi_choices_find(&comm->choices, collective, plan->world, load->lossy,
                                 load->bytes, &algorithm));
-    for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling) {
-        const rpi_schedule *schedule = &routine->schedule;
+    for (rpi_compiled_schedule *compiled = comm->compiled_schedules; compiled;
+         compiled = compiled->sibling) {
+        const rpi_schedule *schedule = &compiled->schedule;
         if (schedule->algorithm != algorithm || schedule->root != plan->root ||
             schedule->world != plan->world || schedule->rank != plan->rank ||
-            schedule->mean != plan->mean || routine->plain != load->plain ||
-            routine->device != load->device)
+            schedule->mean != plan->mean || compiled->plain != load->plain ||
+            compiled->device != load->device)
             continue;
-        *out_routine = routine;
+        *out_compiled = compiled;
         return RP_OK;
     }
-    rpi_routine *routine = NULL;
-    RP_TRY(rpi_routine_build(algorithm, plan, load->plain, load->device, &routine));
-    routine->sibling = comm->routines;
-    comm->routines = routine;
-    *out_routine = routine;
+    rpi_compiled_schedule *compiled = NULL;
+    RP_TRY(rpi_schedule_compile(algorithm, plan, load->plain, load->device, &compiled));
+    compiled->sibling = comm->compiled_schedules;
+    comm->compiled_schedules = compiled;
+    *out_compiled = compiled;
     return RP_OK;
 }
 

@@ -10,31 +10,32 @@
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);
 /* Sign and number it; RP_OK: it counts as in flight and must be put into the inbox. */
 rp_status rpi_request_admit(rp_request *request);
-/* rpi_drive_once() is to follow: it moves the first bytes and calls the progress thread. */
+/* rpi_progress_once() is to follow: it moves the first bytes and calls the progress thread. */
 void rpi_request_enqueue(rp_request *request);
 rp_status rpi_request_post(rp_request *request); /* both */
-/* The driver looks at this communicator, posted or not, in its next pass. */
+/* The progress owner looks at this communicator, posted or not, in its next iteration. */
 void rpi_comm_call(rp_comm *comm);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
-/* What an operation moves, as far as its routine depends on it. */
+/* What an operation moves, as far as its compiled schedule depends on it. */
 typedef struct rpi_load {
     bool lossy;   /* some codec is */
     bool device;  /* elements lie in memory of a GPU */
     bool plain;   /* bytes are values: nothing is lossy, or held back by error feedback */
     size_t bytes; /* of all elements */
 } rpi_load;
-rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
-                           const rpi_plan_request *plan, const rpi_load *load,
-                           rpi_routine **out_routine);
-/* For rpi_cut_make(), equal on all ranks. */
+rp_status rpi_comm_compiled_schedule(rp_comm *comm, rpi_collective collective,
+                                     const char *algorithm, const rpi_plan_request *plan,
+                                     const rpi_load *load,
+                                     rpi_compiled_schedule **out_compiled);
+/* For rpi_partition_make(), equal on all ranks. */
 size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
                             bool lossy);
 
 /* ---- request_names.c ---- */
 
 /* "rank 1", and in a communicator that is made of another "rank 1 (world 3)", as the first one
- * of its fabric numbers it. */
+ * of its context numbers it. */
 typedef struct rpi_rank_text {
     char text[48];
 } rpi_rank_text;
@@ -43,7 +44,7 @@ rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank);
 void rpi_sequence_text(uint64_t sequence, char *text, size_t bytes);
 /* "all-reduce 5", "receive from rank 2 with tag 7" */
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);
-/* "all-reduce 5, round 2 of 4, chunk 3 of 10" [driver] */
+/* "all-reduce 5, round 2 of 4, chunk 3 of 10" [progress] */
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
 /* Rank of the communicator behind a peer of the request's schedule, and back: the peer that
  * receives from it. -1: there is none. */
@@ -54,10 +55,12 @@ int rpi_request_peer(const rp_request *request, int rank);
 const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
                              size_t bytes);
 /* Bytes of payload of a SEND's or RECV's frame. */
-size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action);
+size_t rpi_instruction_bytes(const rp_request *request, uint32_t chunk,
+                             const rpi_instruction *instruction);
 /* A SEND or RECV of this chunk of a block that ended before it: no frame comes or goes, and the
- * action has nothing to do when its turn has come. */
-bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action);
+ * instruction has nothing to do when its turn has come. */
+bool rpi_instruction_is_void(const rp_request *request, uint32_t chunk,
+                             const rpi_instruction *instruction);
 
 /* ---- operation_numbers.c ---- */
 
@@ -65,7 +68,7 @@ bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_act
  * has until its sender is known. */
 rp_status rpi_p2p_number(rp_request *request);
 /* Under the lock, the sequence of the next round, or of the one that the caller numbered. */
-rp_status rpi_round_number(rp_request *request);
+rp_status rpi_exchange_number(rp_request *request);
 
 /* ---- agreement.c: what ranks must agree on ---- */
 

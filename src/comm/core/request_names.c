@@ -8,29 +8,34 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action) {
-    int slot = action->kind == RPI_STEP_RECV ? action->into : action->from;
-    if (slot == RPI_SLOT_TOKEN) return 0;
-    size_t ahead = request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_SHARE_BYTES : 0;
-    return ahead + rpi_cut_part_bytes(&request->cut, chunk, action->part, action->level);
+size_t rpi_instruction_bytes(const rp_request *request, uint32_t chunk,
+                             const rpi_instruction *instruction) {
+    int slot = instruction->kind == RPI_STEP_RECV ? instruction->into : instruction->from;
+    if (slot == RPI_SLOT_RTR) return 0;
+    size_t ahead = request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_EDGE_WEIGHT_BYTES : 0;
+    return ahead + rpi_partition_part_bytes(&request->partition, chunk, instruction->part,
+                                            instruction->level);
 }
 
-bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action) {
-    bool sends = action->kind == RPI_STEP_SEND && action->from != RPI_SLOT_TOKEN;
-    bool receives = action->kind == RPI_STEP_RECV && action->into != RPI_SLOT_TOKEN;
-    return (sends || receives) && rpi_cut_is_past(&request->cut, chunk, action->part);
+bool rpi_instruction_is_void(const rp_request *request, uint32_t chunk,
+                             const rpi_instruction *instruction) {
+    bool sends = instruction->kind == RPI_STEP_SEND && instruction->from != RPI_SLOT_RTR;
+    bool receives = instruction->kind == RPI_STEP_RECV && instruction->into != RPI_SLOT_RTR;
+    return (sends || receives) &&
+           rpi_partition_is_past(&request->partition, chunk, instruction->part);
 }
 
 int rpi_request_rank(const rp_request *request, int peer) {
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return request->hood.places[peer].rank;
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
+        return request->neighborhood.places[peer].rank;
     return request->collective == RPI_SENDRECV ? request->peer : peer;
 }
 
 int rpi_request_peer(const rp_request *request, int rank) {
     if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        return rpi_neighborhood_source(&request->hood, rank);
+        return rpi_neighborhood_source(&request->neighborhood, rank);
     if (request->collective != RPI_SENDRECV) return rank;
-    return 1 - request->routine->schedule.rank;
+    return 1 - request->compiled->schedule.rank;
 }
 
 rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank) {
@@ -47,22 +52,22 @@ void rpi_sequence_text(uint64_t sequence, char *text, size_t bytes) {
     if (sequence & RPI_P2P_SEQUENCE)
         snprintf(text, bytes, "a send or receive");
     else
-        snprintf(text, bytes, "%s %llu", rpi_is_round(sequence) ? "round" : "operation",
+        snprintf(text, bytes, "%s %llu", rpi_is_exchange(sequence) ? "round" : "operation",
                  rpi_sequence_number(sequence));
 }
 
 /* Rounds of an all-reduce are its two halves, whatever the algorithm. */
 static const char *phase_name(const rp_request *request, int round) {
     if (request->collective != RPI_ALL_REDUCE) return "";
-    return 2 * round < request->routine->schedule.rounds ? " (scatter)" : " (gather)";
+    return 2 * round < request->compiled->schedule.rounds ? " (scatter)" : " (gather)";
 }
 
 static int first_unfinished_round(const rpi_chunk *chunk) {
-    const rpi_routine *routine = chunk->request->routine;
-    for (int i = 0; i < routine->schedule.count; i++)
-        if (!routine->action[i].fused && !(chunk->finished[i / 64] >> (i % 64) & 1))
-            return routine->action[i].round;
-    return routine->schedule.rounds;
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    for (int i = 0; i < compiled->schedule.count; i++)
+        if (!compiled->instruction[i].fused && !(chunk->finished[i / 64] >> (i % 64) & 1))
+            return compiled->instruction[i].round;
+    return compiled->schedule.rounds;
 }
 
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes) {
@@ -75,7 +80,7 @@ const char *rpi_request_name(const rp_request *request, char *text, size_t bytes
     if (request->tag) snprintf(tag, sizeof tag, " with tag %d", request->tag);
     if (request->peer >= 0) snprintf(peer, sizeof peer, "rank %d", request->peer);
     snprintf(text, bytes, "%s %s%s",
-             request->routine->schedule.rank == 0 ? "send to" : "receive from", peer, tag);
+             request->compiled->schedule.rank == 0 ? "send to" : "receive from", peer, tag);
     return text;
 }
 
@@ -84,8 +89,8 @@ const char *rpi_request_text(const rp_request *request, char *text, size_t bytes
     if (!request->chunks) return text;
     int round = first_unfinished_round(request->chunks);
     snprintf(text + length, bytes - length, ", round %d of %d%s, chunk %u of %d", round + 1,
-             request->routine->schedule.rounds, phase_name(request, round),
-             request->chunks->index + 1, request->cut.split.chunks);
+             request->compiled->schedule.rounds, phase_name(request, round),
+             request->chunks->index + 1, request->partition.split.chunks);
     return text;
 }
 

@@ -58,9 +58,9 @@ static bool is_later(uint32_t a, uint32_t b) {
 }
 
 bool rpi_tag_waits(const rpi_tag *tag) {
-    return is_later(tag->announced, tag->received);
+    return is_later(tag->has_rts, tag->received);
 }
 
 bool rpi_tag_is_news(const rpi_tag *tag, uint32_t number) {
-    return is_later(number, tag->announced);
+    return is_later(number, tag->has_rts);
 }

@@ -9,11 +9,11 @@
 
 /* Counts wrap at 2^31: a sequence number has room for so much. */
 typedef struct rpi_tag {
-    uint32_t key;       /* tag + 1; 0: a free slot */
-    uint32_t sent;      /* to the other rank */
-    uint32_t received;  /* receives that were posted for it, or have become its own */
-    uint32_t announced; /* its last send that we heard of */
-    uint64_t since;     /* when the first of those without a receive came, in announcements */
+    uint32_t key;      /* tag + 1; 0: a free slot */
+    uint32_t sent;     /* to the other rank */
+    uint32_t received; /* receives that were posted for it, or have become its own */
+    uint32_t has_rts;  /* its last send that we heard of */
+    uint64_t since;    /* when the first of those without a receive came, in RTS frames */
 } rpi_tag;
 
 /* Zeros are an empty table. */

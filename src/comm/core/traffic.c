@@ -5,12 +5,13 @@
 rpi_urgency rpi_urgency_of(const rp_request *request) {
     rp_priority priority = request->comm->priority;
     if (priority == RP_PRIORITY_BULK) return RPI_BULK;
-    return priority == RP_PRIORITY_URGENT || request->cut.bytes <= RPI_SHORT_BYTES ? RPI_URGENT
-                                                                                   : RPI_NORMAL;
+    return priority == RP_PRIORITY_URGENT || request->partition.bytes <= RPI_SHORT_BYTES
+               ? RPI_URGENT
+               : RPI_NORMAL;
 }
 
 /* Others wait for them, so they are never held back as bulk is. */
-rpi_urgency rpi_urgency_of_words(const rp_comm *comm) {
+rpi_urgency rpi_urgency_of_control(const rp_comm *comm) {
     return comm->priority == RP_PRIORITY_BULK ? RPI_NORMAL : RPI_URGENT;
 }
 
@@ -28,7 +29,7 @@ static bool may_pass(const rpi_peer *peer, const rpi_link *link) {
 void rpi_traffic_prepare(rp_comm *comm, int rank, rpi_urgency urgency) {
     const rpi_peer *peer = &comm->peers[rank];
     rpi_link *link = rpi_peer_link(peer);
-    bool company = comm->fabric->company;
+    bool company = comm->context->company;
     link->behind = peer->passable;
     if (urgency == RPI_URGENT)
         link->traffic = may_pass(peer, link) ? RPI_TRAFFIC_URGENT : RPI_TRAFFIC_PLAIN;

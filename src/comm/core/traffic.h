@@ -1,4 +1,5 @@
-/* How urgent operations, words and windows are (urgency.h), and how their frames leave. */
+/* How urgent operations, control frames and windows are (urgency.h), and how their frames
+ * leave. */
 #ifndef RPI_COMM_TRAFFIC_H
 #define RPI_COMM_TRAFFIC_H
 
@@ -7,12 +8,13 @@
 
 /* Of an operation whose elements are known. */
 rpi_urgency rpi_urgency_of(const rp_request *request);
-/* Words of a communicator, headers alone, and what its windows send. */
-rpi_urgency rpi_urgency_of_words(const rp_comm *comm);
+/* Control frames of a communicator, headers alone, and what its windows send. */
+rpi_urgency rpi_urgency_of_control(const rp_comm *comm);
 rpi_urgency rpi_urgency_of_windows(const rp_comm *comm);
-/* The next frame to this rank, whose link stands, leaves as is fit: before lend(). [driver] */
+/* The next frame to this rank, whose link stands, leaves as is fit: before reserve().
+ * [progress] */
 void rpi_traffic_prepare(rp_comm *comm, int rank, rpi_urgency urgency);
-/* That frame was posted. [driver] */
+/* That frame was posted. [progress] */
 void rpi_traffic_posted(rp_comm *comm, int rank);
 
 #endif

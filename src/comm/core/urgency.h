@@ -3,7 +3,7 @@
  *     an operation      urgent      of an urgent communicator, or short and of a normal one
  *                       normal      of a normal communicator
  *                       bulk        of one for bulk
- *     a pass            runs them in this order, and little of what is not urgent at a time
+ *     an iteration      runs them in this order, and little of what is not urgent at a time
  *                       while there is something urgent (executor.c)
  *     a frame           urgent      passes those in the link that have not left (transport.h,
  *                                   rpi_traffic), but none of its own communicator

@@ -25,18 +25,18 @@ bool rpi_comm_has_beats(const rp_comm *comm) {
     return comm->group != NULL;
 }
 
-void rpi_comm_say(rp_comm *comm, const rpi_comm_word *word) {
+void rpi_comm_set_status(rp_comm *comm, const rpi_comm_status *word) {
     if (!comm->group) return;
     rpi_control_note(comm->group, word->waits ? WAITING : 0);
     rpi_control_note_gap(comm->group,
                          (rpi_control_gap){.from = word->from, .step = word->step});
 }
 
-void rpi_comm_hear(const rp_comm *comm, int rank, rpi_comm_word *out_word) {
+void rpi_comm_get_status(const rp_comm *comm, int rank, rpi_comm_status *out_word) {
     rpi_control_beat beat;
     rpi_control_beat_of(comm->group, rank, &beat);
-    *out_word = (rpi_comm_word){.waits = beat.sequence == WAITING,
-                                .from = beat.sequence ? beat.gap.from : -1,
-                                .step = beat.gap.step,
-                                .heard_ns = beat.heard_ns};
+    *out_word = (rpi_comm_status){.waits = beat.sequence == WAITING,
+                                  .from = beat.sequence ? beat.gap.from : -1,
+                                  .step = beat.gap.step,
+                                  .heard_ns = beat.heard_ns};
 }

@@ -17,19 +17,19 @@ double rpi_comm_timeout_s(const rp_comm *comm);
 double rpi_comm_warn_after_s(const rp_comm *comm);
 
 /* What a rank says in its heartbeats. */
-typedef struct rpi_comm_word {
+typedef struct rpi_comm_status {
     bool waits;
     int from;         /* the rank that it waits for; -1: none in particular */
     uint64_t step;    /* in which that is */
     int64_t heard_ns; /* our clock, when it said so; 0: not yet */
-} rpi_comm_word;
+} rpi_comm_status;
 
 /* Ranks of this communicator have heartbeats. */
 bool rpi_comm_has_beats(const rp_comm *comm);
 /* Say it in this rank's, while no operation of the communicator's runs; heard_ns is ignored.
  * Nothing without heartbeats. */
-void rpi_comm_say(rp_comm *comm, const rpi_comm_word *word);
+void rpi_comm_set_status(rp_comm *comm, const rpi_comm_status *word);
 /* What a rank said last; with heartbeats. */
-void rpi_comm_hear(const rp_comm *comm, int rank, rpi_comm_word *out_word);
+void rpi_comm_get_status(const rp_comm *comm, int rank, rpi_comm_status *out_word);
 
 #endif

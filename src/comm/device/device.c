@@ -27,9 +27,9 @@ void rpi_bell_ring(void *context) {
     rpi_bell_leave(bell);
 }
 
-static rp_status make_bell(const rpi_fabric *fabric, rpi_bell **out_bell) {
+static rp_status make_bell(const rpi_context *context, rpi_bell **out_bell) {
     rpi_bell *bell = NULL;
-    int fd = fcntl(fabric->wake_fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(context->wake_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
     rp_status status = rpi_alloc(sizeof *bell, "a bell", &bell);
     if (status != RP_OK) {
@@ -42,26 +42,26 @@ static rp_status make_bell(const rpi_fabric *fabric, rpi_bell **out_bell) {
     return RP_OK;
 }
 
-/* ---- GPUs of a fabric ---- */
+/* ---- GPUs of a context ---- */
 
 /* Under the lock. */
-rp_status rpi_device_find(rpi_fabric *fabric, const rpi_cuda_library *cuda, int number,
+rp_status rpi_device_find(rpi_context *context, const rpi_cuda_library *cuda, int number,
                           rpi_device **out_device) {
-    rpi_device *device = fabric->devices;
+    rpi_device *device = context->devices;
     while (device && device->number != number) device = device->next;
     if (!device) {
         RP_TRY(rpi_alloc(sizeof *device, "a GPU", &device));
-        rp_status status = make_bell(fabric, &device->bell);
+        rp_status status = make_bell(context, &device->bell);
         if (status != RP_OK) {
             rpi_free(device);
             return status;
         }
-        device->fabric = fabric;
+        device->context = context;
         device->cuda = cuda;
         device->number = number;
-        device->next = fabric->devices;
-        fabric->devices = device;
-        atomic_store(&fabric->has_devices, true);
+        device->next = context->devices;
+        context->devices = device;
+        atomic_store(&context->has_devices, true);
     }
     *out_device = device;
     return RP_OK;
@@ -107,7 +107,7 @@ static rpi_device *all_lost;
 
 /* Giving pinned memory back waits for all that the GPU was given, which may never be done. */
 static void keep_for_good(rpi_device *device) {
-    device->fabric = NULL;
+    device->context = NULL;
     device->bell = NULL;
     pthread_mutex_lock(&lost_lock);
     device->next = all_lost;
@@ -115,8 +115,8 @@ static void keep_for_good(rpi_device *device) {
     pthread_mutex_unlock(&lost_lock);
 }
 
-void rpi_devices_free(rpi_fabric *fabric) {
-    for (rpi_device *device = fabric->devices, *next; device; device = next) {
+void rpi_devices_free(rpi_context *context) {
+    for (rpi_device *device = context->devices, *next; device; device = next) {
         next = device->next;
         rpi_bell_leave(device->bell);
         if (device->is_lost)
@@ -124,12 +124,12 @@ void rpi_devices_free(rpi_fabric *fabric) {
         else
             free_device(device);
     }
-    fabric->devices = NULL;
+    context->devices = NULL;
 }
 
 /* ---- pinned memory ---- */
 
-/* Powers of two from 4 KiB on. Kept until the fabric is closed: pinning and giving back may
+/* Powers of two from 4 KiB on. Kept until the context is closed: pinning and giving back may
  * stop the GPU, and what operations in flight need of it has a bound (docs/comm.md). */
 enum { SMALLEST_BITS = 12 };
 
@@ -144,7 +144,7 @@ void rpi_pinned_fill(rpi_device *device, size_t bytes) {
     device->pool_bytes = bytes;
 }
 
-/* A piece of the pool, where that has room. */
+/* Some of the pool, where that has room. */
 static void *cut_from_pool(rpi_device *device, size_t bytes) {
     if (!device->pool || device->pool_bytes - device->pool_used < bytes) return NULL;
     device->pool_used += bytes;

@@ -2,10 +2,10 @@
  *
  * The host adds and sends, the GPU encodes and decodes; between the two go copies and kernels
  * that are put into streams of the operation's own and done later. Nothing here waits for the
- * GPU: an action is begun, put off, and looked at again in later passes until its mark has
- * come.
+ * GPU: an instruction is begun, put off, and looked at again in later iterations until its mark
+ * has come.
  *
- *   an action whose turn has come (rpi_device_run)
+ *   an instruction whose turn has come (rpi_device_run)
  *     |
  *     |-- kernels can do it: ENCODE of IN into pinned bytes, DECODE of pinned bytes into OUT,
  *     |   COPY of IN into OUT
@@ -20,20 +20,21 @@
  *           |     v
  *           |   coming -- its mark has come --> here
  *           |
- *           '-- all is here: run as any other (actions.c), on the copies ---> finished
+ *           '-- all is here: run as any other (instructions.c), on the copies --> finished
  *                 OUT and residuals that it has written: dirty
  *
- *   a chunk whose actions are finished (rpi_device_is_back)
+ *   a chunk whose instructions are finished (rpi_device_is_back)
  *     | what is dirty is copied back, a mark behind it
  *     v
  *   closing -- its mark has come --> given back
  *
- * Every action of the routine and every part of a slot has its state (rpi_device_chunk). Steps
- * keep the schedule's order, and a step that the GPU does is finished when the GPU has done it:
- * so the two lanes of a GPU, one each way, need not wait for each other, nor do they wait for
- * anything else. A request's chunks start when the caller's stream, as it was when he called,
- * has come to them, which the host sees: what were put into a lane before that would hold up
- * other requests, and whatever else shares one of the GPU's few queues.
+ * Every instruction of the compiled schedule and every part of a slot has its state
+ * (rpi_device_chunk). Steps keep the schedule's order, and a step that the GPU does is finished
+ * when the GPU has done it: so the two lanes of a GPU, one each way, need not wait for each
+ * other, nor do they wait for anything else. A request's chunks start when the caller's stream,
+ * as it was when he called, has come to them, which the host sees: what were put into a lane
+ * before that would hold up other requests, and whatever else shares one of the GPU's few
+ * queues.
  *
  * No schedule reads OUT but where the host has just written it (plan.h), so OUT is never
  * fetched. Kernels give the bytes and values of the CPU: who does what changes no bit.
@@ -45,8 +46,8 @@
 #define RPI_COMM_DEVICE_H
 
 #include "comm/core/chunk.h"
-#include "comm/core/routine.h"
-#include "comm/values/cut.h"
+#include "comm/core/compiled_schedule.h"
+#include "comm/values/partition.h"
 #include "cuda/cuda.h"
 
 #include <stdatomic.h>
@@ -54,7 +55,7 @@
 enum { RPI_DEVICE_END_S = 5 };
 enum { RPI_PINNED_SIZES = 32 };
 
-struct rpi_fabric;
+struct rpi_context;
 struct rpi_chunk;
 struct rp_request;
 
@@ -73,9 +74,10 @@ typedef struct rpi_mark {
     uint64_t number;
 } rpi_mark;
 
-/* [driver] What is put into it is done in order, at once; marks are numbered from 1. */
+/* [progress] What is put into it is done in order, at once; marks are numbered from 1. */
 typedef struct rpi_lane {
-    void *stream, *bell; /* the second waits for marks of the first and calls the driver */
+    void *stream,
+        *bell; /* the second waits for marks of the first and calls the progress owner */
     rpi_mark *first, **end;
     uint64_t marked, come; /* numbers of the last mark, and of the last that has come */
     uint64_t rung;         /* of the last that the bell has been told of */
@@ -83,25 +85,26 @@ typedef struct rpi_lane {
 
 enum { RPI_LANE_FROM, RPI_LANE_INTO, RPI_LANES }; /* the device */
 
-/* Wakes the driver. It is called from the GPU's driver, perhaps when the fabric is gone. */
+/* Wakes the progress owner. It is called from the GPU's driver, perhaps when the context is
+ * gone. */
 typedef struct rpi_bell {
     int fd;
     atomic_int holders;
 } rpi_bell;
 
-/* A GPU, as a fabric uses it. */
+/* A GPU, as a context uses it. */
 typedef struct rpi_device {
     struct rpi_device *next;
-    struct rpi_fabric *fabric;
+    struct rpi_context *context;
     const rpi_cuda_library *cuda;
     int number;
     rpi_bell *bell;
-    bool is_lost; /* [driver] it has not come to what a transfer gave it, which is lost: what is
-                     pinned for it is kept for good */
+    bool is_lost; /* [progress] it has not come to what a transfer gave it, which is lost: what
+                     is pinned for it is kept for good */
     rpi_lane lanes[RPI_LANES];            /* of all requests; made by the first one */
-    rpi_mark *marks;                      /* [driver] free ones */
-    rpi_pinned *pinned[RPI_PINNED_SIZES]; /* [driver] */
-    void *pool; /* [driver] pinned before anything is put into lanes */
+    rpi_mark *marks;                      /* [progress] free ones */
+    rpi_pinned *pinned[RPI_PINNED_SIZES]; /* [progress] */
+    void *pool; /* [progress] pinned before anything is put into lanes */
     size_t pool_used, pool_bytes;
 } rpi_device;
 
@@ -115,13 +118,13 @@ typedef struct rpi_device_change {
 /* A request's dealings with the GPU; kept for the next request. */
 typedef struct rpi_transfer {
     rpi_device *device;
-    void *begun;             /* recorded in the caller's stream */
-    void *bell;              /* a stream that waits for it, alone, and calls the driver */
-    void *tail;              /* behind the last that was put into RPI_LANE_INTO */
-    bool has_begun, is_rung; /* [driver] the stream has come to it; the bell knows */
+    void *begun; /* recorded in the caller's stream */
+    void *bell;  /* a stream that waits for it, alone, and calls the progress owner */
+    void *tail;  /* behind the last that was put into RPI_LANE_INTO */
+    bool has_begun, is_rung; /* [progress] the stream has come to it; the bell knows */
     bool is_open, has_tail;
     size_t pool_bytes;          /* that its GPU's pool shall have, where it opens that */
-    uint64_t marked[RPI_LANES]; /* [driver] its last mark in each lane */
+    uint64_t marked[RPI_LANES]; /* [progress] its last mark in each lane */
     rpi_device_change change;
     int64_t end_ns; /* of an operation that has failed: when to give up; 0: it has not */
     bool is_lost;   /* given up: what the GPU may still come to is never used again */
@@ -155,7 +158,7 @@ typedef struct rpi_device_step {
 typedef struct rpi_device_chunk {
     rpi_staged *staged[RPI_STAGED_KINDS]; /* [parts] */
     rpi_device_step *steps;               /* [steps] */
-    rpi_pinned **wires;                   /* [wires] of those that are RPI_WIRE_PINNED */
+    rpi_pinned **encoded_slots; /* [encoded_slots] of those that are RPI_ENCODED_PINNED */
     bool closing;
     uint64_t mark; /* of RPI_LANE_INTO */
 } rpi_device_chunk;
@@ -163,9 +166,9 @@ typedef struct rpi_device_chunk {
 /* ---- device.c: GPUs and pinned memory ---- */
 
 /* Under the lock: made at its first use. */
-rp_status rpi_device_find(struct rpi_fabric *fabric, const rpi_cuda_library *cuda, int number,
+rp_status rpi_device_find(struct rpi_context *context, const rpi_cuda_library *cuda, int number,
                           rpi_device **out_device);
-void rpi_devices_free(struct rpi_fabric *fabric); /* waits for no GPU that is lost */
+void rpi_devices_free(struct rpi_context *context); /* waits for no GPU that is lost */
 /* Every call of the table is made between these two, by whichever thread: one that has no GPU
  * would open the first one of the host. */
 static inline rp_status rpi_device_enter(const rpi_device *device,
@@ -179,13 +182,13 @@ static inline void rpi_device_leave(const rpi_device *device, const rpi_cuda_bef
 void rpi_marks_free(const rpi_device *device, rpi_mark *mark); /* a list of them */
 void rpi_bell_ring(void *bell); /* and one holder less; on a thread of the GPU's driver */
 void rpi_bell_leave(rpi_bell *bell);
-/* [driver] */
+/* [progress] */
 rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
 /* For many small ones: where it cannot be had, each is pinned when it is needed. */
 void rpi_pinned_fill(rpi_device *device, size_t bytes);
 void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned); /* NULL is fine */
 
-/* ---- device_lane.c [driver]: the lanes of a GPU ---- */
+/* ---- device_lane.c [progress]: the lanes of a GPU ---- */
 
 /* Something is about to be put into them, of a request that has begun. */
 rp_status rpi_transfer_open(rpi_transfer *transfer);
@@ -198,41 +201,43 @@ bool rpi_lanes_arm(rpi_device *device);       /* false: the GPU has failed */
 
 /* ---- device_transfer.c: what requests have of them ---- */
 
-/* Posting: the elements and residuals of the request's runs are on one GPU, and what it is to
- * do begins behind what is in `stream` now. Any thread that posts. RP_INVALID: they are not.
+/* Posting: the elements and residuals of the request's extents are on one GPU, and what it is
+ * to do begins behind what is in `stream` now. Any thread that posts. RP_INVALID: they are not.
  * RP_UNSUPPORTED: no GPU can be used; the message says why. */
 rp_status rpi_transfer_begin(struct rp_request *request, void *stream);
 void rpi_transfer_free(rpi_transfer *transfer); /* NULL is fine; a lost one is kept for good */
 /* `stream` waits for all that the GPU was given of a request that is `enqueued`. Any thread. */
 rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream);
-/* What has come since: its beginning, and marks. [driver] */
+/* What has come since: its beginning, and marks. [progress] */
 rp_status rpi_transfer_look(rpi_transfer *transfer);
-/* Its beginning, or a mark of its own, has not come. [driver] */
+/* Its beginning, or a mark of its own, has not come. [progress] */
 bool rpi_transfer_is_busy(const rpi_transfer *transfer);
-/* Before the driver sleeps: the bell rings when the next mark of any request comes. [driver] */
-void rpi_devices_arm(struct rpi_fabric *fabric);
+/* Before the progress owner sleeps: the bell rings when the next mark of any request comes.
+ * [progress] */
+void rpi_devices_arm(struct rpi_context *context);
 /* Of a communicator that has failed: true while the GPU is at what this request gave it.
- * [driver] */
+ * [progress] */
 bool rpi_device_ends(struct rp_request *request);
-/* Nothing but the GPU's part is left: who waits by stream may go on. [driver] */
+/* Nothing but the GPU's part is left: who waits by stream may go on. [progress] */
 void rpi_device_note_enqueued(struct rp_request *request);
 
-/* ---- device_staged.c [driver]: copies on the host ---- */
+/* ---- device_staged.c [progress]: copies on the host ---- */
 
-rp_status rpi_device_chunk_new(const rpi_routine *routine, rpi_device_chunk **out_chunk);
+rp_status rpi_device_chunk_new(const rpi_compiled_schedule *compiled,
+                               rpi_device_chunk **out_chunk);
 /* All memory of it; what is lost is left with the request's transfer. */
 void rpi_device_chunk_release(struct rpi_chunk *chunk);
-void rpi_device_wire_give(struct rpi_chunk *chunk, int wire);
-/* All actions are finished: its results are in the GPU's memory. RP_PENDING: not yet. */
+void rpi_device_encoded_give(struct rpi_chunk *chunk, int encoded_slot);
+/* All instructions are finished: its results are in the GPU's memory. RP_PENDING: not yet. */
 rp_status rpi_device_is_back(struct rpi_chunk *chunk);
-/* Where the host has a piece's values of IN or OUT. */
+/* Where the host has a slice's values of IN or OUT. */
 void *rpi_device_values(const struct rpi_chunk *chunk, int slot, int part,
-                        const rpi_piece *piece);
+                        const rpi_slice *slice);
 /* And its residual; NULL: it has none. */
-float *rpi_device_residual(const struct rpi_chunk *chunk, int part, const rpi_piece *piece);
+float *rpi_device_residual(const struct rpi_chunk *chunk, int part, const rpi_slice *slice);
 /* Where the GPU has it, of a kind RPI_STAGED_; NULL: nowhere. */
-void *rpi_device_place(const struct rpi_chunk *chunk, int kind, const rpi_piece *piece);
-size_t rpi_device_bytes(int kind, const rpi_piece *piece);
+void *rpi_device_place(const struct rpi_chunk *chunk, int kind, const rpi_slice *slice);
+size_t rpi_device_bytes(int kind, const rpi_slice *slice);
 /* A part's copy, of a kind RPI_STAGED_. */
 rpi_staged *rpi_staged_of(const struct rpi_chunk *chunk, int kind, int part);
 /* Memory for a copy; none where there are no elements. */
@@ -245,14 +250,14 @@ rp_status rpi_device_fetch(struct rpi_chunk *chunk, int kind, int part);
 rp_status rpi_device_fetch_input(struct rpi_chunk *chunk, int part);
 bool rpi_device_changes(const struct rpi_chunk *chunk, int part);
 
-/* ---- device_actions.c [driver] ---- */
+/* ---- device_instructions.c [progress] ---- */
 
 /* The chunk starts: what the host will add is fetched. */
 rp_status rpi_device_chunk_begin(struct rpi_chunk *chunk);
-/* RP_OK with *out_done: the GPU has done the action. RP_OK without: what the host reads of it
- * is here. RP_PENDING: neither, yet. */
-rp_status rpi_device_run(struct rpi_chunk *chunk, int action, bool *out_done);
+/* RP_OK with *out_done: the GPU has done the instruction. RP_OK without: what the host reads of
+ * it is here. RP_PENDING: neither, yet. */
+rp_status rpi_device_run(struct rpi_chunk *chunk, int instruction, bool *out_done);
 /* The host has done it. */
-void rpi_device_ran(struct rpi_chunk *chunk, const rpi_action *action);
+void rpi_device_ran(struct rpi_chunk *chunk, const rpi_instruction *instruction);
 
 #endif

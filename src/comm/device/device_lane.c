@@ -115,8 +115,8 @@ static bool needs_arming(const rpi_lane *lane) {
     return lane->first && lane->rung < lane->first->number;
 }
 
-/* The next mark of the lane calls the driver. Where that cannot be asked for, the GPU has
- * failed, and the driver's next look says so. */
+/* The next mark of the lane calls the progress owner. Where that cannot be asked for, the GPU
+ * has failed, and the progress owner's next look says so. */
 static bool arm_lane(const rpi_device *device, rpi_lane *lane) {
     const rpi_mark *mark = lane->first;
     if (!needs_arming(lane)) return true;

@@ -1,7 +1,7 @@
 /* What a request has of a GPU: where it begins, and where it ends. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/device/device.h"
 
 #include "base/clock.h"
@@ -36,8 +36,8 @@ bool rpi_transfer_is_busy(const rpi_transfer *transfer) {
     return busy;
 }
 
-/* Its beginning calls the driver. False: the GPU has failed, and the driver's next look says
- * so. */
+/* Its beginning calls the progress owner. False: the GPU has failed, and the progress owner's
+ * next look says so. */
 static bool ring_at_begun(rpi_transfer *transfer) {
     rpi_device *device = transfer->device;
     const rpi_cuda_library *cuda = device->cuda;
@@ -62,18 +62,18 @@ static bool arm_request(const rp_request *request) {
     return armed;
 }
 
-void rpi_devices_arm(rpi_fabric *fabric) {
+void rpi_devices_arm(rpi_context *context) {
     bool armed = true;
-    if (!atomic_load(&fabric->has_devices)) return;
-    pthread_mutex_lock(&fabric->lock);
-    rpi_device *devices = fabric->devices; /* later ones come in front, and have nothing yet */
-    pthread_mutex_unlock(&fabric->lock);
+    if (!atomic_load(&context->has_devices)) return;
+    pthread_mutex_lock(&context->lock);
+    rpi_device *devices = context->devices; /* later ones come in front, and have nothing yet */
+    pthread_mutex_unlock(&context->lock);
     for (rpi_device *device = devices; device; device = device->next)
         armed &= rpi_lanes_arm(device);
-    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+    for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
         for (const rp_request *request = comm->queue; request; request = request->next)
             armed &= arm_request(request);
-    if (!armed) rpi_drive_wake(fabric);
+    if (!armed) rpi_progress_wake(context);
 }
 
 /* ---- posting ---- */
@@ -101,14 +101,15 @@ static rp_status check_place(const rpi_cuda_library *cuda, const void *memory, s
 }
 
 /* *out_device: RPI_CUDA_HOST where there are no elements. */
-static rp_status find_place(const rpi_cuda_library *cuda, const rpi_cut *cut, int *out_device) {
+static rp_status find_place(const rpi_cuda_library *cuda, const rpi_partition *partition,
+                            int *out_device) {
     *out_device = RPI_CUDA_HOST;
-    for (size_t i = 0; i < cut->count; i++) {
-        const rpi_run *run = &cut->runs[i];
-        if (!run->count) continue;
-        RP_TRY(check_place(cuda, run->in, i, "the input", out_device));
-        RP_TRY(check_place(cuda, run->out, i, "the output", out_device));
-        RP_TRY(check_place(cuda, run->residual, i, "the residual", out_device));
+    for (size_t i = 0; i < partition->count; i++) {
+        const rpi_extent *extent = &partition->extents[i];
+        if (!extent->count) continue;
+        RP_TRY(check_place(cuda, extent->in, i, "the input", out_device));
+        RP_TRY(check_place(cuda, extent->out, i, "the output", out_device));
+        RP_TRY(check_place(cuda, extent->residual, i, "the residual", out_device));
     }
     return RP_OK;
 }
@@ -189,12 +190,12 @@ static size_t pool_bytes(const rp_comm *comm) {
 }
 
 rp_status rpi_transfer_begin(rp_request *request, void *stream) {
-    rpi_fabric *fabric = request->comm->fabric;
+    rpi_context *context = request->comm->context;
     const rpi_cuda_library *cuda = NULL;
     rpi_device *device = NULL;
     int number = RPI_CUDA_HOST;
     RP_TRY(rpi_cuda_open(&cuda));
-    RP_TRY(find_place(cuda, &request->cut, &number));
+    RP_TRY(find_place(cuda, &request->partition, &number));
     if (number == RPI_CUDA_HOST) return RP_OK; /* no elements: nothing is different */
     RP_TRY(rpi_cuda_prepare(cuda, number));
     if (request->transfer && request->transfer->is_lost) {
@@ -204,9 +205,9 @@ rp_status rpi_transfer_begin(rp_request *request, void *stream) {
     if (!request->transfer)
         RP_TRY(rpi_alloc(sizeof *request->transfer, "a transfer", &request->transfer));
     rpi_transfer *transfer = request->transfer;
-    pthread_mutex_lock(&fabric->lock);
-    rp_status status = rpi_device_find(fabric, cuda, number, &device);
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_mutex_lock(&context->lock);
+    rp_status status = rpi_device_find(context, cuda, number, &device);
+    pthread_mutex_unlock(&context->lock);
     RP_TRY(status);
     rpi_free(transfer->change.paid);
     transfer->change = (rpi_device_change){0};
@@ -223,7 +224,7 @@ rp_status rpi_transfer_begin(rp_request *request, void *stream) {
 /* ---- the end ---- */
 
 static bool is_enqueued(const rp_request *request) {
-    if (request->next_chunk < (uint32_t)request->cut.split.chunks) return false;
+    if (request->next_chunk < (uint32_t)request->partition.split.chunks) return false;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
         if (chunk->left || !chunk->device->closing) return false;
     return true;
@@ -231,17 +232,17 @@ static bool is_enqueued(const rp_request *request) {
 
 void rpi_device_note_enqueued(rp_request *request) {
     rpi_transfer *transfer = request->device;
-    rpi_fabric *fabric = request->comm->fabric;
+    rpi_context *context = request->comm->context;
     if (atomic_load(&request->enqueued) || !is_enqueued(request)) return;
     const rpi_cuda_library *cuda = transfer->device->cuda;
     /* Where it fails, the next look at the GPU says so. */
     if (transfer->is_open)
         transfer->has_tail =
             cuda->event_record(transfer->tail, rpi_lane_stream(transfer, RPI_LANE_INTO)) == 0;
-    pthread_mutex_lock(&fabric->lock);
+    pthread_mutex_lock(&context->lock);
     atomic_store(&request->enqueued, true);
-    pthread_cond_broadcast(&fabric->changed);
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_cond_broadcast(&context->changed);
+    pthread_mutex_unlock(&context->lock);
 }
 
 rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream) {

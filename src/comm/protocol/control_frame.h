@@ -1,10 +1,10 @@
-/* Frames that are a header alone: words between ranks. */
+/* Frames that are a header alone: control frames between ranks. */
 #ifndef RPI_COMM_CONTROL_FRAME_H
 #define RPI_COMM_CONTROL_FRAME_H
 
 #include "comm/core/communicator.h"
 
-/* Sends a header. RP_PENDING: there is no room in the link. [driver] */
-rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header);
+/* Sends a header. RP_PENDING: there is no room in the link. [progress] */
+rp_status rpi_control_frame_send(rp_comm *comm, int rank, const rpi_frame_header *header);
 
 #endif

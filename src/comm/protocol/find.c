@@ -10,6 +10,6 @@ rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence) {
 
 bool rpi_receive_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
     if (header->sequence & RPI_P2P_SEQUENCE) return rpi_p2p_is_future(comm, rank, header);
-    if (rpi_is_round(header->sequence)) return header->sequence > comm->seen_round;
+    if (rpi_is_exchange(header->sequence)) return header->sequence > comm->seen_exchange;
     return header->sequence > comm->seen_sequence;
 }

@@ -1,28 +1,28 @@
 /* Flow control: which frame may leave, so that every legal program ends.
  *
  * The rule: a frame leaves when its chunk is known to have started at its receiver, and so has
- * a place there, or as one of the few bytes that the receiver has promised to set aside for
- * this link. What stands at the head of a link can therefore always be moved out of it, and
+ * a place there, or as one of the few bytes that the receiver has promised to queue for this
+ * link. What stands at the head of a link can therefore always be moved out of it, and
  * nothing that is needed waits behind what nobody has asked for. docs/comm.md has the proof.
  * (A head whose sender has withdrawn it stays until the failure is heard, by other ways.)
  *
  *      a SEND whose turn has come
  *        | the chunk has started there          | not known to have
  *        |                                      +-- promised bytes left ----> leaves, EAGER
- *        v                                      +-- none: ASK once, wait
- *      leaves, DATA <--- a GRANT, or any frame of that chunk or a later one, from there
+ *        v                                      +-- none: CTS request once, wait
+ *      leaves, DATA <--- a CTS, or any frame of that chunk or a later one, from there
  *                                               +-- CREDIT: bytes again ----> leaves, EAGER
  *
  *      at the receiver, an EAGER frame
  *        | its chunk has started           | it has not
  *        v                                 v
- *      has its place: the bytes      lies in the link, then aside, in comm->aside
- *      are promised anew (CREDIT)          | the chunk starts: rpi_receive_adopt()
+ *      has its place: the bytes      lies in the link, then queued, in comm->unexpected
+ *      are promised anew (CREDIT)          | the chunk starts: rpi_receive_claim()
  *            ^-----------------------------+
  *
- * An operation in which all ranks take part at once never comes to ASK: the frames of the
- * others are its grants, and the promise covers what is under way. Tokens of receives need no
- * GRANT either: a send that has no token announces itself, which says as much.
+ * An operation in which all ranks take part at once never comes to CTS request: the frames of
+ * the others are its CTS, and the promise covers what is under way. RTRs of receives need no
+ * CTS either: a send that has no RTR sends an RTS, which says as much.
  *
  * What is promised beyond a small base comes out of one account for the whole process, so that
  * many communicators together hold no more than one could. */
@@ -31,8 +31,8 @@
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 #include "comm/protocol/control_frame.h"
+#include "comm/protocol/exchange_protocol.h"
 #include "comm/protocol/pair_protocol.h"
-#include "comm/protocol/round_protocol.h"
 #include "comm/protocol/unexpected.h"
 
 #include "base/status.h"
@@ -44,8 +44,8 @@ static atomic_size_t promised;
 enum { SHARE = 8 };
 
 void rpi_flow_init(rp_comm *comm) {
-    comm->words = 1;
-    comm->seen_round = RPI_ROUND_SEQUENCE;
+    comm->control_frames = 1;
+    comm->seen_exchange = RPI_EXCHANGE_SEQUENCE;
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_peer *peer = &comm->peers[rank];
         peer->eager_room = peer->eager_limit = peer->eager_bound = RPI_EAGER_BASE;
@@ -67,66 +67,69 @@ static uint64_t cost_of(size_t bytes) {
 
 /* ---- sending ---- */
 
-static bool is_granted(const rpi_chunk *chunk, const rpi_action *action) {
+static bool has_cts(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     const rp_request *request = chunk->request;
     if (request->collective == RPI_SENDRECV)
-        return action->from != RPI_SLOT_TOKEN; /* data answers a token */
-    return chunk->index < request->edges[rpi_request_rank(request, action->peer)].granted;
+        return instruction->from != RPI_SLOT_RTR; /* data answers an RTR */
+    return chunk->index <
+           request->edges[rpi_request_rank(request, instruction->peer)].cts_chunks;
 }
 
 static bool has_credit(const rpi_peer *peer, size_t bytes) {
     return peer->eager_sent + cost_of(bytes) <= peer->eager_limit;
 }
 
-static void ask(rp_request *request, int rank, uint32_t chunk) {
+static void request_cts(rp_request *request, int rank, uint32_t chunk) {
     rpi_flow_edge *edge = &request->edges[rank];
     if (edge->asked) return;
     rpi_frame_header header = request->header;
-    header.kind = RPI_FRAME_ASK;
+    header.kind = RPI_FRAME_CTS_REQUEST;
     header.chunk = chunk;
-    edge->asked = rpi_flow_tell(request->comm, rank, &header) == RP_OK;
+    edge->asked = rpi_control_frame_send(request->comm, rank, &header) == RP_OK;
 }
 
-/* A token, which may wait for the announcement; a collective's frame asks. */
+/* An RTR, which may wait for the RTS; a collective's frame asks. */
 static rp_status admit_late(rp_request *request, int rank, uint32_t chunk) {
     if (request->collective != RPI_SENDRECV)
-        ask(request, rank, chunk);
-    else if (rpi_p2p_is_announced(request))
+        request_cts(request, rank, chunk);
+    else if (rpi_p2p_has_rts(request))
         return RP_OK;
     else
-        request->awaits_word = request->comm->words;
+        request->awaits_control = request->comm->control_frames;
     return RP_PENDING;
 }
 
-rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_action *action, size_t bytes,
+rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,
                          uint8_t *out_kind) {
     rp_request *request = chunk->request;
-    int rank = rpi_request_rank(request, action->peer);
+    int rank = rpi_request_rank(request, instruction->peer);
     *out_kind = RPI_FRAME_DATA;
-    if (is_granted(chunk, action)) return RP_OK;
+    if (has_cts(chunk, instruction)) return RP_OK;
     if (!has_credit(&request->comm->peers[rank], bytes))
         return admit_late(request, rank, chunk->index);
     *out_kind = RPI_FRAME_EAGER;
     return RP_OK;
 }
 
-void rpi_flow_sent(const rpi_chunk *chunk, const rpi_action *action, size_t bytes,
+void rpi_flow_sent(const rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,
                    uint8_t kind) {
     const rp_request *request = chunk->request;
-    int rank = rpi_request_rank(request, action->peer);
+    int rank = rpi_request_rank(request, instruction->peer);
     if (kind == RPI_FRAME_EAGER) request->comm->peers[rank].eager_sent += cost_of(bytes);
     if (request->collective == RPI_SENDRECV) return;
     rpi_flow_edge *edge = &request->edges[rank];
     if (edge->told <= chunk->index) edge->told = chunk->index + 1;
 }
 
-bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_action *action) {
+bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     const rp_request *request = chunk->request;
-    if (rpi_in_place_is_lent(chunk, (int)(action - request->routine->action))) return true;
-    if (action->kind != RPI_STEP_SEND || request->collective == RPI_SENDRECV) return false;
-    size_t bytes = rpi_action_bytes(request, chunk->index, action);
-    return !is_granted(chunk, action) &&
-           !has_credit(&request->comm->peers[rpi_request_rank(request, action->peer)], bytes);
+    if (rpi_in_place_is_in_use(chunk, (int)(instruction - request->compiled->instruction)))
+        return true;
+    if (instruction->kind != RPI_STEP_SEND || request->collective == RPI_SENDRECV) return false;
+    size_t bytes = rpi_instruction_bytes(request, chunk->index, instruction);
+    return !has_cts(chunk, instruction) &&
+           !has_credit(&request->comm->peers[rpi_request_rank(request, instruction->peer)],
+                       bytes);
 }
 
 /* ---- receiving ---- */
@@ -160,7 +163,7 @@ rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header,
     peer->eager_come += cost_of(bytes);
     if (peer->eager_come > peer->eager_bound) {
         rpi_comm_fail_text(comm, RP_CORRUPT, rank,
-                           "rank %d sent more than was promised to be set aside for it", rank);
+                           "rank %d sent more than was promised to be queued for it", rank);
         return RP_CORRUPT;
     }
     if (peer->eager_room < RPI_EAGER_LINK) grow_room(comm, peer);
@@ -175,18 +178,18 @@ void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *head
         peer->eager_taken += cost_of(bytes);
         if (is_worth_telling(peer)) comm->credit_due = true;
     }
-    rpi_flow_heard_from(request, rank, header);
+    rpi_flow_note_started(request, rank, header);
 }
 
-void rpi_flow_heard_from(rp_request *request, int rank, const rpi_frame_header *header) {
+void rpi_flow_note_started(rp_request *request, int rank, const rpi_frame_header *header) {
     if (request->collective == RPI_SENDRECV) return;
     rpi_flow_edge *edge = &request->edges[rank];
-    if (edge->granted <= header->chunk) edge->granted = header->chunk + 1;
+    if (edge->cts_chunks <= header->chunk) edge->cts_chunks = header->chunk + 1;
 }
 
 /* ---- what is said about it ---- */
 
-void rpi_flow_credit(rp_comm *comm) {
+void rpi_flow_send_credit(rp_comm *comm) {
     rpi_frame_header header = {
         .kind = RPI_FRAME_CREDIT, .communicator = comm->id, .epoch = comm->epoch};
     comm->credit_due = false;
@@ -194,34 +197,34 @@ void rpi_flow_credit(rp_comm *comm) {
         rpi_peer *peer = &comm->peers[rank];
         if (!rpi_peer_link(peer) || peer->broken || !is_worth_telling(peer)) continue;
         header.sequence = peer->eager_taken + peer->eager_room;
-        rp_status status = rpi_flow_tell(comm, rank, &header);
+        rp_status status = rpi_control_frame_send(comm, rank, &header);
         if (status == RP_OK) peer->eager_bound = header.sequence;
         comm->credit_due |= status == RP_PENDING;
     }
 }
 
-void rpi_flow_note_ask(rp_request *request, int rank) {
+void rpi_flow_note_cts_request(rp_request *request, int rank) {
     rpi_flow_edge *edge = &request->edges[rank];
     if (!edge->asks) request->asking++;
     edge->asks = true;
 }
 
-/* The first word at once, later ones some chunks at a time while more is to come. */
+/* The first CTS at once, later ones some chunks at a time while more is to come. */
 static bool may_wait(const rp_request *request, const rpi_flow_edge *edge, bool moved) {
     uint32_t news = request->next_chunk - edge->told;
-    bool last = request->next_chunk == (uint32_t)request->cut.split.chunks;
-    return moved && edge->told && !last && 2 * news < request->comm->window;
+    bool last = request->next_chunk == (uint32_t)request->partition.split.chunks;
+    return moved && edge->told && !last && 2 * news < request->comm->chunks_in_flight;
 }
 
-void rpi_flow_grant(rp_request *request, bool moved) {
+void rpi_flow_send_cts(rp_request *request, bool moved) {
     rpi_frame_header header = request->header;
-    header.kind = RPI_FRAME_GRANT;
+    header.kind = RPI_FRAME_CTS;
     header.chunk = request->next_chunk;
     for (int rank = 0; rank < request->comm->world; rank++) {
         rpi_flow_edge *edge = &request->edges[rank];
         if (!edge->asks || edge->told >= request->next_chunk) continue;
         if (may_wait(request, edge, moved)) continue;
-        if (rpi_flow_tell(request->comm, rank, &header) == RP_OK)
+        if (rpi_control_frame_send(request->comm, rank, &header) == RP_OK)
             edge->told = request->next_chunk;
     }
 }
@@ -232,48 +235,48 @@ static void fail_strange(rp_comm *comm, int rank, const char *what,
                        rank, what, (unsigned long long)header->sequence);
 }
 
-static void hear_ask(rp_comm *comm, int rank, const rpi_frame_header *header) {
+static void receive_cts_request(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rp_request *request = rpi_request_find(comm, rank, header->sequence);
     if (header->sequence & RPI_P2P_SEQUENCE) {
         fail_strange(comm, rank, "asked for a start", header);
     } else if (request && !rpi_request_is_same(request, header)) {
         rpi_receive_fail_mismatch(request, rank, header);
     } else if (request) {
-        if (rpi_round_expects(request, rank)) rpi_flow_note_ask(request, rank);
+        if (rpi_exchange_expects(request, rank)) rpi_flow_note_cts_request(request, rank);
     } else if (rpi_receive_is_future(comm, rank, header)) {
-        rpi_aside *aside = NULL;
-        if (rpi_aside_get_for_word(comm, rank, header->sequence, &aside) == RP_OK)
-            aside->asks = true;
+        rpi_unexpected *unexpected = NULL;
+        if (rpi_unexpected_get_for_control(comm, rank, header->sequence, &unexpected) == RP_OK)
+            unexpected->asks = true;
     } else {
         (void)rpi_receive_fail_finished(comm, rank, header, NULL);
     }
     grow_room(comm, &comm->peers[rank]);
 }
 
-static void hear_grant(rp_comm *comm, int rank, const rpi_frame_header *header) {
+static void receive_cts(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rp_request *request = rpi_request_find(comm, rank, header->sequence);
     if (header->sequence & RPI_P2P_SEQUENCE || rpi_receive_is_future(comm, rank, header))
         fail_strange(comm, rank, "told of the start", header);
     else if (request && !rpi_request_is_same(request, header))
         rpi_receive_fail_mismatch(request, rank, header);
-    else if (request && request->edges[rank].granted < header->chunk)
-        request->edges[rank].granted = header->chunk;
+    else if (request && request->edges[rank].cts_chunks < header->chunk)
+        request->edges[rank].cts_chunks = header->chunk;
     /* Without a request: other frames have said it sooner, and it is over. */
 }
 
-void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
+void rpi_flow_receive(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rpi_peer *peer = &comm->peers[rank];
     if (header->bytes)
         fail_strange(comm, rank, "sent a payload with what is a header alone,", header);
-    else if (header->kind == RPI_FRAME_ASK)
-        hear_ask(comm, rank, header);
-    else if (header->kind == RPI_FRAME_GRANT)
-        hear_grant(comm, rank, header);
-    else if (header->kind == RPI_FRAME_LEFT)
-        rpi_peer_hear_left(comm, rank, header);
-    else if (header->kind == RPI_FRAME_EXPECT || header->kind == RPI_FRAME_PASSED)
-        rpi_round_hear(comm, rank, header);
-    else if (header->kind == RPI_FRAME_THERE)
+    else if (header->kind == RPI_FRAME_CTS_REQUEST)
+        receive_cts_request(comm, rank, header);
+    else if (header->kind == RPI_FRAME_CTS)
+        receive_cts(comm, rank, header);
+    else if (header->kind == RPI_FRAME_FIN)
+        rpi_peer_receive_fin(comm, rank, header);
+    else if (header->kind == RPI_FRAME_PROBE || header->kind == RPI_FRAME_REJECT)
+        rpi_exchange_receive(comm, rank, header);
+    else if (header->kind == RPI_FRAME_PING)
         return; /* it is, and will say so when it leaves */
     else if (header->kind != RPI_FRAME_CREDIT)
         fail_strange(comm, rank, "sent what joins links, or shapes them, in place", header);

@@ -10,25 +10,26 @@ void rpi_flow_close(rp_comm *comm);
 size_t rpi_flow_promised(void); /* by this process, beyond the base */
 /* May the frame of a SEND leave, and as which kind? RP_PENDING: not yet; its receiver has been
  * asked. */
-rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_action *action, size_t bytes,
+rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,
                          uint8_t *out_kind);
-void rpi_flow_sent(const rpi_chunk *chunk, const rpi_action *action, size_t bytes,
+void rpi_flow_sent(const rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,
                    uint8_t kind);
-/* A SEND whose turn has come waits for word from its receiver, or for its payload. */
-bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_action *action);
+/* A SEND whose turn has come waits for a control frame from its receiver, or for its payload.
+ */
+bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_instruction *instruction);
 /* A frame with a payload of `bytes` has come; RP_CORRUPT (made known): it should not have. */
 rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header, size_t bytes);
 /* The chunk it is for has started here. */
 void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *header,
                      size_t bytes);
 /* A frame says that its sender has started its chunk, wherever the frame still lies. */
-void rpi_flow_heard_from(rp_request *request, int rank, const rpi_frame_header *header);
+void rpi_flow_note_started(rp_request *request, int rank, const rpi_frame_header *header);
 /* Frames of flow control itself, which are used up at once. */
-void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
+void rpi_flow_receive(rp_comm *comm, int rank, const rpi_frame_header *header);
 /* `rank` wants to be told of this request's chunks. */
-void rpi_flow_note_ask(rp_request *request, int rank);
+void rpi_flow_note_cts_request(rp_request *request, int rank);
 /* Tell ranks that wait for it what has started; `moved`: more will be soon. */
-void rpi_flow_grant(rp_request *request, bool moved);
-void rpi_flow_credit(rp_comm *comm); /* tell ranks how much more they may send unasked */
+void rpi_flow_send_cts(rp_request *request, bool moved);
+void rpi_flow_send_credit(rp_comm *comm); /* tell ranks how much more they may send unasked */
 
 #endif

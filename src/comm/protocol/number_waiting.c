@@ -7,25 +7,25 @@
 #include "base/status.h"
 
 static void open_under(rp_comm *comm, rpi_offer **at) {
-    rpi_fabric *fabric = comm->fabric;
+    rpi_context *context = comm->context;
     uint32_t numberer = (*at)->numberer, number = (*at)->number;
-    rpi_offer_remove(fabric, at);
-    fabric->unnumbered--;
+    rpi_offer_remove(context, at);
+    context->unnumbered--;
     rpi_number_take(comm, numberer, number);
     rpi_identity_free(comm);
-    rp_status status = rpi_fabric_open(comm);
+    rp_status status = rpi_context_open(comm);
     if (status != RP_OK)
         rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
-    rpi_fabric_activate(comm);
+    rpi_context_activate(comm);
 }
 
 /* Once its barrier is in the queue, which is all it has until it is made. The oldest comes last
  * in the list. */
-static rp_comm *first_waiting(rpi_fabric *fabric, rpi_offer ***out_offer) {
+static rp_comm *first_waiting(rpi_context *context, rpi_offer ***out_offer) {
     rp_comm *first = NULL;
-    for (rp_comm *comm = fabric->comms; comm; comm = comm->next) {
+    for (rp_comm *comm = context->comms; comm; comm = comm->next) {
         if (comm->is_numbered || !comm->queue || atomic_load(&comm->failed)) continue;
-        rpi_offer **offer = rpi_offer_for(fabric, comm);
+        rpi_offer **offer = rpi_offer_for(context, comm);
         if (!offer) continue;
         first = comm;
         *out_offer = offer;
@@ -33,12 +33,12 @@ static rp_comm *first_waiting(rpi_fabric *fabric, rpi_offer ***out_offer) {
     return first;
 }
 
-bool rpi_fabric_number_waiting(rpi_fabric *fabric) {
+bool rpi_context_number_waiting(rpi_context *context) {
     bool moved = false;
     rpi_offer **offer = NULL;
     rp_comm *comm = NULL;
-    while (fabric->unnumbered > 0 && fabric->offers &&
-           (comm = first_waiting(fabric, &offer)) != NULL) {
+    while (context->unnumbered > 0 && context->offers &&
+           (comm = first_waiting(context, &offer)) != NULL) {
         open_under(comm, offer);
         moved = true;
     }

@@ -1,10 +1,11 @@
-/* Communicators that wait for a number: fabric.h. */
+/* Communicators that wait for a number: context.h. */
 #ifndef RPI_COMM_NUMBER_WAITING_H
 #define RPI_COMM_NUMBER_WAITING_H
 
-#include "comm/core/fabric.h"
+#include "comm/core/context.h"
 
-/* They are opened under those that have been offered. True: something has changed. [driver] */
-bool rpi_fabric_number_waiting(rpi_fabric *fabric);
+/* They are opened under those that have been offered. True: something has changed. [progress]
+ */
+bool rpi_context_number_waiting(rpi_context *context);
 
 #endif

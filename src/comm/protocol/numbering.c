@@ -55,57 +55,58 @@ void rpi_number_take(rp_comm *comm, uint32_t numberer, uint32_t number) {
 }
 
 static rp_status give(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
-    rpi_port *own = &fabric->ports[fabric->rank];
+    rpi_context *context = comm->context;
+    rpi_connection *own = &context->connections[context->rank];
     if (own->offered >= RPI_NUMBER_MAX)
         return RP_FAIL(UNSUPPORTED, "rank %d has numbered %u communicators, which is the most",
-                       fabric->rank, RPI_NUMBER_MAX);
+                       context->rank, RPI_NUMBER_MAX);
     RP_TRY(rpi_rank_set_make(comm->world, &comm->untold));
     for (int rank = 1; rank < comm->world; rank++) rpi_rank_set_put(&comm->untold, rank);
     comm->untold_count = comm->world - 1;
-    rpi_number_take(comm, (uint32_t)fabric->rank + 1, ++own->offered);
+    rpi_number_take(comm, (uint32_t)context->rank + 1, ++own->offered);
     return RP_OK;
 }
 
 rp_status rpi_number_begin(rp_comm *comm) {
     if (comm->is_numbered) return RP_OK;
     if (comm->rank == 0) return give(comm);
-    comm->fabric->unnumbered++;
+    comm->context->unnumbered++;
     return RP_OK;
 }
 
-rp_status rpi_fabric_number_list(rpi_fabric *fabric, size_t count, uint32_t *out_first) {
-    rpi_port *own = &fabric->ports[fabric->rank];
+rp_status rpi_context_number_list(rpi_context *context, size_t count, uint32_t *out_first) {
+    rpi_connection *own = &context->connections[context->rank];
     if (count > RPI_NUMBER_MAX - own->listed)
         return RP_FAIL(UNSUPPORTED,
                        "rank %d has numbered %u communicators of lists: %zu more "
                        "are too many",
-                       fabric->rank, own->listed, count);
+                       context->rank, own->listed, count);
     *out_first = own->listed + 1;
     own->listed += (uint32_t)count;
     return RP_OK;
 }
 
-void rpi_fabric_hear_list(rpi_fabric *fabric, int numberer, uint32_t first, size_t count) {
-    rpi_port *port = &fabric->ports[numberer];
+void rpi_context_receive_list(rpi_context *context, int numberer, uint32_t first,
+                              size_t count) {
+    rpi_connection *connection = &context->connections[numberer];
     uint32_t last = first + (uint32_t)count - 1;
-    if (count && last > port->listed) port->listed = last;
+    if (count && last > connection->listed) connection->listed = last;
 }
 
 /* ---- telling ---- */
 
-rp_status rpi_number_tell_one(rp_comm *comm, int rank) {
+rp_status rpi_number_send_one(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
-    if (peer->port->full || peer->broken) return RP_PENDING;
-    rpi_link *link = rpi_port_link(peer->port);
+    if (peer->connection->full || peer->broken) return RP_PENDING;
+    rpi_link *link = rpi_connection_link(peer->connection);
     if (!link) return RP_PENDING;
     const rpi_transport *transport = link->endpoint->transport;
     size_t bytes = RPI_FRAME_HEADER_BYTES + comm->identity_bytes;
     void *region = NULL;
     link->traffic = RPI_TRAFFIC_PLAIN;
-    rp_status status = transport->lend(link, bytes, &region);
+    rp_status status = transport->reserve(link, bytes, &region);
     if (status != RP_OK) {
-        rpi_port_is_full(peer->port);
+        rpi_connection_note_full(peer->connection);
         return RP_PENDING; /* of a link that has failed peek() tells */
     }
     rpi_frame_header header = {
@@ -113,7 +114,7 @@ rp_status rpi_number_tell_one(rp_comm *comm, int rank) {
     memcpy((unsigned char *)region + RPI_FRAME_HEADER_BYTES, comm->identity,
            comm->identity_bytes);
     rpi_frame_seal(region, &header, comm->identity_bytes, transport->checksum);
-    (void)transport->post(link, bytes);
+    (void)transport->commit(link, bytes);
     rpi_comm_count_sent(comm, bytes);
     rpi_rank_set_remove(&comm->untold, rank);
     comm->untold_count--;
@@ -122,8 +123,8 @@ rp_status rpi_number_tell_one(rp_comm *comm, int rank) {
 
 /* In the order of numbers on each link: communicators are passed over in the order in which
  * they were numbered as long as they have somebody to tell, and a full link stays full for the
- * rest of a pass. */
-void rpi_number_tell(rp_comm *comm) {
+ * rest of an iteration. */
+void rpi_number_send(rp_comm *comm) {
     for (int rank = rpi_rank_set_next(&comm->untold, 0); rank >= 0;
          rank = rpi_rank_set_next(&comm->untold, rank + 1)) {
         if (comm->peers[rank].broken) {
@@ -131,7 +132,7 @@ void rpi_number_tell(rp_comm *comm) {
             comm->untold_count--;
             continue;
         }
-        (void)rpi_number_tell_one(comm, rank);
+        (void)rpi_number_send_one(comm, rank);
     }
     if (comm->untold_count == 0) rpi_identity_free(comm);
 }
@@ -142,21 +143,21 @@ void rpi_number_tell(rp_comm *comm) {
  * answered with that. Without memory for it the others wait for this rank until their timeout.
  */
 static void give_up(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
-    rpi_offer *declined = NULL, **offer = rpi_offer_for(fabric, comm);
+    rpi_context *context = comm->context;
+    rpi_offer *declined = NULL, **offer = rpi_offer_for(context, comm);
     if (offer) {
-        rpi_offer_decline(fabric, *offer);
+        rpi_offer_decline(context, *offer);
         return;
     }
     if (rpi_offer_new((uint32_t)comm->members[0] + 1, 0, comm->identity, comm->identity_bytes,
                       &declined) != RP_OK)
         return;
-    declined->next = fabric->declined;
-    fabric->declined = declined;
+    declined->next = context->declined;
+    context->declined = declined;
 }
 
 void rpi_number_end(rp_comm *comm) {
     if (comm->is_numbered) return;
-    comm->fabric->unnumbered--;
+    comm->context->unnumbered--;
     if (comm->identity && !rpi_making_is_void(comm)) give_up(comm);
 }

@@ -20,57 +20,58 @@ rp_status rpi_offer_new(uint32_t numberer, uint32_t number, const void *identity
     return RP_OK;
 }
 
-const rpi_offer *rpi_offer_find(const rpi_fabric *fabric, uint32_t numberer, uint32_t number) {
-    const rpi_offer *offer = fabric->offers;
+const rpi_offer *rpi_offer_find(const rpi_context *context, uint32_t numberer,
+                                uint32_t number) {
+    const rpi_offer *offer = context->offers;
     while (offer && (offer->numberer != numberer || offer->number != number))
         offer = offer->next;
     return offer;
 }
 
-void rpi_offer_remove(rpi_fabric *fabric, rpi_offer **at) {
+void rpi_offer_remove(rpi_context *context, rpi_offer **at) {
     rpi_offer *offer = *at;
     *at = offer->next;
-    fabric->offer_count--;
-    fabric->offer_bytes -= offer->bytes;
+    context->offer_count--;
+    context->offer_bytes -= offer->bytes;
     rpi_free(offer);
 }
 
-static void remove_early(rpi_fabric *fabric, rpi_early **at) {
-    rpi_early *early = *at;
-    *at = early->next;
-    fabric->early_count--;
-    rpi_free(early);
+static void remove_unopened(rpi_context *context, rpi_unopened **at) {
+    rpi_unopened *unopened = *at;
+    *at = unopened->next;
+    context->unopened_count--;
+    rpi_free(unopened);
 }
 
-void rpi_offer_take_back(rpi_fabric *fabric, uint32_t numberer, uint32_t number) {
-    for (rpi_offer **at = &fabric->offers; *at; at = &(*at)->next)
+void rpi_offer_take_back(rpi_context *context, uint32_t numberer, uint32_t number) {
+    for (rpi_offer **at = &context->offers; *at; at = &(*at)->next)
         if ((*at)->numberer == numberer && (*at)->number == number) {
-            rpi_offer_remove(fabric, at);
+            rpi_offer_remove(context, at);
             break;
         }
-    for (rpi_early **at = &fabric->early; *at;)
+    for (rpi_unopened **at = &context->unopened; *at;)
         if ((*at)->header.communicator == numberer && (*at)->header.epoch == number)
-            remove_early(fabric, at);
+            remove_unopened(context, at);
         else
             at = &(*at)->next;
 }
 
 /* What was kept of numbers that will not be told any more: their numberer is past them. */
-static void forget_skipped(rpi_fabric *fabric, uint32_t numberer, uint32_t number) {
-    for (rpi_early **at = &fabric->early; *at;) {
+static void forget_skipped(rpi_context *context, uint32_t numberer, uint32_t number) {
+    for (rpi_unopened **at = &context->unopened; *at;) {
         const rpi_frame_header *header = &(*at)->header;
         if (header->communicator == numberer && header->epoch < number &&
-            !rpi_offer_find(fabric, numberer, header->epoch))
-            remove_early(fabric, at);
+            !rpi_offer_find(context, numberer, header->epoch))
+            remove_unopened(context, at);
         else
             at = &(*at)->next;
     }
 }
 
 /* The first that was offered for it, which is the oldest; NULL: none. */
-rpi_offer **rpi_offer_for(rpi_fabric *fabric, const rp_comm *comm) {
+rpi_offer **rpi_offer_for(rpi_context *context, const rp_comm *comm) {
     uint32_t numberer = (uint32_t)comm->members[0] + 1;
-    for (rpi_offer **at = &fabric->offers; *at; at = &(*at)->next)
+    for (rpi_offer **at = &context->offers; *at; at = &(*at)->next)
         if ((*at)->numberer == numberer && (*at)->bytes == comm->identity_bytes &&
             memcmp((*at)->identity, comm->identity, comm->identity_bytes) == 0)
             return at;
@@ -84,20 +85,21 @@ static bool is_same(const rpi_offer *a, const rpi_offer *b) {
 
 /* This rank has given up what the offer is for. What comes of it later finds that it is over;
  * where the link has no room now, whoever waits asks again. */
-void rpi_offer_decline(rpi_fabric *fabric, const rpi_offer *offer) {
-    rpi_port *port = &fabric->ports[offer->numberer - 1];
-    const rpi_frame_header header = {.kind = RPI_FRAME_LEFT,
+void rpi_offer_decline(rpi_context *context, const rpi_offer *offer) {
+    rpi_connection *connection = &context->connections[offer->numberer - 1];
+    const rpi_frame_header header = {.kind = RPI_FRAME_FIN,
                                      .communicator = offer->numberer,
                                      .epoch = offer->number,
-                                     .round = RPI_FRAME_EARLY};
-    if (port->link && !port->broken) (void)rpi_port_tell(port, &header);
-    rpi_offer_take_back(fabric, header.communicator, header.epoch);
+                                     .round = RPI_FRAME_BEFORE_OPEN};
+    if (connection->link && !connection->broken)
+        (void)rpi_connection_send_header(connection, &header);
+    rpi_offer_take_back(context, header.communicator, header.epoch);
 }
 
 /* The oldest that was given up here is the one that is meant. */
-static bool was_given_up(rpi_fabric *fabric, const rpi_offer *offer) {
+static bool was_given_up(rpi_context *context, const rpi_offer *offer) {
     rpi_offer **found = NULL;
-    for (rpi_offer **at = &fabric->declined; *at; at = &(*at)->next)
+    for (rpi_offer **at = &context->declined; *at; at = &(*at)->next)
         if (is_same(*at, offer)) found = at;
     if (!found) return false;
     rpi_offer *declined = *found;
@@ -106,30 +108,30 @@ static bool was_given_up(rpi_fabric *fabric, const rpi_offer *offer) {
     return true;
 }
 
-rp_status rpi_offer_take(rpi_fabric *fabric, int rank, const rpi_frame_header *header,
+rp_status rpi_offer_take(rpi_context *context, int rank, const rpi_frame_header *header,
                          const void *payload) {
-    rpi_port *port = &fabric->ports[rank];
-    bool can_be = header->communicator == (uint32_t)rank + 1 && header->epoch > port->offered &&
-                  header->epoch <= RPI_NUMBER_MAX;
+    rpi_connection *connection = &context->connections[rank];
+    bool can_be = header->communicator == (uint32_t)rank + 1 &&
+                  header->epoch > connection->offered && header->epoch <= RPI_NUMBER_MAX;
     if (!can_be)
         return RP_FAIL(MISMATCH,
                        "rank %d offered the number %u of communicators of %u, whose "
                        "last was %u",
-                       rank, header->epoch, header->communicator, port->offered);
-    if (fabric->offer_count >= OFFERS_MAX || fabric->offer_bytes > OFFERED_BYTES_MAX)
+                       rank, header->epoch, header->communicator, connection->offered);
+    if (context->offer_count >= OFFERS_MAX || context->offer_bytes > OFFERED_BYTES_MAX)
         return RP_FAIL(MISMATCH,
                        "rank %d began with a communicator while %d are being made that "
                        "this rank has not come to",
                        rank, OFFERS_MAX);
-    rpi_offer *offer = NULL, **end = &fabric->offers;
+    rpi_offer *offer = NULL, **end = &context->offers;
     RP_TRY(rpi_offer_new(header->communicator, header->epoch, payload, header->bytes, &offer));
-    port->offered = header->epoch;
+    connection->offered = header->epoch;
     while (*end) end = &(*end)->next;
     *end = offer;
-    fabric->offer_count++;
-    fabric->offer_bytes += offer->bytes;
-    forget_skipped(fabric, header->communicator, header->epoch);
-    if (was_given_up(fabric, offer)) rpi_offer_decline(fabric, offer);
+    context->offer_count++;
+    context->offer_bytes += offer->bytes;
+    forget_skipped(context, header->communicator, header->epoch);
+    if (was_given_up(context, offer)) rpi_offer_decline(context, offer);
     return RP_OK;
 }
 
@@ -140,7 +142,7 @@ static void free_list(rpi_offer *offer) {
     }
 }
 
-void rpi_offers_free(rpi_fabric *fabric) {
-    free_list(fabric->offers);
-    free_list(fabric->declined);
+void rpi_offers_free(rpi_context *context) {
+    free_list(context->offers);
+    free_list(context->declined);
 }

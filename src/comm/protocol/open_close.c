@@ -1,7 +1,7 @@
-/* Which communicators are open in a fabric, and frames that come before theirs is. */
+/* Which communicators are open in a context, and frames that come before theirs is. */
 #include "comm/protocol/open_close.h"
 #include "comm/core/communicator.h"
-#include "comm/core/frame_blocks.h"
+#include "comm/core/frame_buffers.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/numbering.h"
 #include "comm/protocol/offers.h"
@@ -11,190 +11,195 @@
 #include "base/status.h"
 
 /* Barriers of communicators that are being made, at most: headers of 64 bytes. */
-enum { EARLY_MAX = 16384 };
+enum { UNOPENED_MAX = 16384 };
 
 static uint64_t key_of(uint32_t id, uint32_t epoch) {
     return (uint64_t)epoch << 32 | id;
 }
 
-rp_comm *rpi_fabric_find(const rpi_fabric *fabric, uint32_t id, uint32_t epoch) {
-    return rpi_index_find(&fabric->open, key_of(id, epoch), RPI_ALL_RANKS);
+rp_comm *rpi_context_find(const rpi_context *context, uint32_t id, uint32_t epoch) {
+    return rpi_index_find(&context->open, key_of(id, epoch), RPI_ALL_RANKS);
 }
 
-static rp_status deliver_early(rp_comm *comm, const rpi_early *early) {
-    int rank = comm->place_of[early->rank];
-    rpi_aside *aside = NULL;
-    rpi_block *block = NULL;
+static rp_status deliver_unopened(rp_comm *comm, const rpi_unopened *unopened) {
+    int rank = comm->place_of[unopened->rank];
+    rpi_unexpected *unexpected = NULL;
+    rpi_frame_buffer *buffer = NULL;
     if (rank < 0)
         return RP_FAIL(MISMATCH, "a rank that is no member of '%s' sent to it", comm->name);
-    if (early->header.kind == RPI_FRAME_LEFT) {
-        rpi_peer_hear_left(comm, rank, &early->header);
+    if (unopened->header.kind == RPI_FRAME_FIN) {
+        rpi_peer_receive_fin(comm, rank, &unopened->header);
         return RP_OK;
     }
-    RP_TRY(rpi_flow_come(comm, rank, &early->header, 0));
-    RP_TRY(rpi_block_take(comm->fabric, 0, &block));
-    block->header = early->header;
-    rp_status status = rpi_aside_get(comm, rank, early->header.sequence, &aside);
+    RP_TRY(rpi_flow_come(comm, rank, &unopened->header, 0));
+    RP_TRY(rpi_frame_buffer_take(comm->context, 0, &buffer));
+    buffer->header = unopened->header;
+    rp_status status = rpi_unexpected_get(comm, rank, unopened->header.sequence, &unexpected);
     if (status == RP_OK)
-        rpi_frames_append(&aside->frames, block);
+        rpi_frames_append(&unexpected->frames, buffer);
     else
-        rpi_block_give(comm->fabric, block);
+        rpi_frame_buffer_give(comm->context, buffer);
     return status;
 }
 
-static rp_status take_early(rp_comm *comm) {
+static rp_status take_unopened(rp_comm *comm) {
     rp_status status = RP_OK;
-    for (rpi_early **at = &comm->fabric->early; *at && status == RP_OK;) {
-        rpi_early *early = *at;
-        if (early->header.communicator != comm->id || early->header.epoch != comm->epoch) {
-            at = &early->next;
+    for (rpi_unopened **at = &comm->context->unopened; *at && status == RP_OK;) {
+        rpi_unopened *unopened = *at;
+        if (unopened->header.communicator != comm->id ||
+            unopened->header.epoch != comm->epoch) {
+            at = &unopened->next;
             continue;
         }
-        status = deliver_early(comm, early);
-        *at = early->next;
-        comm->fabric->early_count--;
-        rpi_free(early);
+        status = deliver_unopened(comm, unopened);
+        *at = unopened->next;
+        comm->context->unopened_count--;
+        rpi_free(unopened);
     }
     return status;
 }
 
 static void enlist(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
-    comm->next = fabric->comms;
-    fabric->comms = comm;
+    rpi_context *context = comm->context;
+    comm->next = context->comms;
+    context->comms = comm;
     for (int rank = 0; rank < comm->world; rank++) {
-        const rpi_port *port = comm->peers[rank].port;
-        comm->peers[rank].broken = port->broken;
-        if (port->broken) comm->has_broken = true;
-        comm->peers[rank].reason = port->reason;
+        const rpi_connection *connection = comm->peers[rank].connection;
+        comm->peers[rank].broken = connection->broken;
+        if (connection->broken) comm->has_broken = true;
+        comm->peers[rank].reason = connection->reason;
     }
 }
 
-rp_status rpi_fabric_open(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
-    RP_TRY(rpi_index_put(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS, comm));
-    return take_early(comm);
+rp_status rpi_context_open(rp_comm *comm) {
+    rpi_context *context = comm->context;
+    RP_TRY(rpi_index_put(&context->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS, comm));
+    return take_unopened(comm);
 }
 
-rp_status rpi_fabric_add(rp_comm *comm) {
+rp_status rpi_context_add(rp_comm *comm) {
     RP_TRY(rpi_number_begin(comm));
     enlist(comm);
-    rp_status status = comm->is_numbered ? rpi_fabric_open(comm) : RP_OK;
-    if (comm->untold_count) rpi_fabric_activate(comm);
-    if (status != RP_OK) (void)rpi_fabric_remove(comm);
+    rp_status status = comm->is_numbered ? rpi_context_open(comm) : RP_OK;
+    if (comm->untold_count) rpi_context_activate(comm);
+    if (status != RP_OK) (void)rpi_context_remove(comm);
     return status;
 }
 
 static void deactivate(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
-    rp_comm **at = &fabric->active;
+    rpi_context *context = comm->context;
+    rp_comm **at = &context->active;
     while (*at && *at != comm) at = &(*at)->next_active;
     if (!*at) return;
     *at = comm->next_active;
-    if (!*at) fabric->active_end = at;
+    if (!*at) context->active_end = at;
     comm->is_active = false;
 }
 
-/* Windows call the driver without an operation in flight, which a destroy would wait for. */
+/* Windows call the progress owner without an operation in flight, which a destroy would wait
+ * for. */
 static void forget_call(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
-    pthread_mutex_lock(&fabric->lock);
-    rp_comm **at = &fabric->callers;
+    rpi_context *context = comm->context;
+    pthread_mutex_lock(&context->lock);
+    rp_comm **at = &context->callers;
     while (*at && *at != comm) at = &(*at)->next_caller;
     if (*at) *at = comm->next_caller;
     comm->is_caller = false;
-    if (!fabric->callers) atomic_store(&fabric->posted, false);
-    pthread_mutex_unlock(&fabric->lock);
+    if (!context->callers) atomic_store(&context->posted, false);
+    pthread_mutex_unlock(&context->lock);
 }
 
-bool rpi_fabric_remove(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
+bool rpi_context_remove(rp_comm *comm) {
+    rpi_context *context = comm->context;
     forget_call(comm);
-    rp_comm **at = &fabric->comms;
+    rp_comm **at = &context->comms;
     while (*at && *at != comm) at = &(*at)->next;
     if (*at) *at = comm->next;
     deactivate(comm);
     rpi_number_end(comm);
     if (comm->is_numbered)
-        rpi_index_remove(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS);
-    for (int rank = rpi_rank_set_next(&fabric->heads, 0); rank >= 0;
-         rank = rpi_rank_set_next(&fabric->heads, rank + 1))
-        if (fabric->ports[rank].comm == comm) rpi_port_release(&fabric->ports[rank]);
-    if (atomic_load(&comm->failed)) fabric->failed = true;
-    return !fabric->comms;
+        rpi_index_remove(&context->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS);
+    for (int rank = rpi_rank_set_next(&context->heads, 0); rank >= 0;
+         rank = rpi_rank_set_next(&context->heads, rank + 1))
+        if (context->connections[rank].comm == comm)
+            rpi_connection_release(&context->connections[rank]);
+    if (atomic_load(&comm->failed)) context->failed = true;
+    return !context->comms;
 }
 
 /* ---- frames of no communicator that is open ---- */
 
 /* What may come before its communicator is opened here: its first barrier, and that a rank has
  * left. */
-static bool may_be_early(const rpi_frame_header *header) {
-    return !header->bytes && header->round & RPI_FRAME_EARLY;
+static bool may_be_unopened(const rpi_frame_header *header) {
+    return !header->bytes && header->round & RPI_FRAME_BEFORE_OPEN;
 }
 
 /* It was closed here, or is not for this rank any more: its numberer has told of it, or of one
  * behind it. */
-static bool is_over(const rpi_fabric *fabric, const rpi_frame_header *header) {
-    uint32_t numberer = header->communicator, world = (uint32_t)fabric->world;
+static bool is_over(const rpi_context *context, const rpi_frame_header *header) {
+    uint32_t numberer = header->communicator, world = (uint32_t)context->world;
     if (numberer == RPI_WORLD_NUMBERER)
-        return fabric->has_had_world && header->epoch == fabric->world_epoch;
+        return context->has_had_world && header->epoch == context->world_epoch;
     if (!header->epoch || numberer > 2 * world) return false;
-    if (numberer > world) return header->epoch <= fabric->ports[numberer - world - 1].listed;
-    return header->epoch <= fabric->ports[numberer - 1].offered &&
-           !rpi_offer_find(fabric, numberer, header->epoch);
+    if (numberer > world)
+        return header->epoch <= context->connections[numberer - world - 1].listed;
+    return header->epoch <= context->connections[numberer - 1].offered &&
+           !rpi_offer_find(context, numberer, header->epoch);
 }
 
 /* Of single communicators that another rank numbers. */
-static bool may_be_offered(const rpi_fabric *fabric, const rpi_frame_header *header) {
+static bool may_be_offered(const rpi_context *context, const rpi_frame_header *header) {
     uint32_t numberer = header->communicator;
-    return numberer > 0 && numberer <= (uint32_t)fabric->world && header->epoch &&
-           numberer != (uint32_t)fabric->rank + 1;
+    return numberer > 0 && numberer <= (uint32_t)context->world && header->epoch &&
+           numberer != (uint32_t)context->rank + 1;
 }
 
 /* Who asks for this rank, or sends it what it is to answer, waits for what will not come. As a
  * rule it has been told; not where the link came later. */
-static void answer_over(rpi_fabric *fabric, int rank, const rpi_frame_header *asked) {
-    rpi_port *port = &fabric->ports[rank];
-    rpi_frame_header header = {.kind = RPI_FRAME_LEFT,
+static void answer_over(rpi_context *context, int rank, const rpi_frame_header *asked) {
+    rpi_connection *connection = &context->connections[rank];
+    rpi_frame_header header = {.kind = RPI_FRAME_FIN,
                                .communicator = asked->communicator,
                                .epoch = asked->epoch,
-                               .round = asked->communicator ? RPI_FRAME_EARLY : 0};
+                               .round = asked->communicator ? RPI_FRAME_BEFORE_OPEN : 0};
     bool waits = rpi_frame_rules[asked->kind].is_answered;
-    if (waits && !port->broken) (void)rpi_port_tell(port, &header); /* if there is room */
+    if (waits && !connection->broken)
+        (void)rpi_connection_send_header(connection, &header); /* if there is room */
 }
 
 static bool is_void(const rpi_frame_header *header, int rank) {
-    return header->kind == RPI_FRAME_LEFT && header->count == RPI_LEFT_VOID &&
+    return header->kind == RPI_FRAME_FIN && header->count == RPI_FIN_VOID &&
            header->communicator == (uint32_t)rank + 1;
 }
 
-static rp_status keep_early(rpi_fabric *fabric, int rank, const rpi_frame_header *header) {
-    rpi_early *early = NULL, **end = &fabric->early;
-    RP_TRY(rpi_alloc(sizeof *early, "an early frame", &early));
-    early->rank = rank;
-    early->header = *header;
+static rp_status keep_unopened(rpi_context *context, int rank, const rpi_frame_header *header) {
+    rpi_unopened *unopened = NULL, **end = &context->unopened;
+    RP_TRY(rpi_alloc(sizeof *unopened, "an early frame", &unopened));
+    unopened->rank = rank;
+    unopened->header = *header;
     while (*end) end = &(*end)->next;
-    *end = early;
-    fabric->early_count++;
+    *end = unopened;
+    context->unopened_count++;
     return RP_OK;
 }
 
-rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank, const rpi_frame_header *header,
-                                   const void *payload) {
-    if (header->kind == RPI_FRAME_NUMBER) return rpi_offer_take(fabric, rank, header, payload);
-    if (is_over(fabric, header)) {
-        answer_over(fabric, rank, header);
+rp_status rpi_context_take_unopened(rpi_context *context, int rank,
+                                    const rpi_frame_header *header, const void *payload) {
+    if (header->kind == RPI_FRAME_NUMBER) return rpi_offer_take(context, rank, header, payload);
+    if (is_over(context, header)) {
+        answer_over(context, rank, header);
         return RP_OK;
     }
-    if (header->kind == RPI_FRAME_THERE) return RP_OK; /* it will be */
+    if (header->kind == RPI_FRAME_PING) return RP_OK; /* it will be */
     if (is_void(header, rank)) {
-        rpi_offer_take_back(fabric, header->communicator, header->epoch);
+        rpi_offer_take_back(context, header->communicator, header->epoch);
         return RP_OK;
     }
-    if (may_be_early(header) && may_be_offered(fabric, header) &&
-        fabric->early_count < EARLY_MAX)
-        return keep_early(fabric, rank, header);
-    const rp_comm *first = fabric->comms;
+    if (may_be_unopened(header) && may_be_offered(context, header) &&
+        context->unopened_count < UNOPENED_MAX)
+        return keep_unopened(context, rank, header);
+    const rp_comm *first = context->comms;
     return RP_FAIL(MISMATCH,
                    "rank %d sent a frame of communicator %u, epoch %u; this is %s "
                    "(%u), epoch %u",

@@ -26,19 +26,19 @@ bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *he
     return is_ours(comm, rank, header->sequence) && header->bytes == 0;
 }
 
-/* ---- announcements ---- */
+/* ---- RTS frames ---- */
 
-bool rpi_p2p_is_announced(const rp_request *request) {
+bool rpi_p2p_has_rts(const rp_request *request) {
     rp_comm *comm = request->comm;
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     const rpi_tag *tag = rpi_tags_find(&comm->peers[request->peer].tags, request->tag);
     uint32_t number = (uint32_t)(request->sequence % RPI_P2P_NUMBERS);
     bool is_announced = tag && !rpi_tag_is_news(tag, number);
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     return is_announced;
 }
 
-void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
+void rpi_p2p_receive_rts(rp_comm *comm, int rank, const rpi_frame_header *header) {
     uint64_t sequence = header->sequence;
     if (!(sequence & RPI_P2P_SEQUENCE) || is_ours(comm, rank, sequence) || header->bytes) {
         rpi_comm_fail_text(comm, RP_CORRUPT, rank,
@@ -49,7 +49,7 @@ void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
     uint32_t number = (uint32_t)(sequence % RPI_P2P_NUMBERS);
     rpi_tags *tags = &comm->peers[rank].tags;
     rpi_tag *tag = NULL;
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     bool is_too_many = tags->count >= RPI_TAGS_MOST && !rpi_tags_find(tags, tag_of(sequence));
     rp_status status = is_too_many ? RP_FAIL(CORRUPT,
                                              "rank %d announced messages of more than "
@@ -59,9 +59,9 @@ void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
     comm->announcements++;
     if (status == RP_OK && rpi_tag_is_news(tag, number)) {
         if (!rpi_tag_waits(tag)) tag->since = comm->announcements;
-        tag->announced = number;
+        tag->has_rts = number;
     }
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     if (status != RP_OK)
         rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
 }
@@ -74,32 +74,33 @@ bool rpi_p2p_is_unbound(const rp_request *request) {
 
 bool rpi_p2p_is_alone(const rp_request *request) {
     if (request->collective != RPI_SENDRECV) return false;
-    /* What comes from the other side first: the token, or the data. */
+    /* What comes from the other side first: the RTR, or the data. */
     const rpi_chunk *first = request->chunks;
-    int other = 1 - request->routine->schedule.rank;
+    int other = 1 - request->compiled->schedule.rank;
     return !request->chunks_done && (!first || !first->received[other]);
 }
 
-/* The receiver's token is here: it waits for this very send. */
+/* The receiver's RTR is here: it waits for this very send. */
 static bool has_token(const rp_request *request) {
     const rp_comm *comm = request->comm;
-    const rpi_port *port = comm->peers[request->peer].port;
-    bool waits = port->head && !port->holder && port->comm == comm;
-    if (waits && port->header.sequence == request->sequence) return true;
+    const rpi_connection *connection = comm->peers[request->peer].connection;
+    bool waits = connection->head && !connection->holder && connection->comm == comm;
+    if (waits && connection->header.sequence == request->sequence) return true;
     const rpi_chunk *first = request->chunks;
-    return (first && first->aside[RPI_PAIR_RECEIVER].first) || !rpi_p2p_is_alone(request) ||
-           rpi_aside_find(comm, request->peer, request->sequence);
+    return (first && first->unexpected[RPI_PAIR_RECEIVER].first) ||
+           !rpi_p2p_is_alone(request) ||
+           rpi_unexpected_find(comm, request->peer, request->sequence);
 }
 
 /* True: done, or of no use any more. */
-bool rpi_p2p_announce(const rp_request *request) {
+bool rpi_p2p_send_rts(const rp_request *request) {
     if (has_token(request)) return true;
     rpi_frame_header header = request->header;
-    header.kind = RPI_FRAME_ANNOUNCE;
-    return rpi_flow_tell(request->comm, request->peer, &header) == RP_OK;
+    header.kind = RPI_FRAME_RTS;
+    return rpi_control_frame_send(request->comm, request->peer, &header) == RP_OK;
 }
 
-/* Under the lock: whose announcement for the tag has waited longest. */
+/* Under the lock: whose RTS for the tag has waited longest. */
 static int first_sender(const rp_comm *comm, int tag) {
     int first = RPI_ANYBODY;
     uint64_t since = UINT64_MAX;
@@ -115,7 +116,7 @@ static int first_sender(const rp_comm *comm, int tag) {
 /* From here on it is a receive like any other. */
 bool rpi_p2p_bind(rp_request *request) {
     rp_comm *comm = request->comm;
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     int rank = first_sender(comm, request->tag);
     if (rank != RPI_ANYBODY) {
         request->peer = rank;
@@ -124,6 +125,6 @@ bool rpi_p2p_bind(rp_request *request) {
         /* What else it has announced stands behind what others have by now. */
         rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->announcements;
     }
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     return rank != RPI_ANYBODY;
 }

@@ -1,7 +1,7 @@
 /* Frames of operations that are over, or of none. */
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
-#include "comm/protocol/round_protocol.h"
+#include "comm/protocol/exchange_protocol.h"
 #include "comm/protocol/unexpected.h"
 
 /* A frame that nothing here waits for: its operation is over, since it has sent all that it had
@@ -16,8 +16,8 @@ rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_hea
             rpi_sequence_number(header->sequence), header->chunk);
         return RP_CORRUPT;
     }
-    if (rpi_is_round(header->sequence)) {
-        rpi_round_fail_passed(comm, rank, header->sequence, "sends its vector to");
+    if (rpi_is_exchange(header->sequence)) {
+        rpi_exchange_fail_over(comm, rank, header->sequence, "sends its vector to");
         return RP_MISMATCH;
     }
     rpi_comm_fail_text(comm, RP_MISMATCH, rank,

@@ -1,66 +1,68 @@
-/* Frames that nothing here waits for yet: set aside; and those that disagree (refuse.c: those
- * of what is over). */
+/* Frames that nothing here waits for yet: queued as unexpected; and those that disagree
+ * (refuse.c: those of what is over). */
 #include "comm/protocol/unexpected.h"
 #include "comm/core/communicator.h"
-#include "comm/core/frame_blocks.h"
+#include "comm/core/frame_buffers.h"
 #include "comm/core/request.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 
-rpi_aside *rpi_aside_find(const rp_comm *comm, int rank, uint64_t sequence) {
-    return rpi_index_find(&comm->aside, sequence, rank);
+rpi_unexpected *rpi_unexpected_find(const rp_comm *comm, int rank, uint64_t sequence) {
+    return rpi_index_find(&comm->unexpected, sequence, rank);
 }
 
-rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **out_aside) {
-    *out_aside = rpi_aside_find(comm, rank, sequence);
-    if (*out_aside) return RP_OK;
-    rpi_aside *aside = NULL;
-    RP_TRY(rpi_alloc(sizeof *aside, "what is set aside", &aside));
-    rp_status status = rpi_index_put(&comm->aside, sequence, rank, aside);
+rp_status rpi_unexpected_get(rp_comm *comm, int rank, uint64_t sequence,
+                             rpi_unexpected **out_unexpected) {
+    *out_unexpected = rpi_unexpected_find(comm, rank, sequence);
+    if (*out_unexpected) return RP_OK;
+    rpi_unexpected *unexpected = NULL;
+    RP_TRY(rpi_alloc(sizeof *unexpected, "unexpected frames", &unexpected));
+    rp_status status = rpi_index_put(&comm->unexpected, sequence, rank, unexpected);
     if (status != RP_OK)
-        rpi_free(aside);
+        rpi_free(unexpected);
     else
-        *out_aside = aside;
+        *out_unexpected = unexpected;
     return status;
 }
 
-rp_status rpi_aside_get_for_word(rp_comm *comm, int rank, uint64_t sequence,
-                                 rpi_aside **out_aside) {
+rp_status rpi_unexpected_get_for_control(rp_comm *comm, int rank, uint64_t sequence,
+                                         rpi_unexpected **out_unexpected) {
     rpi_peer *peer = &comm->peers[rank];
-    *out_aside = rpi_aside_find(comm, rank, sequence);
-    if (*out_aside) return RP_OK;
-    if (peer->words >= RPI_WORDS_MOST) {
+    *out_unexpected = rpi_unexpected_find(comm, rank, sequence);
+    if (*out_unexpected) return RP_OK;
+    if (peer->control_frames >= RPI_UNEXPECTED_CONTROL_MOST) {
         rpi_comm_fail_text(
             comm, RP_CORRUPT, rank,
             "rank %d spoke of more than %d operations that rank %d has not begun "
             "with",
-            rank, RPI_WORDS_MOST, comm->rank);
+            rank, RPI_UNEXPECTED_CONTROL_MOST, comm->rank);
         return RP_CORRUPT;
     }
-    rp_status status = rpi_aside_get(comm, rank, sequence, out_aside);
+    rp_status status = rpi_unexpected_get(comm, rank, sequence, out_unexpected);
     if (status != RP_OK) {
         rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
         return status;
     }
-    (*out_aside)->is_word = true;
-    peer->words++;
+    (*out_unexpected)->is_control = true;
+    peer->control_frames++;
     return RP_OK;
 }
 
-void rpi_aside_drop(rp_comm *comm, int rank, uint64_t sequence, rpi_aside *aside) {
-    if (aside->is_word) comm->peers[rank].words--;
-    rpi_index_remove(&comm->aside, sequence, rank);
-    rpi_free(aside);
+void rpi_unexpected_drop(rp_comm *comm, int rank, uint64_t sequence,
+                         rpi_unexpected *unexpected) {
+    if (unexpected->is_control) comm->peers[rank].control_frames--;
+    rpi_index_remove(&comm->unexpected, sequence, rank);
+    rpi_free(unexpected);
 }
 
-void rpi_aside_clear(rp_comm *comm) {
-    for (size_t i = 0; i < comm->aside.room; i++) {
-        rpi_aside *aside = comm->aside.slots[i].value;
-        if (aside) rpi_frames_clear(comm->fabric, &aside->frames);
-        rpi_free(aside);
+void rpi_unexpected_clear(rp_comm *comm) {
+    for (size_t i = 0; i < comm->unexpected.room; i++) {
+        rpi_unexpected *unexpected = comm->unexpected.slots[i].value;
+        if (unexpected) rpi_frames_clear(comm->context, &unexpected->frames);
+        rpi_free(unexpected);
     }
-    rpi_index_free(&comm->aside);
+    rpi_index_free(&comm->unexpected);
 }
 
 void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_header *header) {

@@ -1,4 +1,5 @@
-/* Windows, one pass of the driver: what is to be sent, and what has come and can be applied. */
+/* Windows, one iteration of the progress owner: what is to be sent, and what has come and can
+ * be applied. */
 #include "comm/core/traffic.h"
 #include "comm/protocol/control_frame.h"
 #include "comm/protocol/window_table.h"
@@ -9,12 +10,12 @@
 
 #include <string.h>
 
-/* Pieces of one destination in a pass: others' frames have their turn between. */
-enum { PASS_PIECES = 4 };
+/* Slices of one destination in an iteration: others' frames have their turn between. */
+enum { ITERATION_SLICES = 4 };
 
 /* ---- frames ---- */
 
-rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_word word,
+rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame word,
                                    uint64_t number) {
     return (rpi_frame_header){.kind = RPI_FRAME_WINDOW,
                               .communicator = window->comm->id,
@@ -34,19 +35,19 @@ rp_encode_context rpi_window_context(const rp_window *window, uint64_t message, 
     return (rp_encode_context){.step = message, .tensor = window->number, .first = first};
 }
 
-size_t rpi_window_piece(const rp_window *window, uint32_t piece, size_t *out_first) {
-    size_t first = piece * window->piece, left = window->count - first;
+size_t rpi_window_slice(const rp_window *window, uint32_t slice, size_t *out_first) {
+    size_t first = slice * window->slice, left = window->count - first;
     *out_first = first;
-    return left < window->piece ? left : window->piece;
+    return left < window->slice ? left : window->slice;
 }
 
-/* A header alone. False: there is no room now; the next pass tries again. */
-static bool tell(rp_window *window, int rank, rpi_window_word word, uint64_t number,
+/* A header alone. False: there is no room now; the next iteration tries again. */
+static bool tell(rp_window *window, int rank, rpi_window_frame word, uint64_t number,
                  bool mutex) {
     rpi_frame_header header = rpi_window_header(window, word, number);
     header.round = mutex ? RPI_WINDOW_MUTEX : 0;
     if (window->comm->peers[rank].broken) return true; /* nobody hears it */
-    if (rpi_flow_tell(window->comm, rank, &header) == RP_OK) return true;
+    if (rpi_control_frame_send(window->comm, rank, &header) == RP_OK) return true;
     window->comm->windows_due = true;
     return false;
 }
@@ -66,9 +67,9 @@ static bool try_values(rp_window *window) {
 }
 
 bool rpi_window_is_free_of(rp_window *window, int rank) {
-    pthread_mutex_lock(&window->comm->fabric->lock);
+    pthread_mutex_lock(&window->comm->context->lock);
     bool is_free = window->cells[rank].holder != RPI_CELL_OWNER;
-    pthread_mutex_unlock(&window->comm->fabric->lock);
+    pthread_mutex_unlock(&window->comm->context->lock);
     return is_free;
 }
 
@@ -89,20 +90,20 @@ static rp_status encode(const rp_window *window, const rpi_window_out *out, size
 }
 
 /* RP_PENDING: no room in the link. */
-static rp_status send_piece(rp_window *window, rpi_window_out *out) {
+static rp_status send_slice(rp_window *window, rpi_window_out *out) {
     rp_comm *comm = window->comm;
     rpi_peer *peer = &comm->peers[out->rank];
-    rpi_link *link = rpi_port_link(peer->port);
+    rpi_link *link = rpi_connection_link(peer->connection);
     if (!link) return RP_PENDING;
     const rpi_transport *transport = link->endpoint->transport;
-    size_t first, count = rpi_window_piece(window, out->next_piece, &first), bytes;
-    size_t ahead = out->next_piece ? 0 : sizeof out->sending.lead;
+    size_t first, count = rpi_window_slice(window, out->next_slice, &first), bytes;
+    size_t ahead = out->next_slice ? 0 : sizeof out->sending.lead;
     size_t most = ahead + rp_codec_encoded_bytes(&window->codec, window->dtype, count);
     void *region = NULL;
     rpi_traffic_prepare(comm, out->rank, rpi_urgency_of_windows(comm));
-    if (rpi_port_was_full(peer->port)) return RP_PENDING;
-    if (transport->lend(link, RPI_FRAME_HEADER_BYTES + most, &region) != RP_OK) {
-        rpi_port_is_full(peer->port); /* of a link that has failed peek() tells */
+    if (rpi_connection_was_full(peer->connection)) return RP_PENDING;
+    if (transport->reserve(link, RPI_FRAME_HEADER_BYTES + most, &region) != RP_OK) {
+        rpi_connection_note_full(peer->connection); /* of a link that has failed peek() tells */
         return RP_PENDING;
     }
     unsigned char *payload = (unsigned char *)region + RPI_FRAME_HEADER_BYTES;
@@ -110,10 +111,10 @@ static rp_status send_piece(rp_window *window, rpi_window_out *out) {
     RP_TRY(encode(window, out, first, count, payload + ahead, &bytes));
     rpi_frame_header header = rpi_window_header(
         window, out->answers ? RPI_WINDOW_ANSWER : RPI_WINDOW_PUSH, out->messages);
-    header.chunk = out->next_piece++;
+    header.chunk = out->next_slice++;
     header.round = out->sending.mutex ? RPI_WINDOW_MUTEX : 0;
     rpi_frame_seal(region, &header, ahead + bytes, transport->checksum);
-    (void)transport->post(link, RPI_FRAME_HEADER_BYTES + ahead + bytes);
+    (void)transport->commit(link, RPI_FRAME_HEADER_BYTES + ahead + bytes);
     rpi_traffic_posted(comm, out->rank);
     rpi_comm_count_sent(comm, RPI_FRAME_HEADER_BYTES + ahead + bytes);
     atomic_fetch_add_explicit(&comm->values_sent, count * window->element_bytes,
@@ -121,16 +122,16 @@ static rp_status send_piece(rp_window *window, rpi_window_out *out) {
     return RP_OK;
 }
 
-static bool send_pieces(rp_window *window, rpi_window_out *out) {
+static bool send_slices(rp_window *window, rpi_window_out *out) {
     int sent = 0;
     int64_t start = rpi_now_ns();
     rp_status status = RP_OK;
-    while (out->next_piece < window->pieces && sent < PASS_PIECES && status == RP_OK) {
-        status = send_piece(window, out);
+    while (out->next_slice < window->slices && sent < ITERATION_SLICES && status == RP_OK) {
+        status = send_slice(window, out);
         sent += status == RP_OK;
     }
     if (status < 0) fail(window, status);
-    if (out->next_piece < window->pieces) window->comm->windows_due = true;
+    if (out->next_slice < window->slices) window->comm->windows_due = true;
     window->comm->encode_ns += rpi_now_ns() - start;
     return sent > 0;
 }
@@ -184,14 +185,14 @@ static bool begin(rp_window *window, rpi_window_out *out) {
     }
     if (!answers && !pushes) return false;
     out->is_busy = true;
-    out->next_piece = 0;
+    out->next_slice = 0;
     out->messages++;
     return true;
 }
 
 static bool serve_out(rp_window *window, rpi_window_out *out) {
     bool moved = !out->is_busy && begin(window, out);
-    if (out->is_busy && out->next_piece < window->pieces) moved |= send_pieces(window, out);
+    if (out->is_busy && out->next_slice < window->slices) moved |= send_slices(window, out);
     return moved;
 }
 
@@ -215,14 +216,14 @@ static void apply(rp_window *window, rpi_window_in *in) {
     in->version += lead->puts;
 }
 
-/* The fabric's lock. */
+/* The context's lock. */
 static void note_answer(rp_window *window, rpi_window_in *in) {
-    rpi_fabric *fabric = window->comm->fabric;
-    pthread_mutex_lock(&fabric->lock);
+    rpi_context *context = window->comm->context;
+    pthread_mutex_lock(&context->lock);
     in->got = in->arrival.lead.asked;
     if (in->wanted > in->got) atomic_store(&window->gets_due, true);
-    pthread_cond_broadcast(&fabric->changed);
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_cond_broadcast(&context->changed);
+    pthread_mutex_unlock(&context->lock);
 }
 
 bool rpi_window_apply(rp_window *window, rpi_window_in *in) {
@@ -247,7 +248,7 @@ bool rpi_window_apply(rp_window *window, rpi_window_in *in) {
 }
 
 static void ask(rp_window *window, rpi_window_in *in) {
-    pthread_mutex_t *lock = &window->comm->fabric->lock;
+    pthread_mutex_t *lock = &window->comm->context->lock;
     pthread_mutex_lock(lock);
     bool wants = in->wanted > in->asked && in->asked == in->got;
     uint64_t wanted = in->wanted;
@@ -282,31 +283,31 @@ static bool serve_in(rp_window *window, rpi_window_in *in) {
 
 /* ---- mutexes ---- */
 
-/* What this rank is to be told next; 0: nothing. Under the fabric's lock. */
-static rpi_window_word next_word(const rp_window *window, int rank) {
+/* What this rank is to be told next; 0: nothing. Under the context's lock. */
+static rpi_window_frame next_frame(const rp_window *window, int rank) {
     if (window->claims[rank].unlock_due) return RPI_WINDOW_UNLOCK;
     if (window->claims[rank].state == RPI_CLAIM_WANTED) return RPI_WINDOW_LOCK;
     return window->cells[rank].told_due ? RPI_WINDOW_LOCKED : 0;
 }
 
-/* Under the fabric's lock. */
-static void note_told(rp_window *window, int rank, rpi_window_word word) {
+/* Under the context's lock. */
+static void note_told(rp_window *window, int rank, rpi_window_frame word) {
     if (word == RPI_WINDOW_UNLOCK) window->claims[rank].unlock_due = false;
     if (word == RPI_WINDOW_LOCK) window->claims[rank].state = RPI_CLAIM_ASKED;
     if (word == RPI_WINDOW_LOCKED) window->cells[rank].told_due = false;
 }
 
-static void tell_words(rp_window *window) {
-    pthread_mutex_t *lock = &window->comm->fabric->lock;
-    if (!atomic_exchange(&window->words_due, false)) return;
+static void send_control(rp_window *window) {
+    pthread_mutex_t *lock = &window->comm->context->lock;
+    if (!atomic_exchange(&window->control_due, false)) return;
     for (int rank = 0; rank < window->comm->world; rank++) {
         for (;;) {
             pthread_mutex_lock(lock);
-            rpi_window_word word = next_word(window, rank);
+            rpi_window_frame word = next_frame(window, rank);
             pthread_mutex_unlock(lock);
             if (!word) break;
             if (!tell(window, rank, word, 0, false)) {
-                atomic_store(&window->words_due, true);
+                atomic_store(&window->control_due, true);
                 break;
             }
             pthread_mutex_lock(lock);
@@ -320,14 +321,14 @@ static void tell_words(rp_window *window) {
 
 /* Who waits for a rank that is gone learns it. */
 static void note_gone(rp_window *window) {
-    rpi_fabric *fabric = window->comm->fabric;
+    rpi_context *context = window->comm->context;
     for (int rank = 0; rank < window->comm->world; rank++) {
         rp_status broken = window->comm->peers[rank].broken;
         if (!broken || window->gone[rank]) continue;
-        pthread_mutex_lock(&fabric->lock);
-        pthread_cond_broadcast(&fabric->changed);
+        pthread_mutex_lock(&context->lock);
+        pthread_cond_broadcast(&context->changed);
         window->gone[rank] = broken;
-        pthread_mutex_unlock(&fabric->lock);
+        pthread_mutex_unlock(&context->lock);
     }
 }
 
@@ -344,7 +345,7 @@ static bool serve(rp_window *window) {
         if (!is_gone(window, window->outs[i].rank))
             moved |= serve_out(window, &window->outs[i]);
     ask_all(window);
-    tell_words(window);
+    send_control(window);
     return moved;
 }
 
@@ -363,7 +364,7 @@ void rpi_windows_close(rp_comm *comm) {
         next = window->next;
         window->comm = NULL;
         window->next = NULL;
-        atomic_fetch_sub(&comm->fabric->windows, 1);
+        atomic_fetch_sub(&comm->context->windows, 1);
     }
     comm->windows = NULL;
 }

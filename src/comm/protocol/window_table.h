@@ -1,28 +1,28 @@
-/* Windows: slots that neighbours write into, served by whoever drives.
+/* Windows: slots that neighbours write into, served by whoever makes progress.
  *
  *   window.c         create, free
  *   window_calls.c   what the owner calls: put, accumulate, get, update
  *   window_waits.c   waiting for operations, mutexes
- *   window_serve.c   [driver] one pass: what is to be sent
- *   window_hear.c    [driver] what has come
+ *   window_serve.c   [progress] one iteration: what is to be sent
+ *   window_receive.c [progress] what has come
  *   window_values.c  loops over elements
  *
- *   owner of i                          driver of i          wire       driver of j
+ *   owner of i                          progress, i          wire       progress, j
  *   put, accumulate
  *     values --------> pending
  *     (merged while there is one)  \
- *                       it is free  `--> sending ----- message, in pieces ----> staging
+ *                       it is free  `--> sending ----- message, in slices ----> staging
  *                                        (one at a time) <--- taken ---.          | whole
  *                                           |                           `------ slot, p,
  * version v                                     (at once) done: who waits is woken
  *
  * One message of an edge is under way at a time, so that its receiver has a place for all of
  * it: what stands at the head of a link is always used up at once, and memory is bounded. A get
- * is a word; its answer is a message like others.
+ * is a control frame; its answer is a message like others.
  *
  * Three kinds of state: [window] under the window's lock, which its owner holds while it adds
- * vectors up: the driver only tries it, notes that it `missed`, and is called back; [lock]
- * under the fabric's; [driver]. */
+ * vectors up: the progress owner only tries it, notes that it `missed`, and is called back;
+ * [lock] under the context's; [progress]. */
 #ifndef RPI_COMM_WINDOW_TABLE_H
 #define RPI_COMM_WINDOW_TABLE_H
 
@@ -30,20 +30,20 @@
 #include "redpoll/window.h"
 
 /* What a frame of kind RPI_FRAME_WINDOW says: its `operation`. */
-typedef enum rpi_window_word {
-    RPI_WINDOW_PUSH = 1, /* a piece of what is to happen to a slot */
-    RPI_WINDOW_ANSWER,   /* a piece of the vector that was asked for */
+typedef enum rpi_window_frame {
+    RPI_WINDOW_PUSH = 1, /* a slice of what is to happen to a slot */
+    RPI_WINDOW_ANSWER,   /* a slice of the vector that was asked for */
     RPI_WINDOW_TAKEN,    /* the message of that number has been applied */
     RPI_WINDOW_GET,      /* send the vector as it is */
     RPI_WINDOW_LOCK,     /* the receiver's mutex for the sender is wanted */
     RPI_WINDOW_LOCKED,   /* it is the sender's of LOCK */
     RPI_WINDOW_UNLOCK,   /* no more */
-} rpi_window_word;
+} rpi_window_frame;
 
 /* In `round`: not while the receiver holds its own mutex for the sender. */
 enum { RPI_WINDOW_MUTEX = 1 };
 
-/* Before the encoding in the first piece of a message. */
+/* Before the encoding in the first slice of a message. */
 typedef struct rpi_window_lead {
     uint32_t flags, puts; /* RPI_PUSH_...; how many puts it stands for */
     double p;
@@ -66,21 +66,21 @@ typedef struct rpi_window_out {
     uint64_t posted;         /* [window] pushes so far */
     atomic_bool is_dirty;    /* there is something pending */
     uint64_t done;           /* [lock] pushes that have been applied there */
-    rpi_window_push sending; /* [driver] */
-    bool is_busy, answers;   /* [driver] something is under way; it is an answer */
-    uint32_t next_piece;     /* [driver] */
-    uint64_t messages;       /* [driver] begun so far */
-    uint64_t asked;          /* [driver] by a get that has no answer yet; 0: none */
-    bool asked_mutex;        /* [driver] */
-    bool answers_next;       /* [driver] a push has passed the question: no second one does */
-    float *residual;         /* [driver] of accumulates; NULL where the codec is exact */
+    rpi_window_push sending; /* [progress] */
+    bool is_busy, answers;   /* [progress] something is under way; it is an answer */
+    uint32_t next_slice;     /* [progress] */
+    uint64_t messages;       /* [progress] begun so far */
+    uint64_t asked;          /* [progress] by a get that has no answer yet; 0: none */
+    bool asked_mutex;        /* [progress] */
+    bool answers_next;       /* [progress] a push has passed the question: no second one does */
+    float *residual;         /* [progress] of accumulates; NULL where the codec is exact */
 } rpi_window_out;
 
 /* A message that comes. */
 typedef struct rpi_window_arrival {
     bool is_there, is_whole, answers, mutex;
     rpi_window_lead lead;
-    uint32_t next_piece;
+    uint32_t next_slice;
 } rpi_window_arrival;
 
 /* From a source. */
@@ -92,12 +92,12 @@ typedef struct rpi_window_in {
     uint64_t wanted, got;       /* [lock] gets so far, and those with an answer */
     double weight;              /* [lock] of the latest */
     bool wants_mutex;           /* [lock] */
-    void *staging;              /* [driver] NULL until a message has come */
-    rpi_window_arrival arrival; /* [driver] */
-    uint64_t taken;             /* [driver] messages applied */
-    bool taken_due;             /* [driver] its sender is to be told */
-    uint64_t asked;             /* [driver] gets that it has been asked for */
-    double asked_weight;        /* [driver] */
+    void *staging;              /* [progress] NULL until a message has come */
+    rpi_window_arrival arrival; /* [progress] */
+    uint64_t taken;             /* [progress] messages applied */
+    bool taken_due;             /* [progress] its sender is to be told */
+    uint64_t asked;             /* [progress] gets that it has been asked for */
+    double asked_weight;        /* [progress] */
 } rpi_window_in;
 
 typedef enum rpi_cell_holder { RPI_CELL_FREE, RPI_CELL_OWNER, RPI_CELL_PEER } rpi_cell_holder;
@@ -122,7 +122,7 @@ typedef struct rpi_window_claim {
 } rpi_window_claim;
 
 struct rp_window {
-    rp_window *next; /* [driver] in the communicator's list */
+    rp_window *next; /* [progress] in the communicator's list */
     rp_comm *comm;   /* NULL: it was destroyed */
     char *name;
     uint32_t number; /* in the communicator, from 1: the same on all ranks */
@@ -132,10 +132,10 @@ struct rp_window {
     rp_dtype dtype;
     rp_codec codec;
     bool is_lossy;
-    size_t piece;    /* elements of a frame, but for the last */
-    uint32_t pieces; /* of a message; 1 at least */
+    size_t slice;    /* elements of a frame, but for the last */
+    uint32_t slices; /* of a message; 1 at least */
     pthread_mutex_t lock;
-    atomic_bool missed;   /* the driver found the lock held */
+    atomic_bool missed;   /* the progress owner found the lock held */
     double p;             /* [window] */
     bool follows_p;       /* [window] */
     rpi_window_in *ins;   /* [in_count] by rank */
@@ -143,7 +143,7 @@ struct rp_window {
     int in_count, out_count;
     rpi_window_cell *cells;   /* [world] [lock] */
     rpi_window_claim *claims; /* [world] [lock] */
-    atomic_bool words_due;    /* of mutexes */
+    atomic_bool control_due;  /* of mutexes */
     atomic_bool gets_due;     /* a source may have to be asked */
     rp_status *gone;          /* [world] [lock] why a rank answers no more; RP_OK: it does */
     rp_window_operation *operations; /* [lock] under way, and wanted */
@@ -166,21 +166,21 @@ struct rp_window_operation {
 int rpi_window_find_in(const rp_window *window, int rank);  /* -1: no source */
 int rpi_window_find_out(const rp_window *window, int rank); /* -1: no destination */
 
-/* window_serve.c [driver] */
-rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_word word,
+/* window_serve.c [progress] */
+rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame word,
                                    uint64_t number);
 rp_encode_context rpi_window_context(const rp_window *window, uint64_t message, size_t first);
-/* Elements of a piece, and where it begins. */
-size_t rpi_window_piece(const rp_window *window, uint32_t piece, size_t *out_first);
+/* Elements of a slice, and where it begins. */
+size_t rpi_window_slice(const rp_window *window, uint32_t slice, size_t *out_first);
 /* A whole message has come: it is applied, or stays where it is for now. True: applied. */
 bool rpi_window_apply(rp_window *window, rpi_window_in *in);
 /* The owner does not hold its mutex for this rank. */
 bool rpi_window_is_free_of(rp_window *window, int rank);
 
-/* window_hear.c [driver] A frame of a rank's; anything may be in it. RP_CORRUPT, RP_MISMATCH:
- * what cannot come, and the communicator is to fail. */
-rp_status rpi_window_hear(rp_window *window, int rank, const rpi_frame_header *header,
-                          const void *payload);
+/* window_receive.c [progress] A frame of a rank's; anything may be in it. RP_CORRUPT,
+ * RP_MISMATCH: what cannot come, and the communicator is to fail. */
+rp_status rpi_window_receive(rp_window *window, int rank, const rpi_frame_header *header,
+                             const void *payload);
 
 /* window_values.c: dtypes of windows; of integers weights are whole numbers, and sums wrap. */
 bool rpi_window_takes_dtype(rp_dtype dtype);
@@ -190,11 +190,11 @@ void rpi_window_add_scaled(const void *from, rp_dtype dtype, double weight, size
                            void *into);
 void rpi_window_divide(void *values, rp_dtype dtype, int64_t by, size_t count);
 
-/* ---- window_serve.c, window_hear.c [driver] ---- */
+/* ---- window_serve.c, window_receive.c [progress] ---- */
 
 bool rpi_windows_serve(rp_comm *comm); /* send and apply what may be; true: something moved */
-void rpi_windows_hear(rp_comm *comm, int rank, const rpi_frame_header *header,
-                      const void *payload);
+void rpi_windows_receive(rp_comm *comm, int rank, const rpi_frame_header *header,
+                         const void *payload);
 void rpi_windows_close(rp_comm *comm); /* it is destroyed: nobody serves them any more */
 
 #endif

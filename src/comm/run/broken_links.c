@@ -1,7 +1,7 @@
 /* Does a broken link matter? Only to those that need something from it. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
-#include "comm/core/frame_blocks.h"
+#include "comm/core/frame_buffers.h"
 #include "comm/core/request.h"
 #include "comm/protocol/pair_protocol.h"
 #include "comm/protocol/unexpected.h"
@@ -11,56 +11,58 @@
 /* A closed link is no failure for who needs nothing from it: a peer may be done earlier. */
 typedef struct need {
     bool sends;     /* something is still to be sent to the rank */
-    int64_t frames; /* still to come from it; those set aside have come */
+    int64_t frames; /* still to come from it; those queued as unexpected have come */
     uint64_t bytes; /* of payload in these, but for those of chunks that have not started */
 } need;
 
 static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
-    const rpi_routine *routine = chunk->request->routine;
-    for (int i = 0; i < routine->schedule.count; i++) {
-        const rpi_action *action = &routine->action[i];
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    for (int i = 0; i < compiled->schedule.count; i++) {
+        const rpi_instruction *instruction = &compiled->instruction[i];
         bool finished = chunk->finished[i / 64] >> (i % 64) & 1;
-        if (finished || action->peer != peer) continue;
-        if (rpi_action_is_void(chunk->request, chunk->index, action)) continue;
-        if (action->kind == RPI_STEP_SEND)
-            n->sends |= !rpi_in_place_is_lent(chunk, i) || !rpi_in_place_is_back(chunk, i);
-        if (action->kind != RPI_STEP_RECV) continue;
+        if (finished || instruction->peer != peer) continue;
+        if (rpi_instruction_is_void(chunk->request, chunk->index, instruction)) continue;
+        if (instruction->kind == RPI_STEP_SEND)
+            n->sends |=
+                !rpi_in_place_is_in_use(chunk, i) || !rpi_in_place_is_completed(chunk, i);
+        if (instruction->kind != RPI_STEP_RECV) continue;
         n->frames++;
-        n->bytes += rpi_action_bytes(chunk->request, chunk->index, action);
+        n->bytes += rpi_instruction_bytes(chunk->request, chunk->index, instruction);
     }
 }
 
-/* How many of the chunks that have not started yet move this action's part. */
-static int64_t later_chunks(const rp_request *request, const rpi_action *action) {
-    int64_t chunks = request->cut.split.chunks;
-    bool in_blocks = request->cut.split.layout == RPI_SPLIT_BLOCKS;
-    if (in_blocks && action->from != RPI_SLOT_TOKEN && action->into != RPI_SLOT_TOKEN) {
-        int64_t pieces = rpi_split_pieces(&request->cut.split, action->part);
-        chunks = pieces > 1 ? pieces : 1; /* the first always has its frames */
+/* How many of the chunks that have not started yet move this instruction's part. */
+static int64_t later_chunks(const rp_request *request, const rpi_instruction *instruction) {
+    int64_t chunks = request->partition.split.chunks;
+    bool in_blocks = request->partition.split.layout == RPI_SPLIT_BLOCKS;
+    if (in_blocks && instruction->from != RPI_SLOT_RTR && instruction->into != RPI_SLOT_RTR) {
+        int64_t slices = rpi_split_pieces(&request->partition.split, instruction->part);
+        chunks = slices > 1 ? slices : 1; /* the first always has its frames */
     }
     return chunks > request->next_chunk ? chunks - request->next_chunk : 0;
 }
 
 static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
-    const rpi_routine *routine = request->routine;
-    for (int i = 0; i < routine->schedule.count; i++) {
-        const rpi_action *action = &routine->action[i];
-        if (action->peer != peer) continue;
-        int64_t later = later_chunks(request, action);
-        if (action->kind == RPI_STEP_SEND && later) n->sends = true;
-        if (action->kind == RPI_STEP_RECV) n->frames += later;
+    const rpi_compiled_schedule *compiled = request->compiled;
+    for (int i = 0; i < compiled->schedule.count; i++) {
+        const rpi_instruction *instruction = &compiled->instruction[i];
+        if (instruction->peer != peer) continue;
+        int64_t later = later_chunks(request, instruction);
+        if (instruction->kind == RPI_STEP_SEND && later) n->sends = true;
+        if (instruction->kind == RPI_STEP_RECV) n->frames += later;
     }
 }
 
 /* In words only: it looks at every chunk. */
 static uint64_t bytes_of_later_chunks(const rp_request *request, int peer) {
-    const rpi_routine *routine = request->routine;
+    const rpi_compiled_schedule *compiled = request->compiled;
     uint64_t bytes = 0;
-    for (int i = 0; i < routine->schedule.count; i++) {
-        const rpi_action *action = &routine->action[i];
-        if (action->peer != peer || action->kind != RPI_STEP_RECV) continue;
-        for (int64_t c = 0; c < later_chunks(request, action); c++)
-            bytes += rpi_action_bytes(request, request->next_chunk + (uint32_t)c, action);
+    for (int i = 0; i < compiled->schedule.count; i++) {
+        const rpi_instruction *instruction = &compiled->instruction[i];
+        if (instruction->peer != peer || instruction->kind != RPI_STEP_RECV) continue;
+        for (int64_t c = 0; c < later_chunks(request, instruction); c++)
+            bytes +=
+                rpi_instruction_bytes(request, request->next_chunk + (uint32_t)c, instruction);
     }
     return bytes;
 }
@@ -71,10 +73,10 @@ static bool is_alone(const rp_comm *comm) {
     return true;
 }
 
-static void have_come(const rpi_block *block, need *n) {
-    for (; block; block = block->next) {
+static void have_come(const rpi_frame_buffer *buffer, need *n) {
+    for (; buffer; buffer = buffer->next) {
         n->frames--;
-        n->bytes -= block->bytes;
+        n->bytes -= buffer->bytes;
     }
 }
 
@@ -97,11 +99,12 @@ static need need_of(const rp_request *request, int rank) {
     int peer = rpi_request_peer(request, rank);
     need_of_peer(request, peer, &n);
     if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        need_of_peer(request, rpi_neighborhood_destination(&request->hood, rank), &n);
+        need_of_peer(request, rpi_neighborhood_destination(&request->neighborhood, rank), &n);
     for (const rpi_chunk *chunk = request->chunks; peer >= 0 && chunk; chunk = chunk->next)
-        have_come(chunk->aside[peer].first, &n);
-    const rpi_aside *aside = rpi_aside_find(request->comm, rank, request->sequence);
-    if (aside) have_come(aside->frames.first, &n);
+        have_come(chunk->unexpected[peer].first, &n);
+    const rpi_unexpected *unexpected =
+        rpi_unexpected_find(request->comm, rank, request->sequence);
+    if (unexpected) have_come(unexpected->frames.first, &n);
     return n;
 }
 

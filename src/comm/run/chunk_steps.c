@@ -11,13 +11,13 @@ static void clear_bit(uint64_t *set, int bit) {
     set[bit / 64] &= ~(UINT64_C(1) << bit % 64);
 }
 
-/* Those that come behind an action, SENDs or the others, wait for it no more. */
+/* Those that come behind an instruction, SENDs or the others, wait for it no more. */
 static void go_on(rpi_chunk *chunk, int index, bool sends) {
-    const rpi_routine *routine = chunk->request->routine;
-    const rpi_action *action = &routine->action[index];
-    for (int k = 0; k < action->nexts; k++) {
-        int next = routine->next[action->first_next + k];
-        if ((routine->action[next].kind == RPI_STEP_SEND) != sends) continue;
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    const rpi_instruction *instruction = &compiled->instruction[index];
+    for (int k = 0; k < instruction->nexts; k++) {
+        int next = compiled->next[instruction->first_next + k];
+        if ((compiled->instruction[next].kind == RPI_STEP_SEND) != sends) continue;
         if (--chunk->waits[next] == 0) set_bit(chunk->ready, next);
     }
 }
@@ -28,9 +28,9 @@ void rpi_chunk_let_sends_follow(rpi_chunk *chunk, int index) {
 }
 
 void rpi_chunk_finish(rpi_chunk *chunk, int index) {
-    bool sends_followed = rpi_in_place_is_lent(chunk, index);
+    bool sends_followed = rpi_in_place_is_in_use(chunk, index);
     clear_bit(chunk->ready, index);
-    clear_bit(chunk->lent, index);
+    clear_bit(chunk->in_use, index);
     set_bit(chunk->finished, index);
     chunk->left--;
     if (!sends_followed) go_on(chunk, index, true);

@@ -16,17 +16,17 @@
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 #include "comm/device/device.h"
+#include "comm/protocol/exchange_protocol.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/pair_protocol.h"
-#include "comm/protocol/round_protocol.h"
+#include "comm/run/diagnosis.h"
 #include "comm/run/executor.h"
-#include "comm/run/survey.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 
 /* Ranks behind us know better what is missing: they get a moment to say it first. */
-#define COURTESY_NS (RPI_SECOND_NS / 2)
+#define GRACE_NS (RPI_SECOND_NS / 2)
 
 static int64_t span_ns(double seconds) {
     return seconds > 0 && seconds < 1e9 ? (int64_t)(seconds * 1e9) : RPI_NEVER_NS / 4;
@@ -37,11 +37,11 @@ static int64_t span_ns(double seconds) {
 static int64_t gap_after_ns(const rp_comm *comm) {
     int64_t warn = span_ns(comm->warn_after_s), end = span_ns(comm->timeout_s);
     int64_t own = (warn < end ? warn : end) / 4;
-    return own < comm->fabric->gap_after_ns ? own : comm->fabric->gap_after_ns;
+    return own < comm->context->gap_after_ns ? own : comm->context->gap_after_ns;
 }
 
 void rpi_deadline_note_open(rp_comm *comm) {
-    comm->fabric->gap_after_ns = gap_after_ns(comm);
+    comm->context->gap_after_ns = gap_after_ns(comm);
 }
 
 /* An operation whose GPU has not come to what it was given; NULL: there is none. */
@@ -55,7 +55,7 @@ static const rp_request *with_late_device(const rp_comm *comm) {
  * it. */
 static int64_t device_end_ns(const rp_comm *comm) {
     int64_t end = span_ns(comm->timeout_s);
-    return comm->progress_ns + end - (end / 4 < COURTESY_NS ? end / 4 : COURTESY_NS);
+    return comm->progress_ns + end - (end / 4 < GRACE_NS ? end / 4 : GRACE_NS);
 }
 
 int64_t rpi_deadline_next_ns(const rp_comm *comm) {
@@ -63,7 +63,7 @@ int64_t rpi_deadline_next_ns(const rp_comm *comm) {
     int64_t gap = comm->progress_ns + gap_after_ns(comm);
     int64_t warn = comm->progress_ns + span_ns(comm->warn_after_s);
     int64_t end = comm->progress_ns + span_ns(comm->timeout_s);
-    int64_t expect = rpi_rounds_next_ns(comm), call = rpi_links_next_ns(comm);
+    int64_t expect = rpi_exchanges_next_ns(comm), call = rpi_links_next_ns(comm);
     if (call < expect) expect = call;
     int64_t now = rpi_now_ns();
     int64_t next = comm->warned_ns >= comm->progress_ns || warn > end ? end : warn;
@@ -88,17 +88,17 @@ void rpi_deadline_forgive(rp_comm *comm, int64_t since_ns, int64_t until_ns) {
         request->moved_ns += away_ns - part_ns;
 }
 
-static uint64_t actions_done(const rp_request *request) {
-    uint64_t actions = (uint64_t)request->routine->actions;
-    uint64_t done = request->chunks_done * actions + request->next_chunk;
+static uint64_t instructions_done(const rp_request *request) {
+    uint64_t instructions = (uint64_t)request->compiled->instructions;
+    uint64_t done = request->chunks_done * instructions + request->next_chunk;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
-        done += actions - (uint64_t)chunk->left;
+        done += instructions - (uint64_t)chunk->left;
     return done;
 }
 
 /* Since when it has not moved. */
 static int64_t look_at(rp_request *request, int64_t now_ns) {
-    uint64_t done = actions_done(request);
+    uint64_t done = instructions_done(request);
     if (done != request->moved) request->moved_ns = now_ns;
     request->moved = done;
     return request->moved_ns;
@@ -106,10 +106,10 @@ static int64_t look_at(rp_request *request, int64_t now_ns) {
 
 /* What others are to hear of: what a caller waits for, or the operation whose turn it is. */
 static rp_request *foremost(rp_comm *comm) {
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     rp_request *waited = comm->waited;
     if (waited && atomic_load(&waited->done)) waited = NULL; /* its caller may free it */
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     if (waited && waited->collective == RPI_SENDRECV) return waited;
     rp_request *request = comm->queue;
     while (request && request->collective == RPI_SENDRECV) request = request->next;
@@ -142,22 +142,22 @@ static bool fail_late_device(rp_comm *comm, int64_t idle) {
 /* A receive that is waited for in a call is judged here, whoever owns the communicator. */
 static bool is_judged_elsewhere(rp_comm *comm) {
     if (!atomic_load(&comm->is_watched)) return false;
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     bool waits = comm->waiters > 0;
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     return !waits;
 }
 
 /* Until rank 0 has heard that we have waited for too long, and has told: two beats. */
-static int64_t verdict_ns(const rp_comm *comm) {
-    return comm->silence_ns / 2 + COURTESY_NS / 2;
+static int64_t decision_ns(const rp_comm *comm) {
+    return comm->silence_ns / 2 + GRACE_NS / 2;
 }
 
 /* How a wait of `idle_ns` ends, if it has to; is_warning: it is told, too. */
 static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_warning) {
     char culprit[240], text[160];
-    rpi_survey s = rpi_survey_make(comm, of, rpi_now_ns() - idle_ns);
-    int rank = rpi_survey_text(comm, &s, culprit, sizeof culprit);
+    rpi_diagnosis s = rpi_diagnosis_make(comm, of, rpi_now_ns() - idle_ns);
+    int rank = rpi_diagnosis_text(comm, &s, culprit, sizeof culprit);
     rpi_request_text(of, text, sizeof text);
     if (s.silent < 0 && is_judged_elsewhere(comm)) return;
     if (is_warning)
@@ -166,10 +166,10 @@ static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_
                 rpi_rank_name(comm, comm->rank).text, rpi_seconds(idle_ns), text, culprit);
     bool comes = s.computing >= 0 || s.crossed >= 0; /* as far as is known here */
     bool in_peace = s.silent < 0 && comes && !comm->strict_timeout;
-    int64_t courtesy_ns = s.behind ? COURTESY_NS : 0;
-    if (s.computing < 0 && s.crossed >= 0) courtesy_ns = verdict_ns(comm);
-    if (s.silent >= 0) courtesy_ns = 0;
-    if (idle_ns < span_ns(comm->timeout_s) + courtesy_ns || in_peace) return;
+    int64_t grace_ns = s.behind ? GRACE_NS : 0;
+    if (s.computing < 0 && s.crossed >= 0) grace_ns = decision_ns(comm);
+    if (s.silent >= 0) grace_ns = 0;
+    if (idle_ns < span_ns(comm->timeout_s) + grace_ns || in_peace) return;
     rpi_comm_fail_text(comm, RP_TIMEOUT, rank, "timed out: no progress for %.1f s in %s: %s",
                        rpi_seconds(idle_ns), text, culprit);
 }
@@ -178,7 +178,7 @@ static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_
 
 /* A frame may be on its way that takes longer than the timeout, and be this one's. */
 static bool may_trickle(const rp_comm *comm, const rp_request *request, int64_t now_ns) {
-    if (now_ns - comm->fabric->trickled_ns >= span_ns(comm->timeout_s)) return false;
+    if (now_ns - comm->context->trickled_ns >= span_ns(comm->timeout_s)) return false;
     if (request->collective != RPI_SENDRECV || (comm->queue == request && !request->next))
         return true;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
@@ -211,7 +211,7 @@ void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
     comm->scan_ns = now_ns + part;
     const rp_request *stuck = find_stuck(comm, now_ns, &comm->scan_ns);
     if (!stuck || atomic_load(&comm->is_watched)) return;
-    rpi_survey s = rpi_survey_make(comm, stuck, stuck->moved_ns);
+    rpi_diagnosis s = rpi_diagnosis_make(comm, stuck, stuck->moved_ns);
     if (comm->strict_timeout || s.silent >= 0)
         judge(comm, stuck, now_ns - stuck->moved_ns, false);
 }
@@ -221,7 +221,7 @@ void rpi_deadline_check(rp_comm *comm) {
     int64_t idle = rpi_now_ns() - comm->progress_ns;
     if (fail_late_device(comm, idle) || !comm->group) return;
     note_gap(comm, idle);
-    rpi_rounds_expect(comm, idle);
+    rpi_exchanges_probe(comm, idle);
     rpi_links_call_late(comm, idle);
     bool over = idle >= span_ns(comm->timeout_s);
     bool warn = idle >= span_ns(comm->warn_after_s) && comm->warned_ns < comm->progress_ns;

@@ -1,5 +1,5 @@
-/* One pass over everything in flight: what has come is received, what may run is run, what has
- * become ready is sent; and what is done when nothing moves. All of it [driver]. */
+/* One iteration over everything in flight: what has come is received, what may run is run, what
+ * has become ready is sent; and what is done when nothing moves. All of it [progress]. */
 #ifndef RPI_COMM_EXECUTOR_H
 #define RPI_COMM_EXECUTOR_H
 
@@ -7,26 +7,27 @@
 
 /* ---- executor.c ---- */
 
-/* Take in what has come, run what may run: one pass over everything in flight; true when
+/* Take in what has come, run what may run: one iteration over everything in flight; true when
  * something moved. */
-bool rpi_fabric_pass(rpi_fabric *fabric);
-/* Its frames, blocks and itself. */
+bool rpi_progress_iterate(rpi_context *context);
+/* Its frames, buffers and itself. */
 void rpi_chunk_release(rpi_chunk *chunk);
 /* A request has its number: frames that came before it are looked at. False: a failure was made
  * known. */
 bool rpi_request_enter(rp_request *request);
 
-/* ---- actions.c ---- */
+/* ---- instructions.c ---- */
 
-/* Run an action. RP_PENDING: its link has no room. */
-rp_status rpi_action_run(rpi_chunk *chunk, int action);
+/* Run an instruction. RP_PENDING: its link has no room. */
+rp_status rpi_instruction_run(rpi_chunk *chunk, int instruction);
 
 /* ---- frame_send.c ---- */
 
 /* SEND. A failed link is noted and looks full: whether it matters is decided in failure.c.
  * fold: the sum of two that it sends, which is made on the way; NULL: it is there. RP_PENDING:
  * there is no room, or the frame is out and the receiver reads its payload here. */
-rp_status rpi_frame_send(rpi_chunk *chunk, const rpi_action *action, const rpi_action *fold);
+rp_status rpi_frame_send(rpi_chunk *chunk, const rpi_instruction *instruction,
+                         const rpi_instruction *fold);
 
 /* ---- broken_links.c, late_links.c, deadline.c ---- */
 
@@ -37,8 +38,8 @@ void rpi_comm_check_links(rp_comm *comm);
 void rpi_links_call_late(rp_comm *comm, int64_t idle_ns);
 int64_t rpi_links_next_ns(const rp_comm *comm); /* when to look */
 int64_t rpi_deadline_next_ns(const rp_comm *comm);
-void rpi_deadline_note_open(rp_comm *comm); /* it is part of its fabric now */
-/* Nobody drove meanwhile. */
+void rpi_deadline_note_open(rp_comm *comm); /* it is part of its context now */
+/* Nobody made progress meanwhile. */
 void rpi_deadline_forgive(rp_comm *comm, int64_t since_ns, int64_t until_ns);
 void rpi_deadline_check(rp_comm *comm);
 /* Of operations that do not move though others do; for whoever never sleeps. */

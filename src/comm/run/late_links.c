@@ -21,10 +21,10 @@
 static void call(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     const rpi_frame_header header = {
-        .kind = RPI_FRAME_THERE, .communicator = comm->id, .epoch = comm->epoch};
+        .kind = RPI_FRAME_PING, .communicator = comm->id, .epoch = comm->epoch};
     if (rank == comm->rank || peer->broken || peer->asked) return;
-    bool has_link = rpi_port_link(peer->port) != NULL;
-    if (has_link) peer->asked = rpi_flow_tell(comm, rank, &header) == RP_OK;
+    bool has_link = rpi_connection_link(peer->connection) != NULL;
+    if (has_link) peer->asked = rpi_control_frame_send(comm, rank, &header) == RP_OK;
     comm->calls_on |= !peer->asked;
 }
 
@@ -35,17 +35,18 @@ static void call_all(rp_comm *comm) {
 /* Those whose frames the chunk could take now. */
 static void call_for_chunk(rp_comm *comm, const rpi_chunk *chunk) {
     const rp_request *request = chunk->request;
-    const rpi_routine *routine = request->routine;
-    for (int i = 0; i < routine->schedule.count; i++) {
-        const rpi_action *action = &routine->action[i];
-        if (action->kind != RPI_STEP_RECV || !(chunk->ready[i / 64] >> (i % 64) & 1)) continue;
-        if (rpi_action_is_void(request, chunk->index, action)) continue;
-        call(comm, rpi_request_rank(request, action->peer));
+    const rpi_compiled_schedule *compiled = request->compiled;
+    for (int i = 0; i < compiled->schedule.count; i++) {
+        const rpi_instruction *instruction = &compiled->instruction[i];
+        if (instruction->kind != RPI_STEP_RECV || !(chunk->ready[i / 64] >> (i % 64) & 1))
+            continue;
+        if (rpi_instruction_is_void(request, chunk->index, instruction)) continue;
+        call(comm, rpi_request_rank(request, instruction->peer));
     }
 }
 
 static bool may_call(const rp_comm *comm) {
-    const rpi_mesh *mesh = comm->fabric->mesh;
+    const rpi_mesh *mesh = comm->context->mesh;
     return mesh && mesh->on_need && comm->queue && comm->is_numbered &&
            (comm->calls_on || comm->called_ns <= comm->progress_ns);
 }

@@ -1,16 +1,16 @@
-/* Who drives, and how it sleeps.
+/* Who makes progress, and how it sleeps.
  *
- * The drive is a token under the lock. A waiter takes it when it is free, runs passes until its
- * own request is done and hands it on; other waiters sleep on the condition meanwhile. The
- * progress thread (progress_thread.c) holds the drive only while nobody waits: a waiter asks
- * for it and gets it after at most one pass. No wake-up is lost: `asleep` is set before the
- * last look at the inbox and at `wanted`, and both are set before `asleep` is read.
+ * Progress has one owner, under the lock. A waiter acquires it when it is free, iterates until
+ * its own request is done and hands it on; other waiters sleep on the condition meanwhile. The
+ * progress thread (progress_thread.c) owns progress only while nobody waits: a waiter asks
+ * for it and gets it after at most one iteration. No wake-up is lost: `asleep` is set before
+ * the last look at the inbox and at `wanted`, and both are set before `asleep` is read.
  *
  * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
- * posts, drives and completes itself never wakes the thread. */
+ * posts, moves and completes itself never wakes the thread. */
 #include "comm/run/progress_loop.h"
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/device/device.h"
 #include "comm/run/executor.h"
 #include "comm/run/receive.h"
@@ -35,8 +35,8 @@
 enum { CONTENTIONS_MAX = 8 };
 /* How often one looks whether a GPU is done with what has failed: its call may never come. */
 #define ENDING_NS INT64_C(20000000)
-/* In a crowd (fabric.h) nobody polls: those that he waits for have their turns first, and
- * together they take longer than a wake-up. */
+/* Where ranks are oversubscribed (context.h) nobody polls: those that he waits for have their
+ * turns first, and together they take longer than a wake-up. */
 
 /* ---- sleeping ---- */
 
@@ -51,12 +51,12 @@ static void watch(sleeper *s, int fd) {
     s->fds[s->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
 }
 
-static void arm(rpi_fabric *fabric, sleeper *s) {
-    watch(s, fabric->wake_fd);
-    if (!fabric->mesh) return;
-    watch(s, rpi_control_fd(fabric->control));
-    for (int i = 0; fabric->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = fabric->mesh->endpoints[i];
+static void arm(rpi_context *context, sleeper *s) {
+    watch(s, context->wake_fd);
+    if (!context->mesh) return;
+    watch(s, rpi_control_fd(context->control));
+    for (int i = 0; context->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = context->mesh->endpoints[i];
         int fd = -1;
         int64_t wake_at_ns = RPI_NEVER_NS;
         s->news |= endpoint->transport->arm(endpoint, &fd, &wake_at_ns);
@@ -65,10 +65,10 @@ static void arm(rpi_fabric *fabric, sleeper *s) {
     }
 }
 
-static void disarm(rpi_fabric *fabric) {
-    if (!fabric->mesh) return;
-    for (int i = 0; fabric->mesh->endpoints[i]; i++)
-        fabric->mesh->endpoints[i]->transport->disarm(fabric->mesh->endpoints[i]);
+static void disarm(rpi_context *context) {
+    if (!context->mesh) return;
+    for (int i = 0; context->mesh->endpoints[i]; i++)
+        context->mesh->endpoints[i]->transport->disarm(context->mesh->endpoints[i]);
 }
 
 static void poll_until(sleeper *s) {
@@ -85,186 +85,188 @@ static void poll_until(sleeper *s) {
 }
 
 /* Of what is in flight: when to look again without news. */
-static int64_t next_deadline_ns(const rpi_fabric *fabric) {
+static int64_t next_deadline_ns(const rpi_context *context) {
     int64_t next_ns = RPI_NEVER_NS;
-    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active) {
+    for (const rp_comm *comm = context->active; comm; comm = comm->next_active) {
         int64_t own_ns = rpi_deadline_next_ns(comm);
-        if (atomic_load(&comm->failed)) own_ns = comm->verdict_ns;
+        if (atomic_load(&comm->failed)) own_ns = comm->decision_ns;
         if (comm->ending) own_ns = rpi_now_ns() + ENDING_NS;
         if (own_ns < next_ns) next_ns = own_ns;
     }
     return next_ns;
 }
 
-/* And a pass is to see to it; a GPU that is still at it calls. Links may break when they are
- * called, also by check_deadlines(). */
-static bool has_failed(const rpi_fabric *fabric) {
-    if (fabric->breaks != fabric->judged) return true;
-    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+/* And an iteration is to see to it; a GPU that is still at it calls. Links may break when they
+ * are called, also by check_deadlines(). */
+static bool has_failed(const rpi_context *context) {
+    if (context->breaks != context->judged) return true;
+    for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
         if (atomic_load(&comm->judged) && !comm->ending) return true;
     return false;
 }
 
-/* While nobody drove, nothing could move: that was no lack of progress. */
-static void forgive_absence(rpi_fabric *fabric, int64_t since_ns) {
+/* While nobody made progress, nothing could move: that was no lack of progress. */
+static void forgive_absence(rpi_context *context, int64_t since_ns) {
     int64_t now = rpi_now_ns();
     if (now - since_ns <= RPI_SECOND_NS) return;
-    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+    for (rp_comm *comm = context->active; comm; comm = comm->next_active)
         rpi_deadline_forgive(comm, since_ns, now);
 }
 
-static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline_ns) {
-    atomic_store(&fabric->asleep, true); /* first: who changes a timeout looks at it next */
-    sleeper s = {.wake_at_ns = next_deadline_ns(fabric)};
+static void sleep_for_news(rpi_context *context, bool for_nobody, int64_t deadline_ns) {
+    atomic_store(&context->asleep, true); /* first: who changes a timeout looks at it next */
+    sleeper s = {.wake_at_ns = next_deadline_ns(context)};
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
-    arm(fabric, &s);
-    rpi_devices_arm(fabric);
-    bool called = atomic_load(&fabric->posted) || has_failed(fabric) ||
-                  atomic_load(&fabric->takers) > 0 ||
-                  (for_nobody && atomic_load(&fabric->wanted) > 0);
+    arm(context, &s);
+    rpi_devices_arm(context);
+    bool called = atomic_load(&context->posted) || has_failed(context) ||
+                  atomic_load(&context->acquirers) > 0 ||
+                  (for_nobody && atomic_load(&context->yield_wanted) > 0);
     if (!s.news && !called) {
         poll_until(&s);
-        forgive_absence(fabric, s.wake_at_ns); /* as after a stop of the whole process */
+        forgive_absence(context, s.wake_at_ns); /* as after a stop of the whole process */
     }
-    atomic_store(&fabric->asleep, false);
-    disarm(fabric);
-    rpi_event_clear(fabric->wake_fd);
+    atomic_store(&context->asleep, false);
+    disarm(context);
+    rpi_event_clear(context->wake_fd);
 }
 
-/* ---- driving ---- */
+/* ---- progress ---- */
 
 /* Bytes that moved are progress too, though no frame is complete yet: where only one
  * communicator waits for some, they are its own; unless they are of its windows. is_still: no
  * frame was complete since. */
-static void account(rpi_fabric *fabric, bool is_still) {
+static void account(rpi_context *context, bool is_still) {
     uint64_t moved = 0;
-    for (int i = 0; fabric->mesh && fabric->mesh->endpoints[i]; i++)
-        moved += fabric->mesh->endpoints[i]->bytes_moved;
-    rp_comm *only = fabric->active;
-    fabric->driven_ns = rpi_now_ns();
-    if (moved != fabric->moved && is_still) fabric->trickled_ns = fabric->driven_ns;
-    if (moved != fabric->moved && only && !only->next_active && !only->windows)
-        rpi_comm_progressed(only, fabric->driven_ns);
-    fabric->moved = moved;
+    for (int i = 0; context->mesh && context->mesh->endpoints[i]; i++)
+        moved += context->mesh->endpoints[i]->bytes_moved;
+    rp_comm *only = context->active;
+    context->owned_ns = rpi_now_ns();
+    if (moved != context->moved && is_still) context->trickled_ns = context->owned_ns;
+    if (moved != context->moved && only && !only->next_active && !only->windows)
+        rpi_comm_progressed(only, context->owned_ns);
+    context->moved = moved;
 }
 
-static bool has_queue(const rpi_fabric *fabric) {
-    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+static bool has_queue(const rpi_context *context) {
+    for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
         if (comm->queue) return true;
     return false;
 }
 
-static bool drive_is_over(const rpi_fabric *fabric, const atomic_bool *until,
-                          int64_t deadline_ns) {
-    if (atomic_load(&fabric->takers) > 0) return true;
+static bool progress_is_over(const rpi_context *context, const atomic_bool *until,
+                             int64_t deadline_ns) {
+    if (atomic_load(&context->acquirers) > 0) return true;
     if (!until)
-        return atomic_load(&fabric->wanted) > 0 ||
-               (!has_queue(fabric) && !atomic_load(&fabric->posted) &&
-                atomic_load(&fabric->windows) == 0);
+        return atomic_load(&context->yield_wanted) > 0 ||
+               (!has_queue(context) && !atomic_load(&context->posted) &&
+                atomic_load(&context->windows) == 0);
     if (atomic_load(until)) return true;
     return deadline_ns != RPI_NEVER_NS && rpi_now_ns() >= deadline_ns;
 }
 
-static bool shall_poll(rpi_fabric *fabric, bool for_nobody) {
-    if (for_nobody || fabric->crowded) return false;
-    if (fabric->contended_waits == 0) return true;
-    fabric->contended_waits--;
+static bool shall_poll(rpi_context *context, bool for_nobody) {
+    if (for_nobody || context->oversubscribed) return false;
+    if (context->contended_waits == 0) return true;
+    context->contended_waits--;
     return false;
 }
 
-static void yield(rpi_fabric *fabric, int64_t now) {
+static void yield(rpi_context *context, int64_t now) {
     sched_yield();
     if (rpi_now_ns() - now < CONTENDED_NS) return;
-    if (fabric->contentions < CONTENTIONS_MAX) fabric->contentions++;
-    fabric->contended_waits = 1 << fabric->contentions;
+    if (context->contentions < CONTENTIONS_MAX) context->contentions++;
+    context->contended_waits = 1 << context->contentions;
 }
 
 /* True: a failure was heard of. */
-static bool check_control(rpi_fabric *fabric) {
+static bool check_control(rpi_context *context) {
     bool news = false;
-    if (fabric->control)
-        rpi_control_clear_fd(fabric->control); /* first: what comes now is looked at */
-    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+    if (context->control)
+        rpi_control_clear_fd(context->control); /* first: what comes now is looked at */
+    for (rp_comm *comm = context->active; comm; comm = comm->next_active)
         if (!comm->ending) news |= rpi_comm_check_control(comm);
     return news;
 }
 
-static void check_deadlines(rpi_fabric *fabric) {
-    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+static void check_deadlines(rpi_context *context) {
+    for (rp_comm *comm = context->active; comm; comm = comm->next_active)
         rpi_deadline_check(comm);
 }
 
 /* Whoever is always busy, or leaves before it would sleep, looks when it ends. */
-static void check_operations(rpi_fabric *fabric) {
-    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
-        rpi_deadline_check_operations(comm, fabric->driven_ns);
+static void check_operations(rpi_context *context) {
+    for (rp_comm *comm = context->active; comm; comm = comm->next_active)
+        rpi_deadline_check_operations(comm, context->owned_ns);
 }
 
 /* until NULL: the progress thread, until there is nothing to do or somebody else wants to. */
-static void drive(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline_ns) {
-    int64_t idle_since = 0, spin_ns = shall_poll(fabric, !until) ? SPIN_NS : 0;
+static void make_progress(rpi_context *context, const atomic_bool *until, int64_t deadline_ns) {
+    int64_t idle_since = 0, spin_ns = shall_poll(context, !until) ? SPIN_NS : 0;
     bool is_still = false; /* since bytes were last counted */
-    forgive_absence(fabric, fabric->driven_ns);
-    while (!drive_is_over(fabric, until, deadline_ns)) {
-        if (rpi_fabric_pass(fabric)) {
+    forgive_absence(context, context->owned_ns);
+    while (!progress_is_over(context, until, deadline_ns)) {
+        if (rpi_progress_iterate(context)) {
             idle_since = 0;
             is_still = false;
             continue;
         }
-        if (drive_is_over(fabric, until, deadline_ns)) break;
+        if (progress_is_over(context, until, deadline_ns)) break;
         int64_t now = rpi_now_ns();
         if (!idle_since) idle_since = now;
         if (now - idle_since < spin_ns) {
-            yield(fabric, now);
+            yield(context, now);
             continue;
         }
-        if (check_control(fabric) || rpi_set_aside(fabric)) continue;
-        account(fabric, is_still);
+        if (check_control(context) || rpi_unexpected_queue(context)) continue;
+        account(context, is_still);
         is_still = true;
-        check_deadlines(fabric);
-        if (!has_failed(fabric)) sleep_for_news(fabric, !until, deadline_ns);
+        check_deadlines(context);
+        if (!has_failed(context)) sleep_for_news(context, !until, deadline_ns);
     }
-    if (spin_ns > 0 && fabric->contended_waits == 0) fabric->contentions = 0;
-    account(fabric, false);
-    check_operations(fabric);
+    if (spin_ns > 0 && context->contended_waits == 0) context->contentions = 0;
+    account(context, false);
+    check_operations(context);
 }
 
-void rpi_drive_for_nobody(rpi_fabric *fabric) {
-    fabric->driving = true;
-    pthread_mutex_unlock(&fabric->lock);
-    drive(fabric, NULL, RPI_NEVER_NS);
-    pthread_mutex_lock(&fabric->lock);
-    rpi_drive_hand_on(fabric);
+void rpi_progress_unattended(rpi_context *context) {
+    context->is_owned = true;
+    pthread_mutex_unlock(&context->lock);
+    make_progress(context, NULL, RPI_NEVER_NS);
+    pthread_mutex_lock(&context->lock);
+    rpi_progress_release_locked(context);
 }
 
-/* What drive() does before it sleeps: whoever only looks, again and again, never sleeps, and a
- * frame that cannot be taken must not stay in front of those that he waits for. */
+/* What make_progress() does before it sleeps: whoever only looks, again and again, never
+ * sleeps, and a frame that cannot be taken must not stay in front of those that he waits for.
+ */
 static void look_further(rp_comm *comm) {
-    if (rpi_now_ns() - comm->progress_ns < SPIN_NS || !rpi_set_aside(comm->fabric))
-        check_deadlines(comm->fabric);
+    if (rpi_now_ns() - comm->progress_ns < SPIN_NS || !rpi_unexpected_queue(comm->context))
+        check_deadlines(comm->context);
 }
 
-/* Who looks again and again leaves the core to who can move something: the thread that drives
- * now, or on a host with more ranks than cores another rank. */
-void rpi_drive_once(rp_comm *comm) {
+/* Who looks again and again leaves the core to who can move something: the thread that makes
+ * progress now, or on a host with more ranks than cores another rank. */
+void rpi_progress_once(rp_comm *comm) {
     RPI_FPENV_SCOPE;
-    rpi_fabric *fabric = comm->fabric;
-    pthread_mutex_lock(&fabric->lock);
-    bool mine = !fabric->driving;
-    if (mine) fabric->driving = true;
-    pthread_mutex_unlock(&fabric->lock);
+    rpi_context *context = comm->context;
+    pthread_mutex_lock(&context->lock);
+    bool mine = !context->is_owned;
+    if (mine) context->is_owned = true;
+    pthread_mutex_unlock(&context->lock);
     if (!mine) {
         sched_yield();
         return;
     }
-    forgive_absence(fabric, fabric->driven_ns);
-    (void)check_control(fabric);
+    forgive_absence(context, context->owned_ns);
+    (void)check_control(context);
     (void)rpi_comm_check_control(comm); /* it may have had nothing to do so far */
-    bool has_moved = rpi_fabric_pass(fabric), yields = fabric->crowded && !has_moved;
+    bool has_moved = rpi_progress_iterate(context),
+         yields = context->oversubscribed && !has_moved;
     if (!has_moved) look_further(comm);
-    account(fabric, false);
-    check_operations(fabric);
-    rpi_drive_give(fabric);
+    account(context, false);
+    check_operations(context);
+    rpi_progress_release(context);
     if (yields) sched_yield();
 }
 
@@ -284,52 +286,52 @@ static void note_end_of_wait(rp_comm *comm, const rp_request *request) {
 }
 
 /* Under the lock. */
-static void sleep_for_change(rpi_fabric *fabric, int64_t deadline_ns) {
+static void sleep_for_change(rpi_context *context, int64_t deadline_ns) {
     if (deadline_ns == RPI_NEVER_NS) {
-        pthread_cond_wait(&fabric->changed, &fabric->lock);
+        pthread_cond_wait(&context->changed, &context->lock);
         return;
     }
     struct timespec at = {.tv_sec = deadline_ns / RPI_SECOND_NS,
                           .tv_nsec = deadline_ns % RPI_SECOND_NS};
-    pthread_cond_timedwait(&fabric->changed, &fabric->lock, &at);
+    pthread_cond_timedwait(&context->changed, &context->lock, &at);
 }
 
-/* Under the lock, which it releases meanwhile; the caller counts as wanting the drive. */
-static void drive_for(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline_ns) {
-    fabric->driving = true;
-    atomic_fetch_sub(&fabric->wanted, 1);
-    pthread_mutex_unlock(&fabric->lock);
-    drive(fabric, until, deadline_ns);
-    pthread_mutex_lock(&fabric->lock);
-    atomic_fetch_add(&fabric->wanted, 1);
-    rpi_drive_hand_on(fabric);
+/* Under the lock, which it releases meanwhile; the caller counts as wanting to own progress. */
+static void progress_for(rpi_context *context, const atomic_bool *until, int64_t deadline_ns) {
+    context->is_owned = true;
+    atomic_fetch_sub(&context->yield_wanted, 1);
+    pthread_mutex_unlock(&context->lock);
+    make_progress(context, until, deadline_ns);
+    pthread_mutex_lock(&context->lock);
+    atomic_fetch_add(&context->yield_wanted, 1);
+    rpi_progress_release_locked(context);
 }
 
 /* What is waited for is a flag of the request's. */
 static bool wait_until(rp_request *request, const atomic_bool *until, int64_t deadline_ns) {
     RPI_FPENV_SCOPE;
     rp_comm *comm = request->comm;
-    rpi_fabric *fabric = comm->fabric;
+    rpi_context *context = comm->context;
     if (atomic_load(until)) return true;
     int64_t start = rpi_now_ns();
-    pthread_mutex_lock(&fabric->lock);
+    pthread_mutex_lock(&context->lock);
     if (comm->waiters++ == 0) note_wait(comm, request, deadline_ns);
-    atomic_fetch_add(&fabric->wanted, 1);
+    atomic_fetch_add(&context->yield_wanted, 1);
     while (!atomic_load(until) && rpi_now_ns() < deadline_ns) {
-        if (!fabric->driving && atomic_load(&fabric->takers) == 0) {
-            drive_for(fabric, until, deadline_ns);
+        if (!context->is_owned && atomic_load(&context->acquirers) == 0) {
+            progress_for(context, until, deadline_ns);
             continue;
         }
-        rpi_drive_wake(fabric);
-        sleep_for_change(fabric, deadline_ns);
+        rpi_progress_wake(context);
+        sleep_for_change(context, deadline_ns);
     }
-    atomic_fetch_sub(&fabric->wanted, 1);
+    atomic_fetch_sub(&context->yield_wanted, 1);
     comm->waiters--;
     note_end_of_wait(comm, request);
     comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);
-    rpi_progress_thread_offer(fabric);
+    rpi_progress_thread_notify(context);
     bool done = atomic_load(until);
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_mutex_unlock(&context->lock);
     return done;
 }
 

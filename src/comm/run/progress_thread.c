@@ -1,16 +1,16 @@
-/* The progress thread: drives while callers compute.
+/* The progress thread: makes progress while callers compute.
  *
  * Most operations are waited for soon after they were posted, and then a thread that was woken
  * for each would only be in the waiter's way: two wake-ups and a change of hands cost more than
  * a short transfer. So posting wakes it only from its sleep. Awake, it looks by itself every
- * GRACE_NS and takes the drive when something has been in flight for so long and nobody has
- * driven; after some looks at nothing it sleeps again. What can be sent when an operation is
- * posted, its poster has sent.
+ * GRACE_NS and acquires progress when something has been in flight for so long and nobody has
+ * made progress; after some looks at nothing it sleeps again. What can be sent when an
+ * operation is posted, its poster has sent.
  *
- * Where there are windows the drive is its own whenever nobody else wants it: neighbours write
+ * Where there are windows progress is its own whenever nobody else wants it: neighbours write
  * into them at any time. It sleeps in it until something comes. */
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/run/progress_loop.h"
 
 #include "base/clock.h"
@@ -28,77 +28,78 @@
 #define TIMER_SLACK_NS 1000UL
 enum { LOOKS = 10, NICE = -10 };
 
-static bool is_left_alone(const rpi_fabric *fabric) {
-    int64_t since = fabric->busy_since_ns;
-    if (fabric->driven_ns > since) since = fabric->driven_ns;
+static bool is_left_alone(const rpi_context *context) {
+    int64_t since = context->busy_since_ns;
+    if (context->owned_ns > since) since = context->owned_ns;
     return rpi_now_ns() - since >= GRACE_NS;
 }
 
 /* Under the lock. */
-static void sleep_for_work(rpi_fabric *fabric) {
-    fabric->thread_sleeps = true;
-    while (!fabric->stop && !rpi_fabric_has_work(fabric))
-        pthread_cond_wait(&fabric->work, &fabric->lock);
-    fabric->thread_sleeps = false;
+static void sleep_for_work(rpi_context *context) {
+    context->thread_sleeps = true;
+    while (!context->stop && !rpi_progress_has_work(context))
+        pthread_cond_wait(&context->work, &context->lock);
+    context->thread_sleeps = false;
 }
 
 /* Under the lock. */
-static void sleep_a_while(rpi_fabric *fabric) {
+static void sleep_a_while(rpi_context *context) {
     int64_t at_ns = rpi_now_ns() + GRACE_NS;
     struct timespec at = {.tv_sec = at_ns / RPI_SECOND_NS, .tv_nsec = at_ns % RPI_SECOND_NS};
-    pthread_cond_timedwait(&fabric->work, &fabric->lock, &at);
+    pthread_cond_timedwait(&context->work, &context->lock, &at);
 }
 
 /* Under the lock. */
-static void look_after(rpi_fabric *fabric) {
+static void look_after(rpi_context *context) {
     int looks = 0;
-    while (!fabric->stop && looks < LOOKS) {
-        if (rpi_fabric_has_work(fabric) && is_left_alone(fabric)) rpi_drive_for_nobody(fabric);
-        looks = fabric->offered ? 0 : looks + 1;
-        fabric->offered = false;
-        sleep_a_while(fabric);
+    while (!context->stop && looks < LOOKS) {
+        if (rpi_progress_has_work(context) && is_left_alone(context))
+            rpi_progress_unattended(context);
+        looks = context->has_new_work ? 0 : looks + 1;
+        context->has_new_work = false;
+        sleep_a_while(context);
     }
 }
 
-static void *progress_main(void *context) {
-    rpi_fabric *fabric = context;
+static void *progress_main(void *argument) {
+    rpi_context *context = argument;
     rpi_fpenv_default();
     /* Beside busy compute threads it must not wait for its turn; without the right to ask for
      * that it runs as it is. */
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-    pthread_mutex_lock(&fabric->lock);
-    while (!fabric->stop) {
-        sleep_for_work(fabric);
-        sleep_a_while(fabric);
-        look_after(fabric);
+    pthread_mutex_lock(&context->lock);
+    while (!context->stop) {
+        sleep_for_work(context);
+        sleep_a_while(context);
+        look_after(context);
     }
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_mutex_unlock(&context->lock);
     return NULL;
 }
 
-rp_status rpi_progress_thread_start(rpi_fabric *fabric) {
+rp_status rpi_progress_thread_start(rpi_context *context) {
     int error = 0;
-    pthread_mutex_lock(&fabric->lock); /* others may make communicators, or post, just now */
-    if (!fabric->has_thread)
-        error = pthread_create(&fabric->thread, NULL, progress_main, fabric);
-    if (!error) fabric->has_thread = true;
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_mutex_lock(&context->lock); /* others may make communicators, or post, just now */
+    if (!context->has_thread)
+        error = pthread_create(&context->thread, NULL, progress_main, context);
+    if (!error) context->has_thread = true;
+    pthread_mutex_unlock(&context->lock);
     if (error)
         return RP_FAIL(IO, "cannot start the progress thread: %s%s", strerror(error),
                        rpi_lacking_threads(error));
     return RP_OK;
 }
 
-void rpi_progress_thread_stop(rpi_fabric *fabric) {
-    if (!fabric->has_thread) return;
-    pthread_mutex_lock(&fabric->lock);
-    fabric->stop = true;
-    atomic_fetch_add(&fabric->wanted, 1);
-    rpi_drive_wake(fabric);
-    pthread_cond_signal(&fabric->work);
-    pthread_mutex_unlock(&fabric->lock);
-    pthread_join(fabric->thread, NULL);
-    atomic_fetch_sub(&fabric->wanted, 1);
-    fabric->has_thread = false;
+void rpi_progress_thread_stop(rpi_context *context) {
+    if (!context->has_thread) return;
+    pthread_mutex_lock(&context->lock);
+    context->stop = true;
+    atomic_fetch_add(&context->yield_wanted, 1);
+    rpi_progress_wake(context);
+    pthread_cond_signal(&context->work);
+    pthread_mutex_unlock(&context->lock);
+    pthread_join(context->thread, NULL);
+    atomic_fetch_sub(&context->yield_wanted, 1);
+    context->has_thread = false;
 }

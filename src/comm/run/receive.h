@@ -1,24 +1,25 @@
 /* Frames to the RECV steps that wait for them. Functions that return bool say whether something
- * moved. [driver] */
+ * moved. [progress] */
 #ifndef RPI_COMM_RECEIVE_H
 #define RPI_COMM_RECEIVE_H
 
 #include "comm/core/chunk.h"
 
-bool rpi_receive(rpi_fabric *fabric, int rank); /* take what can be taken from a link */
-bool rpi_set_aside(rpi_fabric *fabric);         /* copy what blocks links, before sleeping */
+bool rpi_receive(rpi_context *context, int rank); /* take what can be taken from a link */
+bool rpi_unexpected_queue(rpi_context *context);  /* copy what blocks links, before sleeping */
 /* The same of what has blocked its link for a while, while other operations move. */
-void rpi_set_aside_overdue(rpi_fabric *fabric);
+void rpi_unexpected_queue_overdue(rpi_context *context);
 /* Of a chunk in which nothing runs: the other side may wait for a payload that it holds, and
  * this one for its own. */
 void rpi_receive_unblock(rpi_chunk *chunk);
-/* For a RECV that is due: the frame for it that was set aside. */
-bool rpi_receive_aside(rpi_chunk *chunk, int action);
-/* The chunk has started: what was set aside for it is its own. */
-void rpi_receive_adopt(rpi_chunk *chunk);
+/* For a RECV that is due: the frame for it that was queued as unexpected. */
+bool rpi_receive_unexpected(rpi_chunk *chunk, int instruction);
+/* The chunk has started: what was queued as unexpected for it is its own. */
+void rpi_receive_claim(rpi_chunk *chunk);
 /* The chunk is done: nothing more may have come for it; makes it known. */
 void rpi_receive_check_empty(rpi_chunk *chunk);
-/* The request was posted: what was set aside for it is compared. False: it disagrees. */
+/* The request was posted: what was queued as unexpected for it is compared. False: it
+ * disagrees. */
 bool rpi_receive_compare(rp_request *request);
 
 #endif

@@ -49,7 +49,7 @@ static bool run_at_once(const rpi_fold *fold, size_t count) {
                        fold->into, fold->also, fold->is_long);
 }
 
-void rpi_fold_run(const rpi_fold *fold, size_t count) {
+void rpi_fold_extent(const rpi_fold *fold, size_t count) {
     if (run_at_once(fold, count)) return;
     _Alignas(64) unsigned char tile[TILE_BYTES];
     rp_dtype wide = rpi_sum_dtype(fold->dtype);

@@ -1,4 +1,4 @@
-/* One pass over memory for the sum of two: into = (first op second), times a weight.
+/* One reading of memory for the sum of two: into = (first op second), times a weight.
  *
  * Memory is the limit where ranks share it. A copy into an accumulator, an addition and a copy
  * out of it go over it three times; a tile that stays in the first cache goes over it once. The
@@ -23,6 +23,6 @@ typedef struct rpi_fold {
         is_long; /* the operation moves more than a cache holds; the bits do not depend on it */
 } rpi_fold;
 
-void rpi_fold_run(const rpi_fold *fold, size_t count);
+void rpi_fold_extent(const rpi_fold *fold, size_t count);
 
 #endif

@@ -26,8 +26,8 @@ rp_status rpi_reduction_check(rp_reduction reduction, rp_dtype dtype, const rp_c
 void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void *in,
                 size_t count, void *into);
 
-/* into = also = (first + second) * factor, elements of `dtype` at any address, in one pass over
- * memory; into and also (NULL: nothing) may be inputs, and overlap none otherwise. factor 1:
+/* into = also = (first + second) * factor, elements of `dtype` at any address, in one reading
+ * of memory; into and also (NULL: nothing) may be inputs, and overlap none otherwise. factor 1:
  * the sum. The bits of a sum that is then multiplied. is_long: it is a part of what no cache
  * holds. False: the dtype has no such loop. */
 bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *second,

@@ -1,5 +1,5 @@
 /* Windows: created by all ranks at once, and freed. */
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/run/progress_loop.h"
 #include "comm/window/window_calls.h"
 
@@ -163,13 +163,13 @@ static rp_status fill(rp_window *window, const rp_window_setup *setup) {
 }
 
 /* A frame has whole granules; where a bucket alone is longer it has one. */
-static void cut(rp_window *window) {
+static void partition(rp_window *window) {
     size_t granule = rp_codec_granule(&window->codec);
     size_t bytes = rp_codec_encoded_bytes(&window->codec, window->dtype, granule);
     size_t granules = bytes ? PIECE_BYTES / bytes : 1;
-    window->piece = granule * (granules ? granules : 1);
-    window->pieces = (uint32_t)((window->count + window->piece - 1) / window->piece);
-    if (!window->pieces) window->pieces = 1;
+    window->slice = granule * (granules ? granules : 1);
+    window->slices = (uint32_t)((window->count + window->slice - 1) / window->slice);
+    if (!window->slices) window->slices = 1;
 }
 
 static rp_status make(rp_comm *comm, const rp_window_setup *setup, rp_window **out_window) {
@@ -186,7 +186,7 @@ static rp_status make(rp_comm *comm, const rp_window_setup *setup, rp_window **o
     window->p = 1;
     window->follows_p = setup->follow_p != 0;
     pthread_mutex_init(&window->lock, NULL);
-    cut(window);
+    partition(window);
     rp_status status = fill(window, setup);
     if (status != RP_OK)
         destroy(window);
@@ -314,25 +314,25 @@ static rp_status agree(rp_comm *comm, rp_window *window, rp_status refused) {
 
 static void link_window(rp_window *window) {
     rp_comm *comm = window->comm;
-    rpi_drive_take(comm->fabric);
+    rpi_progress_acquire(comm->context);
     rp_window **end = &comm->windows;
     while (*end) end = &(*end)->next;
     *end = window;
     window->number = ++comm->last_window;
-    atomic_fetch_add(&comm->fabric->windows, 1);
-    rpi_drive_give(comm->fabric);
+    atomic_fetch_add(&comm->context->windows, 1);
+    rpi_progress_release(comm->context);
 }
 
 static void unlink_window(rp_window *window) {
     rp_comm *comm = window->comm;
     if (!comm) return;
-    rpi_drive_take(comm->fabric);
+    rpi_progress_acquire(comm->context);
     rp_window **at = &comm->windows;
     while (*at && *at != window) at = &(*at)->next;
     if (*at) *at = window->next;
     if (!comm->windows) comm->windows_due = false;
-    atomic_fetch_sub(&comm->fabric->windows, 1);
-    rpi_drive_give(comm->fabric);
+    atomic_fetch_sub(&comm->context->windows, 1);
+    rpi_progress_release(comm->context);
 }
 
 /* Who comes out of the barrier knows that all take what is pushed. */
@@ -346,7 +346,7 @@ static rp_status create(rp_comm *comm, const rp_window_setup *setup, rp_window *
         return status;
     }
     link_window(window);
-    status = rpi_progress_thread_start(comm->fabric);
+    status = rpi_progress_thread_start(comm->context);
     if (status == RP_OK) status = rp_barrier(comm);
     if (status == RP_OK) {
         *out_window = window;

@@ -75,7 +75,7 @@ static rp_status find_edges(const rp_window *window, bool ins, const rp_neighbor
 }
 
 static rp_status check_there(const rp_window *window, int rank) {
-    pthread_mutex_t *lock = &window->comm->fabric->lock;
+    pthread_mutex_t *lock = &window->comm->context->lock;
     pthread_mutex_lock(lock);
     rp_status gone = window->gone[rank];
     pthread_mutex_unlock(lock);
@@ -108,7 +108,7 @@ static void note_part(rp_window_operation *operation, int edge, uint64_t number)
 static void enlist(rp_window_operation *operation, rp_window_operation **out) {
     if (!operation) return;
     rp_window *window = operation->window;
-    pthread_mutex_t *lock = &window->comm->fabric->lock;
+    pthread_mutex_t *lock = &window->comm->context->lock;
     pthread_mutex_lock(lock);
     operation->next = window->operations;
     operation->at = &window->operations;
@@ -221,7 +221,7 @@ rp_status rp_window_accumulate(rp_window *window, void *data, size_t count,
 
 static void want(rp_window *window, const edges *from, int mutex,
                  rp_window_operation *operation) {
-    pthread_mutex_t *lock = &window->comm->fabric->lock;
+    pthread_mutex_t *lock = &window->comm->context->lock;
     pthread_mutex_lock(lock);
     for (size_t i = 0; i < from->count; i++) {
         rpi_window_in *in = &window->ins[from->list[i].edge];

@@ -6,8 +6,8 @@
 
 /* window_common.c */
 void rpi_window_lock_values(rp_window *window);
-void rpi_window_unlock_values(rp_window *window); /* calls the driver that missed it */
-/* Something is to be done: the driver is called, or one pass made. */
+void rpi_window_unlock_values(rp_window *window); /* calls the progress owner that missed it */
+/* Something is to be done: the progress owner is called, or one iteration made. */
 void rpi_window_call(rp_window *window);
 /* The communicator is there and well. */
 rp_status rpi_window_check(const rp_window *window);

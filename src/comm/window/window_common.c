@@ -17,7 +17,7 @@ void rpi_window_unlock_values(rp_window *window) {
 void rpi_window_call(rp_window *window) {
     if (!window->comm) return;
     rpi_comm_call(window->comm);
-    rpi_drive_once(window->comm);
+    rpi_progress_once(window->comm);
 }
 
 rp_status rpi_window_check(const rp_window *window) {

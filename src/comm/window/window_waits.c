@@ -27,14 +27,14 @@ static rp_status over(rp_status status) {
 typedef struct waiting {
     rp_window *window;
     const char *what;                                       /* in messages: "put ..." */
-    bool (*lacks)(const struct waiting *waiting, int rank); /* under the fabric's lock */
+    bool (*lacks)(const struct waiting *waiting, int rank); /* under the context's lock */
     rp_window_operation *operation;
     const int *ranks; /* of mutexes */
     size_t count;
     bool own;
 } waiting;
 
-/* Under the fabric's lock: the first rank of which something is missing. */
+/* Under the context's lock: the first rank of which something is missing. */
 static int first_missing(const waiting *w) {
     for (int rank = 0; rank < w->window->comm->world; rank++)
         if (w->lacks(w, rank)) return rank;
@@ -60,9 +60,9 @@ static rp_status fail_late(const waiting *w, int missing, double waited_s) {
     size_t used = 0;
     for (int rank = 0; rank < comm->world; rank++) {
         char one[96];
-        pthread_mutex_lock(&comm->fabric->lock);
+        pthread_mutex_lock(&comm->context->lock);
         bool lacks = rank == missing || w->lacks(w, rank);
-        pthread_mutex_unlock(&comm->fabric->lock);
+        pthread_mutex_unlock(&comm->context->lock);
         if (!lacks || used >= sizeof names) continue;
         rank_text(comm, rank, one, sizeof one);
         used +=
@@ -79,14 +79,14 @@ static rp_status fail_gone(const waiting *w, int rank) {
         w->window->name, w->what, rank);
 }
 
-static void sleep_until(rpi_fabric *fabric, int64_t deadline_ns) {
+static void sleep_until(rpi_context *context, int64_t deadline_ns) {
     int64_t at_ns = rpi_now_ns() + LOOK_NS;
     if (deadline_ns < at_ns) at_ns = deadline_ns;
     struct timespec at = {.tv_sec = at_ns / RPI_SECOND_NS, .tv_nsec = at_ns % RPI_SECOND_NS};
-    pthread_cond_timedwait(&fabric->changed, &fabric->lock, &at);
+    pthread_cond_timedwait(&context->changed, &context->lock, &at);
 }
 
-/* Under the fabric's lock, which it releases meanwhile. RP_PENDING: go on. */
+/* Under the context's lock, which it releases meanwhile. RP_PENDING: go on. */
 static rp_status look(const waiting *w, int *out_missing) {
     *out_missing = first_missing(w);
     if (*out_missing < 0) return RP_OK;
@@ -95,23 +95,23 @@ static rp_status look(const waiting *w, int *out_missing) {
 
 static rp_status wait_for(const waiting *w, double timeout_s) {
     rp_comm *comm = w->window->comm;
-    rpi_fabric *fabric = comm->fabric;
+    rpi_context *context = comm->context;
     if (!(timeout_s > 0)) timeout_s = atomic_load(&comm->timeout_s);
     int64_t deadline_ns = rpi_deadline_ns(timeout_s), looked_ns = rpi_now_ns();
     rp_status status;
     int missing = -1;
-    pthread_mutex_lock(&fabric->lock);
+    pthread_mutex_lock(&context->lock);
     while ((status = look(w, &missing)) == RP_PENDING && rpi_now_ns() < deadline_ns) {
-        sleep_until(fabric, deadline_ns);
+        sleep_until(context, deadline_ns);
         if (rpi_now_ns() - looked_ns < LOOK_NS) continue;
-        pthread_mutex_unlock(&fabric->lock);
+        pthread_mutex_unlock(&context->lock);
         rp_status failure = rpi_window_check(w->window);
         if (failure != RP_OK) return failure;
-        rpi_window_call(w->window); /* a link that has failed is noticed in a pass */
+        rpi_window_call(w->window); /* a link that has failed is noticed in an iteration */
         looked_ns = rpi_now_ns();
-        pthread_mutex_lock(&fabric->lock);
+        pthread_mutex_lock(&context->lock);
     }
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_mutex_unlock(&context->lock);
     if (status == RP_PENDING) return fail_late(w, missing, waited_before_s + timeout_s);
     return status == RP_PEER ? fail_gone(w, missing) : RP_OK;
 }
@@ -142,10 +142,10 @@ void rp_window_operation_free(rp_window_operation **in_out_operation) {
     rp_window_operation *operation = in_out_operation ? *in_out_operation : NULL;
     if (!operation) return;
     rp_comm *comm = operation->window->comm;
-    if (comm) pthread_mutex_lock(&comm->fabric->lock);
+    if (comm) pthread_mutex_lock(&comm->context->lock);
     *operation->at = operation->next;
     if (operation->next) operation->next->at = operation->at;
-    if (comm) pthread_mutex_unlock(&comm->fabric->lock);
+    if (comm) pthread_mutex_unlock(&comm->context->lock);
     rpi_free(operation);
     *in_out_operation = NULL;
 }
@@ -168,11 +168,11 @@ rp_status rp_window_test(rp_window_operation *operation) {
     if (!operation) return RP_FAIL(INVALID, "there is no operation to test");
     waiting w = for_operation(operation);
     if (!w.window->comm) return rpi_window_check(w.window);
-    rpi_fabric *fabric = w.window->comm->fabric;
+    rpi_context *context = w.window->comm->context;
     int missing = -1;
-    pthread_mutex_lock(&fabric->lock);
+    pthread_mutex_lock(&context->lock);
     rp_status status = look(&w, &missing);
-    pthread_mutex_unlock(&fabric->lock);
+    pthread_mutex_unlock(&context->lock);
     if (status == RP_PEER) return fail_gone(&w, missing);
     if (status == RP_PENDING) RP_TRY(rpi_window_check(w.window));
     return status;
@@ -211,7 +211,7 @@ static bool lacks_mutex(const waiting *w, int rank) {
                   : window->claims[rank].state != RPI_CLAIM_HELD;
 }
 
-/* Under the fabric's lock. RP_STATE: this rank has it. */
+/* Under the context's lock. RP_STATE: this rank has it. */
 static rp_status begin_lock(rp_window *window, int rank, bool own) {
     rpi_window_cell *cell = &window->cells[rank];
     rpi_window_claim *claim = &window->claims[rank];
@@ -225,11 +225,11 @@ static rp_status begin_lock(rp_window *window, int rank, bool own) {
     if (own) return RP_OK;
     if (claim->state == RPI_CLAIM_NONE) claim->state = RPI_CLAIM_WANTED;
     claim->abandoned = false;
-    atomic_store(&window->words_due, true);
+    atomic_store(&window->control_due, true);
     return RP_OK;
 }
 
-/* Under the fabric's lock: held, waited for, or neither. */
+/* Under the context's lock: held, waited for, or neither. */
 static bool end_lock(rp_window *window, int rank, bool own) {
     rpi_window_cell *cell = &window->cells[rank];
     rpi_window_claim *claim = &window->claims[rank];
@@ -246,15 +246,15 @@ static bool end_lock(rp_window *window, int rank, bool own) {
     } else if (claim->state != RPI_CLAIM_NONE) {
         claim->abandoned = true;
     }
-    atomic_store(&window->words_due, true);
+    atomic_store(&window->control_due, true);
     return held;
 }
 
 static bool end_locks(rp_window *window, const int *ranks, size_t count, bool own) {
     bool held = true;
-    pthread_mutex_lock(&window->comm->fabric->lock);
+    pthread_mutex_lock(&window->comm->context->lock);
     for (size_t i = 0; i < count; i++) held &= end_lock(window, ranks[i], own);
-    pthread_mutex_unlock(&window->comm->fabric->lock);
+    pthread_mutex_unlock(&window->comm->context->lock);
     rpi_window_call(window);
     return held;
 }
@@ -266,15 +266,15 @@ static rp_status lock_one(rp_window *window, int rank, bool own, double timeout_
                  .ranks = &rank,
                  .count = 1,
                  .own = own};
-    pthread_mutex_lock(&window->comm->fabric->lock);
+    pthread_mutex_lock(&window->comm->context->lock);
     rp_status status = begin_lock(window, rank, own);
-    pthread_mutex_unlock(&window->comm->fabric->lock);
+    pthread_mutex_unlock(&window->comm->context->lock);
     if (status != RP_OK)
         return RP_FAIL(STATE, "window '%s': rank %d holds its mutex %s rank %d already",
                        window->name, window->comm->rank, own ? "for" : "at", rank);
     if (!own) rpi_window_call(window);
     status = wait_for(&w, timeout_s);
-    if (status == RP_OK && own) { /* what the driver began before this ends first */
+    if (status == RP_OK && own) { /* what the progress owner began before this ends first */
         rpi_window_lock_values(window);
         rpi_window_unlock_values(window);
     }
@@ -362,19 +362,19 @@ rp_status rpi_window_own_mutexes(rp_window *window, double timeout_s) {
 }
 
 void rpi_window_release_own_mutexes(rp_window *window) {
-    pthread_mutex_lock(&window->comm->fabric->lock);
+    pthread_mutex_lock(&window->comm->context->lock);
     for (int i = 0; i < window->in_count; i++)
         (void)end_lock(window, window->ins[i].rank, true);
-    pthread_mutex_unlock(&window->comm->fabric->lock);
+    pthread_mutex_unlock(&window->comm->context->lock);
     rpi_window_call(window);
 }
 
 void rpi_window_release_all(rp_window *window) {
-    pthread_mutex_lock(&window->comm->fabric->lock);
+    pthread_mutex_lock(&window->comm->context->lock);
     for (int rank = 0; rank < window->comm->world; rank++) {
         (void)end_lock(window, rank, true);
         (void)end_lock(window, rank, false);
     }
-    pthread_mutex_unlock(&window->comm->fabric->lock);
+    pthread_mutex_unlock(&window->comm->context->lock);
     rpi_window_call(window);
 }

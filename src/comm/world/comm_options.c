@@ -8,7 +8,7 @@
 #include "net/shaped/link_shape.h"
 #include "net/socket/interfaces.h"
 #include "net/socket/stream.h"
-#include "net/store/meeting.h"
+#include "net/store/bootstrap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
         return RP_FAIL(INVALID,
                        "chunks_in_flight is %u; 1 to %d are allowed, or 0 for a choice",
                        options->chunks_in_flight, CHUNKS_IN_FLIGHT_MAX);
-    RP_TRY(rpi_meeting_check_name(options->name ? options->name : RPI_COMM_NAME));
+    RP_TRY(rpi_bootstrap_check_name(options->name ? options->name : RPI_COMM_NAME));
     if (options->tls != 0 && options->tls != 1)
         return RP_FAIL(INVALID, "tls is %d; 0 and 1 are allowed", options->tls);
     if ((unsigned)options->priority > RP_PRIORITY_URGENT)

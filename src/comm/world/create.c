@@ -1,7 +1,7 @@
 #include "comm/world/create.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/core/request.h"
 #include "comm/device/device.h"
 #include "comm/protocol/control_frame.h"
@@ -22,7 +22,7 @@
 #include "comm/world/link_costs.h"
 #include "net/shaped/link_shape.h"
 #include "net/socket/addresses.h"
-#include "net/store/meeting.h"
+#include "net/store/bootstrap.h"
 #include "net/trust/secret.h"
 #include "net/world/launch_watch.h"
 
@@ -57,7 +57,8 @@ rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options) {
     comm->strict_timeout = options->strict_timeout > 0;
     comm->priority = options->priority ? options->priority : RP_PRIORITY_NORMAL;
     comm->chunk_bytes = options->chunk_bytes;
-    comm->window = options->chunks_in_flight ? options->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
+    comm->chunks_in_flight =
+        options->chunks_in_flight ? options->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
     return RP_OK;
 }
 
@@ -67,7 +68,7 @@ rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s) {
     if (!(timeout_s > 0))
         return RP_FAIL(INVALID, "timeout_s is %g; above 0 is needed", timeout_s);
     atomic_store(&comm->timeout_s, timeout_s);
-    rpi_drive_wake(comm->fabric); /* a sleeper has the old deadline */
+    rpi_progress_wake(comm->context); /* a sleeper has the old deadline */
     return RP_OK;
 }
 
@@ -77,7 +78,7 @@ typedef struct link_settings {
     int streams;
 } link_settings;
 
-/* What the first communicator of a fabric is made over. */
+/* What the first communicator of a context is made over. */
 typedef struct meeting_place {
     const rp_store *store;
     const rp_store *launchers; /* the same store, where it is the launcher's; else NULL */
@@ -93,7 +94,7 @@ static rp_status look_for_ends(void *context) {
 static rp_status look_for_losses(void *context) {
     meeting_place *place = context;
     RP_TRY(look_for_ends(place));
-    int rank = rpi_meeting_replaced(place->store, place->prefix);
+    int rank = rpi_bootstrap_replaced(place->store, place->prefix);
     if (rank < 0) return RP_OK;
     return RP_FAIL(PEER,
                    "rank %d died while the ranks were connecting (connection closed by peer), "
@@ -112,13 +113,13 @@ static rp_status connect_mesh(rp_comm *comm, meeting_place *place,
                              .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
                              .when = links->when,
                              .streams = links->streams,
-                             .shares = true,
+                             .zero_copy = true,
                              .timeout_s = or_default(options->connect_timeout_s, CONNECT_S),
                              .look = {.ask = look_for_ends, .context = place}};
-    rpi_fabric *fabric = comm->fabric;
+    rpi_context *context = comm->context;
     if (options->link) RP_TRY(rpi_link_shape_parse(options->link, &mesh.shape));
-    RP_TRY(rpi_mesh_connect(place->store, comm->rank, comm->world, &mesh, &fabric->mesh));
-    rpi_fabric_connect(fabric);
+    RP_TRY(rpi_mesh_connect(place->store, comm->rank, comm->world, &mesh, &context->mesh));
+    rpi_context_connect(context);
     return RP_OK;
 }
 
@@ -149,10 +150,10 @@ static void say_whether_open(const rpi_mesh *mesh, const char *bind_host,
 /* Before the control connection, which is open only when all ranks have come that far. */
 static rp_status agree_on_links(rp_comm *comm, meeting_place *place, const char *key,
                                 double timeout_s) {
-    rpi_fabric *fabric = comm->fabric;
+    rpi_context *context = comm->context;
     rpi_look look = {.ask = look_for_losses, .context = place};
     return rpi_link_costs_agree(place->store, key, comm->rank, timeout_s, &look,
-                                getenv(RPI_LINK_COSTS_VARIABLE), &fabric->links);
+                                getenv(RPI_LINK_COSTS_VARIABLE), &context->links);
 }
 
 static rp_status find_link_settings(link_settings *out_settings) {
@@ -169,18 +170,19 @@ static void meeting_name(const char *name, uint32_t epoch, char *text, size_t by
 static rp_status open_control(rp_comm *comm, meeting_place *place,
                               const rp_comm_options *options, const rpi_secret *secret,
                               double connect_s) {
-    rpi_fabric *fabric = comm->fabric;
+    rpi_context *context = comm->context;
     comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
     rpi_control_options control = {.prefix = place->prefix,
                                    .bind_host = options->bind_host,
-                                   .session = fabric->mesh->session,
+                                   .session = context->mesh->session,
                                    .secret = secret,
                                    .timeout_s = connect_s,
                                    .beat_s = beat_seconds(comm),
                                    .look = {.ask = look_for_losses, .context = place},
                                    .describe = rpi_sequence_text};
-    RP_TRY(rpi_control_open(place->store, comm->rank, comm->world, &control, &fabric->control));
-    comm->group = rpi_control_everybody(fabric->control);
+    RP_TRY(
+        rpi_control_open(place->store, comm->rank, comm->world, &control, &context->control));
+    comm->group = rpi_control_everybody(context->control);
     return RP_OK;
 }
 
@@ -190,9 +192,9 @@ static rp_status connect_by(rp_comm *comm, meeting_place *place, const rp_comm_o
     const rp_store *store = place->store;
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
     RP_TRY(connect_mesh(comm, place, options, secret, how));
-    say_whether_open(comm->fabric->mesh, options->bind_host, secret);
+    say_whether_open(comm->context->mesh, options->bind_host, secret);
     snprintf(links_key, sizeof links_key, "%s/links/%016llx", place->prefix,
-             (unsigned long long)comm->fabric->mesh->session);
+             (unsigned long long)comm->context->mesh->session);
     RP_TRY(agree_on_links(comm, place, links_key, connect_s));
     RP_TRY(open_control(comm, place, options, secret, connect_s));
     return comm->rank ? RP_OK : store->ops->remove(store->context, links_key);
@@ -209,8 +211,8 @@ static rp_status connect_with(rp_comm *comm, meeting_place *place,
     if (status == RP_OK) status = rpi_link_costs_parse(getenv(RPI_LINK_COSTS_VARIABLE), &links);
     if (status == RP_OK) status = find_link_settings(&how);
     if (status != RP_OK)
-        return rpi_meeting_decline(place->store, comm->rank, comm->world, place->prefix,
-                                   or_default(options->connect_timeout_s, CONNECT_S), status);
+        return rpi_bootstrap_decline(place->store, comm->rank, comm->world, place->prefix,
+                                     or_default(options->connect_timeout_s, CONNECT_S), status);
     rpi_launch_watch_open(comm->rank, comm->world, place->launchers, options->tls,
                           &place->watch);
     status = connect_by(comm, place, options, secret, &how);
@@ -222,12 +224,12 @@ static rp_status connect_world(rp_comm *comm, meeting_place *place,
                                const rp_comm_options *options) {
     rpi_secret secret = {0};
     rp_status status = connect_with(comm, place, options, &secret);
-    rpi_secret_forget(&secret);
+    rpi_secret_wipe(&secret);
     return status;
 }
 
 static void name_transport(rp_comm *comm) {
-    const rpi_mesh *mesh = comm->fabric->mesh;
+    const rpi_mesh *mesh = comm->context->mesh;
     if (!mesh || comm->world == 1) {
         snprintf(comm->transport, sizeof comm->transport, "none");
         return;
@@ -245,17 +247,17 @@ static void name_transport(rp_comm *comm) {
     }
 }
 
-/* By the hosts of the fabric, which is numbered anew for the members. Ranks whose own links are
- * shaped are hosts of their own, wherever they are. */
+/* By the hosts of the context, which is numbered anew for the members. Ranks whose own links
+ * are shaped are hosts of their own, wherever they are. */
 static rp_status know_hosts(rp_comm *comm) {
-    const rpi_mesh *mesh = comm->fabric->mesh;
+    const rpi_mesh *mesh = comm->context->mesh;
     int hosts = 0, here = 0;
     RP_TRY(rpi_alloc_array((size_t)comm->world, sizeof *comm->hosts, "hosts", &comm->hosts));
     for (int rank = 0; rank < comm->world; rank++) {
         int first = 0, host = mesh->host_of[comm->members[rank]];
         while (mesh->host_of[comm->members[first]] != host) first++;
         comm->hosts[rank] = first < rank ? comm->hosts[first] : hosts++;
-        here += host == mesh->host_of[comm->fabric->rank];
+        here += host == mesh->host_of[comm->context->rank];
     }
     comm->host_of = comm->links_are_hosts ? NULL : comm->hosts;
     comm->one_host = here == comm->world && !comm->is_shaped;
@@ -267,12 +269,12 @@ static rp_status make_choices(rp_comm *comm) {
     rpi_plan_request request = {.world = comm->world, .host_of = comm->host_of};
     rpi_world_shape shape;
     RP_TRY(rpi_world_shape_make(&request, &shape));
-    rpi_choices_make(&request, &shape, &comm->fabric->links, &comm->choices);
+    rpi_choices_make(&request, &shape, &comm->context->links, &comm->choices);
     return RP_OK;
 }
 
 static rp_status make_tables(rp_comm *comm, const int *members) {
-    size_t world = (size_t)comm->world, all = (size_t)comm->fabric->world;
+    size_t world = (size_t)comm->world, all = (size_t)comm->context->world;
     RP_TRY(rpi_alloc_array(world, sizeof *comm->peers, "peers", &comm->peers));
     RP_TRY(rpi_alloc_array(world, sizeof *comm->members, "ranks", &comm->members));
     RP_TRY(rpi_alloc_array(all, sizeof *comm->place_of, "ranks", &comm->place_of));
@@ -280,17 +282,17 @@ static rp_status make_tables(rp_comm *comm, const int *members) {
     for (int rank = 0; rank < comm->world; rank++) {
         comm->members[rank] = members ? members[rank] : rank;
         comm->place_of[comm->members[rank]] = rank;
-        comm->peers[rank].port = &comm->fabric->ports[comm->members[rank]];
+        comm->peers[rank].connection = &comm->context->connections[comm->members[rank]];
     }
     rpi_flow_init(comm);
     return RP_OK;
 }
 
-rp_status rpi_comm_new(rpi_fabric *fabric, int rank, int world, const int *members,
+rp_status rpi_comm_new(rpi_context *context, int rank, int world, const int *members,
                        rp_comm **out_comm) {
     rp_comm *comm = NULL;
     RP_TRY(rpi_alloc(sizeof *comm, "a communicator", &comm));
-    comm->fabric = fabric;
+    comm->context = context;
     comm->rank = rank;
     comm->world = world;
     comm->inbox_end = &comm->inbox;
@@ -309,21 +311,21 @@ rp_status rpi_comm_begin(rp_comm *comm) {
     RP_TRY(make_choices(comm));
     if (comm->group) rpi_control_describe(comm->group, comm->name, comm->made_of);
     comm->made_of = NULL;
-    rpi_drive_take(comm->fabric);
-    rp_status status = rpi_fabric_add(comm);
+    rpi_progress_acquire(comm->context);
+    rp_status status = rpi_context_add(comm);
     rpi_deadline_note_open(comm);
-    rpi_drive_give(comm->fabric);
+    rpi_progress_release(comm->context);
     comm->is_open = status == RP_OK;
     return status;
 }
 
-/* The first communicator of a fabric. */
+/* The first communicator of a context. */
 static rp_status open_comm(rp_comm *comm, meeting_place *place,
                            const rp_comm_options *options) {
     RP_TRY(rpi_comm_set_options(comm, options));
     comm->id = RPI_WORLD_NUMBERER;
-    comm->epoch = comm->fabric->world_epoch = options->epoch;
-    comm->is_numbered = comm->fabric->has_had_world = true;
+    comm->epoch = comm->context->world_epoch = options->epoch;
+    comm->is_numbered = comm->context->has_had_world = true;
     comm->is_shaped = options->link != NULL;
     comm->links_are_hosts = options->link && !options->host;
     if (comm->world > 1)
@@ -331,35 +333,36 @@ static rp_status open_comm(rp_comm *comm, meeting_place *place,
     else
         RP_TRY(rpi_comm_options_check(options, 1));
     RP_TRY(rpi_comm_begin(comm));
-    return options->progress_thread ? rpi_progress_thread_start(comm->fabric) : RP_OK;
+    return options->progress_thread ? rpi_progress_thread_start(comm->context) : RP_OK;
 }
 
-static void free_routines(rp_comm *comm) {
-    for (rpi_routine *routine = comm->routines, *next; routine; routine = next) {
-        next = routine->sibling;
-        for (rpi_chunk *chunk = routine->idle, *after; chunk; chunk = after) {
+static void free_compiled_schedules(rp_comm *comm) {
+    for (rpi_compiled_schedule *compiled = comm->compiled_schedules, *next; compiled;
+         compiled = next) {
+        next = compiled->sibling;
+        for (rpi_chunk *chunk = compiled->idle, *after; chunk; chunk = after) {
             after = chunk->next;
             rpi_free(chunk->sums);
             rpi_free(chunk->of_device);
             rpi_free(chunk);
         }
-        rpi_routine_destroy(routine);
+        rpi_compiled_destroy(compiled);
     }
 }
 
 void rpi_comm_free(rp_comm *comm) {
     if (!comm) return;
-    rpi_aside_clear(comm);
+    rpi_unexpected_clear(comm);
     if (comm->peers) rpi_flow_close(comm);
     for (int rank = 0; comm->peers && rank < comm->world; rank++)
         rpi_tags_free(&comm->peers[rank].tags);
     rpi_control_group_close(comm->group);
     rpi_identity_free(comm);
-    free_routines(comm);
+    free_compiled_schedules(comm);
     for (rp_request *request = comm->requests, *next; request; request = next) {
         next = request->sibling;
-        rpi_cut_free(&request->cut);
-        rpi_neighborhood_free(&request->hood);
+        rpi_partition_free(&request->partition);
+        rpi_neighborhood_free(&request->neighborhood);
         rpi_free(request->edges);
         rpi_transfer_free(request->transfer);
         rpi_free(request);
@@ -373,17 +376,17 @@ void rpi_comm_free(rp_comm *comm) {
     rpi_free(comm);
 }
 
-static rp_status create(rpi_fabric *fabric, meeting_place *place,
+static rp_status create(rpi_context *context, meeting_place *place,
                         const rp_comm_options *options, rp_comm **out_comm) {
     rp_comm *comm = NULL;
-    RP_TRY(rpi_comm_new(fabric, fabric->rank, fabric->world, NULL, &comm));
+    RP_TRY(rpi_comm_new(context, context->rank, context->world, NULL, &comm));
     rp_status status = open_comm(comm, place, options);
     if (status == RP_OK) {
         *out_comm = comm;
         return RP_OK;
     }
-    rpi_progress_thread_stop(fabric);
-    if (comm->is_open) (void)rpi_fabric_remove(comm);
+    rpi_progress_thread_stop(context);
+    if (comm->is_open) (void)rpi_context_remove(comm);
     rpi_comm_free(comm);
     return status;
 }
@@ -398,10 +401,10 @@ static rp_status make(const rp_store *store, bool launchers, int rank, int world
     RP_TRY(rpi_comm_options_read(options, &own));
     /* `redpoll run` has looked for its ranks. */
     if (rank == 0 && !getenv("REDPOLL_STORE")) rpi_variables_check_own();
-    rpi_fabric *fabric = NULL;
-    RP_TRY(rpi_fabric_new(rank, world, &fabric));
-    rp_status status = create(fabric, &place, &own, out_comm);
-    if (status != RP_OK) rpi_fabric_close(fabric);
+    rpi_context *context = NULL;
+    RP_TRY(rpi_context_new(rank, world, &context));
+    rp_status status = create(context, &place, &own, out_comm);
+    if (status != RP_OK) rpi_context_close(context);
     return status;
 }
 
@@ -422,9 +425,9 @@ rp_status rp_comm_replace(const rp_store *store, int rank, int world,
     *out_has_met = 0;
     if (world == 1) return RP_OK;
     const char *name = own.name ? own.name : RPI_COMM_NAME;
-    RP_TRY(rpi_meeting_check_name(name));
+    RP_TRY(rpi_bootstrap_check_name(name));
     meeting_name(name, own.epoch, prefix, sizeof prefix);
-    RP_TRY(rpi_meeting_replace(store, rank, world, prefix, &has_met));
+    RP_TRY(rpi_bootstrap_replace(store, rank, world, prefix, &has_met));
     *out_has_met = has_met;
     return RP_OK;
 }
@@ -433,27 +436,27 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     rp_comm_options own;
-    rpi_place place;
+    rpi_world_info info;
     rpi_join *join = NULL;
     RP_TRY(rpi_comm_options_read(options, &own));
-    RP_TRY(rpi_place_find_own(&place));
-    place.tls = own.tls;
-    RP_TRY(rpi_join_open(&place, or_default(own.connect_timeout_s, CONNECT_S), &join));
+    RP_TRY(rpi_world_info_find_own(&info));
+    info.tls = own.tls;
+    RP_TRY(rpi_join_open(&info, or_default(own.connect_timeout_s, CONNECT_S), &join));
     if (!own.bind_host) own.bind_host = join->bind_host;
     rp_status status =
-        make(place.world > 1 ? &join->store : NULL, place.store == RPI_STORE_CLIENT, place.rank,
-             place.world, &own, out_comm);
+        make(info.world > 1 ? &join->store : NULL, info.store == RPI_STORE_CLIENT, info.rank,
+             info.world, &own, out_comm);
     if (status != RP_OK)
         rpi_join_close(join);
     else
-        (*out_comm)->fabric->join = join;
+        (*out_comm)->context->join = join;
     return status;
 }
 
 /* Everything posted has left this process, and where it is the `last` word also this host. */
-static bool is_delivered(const rpi_fabric *fabric, bool last) {
-    for (int i = 0; fabric->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = fabric->mesh->endpoints[i];
+static bool is_delivered(const rpi_context *context, bool last) {
+    for (int i = 0; context->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = context->mesh->endpoints[i];
         const rpi_transport *transport = endpoint->transport;
         (void)transport->progress(endpoint);
         rp_status status = transport->delivered && last ? transport->delivered(endpoint)
@@ -471,51 +474,51 @@ static uint64_t whose_death(const rp_comm *comm) {
     return is_death ? (uint64_t)failure.rank + 1 : 0;
 }
 
-static rpi_frame_header left_header(const rp_comm *comm) {
-    return (rpi_frame_header){.kind = RPI_FRAME_LEFT,
+static rpi_frame_header fin_header(const rp_comm *comm) {
+    return (rpi_frame_header){.kind = RPI_FRAME_FIN,
                               .communicator = comm->id,
                               .epoch = comm->epoch,
-                              .round = comm->is_made ? RPI_FRAME_EARLY : 0,
-                              .count = rpi_making_is_void(comm) ? RPI_LEFT_VOID : 0,
+                              .round = comm->is_made ? RPI_FRAME_BEFORE_OPEN : 0,
+                              .count = rpi_making_is_void(comm) ? RPI_FIN_VOID : 0,
                               .sequence = whose_death(comm)};
 }
 
-static void note_left(rp_comm *comm) {
-    rpi_frame_header header = left_header(comm);
-    if (comm->is_numbered) rpi_fabric_note_left(comm, &header);
+static void note_fin(rp_comm *comm) {
+    rpi_frame_header header = fin_header(comm);
+    if (comm->is_numbered) rpi_context_note_fin(comm, &header);
 }
 
-/* Members that live on with the fabric hear that nothing more comes from here, and where a
+/* Members that live on with the context hear that nothing more comes from here, and where a
  * death is why, whose; those whose link is full do when there is room, as long as that is
  * waited for.
  */
-static bool tell_left(rp_comm *comm, int *next) {
-    rpi_frame_header header = left_header(comm);
+static bool send_fin(rp_comm *comm, int *next) {
+    rpi_frame_header header = fin_header(comm);
     for (; comm->is_numbered && *next < comm->world; ++*next) {
         const rpi_peer *peer = &comm->peers[*next];
         if (!rpi_peer_link(peer) || peer->broken) continue;
-        peer->port->full = false;
+        peer->connection->full = false;
         if (rpi_number_is_untold(comm, *next)) {
-            if (header.count == RPI_LEFT_VOID) continue; /* has nothing to forget */
-            if (rpi_number_tell_one(comm, *next) == RP_PENDING) return false;
+            if (header.count == RPI_FIN_VOID) continue; /* has nothing to forget */
+            if (rpi_number_send_one(comm, *next) == RP_PENDING) return false;
         }
-        if (rpi_flow_tell(comm, *next, &header) == RP_PENDING) return false;
+        if (rpi_control_frame_send(comm, *next, &header) == RP_PENDING) return false;
     }
     return true;
 }
 
-void rpi_comm_tell_death(rp_comm *comm) {
+void rpi_comm_send_death(rp_comm *comm) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
     int told = 0;
-    if (!comm->fabric->mesh) return;
-    rpi_drive_take(comm->fabric);
-    note_left(comm);
-    rpi_drive_give(comm->fabric);
+    if (!comm->context->mesh) return;
+    rpi_progress_acquire(comm->context);
+    note_fin(comm);
+    rpi_progress_release(comm->context);
     for (bool done = false; !done && rpi_now_ns() < deadline_ns;) {
-        rpi_drive_take(comm->fabric);
-        done = tell_left(comm, &told);
-        (void)is_delivered(comm->fabric, false);
-        rpi_drive_give(comm->fabric);
+        rpi_progress_acquire(comm->context);
+        done = send_fin(comm, &told);
+        (void)is_delivered(comm->context, false);
+        rpi_progress_release(comm->context);
         if (!done) rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000);
     }
 }
@@ -526,12 +529,12 @@ static void linger(rp_comm *comm, bool last) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
     bool failed = atomic_load(&comm->failed);
     int told = last && !(failed && whose_death(comm)) ? comm->world : 0;
-    if (!last) note_left(comm);
+    if (!last) note_fin(comm);
     for (;;) {
-        bool all_told = tell_left(comm, &told);
-        for (; failed && !all_told; all_told = tell_left(comm, &told))
+        bool all_told = send_fin(comm, &told);
+        for (; failed && !all_told; all_told = send_fin(comm, &told))
             told++; /* waits for nobody */
-        bool done = is_delivered(comm->fabric, last) && all_told;
+        bool done = is_delivered(comm->context, last) && all_told;
         if (done || failed || rpi_now_ns() >= deadline_ns) return;
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000);
     }
@@ -549,26 +552,26 @@ static void cancel_all(rp_comm *comm) {
 void rp_comm_destroy(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     if (!comm) return;
-    rpi_fabric *fabric = comm->fabric;
-    rpi_failure verdict;
+    rpi_context *context = comm->context;
+    rpi_failure decision;
     /* The others hear of why before they hear that this rank has left. */
     if (comm->is_revoked && comm->group)
-        (void)rpi_control_wait_failed(comm->group, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
-                                      &verdict);
-    rpi_drive_take(fabric);
+        (void)rpi_control_wait_failed(comm->group, rpi_deadline_ns(RPI_CONTROL_DECISION_S),
+                                      &decision);
+    rpi_progress_acquire(context);
     if (comm->in_flight > 0) cancel_all(comm);
-    rpi_comm_await_verdict(comm);
+    rpi_comm_await_decision(comm);
     rpi_comm_check_control(comm);
     rpi_windows_close(comm);
-    bool last = rpi_fabric_remove(comm);
-    if (fabric->mesh) linger(comm, last);
-    rpi_drive_give(fabric);
+    bool last = rpi_context_remove(comm);
+    if (context->mesh) linger(comm, last);
+    rpi_progress_release(context);
     rpi_comm_free(comm);
-    if (last) rpi_fabric_close(fabric);
+    if (last) rpi_context_close(context);
 }
 
 void rp_comm_forget(rp_comm *comm) {
-    if (comm) rpi_fabric_forget(comm->fabric);
+    if (comm) rpi_context_close_after_fork(comm->context);
 }
 
 /* For functions that return no status: the message is recorded all the same. */
@@ -597,7 +600,7 @@ void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats) {
     }
     *stats = (rp_comm_stats){0};
     if (!is_there(comm)) return;
-    pthread_mutex_t *lock = &comm->fabric->lock;
+    pthread_mutex_t *lock = &comm->context->lock;
     pthread_mutex_lock(lock);
     *stats = comm->stats;
     if (comm->in_flight) stats->busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);

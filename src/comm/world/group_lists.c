@@ -1,7 +1,7 @@
 /* Many communicators made of another at once: their numbers come from one exchange among the
  * parent's ranks, and a second one, which is their barrier, tells whether all have opened them.
  */
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/protocol/numbering.h"
 #include "comm/run/progress_loop.h"
 #include "comm/world/create.h"
@@ -10,7 +10,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/store/meeting.h"
+#include "net/store/bootstrap.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,16 +33,16 @@ typedef struct call {
     word *words;     /* [parent's world] */
 } call;
 
-static rp_status read_options(const call *c, size_t i, char name[RPI_MEETING_NAME_MAX],
+static rp_status read_options(const call *c, size_t i, char name[RPI_BOOTSTRAP_NAME_MAX],
                               rp_comm_options *out_own) {
     RP_TRY(rpi_comm_options_read(c->groups[i].options, out_own));
-    rpi_group_default_name(c->parent, "listed group", i, name, RPI_MEETING_NAME_MAX);
+    rpi_group_default_name(c->parent, "listed group", i, name, RPI_BOOTSTRAP_NAME_MAX);
     if (!out_own->name) out_own->name = name;
     return RP_OK;
 }
 
 static rp_status check_group(const call *c, size_t i) {
-    char name[RPI_MEETING_NAME_MAX];
+    char name[RPI_BOOTSTRAP_NAME_MAX];
     rp_comm_options own;
     int place = -1;
     RP_TRY(read_options(c, i, name, &own));
@@ -74,7 +74,7 @@ static uint64_t add_bytes(uint64_t digest, const void *data, size_t bytes) {
 static uint64_t digest_of(const call *c) {
     uint64_t digest = add_bytes(UINT64_C(0xcbf29ce484222325), &c->count, sizeof c->count);
     for (size_t i = 0; i < c->count; i++) {
-        char name[RPI_MEETING_NAME_MAX];
+        char name[RPI_BOOTSTRAP_NAME_MAX];
         const rp_group *group = &c->groups[i];
         rp_comm_options own;
         if (read_options(c, i, name, &own) != RP_OK) return 0; /* was read before */
@@ -91,11 +91,11 @@ static void put_status(word *mine, rp_status status) {
 }
 
 static void take_numbers(const call *c, word *mine) {
-    rpi_fabric *fabric = c->parent->fabric;
+    rpi_context *context = c->parent->context;
     if (c->parent->rank || !c->count || mine->status != RP_OK) return;
-    rpi_drive_take(fabric);
-    rp_status status = rpi_fabric_number_list(fabric, c->count, &mine->first);
-    rpi_drive_give(fabric);
+    rpi_progress_acquire(context);
+    rp_status status = rpi_context_number_list(context, c->count, &mine->first);
+    rpi_progress_release(context);
     put_status(mine, status);
 }
 
@@ -124,8 +124,8 @@ static rp_status compare(const call *c) {
 }
 
 static rp_status open_one(call *c, size_t i, uint32_t number) {
-    rpi_fabric *fabric = c->parent->fabric;
-    char name[RPI_MEETING_NAME_MAX];
+    rpi_context *context = c->parent->context;
+    char name[RPI_BOOTSTRAP_NAME_MAX];
     rp_comm_options own;
     RP_TRY(read_options(c, i, name, &own));
     const rp_group *group = &c->groups[i];
@@ -135,23 +135,23 @@ static rp_status open_one(call *c, size_t i, uint32_t number) {
     if (place < 0) return RP_OK;
     RP_TRY(rpi_group_new(c->parent, group->ranks, group->count, place, &own, &comm));
     c->comms[i] = comm;
-    comm->id = rpi_list_numberer(fabric, c->parent->members[0]);
+    comm->id = rpi_list_numberer(context, c->parent->members[0]);
     comm->epoch = number;
     comm->is_numbered = comm->has_met = true;
     uint64_t scope = ((uint64_t)number + 1) << 32 | comm->id;
-    if (fabric->control)
-        RP_TRY(rpi_control_group_open(fabric->control, scope, comm->members, comm->world,
+    if (context->control)
+        RP_TRY(rpi_control_group_open(context->control, scope, comm->members, comm->world,
                                       &comm->group));
     RP_TRY(rpi_comm_begin(comm));
-    return own.progress_thread ? rpi_progress_thread_start(fabric) : RP_OK;
+    return own.progress_thread ? rpi_progress_thread_start(context) : RP_OK;
 }
 
 static rp_status open_all(call *c) {
-    rpi_fabric *fabric = c->parent->fabric;
+    rpi_context *context = c->parent->context;
     uint32_t first = c->words[0].first;
-    rpi_drive_take(fabric);
-    rpi_fabric_hear_list(fabric, c->parent->members[0], first, c->count);
-    rpi_drive_give(fabric);
+    rpi_progress_acquire(context);
+    rpi_context_receive_list(context, c->parent->members[0], first, c->count);
+    rpi_progress_release(context);
     for (size_t i = 0; i < c->count; i++) RP_TRY(open_one(c, i, first + (uint32_t)i));
     return RP_OK;
 }

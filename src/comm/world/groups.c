@@ -1,7 +1,7 @@
 /* Communicators made of another one: some of its ranks, over its links. */
 #include "comm/world/groups.h"
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/protocol/numbering.h"
 #include "comm/protocol/open_close.h"
 #include "comm/run/progress_loop.h"
@@ -10,7 +10,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/store/meeting.h"
+#include "net/store/bootstrap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,23 +69,23 @@ static void inherit(rp_comm *comm, const rp_comm *parent, const rp_comm_options 
     if (!(options->warn_after_s > 0)) comm->warn_after_s = parent->warn_after_s;
     if (!options->priority) comm->priority = parent->priority;
     if (!options->chunk_bytes) comm->chunk_bytes = parent->chunk_bytes;
-    if (!options->chunks_in_flight) comm->window = parent->window;
+    if (!options->chunks_in_flight) comm->chunks_in_flight = parent->chunks_in_flight;
 }
 
 /* Until there is a number that members agree on: deaths of members are heard, and nobody else
  * has this scope. */
-static uint64_t own_scope(rpi_fabric *fabric) {
-    pthread_mutex_lock(&fabric->lock);
-    uint32_t so_far = fabric->unnumbered_so_far++;
-    pthread_mutex_unlock(&fabric->lock);
-    return UINT64_C(1) << 63 | (uint64_t)fabric->rank << 32 | so_far;
+static uint64_t own_scope(rpi_context *context) {
+    pthread_mutex_lock(&context->lock);
+    uint32_t so_far = context->unnumbered_so_far++;
+    pthread_mutex_unlock(&context->lock);
+    return UINT64_C(1) << 63 | (uint64_t)context->rank << 32 | so_far;
 }
 
 static rp_status open_group(rp_comm *comm) {
-    rpi_fabric *fabric = comm->fabric;
+    rpi_context *context = comm->context;
     RP_TRY(rpi_identity_make(comm));
-    if (fabric->control)
-        RP_TRY(rpi_control_group_open(fabric->control, own_scope(fabric), comm->members,
+    if (context->control)
+        RP_TRY(rpi_control_group_open(context->control, own_scope(context), comm->members,
                                       comm->world, &comm->group));
     return rpi_comm_begin(comm);
 }
@@ -106,7 +106,7 @@ static rp_status meet(rp_comm *comm, const rp_comm_options *options) {
 static rp_status bring_up(rp_comm *comm, const rp_comm_options *options,
                           rp_request **out_request) {
     RP_TRY(open_group(comm));
-    if (options->progress_thread) RP_TRY(rpi_progress_thread_start(comm->fabric));
+    if (options->progress_thread) RP_TRY(rpi_progress_thread_start(comm->context));
     return out_request ? rp_barrier_start(comm, out_request) : meet(comm, options);
 }
 
@@ -139,7 +139,7 @@ rp_status rpi_group_new(const rp_comm *parent, const int *ranks, int count, int 
     rp_comm *comm = NULL;
     RP_TRY(rpi_alloc_array((size_t)count, sizeof *members, "ranks", &members));
     for (int i = 0; i < count; i++) members[i] = parent->members[ranks[i]];
-    rp_status status = rpi_comm_new(parent->fabric, place, count, members, &comm);
+    rp_status status = rpi_comm_new(parent->context, place, count, members, &comm);
     rpi_free(members);
     if (status == RP_OK) status = rpi_comm_set_options(comm, options);
     if (status == RP_OK) {
@@ -174,7 +174,7 @@ void rpi_group_default_name(const rp_comm *parent, const char *kind, uint64_t nu
 static rp_status group(rp_comm *parent, selection *of, const rp_comm_options *options,
                        rp_comm **out_comm, rp_request **out_request) {
     rp_comm_options own;
-    char name[RPI_MEETING_NAME_MAX];
+    char name[RPI_BOOTSTRAP_NAME_MAX];
     if (!parent) return RP_FAIL(INVALID, "parent is NULL");
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     RP_TRY(rpi_comm_options_read(options, &own));
@@ -240,7 +240,7 @@ static rp_status split(rp_comm *parent, const choice *mine, const rp_comm_option
     if (status != RP_OK) return rpi_fail_context(status, "splitting a communicator: ");
     uint64_t number = parent->next_sequence; /* of the all-gather: the same on all ranks */
     if (mine->color < 0) return RP_OK;
-    char name[RPI_MEETING_NAME_MAX];
+    char name[RPI_BOOTSTRAP_NAME_MAX];
     rpi_group_default_name(parent, "split", number, name, sizeof name);
     rp_comm_options named = *options;
     if (!named.name) named.name = name;

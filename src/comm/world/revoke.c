@@ -1,7 +1,7 @@
 /* A communicator is ended by one rank, for a reason of its own: at once here, and soon on the
  * others. */
 #include "comm/core/communicator.h"
-#include "comm/core/progress_token.h"
+#include "comm/core/progress_owner.h"
 #include "comm/run/executor.h"
 #include "comm/world/create.h"
 
@@ -12,18 +12,18 @@
 #include <stdio.h>
 
 static bool is_in_flight(rp_comm *comm) {
-    pthread_mutex_lock(&comm->fabric->lock);
+    pthread_mutex_lock(&comm->context->lock);
     bool is = comm->in_flight > 0;
-    pthread_mutex_unlock(&comm->fabric->lock);
+    pthread_mutex_unlock(&comm->context->lock);
     return is;
 }
 
 void rpi_comm_end_requests(rp_comm *comm) {
-    rpi_fabric_activate(comm);
+    rpi_context_activate(comm);
     for (;;) {
-        rpi_fabric_pass(comm->fabric); /* completes everything with that failure */
+        rpi_progress_iterate(comm->context); /* completes everything with that failure */
         if (!is_in_flight(comm)) return;
-        rpi_fabric_activate(comm);
+        rpi_context_activate(comm);
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000); /* a GPU is still at it */
     }
 }
@@ -36,8 +36,8 @@ rp_status rp_comm_revoke(rp_comm *comm) {
              comm->name);
     comm->is_revoked = true;
     rpi_comm_fail_here(comm, &failure);
-    rpi_drive_take(comm->fabric);
+    rpi_progress_acquire(comm->context);
     rpi_comm_end_requests(comm);
-    rpi_drive_give(comm->fabric);
+    rpi_progress_release(comm->context);
     return RP_OK;
 }

@@ -40,7 +40,7 @@ static void list_rest(const rp_comm *comm, attempt *a) {
 static rp_status try_all(rp_comm *comm, const rp_comm_options *options, attempt *a,
                          rp_comm **out_survivors) {
     RP_TRY(find_first(comm, a));
-    rpi_comm_tell_death(comm);
+    rpi_comm_send_death(comm);
     for (;;) {
         int lost = -1;
         list_rest(comm, a);

@@ -249,7 +249,8 @@ static rp_status step(rp_local_sgd *l, void *const *data, double learning_rate,
     uint64_t window = rpi_local_window(l), in_window = l->step++ % window + 1;
     if (in_window == window - l->options.delay) RP_TRY(start(l, data, report));
     if (in_window == window) return finish(l, data, learning_rate, report);
-    if (l->request) (void)rp_request_test(l->request); /* drives; what failed, fails its wait */
+    if (l->request)
+        (void)rp_request_test(l->request); /* makes progress; what failed, fails its wait */
     return RP_OK;
 }
 

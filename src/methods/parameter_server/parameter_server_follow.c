@@ -106,7 +106,7 @@ rp_status rpi_push_expect_order(rp_parameter_server *s, uint64_t token) {
     return status == RP_OK ? RP_OK : rpi_push_explain(s, status, 0);
 }
 
-rp_status rpi_push_hear_order(rp_parameter_server *s) {
+rp_status rpi_push_receive_order(rp_parameter_server *s) {
     rpi_push_orders *o = &s->at.orders;
     rp_status status = rp_request_wait(&o->requests[0]);
     if (status != RP_OK) return rpi_push_explain(s, status, 0);

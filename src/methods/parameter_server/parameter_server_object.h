@@ -237,7 +237,7 @@ rp_status rpi_push_order(rp_parameter_server *s, int count);
 rp_status rpi_push_order_end(rp_parameter_server *s);
 /* Of one that follows, else nothing. token: tells that an order has come. */
 rp_status rpi_push_expect_order(rp_parameter_server *s, uint64_t token);
-rp_status rpi_push_hear_order(rp_parameter_server *s);
+rp_status rpi_push_receive_order(rp_parameter_server *s);
 /* Who is merged now, and how many. *out_heeded: the order is done, the next is to be expected.
  */
 int rpi_push_follow(rp_parameter_server *s, int *out_members, bool *out_heeded);

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "methods/vector_memory.h"
-#include "net/bytes/quiet_thread.h"
+#include "net/bytes/signal_masked_thread.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -383,7 +383,7 @@ static rp_status hear_if_whole(rp_parameter_server *s, int worker) {
 
 static rp_status take_token(rp_parameter_server *s, uint64_t token) {
     int worker = (int)(token / TOKENS);
-    if (token == order_token(s)) return rpi_push_hear_order(s);
+    if (token == order_token(s)) return rpi_push_receive_order(s);
     rpi_push_downlink *link = &s->at.links[worker];
     bool is_header = token % TOKENS == TOKEN_HEADER;
     rp_request **request = is_header ? &link->header_in : &link->payload_in;
@@ -474,8 +474,8 @@ static void *serve_on_thread(void *context) {
 
 rp_status rpi_push_serve_aside(rp_parameter_server *s) {
     s->at.status = RP_OK;
-    RP_TRY(
-        rpi_quiet_thread("a thread that serves parameters", serve_on_thread, s, &s->at.thread));
+    RP_TRY(rpi_signal_masked_thread("a thread that serves parameters", serve_on_thread, s,
+                                    &s->at.thread));
     s->at.has_thread = true;
     return RP_OK;
 }

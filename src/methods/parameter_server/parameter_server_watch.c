@@ -44,7 +44,8 @@ static int64_t warn_ns(const rp_parameter_server *s) {
 static void say(const rp_parameter_server *s) {
     const rpi_push_waits *w = &s->waits;
     bool waits = (s->worker < 0 || w->answer >= 0) && (s->server < 0 || w->idle);
-    rpi_comm_say(s->comm, &(rpi_comm_word){.waits = waits, .from = w->answer, .step = w->step});
+    rpi_comm_set_status(s->comm,
+                        &(rpi_comm_status){.waits = waits, .from = w->answer, .step = w->step});
 }
 
 void rpi_push_await(rp_parameter_server *s, int server) {
@@ -79,9 +80,9 @@ static sight look_at_own(rp_parameter_server *s) {
 }
 
 static sight look_at(rp_parameter_server *s, int rank) {
-    rpi_comm_word word;
+    rpi_comm_status word;
     if (rank == s->rank) return look_at_own(s);
-    rpi_comm_hear(s->comm, rank, &word);
+    rpi_comm_get_status(s->comm, rank, &word);
     return (sight){word.waits, word.from, word.heard_ns};
 }
 

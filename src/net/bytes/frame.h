@@ -35,14 +35,14 @@ typedef struct rpi_frame_header {
 enum { RPI_FRAME_EXACT = 0x8000 };
 /* Of a communicator that is made of another, its first barrier or its end: where it is not open
  * yet, it will be. */
-enum { RPI_FRAME_EARLY = 0x4000 };
+enum { RPI_FRAME_BEFORE_OPEN = 0x4000 };
 
 /* With which the checksum of a header goes on: CRC-32C of "RPLL". A header that has the right
  * checksum is therefore one of this program's. */
 #define RPI_FRAME_HEADER_CRC_START UINT32_C(0x22b4cdc3)
 
-/* count of a frame of kind LEFT: the communicator was never made, and nobody gave it up. */
-enum { RPI_LEFT_VOID = 1 };
+/* count of a frame of kind FIN: the communicator was never made, and nobody gave it up. */
+enum { RPI_FIN_VOID = 1 };
 
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
 uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);

@@ -11,20 +11,20 @@
 
 /* clang-format off */
 const rpi_frame_rule rpi_frame_rules[RPI_FRAME_KINDS_END] = {
-    /*                      name        comes to  from     payload  elements answered */
-    [RPI_FRAME_DATA]     = {"data",     TALKING, EITHER,    0, ANY, true,  true},
-    [RPI_FRAME_HELLO]    = {"hello",    JOINING, EITHER,    0, 0,   false, false},
-    [RPI_FRAME_TIMED]    = {"timed",    AROUND,  EITHER,    1, ANY, false, false},
-    [RPI_FRAME_ANNOUNCE] = {"announce", TALKING, SENDER,    0, 0,   false, true},
-    [RPI_FRAME_EAGER]    = {"eager",    TALKING, EITHER,    0, ANY, true,  true},
-    [RPI_FRAME_ASK]      = {"ask",      TALKING, SENDER,    0, 0,   false, true},
-    [RPI_FRAME_GRANT]    = {"grant",    TALKING, RECEIVER,  0, 0,   false, false},
-    [RPI_FRAME_CREDIT]   = {"credit",   TALKING, RECEIVER,  0, 0,   false, false},
-    [RPI_FRAME_EXPECT]   = {"expect",   TALKING, RECEIVER,  0, 0,   false, true},
-    [RPI_FRAME_PASSED]   = {"passed",   TALKING, SENDER,    0, 0,   false, false},
-    [RPI_FRAME_LEFT]     = {"left",     TALKING, EITHER,    0, 0,   false, false},
-    [RPI_FRAME_WINDOW]   = {"window",   TALKING, EITHER,    0, ANY, false, false},
-    [RPI_FRAME_NUMBER]   = {"number",   TALKING, NUMBERER,  4, ANY, false, false},
-    [RPI_FRAME_THERE]    = {"there",    TALKING, EITHER,    0, 0,   false, true},
+    /*                         name           comes to  from     payload  elements answered */
+    [RPI_FRAME_DATA]        = {"data",        TALKING, EITHER,    0, ANY, true,  true},
+    [RPI_FRAME_HELLO]       = {"hello",       JOINING, EITHER,    0, 0,   false, false},
+    [RPI_FRAME_TIMED]       = {"timed",       AROUND,  EITHER,    1, ANY, false, false},
+    [RPI_FRAME_RTS]         = {"RTS",         TALKING, SENDER,    0, 0,   false, true},
+    [RPI_FRAME_EAGER]       = {"eager",       TALKING, EITHER,    0, ANY, true,  true},
+    [RPI_FRAME_CTS_REQUEST] = {"CTS request", TALKING, SENDER,    0, 0,   false, true},
+    [RPI_FRAME_CTS]         = {"CTS",         TALKING, RECEIVER,  0, 0,   false, false},
+    [RPI_FRAME_CREDIT]      = {"credit",      TALKING, RECEIVER,  0, 0,   false, false},
+    [RPI_FRAME_PROBE]       = {"probe",       TALKING, RECEIVER,  0, 0,   false, true},
+    [RPI_FRAME_REJECT]      = {"reject",      TALKING, SENDER,    0, 0,   false, false},
+    [RPI_FRAME_FIN]         = {"FIN",         TALKING, EITHER,    0, 0,   false, false},
+    [RPI_FRAME_WINDOW]      = {"window",      TALKING, EITHER,    0, ANY, false, false},
+    [RPI_FRAME_NUMBER]      = {"number",      TALKING, NUMBERER,  4, ANY, false, false},
+    [RPI_FRAME_PING]        = {"ping",        TALKING, EITHER,    0, 0,   false, true},
 };
 /* clang-format on */

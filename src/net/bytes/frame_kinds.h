@@ -8,20 +8,20 @@
 #include <stdint.h>
 
 typedef enum rpi_frame_kind {
-    RPI_FRAME_DATA = 1, /* elements of an operation, or an empty token for them */
-    RPI_FRAME_HELLO,    /* first frame of a connection that is to be a link */
-    RPI_FRAME_TIMED,    /* a frame within a frame: the shaping wrapper's */
-    RPI_FRAME_ANNOUNCE, /* something is to be sent */
-    RPI_FRAME_EAGER,    /* data that its receiver has not asked for */
-    RPI_FRAME_ASK,      /* when has the receiver begun with this operation? */
-    RPI_FRAME_GRANT,    /* it has, with all chunks below this one */
-    RPI_FRAME_CREDIT,   /* so much may be sent unasked, since the link is there */
-    RPI_FRAME_EXPECT,   /* a neighbour's vector is waited for in this round */
-    RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
-    RPI_FRAME_LEFT,     /* the sender has done with the communicator */
-    RPI_FRAME_WINDOW,   /* of a window, with or without a payload: nobody has to ask for it */
-    RPI_FRAME_NUMBER,   /* which number a communicator has that is being made */
-    RPI_FRAME_THERE,    /* is the receiver there still? Who has left answers with LEFT */
+    RPI_FRAME_DATA = 1,    /* elements of an operation, or an empty RTR for them */
+    RPI_FRAME_HELLO,       /* first frame of a connection that is to be a link */
+    RPI_FRAME_TIMED,       /* a frame within a frame: the shaping wrapper's */
+    RPI_FRAME_RTS,         /* something is to be sent */
+    RPI_FRAME_EAGER,       /* data that its receiver has not asked for */
+    RPI_FRAME_CTS_REQUEST, /* when has the receiver begun with this operation? */
+    RPI_FRAME_CTS,         /* it has, with all chunks below this one */
+    RPI_FRAME_CREDIT,      /* so much may be sent unasked, since the link is there */
+    RPI_FRAME_PROBE,       /* a neighbour's vector is waited for in this round */
+    RPI_FRAME_REJECT,      /* the round is over here: what was not sent will not come */
+    RPI_FRAME_FIN,         /* the sender has done with the communicator */
+    RPI_FRAME_WINDOW, /* of a window, with or without a payload: nobody has to ask for it */
+    RPI_FRAME_NUMBER, /* which number a communicator has that is being made */
+    RPI_FRAME_PING,   /* is the receiver there still? Who has left answers with FIN */
     RPI_FRAME_KINDS_END,
 } rpi_frame_kind;
 

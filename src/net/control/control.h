@@ -5,16 +5,16 @@
  * of a stopped process stops with it: that is how "computing" is told from "not making
  * progress".
  *
- * Rank 0 is the judge: whatever ranks publish and whoever dies, it accepts one failure, the
- * first, and all ranks hear that one. A death is held back for a moment (RPI_CONTROL_GRACE_S),
- * because a rank that waited for the dead one knows the operation and the phase; its account is
- * taken instead. When rank 0 itself is gone, every rank judges for itself, until after a beat
- * the next rank has taken its place (control_succession.c).
+ * Rank 0 is the arbiter: whatever ranks publish and whoever dies, it accepts one failure, the
+ * first, and all ranks hear that one. A death is held back for a moment
+ * (RPI_CONTROL_SUSPECT_S), because a rank that waited for the dead one knows the operation and
+ * the phase; its report is taken instead. When rank 0 itself is gone, every rank decides for
+ * itself, until after a beat the next rank has taken its place (control_succession.c).
  *
- * So a rank whose link breaks publishes what it saw, then waits for the verdict:
+ * So a rank whose link breaks publishes what it saw, then waits for the decision:
  *
  *     rpi_control_publish(group, &seen);
- *     rpi_control_wait_failed(group, rpi_deadline_ns(RPI_CONTROL_VERDICT_S), &failure);
+ *     rpi_control_wait_failed(group, rpi_deadline_ns(RPI_CONTROL_DECISION_S), &failure);
  *
  * Many communicators share a control connection, as groups of its ranks. Failures are by group:
  * rank 0 puts them in an order, also those of groups that it is no member of, and each group
@@ -27,10 +27,10 @@
  * group to group (control_waits.c), and fails those that will never end.
  *
  *     a rank publishes in a group --> rank 0: is a rank suspected to be dead?
- *       no, or the account is of that rank --> all ranks hear it: the group's verdict
+ *       no, or the report is of that rank --> all ranks hear it: the group's decision
  *       yes, and it is of another ---------> held back until the death is known, then told
- *     a connection ends without goodbye --> suspected; RPI_CONTROL_GRACE_S later
- *                                           all ranks hear of the death: the verdict
+ *     a connection ends without goodbye --> suspected; RPI_CONTROL_SUSPECT_S later
+ *                                           all ranks hear of the death: the decision
  *                                           of all groups that have the rank */
 #ifndef RPI_NET_CONTROL_H
 #define RPI_NET_CONTROL_H
@@ -41,8 +41,9 @@
 
 #include <stdbool.h>
 
-#define RPI_CONTROL_GRACE_S   0.15
-#define RPI_CONTROL_VERDICT_S 2.0 /* a verdict is known by then, rank 0's or the rank's own */
+#define RPI_CONTROL_SUSPECT_S  0.15
+#define RPI_CONTROL_DECISION_S 2.0 /* a decision is known by then, rank 0's or the rank's own  \
+                                    */
 
 typedef struct rpi_control rpi_control;
 typedef struct rpi_control_group rpi_control_group;
@@ -83,7 +84,7 @@ typedef struct rpi_control_gap {
 typedef struct rpi_control_beat {
     int64_t heard_ns;  /* our clock, when the last beat came; 0: none yet */
     int64_t silent_ns; /* for how long none has come that should have; who passes them on, */
-    int by;            /* a rank of all: this one or the hub */
+    int by;            /* a rank of all: this one or the coordinator */
     uint64_t sequence; /* operation it waits in; 0: none, it computes */
     rpi_control_gap gap;
     bool blocked; /* its process waits, in this group or another, and does nothing else */
@@ -146,6 +147,6 @@ int64_t rpi_control_silence_ns(double beat_s);
  * is fine. */
 void rpi_control_close(rpi_control *control);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
-void rpi_control_forget(rpi_control *control);
+void rpi_control_close_after_fork(rpi_control *control);
 
 #endif

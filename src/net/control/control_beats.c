@@ -34,9 +34,9 @@ static void take_ranks(rpi_control *control, const rpi_control_record *record, i
     pthread_mutex_lock(&control->lock);
     for (int rank = record->rank; rank < record->rank + count; rank++) {
         rpi_group_beat *beat = &control->everybody.beats[rank];
-        rpi_beat_renew(beat, &said, control->rounds[rank]);
+        rpi_beat_renew(beat, &said, control->beat_counts[rank]);
         control->heard_ns[rank] = now_ns;
-        beat->round = ++control->rounds[rank];
+        beat->beat_number = ++control->beat_counts[rank];
         control->fresh[rank] = true;
     }
     pthread_mutex_unlock(&control->lock);
@@ -48,11 +48,11 @@ static void take_member(rpi_control_group *group, int place, const rpi_group_bea
     int rank = group->ranks[place];
     rpi_group_beat own = *said;
     own.gap.from = said->gap.from < 0 ? -1 : rpi_control_member(group, said->gap.from);
-    own.round = control->rounds[rank] + 1; /* the beat of all ranks follows */
-    rpi_beat_renew(&group->beats[place], &own, control->rounds[rank]);
+    own.beat_number = control->beat_counts[rank] + 1; /* the beat of all ranks follows */
+    rpi_beat_renew(&group->beats[place], &own, control->beat_counts[rank]);
 }
 
-/* On the hub, of one of its lines: what the rank does in another group. */
+/* On the coordinator, of one of its connections: what the rank does in another group. */
 static void take_scoped(rpi_control *control, const rpi_control_record *record,
                         uint64_t scope) {
     rpi_group_beat said = beat_of(control, record);
@@ -60,12 +60,13 @@ static void take_scoped(rpi_control *control, const rpi_control_record *record,
     rpi_control_group *group = rpi_control_find_group(control, scope);
     int place = group && group->ranks ? rpi_control_member(group, record->rank) : -1;
     if (place >= 0) take_member(group, place, &said);
-    said.round = control->rounds[record->rank] + 1;
+    said.beat_number = control->beat_counts[record->rank] + 1;
     pthread_mutex_unlock(&control->lock);
-    if (rpi_control_is_hub(control)) rpi_scope_hear(control, scope, record->rank, &said);
+    if (rpi_control_is_coordinator(control))
+        rpi_scope_receive(control, scope, record->rank, &said);
 }
 
-/* From the hub: what members in a row do, in the order of their ranks. */
+/* From the coordinator: what members in a row do, in the order of their ranks. */
 static void take_scoped_run(rpi_control *control, const rpi_control_record *record, int count,
                             uint64_t scope) {
     rpi_group_beat said = beat_of(control, record);
@@ -162,56 +163,57 @@ static void put_number(rpi_control_record *record, const char *format, uint64_t 
     record->text_bytes = (uint16_t)strlen(record->text);
 }
 
-/* Under the lock; line NULL: this rank is the hub. */
-static void say_groups_closed(rpi_control *control, rpi_control_line *line) {
+/* Under the lock; connection NULL: this rank is the coordinator. */
+static void say_groups_closed(rpi_control *control, rpi_control_connection *connection) {
     for (size_t i = 0; i < control->closed_count; i++) {
         rpi_control_record record = {.kind = RPI_CONTROL_LEAVE, .b = control->closed[i]};
-        if (line)
-            (void)rpi_control_line_queue(line, &record);
+        if (connection)
+            (void)rpi_control_connection_queue(connection, &record);
         else
             rpi_scope_leave(control, record.b, control->rank);
     }
     control->closed_count = 0;
 }
 
-static void say_group_open(rpi_control_group *group, rpi_control_line *line) {
+static void say_group_open(rpi_control_group *group, rpi_control_connection *connection) {
     rpi_control *control = group->control;
     rpi_control_record record = {.kind = RPI_CONTROL_JOIN,
                                  .rank = control->rank,
                                  .number = group->count,
                                  .b = group->scope};
-    if (group->told_hub == control->hub + 1) return;
-    group->told_hub = control->hub + 1;
+    if (group->known_by == control->coordinator + 1) return;
+    group->known_by = control->coordinator + 1;
     snprintf(record.text, sizeof record.text, "%s", group->name);
     record.text_bytes = (uint16_t)strlen(record.text);
-    if (line)
-        (void)rpi_control_line_queue(line, &record);
+    if (connection)
+        (void)rpi_control_connection_queue(connection, &record);
     else
         rpi_scope_join(control, group->scope, control->rank, group->count, group->name);
 }
 
-static void say_group(rpi_control_group *group, rpi_control_line *line) {
+static void say_group(rpi_control_group *group, rpi_control_connection *connection) {
     rpi_control *control = group->control;
     rpi_control_record record = own_record(group);
     if (!record.a && !record.number) return; /* it computes, as far as this group goes */
-    if (line) {
+    if (connection) {
         put_number(&record, "%" PRIx64, group->scope);
-        (void)rpi_control_line_queue(line, &record);
+        (void)rpi_control_connection_queue(connection, &record);
         return;
     }
     rpi_group_beat said = beat_of(control, &record);
-    said.round = control->rounds[control->rank] + 1;
-    rpi_scope_hear(control, group->scope, control->rank, &said);
+    said.beat_number = control->beat_counts[control->rank] + 1;
+    rpi_scope_receive(control, group->scope, control->rank, &said);
 }
 
-/* To the hub, or on it to itself: groups opened and closed, and where this rank waits. */
-static void say_groups(rpi_control *control, rpi_control_line *line) {
+/* To the coordinator, or on it to itself: groups opened and closed, and where this rank waits.
+ */
+static void say_groups(rpi_control *control, rpi_control_connection *connection) {
     pthread_mutex_lock(&control->lock);
-    say_groups_closed(control, line);
+    say_groups_closed(control, connection);
     for (rpi_control_group *group = control->groups; group; group = group->next) {
         if (!group->ranks) continue;
-        say_group_open(group, line);
-        say_group(group, line);
+        say_group_open(group, connection);
+        say_group(group, connection);
     }
     pthread_mutex_unlock(&control->lock);
 }
@@ -227,7 +229,7 @@ static int find_runs(rpi_control *control) {
         rpi_beat_run *last = count ? &control->runs[count - 1] : NULL;
         if (!control->fresh[rank]) continue;
         if (last && last->rank + last->count == rank &&
-            rpi_beats_say_the_same(&last->beat, &beats[rank]))
+            rpi_beats_are_alike(&last->beat, &beats[rank]))
             last->count++;
         else
             control->runs[count++] =
@@ -237,7 +239,7 @@ static int find_runs(rpi_control *control) {
     return count;
 }
 
-static void queue_run(rpi_control_line *line, const rpi_beat_run *run) {
+static void queue_run(rpi_control_connection *connection, const rpi_beat_run *run) {
     const rpi_group_beat *beat = &run->beat;
     rpi_control_record record = {.kind = RPI_CONTROL_BEAT,
                                  .rank = run->rank,
@@ -250,26 +252,29 @@ static void queue_run(rpi_control_line *line, const rpi_beat_run *run) {
         record.kind = RPI_CONTROL_BEATS;
         put_number(&record, "%" PRIx64, (uint64_t)run->count);
     }
-    (void)rpi_control_line_queue(line, &record); /* the end of a line is heard by reading */
+    (void)rpi_control_connection_queue(
+        connection, &record); /* the end of a connection is heard by reading */
 }
 
-/* Lines that this beat goes to: a full one waits. */
-static void choose_lines(rpi_control *control, bool tell) {
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        bool is_mine = rpi_control_is_hub(control) || rpi_control_is_up(control, line);
-        line->listens = tell && is_mine && line->rank >= 0 && line->fd >= 0 && !line->out_bytes;
+/* Connections that this beat goes to: a full one waits. */
+static void choose_connections(rpi_control *control, bool tell) {
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        bool is_mine =
+            rpi_control_is_coordinator(control) || rpi_control_is_up(control, connection);
+        connection->listens = tell && is_mine && connection->rank >= 0 && connection->fd >= 0 &&
+                              !connection->out_bytes;
     }
 }
 
-static void tell_as_hub(rpi_control *control) {
+static void send_as_coordinator(rpi_control *control) {
     int runs = find_runs(control);
     rpi_scopes_queue(control);
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        for (int run = 0; line->listens && run < runs; run++)
-            queue_run(line, &control->runs[run]);
-        if (line->listens) (void)rpi_control_line_flush(line);
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        for (int run = 0; connection->listens && run < runs; run++)
+            queue_run(connection, &control->runs[run]);
+        if (connection->listens) (void)rpi_control_connection_flush(connection);
     }
 }
 
@@ -283,13 +288,13 @@ static rpi_control_record say_own(rpi_control *control) {
 
 void rpi_control_beat_once(rpi_control *control, bool tell) {
     rpi_control_record own = say_own(control);
-    rpi_control_line *up = &control->lines[0];
-    bool is_hub = rpi_control_is_hub(control);
-    choose_lines(control, tell);
-    if (is_hub) say_groups(control, NULL);
-    if (!is_hub && up->listens) say_groups(control, up);
+    rpi_control_connection *up = &control->connections[0];
+    bool is_coordinator = rpi_control_is_coordinator(control);
+    choose_connections(control, tell);
+    if (is_coordinator) say_groups(control, NULL);
+    if (!is_coordinator && up->listens) say_groups(control, up);
     take_ranks(control, &own, 1);
-    if (is_hub && tell) tell_as_hub(control);
-    if (!is_hub && up->listens) (void)rpi_control_line_send(up, &own);
+    if (is_coordinator && tell) send_as_coordinator(control);
+    if (!is_coordinator && up->listens) (void)rpi_control_connection_send(up, &own);
     memset(control->fresh, 0, (size_t)control->world * sizeof *control->fresh);
 }

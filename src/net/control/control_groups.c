@@ -39,7 +39,7 @@ void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     if (failure->rank >= 0) group->failure.rank = rpi_control_member(group, failure->rank);
     if (failure->finder >= 0) group->failure.finder = finder_in(group, failure->finder);
     group->failed = true;
-    group->accused = false;
+    group->is_reported = false;
     atomic_store(&group->known, true);
     pthread_cond_broadcast(&control->changed);
     if (failure->ends_groups) keep_in_children(group, failure);
@@ -117,7 +117,7 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
               "or cut off)"
             : "connection closed by peer: its process ended)",
         rpi_seconds(control->lost_ns));
-    if (beat && beat->sequence && beat->round >= control->rounds[rank])
+    if (beat && beat->sequence && beat->beat_number >= control->beat_counts[rank])
         snprintf(out_failure->text + used, sizeof out_failure->text - (size_t)used,
                  " in operation %llu", (unsigned long long)beat->sequence);
 }
@@ -175,8 +175,8 @@ static void free_group(rpi_control_group *group) {
     rpi_free(group);
 }
 
-/* Under the lock: the hub hears of it with the next beat. Without memory it goes on to count as
- * a member that computes. */
+/* Under the lock: the coordinator hears of it with the next beat. Without memory it goes on to
+ * count as a member that computes. */
 static void note_closed(rpi_control *control, uint64_t scope) {
     if (control->closed_count == control->closed_room) {
         size_t room = 2 * control->closed_room + 4;
@@ -195,7 +195,7 @@ rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int
     group->control = control;
     group->scope = scope;
     group->count = count;
-    group->account_ns = RPI_NEVER_NS;
+    group->report_ns = RPI_NEVER_NS;
     group->parent = RPI_NO_SCOPE;
     rp_status status = make_members(group, ranks);
     if (status == RP_OK) status = rpi_control_make_beats(group);
@@ -215,8 +215,8 @@ rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int
 void rpi_control_group_rename(rpi_control_group *group, uint64_t scope) {
     rpi_control *control = group->control;
     pthread_mutex_lock(&control->lock);
-    if (group->told_hub) note_closed(control, group->scope);
-    group->told_hub = 0; /* the hub hears of it anew, by its new scope */
+    if (group->known_by) note_closed(control, group->scope);
+    group->known_by = 0; /* the coordinator hears of it anew, by its new scope */
     for (rpi_control_group *child = control->groups; child; child = child->next)
         if (child->parent == group->scope) child->parent = scope;
     group->scope = scope;
@@ -231,7 +231,7 @@ void rpi_control_group_close(rpi_control_group *group) {
     rpi_control_group **at = &control->groups;
     while (*at != group) at = &(*at)->next;
     *at = group->next;
-    if (group->told_hub) note_closed(control, group->scope);
+    if (group->known_by) note_closed(control, group->scope);
     for (rpi_control_group *child = control->groups; child; child = child->next)
         if (child->parent == group->scope) child->parent = group->parent;
     pthread_mutex_unlock(&control->lock);
@@ -259,13 +259,13 @@ void rpi_control_publish(rpi_control_group *group, const rpi_failure *failure) {
     pthread_mutex_lock(&control->lock);
     if (!group->failed && !group->published) {
         group->published = true;
-        group->account = *failure;
-        group->account.rank = rank_of(group, failure->rank);
-        group->account.finder = control->rank;
-        group->account.scope = group->scope;
-        group->account.text[sizeof group->account.text - 1] = '\0';
+        group->report = *failure;
+        group->report.rank = rank_of(group, failure->rank);
+        group->report.finder = control->rank;
+        group->report.scope = group->scope;
+        group->report.text[sizeof group->report.text - 1] = '\0';
         group->outbox_full = true;
-        if (!control->has_thread) rpi_control_keep(group, &group->account);
+        if (!control->has_thread) rpi_control_keep(group, &group->report);
     }
     pthread_mutex_unlock(&control->lock);
     if (control->wake >= 0) rpi_event_set(control->wake);
@@ -337,7 +337,8 @@ void rpi_control_note_gap(rpi_control_group *group, rpi_control_gap gap) {
 
 /* Under the lock. */
 static bool is_said(const rpi_control_group *group, int member) {
-    return group->beats[member].round >= group->control->rounds[rank_of(group, member)];
+    return group->beats[member].beat_number >=
+           group->control->beat_counts[rank_of(group, member)];
 }
 
 bool rpi_control_waits_in(rpi_control_group *group, int member, char *name, size_t bytes) {
@@ -355,14 +356,15 @@ bool rpi_control_waits_in(rpi_control_group *group, int member, char *name, size
     return found != NULL;
 }
 
-/* Under the lock. Of others one hears by the hub, while there is one that lives, and since it
- * has been the hub; of ranks before it in line it is known that they are gone, or silent. Time
- * is counted by our own beats, so that a process that was stopped does not take others for it.
+/* Under the lock. Of others one hears by the coordinator, while there is one that lives, and
+ * since it has been the coordinator; of ranks before it in line it is known that they are gone,
+ * or silent. Time is counted by our own beats, so that a process that was stopped does not take
+ * others for it.
  */
 static int64_t silence_of(const rpi_control *control, int rank) {
     int64_t until_ns = control->heard_ns[control->rank], since_ns = control->heard_ns[rank];
     int by = control->served_by;
-    if (by == RPI_HUB_SOUGHT && rank > control->lost_hub) return 0;
+    if (by == RPI_COORDINATOR_SOUGHT && rank > control->lost_coordinator) return 0;
     if (by >= 0 && by != rank && by != control->rank) until_ns = control->served_heard_ns;
     if (by >= 0 && rank >= by && since_ns < control->served_ns) since_ns = control->served_ns;
     if (since_ns < control->opened_ns) since_ns = control->opened_ns;

@@ -6,8 +6,8 @@
 #include "base/event.h"
 #include "base/memory.h"
 #include "base/units.h"
-#include "net/bytes/forget.h"
-#include "net/bytes/quiet_thread.h"
+#include "net/bytes/close_after_fork.h"
+#include "net/bytes/signal_masked_thread.h"
 #include "net/socket/stream.h"
 #include "net/store/store_wait.h"
 
@@ -26,17 +26,20 @@ enum { STRANGERS = 32 };
 /* ---- opening ---- */
 
 static rp_status allocate(rpi_control *control) {
-    bool listens = control->rank == RPI_CONTROL_HUB ||
+    bool listens = control->rank == RPI_CONTROL_COORDINATOR ||
                    rpi_control_is_successor(control->rank, control->world);
-    control->line_count = listens ? 1 + control->world + STRANGERS : 1;
-    size_t world = (size_t)control->world, lines = (size_t)control->line_count;
-    RP_TRY(rpi_alloc_array(lines, sizeof *control->lines, "control lines", &control->lines));
-    for (size_t i = 0; i < lines; i++)
-        control->lines[i].fd = control->lines[i].rank = control->lines[i].poll = -1;
-    RP_TRY(
-        rpi_alloc_array(lines + 2, sizeof *control->polls, "control lines", &control->polls));
+    control->connection_count = listens ? 1 + control->world + STRANGERS : 1;
+    size_t world = (size_t)control->world, connections = (size_t)control->connection_count;
+    RP_TRY(rpi_alloc_array(connections, sizeof *control->connections, "control lines",
+                           &control->connections));
+    for (size_t i = 0; i < connections; i++)
+        control->connections[i].fd = control->connections[i].rank =
+            control->connections[i].poll = -1;
+    RP_TRY(rpi_alloc_array(connections + 2, sizeof *control->polls, "control lines",
+                           &control->polls));
     RP_TRY(rpi_alloc_array(world, sizeof *control->heard_ns, "beats", &control->heard_ns));
-    RP_TRY(rpi_alloc_array(world, sizeof *control->rounds, "beats", &control->rounds));
+    RP_TRY(
+        rpi_alloc_array(world, sizeof *control->beat_counts, "beats", &control->beat_counts));
     RP_TRY(rpi_alloc_array(world, sizeof *control->fresh, "beats", &control->fresh));
     RP_TRY(rpi_alloc_array(world, sizeof *control->runs, "beats", &control->runs));
     RP_TRY(rpi_alloc_array(world, sizeof *control->dead, "ranks", &control->dead));
@@ -44,10 +47,10 @@ static rp_status allocate(rpi_control *control) {
     RP_TRY(rpi_alloc_array(world, sizeof *control->suspect_ns, "ranks", &control->suspect_ns));
     RP_TRY(rpi_control_make_beats(&control->everybody));
     RP_TRY(rpi_alloc_array(world, sizeof *control->present, "ranks", &control->present));
-    RP_TRY(
-        rpi_alloc_array(world, sizeof *control->line_of, "control lines", &control->line_of));
+    RP_TRY(rpi_alloc_array(world, sizeof *control->connection_of, "control lines",
+                           &control->connection_of));
     for (size_t i = 0; i < world; i++) {
-        control->line_of[i] = -1;
+        control->connection_of[i] = -1;
         control->suspect_ns[i] = RPI_NEVER_NS;
     }
     RP_TRY(rpi_event_open(&control->wake));
@@ -64,8 +67,8 @@ static void initialise_locks(rpi_control *control) {
 }
 
 static rp_status start_thread(rpi_control *control) {
-    RP_TRY(
-        rpi_quiet_thread("the control connection", rpi_control_run, control, &control->thread));
+    RP_TRY(rpi_signal_masked_thread("the control connection", rpi_control_run, control,
+                                    &control->thread));
     control->has_thread = true;
     return RP_OK;
 }
@@ -75,7 +78,8 @@ static void describe_missing(const rpi_control *control, double timeout_s,
                              rpi_failure *out_failure) {
     char list[200] = "";
     size_t used = 0;
-    *out_failure = (rpi_failure){.status = RP_TIMEOUT, .rank = -1, .finder = RPI_CONTROL_HUB};
+    *out_failure =
+        (rpi_failure){.status = RP_TIMEOUT, .rank = -1, .finder = RPI_CONTROL_COORDINATOR};
     for (int rank = 1; rank < control->world && used < sizeof list; rank++) {
         if (control->present[rank]) continue;
         if (out_failure->rank < 0) out_failure->rank = rank;
@@ -92,7 +96,8 @@ static bool may_wait(rpi_control *control, rpi_look *look, rpi_failure *out_fail
     pthread_mutex_unlock(&control->lock);
     rp_status status = rpi_look_in_time(look);
     if (status != RP_OK) {
-        *out_failure = (rpi_failure){.status = status, .rank = -1, .finder = RPI_CONTROL_HUB};
+        *out_failure =
+            (rpi_failure){.status = status, .rank = -1, .finder = RPI_CONTROL_COORDINATOR};
         snprintf(out_failure->text, sizeof out_failure->text, "%s", rp_last_error()->message);
     }
     pthread_mutex_lock(&control->lock);
@@ -122,8 +127,8 @@ static rp_status wait_for_leaves(rpi_control *control, const rpi_control_options
     return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
 }
 
-static rp_status open_hub(rpi_control *control, const rp_store *store, const char *key,
-                          const rpi_control_options *options, int64_t deadline_ns) {
+static rp_status open_coordinator(rpi_control *control, const rp_store *store, const char *key,
+                                  const rpi_control_options *options, int64_t deadline_ns) {
     char address[RPI_HOST_BYTES + 16];
     int port = 0;
     RP_TRY(rpi_stream_listen(options->bind_host, 0, &control->listener, &port));
@@ -143,11 +148,11 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
     return RP_OK;
 }
 
-static rp_status dial_hub(const rpi_control *control, const char *host, int port,
-                          int64_t deadline_ns, rpi_look *look, rpi_channel *channel) {
+static rp_status dial_coordinator(const rpi_control *control, const char *host, int port,
+                                  int64_t deadline_ns, rpi_look *look, rpi_channel *channel) {
     rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
                              .caller = control->rank,
-                             .callee = RPI_CONTROL_HUB,
+                             .callee = RPI_CONTROL_COORDINATOR,
                              .world = control->world,
                              .session = control->session};
     rpi_redials redials = {0};
@@ -176,9 +181,9 @@ static rp_status wait_for_a_word(const rpi_channel *channel, int64_t deadline_ns
                                "rank's control connection");
 }
 
-static rp_status call_hub(rpi_control *control, const char *host, int port, int64_t deadline_ns,
-                          rpi_look *look) {
-    rpi_control_line *line = &control->lines[0];
+static rp_status call_coordinator(rpi_control *control, const char *host, int port,
+                                  int64_t deadline_ns, rpi_look *look) {
+    rpi_control_connection *connection = &control->connections[0];
     rpi_control_record hello = {.kind = RPI_CONTROL_HELLO,
                                 .rank = control->rank,
                                 .number = control->world,
@@ -192,16 +197,18 @@ static rp_status call_hub(rpi_control *control, const char *host, int port, int6
     do {
         /* Once it has hung up nobody may listen there any more. */
         int64_t dial_ns = redials.first_ns ? redials.first_ns + RPI_SECOND_NS : deadline_ns;
-        status = dial_hub(control, host, port, dial_ns < deadline_ns ? dial_ns : deadline_ns,
-                          look, &line->channel);
+        status =
+            dial_coordinator(control, host, port, dial_ns < deadline_ns ? dial_ns : deadline_ns,
+                             look, &connection->channel);
         if (status == RP_TIMEOUT && redials.first_ns)
             return RP_FAIL(PEER, "connection closed by peer: rank 0 ended, or refused this "
                                  "rank's control connection");
-        line->rank = RPI_CONTROL_HUB;
-        line->out_bytes = 0; /* to one that has hung up */
-        if (status == RP_OK) status = rpi_control_line_send(line, &hello);
-        if (status == RP_OK) status = wait_for_a_word(&line->channel, deadline_ns);
-    } while (status == RP_PEER && rpi_stream_dials_again(&redials, &line->fd, deadline_ns));
+        connection->rank = RPI_CONTROL_COORDINATOR;
+        connection->out_bytes = 0; /* to one that has hung up */
+        if (status == RP_OK) status = rpi_control_connection_send(connection, &hello);
+        if (status == RP_OK) status = wait_for_a_word(&connection->channel, deadline_ns);
+    } while (status == RP_PEER &&
+             rpi_stream_dials_again(&redials, &connection->fd, deadline_ns));
     return status;
 }
 
@@ -221,7 +228,7 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     long port = strtol(address, &host, 10);
     if (*host != ' ' || port < 1 || port > 65535)
         return RP_FAIL(CORRUPT, "store key '%s' holds no address: '%s'", key, address);
-    RP_TRY(call_hub(control, host + 1, (int)port, deadline_ns, &look));
+    RP_TRY(call_coordinator(control, host + 1, (int)port, deadline_ns, &look));
     RP_TRY(start_thread(control));
     pthread_mutex_lock(&control->lock);
     const rpi_control_group *everybody = &control->everybody;
@@ -249,29 +256,29 @@ static void stop_thread(rpi_control *control) {
 
 static void destroy(rpi_control *control) {
     stop_thread(control);
-    for (int i = 0; control->lines && i < control->line_count; i++)
-        rpi_control_line_close(&control->lines[i]);
+    for (int i = 0; control->connections && i < control->connection_count; i++)
+        rpi_control_connection_close(&control->connections[i]);
     if (control->listener >= 0) close(control->listener);
     if (control->wake >= 0) close(control->wake);
     if (control->failed_fd >= 0) close(control->failed_fd);
     pthread_cond_destroy(&control->changed);
     pthread_mutex_destroy(&control->lock);
-    rpi_free(control->lines);
+    rpi_free(control->connections);
     rpi_free(control->polls);
     rpi_free(control->everybody.beats);
     rpi_free(control->heard_ns);
-    rpi_free(control->rounds);
+    rpi_free(control->beat_counts);
     rpi_free(control->dead);
     rpi_free(control->lost);
     rpi_free(control->suspect_ns);
-    rpi_free(control->held);
+    rpi_free(control->deferred);
     rpi_scopes_free(control);
     rpi_free(control->closed);
     rpi_free(control->fresh);
     rpi_free(control->runs);
     rpi_free(control->present);
-    rpi_free(control->line_of);
-    rpi_secret_forget(&control->secret);
+    rpi_free(control->connection_of);
+    rpi_secret_wipe(&control->secret);
     rpi_free(control);
 }
 
@@ -283,8 +290,8 @@ static rp_status open_control(rpi_control *control, const rp_store *store,
     if (length < 0 || (size_t)length >= sizeof key)
         return RP_FAIL(INVALID, "the name '%.40s...' is too long", options->prefix);
     RP_TRY(allocate(control));
-    if (control->rank == RPI_CONTROL_HUB)
-        return open_hub(control, store, key, options, deadline_ns);
+    if (control->rank == RPI_CONTROL_COORDINATOR)
+        return open_coordinator(control, store, key, options, deadline_ns);
     rp_status status = open_leaf(control, store, key, options, deadline_ns);
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "the control connection: ");
 }
@@ -330,18 +337,18 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->opened_ns = rpi_now_ns();
     control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));
     control->wake = control->failed_fd = control->listener = -1;
-    control->leave_by_ns = control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
-    control->hub = RPI_CONTROL_HUB;
-    control->role = rank == RPI_CONTROL_HUB ? RPI_CONTROL_LEADS : RPI_CONTROL_FOLLOWS;
-    control->duty = rank == RPI_CONTROL_HUB ? RPI_CONTROL_GATHERS : RPI_CONTROL_SERVES;
-    control->served_by = RPI_CONTROL_HUB;
+    control->leave_by_ns = control->elect_ns = control->welcome_by_ns = RPI_NEVER_NS;
+    control->coordinator = RPI_CONTROL_COORDINATOR;
+    control->role = rank == RPI_CONTROL_COORDINATOR ? RPI_CONTROL_LEADS : RPI_CONTROL_FOLLOWS;
+    control->duty = rank == RPI_CONTROL_COORDINATOR ? RPI_CONTROL_GATHERS : RPI_CONTROL_SERVES;
+    control->served_by = RPI_CONTROL_COORDINATOR;
     control->served_ns = control->served_heard_ns = control->opened_ns;
-    control->lost_hub = -1;
+    control->lost_coordinator = -1;
     control->everybody = (rpi_control_group){.control = control,
                                              .count = world,
                                              .name = "world",
                                              .parent = RPI_NO_SCOPE,
-                                             .account_ns = RPI_NEVER_NS};
+                                             .report_ns = RPI_NEVER_NS};
     control->groups = &control->everybody;
     initialise_locks(control);
     rp_status status = find_lost_after(&control->lost_ns);
@@ -358,9 +365,10 @@ void rpi_control_close(rpi_control *control) {
     if (control) destroy(control);
 }
 
-void rpi_control_forget(rpi_control *control) {
-    for (int i = 0; i < control->line_count; i++) rpi_fd_forget(&control->lines[i].fd);
-    rpi_fd_forget(&control->listener);
-    rpi_fd_forget(&control->wake);
-    rpi_fd_forget(&control->failed_fd);
+void rpi_control_close_after_fork(rpi_control *control) {
+    for (int i = 0; i < control->connection_count; i++)
+        rpi_fd_close_after_fork(&control->connections[i].fd);
+    rpi_fd_close_after_fork(&control->listener);
+    rpi_fd_close_after_fork(&control->wake);
+    rpi_fd_close_after_fork(&control->failed_fd);
 }

@@ -1,6 +1,7 @@
-/* Groups as the hub knows them: who is a member, and what members last said. So beats of a
- * group go to its members and to nobody else, and members in a row that say the same stand in
- * one record. A rank tells the hub, and each that takes its place, which groups it has opened.
+/* Groups as the coordinator knows them: who is a member, and what members last said. So beats
+ * of a group go to its members and to nobody else, and members in a row that say the same stand
+ * in one record. A rank tells the coordinator, and each that takes its place, which groups it
+ * has opened.
  */
 #include "net/control/control_state.h"
 
@@ -13,14 +14,14 @@
 
 /* ---- beats ---- */
 
-bool rpi_beats_say_the_same(const rpi_group_beat *a, const rpi_group_beat *b) {
+bool rpi_beats_are_alike(const rpi_group_beat *a, const rpi_group_beat *b) {
     return a->sequence == b->sequence && a->gap.from == b->gap.from &&
            a->gap.step == b->gap.step && a->gap.overdue == b->gap.overdue &&
            a->blocked == b->blocked;
 }
 
-void rpi_beat_renew(rpi_group_beat *beat, const rpi_group_beat *said, uint32_t rounds) {
-    bool goes_on = beat->since_ns && beat->round >= rounds &&
+void rpi_beat_renew(rpi_group_beat *beat, const rpi_group_beat *said, uint32_t beat_counts) {
+    bool goes_on = beat->since_ns && beat->beat_number >= beat_counts &&
                    beat->sequence == said->sequence && beat->gap.from == said->gap.from &&
                    beat->gap.step == said->gap.step;
     int64_t since_ns = goes_on ? beat->since_ns : rpi_now_ns();
@@ -104,7 +105,7 @@ void rpi_scope_leave(rpi_control *control, uint64_t id, int rank) {
     if (*at) leave(at, rank);
 }
 
-void rpi_scopes_forget(rpi_control *control, int rank) {
+void rpi_scopes_remove_rank(rpi_control *control, int rank) {
     for (rpi_scope **at = &control->scopes; *at;) {
         rpi_scope *scope = *at;
         leave(at, rank);
@@ -121,12 +122,13 @@ void rpi_scopes_free(rpi_control *control) {
     control->scopes = NULL;
 }
 
-void rpi_scope_hear(rpi_control *control, uint64_t id, int rank, const rpi_group_beat *said) {
+void rpi_scope_receive(rpi_control *control, uint64_t id, int rank,
+                       const rpi_group_beat *said) {
     rpi_scope *scope = *find(control, id);
     int place = scope ? place_of(scope, rank) : 0;
     if (!scope || !has(scope, place, rank)) return;
     scope->members[place].fresh = true;
-    rpi_beat_renew(&scope->members[place].beat, said, said->round - 1);
+    rpi_beat_renew(&scope->members[place].beat, said, said->beat_number - 1);
 }
 
 /* ---- passing on ---- */
@@ -136,7 +138,7 @@ void rpi_scope_hear(rpi_control *control, uint64_t id, int rank, const rpi_group
 static int run_from(const rpi_scope *scope, int first) {
     int next = first + 1;
     while (scope->count == scope->size && next < scope->count && scope->members[next].fresh &&
-           rpi_beats_say_the_same(&scope->members[first].beat, &scope->members[next].beat))
+           rpi_beats_are_alike(&scope->members[first].beat, &scope->members[next].beat))
         next++;
     return next - first;
 }
@@ -157,9 +159,9 @@ static rpi_control_record record_of(const rpi_scope *scope, int first, int count
 static void queue_to_members(rpi_control *control, const rpi_scope *scope,
                              const rpi_control_record *record) {
     for (int i = 0; i < scope->count; i++) {
-        int line = control->line_of[scope->members[i].rank];
-        if (line >= 0 && control->lines[line].listens)
-            (void)rpi_control_line_queue(&control->lines[line], record);
+        int connection = control->connection_of[scope->members[i].rank];
+        if (connection >= 0 && control->connections[connection].listens)
+            (void)rpi_control_connection_queue(&control->connections[connection], record);
     }
 }
 

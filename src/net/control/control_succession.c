@@ -1,8 +1,8 @@
 /* Who takes rank 0's place when it leaves or dies, so that the others' heartbeats and failures
  * still reach each other.
  *
- *      a rank                SEEKS ------ SEEK_BEATS later ------> the next in line
- *                              ^  judges for itself meanwhile       |    | is this rank
+ *      a rank                SEEKS ------ ELECT_BEATS later -----> the next in line
+ *                              ^  decides for itself meanwhile      |    | is this rank
  *                              |                                  CALLS  v
  *                              |                  welcome is said   |   LEADS     nobody is
  *                              |                                    v    |         left: ALONE
@@ -10,13 +10,13 @@
  *                              |-- it is not there, or says no welcome in time
  *                              '-- a caller has gone on to the next one -'
  *
- * A hub that is stopped keeps its connections and says nothing: who has heard nothing from it
- * for a second longer than a stopped rank is given (control.h) says goodbye, and goes on to the
- * next. Once it comes to itself it reads that, and follows the others as one like any other. In
- * line are ranks 1, 2 and so on, up to RPI_CONTROL_SUCCESSORS of them; where they listen has
- * rank 0 told everybody at the beginning. Whoever cannot be reached has left, or has died: all
- * come to the same one, since a listener that is closed is closed for all. A successor that has
- * not noticed yet takes callers in, and welcomes them once it has. */
+ * A coordinator that is stopped keeps its connections and says nothing: who has heard nothing
+ * from it for a second longer than a stopped rank is given (control.h) says goodbye, and goes
+ * on to the next. Once it comes to itself it reads that, and follows the others as one like any
+ * other. In line are ranks 1, 2 and so on, up to RPI_CONTROL_SUCCESSORS of them; where they
+ * listen has rank 0 told everybody at the beginning. Whoever cannot be reached has left, or has
+ * died: all come to the same one, since a listener that is closed is closed for all. A
+ * successor that has not noticed yet takes callers in, and welcomes them once it has. */
 #include "net/control/control_state.h"
 
 #include "base/clock.h"
@@ -28,15 +28,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEK_BEATS = 1 };
-#define CALL_NS     RPI_SECOND_NS
+enum { ELECT_BEATS = 1 };
+#define CALL_NS             RPI_SECOND_NS
 /* Beyond what a stopped rank is given: to go on for a rank that is only busy costs one in line.
  */
-#define PATIENCE_NS RPI_SECOND_NS
-#define SHARE_NS    (RPI_SECOND_NS / 4) /* of each address */
+#define RESPONSE_TIMEOUT_NS RPI_SECOND_NS
+#define SHARE_NS            (RPI_SECOND_NS / 4) /* of each address */
 
 bool rpi_control_is_successor(int rank, int world) {
-    return rank > RPI_CONTROL_HUB && rank <= RPI_CONTROL_SUCCESSORS && rank < world - 1;
+    return rank > RPI_CONTROL_COORDINATOR && rank <= RPI_CONTROL_SUCCESSORS && rank < world - 1;
 }
 
 /* ---- where they listen ---- */
@@ -60,13 +60,14 @@ void rpi_control_note_address(rpi_control *control, int rank, const char *text) 
              RPI_CONTROL_ADDRESS_BYTES - 1, text);
 }
 
-void rpi_control_tell_addresses(const rpi_control *control, rpi_control_line *line) {
+void rpi_control_send_addresses(const rpi_control *control,
+                                rpi_control_connection *connection) {
     for (int rank = 1; rank <= RPI_CONTROL_SUCCESSORS; rank++) {
         rpi_control_record record = {.kind = RPI_CONTROL_ADDRESS, .rank = rank};
-        if (!control->addresses[rank][0] || rank == line->rank) continue;
+        if (!control->addresses[rank][0] || rank == connection->rank) continue;
         snprintf(record.text, sizeof record.text, "%s", control->addresses[rank]);
         record.text_bytes = (uint16_t)strlen(record.text);
-        (void)rpi_control_line_queue(line, &record);
+        (void)rpi_control_connection_queue(connection, &record);
     }
 }
 
@@ -88,9 +89,10 @@ static rp_status dial(const char *address, int *out_fd) {
     return RP_OK;
 }
 
-/* Proves and says hello; the welcome comes when the other side knows that it is the hub. */
+/* Proves and says hello; the welcome comes when the other side knows that it is the
+ * coordinator. */
 static rp_status call(rpi_control *control, int rank) {
-    rpi_control_line *line = &control->lines[0];
+    rpi_control_connection *connection = &control->connections[0];
     rpi_control_record hello = {.kind = RPI_CONTROL_HELLO,
                                 .rank = control->rank,
                                 .number = control->world,
@@ -101,16 +103,16 @@ static rp_status call(rpi_control *control, int rank) {
                              .world = control->world,
                              .session = control->session};
     if (!control->addresses[rank][0]) return RP_FAIL(PEER, "rank %d does not listen", rank);
-    RP_TRY(dial(control->addresses[rank], &line->fd));
-    line->rank = rank;
-    line->goodbye = false;
-    line->in_bytes = line->in_taken = line->out_bytes = 0;
-    rp_status status =
-        rpi_channel_call(&line->channel, &control->secret, &terms, rpi_now_ns() + CALL_NS);
-    if (status == RP_OK) status = rpi_control_line_send(line, &hello);
+    RP_TRY(dial(control->addresses[rank], &connection->fd));
+    connection->rank = rank;
+    connection->goodbye = false;
+    connection->in_bytes = connection->in_taken = connection->out_bytes = 0;
+    rp_status status = rpi_channel_call(&connection->channel, &control->secret, &terms,
+                                        rpi_now_ns() + CALL_NS);
+    if (status == RP_OK) status = rpi_control_connection_send(connection, &hello);
     if (status == RP_OK) return RP_OK;
-    rpi_control_line_close(line);
-    line->rank = -1;
+    rpi_control_connection_close(connection);
+    connection->rank = -1;
     return status;
 }
 
@@ -123,25 +125,25 @@ static void note_served(rpi_control *control, int by) {
     pthread_mutex_unlock(&control->lock);
 }
 
-static void become_hub(rpi_control *control) {
+static void become_coordinator(rpi_control *control) {
     rpi_control_record welcome = {.kind = RPI_CONTROL_WELCOME};
     rpi_control_enter_role(control, RPI_CONTROL_LEADS);
-    control->hub = control->rank;
-    control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
+    control->coordinator = control->rank;
+    control->elect_ns = control->welcome_by_ns = RPI_NEVER_NS;
     note_served(control, control->rank);
-    for (int i = 0; i < control->line_count; i++)
-        if (control->lines[i].rank >= 0) {
-            (void)rpi_control_line_send(&control->lines[i], &welcome);
-            rpi_control_tell_verdicts(control, &control->lines[i]);
+    for (int i = 0; i < control->connection_count; i++)
+        if (control->connections[i].rank >= 0) {
+            (void)rpi_control_connection_send(&control->connections[i], &welcome);
+            rpi_control_send_decisions(control, &control->connections[i]);
         }
 }
 
-void rpi_control_hear_hub(rpi_control *control, bool is_welcome) {
+void rpi_control_hear_coordinator(rpi_control *control, bool is_welcome) {
     if (is_welcome) {
         rpi_control_enter_role(control, RPI_CONTROL_FOLLOWS);
         control->welcome_by_ns = RPI_NEVER_NS;
-        note_served(control, control->hub);
-        rpi_control_tell_own_verdicts(control, &control->lines[0]);
+        note_served(control, control->coordinator);
+        rpi_control_send_own_decisions(control, &control->connections[0]);
         return;
     }
     pthread_mutex_lock(&control->lock);
@@ -149,87 +151,87 @@ void rpi_control_hear_hub(rpi_control *control, bool is_welcome) {
     pthread_mutex_unlock(&control->lock);
 }
 
-void rpi_control_drop_line(rpi_control *control, rpi_control_line *line) {
-    if (!rpi_control_is_up(control, line) && line->rank >= 0) {
-        control->line_of[line->rank] = -1;
-        rpi_scopes_forget(control, line->rank);
+void rpi_control_drop_connection(rpi_control *control, rpi_control_connection *connection) {
+    if (!rpi_control_is_up(control, connection) && connection->rank >= 0) {
+        control->connection_of[connection->rank] = -1;
+        rpi_scopes_remove_rank(control, connection->rank);
     }
-    rpi_control_line_close(line);
-    line->rank = -1;
+    rpi_control_connection_close(connection);
+    connection->rank = -1;
 }
 
-static void say_going_on(rpi_control *control, rpi_control_line *line) {
+static void say_going_on(rpi_control *control, rpi_control_connection *connection) {
     rpi_control_record record = {
         .kind = RPI_CONTROL_GOODBYE, .rank = control->rank, .number = 1};
-    (void)rpi_control_line_send(line, &record);
-    rpi_control_drop_line(control, line);
+    (void)rpi_control_connection_send(connection, &record);
+    rpi_control_drop_connection(control, connection);
 }
 
-static void begin_to_seek(rpi_control *control) {
+static void begin_to_elect(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
-    control->lost_hub = control->hub;
-    control->served_by = RPI_HUB_SOUGHT;
+    control->lost_coordinator = control->coordinator;
+    control->served_by = RPI_COORDINATOR_SOUGHT;
     pthread_mutex_unlock(&control->lock);
     rpi_control_enter_role(control, RPI_CONTROL_SEEKS);
     control->welcome_by_ns = RPI_NEVER_NS;
 }
 
 static bool has_heir(const rpi_control *control) {
-    for (int rank = control->hub + 1; rank <= RPI_CONTROL_SUCCESSORS; rank++)
+    for (int rank = control->coordinator + 1; rank <= RPI_CONTROL_SUCCESSORS; rank++)
         if (control->addresses[rank][0] && (rank != control->rank || !control->passed_over))
             return true;
     return false;
 }
 
 /* By our own beats: while this process was stopped, nobody was silent. */
-static bool is_hub_silent(rpi_control *control) {
+static bool is_coordinator_silent(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
-    bool serves = rpi_control_was_open(control) && control->served_by == control->hub;
+    bool serves = rpi_control_was_open(control) && control->served_by == control->coordinator;
     int64_t silent_ns = control->heard_ns[control->rank] - control->served_heard_ns;
     pthread_mutex_unlock(&control->lock);
-    return serves && silent_ns > control->silence_ns + PATIENCE_NS;
+    return serves && silent_ns > control->silence_ns + RESPONSE_TIMEOUT_NS;
 }
 
-void rpi_control_watch_hub(rpi_control *control) {
-    if (rpi_control_is_hub(control) || control->duty == RPI_CONTROL_LEAVES) return;
+void rpi_control_watch_coordinator(rpi_control *control) {
+    if (rpi_control_is_coordinator(control) || control->duty == RPI_CONTROL_LEAVES) return;
     bool is_late = rpi_now_ns() >= control->welcome_by_ns;
-    if (!is_late && (!is_hub_silent(control) || !has_heir(control))) return;
+    if (!is_late && (!is_coordinator_silent(control) || !has_heir(control))) return;
     rpi_log(RP_LOG_INFO, "rank %d has heard nothing from rank %d, which passes on heartbeats",
-            control->rank, control->hub);
-    say_going_on(control, &control->lines[0]);
-    begin_to_seek(control);
-    control->seek_ns = rpi_now_ns();
+            control->rank, control->coordinator);
+    say_going_on(control, &control->connections[0]);
+    begin_to_elect(control);
+    control->elect_ns = rpi_now_ns();
 }
 
 void rpi_control_resign(rpi_control *control) {
     control->passed_over = true;
-    if (!rpi_control_is_hub(control)) return;
-    for (int i = 1; i < control->line_count; i++)
-        if (control->lines[i].rank >= 0) say_going_on(control, &control->lines[i]);
+    if (!rpi_control_is_coordinator(control)) return;
+    for (int i = 1; i < control->connection_count; i++)
+        if (control->connections[i].rank >= 0) say_going_on(control, &control->connections[i]);
     rpi_scopes_free(control);
-    begin_to_seek(control);
-    if (control->duty != RPI_CONTROL_LEAVES) control->seek_ns = rpi_now_ns();
+    begin_to_elect(control);
+    if (control->duty != RPI_CONTROL_LEAVES) control->elect_ns = rpi_now_ns();
 }
 
-void rpi_control_lose_hub(rpi_control *control) {
-    begin_to_seek(control);
+void rpi_control_lose_coordinator(rpi_control *control) {
+    begin_to_elect(control);
     if (control->duty != RPI_CONTROL_LEAVES)
-        control->seek_ns = rpi_now_ns() + SEEK_BEATS * control->beat_ns;
+        control->elect_ns = rpi_now_ns() + ELECT_BEATS * control->beat_ns;
 }
 
-void rpi_control_seek_hub(rpi_control *control) {
-    control->seek_ns = RPI_NEVER_NS;
-    while (++control->hub <= RPI_CONTROL_SUCCESSORS) {
-        bool is_own = control->hub == control->rank;
+void rpi_control_elect(rpi_control *control) {
+    control->elect_ns = RPI_NEVER_NS;
+    while (++control->coordinator <= RPI_CONTROL_SUCCESSORS) {
+        bool is_own = control->coordinator == control->rank;
         if (is_own && control->listener >= 0 && !control->passed_over) {
-            become_hub(control);
+            become_coordinator(control);
             return;
         }
-        if (is_own || call(control, control->hub) != RP_OK) continue;
+        if (is_own || call(control, control->coordinator) != RP_OK) continue;
         rpi_control_enter_role(control, RPI_CONTROL_CALLS);
-        control->welcome_by_ns = rpi_now_ns() + control->silence_ns + PATIENCE_NS;
+        control->welcome_by_ns = rpi_now_ns() + control->silence_ns + RESPONSE_TIMEOUT_NS;
         return;
     }
     rpi_control_enter_role(control, RPI_CONTROL_ALONE);
-    note_served(control, RPI_HUB_NONE);
+    note_served(control, RPI_COORDINATOR_NONE);
 }

@@ -1,6 +1,6 @@
 /* The thread of the control connection: who calls, which lines have something, when to beat and
  * to leave. What a record does is control_records.c's, what follows from a death or a failure
- * control_judge.c's, beats are control_beats.c's. */
+ * control_arbiter.c's, beats are control_beats.c's. */
 #include "net/control/control_state.h"
 
 #include "base/clock.h"
@@ -23,33 +23,36 @@
 /* ---- callers ---- */
 
 /* True once a caller has proved that it is of this job; it is hung up on when it cannot. */
-static bool hear_proof(rpi_control *control, rpi_control_line *line) {
+static bool hear_proof(rpi_control *control, rpi_control_connection *connection) {
     rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
                              .callee = control->rank,
                              .world = control->world,
                              .session = control->session};
-    if (line->rank >= 0 || line->proved || !control->secret.is_set) return true;
-    rp_status status = rpi_channel_hear(&line->channel, &line->proof, &control->secret, &terms);
-    line->proved = status == RP_OK;
+    if (connection->rank >= 0 || connection->proved || !control->secret.is_set) return true;
+    rp_status status =
+        rpi_channel_hear(&connection->channel, &connection->proof, &control->secret, &terms);
+    connection->proved = status == RP_OK;
     if (status == RP_MISMATCH)
-        rpi_proof_log_refusal(line->fd, "the control connection", &control->refusals);
-    if (status < 0) rpi_control_line_close(line);
-    return line->proved;
+        rpi_proof_log_refusal(connection->fd, "the control connection", &control->refusals);
+    if (status < 0) rpi_control_connection_close(connection);
+    return connection->proved;
 }
 
 /* ---- lines ---- */
 
 /* The connection ended: a death, unless a goodbye came before. */
-static void lose_line(rpi_control *control, rpi_control_line *line, bool closing) {
-    int rank = line->rank;
-    bool expected = line->goodbye || closing, is_up = rpi_control_is_up(control, line);
-    rpi_control_drop_line(control, line);
-    if (is_up) rpi_control_lose_hub(control);
+static void lose_connection(rpi_control *control, rpi_control_connection *connection,
+                            bool closing) {
+    int rank = connection->rank;
+    bool expected = connection->goodbye || closing,
+         is_up = rpi_control_is_up(control, connection);
+    rpi_control_drop_connection(control, connection);
+    if (is_up) rpi_control_lose_coordinator(control);
     if (rank < 0 || expected) return;
     if (is_up && !rpi_control_is_welcome(control))
         rpi_control_decide(control,
                            &(rpi_failure){.status = RP_PEER,
-                                          .rank = RPI_CONTROL_HUB,
+                                          .rank = RPI_CONTROL_COORDINATOR,
                                           .finder = control->rank,
                                           .text = "connection closed by peer: rank 0 ended, or "
                                                   "refused this rank's control connection"});
@@ -57,43 +60,46 @@ static void lose_line(rpi_control *control, rpi_control_line *line, bool closing
         rpi_control_suspect(control, rank);
 }
 
-static void hear_line(rpi_control *control, rpi_control_line *line, bool closing) {
+static void receive_from(rpi_control *control, rpi_control_connection *connection,
+                         bool closing) {
     rpi_control_record record;
     rp_status status = RP_OK;
-    if (!hear_proof(control, line)) return;
-    if (line->out_bytes) status = rpi_control_line_flush(line);
+    if (!hear_proof(control, connection)) return;
+    if (connection->out_bytes) status = rpi_control_connection_flush(connection);
     /* Records that came before the end of a connection are heard before its end. */
-    while (line->fd >= 0) {
-        status = rpi_control_line_receive(line, &record);
+    while (connection->fd >= 0) {
+        status = rpi_control_connection_receive(connection, &record);
         if (status != RP_OK) break;
-        if (rpi_control_is_up(control, line)) rpi_control_hear_hub(control, false);
-        rpi_control_take_record(control, line, &record);
+        if (rpi_control_is_up(control, connection))
+            rpi_control_hear_coordinator(control, false);
+        rpi_control_take_record(control, connection, &record);
     }
-    if (line->fd < 0 || status >= 0) return;
-    if (status == RP_CORRUPT && line->rank < 0 && rpi_proof_is_call(line->in))
-        rpi_proof_decline(line->fd, RPI_PROOF_CONTROL); /* here is no secret */
-    lose_line(control, line, closing);
+    if (connection->fd < 0 || status >= 0) return;
+    if (status == RP_CORRUPT && connection->rank < 0 && rpi_proof_is_call(connection->in))
+        rpi_proof_decline(connection->fd, RPI_PROOF_CONTROL); /* here is no secret */
+    lose_connection(control, connection, closing);
 }
 
 /* ---- beats ---- */
 
 /* Beats go both ways all the time, so that there is always something to be answered. */
 static void look_for_lost_hosts(rpi_control *control) {
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        if (line->rank < 0 || line->fd < 0) continue;
-        if (!rpi_stream_is_unanswered(line->fd, control->lost_ns)) continue;
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        if (connection->rank < 0 || connection->fd < 0) continue;
+        if (!rpi_stream_is_unanswered(connection->fd, control->lost_ns)) continue;
         pthread_mutex_lock(&control->lock);
-        control->lost[line->rank] = true;
+        control->lost[connection->rank] = true;
         pthread_mutex_unlock(&control->lock);
-        lose_line(control, line, false);
+        lose_connection(control, connection, false);
     }
 }
 
 static void beat(rpi_control *control) {
-    bool closing = control->duty == RPI_CONTROL_LEAVES; /* our side of the lines is shut */
+    bool closing =
+        control->duty == RPI_CONTROL_LEAVES; /* our side of the connections is shut */
     rpi_control_beat_once(control, !closing);
-    if (!closing && rpi_control_is_hub(control)) rpi_control_judge_waits(control);
+    if (!closing && rpi_control_is_coordinator(control)) rpi_control_arbitrate_waits(control);
     if (!closing) look_for_lost_hosts(control);
     control->beat_at_ns = rpi_now_ns() + control->beat_ns;
 }
@@ -102,13 +108,13 @@ static void beat(rpi_control *control) {
 
 static void let_everybody_in(rpi_control *control) {
     rpi_control_record record = {.kind = RPI_CONTROL_WELCOME};
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        if (line->rank >= 0) {
-            rpi_control_tell_addresses(control, line);
-            (void)rpi_control_line_send(line, &record);
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        if (connection->rank >= 0) {
+            rpi_control_send_addresses(control, connection);
+            (void)rpi_control_connection_send(connection, &record);
         } else {
-            rpi_control_line_close(line); /* a stranger who never said a word */
+            rpi_control_connection_close(connection); /* a stranger who never said a word */
         }
     }
     close(control->listener);
@@ -116,31 +122,33 @@ static void let_everybody_in(rpi_control *control) {
     rpi_control_enter_duty(control, RPI_CONTROL_SERVES);
 }
 
-static rpi_control_line *oldest_stranger(rpi_control *control) {
-    rpi_control_line *oldest = NULL;
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        if (line->fd >= 0 && line->rank < 0 && (!oldest || line->since_ns < oldest->since_ns))
-            oldest = line;
+static rpi_control_connection *oldest_stranger(rpi_control *control) {
+    rpi_control_connection *oldest = NULL;
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        if (connection->fd >= 0 && connection->rank < 0 &&
+            (!oldest || connection->since_ns < oldest->since_ns))
+            oldest = connection;
     }
     return oldest;
 }
 
-/* For a caller: not the line to the hub. */
-static rpi_control_line *free_line(rpi_control *control) {
-    for (int i = 1; i < control->line_count; i++)
-        if (control->lines[i].fd < 0) return &control->lines[i];
+/* For a caller: not the connection to the coordinator. */
+static rpi_control_connection *free_connection(rpi_control *control) {
+    for (int i = 1; i < control->connection_count; i++)
+        if (control->connections[i].fd < 0) return &control->connections[i];
     return NULL;
 }
 
-/* Who holds a line and does not say who it is makes place for the next when there is none left,
- * though not one that has just come; until when to sleep. */
+/* Who holds a connection and does not say who it is makes place for the next when there is none
+ * left, though not one that has just come; until when to sleep. */
 static int64_t make_place(rpi_control *control) {
     int64_t now_ns = rpi_now_ns();
-    for (rpi_control_line *oldest; (oldest = oldest_stranger(control)) != NULL;) {
-        int64_t stay_ns = free_line(control) ? RPI_STRANGER_MOST_NS : RPI_STRANGER_LEAST_NS;
+    for (rpi_control_connection *oldest; (oldest = oldest_stranger(control)) != NULL;) {
+        int64_t stay_ns =
+            free_connection(control) ? RPI_STRANGER_MOST_NS : RPI_STRANGER_LEAST_NS;
         if (now_ns < oldest->since_ns + stay_ns) return oldest->since_ns + stay_ns;
-        rpi_control_line_close(oldest);
+        rpi_control_connection_close(oldest);
     }
     return RPI_NEVER_NS;
 }
@@ -160,8 +168,8 @@ static void note_lack(rpi_control *control, int error) {
 }
 
 static void accept_callers(rpi_control *control) {
-    rpi_control_line *line = NULL;
-    while ((line = free_line(control)) != NULL) {
+    rpi_control_connection *connection = NULL;
+    while ((connection = free_connection(control)) != NULL) {
         int fd = rpi_stream_accept(control->listener);
         if (fd < 0) {
             /* Out of descriptors, or dead, the listener stays readable: rest, do not spin. */
@@ -171,24 +179,24 @@ static void accept_callers(rpi_control *control) {
             }
             return;
         }
-        *line = (rpi_control_line){
+        *connection = (rpi_control_connection){
             .channel = {.fd = fd}, .rank = -1, .poll = -1, .since_ns = rpi_now_ns()};
     }
 }
 
 static void say_goodbye(rpi_control *control) {
     rpi_control_record record = {.kind = RPI_CONTROL_GOODBYE, .rank = control->rank};
-    (void)rpi_control_end_grace(control, RPI_NEVER_NS - 1);
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        if (line->fd < 0) continue;
-        (void)rpi_control_line_send(line, &record);
-        if (line->rank < 0) rpi_control_line_close(line);
+    (void)rpi_control_end_suspicion(control, RPI_NEVER_NS - 1);
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        if (connection->fd < 0) continue;
+        (void)rpi_control_connection_send(connection, &record);
+        if (connection->rank < 0) rpi_control_connection_close(connection);
     }
     if (control->listener >= 0)
         close(control->listener); /* others need not come here any more */
     control->listener = -1;
-    control->seek_ns = control->welcome_by_ns = RPI_NEVER_NS;
+    control->elect_ns = control->welcome_by_ns = RPI_NEVER_NS;
     control->leave_by_ns = rpi_deadline_ns(LEAVE_S);
     rpi_control_enter_duty(control, RPI_CONTROL_LEAVES);
 }
@@ -205,11 +213,11 @@ static bool is_silent(rpi_control *control, int rank) {
  * they have still to read. */
 static bool has_left(rpi_control *control) {
     bool over = true;
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        if (line->fd < 0) continue;
-        if (!line->out_bytes) rpi_channel_shut(&line->channel);
-        if (!is_silent(control, line->rank)) over = false;
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        if (connection->fd < 0) continue;
+        if (!connection->out_bytes) rpi_channel_shut(&connection->channel);
+        if (!is_silent(control, connection->rank)) over = false;
     }
     return over || rpi_now_ns() >= control->leave_by_ns;
 }
@@ -221,22 +229,22 @@ static bool hear_callers(rpi_control *control) {
     bool closing = control->phase >= RPI_CONTROL_CLOSING;
     pthread_mutex_unlock(&control->lock);
     if (has_come && control->duty == RPI_CONTROL_GATHERS) let_everybody_in(control);
-    rpi_control_tell_accounts(control);
+    rpi_control_send_reports(control);
     if (closing && control->duty != RPI_CONTROL_LEAVES) say_goodbye(control);
     return !closing || !has_left(control);
 }
 
 static int64_t keep_time(rpi_control *control) {
     int64_t now_ns = rpi_now_ns();
-    rpi_control_judge_overdue(control);
-    rpi_control_watch_hub(control);
-    if (now_ns >= control->seek_ns) rpi_control_seek_hub(control);
-    int64_t grace_ns = rpi_control_end_grace(control, now_ns);
+    rpi_control_arbitrate_overdue(control);
+    rpi_control_watch_coordinator(control);
+    if (now_ns >= control->elect_ns) rpi_control_elect(control);
+    int64_t suspicion_ns = rpi_control_end_suspicion(control, now_ns);
     if (now_ns >= control->beat_at_ns) beat(control);
-    int64_t next_ns = control->beat_at_ns, account_ns = rpi_control_next_account_ns(control);
-    if (grace_ns < next_ns) next_ns = grace_ns;
-    if (account_ns < next_ns) next_ns = account_ns;
-    if (control->seek_ns < next_ns) next_ns = control->seek_ns;
+    int64_t next_ns = control->beat_at_ns, report_ns = rpi_control_next_report_ns(control);
+    if (suspicion_ns < next_ns) next_ns = suspicion_ns;
+    if (report_ns < next_ns) next_ns = report_ns;
+    if (control->elect_ns < next_ns) next_ns = control->elect_ns;
     if (control->welcome_by_ns < next_ns) next_ns = control->welcome_by_ns;
     if (control->leave_by_ns < next_ns) next_ns = control->leave_by_ns;
     return next_ns;
@@ -247,16 +255,16 @@ static void sleep_until(rpi_control *control, int64_t time_ns) {
     int64_t due_ns = control->listener >= 0 ? make_place(control) : RPI_NEVER_NS;
     if (due_ns < time_ns) time_ns = due_ns;
     polls[0] = (struct pollfd){.fd = control->wake, .events = POLLIN};
-    bool room = control->listener >= 0 && free_line(control);
+    bool room = control->listener >= 0 && free_connection(control);
     polls[1] = (struct pollfd){.fd = room ? control->listener : -1, .events = POLLIN};
     int count = 2;
-    for (int i = 0; i < control->line_count; i++) {
-        rpi_control_line *line = &control->lines[i];
-        line->poll = line->fd >= 0 ? count : -1;
-        if (line->fd < 0)
+    for (int i = 0; i < control->connection_count; i++) {
+        rpi_control_connection *connection = &control->connections[i];
+        connection->poll = connection->fd >= 0 ? count : -1;
+        if (connection->fd < 0)
             continue; /* poll() takes no more entries than open files are allowed */
-        short events = line->out_bytes ? POLLIN | POLLOUT : POLLIN;
-        polls[count++] = (struct pollfd){.fd = line->fd, .events = events};
+        short events = connection->out_bytes ? POLLIN | POLLOUT : POLLIN;
+        polls[count++] = (struct pollfd){.fd = connection->fd, .events = events};
     }
     if (poll(polls, (nfds_t)count, rpi_poll_ms(time_ns)) < 0)
         for (int i = 0; i < count; i++) polls[i].revents = 0;
@@ -270,10 +278,11 @@ void *rpi_control_run(void *context) {
         if (control->polls[0].revents) rpi_event_clear(control->wake);
         if (control->polls[1].revents) accept_callers(control);
         bool closing = control->duty == RPI_CONTROL_LEAVES;
-        for (int i = 0; i < control->line_count; i++) {
-            rpi_control_line *line = &control->lines[i];
-            if (line->fd >= 0 && line->poll >= 0 && control->polls[line->poll].revents)
-                hear_line(control, line, closing);
+        for (int i = 0; i < control->connection_count; i++) {
+            rpi_control_connection *connection = &control->connections[i];
+            if (connection->fd >= 0 && connection->poll >= 0 &&
+                control->polls[connection->poll].revents)
+                receive_from(control, connection, closing);
         }
     }
     return NULL;

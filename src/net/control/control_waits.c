@@ -1,6 +1,6 @@
 /* Waits that will never end, though everybody lives: rank 0 waits in one group for rank 1,
  * which waits in another for rank 0. Each of them sees of the other no more than that it has
- * not come. The hub hears all, and follows who waits for whom:
+ * not come. The coordinator hears all, and follows who waits for whom:
  *
  *      a wait, of a rank in a group, for a rank
  *        | that one has an operation in the same group ---> that wait
@@ -10,7 +10,7 @@
  *
  * What leads to no live rank is dead, too. Where a wait has lasted for the whole timeout of its
  * group, is dead, and leads through more than one group, the groups on its way are failed, all
- * with one sentence; within one group ranks judge themselves. Beats are said at different
+ * with one sentence; within one group ranks decide for themselves. Beats are said at different
  * times: the waits of a way count only when there was a moment at which all of them held. */
 #include "net/control/control_state.h"
 
@@ -71,7 +71,7 @@ static rp_status gather_scope(wait_graph *g, const rpi_scope *scope) {
     const rpi_control *control = g->control;
     for (int i = 0; i < scope->count; i++) {
         const rpi_scope_member *member = &scope->members[i];
-        bool is_said = member->beat.round >= control->rounds[member->rank];
+        bool is_said = member->beat.beat_number >= control->beat_counts[member->rank];
         if (is_said && is_wait(&member->beat))
             RP_TRY(add_wait(g, member->rank, scope->scope, scope, &member->beat));
     }
@@ -237,7 +237,7 @@ static void fail_group(rpi_control *control, rpi_failure *failure, uint64_t scop
     if (at && at->failed) return;
     if (at) at->failed = true;
     failure->scope = scope;
-    rpi_control_judge(control, failure);
+    rpi_control_arbitrate(control, failure);
 }
 
 /* One that leads to a rank which is stopped fails its own group: of the others, members see who
@@ -253,7 +253,7 @@ static bool is_failed(const wait_graph *g, const rank_wait *wait) {
     return wait->of ? wait->of->failed : g->control->everybody.failed;
 }
 
-static void judge(wait_graph *g) {
+static void arbitrate(wait_graph *g) {
     if (gather(g) != RP_OK || g->count == 0) return;
     if (rpi_alloc_array((size_t)g->count, sizeof *g->way, "waits", &g->way) != RP_OK) return;
     link_waits(g);
@@ -279,7 +279,7 @@ static bool is_anybody_overdue(rpi_control *control) {
     return found;
 }
 
-void rpi_control_judge_waits(rpi_control *control) {
+void rpi_control_arbitrate_waits(rpi_control *control) {
     wait_graph g = {.control = control};
     size_t world = (size_t)control->world;
     if (!is_anybody_overdue(control)) return;
@@ -287,7 +287,7 @@ void rpi_control_judge_waits(rpi_control *control) {
     if (status == RP_OK) status = rpi_alloc_array(world, sizeof *g.alive, "waits", &g.alive);
     if (status == RP_OK)
         status = rpi_alloc_array(world, sizeof *g.blocked, "waits", &g.blocked);
-    if (status == RP_OK) judge(&g);
+    if (status == RP_OK) arbitrate(&g);
     rpi_free(g.waits);
     rpi_free(g.way);
     rpi_free(g.first_of);

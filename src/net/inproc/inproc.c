@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/event.h"
 #include "base/memory.h"
-#include "net/bytes/fault.h"
-#include "net/bytes/forget.h"
+#include "net/bytes/close_after_fork.h"
+#include "net/bytes/sticky_error.h"
 #include "net/link/endpoint.h"
-#include "net/memory/duplex.h"
+#include "net/memory/ring_pair.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -36,10 +36,10 @@ typedef struct inproc_pipe {
 
 typedef struct inproc_link {
     rpi_link base;
-    rpi_duplex duplex;
+    rpi_ring_pair pair;
     inproc_pipe *pipe;
     int side; /* 0: the lower rank's */
-    rpi_fault fault;
+    rpi_sticky_error sticky;
 } inproc_link;
 
 typedef struct inproc_endpoint {
@@ -87,7 +87,7 @@ static rp_status pipe_create(const inproc_endpoint *low, const inproc_endpoint *
                              inproc_pipe **out_pipe) {
     inproc_pipe *pipe = NULL;
     RP_TRY(rpi_alloc(sizeof *pipe, "a pipe", &pipe));
-    pipe->memory_bytes = rpi_duplex_bytes(low->frame_bytes);
+    pipe->memory_bytes = rpi_ring_pair_bytes(low->frame_bytes);
     rp_status status = rpi_alloc_pages(pipe->memory_bytes, "frames in flight between two ranks",
                                        &pipe->memory);
     if (status != RP_OK) {
@@ -156,8 +156,8 @@ static void inproc_close(rpi_endpoint *base) {
 }
 
 /* The peers' wakers are closed with the endpoints they belong to. */
-static void inproc_forget(rpi_endpoint *base) {
-    rpi_fd_forget(&((inproc_endpoint *)base)->waker->fd);
+static void inproc_close_after_fork(rpi_endpoint *base) {
+    rpi_fd_close_after_fork(&((inproc_endpoint *)base)->waker->fd);
 }
 
 static rp_status inproc_fill(inproc_endpoint *endpoint) {
@@ -251,8 +251,8 @@ static rp_status inproc_connect(rpi_endpoint *base, int peer, const char *addres
     }
     link->base = (rpi_link){.endpoint = base, .peer = peer};
     link->side = base->rank > peer;
-    rpi_duplex_join(&link->duplex, link->pipe->memory, link->side, endpoint->frame_bytes,
-                    link->pipe->wakers[!link->side]->fd);
+    rpi_ring_pair_join(&link->pair, link->pipe->memory, link->side, endpoint->frame_bytes,
+                       link->pipe->wakers[!link->side]->fd);
     endpoint->links[peer] = link;
     *out_link = &link->base;
     return RP_OK;
@@ -285,7 +285,7 @@ static void drop_offer(inproc_endpoint *endpoint, int peer) {
     pipe_close(pipe, endpoint->base.rank > peer);
 }
 
-static rp_status inproc_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+static rp_status inproc_connected(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
     inproc_endpoint *endpoint = (inproc_endpoint *)base;
     bool offered =
         atomic_load(&endpoint->offered) && atomic_exchange(&endpoint->offered, false);
@@ -312,48 +312,48 @@ static bool peer_closed(inproc_link *link) {
 }
 
 static rp_status gone(inproc_link *link) {
-    return rpi_fault_keep(
-        &link->fault,
+    return rpi_sticky_error_keep(
+        &link->sticky,
         RP_FAIL(PEER, "connection closed by peer: rank %d closed its end of the link",
                 link->base.peer));
 }
 
-static rp_status inproc_lend(rpi_link *base, size_t bytes, void **out_region) {
+static rp_status inproc_reserve(rpi_link *base, size_t bytes, void **out_region) {
     inproc_link *link = (inproc_link *)base;
-    RP_TRY(rpi_fault_raise(&link->fault));
+    RP_TRY(rpi_sticky_error_raise(&link->sticky));
     if (peer_closed(link)) {
-        link->fault.told = true; /* but frames that came before are still to be read */
+        link->sticky.told = true; /* but frames that came before are still to be read */
         return RP_FAIL(PEER, "connection closed by peer: rank %d closed its end of the link",
                        base->peer);
     }
     if (base->traffic == RPI_TRAFFIC_BULK)
-        return rpi_duplex_lend_bulk(&link->duplex, bytes, out_region);
-    return rpi_duplex_lend(&link->duplex, bytes, out_region);
+        return rpi_ring_pair_reserve_bulk(&link->pair, bytes, out_region);
+    return rpi_ring_pair_reserve(&link->pair, bytes, out_region);
 }
 
-static rp_status inproc_post(rpi_link *base, size_t bytes) {
+static rp_status inproc_commit(rpi_link *base, size_t bytes) {
     inproc_link *link = (inproc_link *)base;
-    RP_TRY(rpi_duplex_post(&link->duplex, bytes));
+    RP_TRY(rpi_ring_pair_commit(&link->pair, bytes));
     rpi_link_count_sent(base, bytes);
     return RP_OK;
 }
 
 static rp_status inproc_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
     inproc_link *link = (inproc_link *)base;
-    if (link->fault.status != RP_OK) return rpi_fault_raise(&link->fault);
-    bool closed = peer_closed(link); /* before looking: what it posted before is seen */
-    rp_status status = rpi_duplex_peek(&link->duplex, out_frame, out_bytes);
+    if (link->sticky.status != RP_OK) return rpi_sticky_error_raise(&link->sticky);
+    bool closed = peer_closed(link); /* before looking: what it committed before is seen */
+    rp_status status = rpi_ring_pair_peek(&link->pair, out_frame, out_bytes);
     if (status == RP_PENDING && closed) {
         gone(link);
-        return rpi_fault_raise(&link->fault);
+        return rpi_sticky_error_raise(&link->sticky);
     }
     return status;
 }
 
 static void inproc_release(rpi_link *base) {
     inproc_link *link = (inproc_link *)base;
-    rpi_link_count_received(base, link->duplex.held.bytes);
-    rpi_duplex_release(&link->duplex);
+    rpi_link_count_received(base, link->pair.held.bytes);
+    rpi_ring_pair_release(&link->pair);
 }
 
 static rp_status inproc_progress(rpi_endpoint *base) {
@@ -364,7 +364,7 @@ static rp_status inproc_progress(rpi_endpoint *base) {
 static void inproc_disarm(rpi_endpoint *base) {
     inproc_endpoint *endpoint = (inproc_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer]) rpi_duplex_disarm(&endpoint->links[peer]->duplex);
+        if (endpoint->links[peer]) rpi_ring_pair_disarm(&endpoint->links[peer]->pair);
     rpi_event_clear(endpoint->waker->fd);
 }
 
@@ -375,15 +375,15 @@ static bool inproc_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
     for (int peer = 0; peer < base->world; peer++) {
         inproc_link *link = endpoint->links[peer];
         if (!link) continue;
-        if (rpi_duplex_arm(&link->duplex)) return true;
-        bool asks = link->duplex.held.bytes == 0 || rpi_duplex_is_starved(&link->duplex);
-        if (asks && peer_closed(link) && !link->fault.told) return true;
+        if (rpi_ring_pair_arm(&link->pair)) return true;
+        bool asks = link->pair.held.bytes == 0 || rpi_ring_pair_is_starved(&link->pair);
+        if (asks && peer_closed(link) && !link->sticky.told) return true;
     }
     return false;
 }
 
 static rp_status inproc_flushed(rpi_endpoint *base) {
-    (void)base; /* the pipe keeps what was posted until the peer has read it */
+    (void)base; /* the pipe keeps what was committed until the peer has read it */
     return RP_OK;
 }
 
@@ -396,9 +396,9 @@ const rpi_transport rpi_transport_inproc = {
     .address = inproc_address,
     .connect = inproc_connect,
     .call = inproc_call,
-    .met = inproc_met,
-    .lend = inproc_lend,
-    .post = inproc_post,
+    .connected = inproc_connected,
+    .reserve = inproc_reserve,
+    .commit = inproc_commit,
     .peek = inproc_peek,
     .release = inproc_release,
     .progress = inproc_progress,
@@ -406,5 +406,5 @@ const rpi_transport rpi_transport_inproc = {
     .disarm = inproc_disarm,
     .flushed = inproc_flushed,
     .close = inproc_close,
-    .forget = inproc_forget,
+    .close_after_fork = inproc_close_after_fork,
 };

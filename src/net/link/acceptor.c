@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "net/bytes/forget.h"
+#include "net/bytes/close_after_fork.h"
 #include "net/socket/stream.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void stop_listening(rpi_acceptor *acceptor) {
 }
 
 rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
-                            const rpi_callers_host *host) {
+                            const rpi_acceptor_callbacks *host) {
     *acceptor = (rpi_acceptor){.self = *self,
                                .listener = listener,
                                .expected = (self->world - 1 - self->rank) * self->streams};
@@ -64,14 +64,15 @@ void rpi_acceptor_close(rpi_acceptor *acceptor) {
     for (int i = 0; i < places_of(acceptor); i++) rpi_channel_close(&acceptor->arrived[i]);
     rpi_free(acceptor->arrived);
     acceptor->arrived = NULL;
-    rpi_secret_forget(&acceptor->self.secret);
+    rpi_secret_wipe(&acceptor->self.secret);
 }
 
-void rpi_acceptor_forget(rpi_acceptor *acceptor) {
+void rpi_acceptor_close_after_fork(rpi_acceptor *acceptor) {
     for (int i = 0; i < acceptor->caller_count; i++)
-        rpi_fd_forget(&acceptor->callers[i].channel.fd);
-    for (int i = 0; i < places_of(acceptor); i++) rpi_fd_forget(&acceptor->arrived[i].fd);
-    rpi_fd_forget(&acceptor->listener);
+        rpi_fd_close_after_fork(&acceptor->callers[i].channel.fd);
+    for (int i = 0; i < places_of(acceptor); i++)
+        rpi_fd_close_after_fork(&acceptor->arrived[i].fd);
+    rpi_fd_close_after_fork(&acceptor->listener);
 }
 
 /* Without the secret, or with one where the job has none: a stranger, and no failure of ours.
@@ -104,7 +105,7 @@ static bool has_hung_up(int fd) {
 /* What there is against the rank that a hello of `fd` is of; it fits otherwise. */
 static rpi_hello_verdict judge_rank(const rpi_acceptor *acceptor, int fd,
                                     const rpi_frame_header *hello) {
-    const rpi_callers_host *host = &acceptor->host;
+    const rpi_acceptor_callbacks *host = &acceptor->host;
     int own = acceptor->self.rank, rank = hello->part, stream = (int)hello->communicator;
     if (rank < 0 || rank >= acceptor->self.world || rank == own) return RPI_HELLO_WRONG_RANK;
     if (!host->take && rank < own) return RPI_HELLO_WRONG_RANK;

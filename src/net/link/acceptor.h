@@ -21,24 +21,24 @@ typedef struct rpi_caller {
 } rpi_caller;
 
 /* Who decides about callers at any time (connector.h), in place of who waits for one. */
-typedef struct rpi_callers_host {
+typedef struct rpi_acceptor_callbacks {
     void *context;
     /* A rank that fits calls: what to answer. Anything but RP_OK: it is sent away; RP_PENDING
      * because this rank is calling it, and its own call is the one that counts. */
     rp_status (*admit)(void *context, int rank, int stream);
     /* It was welcomed: the connection is the host's. */
     void (*take)(void *context, int rank, int stream, rpi_channel channel);
-} rpi_callers_host;
+} rpi_acceptor_callbacks;
 
 /* Where higher ranks arrive, in any order and among strangers; where there is a host, any. */
 typedef struct rpi_acceptor {
     rpi_hello self;
-    rpi_callers_host host; /* take NULL: there is none */
-    rpi_look look;         /* of who waits for callers; zeros to begin with */
-    int listener;          /* owned; -1 once everybody has come */
-    rpi_channel *arrived;  /* [world][streams] whose hello was good and who was not yet asked
-                              for; fd -1 */
-    int expected;          /* connections of higher ranks that have not been handed out */
+    rpi_acceptor_callbacks host; /* take NULL: there is none */
+    rpi_look look;               /* of who waits for callers; zeros to begin with */
+    int listener;                /* owned; -1 once everybody has come */
+    rpi_channel *arrived; /* [world][streams] whose hello was good and who was not yet asked
+                             for; fd -1 */
+    int expected;         /* connections of higher ranks that have not been handed out */
     rpi_caller callers[RPI_CALLERS]; /* in the order in which they came */
     int caller_count;
     unsigned refusals;
@@ -47,10 +47,10 @@ typedef struct rpi_acceptor {
 /* Takes over the listening descriptor, also when it fails. host: whose callers are; NULL: they
  * are waited for. */
 rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
-                            const rpi_callers_host *host);
+                            const rpi_acceptor_callbacks *host);
 void rpi_acceptor_close(rpi_acceptor *acceptor);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
-void rpi_acceptor_forget(rpi_acceptor *acceptor);
+void rpi_acceptor_close_after_fork(rpi_acceptor *acceptor);
 /* What to wait for, of whom sleeps for other things, too: returns how many, RPI_CALLERS + 1 at
  * most; *wake_ns becomes no later than when to attend in any case. */
 int rpi_acceptor_polls(rpi_acceptor *acceptor, struct pollfd *fds, int64_t *wake_ns);

@@ -30,7 +30,7 @@ typedef enum rpi_call_stage {
     RPI_CALL_STANDING,
 } rpi_call_stage;
 
-/* A connection to a peer, from its beginning until the driver has it. */
+/* A connection to a peer, from its beginning until the progress owner has it. */
 typedef struct rpi_call {
     struct rpi_call *next;
     struct rpi_call *beside; /* the next stream of the same link; once all stand */

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/states.h"
-#include "net/bytes/forget.h"
-#include "net/bytes/quiet_thread.h"
+#include "net/bytes/close_after_fork.h"
+#include "net/bytes/signal_masked_thread.h"
 #include "net/link/acceptor.h"
 #include "net/socket/stream.h"
 
@@ -33,16 +33,16 @@ struct rpi_connector {
     rpi_call_maker maker;
     rpi_acceptor acceptor;
     int wake; /* eventfd: look at `wanted` and `closing` */
-    int news; /* eventfd: `met` is not empty */
+    int news; /* eventfd: `connected` is not empty */
     pthread_t thread;
     bool has_thread;
 
     pthread_mutex_t lock;
-    unsigned char *states;    /* [lock] [world] of peer_state */
-    rpi_call *wanted;         /* [lock] not seen by the thread */
-    rpi_call *met, **met_end; /* [lock] in the order in which they came up */
-    bool closing;             /* [lock] */
-    atomic_bool any_met;
+    unsigned char *states;          /* [lock] [world] of peer_state */
+    rpi_call *wanted;               /* [lock] not seen by the thread */
+    rpi_call *connected, **met_end; /* [lock] in the order in which they came up */
+    bool closing;                   /* [lock] */
+    atomic_bool any_connected;
 
     int slots;            /* world x streams: one for each connection of each link */
     rpi_call **calls;     /* [slots] [thread] */
@@ -86,14 +86,14 @@ static rpi_call *take_calls(rpi_connector *connector, int peer) {
     return first;
 }
 
-/* All of it stands, or has failed; the driver hears of it. */
+/* All of it stands, or has failed; the progress owner hears of it. */
 static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status) {
     pthread_mutex_lock(&connector->lock);
     enter(connector, call->peer, status == RP_OK ? UP : FAILED);
     call->next = NULL;
     *connector->met_end = call;
     connector->met_end = &call->next;
-    atomic_store(&connector->any_met, true);
+    atomic_store(&connector->any_connected, true);
     rpi_event_set(connector->news); /* and cleared under the lock, too */
     pthread_mutex_unlock(&connector->lock);
 }
@@ -316,11 +316,11 @@ static void *run(void *context) {
     return NULL;
 }
 
-/* ---- the driver's side ---- */
+/* ---- the progress owner's side ---- */
 
 static rp_status fill(rpi_connector *connector, int listener) {
     size_t world = (size_t)connector->self.world, slots = (size_t)connector->slots;
-    rpi_callers_host host = {.context = connector, .admit = admit, .take = take};
+    rpi_acceptor_callbacks host = {.context = connector, .admit = admit, .take = take};
     RP_TRY(rpi_acceptor_open(&connector->acceptor, &connector->self, listener, &host));
     RP_TRY(rpi_alloc_array(world, sizeof *connector->states, "links", &connector->states));
     RP_TRY(rpi_alloc_array(slots, sizeof *connector->calls, "links", &connector->calls));
@@ -330,7 +330,8 @@ static rp_status fill(rpi_connector *connector, int listener) {
                            &connector->polls));
     RP_TRY(rpi_event_open(&connector->wake));
     RP_TRY(rpi_event_open(&connector->news));
-    RP_TRY(rpi_quiet_thread("links that are made on need", run, connector, &connector->thread));
+    RP_TRY(rpi_signal_masked_thread("links that are made on need", run, connector,
+                                    &connector->thread));
     connector->has_thread = true;
     return RP_OK;
 }
@@ -347,7 +348,7 @@ rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call
     connector->slots = self->world * self->streams;
     connector->maker = (rpi_call_maker){&connector->self, kind, context};
     connector->wake = connector->news = connector->acceptor.listener = -1;
-    connector->met_end = &connector->met;
+    connector->met_end = &connector->connected;
     pthread_mutex_init(&connector->lock, NULL); /* does not fail on Linux */
     status = fill(connector, listener);
     if (status != RP_OK)
@@ -377,7 +378,7 @@ void rpi_connector_close(rpi_connector *connector) {
     for (int slot = 0; connector->calls && connector->fds && slot < connector->slots; slot++)
         rpi_call_free(connector->calls[slot]);
     free_list(connector->wanted);
-    free_list(connector->met);
+    free_list(connector->connected);
     if (connector->wake >= 0) close(connector->wake);
     if (connector->news >= 0) close(connector->news);
     rpi_free(connector->states);
@@ -385,19 +386,19 @@ void rpi_connector_close(rpi_connector *connector) {
     rpi_free(connector->fds);
     rpi_free(connector->polls);
     pthread_mutex_destroy(&connector->lock);
-    rpi_secret_forget(&connector->self.secret);
+    rpi_secret_wipe(&connector->self.secret);
     rpi_free(connector);
 }
 
-void rpi_connector_forget(rpi_connector *connector) {
+void rpi_connector_close_after_fork(rpi_connector *connector) {
     if (!connector) return;
     for (int slot = 0; slot < connector->slots; slot++) {
         int fd = atomic_load(&connector->fds[slot]);
-        rpi_fd_forget(&fd);
+        rpi_fd_close_after_fork(&fd);
     }
-    rpi_acceptor_forget(&connector->acceptor);
-    rpi_fd_forget(&connector->wake);
-    rpi_fd_forget(&connector->news);
+    rpi_acceptor_close_after_fork(&connector->acceptor);
+    rpi_fd_close_after_fork(&connector->wake);
+    rpi_fd_close_after_fork(&connector->news);
 }
 
 rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address) {
@@ -419,15 +420,15 @@ rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *add
     return RP_OK;
 }
 
-rpi_call *rpi_connector_met(rpi_connector *connector) {
-    if (!atomic_load(&connector->any_met)) return NULL;
+rpi_call *rpi_connector_connected(rpi_connector *connector) {
+    if (!atomic_load(&connector->any_connected)) return NULL;
     pthread_mutex_lock(&connector->lock);
-    rpi_call *call = connector->met;
-    if (call) connector->met = call->next;
-    if (!connector->met) {
+    rpi_call *call = connector->connected;
+    if (call) connector->connected = call->next;
+    if (!connector->connected) {
         rpi_event_clear(connector->news);
-        connector->met_end = &connector->met;
-        atomic_store(&connector->any_met, false);
+        connector->met_end = &connector->connected;
+        atomic_store(&connector->any_connected, false);
     }
     pthread_mutex_unlock(&connector->lock);
     for (rpi_call *each = call; each; each = each->beside) {

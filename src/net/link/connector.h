@@ -2,7 +2,7 @@
  *
  * A thread of the endpoint's own meets callers and calls peers, so that a connection is made
  * while the rank computes, too, and nothing else waits for it. What is made is handed to
- * whoever drives: rpi_connector_met().
+ * whoever makes progress: rpi_connector_connected().
  *
  *     of a peer:   NONE ---- want() ----> CALLING ---- it answers ----------------> UP
  *                   |                      |   |
@@ -40,12 +40,12 @@ rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call
 /* Waits for nobody. NULL is fine. */
 void rpi_connector_close(rpi_connector *connector);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
-void rpi_connector_forget(rpi_connector *connector);
+void rpi_connector_close_after_fork(rpi_connector *connector);
 /* A link to this peer is needed; again is fine. The address is borrowed until close(). */
 rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address);
 /* The next connection that stands, or has failed (its status); NULL: none. Its caller frees it,
  * and takes what it keeps out before that. Cheap while there is none. */
-rpi_call *rpi_connector_met(rpi_connector *connector);
+rpi_call *rpi_connector_connected(rpi_connector *connector);
 /* Readable while met() has something. */
 int rpi_connector_fd(const rpi_connector *connector);
 

@@ -1,8 +1,8 @@
 /* The contract of a transport kind; transports.c is the catalogue.
  *
  * An endpoint is one rank's end of one communicator on one transport; a link joins it to one
- * peer. A link carries frames in order, both ways. The sender is lent a region, fills it and
- * posts it; the receiver looks at the oldest frame where it lies and releases it: no copy
+ * peer. A link carries frames in order, both ways. The sender reserves a region, fills it and
+ * commits it; the receiver looks at the oldest frame where it lies and releases it: no copy
  * stands between the encoder and the wire.
  *
  * Threads: all functions of one endpoint and its links are called by one thread at a time.
@@ -50,19 +50,20 @@ typedef struct rpi_endpoint_options {
     struct rpi_host_nic *nic; /* what the shaping wrapper takes in place of a NIC of its own;
                                    NULL: none. Borrowed until close() */
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
-    bool shares;   /* who uses the endpoint asks rpi_sharing where payloads lie */
-    bool on_need;  /* links come by call() and met(), not by connect() */
-    rpi_look look; /* of who waits in connect(); its context may go when all links are made */
+    bool zero_copy; /* who uses the endpoint asks rpi_zero_copy where payloads lie */
+    bool on_need;   /* links come by call() and met(), not by connect() */
+    rpi_look look;  /* of who waits in connect(); its context may go when all links are made */
 } rpi_endpoint_options;
 
 enum { RPI_STREAMS_MAX = 16 };
 
-/* How the next frame of a link leaves: set by its sender before lend(), and left until post().
+/* How the next frame of a link leaves: set by its sender before reserve(), and left until
+ * commit().
  */
 typedef enum rpi_traffic {
-    RPI_TRAFFIC_PLAIN,  /* behind all that was posted before */
-    RPI_TRAFFIC_BULK,   /* likewise, and it leaves room for others: lend() has none while about
-                           two frames wait to leave */
+    RPI_TRAFFIC_PLAIN, /* behind all that was committed before */
+    RPI_TRAFFIC_BULK, /* likewise, and it leaves room for others: reserve() has none while about
+                         two frames wait to leave */
     RPI_TRAFFIC_URGENT, /* in kinds that can, ahead of all plain and bulk that has not left */
 } rpi_traffic;
 
@@ -80,8 +81,8 @@ typedef struct rpi_link {
     int peer;
     uint64_t bytes_sent, bytes_received; /* on the wire: frames and whatever the kind adds */
     rpi_traffic traffic;                 /* the sender's wish; plain from the start */
-    /* In kinds in which urgent frames pass others: how many others were posted, and how many of
-     * these, the oldest, have left; progress() counts on. 0 in all other kinds. */
+    /* In kinds in which urgent frames pass others: how many others were committed, and how many
+     * of these, the oldest, have left; progress() counts on. 0 in all other kinds. */
     uint64_t passable, settled;
     uint64_t behind; /* set with `traffic`: how many of these are seen before an urgent frame.
                         Which have not left hold up those behind it */
@@ -98,27 +99,27 @@ static inline void rpi_link_count_received(rpi_link *link, size_t bytes) {
 }
 
 /* Frames whose payload stays in a buffer of its sender (net/memory/buffers.h), where the
- * receiver reads it. Of endpoints that were opened with `shares`; others neither send nor take
- * such frames. */
-typedef struct rpi_sharing {
+ * receiver reads it. Of endpoints that were opened with `zero_copy`; others neither send nor
+ * take such frames. */
+typedef struct rpi_zero_copy {
     /* The peer can read this memory; when not, later perhaps, and payloads are copied. */
     bool (*reaches)(rpi_link *link, const void *payload, size_t bytes);
-    /* Of bytes of a frame: what lend() is asked for when the payload is not in it. */
+    /* Of bytes of a frame: what reserve() is asked for when the payload is not in it. */
     size_t frame_bytes;
-    /* As post(), of a header that is sealed with the payload's length. The payload, which the
-     * peer reaches, must stay as it is until is_back(*out_number); writable: the peer may
+    /* As commit(), of a header that is sealed with the payload's length. The payload, which the
+     * peer reaches, must stay as it is until is_completed(*out_number); writable: the peer may
      * change it until then, and no part of it lies in another frame that is out. */
-    rp_status (*post)(rpi_link *link, const void *payload, size_t bytes, bool writable,
-                      uint32_t *out_number);
+    rp_status (*commit)(rpi_link *link, const void *payload, size_t bytes, bool writable,
+                        uint32_t *out_number);
     /* Of a frame whose payload was written where an earlier one's lay: begin_write(). */
-    rp_status (*post_written)(rpi_link *link, size_t bytes);
+    rp_status (*commit_written)(rpi_link *link, size_t bytes);
     /* The receiver has released that frame. */
-    bool (*is_back)(rpi_link *link, uint32_t number);
+    bool (*is_completed)(rpi_link *link, uint32_t number);
     /* The payload of a frame that is not back may change from here on; its receiver never takes
      * what it reads there for what was sent, nor writes there. False: it is writing there just
      * now, and may go on: the memory has to be taken away from it (rpi_buffers_detach()). Never
-     * waits, since whoever withdraws drives all other links, too. */
-    bool (*withdraw)(rpi_link *link, uint32_t number);
+     * waits, since whoever withdraws moves all other links, too. */
+    bool (*revoke)(rpi_link *link, uint32_t number);
     /* Where the payload of the frame lies that peek() showed, aligned or not; NULL: behind its
      * header. */
     const void *(*payload)(rpi_link *link);
@@ -130,15 +131,15 @@ typedef struct rpi_sharing {
     void (*end_write)(rpi_link *link);
     /* Asked after reading a payload: false when its sender has withdrawn it, so that what was
      * read is of no use. The frame is then to be released unread, or left. */
-    bool (*stands)(rpi_link *link);
-} rpi_sharing;
+    bool (*is_valid)(rpi_link *link);
+} rpi_zero_copy;
 
 typedef struct rpi_transport {
     const char *name;     /* "inproc", "shm", "tcp", "shaped" */
     const char *summary;  /* one line */
     bool checksum;        /* frames leave this kernel's memory: seal payloads with a CRC */
     int link_descriptors; /* that each link holds open, or each of its streams */
-    bool bundles;         /* a link may be several connections: options, streams */
+    bool multistream;     /* a link may be several connections: options, streams */
     bool (*reaches)(const rpi_peer_info *self, const rpi_peer_info *peer);
     rp_status (*open)(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint);
     /* What a peer needs to connect, as text to publish in the store. */
@@ -168,38 +169,39 @@ typedef struct rpi_transport {
      * and arm() count one as news. Any other status: the link to *out_peer, as connect() says
      * it, but that nothing is a matter of time: who cannot be reached is called again. Cheap.
      */
-    rp_status (*met)(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
-    /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then post;
-     * the same region again until it is posted (asking for more may move it and lose its
+    rp_status (*connected)(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
+    /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then commit;
+     * the same region again until it is committed (asking for more may move it and lose its
      * bytes). One at a time for each link. Where there is none for bulk, there may be for
      * others. */
-    rp_status (*lend)(rpi_link *link, size_t bytes, void **out_region);
-    /* Send the sealed frame (frame.h) that begins the lent region: `bytes` in all, no more than
-     * were lent. */
-    rp_status (*post)(rpi_link *link, size_t bytes);
+    rp_status (*reserve)(rpi_link *link, size_t bytes, void **out_region);
+    /* Send the sealed frame (frame.h) that begins the reserved region: `bytes` in all, no more
+     * than were reserved. */
+    rp_status (*commit)(rpi_link *link, size_t bytes);
     /* The oldest complete frame, in place, 64-byte aligned, valid until released. *out_bytes:
-     * with the payload, wherever that lies (rpi_sharing). */
+     * with the payload, wherever that lies (rpi_zero_copy). */
     rp_status (*peek)(rpi_link *link, const void **out_frame, size_t *out_bytes);
     void (*release)(rpi_link *link);
     /* Optional. Peers of which peek() may have something to say, a frame or a failure; of all
      * others it says RP_PENDING. They stay in the set until it does. NULL, always or never: of
      * any peer. */
     const rpi_rank_set *(*news)(rpi_endpoint *endpoint);
-    /* Move bytes without waiting: flush what is posted, take in what has come. A link that
+    /* Move bytes without waiting: flush what is committed, take in what has come. A link that
      * fails says so itself; a failure here is the whole endpoint's. */
     rp_status (*progress)(rpi_endpoint *endpoint);
     /* Ask to be woken: from here on the fd that wake_fd names becomes readable when any link
-     * may have news: a frame where peek() had none, room where lend() had none, a payload that
-     * is back, a failure not yet told. A frame peeked at and not released is no news. Returns
-     * true when there may be news already (do not sleep). *wake_at_ns: sleep no longer than
-     * that (RPI_NEVER_NS: no limit). disarm() follows in either case, and progress() after it.
+     * may have news: a frame where peek() had none, room where reserve() had none, a payload
+     * that is back, a failure not yet told. A frame peeked at and not released is no news.
+     * Returns true when there may be news already (do not sleep). *wake_at_ns: sleep no longer
+     * than that (RPI_NEVER_NS: no limit). disarm() follows in either case, and progress() after
+     * it.
      */
     bool (*arm)(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);
     void (*disarm)(rpi_endpoint *endpoint);
-    /* Everything posted has left this process's buffers? RP_PENDING: progress first. */
+    /* Everything committed has left this process's buffers? RP_PENDING: progress first. */
     rp_status (*flushed)(rpi_endpoint *endpoint);
-    /* Optional where it is the same as flushed(): everything posted has left this host too, so
-     * that a peer gets it although it still writes to us when we close. */
+    /* Optional where it is the same as flushed(): everything committed has left this host too,
+     * so that a peer gets it although it still writes to us when we close. */
     rp_status (*delivered)(rpi_endpoint *endpoint);
     /* Optional. The way that the link takes, for people: for each of its connections this
      * side's interface and address and the other's, "eth0 10.0.0.1 - 10.0.0.2", separated by ",
@@ -210,8 +212,8 @@ typedef struct rpi_transport {
     /* In a child that fork() made: close its copies of the descriptors. The peers and the
      * parent notice nothing; neither the endpoint nor its links can be used in the child any
      * more. */
-    void (*forget)(rpi_endpoint *endpoint);
-    const rpi_sharing *sharing; /* NULL: payloads always lie behind their headers */
+    void (*close_after_fork)(rpi_endpoint *endpoint);
+    const rpi_zero_copy *zero_copy; /* NULL: payloads always lie behind their headers */
 } rpi_transport;
 
 /* REDPOLL_STREAMS, 1 when it is not set: of rpi_endpoint_options. RP_INVALID. */

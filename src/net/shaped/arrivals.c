@@ -83,7 +83,7 @@ static bool move_out(rpi_arrivals *arrivals, rpi_link *inner) {
 }
 
 void rpi_arrivals_learn(rpi_arrivals *arrivals, rpi_link *inner, int64_t now_ns) {
-    while (arrivals->fault.status == RP_OK) {
+    while (arrivals->sticky.status == RP_OK) {
         const void *frame = NULL;
         size_t bytes = 0;
         if (arrivals->inside && !(is_in_the_way(arrivals, now_ns) && move_out(arrivals, inner)))
@@ -91,7 +91,7 @@ void rpi_arrivals_learn(rpi_arrivals *arrivals, rpi_link *inner, int64_t now_ns)
         rp_status status = inner->endpoint->transport->peek(inner, &frame, &bytes);
         if (status == RP_OK) status = unwrap(arrivals, frame, bytes);
         if (status == RP_PENDING) return;
-        if (status != RP_OK) rpi_fault_keep(&arrivals->fault, status);
+        if (status != RP_OK) rpi_sticky_error_keep(&arrivals->sticky, status);
     }
 }
 

@@ -11,7 +11,7 @@
 #ifndef RPI_NET_ARRIVALS_H
 #define RPI_NET_ARRIVALS_H
 
-#include "net/bytes/fault.h"
+#include "net/bytes/sticky_error.h"
 #include "net/shaped/link_shape.h"
 
 /* Copies are made of bulk, and of what is short; and of so many frames of a link at most. */
@@ -45,7 +45,7 @@ typedef struct rpi_arrivals {
     uint64_t released;       /* of those that are not urgent, so far */
     unsigned char *spare[RPI_ARRIVALS_ORDERS * RPI_ARRIVALS]; /* memory for copies */
     int spares;
-    rpi_fault fault; /* of the wrapped link: nothing more comes */
+    rpi_sticky_error sticky; /* of the wrapped link: nothing more comes */
 } rpi_arrivals;
 
 void rpi_arrivals_free(rpi_arrivals *arrivals); /* its copies */

@@ -22,8 +22,8 @@ enum { WRAP_BYTES = RPI_FRAME_HEADER_BYTES };
 typedef struct shaped_link {
     rpi_link base;
     rpi_link *inner;
-    unsigned char *lent; /* NULL: nothing is; the wrapping included */
-    size_t lent_bytes;
+    unsigned char *reserved; /* NULL: nothing is; the wrapping included */
+    size_t reserved_bytes;
     bool starved;
     rpi_nic_queue waiting; /* for the way out */
 
@@ -133,11 +133,11 @@ static rp_status shaped_call(rpi_endpoint *base, int peer, const char *address) 
     return endpoint->kind->call(endpoint->inner, peer, address);
 }
 
-static rp_status shaped_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+static rp_status shaped_connected(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
     shaped_endpoint *endpoint = (shaped_endpoint *)base;
     shaped_link *link = NULL;
     rpi_link *inner = NULL;
-    rp_status status = endpoint->kind->met(endpoint->inner, out_peer, &inner);
+    rp_status status = endpoint->kind->connected(endpoint->inner, out_peer, &inner);
     if (status != RP_OK) return status;
     RP_TRY(new_link(endpoint, *out_peer, &link)); /* close() has the inner one */
     link->inner = inner;
@@ -166,24 +166,24 @@ static bool has_to_wait(const shaped_endpoint *endpoint, const shaped_link *link
            rpi_nic_takes_at(&endpoint->nic, &link->waiting) > rpi_now_ns();
 }
 
-static rp_status shaped_lend(rpi_link *base, size_t bytes, void **out_region) {
+static rp_status shaped_reserve(rpi_link *base, size_t bytes, void **out_region) {
     shaped_link *link = (shaped_link *)base;
     shaped_endpoint *endpoint = endpoint_of(base);
     void *region = NULL;
     size_t most = endpoint->frame_bytes;
     if (bytes == 0 || bytes > most)
         return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes, most);
-    if (link->lent_bytes < bytes) {
-        link->lent = NULL;
-        link->lent_bytes = 0;
-        RP_TRY(endpoint->kind->lend(link->inner, WRAP_BYTES + bytes, &region));
+    if (link->reserved_bytes < bytes) {
+        link->reserved = NULL;
+        link->reserved_bytes = 0;
+        RP_TRY(endpoint->kind->reserve(link->inner, WRAP_BYTES + bytes, &region));
         bool waits = has_to_wait(endpoint, link);
         if (waits || base->traffic != RPI_TRAFFIC_URGENT) link->starved = waits;
         if (waits) return RP_PENDING;
-        link->lent = region;
-        link->lent_bytes = bytes;
+        link->reserved = region;
+        link->reserved_bytes = bytes;
     }
-    *out_region = link->lent + WRAP_BYTES;
+    *out_region = link->reserved + WRAP_BYTES;
     return RP_OK;
 }
 
@@ -199,20 +199,21 @@ static int64_t send_by_model(shaped_endpoint *endpoint, shaped_link *link, size_
     return start_ns;
 }
 
-static rp_status shaped_post(rpi_link *base, size_t bytes) {
+static rp_status shaped_commit(rpi_link *base, size_t bytes) {
     shaped_link *link = (shaped_link *)base;
     shaped_endpoint *endpoint = endpoint_of(base);
-    if (bytes == 0 || bytes > link->lent_bytes)
-        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, link->lent_bytes);
+    if (bytes == 0 || bytes > link->reserved_bytes)
+        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
+                       link->reserved_bytes);
     int64_t start_ns = send_by_model(endpoint, link, bytes);
     rpi_frame_header wrap = {.kind = RPI_FRAME_TIMED,
                              .sequence = (uint64_t)start_ns,
                              .part = (int32_t)base->traffic,
                              .count = base->behind};
-    rpi_frame_seal(link->lent, &wrap, bytes, false);
-    link->lent = NULL;
-    link->lent_bytes = 0;
-    RP_TRY(endpoint->kind->post(link->inner, WRAP_BYTES + bytes));
+    rpi_frame_seal(link->reserved, &wrap, bytes, false);
+    link->reserved = NULL;
+    link->reserved_bytes = 0;
+    RP_TRY(endpoint->kind->commit(link->inner, WRAP_BYTES + bytes));
     rpi_link_count_sent(base, bytes);
     return RP_OK;
 }
@@ -262,7 +263,8 @@ static rp_status shaped_peek(rpi_link *base, const void **out_frame, size_t *out
     refresh(endpoint_of(base), now_ns);
     const rpi_arrival *first = rpi_arrivals_look(&link->come, now_ns);
     if (!first) {
-        if (rpi_arrivals_are_none(&link->come)) RP_TRY(rpi_fault_raise(&link->come.fault));
+        if (rpi_arrivals_are_none(&link->come))
+            RP_TRY(rpi_sticky_error_raise(&link->come.sticky));
         return RP_PENDING;
     }
     *out_frame = first->frame;
@@ -303,8 +305,8 @@ static int64_t next_event_ns(const shaped_endpoint *endpoint, const shaped_link 
 }
 
 static bool has_untold_fault(const shaped_link *link) {
-    const rpi_fault *fault = &link->come.fault;
-    return rpi_arrivals_are_none(&link->come) && fault->status != RP_OK && !fault->told;
+    const rpi_sticky_error *sticky = &link->come.sticky;
+    return rpi_arrivals_are_none(&link->come) && sticky->status != RP_OK && !sticky->told;
 }
 
 static bool shaped_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
@@ -343,9 +345,9 @@ static void shaped_describe(rpi_link *base, char *text, size_t bytes) {
     if (kind->describe) kind->describe(link->inner, text, bytes);
 }
 
-static void shaped_forget(rpi_endpoint *base) {
+static void shaped_close_after_fork(rpi_endpoint *base) {
     shaped_endpoint *endpoint = (shaped_endpoint *)base;
-    endpoint->kind->forget(endpoint->inner);
+    endpoint->kind->close_after_fork(endpoint->inner);
 }
 
 const rpi_transport rpi_transport_shaped = {
@@ -357,9 +359,9 @@ const rpi_transport rpi_transport_shaped = {
     .address = shaped_address,
     .connect = shaped_connect,
     .call = shaped_call,
-    .met = shaped_met,
-    .lend = shaped_lend,
-    .post = shaped_post,
+    .connected = shaped_connected,
+    .reserve = shaped_reserve,
+    .commit = shaped_commit,
     .peek = shaped_peek,
     .release = shaped_release,
     .progress = shaped_progress,
@@ -369,5 +371,5 @@ const rpi_transport rpi_transport_shaped = {
     .delivered = shaped_delivered,
     .describe = shaped_describe,
     .close = shaped_close,
-    .forget = shaped_forget,
+    .close_after_fork = shaped_close_after_fork,
 };

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/event.h"
 #include "base/memory.h"
-#include "net/bytes/forget.h"
+#include "net/bytes/close_after_fork.h"
 #include "net/bytes/frame.h"
 #include "net/link/endpoint.h"
 #include "net/memory/buffers.h"
@@ -52,22 +52,22 @@ static void shm_close(rpi_endpoint *base) {
     rpi_doorbell_close(&endpoint->doorbell);
     if (endpoint->event >= 0) close(endpoint->event);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
-    rpi_secret_forget(&endpoint->hello.secret);
+    rpi_secret_wipe(&endpoint->hello.secret);
     rpi_free(endpoint);
 }
 
-static void shm_forget(rpi_endpoint *base) {
+static void shm_close_after_fork(rpi_endpoint *base) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++) {
         if (!endpoint->links[peer]) continue;
-        rpi_fd_forget(&endpoint->links[peer]->socket);
-        rpi_fd_forget(&endpoint->links[peer]->peer_event);
+        rpi_fd_close_after_fork(&endpoint->links[peer]->socket);
+        rpi_fd_close_after_fork(&endpoint->links[peer]->peer_event);
     }
-    rpi_acceptor_forget(&endpoint->acceptor);
-    rpi_connector_forget(endpoint->connector);
-    rpi_fd_forget(&endpoint->doorbell.fd);
-    rpi_fd_forget(&endpoint->event);
-    rpi_fd_forget(&endpoint->epoll_fd);
+    rpi_acceptor_close_after_fork(&endpoint->acceptor);
+    rpi_connector_close_after_fork(endpoint->connector);
+    rpi_fd_close_after_fork(&endpoint->doorbell.fd);
+    rpi_fd_close_after_fork(&endpoint->event);
+    rpi_fd_close_after_fork(&endpoint->epoll_fd);
 }
 
 /* Behind all else: callers come from here on. */
@@ -107,7 +107,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
         .transport = &rpi_transport_shm, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
     endpoint->hello.secret.tls = false; /* nothing of this leaves the kernel */
-    endpoint->shares = options->shares;
+    endpoint->zero_copy = options->zero_copy;
     endpoint->freed = rpi_buffers_freed();
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
     endpoint->doorbell.fd = -1;
@@ -146,10 +146,10 @@ static const rpi_rank_set *shm_news(rpi_endpoint *base) {
 /* A peer that may not speak of buffers says nothing after it has connected: this is its end. */
 static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     rp_status status =
-        endpoint->shares ? rpi_shm_buffers_hear(&link->buffers, link->socket) : RP_PEER;
-    rpi_duplex_note(&link->duplex, link->buffers.said); /* it answers offers */
+        endpoint->zero_copy ? rpi_shm_buffers_hear(&link->buffers, link->socket) : RP_PEER;
+    rpi_ring_pair_note(&link->pair, link->buffers.said); /* it answers offers */
     if (status == RP_OK || status == RP_PENDING) return;
-    if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
+    if (status == RP_CORRUPT) rpi_sticky_error_keep(&link->sticky, status);
     if (link->stage == RPI_SHM_UP) rpi_shm_enter(link, RPI_SHM_GONE);
     note(endpoint, link);
     epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
@@ -159,7 +159,8 @@ static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
  * something there. */
 static void hear_notes(rpi_shm_link *link) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)link->base.endpoint;
-    if (endpoint->shares && link->stage == RPI_SHM_UP && rpi_duplex_has_notes(&link->duplex))
+    if (endpoint->zero_copy && link->stage == RPI_SHM_UP &&
+        rpi_ring_pair_has_notes(&link->pair))
         hear(endpoint, link);
 }
 
@@ -183,12 +184,12 @@ static rp_status look(rpi_shm_endpoint *endpoint) {
 static void drop_freed(rpi_shm_endpoint *endpoint) {
     unsigned freed = rpi_buffers_freed();
     bool told = true;
-    if (!endpoint->shares || freed == endpoint->freed) return;
+    if (!endpoint->zero_copy || freed == endpoint->freed) return;
     for (int peer = 0; peer < endpoint->base.world; peer++) {
         rpi_shm_link *link = endpoint->links[peer];
         if (!link || is_gone(link)) continue;
         told &= rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
-        rpi_duplex_note(&link->duplex, link->buffers.said);
+        rpi_ring_pair_note(&link->pair, link->buffers.said);
     }
     if (told) endpoint->freed = freed;
 }
@@ -200,9 +201,9 @@ static rp_status shm_progress(rpi_endpoint *base) {
 }
 
 static bool arm_link(rpi_shm_link *link) {
-    if (rpi_duplex_arm(&link->duplex)) return true;
-    bool asks = link->duplex.held.bytes == 0 || rpi_duplex_is_starved(&link->duplex);
-    return asks && is_gone(link) && !link->fault.told;
+    if (rpi_ring_pair_arm(&link->pair)) return true;
+    bool asks = link->pair.held.bytes == 0 || rpi_ring_pair_is_starved(&link->pair);
+    return asks && is_gone(link) && !link->sticky.told;
 }
 
 static bool arm_all(const rpi_shm_endpoint *endpoint) {
@@ -221,8 +222,8 @@ static bool arm_noted(rpi_shm_endpoint *endpoint) {
         rpi_shm_link *link = endpoint->links[peer];
         if (arm_link(link)) return true;
         bool ends =
-            is_gone(link) && link->fault.status == RP_OK; /* peek() has still to say so */
-        if (!ends && !rpi_duplex_asks(&link->duplex))
+            is_gone(link) && link->sticky.status == RP_OK; /* peek() has still to say so */
+        if (!ends && !rpi_ring_pair_asks(&link->pair))
             rpi_rank_set_remove(&doorbell->links, peer);
     }
     return false;
@@ -241,47 +242,47 @@ static void disarm_noted(rpi_shm_endpoint *endpoint) {
     rpi_doorbell_disarm(doorbell);
     for (int peer = rpi_rank_set_next(&doorbell->links, 0); peer >= 0;
          peer = rpi_rank_set_next(&doorbell->links, peer + 1))
-        rpi_duplex_disarm(&endpoint->links[peer]->duplex);
+        rpi_ring_pair_disarm(&endpoint->links[peer]->pair);
 }
 
 static void shm_disarm(rpi_endpoint *base) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     if (endpoint->doorbell.page) disarm_noted(endpoint);
     for (int peer = 0; !endpoint->doorbell.page && peer < base->world; peer++)
-        if (endpoint->links[peer]) rpi_duplex_disarm(&endpoint->links[peer]->duplex);
+        if (endpoint->links[peer]) rpi_ring_pair_disarm(&endpoint->links[peer]->pair);
     if (endpoint->armed) look(endpoint);
     endpoint->armed = false;
 }
 
 static rp_status shm_flushed(rpi_endpoint *base) {
-    (void)base; /* the memory keeps what was posted until the peer has read it */
+    (void)base; /* the memory keeps what was committed until the peer has read it */
     return RP_OK;
 }
 
 /* --- links --- */
 
 static rp_status gone(rpi_shm_link *link) {
-    link->fault.told = true; /* but frames that came before are still to be read */
+    link->sticky.told = true; /* but frames that came before are still to be read */
     return RP_FAIL(PEER,
                    "connection closed by peer: rank %d closed its end or its process ended",
                    link->base.peer);
 }
 
-static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {
+static rp_status shm_reserve(rpi_link *base, size_t bytes, void **out_region) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    RP_TRY(rpi_fault_raise(&link->fault));
+    RP_TRY(rpi_sticky_error_raise(&link->sticky));
     if (is_gone(link)) return gone(link);
     rp_status status = base->traffic == RPI_TRAFFIC_BULK
-                           ? rpi_duplex_lend_bulk(&link->duplex, bytes, out_region)
-                           : rpi_duplex_lend(&link->duplex, bytes, out_region);
+                           ? rpi_ring_pair_reserve_bulk(&link->pair, bytes, out_region)
+                           : rpi_ring_pair_reserve(&link->pair, bytes, out_region);
     if (status == RP_PENDING || status == RP_CORRUPT)
         note((rpi_shm_endpoint *)base->endpoint, link);
-    return status == RP_CORRUPT ? rpi_fault_keep(&link->fault, status) : status;
+    return status == RP_CORRUPT ? rpi_sticky_error_keep(&link->sticky, status) : status;
 }
 
-static rp_status shm_post(rpi_link *base, size_t bytes) {
+static rp_status shm_commit(rpi_link *base, size_t bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    RP_TRY(rpi_duplex_post(&link->duplex, bytes));
+    RP_TRY(rpi_ring_pair_commit(&link->pair, bytes));
     rpi_link_count_sent(base, bytes);
     return RP_OK;
 }
@@ -290,8 +291,8 @@ static void shm_release(rpi_link *base) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     rpi_link_count_received(base, link->lies != RPI_SHM_LIES_BEHIND
                                       ? RPI_FRAME_HEADER_BYTES + link->payload_bytes
-                                      : link->duplex.held.bytes);
-    rpi_duplex_release(&link->duplex);
+                                      : link->pair.held.bytes);
+    rpi_ring_pair_release(&link->pair);
     link->lies = RPI_SHM_LIES_BEHIND;
     link->payload = NULL;
     rpi_shm_buffers_release(&link->buffers);
@@ -303,7 +304,7 @@ static rp_status find_payload(rpi_shm_link *link, const void *frame, size_t byte
     rpi_shm_place place;
     if (bytes != PLACE_FRAME_BYTES) return RP_FAIL(CORRUPT, "a place in %zu bytes", bytes);
     memcpy(&place, (const char *)frame + RPI_FRAME_HEADER_BYTES, sizeof place);
-    if (place.bytes == 0 || place.bytes > link->duplex.frame_bytes - RPI_FRAME_HEADER_BYTES)
+    if (place.bytes == 0 || place.bytes > link->pair.frame_bytes - RPI_FRAME_HEADER_BYTES)
         return RP_FAIL(CORRUPT, "a payload of %u bytes", place.bytes);
     if (!(place.flags & RPI_SHM_WRITTEN))
         RP_TRY(rpi_shm_buffers_hold(&link->buffers, &place, &link->payload));
@@ -321,7 +322,7 @@ static rp_status peek_place(rpi_shm_link *link, const void *frame, size_t *in_ou
     rp_status status = RP_OK;
     if (link->lies == RPI_SHM_LIES_BEHIND) { /* it has not been looked for */
         status = find_payload(link, frame, *in_out_bytes);
-        if (!rpi_duplex_stands(&link->duplex)) { /* its buffer may be gone, too */
+        if (!rpi_ring_pair_is_valid(&link->pair)) { /* its buffer may be gone, too */
             shm_release(&link->base);
             return RP_PENDING;
         }
@@ -335,8 +336,8 @@ static rp_status peek_place(rpi_shm_link *link, const void *frame, size_t *in_ou
 
 static rp_status next_frame(rpi_shm_link *link, const void **out_frame, size_t *out_bytes) {
     for (;;) {
-        RP_TRY(rpi_duplex_peek(&link->duplex, out_frame, out_bytes));
-        if (!link->duplex.held_place) return RP_OK;
+        RP_TRY(rpi_ring_pair_peek(&link->pair, out_frame, out_bytes));
+        if (!link->pair.held_place) return RP_OK;
         rp_status status = peek_place(link, *out_frame, out_bytes);
         if (status != RP_PENDING) return status;
     }
@@ -345,14 +346,14 @@ static rp_status next_frame(rpi_shm_link *link, const void **out_frame, size_t *
 /* What comes from here on rings. */
 static void forget_news(const rpi_shm_link *link) {
     const rpi_shm_endpoint *endpoint = (const rpi_shm_endpoint *)link->base.endpoint;
-    bool rings = endpoint->doorbell.page && !rpi_duplex_asks(&link->duplex);
+    bool rings = endpoint->doorbell.page && !rpi_ring_pair_asks(&link->pair);
     if (rings) rpi_rank_set_remove(&endpoint->doorbell.links, link->base.peer);
 }
 
 static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     hear_notes(link);
-    RP_TRY(rpi_fault_raise(&link->fault));
+    RP_TRY(rpi_sticky_error_raise(&link->sticky));
     rp_status status = next_frame(link, out_frame, out_bytes);
     if (status == RP_OK) return status;
     if (status == RP_PENDING && link->stage == RPI_SHM_UP) {
@@ -361,8 +362,8 @@ static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_by
     }
     /* All that a process wrote before its end is visible once the end is. */
     if (status == RP_PENDING) status = gone(link);
-    rpi_fault_keep(&link->fault, status);
-    return rpi_fault_raise(&link->fault);
+    rpi_sticky_error_keep(&link->sticky, status);
+    return rpi_sticky_error_raise(&link->sticky);
 }
 
 /* --- payloads that stay where they are --- */
@@ -370,29 +371,30 @@ static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_by
 static bool shm_reaches_payload(rpi_link *base, const void *payload, size_t bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     const rpi_shm_endpoint *endpoint = (const rpi_shm_endpoint *)base->endpoint;
-    if (!endpoint->shares || is_gone(link) || !rpi_duplex_may_name_places(&link->duplex))
+    if (!endpoint->zero_copy || is_gone(link) || !rpi_ring_pair_may_name_places(&link->pair))
         return false;
     bool reached =
         rpi_shm_buffers_reach(&link->buffers, link->socket, payload, bytes, &link->to);
-    rpi_duplex_note(&link->duplex, link->buffers.said);
+    rpi_ring_pair_note(&link->pair, link->buffers.said);
     return reached;
 }
 
-/* As it was lent: a header, and room for the place. number NULL: nothing of ours is lent. */
+/* As it was reserved: a header, and room for the place. number NULL: nothing of ours is in use.
+ */
 static rp_status post_to(rpi_shm_link *link, size_t bytes, uint32_t *out_number) {
     void *region = NULL;
     uint32_t number = 0;
-    RP_TRY(shm_lend(&link->base, PLACE_FRAME_BYTES, &region));
+    RP_TRY(shm_reserve(&link->base, PLACE_FRAME_BYTES, &region));
     memcpy((char *)region + RPI_FRAME_HEADER_BYTES, &link->to, sizeof link->to);
-    RP_TRY(rpi_duplex_post_place(&link->duplex, PLACE_FRAME_BYTES, &number));
+    RP_TRY(rpi_ring_pair_commit_place(&link->pair, PLACE_FRAME_BYTES, &number));
     note((rpi_shm_endpoint *)link->base.endpoint, link); /* for its return */
     rpi_link_count_sent(&link->base, RPI_FRAME_HEADER_BYTES + bytes);
     if (out_number) *out_number = number;
     return RP_OK;
 }
 
-static rp_status shm_post_place(rpi_link *base, const void *payload, size_t bytes,
-                                bool writable, uint32_t *out_number) {
+static rp_status shm_commit_place(rpi_link *base, const void *payload, size_t bytes,
+                                  bool writable, uint32_t *out_number) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     if (!shm_reaches_payload(base, payload, bytes))
         return RP_FAIL(STATE, "rank %d does not see this payload", base->peer);
@@ -400,28 +402,28 @@ static rp_status shm_post_place(rpi_link *base, const void *payload, size_t byte
     return post_to(link, bytes, out_number);
 }
 
-static rp_status shm_post_written(rpi_link *base, size_t bytes) {
+static rp_status shm_commit_written(rpi_link *base, size_t bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     link->to = (rpi_shm_place){.bytes = (uint32_t)bytes, .flags = RPI_SHM_WRITTEN};
     return post_to(link, bytes, NULL);
 }
 
-static bool shm_is_back(rpi_link *base, uint32_t number) {
+static bool shm_is_completed(rpi_link *base, uint32_t number) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    rp_status status = rpi_duplex_is_back(&link->duplex, number);
+    rp_status status = rpi_ring_pair_is_completed(&link->pair, number);
     if (status == RP_CORRUPT) {
         note((rpi_shm_endpoint *)base->endpoint, link);
-        rpi_fault_keep(&link->fault, status);
+        rpi_sticky_error_keep(&link->sticky, status);
     }
     return status == RP_OK;
 }
 
 /* The dead do not write. */
-static bool shm_withdraw(rpi_link *base, uint32_t number) {
+static bool shm_revoke(rpi_link *base, uint32_t number) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    if (rpi_duplex_withdraw(&link->duplex, number) == RP_OK) return true;
+    if (rpi_ring_pair_revoke(&link->pair, number) == RP_OK) return true;
     hear((rpi_shm_endpoint *)base->endpoint, link);
-    return is_gone(link) || !rpi_duplex_is_writing_to(&link->duplex, number);
+    return is_gone(link) || !rpi_ring_pair_is_writing_to(&link->pair, number);
 }
 
 static bool shm_is_written(rpi_link *base) {
@@ -432,34 +434,34 @@ static bool shm_is_written(rpi_link *base) {
 static void *shm_begin_write(rpi_link *base) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     if (link->lies != RPI_SHM_LIES_WRITABLE) return NULL;
-    return rpi_duplex_begin_write(&link->duplex) ? link->payload : NULL;
+    return rpi_ring_pair_begin_write(&link->pair) ? link->payload : NULL;
 }
 
 static void shm_end_write(rpi_link *base) {
-    rpi_duplex_end_write(&((rpi_shm_link *)base)->duplex);
+    rpi_ring_pair_end_write(&((rpi_shm_link *)base)->pair);
 }
 
 static const void *shm_payload(rpi_link *base) {
     return ((rpi_shm_link *)base)->payload;
 }
 
-static bool shm_stands(rpi_link *base) {
+static bool shm_is_valid(rpi_link *base) {
     const rpi_shm_link *link = (const rpi_shm_link *)base;
-    return !link->payload || rpi_duplex_stands(&link->duplex);
+    return !link->payload || rpi_ring_pair_is_valid(&link->pair);
 }
 
-static const rpi_sharing sharing = {
+static const rpi_zero_copy zero_copy = {
     .reaches = shm_reaches_payload,
     .frame_bytes = PLACE_FRAME_BYTES,
-    .post = shm_post_place,
-    .post_written = shm_post_written,
-    .is_back = shm_is_back,
-    .withdraw = shm_withdraw,
+    .commit = shm_commit_place,
+    .commit_written = shm_commit_written,
+    .is_completed = shm_is_completed,
+    .revoke = shm_revoke,
     .payload = shm_payload,
     .is_written = shm_is_written,
     .begin_write = shm_begin_write,
     .end_write = shm_end_write,
-    .stands = shm_stands,
+    .is_valid = shm_is_valid,
 };
 
 const rpi_transport rpi_transport_shm = {
@@ -473,9 +475,9 @@ const rpi_transport rpi_transport_shm = {
     .connect = rpi_shm_connect,
     .dial = rpi_shm_dial,
     .call = rpi_shm_call,
-    .met = rpi_shm_met,
-    .lend = shm_lend,
-    .post = shm_post,
+    .connected = rpi_shm_connected,
+    .reserve = shm_reserve,
+    .commit = shm_commit,
     .peek = shm_peek,
     .release = shm_release,
     .news = shm_news,
@@ -484,6 +486,6 @@ const rpi_transport rpi_transport_shm = {
     .disarm = shm_disarm,
     .flushed = shm_flushed,
     .close = shm_close,
-    .forget = shm_forget,
-    .sharing = &sharing,
+    .close_after_fork = shm_close_after_fork,
+    .zero_copy = &zero_copy,
 };

@@ -161,7 +161,7 @@ static rp_status new_link(rpi_shm_endpoint *endpoint, int peer, rpi_shm_link **o
     RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
     link->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
     link->socket = link->peer_event = -1;
-    link->memory_bytes = rpi_duplex_bytes(endpoint->hello.frame_bytes);
+    link->memory_bytes = rpi_ring_pair_bytes(endpoint->hello.frame_bytes);
     *out_link = link;
     return RP_OK;
 }
@@ -219,13 +219,13 @@ static rp_status take_link(rpi_shm_endpoint *endpoint, int peer, rpi_shm_link **
 static rp_status join(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     int rank = endpoint->base.rank, peer = link->base.peer;
     RP_TRY(rpi_shm_watch(endpoint, link->socket, link));
-    rpi_duplex_join(&link->duplex, link->memory, rank > peer, endpoint->hello.frame_bytes,
-                    link->peer_event);
-    if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
+    rpi_ring_pair_join(&link->pair, link->memory, rank > peer, endpoint->hello.frame_bytes,
+                       link->peer_event);
+    if (endpoint->zero_copy) rpi_ring_pair_take_places(&link->pair);
     endpoint->links[peer] = link;
     rpi_shm_enter(link, RPI_SHM_UP);
     if (link->peer_doorbell) {
-        rpi_duplex_ring_at(&link->duplex, link->peer_doorbell, rank);
+        rpi_ring_pair_ring_at(&link->pair, link->peer_doorbell, rank);
         rpi_doorbell_admit(&endpoint->doorbell, peer);
     }
     return RP_OK;
@@ -262,7 +262,7 @@ static rp_status pass_fds(void *context, rpi_call *call) {
     const rpi_shm_endpoint *endpoint = context;
     int fds[3] = {-1}, count = own_fds(endpoint, fds + 1);
     if (call->is_caller) return rpi_fds_send(call->channel.fd, fds + 1, count, 0);
-    RP_TRY(rpi_sealed_make(rpi_duplex_bytes(endpoint->hello.frame_bytes), &call->fds[0]));
+    RP_TRY(rpi_sealed_make(rpi_ring_pair_bytes(endpoint->hello.frame_bytes), &call->fds[0]));
     fds[0] = call->fds[0];
     return rpi_fds_send(call->channel.fd, fds, 1 + count, 0);
 }
@@ -299,9 +299,9 @@ static rp_status link_of_call(rpi_shm_endpoint *endpoint, rpi_call *call,
     return join(endpoint, link);
 }
 
-rp_status rpi_shm_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+rp_status rpi_shm_connected(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
-    rpi_call *call = rpi_connector_met(endpoint->connector);
+    rpi_call *call = rpi_connector_connected(endpoint->connector);
     rpi_shm_link *link = NULL;
     if (!call) return RP_PENDING;
     *out_peer = call->peer;

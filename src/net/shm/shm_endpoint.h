@@ -6,15 +6,15 @@
  *               ^'-------- the other side calls, or a call is handed over ------------^
  *               '------------ it hung up, perhaps on too many callers --'
  *
- * A link that is GONE has no peer any more: what that had posted is still read. */
+ * A link that is GONE has no peer any more: what that had committed is still read. */
 #ifndef RPI_NET_SHM_ENDPOINT_H
 #define RPI_NET_SHM_ENDPOINT_H
 
-#include "net/bytes/fault.h"
+#include "net/bytes/sticky_error.h"
 #include "net/link/acceptor.h"
 #include "net/link/connector.h"
 #include "net/link/transport.h"
-#include "net/memory/duplex.h"
+#include "net/memory/ring_pair.h"
 #include "net/shm/shm_buffers.h"
 #include "net/socket/unix_socket.h"
 
@@ -46,13 +46,13 @@ typedef struct rpi_shm_link {
     unsigned char call[RPI_PROOF_CALL_BYTES];
     void *memory;
     size_t memory_bytes;
-    rpi_fault fault;
+    rpi_sticky_error sticky;
     rpi_shm_buffers buffers;
-    rpi_shm_place to; /* where the payload of the frame to be posted lies: reaches() */
+    rpi_shm_place to; /* where the payload of the frame to be committed lies: reaches() */
     rpi_shm_lies lies;
     unsigned char *payload; /* in a buffer of the peer's; NULL elsewhere */
     size_t payload_bytes;   /* of one that does not lie behind its header */
-    rpi_duplex duplex;
+    rpi_ring_pair pair;
 } rpi_shm_link;
 
 typedef struct rpi_shm_endpoint {
@@ -62,7 +62,7 @@ typedef struct rpi_shm_endpoint {
     rpi_hello hello;
     char name[RPI_UNIX_NAME_BYTES]; /* of the socket, in the abstract namespace */
     int event, epoll_fd;
-    bool armed, shares;
+    bool armed, zero_copy;
     rpi_doorbell doorbell; /* page NULL: all links are looked at */
     unsigned passes;
     unsigned freed;        /* rpi_buffers_freed() when all peers were last told */
@@ -80,7 +80,7 @@ rp_status rpi_shm_dial(rpi_endpoint *endpoint, const int *peers, const char *con
                        int count, int64_t deadline_ns, int *out_failed);
 /* Of an endpoint whose links come on need. */
 rp_status rpi_shm_call(rpi_endpoint *endpoint, int peer, const char *address);
-rp_status rpi_shm_met(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
+rp_status rpi_shm_connected(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
 extern const rpi_call_kind rpi_shm_connecting;
 /* Its sockets wake the endpoint. link NULL: of no link. */
 rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link);

@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/bytes/endian.h"
-#include "net/bytes/quiet_thread.h"
+#include "net/bytes/signal_masked_thread.h"
 #include "net/socket/lost.h"
 #include "net/socket/stream.h"
-#include "net/store/store_forget.h"
+#include "net/store/store_close_after_fork.h"
 #include "net/store/store_wire.h"
 #include "net/trust/handshake.h"
 
@@ -473,7 +473,7 @@ static void destroy(rp_store_server *server) {
     if (server->epoll >= 0) close(server->epoll);
     if (server->stop >= 0) close(server->stop);
     rpi_dictionary_destroy(server->dictionary);
-    rpi_secret_forget(&server->secret);
+    rpi_secret_wipe(&server->secret);
     rpi_free(server);
 }
 
@@ -487,7 +487,7 @@ static rp_status open_server(rp_store_server *server, const char *host, int port
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->stop, &event) != 0)
         return RP_FAIL_ERRNO(IO, "cannot start a store");
     resume_accepting(server);
-    return rpi_quiet_thread("a store", serve, server, &server->thread);
+    return rpi_signal_masked_thread("a store", serve, server, &server->thread);
 }
 
 rp_status rp_store_serve(const char *host, int port, rp_store_server **server,
@@ -496,7 +496,7 @@ rp_status rp_store_serve(const char *host, int port, rp_store_server **server,
     if (!server) return RP_FAIL(INVALID, "server is NULL");
     RP_TRY(rpi_secret_find_own(&secret));
     rp_status status = rpi_store_serve(host, port, &secret, server, bound_port);
-    rpi_secret_forget(&secret);
+    rpi_secret_wipe(&secret);
     return status;
 }
 
@@ -525,11 +525,11 @@ void rp_store_server_stop(rp_store_server *server) {
     destroy(server);
 }
 
-void rpi_store_server_forget(rp_store_server *server) {
+void rpi_store_server_close_after_fork(rp_store_server *server) {
     if (!server) return;
     for (client *each = server->clients; each; each = each->next)
-        rpi_fd_forget(&each->channel.fd);
-    rpi_fd_forget(&server->listener);
-    rpi_fd_forget(&server->epoll);
-    rpi_fd_forget(&server->stop);
+        rpi_fd_close_after_fork(&each->channel.fd);
+    rpi_fd_close_after_fork(&server->listener);
+    rpi_fd_close_after_fork(&server->epoll);
+    rpi_fd_close_after_fork(&server->stop);
 }

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "net/bytes/endian.h"
 #include "net/socket/stream.h"
-#include "net/store/patience.h"
-#include "net/store/store_forget.h"
+#include "net/store/response_timeout.h"
+#include "net/store/store_close_after_fork.h"
 #include "net/store/store_wire.h"
 #include "net/trust/handshake.h"
 
@@ -20,8 +20,8 @@
 typedef struct tcp_store {
     rpi_channel channel;
     bool broken; /* a question was left without its answer: the stream is out of step */
-    double
-        patience_s; /* the server keeps the time of waits; this much longer, and it is gone */
+    double response_timeout_s; /* the server keeps the time of waits; this much longer, and it
+                                  is gone */
     char place[RPI_HOST_BYTES + 16]; /* "host:port", for messages */
     unsigned char buffer[RPI_STORE_HEADER_BYTES + RPI_STORE_KEY_BYTES + RPI_STORE_VALUE_BYTES];
 } tcp_store;
@@ -72,7 +72,7 @@ static rp_status exchange(tcp_store *store, rpi_store_header *request, const cha
                           const void *value, double wait_s, rpi_store_header *out_reply) {
     RPI_FPENV_SCOPE;
     int64_t deadline_ns =
-        wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + store->patience_s);
+        wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + store->response_timeout_s);
     rp_status status = exchange_by(store, request, key, value, deadline_ns, out_reply);
     if (status != RP_TIMEOUT) return status;
     return RP_FAIL(
@@ -206,7 +206,7 @@ rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_stor
     if (!store) return RP_FAIL(INVALID, "store is NULL");
     RP_TRY(rpi_secret_find_own(&secret));
     rp_status status = rpi_store_connect(host, port, timeout_s, &secret, store);
-    rpi_secret_forget(&secret);
+    rpi_secret_wipe(&secret);
     return status;
 }
 
@@ -220,7 +220,7 @@ rp_status rpi_store_connect(const char *host, int port, double timeout_s,
     RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
     snprintf(fresh->place, sizeof fresh->place, "%s:%d", host ? host : "127.0.0.1", port);
     fresh->channel.fd = -1;
-    fresh->patience_s = rpi_store_patience(timeout_s);
+    fresh->response_timeout_s = rpi_store_response_timeout(timeout_s);
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     rp_status status;
     rpi_redials redials = {0};
@@ -236,10 +236,12 @@ rp_status rpi_store_connect(const char *host, int port, double timeout_s,
     return RP_OK;
 }
 
-void rpi_store_set_patience_tcp(const rp_store *store, double patience_s) {
-    if (store->ops == &tcp_ops) ((tcp_store *)store->context)->patience_s = patience_s;
+void rpi_store_set_response_timeout_tcp(const rp_store *store, double response_timeout_s) {
+    if (store->ops == &tcp_ops)
+        ((tcp_store *)store->context)->response_timeout_s = response_timeout_s;
 }
 
-void rpi_store_forget_tcp(const rp_store *store) {
-    if (store->ops == &tcp_ops) rpi_fd_forget(&((tcp_store *)store->context)->channel.fd);
+void rpi_store_close_after_fork_tcp(const rp_store *store) {
+    if (store->ops == &tcp_ops)
+        rpi_fd_close_after_fork(&((tcp_store *)store->context)->channel.fd);
 }

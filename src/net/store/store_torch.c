@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "net/bytes/endian.h"
 #include "net/socket/stream.h"
-#include "net/store/patience.h"
-#include "net/store/store_forget.h"
+#include "net/store/response_timeout.h"
+#include "net/store/store_close_after_fork.h"
 #include "net/store/store_page.h"
 #include "net/trust/channel.h"
 
@@ -32,7 +32,7 @@ enum {
 typedef struct torch_store {
     int fd;
     bool broken; /* the stream is out of step */
-    double patience_s;
+    double response_timeout_s;
     char place[RPI_HOST_BYTES + 16];
     char prefix[PREFIX_BYTES];
     size_t bytes; /* of the query under construction */
@@ -76,7 +76,7 @@ static rp_status broke(torch_store *store, rp_status status) {
 
 /* Send the query and read an answer of fixed length (0: there is none). */
 static rp_status ask(torch_store *store, void *answer, size_t bytes) {
-    int64_t deadline_ns = rpi_deadline_ns(store->patience_s);
+    int64_t deadline_ns = rpi_deadline_ns(store->response_timeout_s);
     if (store->broken)
         return RP_FAIL(PEER,
                        "the torchrun agent's store at %s has failed before: connection closed "
@@ -145,7 +145,7 @@ static rp_status hear_value(torch_store *store, const char *key, const unsigned 
         return broke(
             store, RP_FAIL(CORRUPT, "key '%s' has %llu bytes", key, (unsigned long long)count));
     rp_status status = rpi_stream_read(store->fd, store->query, (size_t)count,
-                                       rpi_deadline_ns(store->patience_s));
+                                       rpi_deadline_ns(store->response_timeout_s));
     if (status != RP_OK) return broke(store, status);
     *out_bytes = (size_t)count;
     return RP_OK;
@@ -192,7 +192,7 @@ static rp_status hear_page(torch_store *store, const torch_keys *keys, void *val
         unsigned char length[8] = {0};
         size_t bytes = 0;
         rp_status status = rpi_stream_read(store->fd, length, sizeof length,
-                                           rpi_deadline_ns(store->patience_s));
+                                           rpi_deadline_ns(store->response_timeout_s));
         if (status != RP_OK) return broke(store, status);
         RP_TRY(hear_value(store, keys->page.prefix, length, &bytes));
         if ((uint32_t)got < i || bytes > capacity - used) continue;
@@ -272,7 +272,7 @@ rp_status rpi_store_connect_torch(const char *host, int port, const char *prefix
     RP_TRY(rpi_alloc(sizeof *store, "a store client", &store));
     snprintf(store->place, sizeof store->place, "%s:%d", host, port);
     snprintf(store->prefix, sizeof store->prefix, "%s", prefix);
-    store->patience_s = rpi_store_patience(timeout_s);
+    store->response_timeout_s = rpi_store_response_timeout(timeout_s);
     rp_status status = rpi_stream_dial(host, port, rpi_deadline_ns(timeout_s), &store->fd);
     if (status != RP_OK) {
         rpi_free(store);
@@ -287,10 +287,11 @@ rp_status rpi_store_connect_torch(const char *host, int port, const char *prefix
     return RP_OK;
 }
 
-void rpi_store_set_patience_torch(const rp_store *store, double patience_s) {
-    if (store->ops == &torch_ops) ((torch_store *)store->context)->patience_s = patience_s;
+void rpi_store_set_response_timeout_torch(const rp_store *store, double response_timeout_s) {
+    if (store->ops == &torch_ops)
+        ((torch_store *)store->context)->response_timeout_s = response_timeout_s;
 }
 
-void rpi_store_forget_torch(const rp_store *store) {
-    if (store->ops == &torch_ops) rpi_fd_forget(&((torch_store *)store->context)->fd);
+void rpi_store_close_after_fork_torch(const rp_store *store) {
+    if (store->ops == &torch_ops) rpi_fd_close_after_fork(&((torch_store *)store->context)->fd);
 }

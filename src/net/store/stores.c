@@ -1,11 +1,11 @@
-#include "net/store/patience.h"
+#include "net/store/response_timeout.h"
 
-#define PATIENCE_MIN_S 2.0 /* a machine that is busy may be slow to answer */
-#define PATIENCE_MAX_S 10.0
+#define RESPONSE_TIMEOUT_MIN_S 2.0 /* a machine that is busy may be slow to answer */
+#define RESPONSE_TIMEOUT_MAX_S 10.0
 
-double rpi_store_patience(double timeout_s) {
-    if (timeout_s < 0 || !(timeout_s < PATIENCE_MAX_S)) return PATIENCE_MAX_S;
-    return timeout_s < PATIENCE_MIN_S ? PATIENCE_MIN_S : timeout_s;
+double rpi_store_response_timeout(double timeout_s) {
+    if (timeout_s < 0 || !(timeout_s < RESPONSE_TIMEOUT_MAX_S)) return RESPONSE_TIMEOUT_MAX_S;
+    return timeout_s < RESPONSE_TIMEOUT_MIN_S ? RESPONSE_TIMEOUT_MIN_S : timeout_s;
 }
 
 void rp_store_close(rp_store *store) {

@@ -2,7 +2,7 @@
  *
  * Sockets are non-blocking behind one edge-triggered epoll descriptor, so that sleeping is
  * sleeping on that descriptor and a pass costs one system call when nothing comes. What goes in
- * and out of a socket is tcp_stream.c's, what goes by which of several tcp_bundle.c's.
+ * and out of a socket is tcp_stream.c's, what goes by which of several tcp_multistream.c's.
  *
  * Of the addresses that a peer shows each stream of a link takes another one, in turns, and the
  * kernel the interface that leads there; where one does not answer the next one serves. */
@@ -12,13 +12,13 @@
 #include "base/event.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "net/bytes/forget.h"
+#include "net/bytes/close_after_fork.h"
 #include "net/link/acceptor.h"
 #include "net/link/connector.h"
 #include "net/link/endpoint.h"
 #include "net/socket/addresses.h"
 #include "net/socket/stream.h"
-#include "net/tcp/tcp_bundle.h"
+#include "net/tcp/tcp_multistream.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ enum { EVENTS = 64, WAYS_BYTES = 800 };
 
 typedef struct tcp_link {
     rpi_link base;
-    rpi_tcp_bundle bundle;
+    rpi_tcp_multistream multistream;
 } tcp_link;
 
 typedef struct tcp_endpoint {
@@ -56,23 +56,24 @@ static void tcp_close(rpi_endpoint *base) {
     rpi_connector_close(endpoint->connector);
     for (int peer = 0; endpoint->links && peer < base->world; peer++) {
         if (!endpoint->links[peer]) continue;
-        rpi_tcp_bundle_close(&endpoint->links[peer]->bundle);
+        rpi_tcp_multistream_close(&endpoint->links[peer]->multistream);
         rpi_free(endpoint->links[peer]);
     }
     rpi_free(endpoint->links);
     rpi_acceptor_close(&endpoint->acceptor);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
-    rpi_secret_forget(&endpoint->hello.secret);
+    rpi_secret_wipe(&endpoint->hello.secret);
     rpi_free(endpoint);
 }
 
-static void tcp_forget(rpi_endpoint *base) {
+static void tcp_close_after_fork(rpi_endpoint *base) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer]) rpi_tcp_bundle_forget(&endpoint->links[peer]->bundle);
-    rpi_acceptor_forget(&endpoint->acceptor);
-    rpi_connector_forget(endpoint->connector);
-    rpi_fd_forget(&endpoint->epoll_fd);
+        if (endpoint->links[peer])
+            rpi_tcp_multistream_close_after_fork(&endpoint->links[peer]->multistream);
+    rpi_acceptor_close_after_fork(&endpoint->acceptor);
+    rpi_connector_close_after_fork(endpoint->connector);
+    rpi_fd_close_after_fork(&endpoint->epoll_fd);
 }
 
 /* "tcp:HOST:PORT"; the host may hold colons of its own. */
@@ -199,7 +200,7 @@ static rp_status dial(tcp_endpoint *endpoint, int peer, const char *address,
         status = dial_one(&self, peer, &addresses, shown, deadline_ns, &endpoint->acceptor.look,
                           &channels[self.stream]);
     rpi_addresses_free(&addresses);
-    rpi_secret_forget(&self.secret);
+    rpi_secret_wipe(&self.secret);
     return status;
 }
 
@@ -222,19 +223,20 @@ static rp_status watch_stream(const tcp_endpoint *endpoint, rpi_tcp_stream *stre
 static rp_status open_link(const tcp_endpoint *endpoint, tcp_link *link,
                            const rpi_channel *channels) {
     int count = endpoint->hello.streams;
-    RP_TRY(rpi_tcp_bundle_open(&link->bundle, &link->base, channels, count,
-                               endpoint->hello.frame_bytes));
-    for (int i = 0; i < count; i++) RP_TRY(watch_stream(endpoint, &link->bundle.streams[i]));
+    RP_TRY(rpi_tcp_multistream_open(&link->multistream, &link->base, channels, count,
+                                    endpoint->hello.frame_bytes));
+    for (int i = 0; i < count; i++)
+        RP_TRY(watch_stream(endpoint, &link->multistream.streams[i]));
     return RP_OK;
 }
 
 static void say_ways(const tcp_link *link) {
     char text[WAYS_BYTES];
-    const rpi_tcp_bundle *bundle = &link->bundle;
-    if (bundle->count == 1) return;
-    rpi_tcp_bundle_describe(bundle, text, sizeof text);
+    const rpi_tcp_multistream *multistream = &link->multistream;
+    if (multistream->count == 1) return;
+    rpi_tcp_multistream_describe(multistream, text, sizeof text);
     rpi_log(RP_LOG_INFO, "rank %d to rank %d, %d streams: %s", link->base.endpoint->rank,
-            link->base.peer, bundle->count, text);
+            link->base.peer, multistream->count, text);
 }
 
 static void close_all(rpi_channel *channels) {
@@ -252,7 +254,7 @@ static rp_status add_link(tcp_endpoint *endpoint, int peer, rpi_channel *channel
     link->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
     status = open_link(endpoint, link, channels);
     if (status != RP_OK) {
-        rpi_tcp_bundle_close(&link->bundle);
+        rpi_tcp_multistream_close(&link->multistream);
         rpi_free(link);
         return status;
     }
@@ -300,9 +302,9 @@ static rp_status take_call(tcp_endpoint *endpoint, rpi_call *call) {
     return add_link(endpoint, peer, channels);
 }
 
-static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+static rp_status tcp_connected(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
-    rpi_call *call = rpi_connector_met(endpoint->connector);
+    rpi_call *call = rpi_connector_connected(endpoint->connector);
     if (!call) return RP_PENDING;
     *out_peer = call->peer;
     rp_status status = call->status;
@@ -316,20 +318,21 @@ static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link)
     return status;
 }
 
-static rp_status tcp_lend(rpi_link *link, size_t bytes, void **out_region) {
-    return rpi_tcp_bundle_lend(&((tcp_link *)link)->bundle, bytes, link->traffic, out_region);
+static rp_status tcp_reserve(rpi_link *link, size_t bytes, void **out_region) {
+    return rpi_tcp_multistream_reserve(&((tcp_link *)link)->multistream, bytes, link->traffic,
+                                       out_region);
 }
 
-static rp_status tcp_post(rpi_link *link, size_t bytes) {
-    return rpi_tcp_bundle_post(&((tcp_link *)link)->bundle, bytes, link->traffic);
+static rp_status tcp_commit(rpi_link *link, size_t bytes) {
+    return rpi_tcp_multistream_commit(&((tcp_link *)link)->multistream, bytes, link->traffic);
 }
 
 static rp_status tcp_peek(rpi_link *link, const void **out_frame, size_t *out_bytes) {
-    return rpi_tcp_bundle_peek(&((tcp_link *)link)->bundle, out_frame, out_bytes);
+    return rpi_tcp_multistream_peek(&((tcp_link *)link)->multistream, out_frame, out_bytes);
 }
 
 static void tcp_release(rpi_link *link) {
-    rpi_tcp_bundle_release(&((tcp_link *)link)->bundle);
+    rpi_tcp_multistream_release(&((tcp_link *)link)->multistream);
 }
 
 static rp_status tcp_progress(rpi_endpoint *base) {
@@ -342,7 +345,8 @@ static rp_status tcp_progress(rpi_endpoint *base) {
         if (stream) rpi_tcp_stream_event(stream, events[i].events);
     }
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer]) rpi_tcp_bundle_move(&endpoint->links[peer]->bundle);
+        if (endpoint->links[peer])
+            rpi_tcp_multistream_move(&endpoint->links[peer]->multistream);
     return RP_OK;
 }
 
@@ -351,7 +355,8 @@ static bool tcp_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
     *out_fd = endpoint->epoll_fd;
     *wake_at_ns = RPI_NEVER_NS;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer] && rpi_tcp_bundle_has_news(&endpoint->links[peer]->bundle))
+        if (endpoint->links[peer] &&
+            rpi_tcp_multistream_has_news(&endpoint->links[peer]->multistream))
             return true;
     return false;
 }
@@ -363,7 +368,8 @@ static void tcp_disarm(rpi_endpoint *base) {
 static rp_status tcp_flushed(rpi_endpoint *base) {
     const tcp_endpoint *endpoint = (const tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer] && !rpi_tcp_bundle_is_flushed(&endpoint->links[peer]->bundle))
+        if (endpoint->links[peer] &&
+            !rpi_tcp_multistream_is_flushed(&endpoint->links[peer]->multistream))
             return RP_PENDING;
     return RP_OK;
 }
@@ -372,13 +378,13 @@ static rp_status tcp_delivered(rpi_endpoint *base) {
     const tcp_endpoint *endpoint = (const tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer] &&
-            !rpi_tcp_bundle_is_delivered(&endpoint->links[peer]->bundle))
+            !rpi_tcp_multistream_is_delivered(&endpoint->links[peer]->multistream))
             return RP_PENDING;
     return RP_OK;
 }
 
 static void tcp_describe(rpi_link *link, char *text, size_t bytes) {
-    rpi_tcp_bundle_describe(&((tcp_link *)link)->bundle, text, bytes);
+    rpi_tcp_multistream_describe(&((tcp_link *)link)->multistream, text, bytes);
 }
 
 const rpi_transport rpi_transport_tcp = {
@@ -386,15 +392,15 @@ const rpi_transport rpi_transport_tcp = {
     .summary = "TCP connections; any hosts that IP joins",
     .checksum = true,
     .link_descriptors = 1,
-    .bundles = true,
+    .multistream = true,
     .reaches = tcp_reaches,
     .open = tcp_open,
     .address = tcp_address,
     .connect = tcp_connect,
     .call = tcp_call,
-    .met = tcp_met,
-    .lend = tcp_lend,
-    .post = tcp_post,
+    .connected = tcp_connected,
+    .reserve = tcp_reserve,
+    .commit = tcp_commit,
     .peek = tcp_peek,
     .release = tcp_release,
     .progress = tcp_progress,
@@ -404,5 +410,5 @@ const rpi_transport rpi_transport_tcp = {
     .delivered = tcp_delivered,
     .describe = tcp_describe,
     .close = tcp_close,
-    .forget = tcp_forget,
+    .close_after_fork = tcp_close_after_fork,
 };

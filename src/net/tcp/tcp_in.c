@@ -35,11 +35,11 @@ rp_status rpi_tcp_stream_keep_errno(rpi_tcp_stream *stream, const char *doing) {
             ? RP_FAIL(PEER, "%s: rank %d closed the connection (%s)", rpi_lost_text(errno),
                       peer, doing)
             : RP_FAIL_ERRNO(PEER, "the connection to rank %d failed (%s)", peer, doing);
-    return rpi_fault_keep(&stream->fault, status);
+    return rpi_sticky_error_keep(&stream->sticky, status);
 }
 
 static void fail(rpi_tcp_stream *stream, rp_status status) {
-    rpi_fault_keep(&stream->fault, status);
+    rpi_sticky_error_keep(&stream->sticky, status);
     RPI_ENTER(in_next, stream->in, RPI_TCP_IN_ENDED);
 }
 
@@ -60,7 +60,7 @@ static rp_status read_number(rpi_tcp_stream *stream, const unsigned char *at,
 /* A frame begins in `ahead`: give it a place. False when it cannot come yet, or never. */
 static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
     rpi_frame_header header;
-    rpi_extent frame;
+    rpi_ring_region frame;
     uint32_t number;
     rp_status status = read_number(stream, at, &number);
     if (status == RP_OK)
@@ -73,19 +73,20 @@ static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
         return false;
     }
     frame.bytes = RPI_FRAME_HEADER_BYTES + header.bytes;
-    stream->full = !rpi_extents_fit(&stream->frames, frame.bytes, &frame.offset);
+    stream->full = !rpi_ring_allocator_fit(&stream->frames, frame.bytes, &frame.offset);
     if (stream->full) return false;
-    stream->numbers[(stream->frames.first + stream->frames.count) % RPI_EXTENTS] = number;
+    stream->numbers[(stream->frames.first + stream->frames.count) % RPI_RING_REGIONS] = number;
     stream->last_number = number;
     stream->has_number = true;
-    rpi_extents_push(&stream->frames, frame.offset, frame.bytes);
+    rpi_ring_allocator_push(&stream->frames, frame.offset, frame.bytes);
     stream->missing = frame.bytes;
     return true;
 }
 
 /* Where the next byte of the frame that is coming goes. */
 static unsigned char *tail(rpi_tcp_stream *stream) {
-    const rpi_extent *frame = rpi_extents_at(&stream->frames, stream->frames.count - 1);
+    const rpi_ring_region *frame =
+        rpi_ring_allocator_at(&stream->frames, stream->frames.count - 1);
     return stream->in_bytes + frame->offset + frame->bytes - stream->missing;
 }
 
@@ -159,8 +160,9 @@ void rpi_tcp_stream_receive(rpi_tcp_stream *stream) {
 rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
                               size_t *out_bytes) {
     if (!rpi_tcp_stream_has_frame(stream))
-        return stream->in == RPI_TCP_IN_ENDED ? rpi_fault_raise(&stream->fault) : RP_PENDING;
-    const rpi_extent *frame = rpi_extents_at(&stream->frames, 0);
+        return stream->in == RPI_TCP_IN_ENDED ? rpi_sticky_error_raise(&stream->sticky)
+                                              : RP_PENDING;
+    const rpi_ring_region *frame = rpi_ring_allocator_at(&stream->frames, 0);
     stream->held = true;
     *out_frame = stream->in_bytes + frame->offset;
     *out_bytes = frame->bytes;
@@ -170,7 +172,7 @@ rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
 void rpi_tcp_stream_release(rpi_tcp_stream *stream) {
     if (!stream->held) return;
     stream->held = false;
-    rpi_extents_pop(&stream->frames);
+    rpi_ring_allocator_pop(&stream->frames);
     stream->full = false;
     if (stream->in != RPI_TCP_IN_ENDED) deal(stream);
 }

@@ -64,7 +64,7 @@ static void add(const rpi_tcp_stream *stream, rpi_tcp_lane *lane, uint32_t from,
                 to_send *p) {
     size_t lead = room_before(stream) - rpi_tcp_stream_number_bytes(stream);
     for (uint32_t i = from; i < until && p->count < PIECES; i++) {
-        const rpi_extent *frame = rpi_extents_at(&lane->queue, i);
+        const rpi_ring_region *frame = rpi_ring_allocator_at(&lane->queue, i);
         size_t skip = lead + p->skip;
         p->at[p->count++] =
             (struct iovec){lane->bytes + frame->offset + skip, frame->bytes - skip};
@@ -91,7 +91,7 @@ static void end(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t left) {
     if (!is_first && !stream->numbered) stream->link->settled++;
     stream->sent = 0;
     RPI_ENTER(goes_next, stream->goes, RPI_TCP_GOES_NONE);
-    rpi_extents_pop(&lane->queue);
+    rpi_ring_allocator_pop(&lane->queue);
 }
 
 /* The kernel has taken so many more bytes, in that order. */
@@ -100,7 +100,7 @@ static void take_sent(rpi_tcp_stream *stream, size_t bytes) {
     rpi_link_count_sent(stream->link, bytes);
     while (bytes > 0) {
         rpi_tcp_lane *lane = lane_that_goes(stream);
-        size_t left = rpi_extents_at(&lane->queue, 0)->bytes - lead - stream->sent;
+        size_t left = rpi_ring_allocator_at(&lane->queue, 0)->bytes - lead - stream->sent;
         if (bytes < left) {
             stream->sent += bytes;
             begin(stream, lane);
@@ -144,28 +144,28 @@ void rpi_tcp_stream_send(rpi_tcp_stream *stream) {
     }
 }
 
-/* ---- what is posted ---- */
+/* ---- what is committed ---- */
 
 /* A region of this lane, behind so much room. */
-static rp_status lend(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t room, size_t bytes,
-                      void **out_region) {
+static rp_status reserve(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t room, size_t bytes,
+                         void **out_region) {
     if (bytes == 0 || bytes > stream->frame_bytes)
         return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
                        stream->frame_bytes);
-    RP_TRY(rpi_fault_raise(&stream->fault));
-    if (lane->lent.bytes < bytes) {
-        rpi_extent lent = {.bytes = bytes};
-        bool fits = rpi_extents_fit(&lane->queue, room + bytes, &lent.offset);
+    RP_TRY(rpi_sticky_error_raise(&stream->sticky));
+    if (lane->reserved.bytes < bytes) {
+        rpi_ring_region reserved = {.bytes = bytes};
+        bool fits = rpi_ring_allocator_fit(&lane->queue, room + bytes, &reserved.offset);
         lane->starved = fits ? 0 : bytes;
         if (!fits) return RP_PENDING;
-        lane->lent = lent;
+        lane->reserved = reserved;
     }
-    *out_region = lane->bytes + lane->lent.offset + room;
+    *out_region = lane->bytes + lane->reserved.offset + room;
     return RP_OK;
 }
 
-rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
-    return lend(stream, &stream->others, room_before(stream), bytes, out_region);
+rp_status rpi_tcp_stream_reserve(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+    return reserve(stream, &stream->others, room_before(stream), bytes, out_region);
 }
 
 /* Of use alone: what it does not take is no reason to fail. */
@@ -177,31 +177,32 @@ static void keep_short(rpi_tcp_stream *stream) {
                      sizeof unsent);
 }
 
-rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+rp_status rpi_tcp_stream_reserve_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
     keep_short(stream);
     stream->bulk_starved = rpi_tcp_stream_has_bulk_room(stream) ? 0 : bytes;
-    if (stream->bulk_starved && stream->fault.status == RP_OK) return RP_PENDING;
-    return rpi_tcp_stream_lend(stream, bytes, out_region);
+    if (stream->bulk_starved && stream->sticky.status == RP_OK) return RP_PENDING;
+    return rpi_tcp_stream_reserve(stream, bytes, out_region);
 }
 
-rp_status rpi_tcp_stream_lend_first(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
-    return lend(stream, &stream->first, 0, bytes, out_region);
+rp_status rpi_tcp_stream_reserve_first(rpi_tcp_stream *stream, size_t bytes,
+                                       void **out_region) {
+    return reserve(stream, &stream->first, 0, bytes, out_region);
 }
 
 static rp_status check_post(const rpi_tcp_lane *lane, size_t bytes) {
-    if (bytes > 0 && bytes <= lane->lent.bytes) return RP_OK;
-    return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, lane->lent.bytes);
+    if (bytes > 0 && bytes <= lane->reserved.bytes) return RP_OK;
+    return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, lane->reserved.bytes);
 }
 
 /* At once: the wire shall work while the next frame is encoded. */
 static rp_status push(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t bytes) {
-    rpi_extents_push(&lane->queue, lane->lent.offset, bytes);
-    lane->lent.bytes = 0;
+    rpi_ring_allocator_push(&lane->queue, lane->reserved.offset, bytes);
+    lane->reserved.bytes = 0;
     rpi_tcp_stream_send(stream);
-    return rpi_fault_raise(&stream->fault);
+    return rpi_sticky_error_raise(&stream->sticky);
 }
 
-rp_status rpi_tcp_stream_post_first(rpi_tcp_stream *stream, size_t bytes) {
+rp_status rpi_tcp_stream_commit_first(rpi_tcp_stream *stream, size_t bytes) {
     RP_TRY(check_post(&stream->first, bytes));
     return push(stream, &stream->first, bytes);
 }
@@ -211,12 +212,12 @@ static void write_number(unsigned char *at, uint32_t number) {
     rpi_put_u32(at + 4, rpi_crc32c(0, at, 4));
 }
 
-rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number) {
+rp_status rpi_tcp_stream_commit(rpi_tcp_stream *stream, size_t bytes, uint32_t number) {
     rpi_tcp_lane *lane = &stream->others;
     size_t room = room_before(stream);
     RP_TRY(check_post(lane, bytes));
     if (stream->numbered)
-        write_number(lane->bytes + lane->lent.offset + room - RPI_TCP_NUMBER_BYTES, number);
+        write_number(lane->bytes + lane->reserved.offset + room - RPI_TCP_NUMBER_BYTES, number);
     else
         stream->link->passable++;
     stream->posted += bytes + rpi_tcp_stream_number_bytes(stream);
@@ -226,14 +227,14 @@ rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t num
 
 bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream) {
     int unsent = 0;
-    if (stream->fault.status != RP_OK) return true; /* nobody is there to receive */
+    if (stream->sticky.status != RP_OK) return true; /* nobody is there to receive */
     if (rpi_tcp_stream_has_queue(stream)) return false;
     return ioctl(stream->channel.fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0;
 }
 
 bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes) {
     size_t offset;
-    return rpi_extents_fit(&stream->others.queue, bytes + room_before(stream), &offset);
+    return rpi_ring_allocator_fit(&stream->others.queue, bytes + room_before(stream), &offset);
 }
 
 bool rpi_tcp_stream_has_bulk_room(const rpi_tcp_stream *stream) {
@@ -246,7 +247,7 @@ bool rpi_tcp_stream_awaits_room(const rpi_tcp_stream *stream) {
 
 static bool has_first_room(rpi_tcp_stream *stream, size_t bytes) {
     size_t offset;
-    return rpi_extents_fit(&stream->first.queue, bytes, &offset);
+    return rpi_ring_allocator_fit(&stream->first.queue, bytes, &offset);
 }
 
 /* Told once: who waits for room asks for it again, or does not wait any more. */

@@ -7,13 +7,13 @@
 
 /* As in the contract of a transport (transport.h). number: of the frame in its link, where
  * frames are numbered. */
-rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region);
+rp_status rpi_tcp_stream_reserve(rpi_tcp_stream *stream, size_t bytes, void **out_region);
 /* The same of bulk: RP_PENDING while half of the longest frame waits for the kernel. */
-rp_status rpi_tcp_stream_lend_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region);
-/* The same of an urgent frame, where frames are not numbered; it is then posted as one. */
-rp_status rpi_tcp_stream_lend_first(rpi_tcp_stream *stream, size_t bytes, void **out_region);
-rp_status rpi_tcp_stream_post_first(rpi_tcp_stream *stream, size_t bytes);
-rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number);
+rp_status rpi_tcp_stream_reserve_bulk(rpi_tcp_stream *stream, size_t bytes, void **out_region);
+/* The same of an urgent frame, where frames are not numbered; it is then committed as one. */
+rp_status rpi_tcp_stream_reserve_first(rpi_tcp_stream *stream, size_t bytes, void **out_region);
+rp_status rpi_tcp_stream_commit_first(rpi_tcp_stream *stream, size_t bytes);
+rp_status rpi_tcp_stream_commit(rpi_tcp_stream *stream, size_t bytes, uint32_t number);
 /* All that the kernel takes. */
 void rpi_tcp_stream_send(rpi_tcp_stream *stream);
 void rpi_tcp_stream_note_writable(rpi_tcp_stream *stream);
@@ -24,7 +24,7 @@ bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes);
 /* Little waits for the kernel, whatever length comes next: short frames would lose otherwise.
  */
 bool rpi_tcp_stream_has_bulk_room(const rpi_tcp_stream *stream);
-/* The last lend() of some kind found no room, */
+/* The last reserve() of some kind found no room, */
 bool rpi_tcp_stream_awaits_room(const rpi_tcp_stream *stream);
 /* and there is some now: told once, as who waits asks for it again, or does not wait any more.
  */

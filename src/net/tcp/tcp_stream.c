@@ -12,8 +12,8 @@ enum { FRAMES = 4, FIRST_FRAMES = 2, BUFFER_BYTES_MIN = 256 * 1024, READ_AWAY_MA
 rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channel channel,
                               size_t frame_bytes, bool numbered) {
     size_t bytes =
-        FRAMES * (rpi_extent_round(frame_bytes) + (numbered ? RPI_TCP_NUMBER_ROOM : 0));
-    size_t first_bytes = numbered ? 0 : FIRST_FRAMES * rpi_extent_round(frame_bytes);
+        FRAMES * (rpi_ring_round(frame_bytes) + (numbered ? RPI_TCP_NUMBER_ROOM : 0));
+    size_t first_bytes = numbered ? 0 : FIRST_FRAMES * rpi_ring_round(frame_bytes);
     if (bytes < BUFFER_BYTES_MIN) bytes = BUFFER_BYTES_MIN;
     *stream = (rpi_tcp_stream){.link = link,
                                .channel = channel,
@@ -56,15 +56,15 @@ void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events) {
 }
 
 void rpi_tcp_stream_move(rpi_tcp_stream *stream) {
-    if (stream->fault.status == RP_OK) rpi_tcp_stream_send(stream);
+    if (stream->sticky.status == RP_OK) rpi_tcp_stream_send(stream);
     while (rpi_tcp_stream_may_receive(stream)) rpi_tcp_stream_receive(stream);
 }
 
 bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
     if (!stream->held && rpi_tcp_stream_has_frame(stream)) return true;
     if (rpi_tcp_stream_may_receive(stream)) return true;
-    if (stream->fault.status != RP_OK)
-        return !stream->fault.told && (!stream->held || rpi_tcp_stream_awaits_room(stream));
+    if (stream->sticky.status != RP_OK)
+        return !stream->sticky.told && (!stream->held || rpi_tcp_stream_awaits_room(stream));
     if (rpi_tcp_stream_may_send(stream)) return true;
     return rpi_tcp_stream_room_has_come(stream);
 }

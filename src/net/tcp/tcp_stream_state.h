@@ -4,7 +4,7 @@
  * Urgent frames pass those that have not begun to go; the order in which frames go is that in
  * which they come, so that a receiver knows nothing of it.
  *
- * Where a link is several of them (tcp_bundle.h) each frame goes behind its number in the
+ * Where a link is several of them (tcp_multistream.h) each frame goes behind its number in the
  * link, in 8 bytes.
  *
  *     out   OPEN <---- the kernel takes no more, and again ----> FULL
@@ -22,16 +22,16 @@
 #ifndef RPI_NET_TCP_STREAM_STATE_H
 #define RPI_NET_TCP_STREAM_STATE_H
 
-#include "net/bytes/extents.h"
-#include "net/bytes/fault.h"
+#include "net/bytes/ring_allocator.h"
+#include "net/bytes/sticky_error.h"
 #include "net/link/transport.h"
 #include "net/trust/channel.h"
 
 enum { RPI_TCP_AHEAD_BYTES = 4096 };
 
-/* A numbered frame is lent behind so much room, whose end its number is: both go out as one
+/* A numbered frame is reserved behind so much room, whose end its number is: both go out as one
  * piece, and the frame is aligned. */
-enum { RPI_TCP_NUMBER_ROOM = RPI_EXTENT_ALIGNMENT, RPI_TCP_NUMBER_BYTES = 8 };
+enum { RPI_TCP_NUMBER_ROOM = RPI_RING_ALIGNMENT, RPI_TCP_NUMBER_BYTES = 8 };
 
 typedef enum rpi_tcp_out {
     RPI_TCP_OUT_OPEN,
@@ -52,12 +52,12 @@ typedef enum rpi_tcp_goes {
     RPI_TCP_GOES_OTHER
 } rpi_tcp_goes;
 
-/* Frames that go out in the order in which they were posted. */
+/* Frames that go out in the order in which they were committed. */
 typedef struct rpi_tcp_lane {
     unsigned char *bytes;
-    rpi_extents queue; /* posted frames, from the one being sent on */
-    rpi_extent lent;   /* bytes 0: nothing is */
-    size_t starved;    /* bytes for which the last lend() found no room; 0: none */
+    rpi_ring_allocator queue; /* committed frames, from the one being sent on */
+    rpi_ring_region reserved; /* bytes 0: nothing is */
+    size_t starved;           /* bytes for which the last reserve() found no room; 0: none */
 } rpi_tcp_lane;
 
 typedef struct rpi_tcp_stream {
@@ -66,7 +66,7 @@ typedef struct rpi_tcp_stream {
     size_t frame_bytes;
     bool numbered;   /* frames are */
     bool was_closed; /* the fault is that the peer has closed it */
-    rpi_fault fault;
+    rpi_sticky_error sticky;
 
     rpi_tcp_out out;
     rpi_tcp_lane first;      /* urgent frames, which go before all that has not begun to go */
@@ -79,10 +79,10 @@ typedef struct rpi_tcp_stream {
 
     rpi_tcp_in in;
     unsigned char *in_bytes;
-    rpi_extents frames;            /* that have come, and the one that is coming */
-    uint32_t numbers[RPI_EXTENTS]; /* of these, by their index modulo RPI_EXTENTS */
-    uint32_t last_number;          /* of the frame that came last; numbers rise */
-    bool has_number;               /* one has come */
+    rpi_ring_allocator frames;          /* that have come, and the one that is coming */
+    uint32_t numbers[RPI_RING_REGIONS]; /* of these, by their index modulo RPI_RING_REGIONS */
+    uint32_t last_number;               /* of the frame that came last; numbers rise */
+    bool has_number;                    /* one has come */
     size_t missing; /* bytes of the newest still to come; 0: all frames are complete */
     bool held;      /* the oldest is looked at */
     bool full;      /* the next frame has no room until one is released */
@@ -94,7 +94,7 @@ typedef struct rpi_tcp_stream {
 static inline size_t rpi_tcp_stream_number_bytes(const rpi_tcp_stream *stream) {
     return stream->numbered ? RPI_TCP_NUMBER_BYTES : 0;
 }
-/* Something is posted that the kernel has not taken. */
+/* Something is committed that the kernel has not taken. */
 static inline bool rpi_tcp_stream_has_queue(const rpi_tcp_stream *stream) {
     return stream->others.queue.count > 0 || stream->first.queue.count > 0;
 }
@@ -104,13 +104,13 @@ static inline bool rpi_tcp_stream_has_frame(const rpi_tcp_stream *stream) {
 }
 /* Of the oldest frame, complete or not; there is one. */
 static inline uint32_t rpi_tcp_stream_number(const rpi_tcp_stream *stream) {
-    return stream->numbers[stream->frames.first % RPI_EXTENTS];
+    return stream->numbers[stream->frames.first % RPI_RING_REGIONS];
 }
 /* The kernel may have something that there is room for. */
 static inline bool rpi_tcp_stream_may_receive(const rpi_tcp_stream *stream) {
     return !stream->full && (stream->in == RPI_TCP_IN_READY || stream->in == RPI_TCP_IN_LAST);
 }
-/* The kernel takes what is posted. */
+/* The kernel takes what is committed. */
 static inline bool rpi_tcp_stream_may_send(const rpi_tcp_stream *stream) {
     return stream->out == RPI_TCP_OUT_OPEN && rpi_tcp_stream_has_queue(stream);
 }

@@ -19,7 +19,7 @@ enum { VERSION = 4, PURPOSE, STEP, VERDICT, CALLER, CALLEE = 12, SESSION = 16 };
 enum { WORLD = 24, FLAGS = 28, WITH_TLS = 1 };
 enum { NONCE = 32, NONCE_BYTES = RPI_PROOF_CALL_BYTES - NONCE };
 enum { CALL = 1, ANSWER, END };                   /* steps */
-enum { FINE, NO_SECRET, WRONG_PROOF, OTHER_TLS }; /* verdicts */
+enum { FINE, NO_SECRET, WRONG_PROOF, OTHER_TLS }; /* decisions */
 enum { LABEL_BYTES = 16, ALL_LOGGED = 10 };
 static const char answer_label[LABEL_BYTES + 1] = "redpoll: answer:";
 static const char end_label[LABEL_BYTES + 1] = "redpoll: caller:";

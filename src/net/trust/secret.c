@@ -58,7 +58,7 @@ bool rpi_macs_are_equal(const unsigned char a[RPI_MAC_BYTES],
 }
 #endif
 
-void rpi_secret_forget(rpi_secret *secret) {
+void rpi_secret_wipe(rpi_secret *secret) {
     explicit_bzero(secret, sizeof *secret);
 }
 

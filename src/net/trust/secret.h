@@ -38,7 +38,7 @@ rp_status rpi_secret_ask_for_tls(rpi_secret *secret);
 /* The same where this process's REDPOLL_TLS says so. */
 rp_status rpi_secret_obey_environment(rpi_secret *secret);
 /* Nothing of it is left in this copy, which is unset then. */
-void rpi_secret_forget(rpi_secret *secret);
+void rpi_secret_wipe(rpi_secret *secret);
 /* HMAC-SHA-256 of a text under the secret. */
 rp_status rpi_secret_sign(const rpi_secret *secret, const void *text, size_t bytes,
                           unsigned char mac[RPI_MAC_BYTES]);

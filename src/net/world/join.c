@@ -6,8 +6,8 @@
 #include "net/socket/addresses.h"
 #include "net/socket/interfaces.h"
 #include "net/socket/stream.h"
-#include "net/store/patience.h"
-#include "net/store/store_forget.h"
+#include "net/store/response_timeout.h"
+#include "net/store/store_close_after_fork.h"
 #include "net/store/store_tcp.h"
 #include "net/store/store_torch.h"
 #include "net/trust/secret.h"
@@ -48,12 +48,12 @@ static bool facing_address(const char *host, int port, char *text, size_t bytes)
  * REDPOLL_SOCKET_IFNAME says. A host's own name often means its loopback: then the first
  * interface that is not. */
 static rp_status choose_bind_host(rpi_join *join) {
-    const rpi_place *place = &join->place;
+    const rpi_world_info *info = &join->info;
     const char *filter = getenv("REDPOLL_SOCKET_IFNAME");
     char facing[RPI_HOST_BYTES] = "";
     bool filters = filter && *filter;
-    if (place->one_host) return RP_OK;
-    if (!facing_address(place->host, place->port, facing, sizeof facing) ||
+    if (info->one_host) return RP_OK;
+    if (!facing_address(info->host, info->port, facing, sizeof facing) ||
         rpi_is_loopback(facing))
         facing[0] = '\0';
     if (!filters && *facing)
@@ -63,7 +63,7 @@ static rp_status choose_bind_host(rpi_join *join) {
     if (!filters) join->address[strcspn(join->address, ",")] = '\0';
     if (!*join->address) return RP_OK;
     join->bind_host = join->address;
-    rpi_log(RP_LOG_INFO, "rank %d listens at %s", place->rank, join->address);
+    rpi_log(RP_LOG_INFO, "rank %d listens at %s", info->rank, join->address);
     return RP_OK;
 }
 
@@ -79,10 +79,10 @@ static bool is_own_address(const struct addrinfo *at) {
 /* Where rank 0's store listens, and is called by rank 0 itself; NULL: on all interfaces. Where
  * the name of its host means one address here, the others use that one. It may mean a loopback
  * or several here and something else to them: then nothing is known. */
-static const char *store_address(const rpi_place *place, char *text, size_t bytes) {
+static const char *store_address(const rpi_world_info *info, char *text, size_t bytes) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    if (place->one_host) return "127.0.0.1";
-    if (getaddrinfo(place->host, NULL, &hints, &list) != 0) return NULL;
+    if (info->one_host) return "127.0.0.1";
+    if (getaddrinfo(info->host, NULL, &hints, &list) != 0) return NULL;
     bool known = !list->ai_next &&
                  getnameinfo(list->ai_addr, list->ai_addrlen, text, (socklen_t)bytes, NULL, 0,
                              NI_NUMERICHOST) == 0 &&
@@ -94,9 +94,9 @@ static const char *store_address(const rpi_place *place, char *text, size_t byte
 /* The first that MASTER_ADDR means is of no interface here, or of one that is not left, or it
  * means nothing here: said, since somebody may lead others here all the same (NAT, a Kubernetes
  * Service). */
-static void name_address(const rpi_place *place) {
+static void name_address(const rpi_world_info *info) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    int error = place->one_host ? 0 : getaddrinfo(place->host, NULL, &hints, &list);
+    int error = info->one_host ? 0 : getaddrinfo(info->host, NULL, &hints, &list);
     char own[RPI_HOST_BYTES] = "";
     rpi_interface at = {.name = ""};
     bool is_own = false, known = false;
@@ -104,8 +104,8 @@ static void name_address(const rpi_place *place) {
         rpi_log(RP_LOG_WARNING,
                 "rank 0 is to be found at MASTER_ADDR %s, and this host knows no such host "
                 "(%s): unless the others do, they will not find rank 0",
-                place->host, gai_strerror(error));
-    if (place->one_host || error) return;
+                info->host, gai_strerror(error));
+    if (info->one_host || error) return;
     for (const struct addrinfo *one = list; one; one = one->ai_next) {
         rpi_interface_at(one->ai_addr, one->ai_addrlen, &at);
         bool is_loopback = rpi_is_loopback(at.address); /* the others know it as another one */
@@ -119,23 +119,23 @@ static void name_address(const rpi_place *place) {
                 "rank 0 is to be found at MASTER_ADDR %s, which is no address of this host "
                 "(%s): unless it leads here, as a Kubernetes Service does, the others will not "
                 "find rank 0",
-                place->host, own);
+                info->host, own);
     else
         rpi_log(RP_LOG_WARNING,
                 "rank 0 is to be found at MASTER_ADDR %s, the address of %s, which containers "
                 "of this host reach and other hosts do not: they need another one of %s",
-                place->host, at.name, own);
+                info->host, at.name, own);
 }
 
-static rp_status find_secret(const rpi_place *place, rpi_secret *out_secret) {
+static rp_status find_secret(const rpi_world_info *info, rpi_secret *out_secret) {
     RP_TRY(rpi_secret_find_own(out_secret));
-    return place->tls ? rpi_secret_ask_for_tls(out_secret) : RP_OK;
+    return info->tls ? rpi_secret_ask_for_tls(out_secret) : RP_OK;
 }
 
 static rp_status serve(rpi_join *join, const char *address, const rpi_secret *secret) {
-    const rpi_place *place = &join->place;
-    const char *everywhere = strchr(place->host, ':') ? "::" : "0.0.0.0";
-    rp_status status = rpi_store_serve(address ? address : everywhere, place->port, secret,
+    const rpi_world_info *info = &join->info;
+    const char *everywhere = strchr(info->host, ':') ? "::" : "0.0.0.0";
+    rp_status status = rpi_store_serve(address ? address : everywhere, info->port, secret,
                                        &join->server, NULL);
     if (status == RP_OK) return RP_OK;
     return rpi_fail_context(status, "rank 0 cannot serve the store (REDPOLL_PORT sets another "
@@ -144,63 +144,63 @@ static rp_status serve(rpi_join *join, const char *address, const rpi_secret *se
 
 /* A port that follows from a job's name may be another job's: see whose store this is. */
 static rp_status check_owner(rpi_join *join, double timeout_s) {
-    const rpi_place *place = &join->place;
+    const rpi_world_info *info = &join->info;
     rp_store *store = &join->store;
-    char owner[sizeof place->job] = "";
+    char owner[sizeof info->job] = "";
     size_t bytes = 0;
-    if (!place->port_is_derived) return RP_OK;
+    if (!info->port_is_derived) return RP_OK;
     if (join->server)
-        return store->ops->set(store->context, JOB_KEY, place->job, strlen(place->job));
+        return store->ops->set(store->context, JOB_KEY, info->job, strlen(info->job));
     RP_TRY(
         store->ops->get(store->context, JOB_KEY, timeout_s, owner, sizeof owner - 1, &bytes));
-    if (strcmp(owner, place->job) == 0) return RP_OK;
+    if (strcmp(owner, info->job) == 0) return RP_OK;
     return RP_FAIL(MISMATCH,
                    "the store at %s:%d is that of another job (%s); REDPOLL_PORT sets "
                    "another port, on all ranks",
-                   place->host, place->port, owner);
+                   info->host, info->port, owner);
 }
 
 static rp_status reach_store(rpi_join *join, double timeout_s, const rpi_secret *secret) {
-    const rpi_place *place = &join->place;
-    const char *host = place->host, *address = NULL;
+    const rpi_world_info *info = &join->info;
+    const char *host = info->host, *address = NULL;
     char text[RPI_HOST_BYTES];
-    switch (place->store) {
+    switch (info->store) {
     case RPI_STORE_NONE: return RP_OK;
     case RPI_STORE_TORCH:
-        return rpi_store_connect_torch(host, place->port, place->job, timeout_s, &join->store);
+        return rpi_store_connect_torch(host, info->port, info->job, timeout_s, &join->store);
     case RPI_STORE_RANK_0:
-        if (place->rank == 0) {
-            name_address(place);
-            address = store_address(place, text, sizeof text);
+        if (info->rank == 0) {
+            name_address(info);
+            address = store_address(info, text, sizeof text);
             RP_TRY(serve(join, address, secret));
             host = address ? address : "127.0.0.1";
-        } else if (place->one_host) {
+        } else if (info->one_host) {
             host = "127.0.0.1";
         }
         break;
     case RPI_STORE_CLIENT: break;
     }
-    rp_status status = rpi_store_connect(host, place->port, timeout_s, secret, &join->store);
-    if (status == RP_MISMATCH && place->port_is_derived)
+    rp_status status = rpi_store_connect(host, info->port, timeout_s, secret, &join->store);
+    if (status == RP_MISMATCH && info->port_is_derived)
         return rpi_fail_context(status,
                                 "if the store at port %d is another job's, REDPOLL_PORT sets "
                                 "another port, on all ranks: ",
-                                place->port);
+                                info->port);
     return status == RP_OK ? check_owner(join, timeout_s) : status;
 }
 
 static rp_status open_store(rpi_join *join, double timeout_s) {
     rpi_secret secret = {0};
-    if (join->place.store != RPI_STORE_NONE) RP_TRY(find_secret(&join->place, &secret));
+    if (join->info.store != RPI_STORE_NONE) RP_TRY(find_secret(&join->info, &secret));
     rp_status status = reach_store(join, timeout_s, &secret);
-    rpi_secret_forget(&secret);
+    rpi_secret_wipe(&secret);
     return status;
 }
 
-rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join) {
+rp_status rpi_join_open(const rpi_world_info *info, double timeout_s, rpi_join **out_join) {
     rpi_join *join = NULL;
     RP_TRY(rpi_alloc(sizeof *join, "this rank's world", &join));
-    join->place = *place;
+    join->info = *info;
     rp_status status = open_store(join, timeout_s);
     if (status == RP_OK) status = choose_bind_host(join);
     if (status != RP_OK) {
@@ -218,14 +218,14 @@ static void take_leave(rpi_join *join) {
     rp_store *store = &join->store;
     int64_t left = 0;
     size_t bytes = 0;
-    if (join->place.store != RPI_STORE_RANK_0) return;
-    rpi_store_set_patience_tcp(store, LEAVE_S);
+    if (join->info.store != RPI_STORE_RANK_0) return;
+    rpi_store_set_response_timeout_tcp(store, LEAVE_S);
     if (join->server) {
         (void)store->ops->get(store->context, EMPTY_KEY, LEAVE_S, NULL, 0, &bytes);
         return;
     }
     if (store->ops->add(store->context, LEFT_KEY, 1, &left) != RP_OK) return;
-    if (left == join->place.world - 1) (void)store->ops->set(store->context, EMPTY_KEY, "", 0);
+    if (left == join->info.world - 1) (void)store->ops->set(store->context, EMPTY_KEY, "", 0);
 }
 
 static void shut(rpi_join *join, bool in_peace) {
@@ -247,8 +247,8 @@ void rpi_join_abandon(rpi_join *join) {
     shut(join, false);
 }
 
-void rpi_join_forget(rpi_join *join) {
-    rpi_store_forget_tcp(&join->store);
-    rpi_store_forget_torch(&join->store);
-    rpi_store_server_forget(join->server);
+void rpi_join_close_after_fork(rpi_join *join) {
+    rpi_store_close_after_fork_tcp(&join->store);
+    rpi_store_close_after_fork_torch(&join->store);
+    rpi_store_server_close_after_fork(join->server);
 }

@@ -21,7 +21,7 @@ typedef enum rpi_store_kind {
 } rpi_store_kind;
 
 /* What the environment says; nothing is opened. */
-typedef struct rpi_place {
+typedef struct rpi_world_info {
     int rank, world;
     int local_rank, local_world; /* among the ranks of this host, as far as is known */
     bool one_host;               /* it is known that all ranks are on this host */
@@ -33,12 +33,12 @@ typedef struct rpi_place {
     char job[192]; /* prefix of keys in a shared store, and the owner of a derived port */
     bool port_is_derived; /* from the job: another job may have taken it */
     bool tls;             /* the caller asks for it, whatever the environment says (secret.h) */
-} rpi_place;
+} rpi_world_info;
 
 /* Pure. RP_INVALID names the variable that is missing or wrong. */
-rp_status rpi_place_find(const rpi_environment *environment, rpi_place *out_place);
+rp_status rpi_world_info_find(const rpi_environment *environment, rpi_world_info *out_info);
 /* The same over this process's own environment. */
-rp_status rpi_place_find_own(rpi_place *out_place);
+rp_status rpi_world_info_find_own(rpi_world_info *out_info);
 /* The process that started this rank: its parent, or what started the scripts, numactl and the
  * like in between, which carry the rank's own variables. Reads /proc; 0 when out of sight. */
 int64_t rpi_launcher_pid(void);
@@ -48,7 +48,7 @@ int64_t rpi_launcher_pid(void);
 int rpi_host_cores(void);
 
 typedef struct rpi_join {
-    rpi_place place;
+    rpi_world_info info;
     rp_store store;        /* zeros in a world of one */
     const char *bind_host; /* for rp_comm_options: the interface that faces the other hosts;
                               NULL (loopback) when all ranks are on this one */
@@ -59,13 +59,13 @@ typedef struct rpi_join {
 /* Open the place's store. Rank 0 starts the server where one is needed. Blocks up to timeout_s.
  * RP_IO: the port is taken (the message says what to do); RP_TIMEOUT: nobody serves it;
  * RP_MISMATCH: the store at that port is another job's. */
-rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join);
+rp_status rpi_join_open(const rpi_world_info *info, double timeout_s, rpi_join **out_join);
 /* Says goodbye: a serving rank 0 waits for the others to leave, and they for its answer, a
  * second at most. NULL is fine. */
 void rpi_join_close(rpi_join *join);
 /* After a failure: nobody is told and nobody waited for. NULL is fine. */
 void rpi_join_abandon(rpi_join *join);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
-void rpi_join_forget(rpi_join *join);
+void rpi_join_close_after_fork(rpi_join *join);
 
 #endif

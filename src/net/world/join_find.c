@@ -87,42 +87,43 @@ static rp_status check_range(const char *rank_name, int rank, const char *world_
 
 /* Ranks are required; local ranks are where the launcher gives them. */
 static rp_status read_ranks(const rpi_environment *environment, const names *n,
-                            rpi_place *place) {
-    snprintf(place->found_by, sizeof place->found_by, "%s", n->launcher);
-    RP_TRY(number(environment, n->launcher, n->rank, 0, &place->rank));
-    RP_TRY(number(environment, n->launcher, n->world, 1, &place->world));
-    RP_TRY(check_range(n->rank, place->rank, n->world, place->world));
-    place->local_rank = place->rank;
-    place->local_world = place->world;
+                            rpi_world_info *info) {
+    snprintf(info->found_by, sizeof info->found_by, "%s", n->launcher);
+    RP_TRY(number(environment, n->launcher, n->rank, 0, &info->rank));
+    RP_TRY(number(environment, n->launcher, n->world, 1, &info->world));
+    RP_TRY(check_range(n->rank, info->rank, n->world, info->world));
+    info->local_rank = info->rank;
+    info->local_world = info->world;
     bool has_rank = is_set(environment, n->local_rank);
     bool has_world = is_set(environment, n->local_world);
     if (!has_rank && !has_world) return RP_OK;
-    RP_TRY(number(environment, n->launcher, n->local_rank, 0, &place->local_rank));
-    RP_TRY(number(environment, n->launcher, n->local_world, 1, &place->local_world));
-    place->one_host = place->local_world == place->world;
-    return check_range(n->local_rank, place->local_rank, n->local_world, place->local_world);
+    RP_TRY(number(environment, n->launcher, n->local_rank, 0, &info->local_rank));
+    RP_TRY(number(environment, n->launcher, n->local_world, 1, &info->local_world));
+    info->one_host = info->local_world == info->world;
+    return check_range(n->local_rank, info->local_rank, n->local_world, info->local_world);
 }
 
-static rp_status set_host(rpi_place *place, const char *name, const char *host, size_t length) {
-    if (length >= sizeof place->host)
+static rp_status set_host(rpi_world_info *info, const char *name, const char *host,
+                          size_t length) {
+    if (length >= sizeof info->host)
         return RP_FAIL(INVALID, "environment variable %s: '%.40s...' is no host's name", name,
                        host);
-    memcpy(place->host, host, length);
-    place->host[length] = '\0';
-    rpi_host_unwrap(place->host);
-    rp_status status = rpi_host_check(place->host);
+    memcpy(info->host, host, length);
+    info->host[length] = '\0';
+    rpi_host_unwrap(info->host);
+    rp_status status = rpi_host_check(info->host);
     if (status != RP_OK) return rpi_fail_context(status, "environment variable %s: ", name);
-    if (strcmp(place->host, "127.0.0.1") == 0 || strcmp(place->host, "localhost") == 0)
-        place->one_host = true;
+    if (strcmp(info->host, "127.0.0.1") == 0 || strcmp(info->host, "localhost") == 0)
+        info->one_host = true;
     return RP_OK;
 }
 
 static rp_status read_port(const rpi_environment *environment, const char *launcher,
-                           const char *name, rpi_place *place) {
-    RP_TRY(number(environment, launcher, name, 1, &place->port));
-    if (place->port <= 65535) return RP_OK;
+                           const char *name, rpi_world_info *info) {
+    RP_TRY(number(environment, launcher, name, 1, &info->port));
+    if (info->port <= 65535) return RP_OK;
     return RP_FAIL(INVALID, "environment variable %s is %d; ports are 1 to 65535", name,
-                   place->port);
+                   info->port);
 }
 
 /* ---- redpoll run, torchrun ---- */
@@ -131,64 +132,64 @@ static const names common_names = {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", 
                                    "LOCAL_WORLD_SIZE"};
 
 /* REDPOLL_STORE=host:port of the store that the launcher serves. */
-static rp_status find_redpoll_run(const rpi_environment *environment, rpi_place *place) {
+static rp_status find_redpoll_run(const rpi_environment *environment, rpi_world_info *info) {
     names ours = common_names;
     ours.launcher = "redpoll run";
-    RP_TRY(read_ranks(environment, &ours, place));
+    RP_TRY(read_ranks(environment, &ours, info));
     const char *text = variable(environment, "REDPOLL_STORE"), *colon = strrchr(text, ':');
     int64_t port = 0;
     if (!colon || colon == text)
         return RP_FAIL(INVALID, "environment variable REDPOLL_STORE is '%s', not HOST:PORT",
                        text);
-    RP_TRY(set_host(place, "REDPOLL_STORE", text, (size_t)(colon - text)));
+    RP_TRY(set_host(info, "REDPOLL_STORE", text, (size_t)(colon - text)));
     RP_TRY(parse_number("REDPOLL_STORE", colon + 1, &port));
     if (port < 1 || port > 65535)
         return RP_FAIL(INVALID,
                        "environment variable REDPOLL_STORE is '%s'; ports are 1 to "
                        "65535",
                        text);
-    place->port = (int)port;
-    place->store = RPI_STORE_CLIENT;
+    info->port = (int)port;
+    info->store = RPI_STORE_CLIENT;
     return RP_OK;
 }
 
 static rp_status read_master(const rpi_environment *environment, const char *launcher,
-                             rpi_place *place) {
+                             rpi_world_info *info) {
     const char *host = variable(environment, "MASTER_ADDR");
     if (!host)
         return RP_FAIL(INVALID,
                        "the environment looks like %s, but variable MASTER_ADDR is not "
                        "set; set it to the host of rank 0",
                        launcher);
-    RP_TRY(set_host(place, "MASTER_ADDR", host, strlen(host)));
-    return read_port(environment, launcher, "MASTER_PORT", place);
+    RP_TRY(set_host(info, "MASTER_ADDR", host, strlen(host)));
+    return read_port(environment, launcher, "MASTER_PORT", info);
 }
 
 /* torchrun's agent serves a store of its own at MASTER_PORT; without one (or with REDPOLL_PORT)
  * rank 0 serves ours. */
-static rp_status find_torchrun(const rpi_environment *environment, rpi_place *place) {
+static rp_status find_torchrun(const rpi_environment *environment, rpi_world_info *info) {
     names ours = common_names;
     ours.launcher = "torchrun";
-    RP_TRY(read_ranks(environment, &ours, place));
-    RP_TRY(read_master(environment, "torchrun", place));
+    RP_TRY(read_ranks(environment, &ours, info));
+    RP_TRY(read_master(environment, "torchrun", info));
     const char *agent = variable(environment, "TORCHELASTIC_USE_AGENT_STORE");
     const char *restart = variable(environment, "TORCHELASTIC_RESTART_COUNT");
-    place->store = agent && strcmp(agent, "True") == 0 ? RPI_STORE_TORCH : RPI_STORE_RANK_0;
+    info->store = agent && strcmp(agent, "True") == 0 ? RPI_STORE_TORCH : RPI_STORE_RANK_0;
     if (is_set(environment, "REDPOLL_PORT")) {
-        RP_TRY(read_port(environment, "torchrun", "REDPOLL_PORT", place));
-        place->store = RPI_STORE_RANK_0;
+        RP_TRY(read_port(environment, "torchrun", "REDPOLL_PORT", info));
+        info->store = RPI_STORE_RANK_0;
     }
     /* A restarted world may not read the keys of the one that failed. */
-    snprintf(place->job, sizeof place->job, "/redpoll/%.90s/%.20s",
+    snprintf(info->job, sizeof info->job, "/redpoll/%.90s/%.20s",
              variable(environment, "TORCHELASTIC_RUN_ID"), restart ? restart : "0");
     return RP_OK;
 }
 
-static rp_status find_by_hand(const rpi_environment *environment, rpi_place *place) {
-    RP_TRY(read_ranks(environment, &common_names, place));
-    if (place->world == 1) return RP_OK;
-    RP_TRY(read_master(environment, common_names.launcher, place));
-    place->store = RPI_STORE_RANK_0;
+static rp_status find_by_hand(const rpi_environment *environment, rpi_world_info *info) {
+    RP_TRY(read_ranks(environment, &common_names, info));
+    if (info->world == 1) return RP_OK;
+    RP_TRY(read_master(environment, common_names.launcher, info));
+    info->store = RPI_STORE_RANK_0;
     return RP_OK;
 }
 
@@ -199,21 +200,21 @@ static bool same(const char *a, const char *b) {
 }
 
 /* "node[03-05,9],x" -> "node03"; plain names as they are. */
-static rp_status first_host(const char *name, const char *list, rpi_place *place) {
+static rp_status first_host(const char *name, const char *list, rpi_world_info *info) {
     size_t end = strcspn(list, ",[");
-    RP_TRY(set_host(place, name, list, end));
+    RP_TRY(set_host(info, name, list, end));
     if (list[end] != '[') return RP_OK;
     const char *number_text = list + end + 1;
     size_t digits = strspn(number_text, "0123456789");
     const char *close = strchr(number_text, ']');
-    if (!digits || !close || end + digits >= sizeof place->host)
+    if (!digits || !close || end + digits >= sizeof info->host)
         return RP_FAIL(INVALID, "cannot read the first host of '%s'", list);
     size_t suffix = strcspn(close + 1, ",[");
-    if (end + digits + suffix >= sizeof place->host)
+    if (end + digits + suffix >= sizeof info->host)
         return RP_FAIL(INVALID, "cannot read the first host of '%s'", list);
-    memcpy(place->host + end, number_text, digits);
-    memcpy(place->host + end + digits, close + 1, suffix);
-    place->host[end + digits + suffix] = '\0';
+    memcpy(info->host + end, number_text, digits);
+    memcpy(info->host + end + digits, close + 1, suffix);
+    info->host[end + digits + suffix] = '\0';
     return RP_OK;
 }
 
@@ -227,38 +228,38 @@ static int port_of_job(const char *job) {
  * or on the first of Slurm's hosts (hosts_name: where they are listed); at a port that follows
  * from the job. */
 static rp_status meet_at(const rpi_environment *environment, const char *job,
-                         const char *hosts_name, rpi_place *place) {
+                         const char *hosts_name, rpi_world_info *info) {
     const char *master = variable(environment, "MASTER_ADDR");
     const char *hosts = variable(environment, hosts_name);
-    if (place->world == 1) return RP_OK;
-    place->store = RPI_STORE_RANK_0;
+    if (info->world == 1) return RP_OK;
+    info->store = RPI_STORE_RANK_0;
     if (master)
-        RP_TRY(set_host(place, "MASTER_ADDR", master, strlen(master)));
-    else if (place->one_host)
-        RP_TRY(set_host(place, "MASTER_ADDR", "127.0.0.1", strlen("127.0.0.1")));
+        RP_TRY(set_host(info, "MASTER_ADDR", master, strlen(master)));
+    else if (info->one_host)
+        RP_TRY(set_host(info, "MASTER_ADDR", "127.0.0.1", strlen("127.0.0.1")));
     else if (hosts)
-        RP_TRY(first_host(hosts_name, hosts, place));
+        RP_TRY(first_host(hosts_name, hosts, info));
     else
         return RP_FAIL(INVALID,
                        "%s does not say that all ranks are on this host; set MASTER_ADDR to "
                        "the host of rank 0, on all of them",
-                       place->found_by);
+                       info->found_by);
     if (is_set(environment, "REDPOLL_PORT"))
-        return read_port(environment, place->found_by, "REDPOLL_PORT", place);
+        return read_port(environment, info->found_by, "REDPOLL_PORT", info);
     if (is_set(environment, "MASTER_PORT"))
-        return read_port(environment, place->found_by, "MASTER_PORT", place);
+        return read_port(environment, info->found_by, "MASTER_PORT", info);
     if (job)
-        snprintf(place->job, sizeof place->job, "%s %.90s", place->found_by, job);
-    else if (place->one_host && environment->launcher > 0)
-        snprintf(place->job, sizeof place->job, "%s, process %lld", place->found_by,
+        snprintf(info->job, sizeof info->job, "%s %.90s", info->found_by, job);
+    else if (info->one_host && environment->launcher > 0)
+        snprintf(info->job, sizeof info->job, "%s, process %lld", info->found_by,
                  (long long)environment->launcher);
     else
         return RP_FAIL(INVALID,
                        "%s gives its job no name; set MASTER_PORT to a free port of the "
                        "host of rank 0, on all hosts",
-                       place->found_by);
-    place->port = port_of_job(place->job);
-    place->port_is_derived = true;
+                       info->found_by);
+    info->port = port_of_job(info->job);
+    info->port_is_derived = true;
     return RP_OK;
 }
 
@@ -266,22 +267,22 @@ static rp_status meet_at(const rpi_environment *environment, const char *job,
  * hosts: only the list of the whole job is the same for all. */
 static const char mpirun_hosts[] = "SLURM_JOB_NODELIST";
 
-static rp_status find_open_mpi(const rpi_environment *environment, rpi_place *place) {
+static rp_status find_open_mpi(const rpi_environment *environment, rpi_world_info *info) {
     static const names open_mpi = {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-    RP_TRY(read_ranks(environment, &open_mpi, place));
+    RP_TRY(read_ranks(environment, &open_mpi, info));
     const char *job = variable(environment, "PMIX_NAMESPACE");
     if (!job) job = variable(environment, "OMPI_MCA_ess_base_jobid");
-    return meet_at(environment, job, mpirun_hosts, place);
+    return meet_at(environment, job, mpirun_hosts, info);
 }
 
-static rp_status find_pmi(const rpi_environment *environment, rpi_place *place) {
+static rp_status find_pmi(const rpi_environment *environment, rpi_world_info *info) {
     static const names pmi = {"mpirun (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                               "MPI_LOCALNRANKS"};
-    RP_TRY(read_ranks(environment, &pmi, place));
+    RP_TRY(read_ranks(environment, &pmi, info));
     /* Several may run in one allocation; on one host their processes tell them apart. */
-    return meet_at(environment, place->one_host ? NULL : variable(environment, "SLURM_JOB_ID"),
-                   mpirun_hosts, place);
+    return meet_at(environment, info->one_host ? NULL : variable(environment, "SLURM_JOB_ID"),
+                   mpirun_hosts, info);
 }
 
 /* With --mpi=pmi2 srun sets PMI_RANK and PMI_SIZE, too. Hydra, which may start its proxies with
@@ -310,29 +311,29 @@ static int tasks_on_node(const char *text, int64_t index) {
     return 0;
 }
 
-static rp_status read_slurm_locals(const rpi_environment *environment, rpi_place *place) {
+static rp_status read_slurm_locals(const rpi_environment *environment, rpi_world_info *info) {
     const char *per_node = variable(environment, "SLURM_STEP_TASKS_PER_NODE");
     const char *node = variable(environment, "SLURM_NODEID");
     int64_t index = 0;
     if (!is_set(environment, "SLURM_LOCALID")) return RP_OK;
-    RP_TRY(number(environment, "srun", "SLURM_LOCALID", 0, &place->local_rank));
+    RP_TRY(number(environment, "srun", "SLURM_LOCALID", 0, &info->local_rank));
     if (node) RP_TRY(parse_number("SLURM_NODEID", node, &index));
     int tasks = tasks_on_node(per_node, index);
-    if (tasks <= place->local_rank) return RP_OK;
-    place->local_world = tasks;
-    place->one_host = tasks == place->world;
+    if (tasks <= info->local_rank) return RP_OK;
+    info->local_world = tasks;
+    info->one_host = tasks == info->world;
     return RP_OK;
 }
 
-static rp_status find_srun(const rpi_environment *environment, rpi_place *place) {
+static rp_status find_srun(const rpi_environment *environment, rpi_world_info *info) {
     static const names slurm = {"srun", "SLURM_PROCID", "SLURM_NTASKS", "", ""};
     char job[96];
     const char *id = variable(environment, "SLURM_JOB_ID");
-    RP_TRY(read_ranks(environment, &slurm, place));
-    RP_TRY(read_slurm_locals(environment, place));
+    RP_TRY(read_ranks(environment, &slurm, info));
+    RP_TRY(read_slurm_locals(environment, info));
     snprintf(job, sizeof job, "%.40s.%.40s", id ? id : "0",
              variable(environment, "SLURM_STEP_ID"));
-    return meet_at(environment, job, "SLURM_STEP_NODELIST", place);
+    return meet_at(environment, job, "SLURM_STEP_NODELIST", info);
 }
 
 /* Only a step has ranks: in a batch script SLURM_PROCID is set too, and means nothing. */
@@ -349,37 +350,37 @@ static rp_status is_slurm_step(const rpi_environment *environment, bool *out_ste
 
 /* ---- in order of trust ---- */
 
-static rp_status find(const rpi_environment *environment, rpi_place *place) {
+static rp_status find(const rpi_environment *environment, rpi_world_info *info) {
     bool in_step = false;
-    if (is_set(environment, "REDPOLL_STORE")) return find_redpoll_run(environment, place);
-    if (is_set(environment, "TORCHELASTIC_RUN_ID")) return find_torchrun(environment, place);
+    if (is_set(environment, "REDPOLL_STORE")) return find_redpoll_run(environment, info);
+    if (is_set(environment, "TORCHELASTIC_RUN_ID")) return find_torchrun(environment, info);
     if (is_set(environment, "RANK") || is_set(environment, "WORLD_SIZE"))
-        return find_by_hand(environment, place);
+        return find_by_hand(environment, info);
     if (is_set(environment, "OMPI_COMM_WORLD_RANK") ||
         is_set(environment, "OMPI_COMM_WORLD_SIZE"))
-        return find_open_mpi(environment, place);
+        return find_open_mpi(environment, info);
     RP_TRY(is_slurm_step(environment, &in_step));
-    if (in_step && is_pmi_of_srun(environment)) return find_srun(environment, place);
+    if (in_step && is_pmi_of_srun(environment)) return find_srun(environment, info);
     if (is_set(environment, "PMI_RANK") || is_set(environment, "PMI_SIZE"))
-        return find_pmi(environment, place);
-    if (in_step) return find_srun(environment, place);
+        return find_pmi(environment, info);
+    if (in_step) return find_srun(environment, info);
     if (is_set(environment, "PMIX_RANK"))
         return RP_FAIL(INVALID,
                        "PMIX_RANK is set, but this launcher does not say how many ranks "
                        "there are; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
-    snprintf(place->found_by, sizeof place->found_by, "no launcher: a world of one");
-    place->alone = true;
+    snprintf(info->found_by, sizeof info->found_by, "no launcher: a world of one");
+    info->alone = true;
     return RP_OK;
 }
 
-rp_status rpi_place_find(const rpi_environment *environment, rpi_place *out_place) {
-    rpi_place place = {.world = 1, .local_world = 1};
-    RP_TRY(find(environment, &place));
-    if (place.world == 1) {
-        place.store = RPI_STORE_NONE;
-        place.one_host = true;
+rp_status rpi_world_info_find(const rpi_environment *environment, rpi_world_info *out_info) {
+    rpi_world_info info = {.world = 1, .local_world = 1};
+    RP_TRY(find(environment, &info));
+    if (info.world == 1) {
+        info.store = RPI_STORE_NONE;
+        info.one_host = true;
     }
-    *out_place = place;
+    *out_info = info;
     return RP_OK;
 }
 
@@ -388,7 +389,7 @@ static const char *get_own(const void *context, const char *name) {
     return getenv(name);
 }
 
-rp_status rpi_place_find_own(rpi_place *out_place) {
-    return rpi_place_find(&(rpi_environment){.get = get_own, .launcher = rpi_launcher_pid()},
-                          out_place);
+rp_status rpi_world_info_find_own(rpi_world_info *out_info) {
+    return rpi_world_info_find(
+        &(rpi_environment){.get = get_own, .launcher = rpi_launcher_pid()}, out_info);
 }

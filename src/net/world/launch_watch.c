@@ -27,21 +27,21 @@ void rpi_launch_watch_open(int rank, int world, const rp_store *launchers, bool 
     const char *store = getenv("REDPOLL_STORE");
     /* torchrun within a rank starts others than those whose store this is. */
     bool is_launched = store && *store && !getenv("TORCHELASTIC_RUN_ID");
-    if (world > 1 && is_launched && rpi_place_find_own(&watch.place) == RP_OK)
-        watch.is_on = watch.place.store == RPI_STORE_CLIENT && watch.place.rank == rank &&
-                      watch.place.world == world;
-    watch.place.tls = tls;
+    if (world > 1 && is_launched && rpi_world_info_find_own(&watch.info) == RP_OK)
+        watch.is_on = watch.info.store == RPI_STORE_CLIENT && watch.info.rank == rank &&
+                      watch.info.world == world;
+    watch.info.tls = tls;
     *out_watch = watch;
 }
 
 static rp_status find_store(rpi_launch_watch *watch, const rp_store **out_store) {
-    const rpi_place *place = &watch->place;
+    const rpi_world_info *info = &watch->info;
     rpi_secret secret;
     *out_store = watch->launchers ? watch->launchers : &watch->own;
     if ((*out_store)->ops) return RP_OK;
     RP_TRY(rpi_secret_find_own(&secret));
-    if (place->tls) RP_TRY(rpi_secret_ask_for_tls(&secret));
-    return rpi_store_connect(place->host, place->port, CONNECT_S, &secret, &watch->own);
+    if (info->tls) RP_TRY(rpi_secret_ask_for_tls(&secret));
+    return rpi_store_connect(info->host, info->port, CONNECT_S, &secret, &watch->own);
 }
 
 static rp_status read_end(rpi_launch_watch *watch, char text[TEXT_BYTES]) {
@@ -60,7 +60,7 @@ rp_status rpi_launch_watch_look(rpi_launch_watch *watch) {
     watch->is_on = status == RP_OK || status == RP_TIMEOUT;
     if (status != RP_OK) return RP_OK;
     long rank = strtol(text, &how, 10);
-    if (*how != ' ' || rank < 0 || rank >= watch->place.world) return RP_OK;
+    if (*how != ' ' || rank < 0 || rank >= watch->info.world) return RP_OK;
     return RP_FAIL(PEER,
                    "rank %ld%s, and the ranks cannot connect without it (connection closed by "
                    "peer)",

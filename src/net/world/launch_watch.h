@@ -11,7 +11,7 @@
 #include "net/world/join.h"
 
 typedef struct rpi_launch_watch {
-    rpi_place place;
+    rpi_world_info info;
     const rp_store *launchers; /* borrowed; NULL: `own`, opened when it is first needed */
     rp_store own;
     bool is_on; /* all of the launch's ranks meet, and the store answers */
@@ -25,7 +25,7 @@ rp_status rpi_launch_note_end(const rp_store *store, int rank, const char *how);
 /* ---- a rank ---- */
 
 /* Of ranks that meet as `rank` of `world`. launchers: the launcher's store where it is open
- * already, borrowed until close; NULL: not. tls: as of rpi_place. Opens nothing. */
+ * already, borrowed until close; NULL: not. tls: as of rpi_world_info. Opens nothing. */
 void rpi_launch_watch_open(int rank, int world, const rp_store *launchers, bool tls,
                            rpi_launch_watch *out_watch);
 /* RP_PEER names a rank that has ended. RP_OK: none has, or nobody says so. */

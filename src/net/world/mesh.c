@@ -21,11 +21,11 @@ rp_status rpi_mesh_call(rpi_mesh *mesh, int peer) {
     return endpoint->transport->call(endpoint, peer, mesh->addresses[peer]);
 }
 
-rp_status rpi_mesh_met(rpi_mesh *mesh, int *out_peer) {
+rp_status rpi_mesh_connected(rpi_mesh *mesh, int *out_peer) {
     rp_status status = RP_PENDING;
     for (int i = 0; mesh->on_need && status == RP_PENDING && mesh->endpoints[i]; i++) {
         rpi_link *link = NULL;
-        status = mesh->endpoints[i]->transport->met(mesh->endpoints[i], out_peer, &link);
+        status = mesh->endpoints[i]->transport->connected(mesh->endpoints[i], out_peer, &link);
         if (status == RP_OK) mesh->links[*out_peer] = link;
     }
     return status;
@@ -46,7 +46,7 @@ void rpi_mesh_close(rpi_mesh *mesh) {
     rpi_free(mesh);
 }
 
-void rpi_mesh_forget(rpi_mesh *mesh) {
+void rpi_mesh_close_after_fork(rpi_mesh *mesh) {
     for (int i = 0; mesh->endpoints[i]; i++)
-        mesh->endpoints[i]->transport->forget(mesh->endpoints[i]);
+        mesh->endpoints[i]->transport->close_after_fork(mesh->endpoints[i]);
 }

@@ -25,7 +25,7 @@ typedef struct rpi_mesh_options {
     rpi_mesh_when when; /* links are made; the same on all ranks */
     int streams; /* of each link that leaves the kernel (transport.h); 0: one. The same on all
                   */
-    bool shares; /* who uses the links asks rpi_sharing (transport.h) where payloads lie */
+    bool zero_copy; /* who uses the links asks rpi_zero_copy (transport.h) where payloads lie */
     double timeout_s; /* for everybody to arrive */
     rpi_look look;    /* of who waits for others here; zeros: nothing */
 } rpi_mesh_options;
@@ -55,9 +55,9 @@ rp_status rpi_mesh_when_parse(const char *text, rpi_mesh_when *out_when);
 /* With on_need; both as call() and met() of a transport (transport.h): a link to this peer is
  * needed, and the next that is there since, which is in `links`, too. */
 rp_status rpi_mesh_call(rpi_mesh *mesh, int peer);
-rp_status rpi_mesh_met(rpi_mesh *mesh, int *out_peer);
+rp_status rpi_mesh_connected(rpi_mesh *mesh, int *out_peer);
 void rpi_mesh_close(rpi_mesh *mesh);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
-void rpi_mesh_forget(rpi_mesh *mesh);
+void rpi_mesh_close_after_fork(rpi_mesh *mesh);
 
 #endif

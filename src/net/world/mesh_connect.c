@@ -62,10 +62,10 @@ static bool is_wrapped(const rpi_mesh_work *work, int peer) {
     return work->outer && !inside;
 }
 
-/* What others say in the meeting is heard by who waits for a link, too. */
+/* What others say in the bootstrap is heard by who waits for a link, too. */
 static rp_status look_around(void *context) {
     rpi_mesh_work *work = context;
-    rp_status status = rpi_meeting_look(&work->meeting);
+    rp_status status = rpi_bootstrap_look(&work->bootstrap);
     work->has_told = status != RP_OK;
     if (work->has_told) rpi_error_keep(&work->told);
     return status;
@@ -84,7 +84,7 @@ static rp_status open_endpoint(rpi_mesh_work *work, const rpi_transport *transpo
                                     .streams = rpi_mesh_streams(work->options),
                                     .on_need = mesh->on_need,
                                     .look = {.ask = look_around, .context = work},
-                                    .shares = work->options->shares && !wrapped};
+                                    .zero_copy = work->options->zero_copy && !wrapped};
     if (work->kind_count == RPI_MESH_KINDS)
         return RP_FAIL(INTERNAL, "more than %d transports in one mesh", RPI_MESH_KINDS);
     int kind = work->kind_count;
@@ -106,16 +106,16 @@ static rp_status open_endpoint(rpi_mesh_work *work, const rpi_transport *transpo
 /* Ranks of a named host share its interface: the first one makes it. */
 static rp_status share_nic(rpi_mesh_work *work) {
     rpi_mesh *mesh = work->mesh;
-    char address[RPI_MEETING_BYTES];
+    char address[RPI_BOOTSTRAP_BYTES];
     int first = 0;
     if (!work->outer || !mesh->peers[mesh->rank].named[0]) return RP_OK;
     while (mesh->host_of[first] != mesh->host_of[mesh->rank]) first++;
     if (first == mesh->rank) {
         RP_TRY(rpi_host_nic_make(&work->options->shape, work->options->frame_bytes, &mesh->nic,
                                  address, sizeof address));
-        return rpi_meeting_show(&work->meeting, "nic", address);
+        return rpi_bootstrap_show(&work->bootstrap, "nic", address);
     }
-    RP_TRY(rpi_meeting_read(&work->meeting, "nic", first, address, sizeof address));
+    RP_TRY(rpi_bootstrap_read(&work->bootstrap, "nic", first, address, sizeof address));
     return rpi_host_nic_join(address, &mesh->nic);
 }
 
@@ -144,14 +144,14 @@ static rp_status check_descriptors(const rpi_mesh_work *work) {
         if (peer == mesh->rank) continue;
         const rpi_transport *kind = work->kinds[mesh->kind_of[peer]];
         needed +=
-            kind->link_descriptors * (kind->bundles ? rpi_mesh_streams(work->options) : 1);
+            kind->link_descriptors * (kind->multistream ? rpi_mesh_streams(work->options) : 1);
     }
     return rpi_descriptors_check(mesh->rank, mesh->world, needed);
 }
 
 /* All of them by one key, so that one page has those of many ranks. */
 static rp_status show_addresses(rpi_mesh_work *work) {
-    char text[RPI_MEETING_BYTES] = "", address[RPI_MEETING_BYTES];
+    char text[RPI_BOOTSTRAP_BYTES] = "", address[RPI_BOOTSTRAP_BYTES];
     for (int kind = 0; kind < work->kind_count; kind++) {
         rpi_endpoint *endpoint = work->mesh->endpoints[kind];
         RP_TRY(endpoint->transport->address(endpoint, address, sizeof address));
@@ -159,7 +159,7 @@ static rp_status show_addresses(rpi_mesh_work *work) {
             return RP_FAIL(INVALID, "the addresses of rank %d are too long", work->mesh->rank);
         rpi_append(text, sizeof text, "%s=%s\n", work->names[kind], address);
     }
-    return rpi_meeting_show(&work->meeting, "addresses", text);
+    return rpi_bootstrap_show(&work->bootstrap, "addresses", text);
 }
 
 static rp_status take_addresses(void *context, int peer, const char *text) {
@@ -170,7 +170,7 @@ static rp_status take_addresses(void *context, int peer, const char *text) {
 static rp_status exchange_addresses(rpi_mesh_work *work) {
     if (work->mesh->world == 1) return RP_OK;
     RP_TRY(show_addresses(work));
-    return rpi_meeting_read_all(&work->meeting, "addresses", take_addresses, work);
+    return rpi_bootstrap_read_all(&work->bootstrap, "addresses", take_addresses, work);
 }
 
 static rp_status allocate(rpi_mesh_work *work) {
@@ -187,14 +187,14 @@ static rp_status bring_up(rpi_mesh_work *work) {
     RP_TRY(allocate(work));
     RP_TRY(find_transports(work));
     RP_TRY(rpi_mesh_exchange_info(work));
-    rpi_meeting_go_on(&work->meeting);
+    rpi_bootstrap_go_on(&work->bootstrap);
     RP_TRY(share_nic(work));
     RP_TRY(open_endpoints(work));
     RP_TRY(check_descriptors(work));
     RP_TRY(exchange_addresses(work));
     RP_TRY(work->mesh->on_need ? rpi_mesh_keep_addresses(work) : rpi_mesh_connect_all(work));
     const char *subjects[] = {"info", "addresses", work->mesh->nic ? "nic" : NULL, NULL};
-    RP_TRY(rpi_meeting_leave(&work->meeting, subjects));
+    RP_TRY(rpi_bootstrap_leave(&work->bootstrap, subjects));
     rpi_host_nic_shut(work->mesh->nic);
     return RP_OK;
 }
@@ -210,12 +210,12 @@ rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
     mesh->on_need = options->when == RPI_MESH_NEED ||
                     (options->when == RPI_MESH_AUTO && world > RPI_MESH_START_WORLD);
     rpi_mesh_work work = {.mesh = mesh, .options = options};
-    rp_status status = rpi_meeting_arrive(&work.meeting, store, rank, world, options->prefix,
-                                          options->timeout_s);
-    work.meeting.look = options->look;
+    rp_status status = rpi_bootstrap_arrive(&work.bootstrap, store, rank, world,
+                                            options->prefix, options->timeout_s);
+    work.bootstrap.look = options->look;
     if (status == RP_OK) {
         status = bring_up(&work);
-        if (status != RP_OK) status = rpi_meeting_give_up(&work.meeting, status);
+        if (status != RP_OK) status = rpi_bootstrap_give_up(&work.bootstrap, status);
     }
     if (status != RP_OK) {
         rpi_mesh_close(mesh);

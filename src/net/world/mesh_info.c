@@ -38,7 +38,7 @@ static rp_status mark_secret(const rpi_mesh_work *work, int rank,
 static rp_status show_info(rpi_mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
     const rpi_peer_info *self = &mesh->peers[mesh->rank];
-    char text[RPI_MEETING_BYTES], secret[SECRET_MARK_BYTES];
+    char text[RPI_BOOTSTRAP_BYTES], secret[SECRET_MARK_BYTES];
     RP_TRY(mark_secret(work, mesh->rank, secret));
     snprintf(
         text, sizeof text,
@@ -50,7 +50,7 @@ static rp_status show_info(rpi_mesh_work *work) {
         rpi_mesh_is_shaped(work->options), work->options->frame_bytes,
         rpi_mesh_streams(work->options), secret, uses_tls(work->options), mesh->session,
         self->host, self->named, self->machine, self->pid, self->process, rp_version());
-    return rpi_meeting_show(&work->meeting, "info", text);
+    return rpi_bootstrap_show(&work->bootstrap, "info", text);
 }
 
 const char *rpi_mesh_field(const char *text, const char *name, char *value, size_t bytes) {
@@ -100,7 +100,7 @@ static rp_status check_tls(const rpi_mesh_work *work, int peer, const char *text
 /* Both ranks say the same about `name`, or both fail. */
 static rp_status agree(const rpi_mesh_work *work, int peer, const char *text, const char *name,
                        const char *ours, const char *words) {
-    char theirs[RPI_MEETING_BYTES];
+    char theirs[RPI_BOOTSTRAP_BYTES];
     if (strcmp(rpi_mesh_field(text, name, theirs, sizeof theirs), ours) == 0) return RP_OK;
     return RP_FAIL(MISMATCH, "ranks disagree on the %s: rank %d says '%s', rank %d says '%s'",
                    words, peer, theirs, work->mesh->rank, ours);
@@ -184,7 +184,7 @@ rp_status rpi_mesh_exchange_info(rpi_mesh_work *work) {
     if (work->options->host)
         snprintf(self->named, sizeof self->named, "%s", work->options->host);
     RP_TRY(show_info(work));
-    RP_TRY(rpi_meeting_read_all(&work->meeting, "info", take_info, work));
+    RP_TRY(rpi_bootstrap_read_all(&work->bootstrap, "info", take_info, work));
     number_hosts(mesh);
     return RP_OK;
 }

@@ -5,11 +5,11 @@
 
 /* `status` is TIMEOUT, and recorded. The peer may have been held up by another. */
 static rp_status blame(rpi_mesh_work *work, int peer, rp_status status) {
-    rpi_meeting *meeting = &work->meeting;
-    rpi_meeting_pair pair;
+    rpi_bootstrap *bootstrap = &work->bootstrap;
+    rpi_bootstrap_pair pair;
     char reason[sizeof pair.reason];
     snprintf(reason, sizeof reason, "%s", rp_last_error()->message);
-    rpi_meeting_find_pair(meeting, peer, reason, &pair);
+    rpi_bootstrap_find_pair(bootstrap, peer, reason, &pair);
     int low = pair.waiter < pair.late ? pair.waiter : pair.late;
     if (pair.mutual)
         return rpi_fail(
@@ -17,12 +17,12 @@ static rp_status blame(rpi_mesh_work *work, int peer, rp_status status) {
             "timed out: ranks %d and %d did not connect to each other within %g s, though both "
             "have arrived: is the network between their hosts cut, or closed by a "
             "firewall? %s",
-            low, pair.waiter + pair.late - low, meeting->timeout_s, pair.reason);
+            low, pair.waiter + pair.late - low, bootstrap->timeout_s, pair.reason);
     return rpi_fail(
         status, __FILE__, __LINE__,
         "timed out: rank %d waited %g s for rank %d, which has arrived and waits for nobody: "
         "is it stopped? %s",
-        pair.waiter, meeting->timeout_s, pair.late, pair.reason);
+        pair.waiter, bootstrap->timeout_s, pair.late, pair.reason);
 }
 
 static rp_status cannot_connect(rpi_mesh_work *work, int peer, rp_status status) {
@@ -36,14 +36,14 @@ static rp_status cannot_connect(rpi_mesh_work *work, int peer, rp_status status)
 }
 
 static const char *address_of(const rpi_mesh_work *work, int peer,
-                              char text[RPI_MEETING_BYTES]) {
+                              char text[RPI_BOOTSTRAP_BYTES]) {
     return rpi_mesh_field(work->mesh->addresses[peer], work->names[work->mesh->kind_of[peer]],
-                          text, RPI_MEETING_BYTES);
+                          text, RPI_BOOTSTRAP_BYTES);
 }
 
 rp_status rpi_mesh_keep_addresses(rpi_mesh_work *work) {
     rpi_mesh *mesh = work->mesh;
-    char text[RPI_MEETING_BYTES];
+    char text[RPI_BOOTSTRAP_BYTES];
     for (int peer = 0; peer < mesh->world; peer++) {
         if (peer == mesh->rank) continue;
         char *address = NULL;
@@ -57,10 +57,10 @@ rp_status rpi_mesh_keep_addresses(rpi_mesh_work *work) {
 static rp_status connect_one(rpi_mesh_work *work, int peer) {
     rpi_mesh *mesh = work->mesh;
     rpi_endpoint *endpoint = mesh->endpoints[work->mesh->kind_of[peer]];
-    char address[RPI_MEETING_BYTES];
+    char address[RPI_BOOTSTRAP_BYTES];
     rp_status status =
         endpoint->transport->connect(endpoint, peer, address_of(work, peer, address),
-                                     work->meeting.deadline_ns, &mesh->links[peer]);
+                                     work->bootstrap.deadline_ns, &mesh->links[peer]);
     return status == RP_OK ? RP_OK : cannot_connect(work, peer, status);
 }
 
@@ -70,7 +70,7 @@ enum { GROUP = 16 };
 /* Begin with those of the group that are reached by this kind. */
 static rp_status dial(rpi_mesh_work *work, int kind, const int *group, int count) {
     rpi_endpoint *endpoint = work->mesh->endpoints[kind];
-    char texts[GROUP][RPI_MEETING_BYTES];
+    char texts[GROUP][RPI_BOOTSTRAP_BYTES];
     const char *addresses[GROUP];
     int peers[GROUP], dialled = 0, failed = -1;
     if (!endpoint->transport->dial) return RP_OK;
@@ -80,7 +80,7 @@ static rp_status dial(rpi_mesh_work *work, int kind, const int *group, int count
         peers[dialled++] = group[i];
     }
     rp_status status = endpoint->transport->dial(endpoint, peers, addresses, dialled,
-                                                 work->meeting.deadline_ns, &failed);
+                                                 work->bootstrap.deadline_ns, &failed);
     return status == RP_OK ? RP_OK : cannot_connect(work, failed, status);
 }
 

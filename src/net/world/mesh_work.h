@@ -8,7 +8,7 @@
 #ifndef RPI_NET_MESH_WORK_H
 #define RPI_NET_MESH_WORK_H
 
-#include "net/store/meeting.h"
+#include "net/store/bootstrap.h"
 #include "net/world/mesh.h"
 
 enum { RPI_MESH_KINDS = 4, RPI_MESH_NAME_BYTES = 32 };
@@ -17,7 +17,7 @@ enum { RPI_MESH_KINDS = 4, RPI_MESH_NAME_BYTES = 32 };
 typedef struct rpi_mesh_work {
     rpi_mesh *mesh;
     const rpi_mesh_options *options;
-    rpi_meeting meeting;
+    rpi_bootstrap bootstrap;
     const rpi_transport *asked; /* by name; NULL: whichever reaches */
     const rpi_transport *outer; /* wraps the links of a mesh that has a shape; NULL: none */
     const rpi_transport *kinds[RPI_MESH_KINDS]; /* in use; mesh->endpoints[i] is of kinds[i] */

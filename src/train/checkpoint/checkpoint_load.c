@@ -327,7 +327,7 @@ static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
     rpi_safetensors *file = NULL;
     if (t->residual)
         memset(t->residual, 0, (size_t)rpi_weights_count(t->weights) * sizeof *t->residual);
-    rpi_memories_forget(&t->memories);
+    rpi_memories_close_after_fork(&t->memories);
     path_of(folder, which, path);
     RP_TRY(rpi_safetensors_open(path, &file));
     rp_status status = load(t, folder, path, file, out_origin);

@@ -166,7 +166,7 @@ typedef struct rpi_strategy {
      * checked. */
     int (*servers)(const char *options);
     /* Do others go on without a rank that dies? Options were checked. NULL: no. */
-    bool (*outlives)(const char *options);
+    bool (*survives)(const char *options);
     /* Then, of one without roles: go on over those that are left, all of which have done `step`
      * steps. Collective; after an RP_PEER it is tried again without those that died meanwhile.
      */
@@ -217,7 +217,7 @@ rp_status rpi_strategy_drop_option(const rpi_strategy *strategy, const char *tex
                                    const char *name, char *out_text, size_t bytes);
 /* Do ranks that die leave the others going, by this text? false also where it is wrong.
  * *out_vital: so many of the first do not. */
-bool rpi_strategy_outlives(const char *text, int *out_vital);
+bool rpi_strategy_survives(const char *text, int *out_vital);
 /* RP_INVALID: ranks that died cannot come back, by this text, and by which they can. */
 rp_status rpi_strategy_check_returns(const char *text);
 /* What an option on-loss says: stop or continue. */

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/strategies/codec_trial.h"
-#include "train/strategies/told.h"
+#include "train/strategies/gradients_seen.h"
 
 #include <stdio.h>
 
@@ -20,8 +20,8 @@ typedef struct all_reduce {
     rp_request **requests;        /* one a bucket */
     int64_t *posted_ns, *done_ns; /* one a bucket; done 0: not seen done yet */
     const rpi_buckets *current;
-    int posted;    /* buckets of this step */
-    rpi_told told; /* of it */
+    int posted;              /* buckets of this step */
+    rpi_gradients_seen seen; /* of it */
     int64_t step;
     rpi_bit_chooser chooser; /* zeros: every tensor has the codec as it is */
     bool measures;           /* this step does, for the choice */
@@ -82,7 +82,7 @@ static void begin(void *context, int64_t step) {
     self->current = lossy_steps < 0 ? &self->exact : &self->lossy;
     self->step = step;
     self->posted = 0;
-    self->told = (rpi_told){0};
+    self->seen = (rpi_gradients_seen){0};
     self->asks = self->measures = false;
     if (!self->chooser.choices || lossy_steps < 0) return;
     rpi_trial_step tried = rpi_codec_trial_begin(&self->trial);
@@ -125,7 +125,7 @@ static rp_status post(all_reduce *self, int index) {
 
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     all_reduce *self = context;
-    RP_TRY(rpi_told_take(&self->told, first, count));
+    RP_TRY(rpi_gradients_seen_add(&self->seen, first, count));
     while (self->posted < self->current->count) {
         const rpi_bucket *bucket = &self->current->buckets[self->posted];
         if (bucket->first + bucket->count > first + count) break;
@@ -191,7 +191,7 @@ static rp_status sum_and_update(all_reduce *self, int64_t *out_exposed_ns) {
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
     all_reduce *self = context;
-    RP_TRY(rpi_told_check(&self->told, rpi_weights_count(self->setup.weights)));
+    RP_TRY(rpi_gradients_seen_check(&self->seen, rpi_weights_count(self->setup.weights)));
     RP_TRY(sum_and_update(self, out_exposed_ns));
     return self->measures ? choose(self) : RP_OK;
 }

@@ -99,7 +99,7 @@ static int servers(const char *text) {
     return read_options(text, &c, &o) == RP_OK ? o.servers : 0;
 }
 
-static bool outlives(const char *text) {
+static bool survives(const char *text) {
     choice c;
     rp_parameter_server_options o = {0};
     return read_options(text, &c, &o) == RP_OK && o.goes_on;
@@ -361,7 +361,7 @@ const rpi_strategy rpi_strategy_async_local_sgd = {
     .gradient_final = gradient_final,
     .servers = servers,
     .suspect = suspect,
-    .outlives = outlives,
+    .survives = survives,
     .run = run,
     .confirm = confirm,
     .lost = lost,

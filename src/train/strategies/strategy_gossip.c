@@ -19,7 +19,7 @@
 #include "plan/gossip/gossip_rule.h"
 #include "redpoll/gossip.h"
 #include "train/strategies/bucket.h"
-#include "train/strategies/told.h"
+#include "train/strategies/gradients_seen.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static rp_status check_rule(const rpi_gossip_rule *rule, const choice *c) {
     return RP_OK;
 }
 
-static bool outlives(const char *text) {
+static bool survives(const char *text) {
     choice c = {.topology = NULL};
     bool goes_on = false;
     return rpi_strategy_read(&rpi_strategy_gossip, text, &c.words, &c) == RP_OK &&
@@ -128,10 +128,10 @@ typedef struct gossip {
     float
         *before; /* parameters before the optimizer's step; NULL: gradients are taken as such */
     int64_t step;
-    rpi_told told; /* of it */
-    int parts;     /* of the global batch: ranks when the run began */
-    bool goes_on;  /* without ranks that die */
-    bool is_alone; /* one has, and the others are not met yet */
+    rpi_gradients_seen seen; /* of it */
+    int parts;               /* of the global batch: ranks when the run began */
+    bool goes_on;            /* without ranks that die */
+    bool is_alone;           /* one has, and the others are not met yet */
     rp_status started;
     rpi_kept_error error; /* of the start */
     char advice[1024];    /* what was noted before the first step; "": nothing */
@@ -192,7 +192,7 @@ static rp_status prepare(gossip *self) {
     const rpi_strategy_setup *s = &self->setup;
     size_t count = (size_t)rpi_weights_count(s->weights);
     self->parts = rp_comm_world(s->comm);
-    self->goes_on = outlives(s->options);
+    self->goes_on = survives(s->options);
     for (int i = 0; i < 2; i++) /* of the second vector nothing is kept back */
         RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec,
                                   i ? NULL : s->residual, &self->layouts[i]));
@@ -218,7 +218,7 @@ static rp_status open_gossip(const rpi_strategy_setup *setup, void **out_self) {
 static void begin(void *context, int64_t step) {
     gossip *self = context;
     self->step = step;
-    self->told = (rpi_told){0};
+    self->seen = (rpi_gradients_seen){0};
     self->started = RP_OK;
     if (!self->info.early || self->is_alone) return;
     self->started = rp_gossip_post(self->gossip, step, 0, &self->request);
@@ -237,7 +237,7 @@ static rp_status kept_failure(const gossip *self) {
 /* A death is dealt with when the step ends. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     gossip *self = context;
-    RP_TRY(rpi_told_take(&self->told, first, count));
+    RP_TRY(rpi_gradients_seen_add(&self->seen, first, count));
     return is_outlived(self, self->started) ? RP_OK : kept_failure(self);
 }
 
@@ -295,7 +295,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     int64_t count = rpi_weights_count(s->weights);
     rp_status status = RP_OK;
     *out_exposed_ns = 0;
-    RP_TRY(rpi_told_check(&self->told, count));
+    RP_TRY(rpi_gradients_seen_check(&self->seen, count));
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
     if (s->measure) s->measured(s->context);
@@ -341,7 +341,7 @@ const rpi_strategy rpi_strategy_gossip = {
     .options = options,
     .check = check,
     .feeds_back = feeds_back,
-    .outlives = outlives,
+    .survives = survives,
     .rejoin = rejoin,
     .open = open_gossip,
     .close = close_gossip,

@@ -14,8 +14,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/strategies/bucket.h"
+#include "train/strategies/gradients_seen.h"
 #include "train/strategies/local_sgd_choice.h"
-#include "train/strategies/told.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static rp_status check(const rpi_strategy_request *request) {
 
 typedef struct local_sgd {
     rpi_strategy_setup setup;
-    rpi_told told; /* of the step at hand */
+    rpi_gradients_seen seen; /* of the step at hand */
     rpi_local_sgd_choice choice;
     rp_local_sgd *local;
     rpi_buckets layout; /* its segments: how each parameter travels */
@@ -242,13 +242,13 @@ static rp_status begin_run(local_sgd *self, int64_t step) {
 
 static void begin(void *context, int64_t step) {
     local_sgd *self = context;
-    self->told = (rpi_told){0};
+    self->seen = (rpi_gradients_seen){0};
     if (!self->has_begun) keep_failure(self, begin_run(self, step));
 }
 
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     local_sgd *self = context;
-    RP_TRY(rpi_told_take(&self->told, first, count));
+    RP_TRY(rpi_gradients_seen_add(&self->seen, first, count));
     return kept_failure(self);
 }
 
@@ -301,7 +301,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     local_sgd *self = context;
     const rpi_strategy_setup *s = &self->setup;
     int64_t count = rpi_weights_count(s->weights);
-    RP_TRY(rpi_told_check(&self->told, count));
+    RP_TRY(rpi_gradients_seen_check(&self->seen, count));
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
     if (s->measure) s->measured(s->context);
@@ -317,7 +317,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
 
 /* ---- when a rank has died ---- */
 
-static bool outlives(const char *text) {
+static bool survives(const char *text) {
     rpi_local_sgd_choice choice;
     return rpi_local_sgd_choose(&rpi_strategy_local_sgd, text, &choice) == RP_OK &&
            choice.goes_on;
@@ -397,7 +397,7 @@ const rpi_strategy rpi_strategy_local_sgd = {
     .replicas_differ = true,
     .options = rpi_local_sgd_option_rows,
     .check = check,
-    .outlives = outlives,
+    .survives = survives,
     .rejoin = rejoin,
     .open = open_local_sgd,
     .close = close_local_sgd,

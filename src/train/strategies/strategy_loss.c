@@ -6,18 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
-bool rpi_strategy_outlives(const char *text, int *out_vital) {
+bool rpi_strategy_survives(const char *text, int *out_vital) {
     const rpi_strategy *strategy = NULL;
     *out_vital = 0;
-    if (!text || rpi_strategy_find(text, &strategy) != RP_OK || !strategy->outlives)
+    if (!text || rpi_strategy_find(text, &strategy) != RP_OK || !strategy->survives)
         return false;
     const char *chosen = rpi_strategy_options(text);
     if (strategy->servers) *out_vital = strategy->servers(chosen);
-    return strategy->outlives(chosen);
+    return strategy->survives(chosen);
 }
 
-static bool outlives_ranks(const rpi_strategy *strategy) {
-    return strategy->outlives != NULL;
+static bool survives_ranks(const rpi_strategy *strategy) {
+    return strategy->survives != NULL;
 }
 
 static bool takes_ranks_back(const rpi_strategy *strategy) {
@@ -53,14 +53,14 @@ rp_status rpi_strategy_set_on_loss(const char *text, const char *on_loss, char *
     char names[256];
     RP_TRY(rpi_strategy_find(text, &strategy));
     RP_TRY(rpi_strategy_on_loss("--on-loss", on_loss, &goes_on));
-    list_those(outlives_ranks, names, sizeof names);
-    if (!strategy->outlives && goes_on)
+    list_those(survives_ranks, names, sizeof names);
+    if (!strategy->survives && goes_on)
         return RP_FAIL(INVALID,
                        "--on-loss continue: strategy %s needs all of its ranks; %s go on "
                        "without one that dies",
                        strategy->name, names);
     snprintf(out_text, bytes, "%s", text);
-    if (!strategy->outlives) return RP_OK;
+    if (!strategy->survives) return RP_OK;
     RP_TRY(drop_on_loss(text, out_text, bytes));
     size_t needed = strlen(out_text) + strlen(",on-loss=") + strlen(on_loss);
     if (needed >= bytes)
@@ -80,7 +80,7 @@ rp_status rpi_strategy_check_returns(const char *text) {
             "--restart: strategy %s takes back no rank that has died; %s take workers "
             "back, with servers=1 or more and on-loss=continue",
             strategy->name, names);
-    if (strategy->outlives(rpi_strategy_options(text))) return RP_OK;
+    if (strategy->survives(rpi_strategy_options(text))) return RP_OK;
     return RP_FAIL(INVALID,
                    "--restart: by '%s' the death of a worker ends the run; say --on-loss "
                    "continue, and servers=1 or more in --strategy %s:...",

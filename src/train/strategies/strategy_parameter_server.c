@@ -51,7 +51,7 @@ static int servers(const char *text) {
     return read_options(text, &o) == RP_OK ? o.servers : 0;
 }
 
-static bool outlives(const char *text) {
+static bool survives(const char *text) {
     rp_parameter_server_options o = {0};
     return read_options(text, &o) == RP_OK && o.goes_on;
 }
@@ -159,7 +159,7 @@ const rpi_strategy rpi_strategy_parameter_server = {
     .close = close_server,
     .gradient_final = gradient_final,
     .servers = servers,
-    .outlives = outlives,
+    .survives = survives,
     .run = run,
     .confirm = confirm,
     .lost = lost,

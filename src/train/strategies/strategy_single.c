@@ -3,11 +3,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "train/strategies/told.h"
+#include "train/strategies/gradients_seen.h"
 
 typedef struct single {
     rpi_strategy_setup setup;
-    rpi_told told;
+    rpi_gradients_seen seen;
 } single;
 
 static rp_status open_single(const rpi_strategy_setup *setup, void **out_self) {
@@ -21,20 +21,20 @@ static rp_status open_single(const rpi_strategy_setup *setup, void **out_self) {
 static void begin(void *context, int64_t step) {
     single *self = context;
     (void)step;
-    self->told = (rpi_told){0};
+    self->seen = (rpi_gradients_seen){0};
 }
 
 /* Parameters may still be read by the backward pass: the update waits for its end. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     single *self = context;
-    return rpi_told_take(&self->told, first, count);
+    return rpi_gradients_seen_add(&self->seen, first, count);
 }
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
     const single *self = context;
     const rpi_strategy_setup *s = &self->setup;
     int64_t count = rpi_weights_count(s->weights);
-    RP_TRY(rpi_told_check(&self->told, count));
+    RP_TRY(rpi_gradients_seen_check(&self->seen, count));
     if (s->measure) {
         s->measure(s->context, 0, count);
         s->measured(s->context);

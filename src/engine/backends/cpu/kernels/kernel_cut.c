@@ -8,7 +8,8 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-rpi_kernel_cut rpi_cut_of(const rpi_cut_rule *rule, int64_t rows, int64_t cols, int threads) {
+rpi_kernel_cut rpi_partition_of(const rpi_partition_rule *rule, int64_t rows, int64_t cols,
+                                int threads) {
     const int64_t row_grains = grains(rows, rule->row_grain);
     const int64_t col_grains = grains(cols, rule->col_grain);
     rpi_kernel_cut best = {.rows = rows,
@@ -32,13 +33,13 @@ rpi_kernel_cut rpi_cut_of(const rpi_cut_rule *rule, int64_t rows, int64_t cols, 
     return best;
 }
 
-rpi_cut_part rpi_cut_part_of(const rpi_kernel_cut *cut, int64_t part) {
+rpi_partition_part rpi_partition_part_of(const rpi_kernel_cut *cut, int64_t part) {
     const int64_t rows = grains(cut->rows, cut->row_grain);
     const int64_t cols = grains(cut->cols, cut->col_grain);
     const int64_t i = part / cut->across, j = part % cut->across;
-    return (rpi_cut_part){.first = rows * i / cut->down * cut->row_grain,
-                          .end = least(rows * (i + 1) / cut->down * cut->row_grain, cut->rows),
-                          .left = cols * j / cut->across * cut->col_grain,
-                          .right =
-                              least(cols * (j + 1) / cut->across * cut->col_grain, cut->cols)};
+    return (rpi_partition_part){
+        .first = rows * i / cut->down * cut->row_grain,
+        .end = least(rows * (i + 1) / cut->down * cut->row_grain, cut->rows),
+        .left = cols * j / cut->across * cut->col_grain,
+        .right = least(cols * (j + 1) / cut->across * cut->col_grain, cut->cols)};
 }

@@ -114,7 +114,7 @@ typedef struct cut_work {
 static void run_cut(const void *args, int64_t begin, int64_t end) {
     const cut_work *work = args;
     for (int64_t i = begin; i < end; i++) {
-        const rpi_cut_part area = rpi_cut_part_of(&work->cut, i);
+        const rpi_partition_part area = rpi_partition_part_of(&work->cut, i);
         const rpi_matmul_part part = {.first = area.first,
                                       .end = area.end,
                                       .left = area.left,
@@ -127,11 +127,11 @@ static void run_cut(const void *args, int64_t begin, int64_t end) {
 
 static void run_avx512(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
     static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {run_cut, run_cut, run_cut};
-    static const rpi_cut_rule rule = {.row_grain = RPI_MATMUL_ROW_GRAIN,
-                                      .col_grain = RPI_MATMUL_COL_GRAIN,
-                                      .packing = 96,
-                                      .most_rows = RPI_MATMUL_MOST_ROWS};
-    const cut_work work = {it, rpi_cut_of(&rule, it->m, it->n, run->threads)};
+    static const rpi_partition_rule rule = {.row_grain = RPI_MATMUL_ROW_GRAIN,
+                                            .col_grain = RPI_MATMUL_COL_GRAIN,
+                                            .packing = 96,
+                                            .most_rows = RPI_MATMUL_MOST_ROWS};
+    const cut_work work = {it, rpi_partition_of(&rule, it->m, it->n, run->threads)};
     rpi_kernel_parallel(run, work.cut.down * work.cut.across, 1, bodies, &work);
 }
 

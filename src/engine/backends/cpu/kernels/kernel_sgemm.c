@@ -13,7 +13,7 @@ static double product_at(const rpi_kernel_sgemm *it, int64_t i, int64_t j) {
 }
 
 static void define(const rpi_kernel_sgemm *it, const rpi_sgemm_part *part) {
-    const rpi_cut_part *area = &part->area;
+    const rpi_partition_part *area = &part->area;
     for (int64_t i = area->first; i < area->end; i++)
         for (int64_t j = area->left; j < area->right; j++) {
             double sum = product_at(it, i, j);
@@ -43,11 +43,11 @@ size_t rpi_kernel_sgemm_workspace(const rpi_kernel_run *run) {
 /* ---- parts for threads ---- */
 
 static rpi_kernel_cut cut(const rpi_kernel_sgemm *it, int threads) {
-    static const rpi_cut_rule rule = {.row_grain = 24,
-                                      .col_grain = RPI_SGEMM_COLS,
-                                      .packing = 48,
-                                      .most_rows = RPI_SGEMM_A / RPI_SGEMM_DEPTH};
-    return rpi_cut_of(&rule, it->m, it->n, threads);
+    static const rpi_partition_rule rule = {.row_grain = 24,
+                                            .col_grain = RPI_SGEMM_COLS,
+                                            .packing = 48,
+                                            .most_rows = RPI_SGEMM_A / RPI_SGEMM_DEPTH};
+    return rpi_partition_of(&rule, it->m, it->n, threads);
 }
 
 void rpi_kernel_sgemm_run(const rpi_kernel_run *run, const rpi_kernel_sgemm *args) {

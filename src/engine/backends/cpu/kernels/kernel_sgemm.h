@@ -48,14 +48,14 @@ typedef struct rpi_sgemm_work {
 } rpi_sgemm_work;
 
 typedef struct rpi_sgemm_part {
-    rpi_cut_part area; /* of c */
-    float *packed;     /* RPI_SGEMM_PACKED elements */
+    rpi_partition_part area; /* of c */
+    float *packed;           /* RPI_SGEMM_PACKED elements */
 } rpi_sgemm_part;
 
 static inline rpi_sgemm_part rpi_sgemm_part_of(const rpi_sgemm_work *work, int64_t part) {
     const rpi_kernel_sgemm *it = work->it;
     return (rpi_sgemm_part){
-        .area = rpi_cut_part_of(&work->cut, part),
+        .area = rpi_partition_part_of(&work->cut, part),
         .packed = it->workspace ? (float *)it->workspace + part * RPI_SGEMM_PACKED : NULL};
 }
 

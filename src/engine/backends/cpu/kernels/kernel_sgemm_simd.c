@@ -273,7 +273,7 @@ static void make_block(const block *at, int64_t left) {
 }
 
 static void make_part(const rpi_kernel_sgemm *it, const rpi_sgemm_part *part) {
-    const rpi_cut_part *area = &part->area;
+    const rpi_partition_part *area = &part->area;
     const int64_t count = area->end - area->first;
     const int64_t blocks = (count + BLOCK / DEPTH - 1) / (BLOCK / DEPTH);
     const int64_t rows = round_up((count + blocks - 1) / blocks, ROWS);

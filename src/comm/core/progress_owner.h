@@ -1,0 +1,15 @@
+/* Whose turn it is to make progress: one thread at a time runs its iterations. */
+#ifndef RPI_COMM_PROGRESS_OWNER_H
+#define RPI_COMM_PROGRESS_OWNER_H
+
+#include "comm/core/context.h"
+
+void rpi_progress_acquire(rpi_context *context); /* waits for it; also from a progress thread */
+void rpi_progress_release(rpi_context *context);
+void rpi_progress_release_locked(rpi_context *context); /* the same under the lock */
+void rpi_progress_wake(rpi_context *context);
+/* Under the lock, when progress may have become the progress thread's. */
+void rpi_progress_thread_notify(rpi_context *context);
+bool rpi_progress_has_work(const rpi_context *context); /* under the lock */
+
+#endif

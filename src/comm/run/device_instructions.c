@@ -1,0 +1,335 @@
+/* What each step does where elements lie in memory of a GPU; device.h draws it. */
+#include "comm/core/chunk.h"
+#include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/device/device.h"
+#include "comm/parts/parts.h"
+#include "comm/run/in_place.h"
+
+#include "base/log.h"
+#include "base/status.h"
+#include "cuda/device_codec.h"
+
+#include <string.h>
+
+/* ---- what the host needs ---- */
+
+/* The slot of values that an instruction reads in place of an encoded slot that has none. */
+static int values_read(const rpi_chunk *chunk, int slot) {
+    if (slot < RPI_SLOT_ENCODED || slot == RPI_NO_SLOT) return slot;
+    int encoded_slot = slot - RPI_SLOT_ENCODED;
+    return chunk->encoded_slots[encoded_slot].state == RPI_ENCODED_VALUES
+               ? chunk->request->compiled->encoded_slots[encoded_slot].source
+               : RPI_NO_SLOT;
+}
+
+static bool has_residual(const rpi_chunk *chunk, const rpi_instruction *encode) {
+    rpi_slice slice;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, encode->part, encode->level);
+         rpi_walk_next(&walk, &slice);)
+        if (slice.residual) return true;
+    return false;
+}
+
+static bool encodes(const rpi_instruction *instruction) {
+    return instruction->kind == RPI_STEP_ENCODE || instruction->encodes;
+}
+
+/* Its values stay where they are: nothing is read now. */
+static bool is_put_off(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    return instruction->kind == RPI_STEP_ENCODE &&
+           rpi_instruction_stays_values(chunk, instruction);
+}
+
+/* RP_PENDING: something is coming. */
+static rp_status gather(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    if (instruction->kind == RPI_STEP_FENCE || instruction->kind == RPI_STEP_RECV) return RP_OK;
+    if (is_put_off(chunk, instruction)) return RP_OK;
+    int into = instruction->kind == RPI_STEP_SEND ? RPI_NO_SLOT : instruction->into;
+    bool reads = values_read(chunk, instruction->from) == RPI_SLOT_IN ||
+                 values_read(chunk, instruction->first) == RPI_SLOT_IN;
+    rp_status input = reads ? rpi_device_fetch_input(chunk, instruction->part) : RP_OK;
+    if (input < 0) return input;
+    if (encodes(instruction) && has_residual(chunk, instruction))
+        RP_TRY(rpi_device_fetch(chunk, RPI_STAGED_RESIDUAL, instruction->part));
+    if (into == RPI_SLOT_OUT)
+        RP_TRY(rpi_staged_take(chunk, instruction->part,
+                               rpi_staged_of(chunk, RPI_STAGED_OUT, instruction->part)));
+    return input;
+}
+
+static void note_written(rpi_staged *staged) {
+    if (!staged->memory) return; /* no elements */
+    staged->state = RPI_STAGED_HERE;
+    staged->dirty = true;
+}
+
+void rpi_device_ran(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    bool writes = instruction->kind == RPI_STEP_DECODE || instruction->kind == RPI_STEP_ADD ||
+                  instruction->kind == RPI_STEP_COPY;
+    if (writes && instruction->into == RPI_SLOT_OUT)
+        note_written(rpi_staged_of(chunk, RPI_STAGED_OUT, instruction->part));
+    if (encodes(instruction) && !is_put_off(chunk, instruction) &&
+        has_residual(chunk, instruction))
+        note_written(rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, instruction->part));
+}
+
+/* ---- what the GPU does ---- */
+
+static rp_status begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane) {
+    rpi_device_step *step =
+        &chunk->device->steps[instruction - chunk->request->compiled->instruction];
+    RP_TRY(rpi_lane_mark(chunk->request->device, lane, &step->mark));
+    step->lane = (uint8_t)lane;
+    step->begun = true;
+    return RP_PENDING;
+}
+
+static void say_once(const rpi_slice *slice) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char text[64];
+    if (atomic_flag_test_and_set(&said)) return;
+    rpi_log(RP_LOG_INFO,
+            "%s by %s: encoded on the host, though it lies in memory of a GPU (docs/comm.md)",
+            rp_dtype_name(slice->extent->dtype),
+            rp_codec_text(slice->codec, text, sizeof text));
+}
+
+/* Kernels, or a copy where elements travel as they are. */
+static bool knows_slice(const rpi_slice *slice, const rp_encode_context *context,
+                        rpi_device_call *call, bool *out_copies) {
+    *out_copies = rp_codec_is_exact(slice->codec, slice->extent->dtype) && !context->residual;
+    if (*out_copies) return true;
+    if (!slice->varies && rpi_device_call_of(slice->codec, slice->extent->dtype, slice->count,
+                                             context, call) == RP_OK)
+        return true;
+    if (!rp_codec_is_exact(slice->codec, slice->extent->dtype)) say_once(slice);
+    return false;
+}
+
+static bool knows_part(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    rpi_device_call call;
+    rpi_slice slice;
+    bool copies, any = false;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
+         rpi_walk_next(&walk, &slice);) {
+        rp_encode_context context = rpi_slice_context(chunk->request, &slice);
+        context.residual = instruction->kind == RPI_STEP_ENCODE ? slice.residual : NULL;
+        if (!knows_slice(&slice, &context, &call, &copies)) return false;
+        any = true;
+    }
+    return any;
+}
+
+static rp_status encode_slice(rpi_chunk *chunk, const rpi_instruction *instruction,
+                              const rpi_slice *slice, unsigned char *out) {
+    rpi_transfer *transfer = chunk->request->device;
+    rp_encode_context context = rpi_slice_context(chunk->request, slice);
+    rpi_device_call call;
+    bool copies;
+    context.role = (uint32_t)instruction->role + 2 * (uint32_t)chunk->request->comm->rank;
+    context.residual = slice->residual;
+    const void *values = rpi_device_place(chunk, RPI_STAGED_IN, slice);
+    if (!knows_slice(slice, &context, &call, &copies))
+        return RP_FAIL(INTERNAL, "a piece of a part that kernels know is not known to them");
+    if (copies) return rpi_transfer_copy(transfer, RPI_LANE_FROM, out, values, slice->bytes);
+    call.x = values;
+    call.encoded = out;
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    return rpi_cuda_check(cuda, cuda->encode(&call, rpi_lane_stream(transfer, RPI_LANE_FROM)),
+                          "encoding");
+}
+
+/* A pinned copy is newer than what the kernel would go on with. */
+static bool has_staged_residual(const rpi_chunk *chunk, int part) {
+    return rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part)->state != RPI_STAGED_NOT;
+}
+
+static bool takes_encode(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    return instruction->kind == RPI_STEP_ENCODE && instruction->from == RPI_SLOT_IN &&
+           !rpi_device_changes(chunk, instruction->part) && !is_put_off(chunk, instruction) &&
+           !has_staged_residual(chunk, instruction->part) && knows_part(chunk, instruction);
+}
+
+static rp_status put_encodings(rpi_chunk *chunk, const rpi_instruction *instruction,
+                               unsigned char *out) {
+    rpi_slice slice;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
+         rpi_walk_next(&walk, &slice); out += slice.bytes)
+        RP_TRY(encode_slice(chunk, instruction, &slice, out));
+    return RP_OK;
+}
+
+static rp_status with_device(rpi_chunk *chunk, const rpi_instruction *instruction,
+                             rp_status (*put)(rpi_chunk *, const rpi_instruction *,
+                                              unsigned char *),
+                             unsigned char *bytes) {
+    const rpi_device *device = chunk->request->device->device;
+    rpi_cuda_before before;
+    RP_TRY(rpi_device_enter(device, &before));
+    rp_status status = put(chunk, instruction, bytes);
+    rpi_device_leave(device, &before);
+    return status;
+}
+
+static rpi_encoded_slot pinned_slot(const rpi_encoded_slot *encoded_slot,
+                                    const rpi_pinned *pinned, size_t bytes) {
+    return (rpi_encoded_slot){.state = RPI_ENCODED_PINNED,
+                              .readers = encoded_slot->readers,
+                              .data = pinned->data,
+                              .bytes = bytes,
+                              .edge_weight = encoded_slot->edge_weight};
+}
+
+static rp_status begin_encode(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    rpi_transfer *transfer = chunk->request->device;
+    int index = instruction->into - RPI_SLOT_ENCODED;
+    rpi_encoded_slot *encoded_slot = &chunk->encoded_slots[index];
+    rpi_pinned **pinned = &chunk->device->encoded_slots[index];
+    size_t bytes = rpi_partition_part_bytes(&chunk->request->partition, chunk->index,
+                                            instruction->part, instruction->level);
+    RP_TRY(rpi_transfer_open(transfer));
+    RP_TRY(rpi_pinned_take(transfer->device, bytes, pinned));
+    *encoded_slot = pinned_slot(encoded_slot, *pinned, bytes);
+    RP_TRY(with_device(chunk, instruction, put_encodings, (*pinned)->data));
+    return begun(chunk, instruction, RPI_LANE_FROM);
+}
+
+/* Bytes that came, where the GPU reads them. RP_PENDING: they are not what was sent any more.
+ */
+static rp_status pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    int index = instruction->from - RPI_SLOT_ENCODED;
+    rpi_encoded_slot *encoded_slot = &chunk->encoded_slots[index];
+    rpi_pinned *pinned = NULL;
+    if (encoded_slot->state == RPI_ENCODED_PINNED) return RP_OK;
+    RP_TRY(rpi_pinned_take(chunk->request->device->device, encoded_slot->bytes, &pinned));
+    memcpy(pinned->data, encoded_slot->data, encoded_slot->bytes);
+    if (!rpi_in_place_is_valid(chunk, instruction)) {
+        rpi_pinned_give(chunk->request->device->device, pinned);
+        return RP_PENDING;
+    }
+    rpi_encoded_slot there = pinned_slot(encoded_slot, pinned, encoded_slot->bytes);
+    rpi_encoded_slot_empty(chunk, index);
+    *encoded_slot = there;
+    chunk->device->encoded_slots[index] = pinned;
+    return RP_OK;
+}
+
+static rp_status decode_slice(rpi_chunk *chunk, const rpi_slice *slice, unsigned char *in) {
+    rpi_transfer *transfer = chunk->request->device;
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    rp_encode_context context = rpi_slice_context(chunk->request, slice);
+    void *values = rpi_device_place(chunk, RPI_STAGED_OUT, slice);
+    rpi_device_call call;
+    bool copies;
+    if (!knows_slice(slice, &context, &call, &copies))
+        return RP_FAIL(INTERNAL, "a piece of a part that kernels know is not known to them");
+    if (copies) return rpi_transfer_copy(transfer, RPI_LANE_INTO, values, in, slice->bytes);
+    call.encoded = in;
+    call.y = values;
+    return rpi_cuda_check(
+        cuda, cuda->decode(&call, 0, rpi_lane_stream(transfer, RPI_LANE_INTO)), "decoding");
+}
+
+static rp_status put_decodings(rpi_chunk *chunk, const rpi_instruction *instruction,
+                               unsigned char *in) {
+    rpi_slice slice;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
+         rpi_walk_next(&walk, &slice); in += slice.bytes)
+        RP_TRY(decode_slice(chunk, &slice, in));
+    return RP_OK;
+}
+
+static bool takes_decode(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    if (instruction->kind != RPI_STEP_DECODE || instruction->into != RPI_SLOT_OUT) return false;
+    const rpi_encoded_slot *encoded_slot =
+        &chunk->encoded_slots[instruction->from - RPI_SLOT_ENCODED];
+    bool has_bytes = encoded_slot->state == RPI_ENCODED_FRAME ||
+                     encoded_slot->state == RPI_ENCODED_BUFFER ||
+                     encoded_slot->state == RPI_ENCODED_PINNED;
+    return has_bytes && encoded_slot->edge_weight == 1 && knows_part(chunk, instruction);
+}
+
+/* It writes the whole part: what the host has written there before is nothing now. */
+static void take_from_host(rpi_chunk *chunk, int part) {
+    rpi_staged *out = rpi_staged_of(chunk, RPI_STAGED_OUT, part);
+    out->dirty = false;
+    out->state = RPI_STAGED_NOT;
+}
+
+static rp_status begin_decode(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    RP_TRY(rpi_transfer_open(chunk->request->device));
+    RP_TRY(pin_slot(chunk, instruction));
+    take_from_host(chunk, instruction->part);
+    unsigned char *bytes =
+        chunk->device->encoded_slots[instruction->from - RPI_SLOT_ENCODED]->data;
+    RP_TRY(with_device(chunk, instruction, put_decodings, bytes));
+    return begun(chunk, instruction, RPI_LANE_INTO);
+}
+
+/* IN to OUT, as it is. */
+static bool takes_copy(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    bool copies = instruction->kind == RPI_STEP_COPY && !rpi_is_weight(instruction->weight);
+    bool decodes = instruction->kind == RPI_STEP_DECODE && !rpi_is_weight(instruction->weight);
+    return (copies || decodes) && instruction->into == RPI_SLOT_OUT &&
+           values_read(chunk, instruction->from) == RPI_SLOT_IN &&
+           !rpi_device_changes(chunk, instruction->part);
+}
+
+static rp_status begin_copy(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    rpi_transfer *transfer = chunk->request->device;
+    bool any = false;
+    rpi_slice slice;
+    RP_TRY(rpi_transfer_open(transfer));
+    take_from_host(chunk, instruction->part);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
+         rpi_walk_next(&walk, &slice);) {
+        void *into = rpi_device_place(chunk, RPI_STAGED_OUT, &slice);
+        const void *from = rpi_device_place(chunk, RPI_STAGED_IN, &slice);
+        if (into == from || !into || !from) continue;
+        any = true;
+        RP_TRY(rpi_transfer_copy(transfer, RPI_LANE_INTO, into, from,
+                                 rpi_device_bytes(RPI_STAGED_IN, &slice)));
+    }
+    if (any) return begun(chunk, instruction, RPI_LANE_INTO);
+    chunk->device->steps[instruction - chunk->request->compiled->instruction].begun = true;
+    return RP_OK;
+}
+
+/* ---- steps ---- */
+
+static rp_status begin(rpi_chunk *chunk, const rpi_instruction *instruction, bool *out_device) {
+    *out_device = true;
+    if (takes_encode(chunk, instruction)) return begin_encode(chunk, instruction);
+    if (takes_decode(chunk, instruction)) return begin_decode(chunk, instruction);
+    if (takes_copy(chunk, instruction)) return begin_copy(chunk, instruction);
+    *out_device = false;
+    return gather(chunk, instruction);
+}
+
+rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
+    const rpi_instruction *instruction = &chunk->request->compiled->instruction[index];
+    const rpi_device_step *step = &chunk->device->steps[index];
+    const rpi_transfer *transfer = chunk->request->device;
+    *out_done = false;
+    if (rpi_instruction_is_void(chunk->request, chunk->index, instruction)) return RP_OK;
+    if (!step->begun) return begin(chunk, instruction, out_done);
+    *out_done = true;
+    return rpi_lane_has_come(transfer, step->lane, step->mark) ? RP_OK : RP_PENDING;
+}
+
+/* Inputs that sums will need on the host come while frames do. */
+rp_status rpi_device_chunk_begin(rpi_chunk *chunk) {
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    for (int i = 0; i < compiled->schedule.count; i++) {
+        const rpi_instruction *instruction = &compiled->instruction[i];
+        bool sums = !instruction->fused &&
+                    (instruction->kind == RPI_STEP_ADD ||
+                     (instruction->kind == RPI_STEP_COPY && instruction->into == RPI_SLOT_SUM));
+        bool reads = instruction->from == RPI_SLOT_IN || instruction->first == RPI_SLOT_IN;
+        if (!sums || !reads) continue;
+        rp_status status = rpi_device_fetch_input(chunk, instruction->part);
+        if (status < 0) return status;
+    }
+    return RP_OK;
+}

@@ -1,0 +1,20 @@
+/* Why a link failed, kept so that it fails the same way again. */
+#ifndef RPI_NET_STICKY_ERROR_H
+#define RPI_NET_STICKY_ERROR_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+typedef struct rpi_sticky_error {
+    rp_status status; /* RP_OK: none */
+    bool told;        /* the caller has seen it: no news any more */
+    char text[200];
+} rpi_sticky_error;
+
+/* Keep a status and this thread's recorded message; only the first counts. Returns it. */
+rp_status rpi_sticky_error_keep(rpi_sticky_error *sticky, rp_status status);
+/* Fail with what was kept; RP_OK when nothing was. */
+rp_status rpi_sticky_error_raise(rpi_sticky_error *sticky);
+
+#endif

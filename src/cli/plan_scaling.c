@@ -243,7 +243,7 @@ static rp_status read_size(const settings *s, rpi_scaling_plan *p) {
     p->model = s->training.model;
     if (s->bytes && s->training.model)
         return RP_FAIL(INVALID, "--model and --size both say what travels: one of them");
-    if (s->bytes) p->parameters = (double)(s->bytes / (int64_t)sizeof(float));
+    if (s->bytes) p->parameters = (double)s->bytes / sizeof(float);
     if (s->bytes) return RP_OK;
     if (!s->training.model)
         return RP_FAIL(INVALID, "whose gradients? --model resnet50, or --size 100MB");

@@ -42,8 +42,8 @@
 #include <stdbool.h>
 
 #define RPI_CONTROL_SUSPECT_S  0.15
-#define RPI_CONTROL_DECISION_S 2.0 /* a decision is known by then, rank 0's or the rank's own  \
-                                    */
+/* A decision is known by then, rank 0's or the rank's own. */
+#define RPI_CONTROL_DECISION_S 2.0
 
 typedef struct rpi_control rpi_control;
 typedef struct rpi_control_group rpi_control_group;

@@ -3,10 +3,9 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Forms that are tried: sides at which half of the best is reached, and powers. */
-#define LARGEST_HALF   4096
-#define SMALLEST_POWER .25
-#define LARGEST_POWER  3
+/* Forms that are tried: sides of 1, 1.41, 2 ... 4096 at which half of the best is reached, and
+ * powers of .25, .5 ... 3. */
+enum { HALVES = 25, POWERS = 12 };
 
 bool rpi_rate_table_add(rpi_rate_table *t, const double *at, double rate) {
     rpi_rate_point p = {.rate = rate};
@@ -49,8 +48,9 @@ void rpi_rate_table_fit(rpi_rate_table *t) {
     double least = distance(t, 0, 1, &t->best);
     t->half_side = 0;
     t->power = 1;
-    for (double half = 1; t->sides > 1 && half <= LARGEST_HALF; half *= sqrt(2))
-        for (double power = SMALLEST_POWER; power <= LARGEST_POWER; power += SMALLEST_POWER) {
+    for (int i = 0; t->sides > 1 && i < HALVES; i++)
+        for (int k = 0; k < POWERS; k++) {
+            double half = exp2(i / 2.0), power = (k + 1) / 4.0;
             double far = distance(t, half, power, &best);
             if (far >= least) continue;
             least = far;
@@ -69,7 +69,7 @@ static double on_a_line(const rpi_rate_table *t, double at) {
         if (p->at[0] <= at && (!below || p->at[0] > below->at[0])) below = p;
         if (p->at[0] >= at && (!above || p->at[0] < above->at[0])) above = p;
     }
-    if (!below) return above->rate;
+    if (!below) return above ? above->rate : 0;
     if (!above || above->at[0] == below->at[0]) return below->rate;
     double share = log(at / below->at[0]) / log(above->at[0] / below->at[0]);
     return below->rate * pow(above->rate / below->rate, share);

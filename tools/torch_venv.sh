@@ -1,21 +1,7 @@
 #!/bin/sh
 # A virtual environment with PyTorch and what the Python tests use, .venvs/torch; REDPOLL_TORCH_VENV names
-# another. Does nothing where it is complete. Prints the path of its python; exit 1 where it cannot be made.
+# another. Prints the path of its python; exit 1 where it cannot be made (python_venv.sh).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-venv=${REDPOLL_TORCH_VENV:-$root/.venvs/torch}
-wanted=$root/tests/python/requirements.txt
-done=$venv/requirements.txt # a copy of what was installed, made last
-
-if ! cmp -s "$wanted" "$done" || ! "$venv/bin/python" -c '' 2>/dev/null; then
-    if [ "${REDPOLL_SETUP:-}" = never ]; then
-        echo "setup: $venv is missing or incomplete; make it with: sh tools/torch_venv.sh" >&2
-        exit 1
-    fi
-    echo "setup: installing PyTorch and the tools of the Python tests (5 GB) into $venv" >&2
-    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || python3 -m venv --clear "$venv" >&2
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 2 --timeout 30 \
-        -r "$wanted" >&2
-    cp "$wanted" "$done"
-fi
-echo "$venv/bin/python"
+exec sh "$root/tools/python_venv.sh" "${REDPOLL_TORCH_VENV:-$root/.venvs/torch}" "$root/tests/python/requirements.txt" \
+    "PyTorch and the tools of the Python tests (5 GB)" tools/torch_venv.sh

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Optional, Union
 
 import numpy as np
 
 from .. import _abi
-from ..errors import check
+from .._codec import CodecOfText
 
 NUMBER = {
     "float32": _abi.DTYPES["F32"],
@@ -41,18 +40,10 @@ def number_of(dtype: Any, operation: str) -> int:
     return found
 
 
-class Codec:
-    """A codec as `q4:bucket=512` (docs/codecs.md); immutable."""
+class Codec(CodecOfText):
+    """A codec of arrays' elements."""
 
-    __slots__ = ("structure", "reference", "_text")
-
-    def __init__(self, text: str) -> None:
-        """redpoll.errors.Error (INVALID) names what is wrong with the text."""
-        self.structure = _abi.rp_codec()
-        self.reference = ctypes.pointer(self.structure)
-        check(_abi.rp_codec_parse(str(text).encode(), self.reference))
-        room = ctypes.create_string_buffer(64)
-        self._text = _abi.rp_codec_text(self.reference, room, len(room)).decode()
+    __slots__ = ()
 
     def is_exact(self, dtype: Any) -> bool:
         """Every value of a dtype survives."""
@@ -67,18 +58,6 @@ class Codec:
         """Bytes that `count` elements encode to."""
         number = number_of(np.dtype(dtype), "codec")
         return int(_abi.rp_codec_encoded_bytes(self.reference, number, count))
-
-    def __str__(self) -> str:
-        return self._text
-
-    def __repr__(self) -> str:
-        return f"Codec({self._text!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Codec) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
 
 
 CodecLike = Union[str, Codec, None]

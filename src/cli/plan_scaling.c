@@ -42,8 +42,8 @@ static const rpi_option options[] = {
     {"size", NULL, NULL, RPI_OPTION_BYTES, FIELD(bytes), NULL, 4, 1e15, "BYTES",
      "of the gradients as floats of 32 bits, in the place of --model", NULL},
     {"strategy", NULL, NULL, RPI_OPTION_TEXT, FIELD(strategies), "all-reduce", 0, 0, "LIST",
-     "all-reduce,gossip:topology=exponential,local-sgd:every=20,parameter-server:servers=2, as "
-     "in redpoll train",
+     "as in redpoll train: all-reduce, gossip:topology=exponential, local-sgd:every=20, "
+     "parameter-server:servers=2",
      NULL},
     {"ranks", "n", NULL, RPI_OPTION_TEXT, FIELD(ranks), "1,2,4..64", 0, 0, "LIST",
      "of the world: 1,2,4..128 goes on as it began", check_ranks},

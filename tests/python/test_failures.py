@@ -129,9 +129,12 @@ def die_with_works_in_flight(rank: int, world: int) -> list[dict]:
     works = [dist.all_reduce(one, async_op=True) for one in tensors[:4]]
     for work in works:
         work.wait()
-    if rank == 1:
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:  # once all others wait for it
+        store.wait([f"{other} has posted" for other in range(world) if other != rank])
         die()
     works = [dist.all_reduce(one, async_op=True) for one in tensors]
+    store.set(f"{rank} has posted", "")
     return [told(work.wait) for work in works]
 
 

@@ -449,7 +449,7 @@ def step():
     model(torch.ones(2, 300)).sum().backward()
     held[0].step()
 
-rt._communicator._DRAIN_S = 0.2  # what is in flight will not end
+rt.comm._communicator._DRAIN_S = 0.2  # what is in flight will not end
 try:
     for _ in range(1 if rank else {steps}):
         step()

@@ -189,6 +189,8 @@ struct rp_comm {
     bool is_caller;       /* [lock] */
     int waiters;          /* [lock] callers who wait for a request */
     int64_t scan_ns;      /* [progress] when to look for operations that do not move */
+    uint64_t exchanged;   /* [progress] bytes, of any communicator, with ranks of this one */
+    int64_t exchanged_ns; /* [progress] when that was last seen to grow */
     rp_request *waited;   /* [lock] the first of theirs; NULL: it is done */
     rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the progress owner */
     int in_flight;                  /* [lock] requests posted and not complete */

@@ -176,9 +176,22 @@ static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_
 
 /* ---- operations that do not move though their communicator does ---- */
 
+/* Links to ranks of other communicators say nothing of this one's frames. */
+static void look_at_links(rp_comm *comm, int64_t now_ns) {
+    uint64_t exchanged = 0;
+    for (int rank = 0; rank < comm->world; rank++) {
+        const rpi_connection *connection = comm->peers[rank].connection;
+        const rpi_link *link = connection ? connection->link : NULL;
+        if (link) exchanged += link->bytes_sent + link->bytes_received;
+    }
+    if (exchanged != comm->exchanged) comm->exchanged_ns = now_ns;
+    comm->exchanged = exchanged;
+}
+
 /* A frame may be on its way that takes longer than the timeout, and be this one's. */
 static bool may_trickle(const rp_comm *comm, const rp_request *request, int64_t now_ns) {
-    if (now_ns - comm->context->trickled_ns >= span_ns(comm->timeout_s)) return false;
+    int64_t since_ns = now_ns - span_ns(comm->timeout_s);
+    if (comm->context->trickled_ns <= since_ns || comm->exchanged_ns <= since_ns) return false;
     if (request->collective != RPI_SENDRECV || (comm->queue == request && !request->next))
         return true;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
@@ -209,6 +222,7 @@ void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
     bool is_soon = now_ns < comm->scan_ns && comm->scan_ns - now_ns <= part;
     if (is_soon || !comm->queue || !comm->group || atomic_load(&comm->failed)) return;
     comm->scan_ns = now_ns + part;
+    look_at_links(comm, now_ns);
     const rp_request *stuck = find_stuck(comm, now_ns, &comm->scan_ns);
     if (!stuck || atomic_load(&comm->is_watched)) return;
     rpi_diagnosis s = rpi_diagnosis_make(comm, stuck, stuck->moved_ns);

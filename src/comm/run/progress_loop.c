@@ -105,9 +105,13 @@ static bool has_failed(const rpi_context *context) {
     return false;
 }
 
-/* While nobody made progress, nothing could move: that was no lack of progress. */
+/* While nobody made progress, nothing could move: that was no lack of progress. Since then, or
+ * since something moved in any communicator, the process may have been stopped. */
 static void forgive_absence(rpi_context *context, int64_t since_ns) {
     int64_t now = rpi_now_ns();
+    context->owned_ns = now;
+    for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
+        if (comm->progress_ns > since_ns) since_ns = comm->progress_ns;
     if (now - since_ns <= RPI_SECOND_NS) return;
     for (rp_comm *comm = context->active; comm; comm = comm->next_active)
         rpi_deadline_forgive(comm, since_ns, now);
@@ -141,7 +145,7 @@ static void account(rpi_context *context, bool is_still) {
     for (int i = 0; context->mesh && context->mesh->endpoints[i]; i++)
         moved += context->mesh->endpoints[i]->bytes_moved;
     rp_comm *only = context->active;
-    context->owned_ns = rpi_now_ns();
+    forgive_absence(context, context->owned_ns);
     if (moved != context->moved && is_still) context->trickled_ns = context->owned_ns;
     if (moved != context->moved && only && !only->next_active && !only->windows)
         rpi_comm_progressed(only, context->owned_ns);

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = r"redpoll|make|sh|python3?|pip|torchrun|bfrun|cmake|ctest|cc|export|git|build/\S+"
-PROGRAMS += "|mpirun|srun|horovodrun"
+PROGRAMS += "|mpirun|srun"
 COMMAND = re.compile(rf"^ {{4,}}((?:[A-Z_]+=\S+ +)*(?:{PROGRAMS}) .*)$")
 # "redpoll train: rank 2 was killed" is printed; "redpoll.torch.compress(...)" is Python.
 PRINTED = re.compile(r"^redpoll( [a-z]+)?:")

@@ -169,18 +169,32 @@ class SharedMemory:
         return self._number(side, 68) == 1
 
     def posted(self, side: int, first: int) -> list[Posted]:
-        """Frames of a side from number `first` on."""
-        found, number = [], first
-        while True:
+        """Frames of a side from number `first` on, but for those given back whose memory has a
+        later one."""
+        words, number = [], first
+        while len(words) < _WORDS:
             at = side * _END + 128 + 8 * (number % _WORDS)
             word = struct.unpack_from("<Q", self._memory, at)[0]
-            if word >> 63 != (number // _WORDS + 1) % 2 or len(found) == _WORDS:
-                return found
-            found.append(self._frame(side, word))
+            if word >> 63 != (number // _WORDS + 1) % 2:
+                break
+            words.append(word)
             number += 1
+        found: list[Posted] = []
+        lies: list[tuple[int, int]] = []
+        for word in reversed(words):
+            size, offset = self._lies(word)
+            if all(offset + size <= begin or end <= offset for begin, end in lies):
+                found.append(self._frame(side, word))
+                lies.append((offset, offset + size))
+        return found[::-1]
+
+    @staticmethod
+    def _lies(word: int) -> tuple[int, int]:
+        """Bytes and offset of a frame in its side's area."""
+        return word & _U32, (word >> 32 & ((1 << 29) - 1)) * 64
 
     def _frame(self, side: int, word: int) -> Posted:
-        size, offset = word & _U32, (word >> 32 & ((1 << 29) - 1)) * 64
+        size, offset = self._lies(word)
         if offset + size > self._area:
             raise Damaged("a frame outside of its area")
         begin = 2 * _END + side * self._area + offset

@@ -139,6 +139,8 @@ class Reading:
                 "PATH": f"{folder}/programs:{os.environ['PATH']}",
                 "HOME": folder,
             }
+            # A print() of a rank is one write, beside those of others.
+            environment.pop("PYTHONUNBUFFERED", None)
             for line, command in commands_of(self.text):
                 row = row_for(rows, self.document, command)
                 if row and row.excuse:

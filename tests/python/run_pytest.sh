@@ -34,4 +34,6 @@ fi
 export PYTHONPATH="$build/python${PYTHONPATH:+:$PYTHONPATH}"
 export REDPOLL_BUILD="$build"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" # several ranks share the cores
+# Unbuffered, a print() of a rank is several writes, between which another rank's may come.
+unset PYTHONUNBUFFERED
 exec "$python" -m pytest "$@"

@@ -68,12 +68,28 @@ rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
     return RP_OK;
 }
 
+/* In the state of what this rank owns; nobody else has it. */
+static bool look_at_slot(const rpi_trainer *t, int slot, rpi_step_fault *fault) {
+    const rpi_optimizer_state *optimizer = &t->optimizer;
+    for (int i = 0; i < optimizer->owned_count; i++) {
+        rpi_arena_range owned = optimizer->owned[i];
+        const float *values = rpi_optimizer_state_slot(optimizer, slot, owned.first);
+        int64_t at = rpi_first_nonfinite(values, owned.count);
+        if (at < 0) continue;
+        *fault = (rpi_step_fault){.kind = RPI_FAULT_SLOT + slot,
+                                  .index = tensor_at(t->weights, false, owned.first + at),
+                                  .value = (double)values[at]};
+        return true;
+    }
+    return false;
+}
+
 static bool look_at_state(const rpi_trainer *t, const float *mean_states,
                           rpi_step_fault *fault) {
     rpi_weights *weights = t->weights;
     int64_t count = rpi_weights_count(weights), states = rpi_weights_states_count(weights);
     for (int s = 0; s < t->optimizer.kind->slot_count; s++)
-        if (look(t, RPI_FAULT_SLOT + s, t->optimizer.slots[s], 0, count, fault)) return true;
+        if (look_at_slot(t, s, fault)) return true;
     return look(t, RPI_FAULT_RESIDUAL, t->residual, 0, count, fault) ||
            look(t, RPI_FAULT_STATE, rpi_weights_states(weights), 0, states, fault) ||
            look(t, RPI_FAULT_MEAN_STATE, mean_states, 0, states, fault);

@@ -112,6 +112,23 @@ float *rpi_optimizer_state_slot(const rpi_optimizer_state *s, int slot, int64_t 
     return NULL;
 }
 
+bool rpi_optimizer_state_is_part(const rpi_optimizer_state *s) {
+    int64_t owned = 0;
+    for (int i = 0; i < s->owned_count; i++) owned += s->owned[i].count;
+    return owned < rpi_weights_count(s->weights);
+}
+
+bool rpi_optimizer_state_next(const rpi_optimizer_state *s, rpi_arena_range range,
+                              rpi_arena_range *run) {
+    int64_t behind = end_of(*run), end = end_of(range);
+    int64_t first = behind > range.first ? behind : range.first;
+    for (int i = 0; i < s->owned_count && first < end; i++) {
+        *run = shared(s->owned[i], (rpi_arena_range){first, end - first});
+        if (run->count) return true;
+    }
+    return false;
+}
+
 /* ---- the norm ---- */
 
 void rpi_optimizer_state_begin(rpi_optimizer_state *s) {
@@ -128,6 +145,12 @@ void rpi_optimizer_state_measure(rpi_optimizer_state *s, rpi_arena_range range) 
         if (part.count)
             rpi_kernel_square_sum(&run, gradients + part.first, part.count, &s->squares);
     }
+}
+
+rp_status rpi_optimizer_state_sum(rpi_optimizer_state *s, rp_comm *comm) {
+    const rp_segment sums = {
+        .data = &s->squares, .count = sizeof s->squares / sizeof(int64_t), .dtype = RP_I64};
+    return rp_all_reduce(comm, &sums, 1, NULL);
 }
 
 /* As PyTorch's clip_grad_norm_ has it. A norm that is not finite clips nothing: the step that

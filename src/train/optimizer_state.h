@@ -10,6 +10,7 @@
 
 #include "engine/backends/cpu/kernels/kernel_square_sum.h"
 #include "engine/optimizer.h"
+#include "redpoll/comm.h"
 #include "train/models/network.h"
 
 typedef struct rpi_arena_range {
@@ -64,11 +65,20 @@ void rpi_optimizer_state_close(rpi_optimizer_state *state); /* zeros are fine */
  * follow to the end of the owned range. */
 float *rpi_optimizer_state_slot(const rpi_optimizer_state *state, int slot, int64_t first);
 
+/* Do ranks share what is owned, so that this one has state of a part alone? */
+bool rpi_optimizer_state_is_part(const rpi_optimizer_state *state);
+/* The owned elements of a range of the arena, run by run: the first behind the end of *run,
+ * which is {0} at first. false: there are no more. */
+bool rpi_optimizer_state_next(const rpi_optimizer_state *state, rpi_arena_range range,
+                              rpi_arena_range *run);
+
 /* A step begins: nothing is measured. */
 void rpi_optimizer_state_begin(rpi_optimizer_state *state);
 /* Add the squares of the owned gradients in a range of the arena. The sum is exact: any ranges
  * and any number of ranks that sum to the same gradients give the same norm. */
 void rpi_optimizer_state_measure(rpi_optimizer_state *state, rpi_arena_range range);
+/* What each rank has measured is a part of it: all of it, on all of them. Collective. */
+rp_status rpi_optimizer_state_sum(rpi_optimizer_state *state, rp_comm *comm);
 /* All is measured: the norm, and what clips to it. */
 void rpi_optimizer_state_clip(rpi_optimizer_state *state);
 

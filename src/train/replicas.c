@@ -14,17 +14,22 @@ static uint32_t checksum_of(const float *values, int64_t first, int64_t count, u
     return rpi_crc32c(crc, values + first, (size_t)count * sizeof *values);
 }
 
+/* Of the optimizer's state that all ranks have. */
+static int slots_of(const rpi_trainer *t) {
+    return rpi_optimizer_state_is_part(&t->optimizer) ? 0 : t->optimizer.kind->slot_count;
+}
+
 static uint32_t checksum_of_all(const rpi_trainer *t) {
     int64_t count = rpi_weights_count(t->weights);
     uint32_t crc = checksum_of(rpi_weights_values(t->weights), 0, count, 0);
-    for (int s = 0; s < t->optimizer.kind->slot_count; s++)
-        crc = checksum_of(t->optimizer.slots[s], 0, count, crc);
+    for (int s = 0; s < slots_of(t); s++)
+        crc = checksum_of(rpi_optimizer_state_slot(&t->optimizer, s, 0), 0, count, crc);
     return crc;
 }
 
 /* The parameters, then each slot of the optimizer: one number a tensor. */
 static int tensors_of(const rpi_trainer *t) {
-    return rpi_weights_parameter_count(t->weights) * (1 + t->optimizer.kind->slot_count);
+    return rpi_weights_parameter_count(t->weights) * (1 + slots_of(t));
 }
 
 static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
@@ -32,8 +37,8 @@ static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
     for (int i = 0; i < tensors_of(t); i++) {
         const rpi_weight *w = rpi_weights_parameter(t->weights, i % parameters);
         int slot = i / parameters - 1;
-        const float *values =
-            slot < 0 ? rpi_weights_values(t->weights) : t->optimizer.slots[slot];
+        const float *values = slot < 0 ? rpi_weights_values(t->weights)
+                                       : rpi_optimizer_state_slot(&t->optimizer, slot, 0);
         out[i] = checksum_of(values, w->first, w->count, 0);
     }
 }

@@ -51,7 +51,7 @@ static rp_status pass_state(const rpi_trainer *t, rp_comm *comm, int to) {
     RP_TRY(pass_values(comm, rpi_weights_values(t->weights), count, to));
     RP_TRY(pass_values(comm, rpi_weights_states(t->weights), states, to));
     for (int i = 0; i < t->optimizer.kind->slot_count; i++)
-        RP_TRY(pass_values(comm, t->optimizer.slots[i], count, to));
+        RP_TRY(pass_values(comm, rpi_optimizer_state_slot(&t->optimizer, i, 0), count, to));
     return RP_OK;
 }
 

@@ -151,8 +151,11 @@ static void measure(void *context, int64_t first, int64_t count) {
     rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
 }
 
-static void measured(void *context) {
-    rpi_optimizer_state_clip(&((rpi_trainer *)context)->optimizer);
+static rp_status measured(void *context, rp_comm *parts) {
+    rpi_optimizer_state *optimizer = &((rpi_trainer *)context)->optimizer;
+    if (parts) RP_TRY(rpi_optimizer_state_sum(optimizer, parts));
+    rpi_optimizer_state_clip(optimizer);
+    return RP_OK;
 }
 
 static void chose(void *context, const char *line) {
@@ -188,8 +191,7 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .warmup_exact = o->warmup_exact,
                                 .clip = o->clip,
                                 .residual = t->residual,
-                                .slots = t->optimizer.slots,
-                                .slot_count = t->optimizer.kind->slot_count,
+                                .optimizer = &t->optimizer,
                                 .timeline = t->timeline,
                                 .update = update,
                                 .measure = o->clip > 0 ? measure : NULL,

@@ -90,9 +90,12 @@ static rp_status solve_with(const rpi_network *network, rpi_weights *weights, pr
     rp_comm *left = NULL;
     RP_TRY(rpi_strategy_find("async-local-sgd", &strategy));
     solver own = {.problem = p, .weights = weights, .worker = rp_comm_rank(comm) - 1};
+    static const rpi_optimizer plain = {.name = "plain"};
+    const rpi_optimizer_state stateless = {.kind = &plain};
     rpi_strategy_setup setup = {.comm = comm,
                                 .network = network,
                                 .weights = weights,
+                                .optimizer = &stateless,
                                 .options = p->options,
                                 .bucket_bytes = 1 << 20};
     rpi_strategy_span span = {.last_step = ROUNDS * LOCAL,

@@ -110,7 +110,7 @@ int rpi_checkpoint_own_vectors(const rpi_trainer *t,
         rpi_checkpoint_vector *slot = &out_vectors[count++];
         snprintf(slot->kind, sizeof slot->kind, "optimizer.%s",
                  t->optimizer.kind->slot_names[s]);
-        slot->arena = t->optimizer.slots[s];
+        slot->arena = rpi_optimizer_state_slot(&t->optimizer, s, 0);
     }
     for (int i = 0; i < kept; i++) {
         rpi_checkpoint_vector *state = &out_vectors[count++];

@@ -7,6 +7,7 @@
 #include "base/option.h"
 #include "redpoll/comm.h"
 #include "train/models/network.h"
+#include "train/optimizer_state.h"
 #include "train/timeline.h"
 
 typedef struct rpi_strategy_setup {
@@ -28,18 +29,19 @@ typedef struct rpi_strategy_setup {
     uint64_t seed;
     int64_t bucket_bytes;
     int64_t warmup_exact;
-    double clip;         /* largest norm of gradients; 0: any */
-    float *residual;     /* one float an element of the gradients, or NULL */
-    float *const *slots; /* the optimizer's state, as long as the gradients each */
-    int slot_count;
+    double clip;                          /* largest norm of gradients; 0: any */
+    float *residual;                      /* one float an element of the gradients, or NULL */
+    const rpi_optimizer_state *optimizer; /* of what this rank owns: all, but for strategies
+                                             whose ranks share it */
     rpi_timeline *timeline;
     /* The gradients in this range are the world's: step these parameters. */
     void (*update)(void *context, int64_t first, int64_t count);
     /* Before any update, once for each gradient, in any ranges: the world's gradients, to be
-     * added to their norm; then that all of them were. Both NULL: updates do not wait for a
-     * norm. */
+     * added to their norm; then that all of them were. parts: over whose ranks each of them was
+     * measured once, by its owner, a collective call; NULL: this rank has measured all. Both
+     * NULL: updates do not wait for a norm. */
     void (*measure)(void *context, int64_t first, int64_t count);
-    void (*measured)(void *context);
+    rp_status (*measured)(void *context, rp_comm *parts);
     /* Learning rate of the current step. */
     double (*rate)(void *context);
     /* Other bits were chosen: a line that says so. NULL: nobody asks. */

@@ -181,7 +181,7 @@ static rp_status sum_and_update(all_reduce *self, int64_t *out_exposed_ns) {
     const rpi_strategy_setup *s = &self->setup;
     if (!s->measure) return collect(self, s->update, out_exposed_ns);
     RP_TRY(collect(self, s->measure, out_exposed_ns));
-    s->measured(s->context);
+    RP_TRY(s->measured(s->context, NULL));
     for (int i = 0; i < self->posted; i++) {
         const rpi_bucket *bucket = &self->current->buckets[i];
         s->update(s->context, bucket->first, bucket->count);

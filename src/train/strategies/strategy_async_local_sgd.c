@@ -310,9 +310,10 @@ static rp_status give_inner_state(async_local *self) {
     int first = self->served.options.servers, rank = rp_comm_rank(comm);
     size_t count = (size_t)rpi_weights_count(s->weights);
     if (first >= rp_comm_world(comm)) return RP_OK;
-    for (int i = 0; i < s->slot_count && first; i++) {
-        if (rank == first) RP_TRY(rp_send(comm, s->slots[i], count, RP_F32, 0, 0));
-        if (rank == 0) RP_TRY(rp_recv(comm, s->slots[i], count, RP_F32, first, 0));
+    for (int i = 0; i < s->optimizer->kind->slot_count && first; i++) {
+        float *slot = rpi_optimizer_state_slot(s->optimizer, i, 0);
+        if (rank == first) RP_TRY(rp_send(comm, slot, count, RP_F32, 0, 0));
+        if (rank == 0) RP_TRY(rp_recv(comm, slot, count, RP_F32, first, 0));
     }
     return RP_OK;
 }

@@ -298,7 +298,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     RP_TRY(rpi_gradients_seen_check(&self->seen, count));
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
-    if (s->measure) s->measured(s->context);
+    if (s->measure) RP_TRY(s->measured(s->context, NULL));
     if (self->is_alone)
         s->update(s->context, 0, count);
     else

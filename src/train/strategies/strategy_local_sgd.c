@@ -139,8 +139,8 @@ static rp_status prepare(local_sgd *self) {
                               &self->layout));
     size_t parameters = (size_t)parameters_of(self);
     RP_TRY(rpi_alloc_array(parameters, sizeof *self->data, "parameters", &self->data));
-    RP_TRY(rpi_alloc_array(parameters * (size_t)(s->slot_count + 1), sizeof *self->slots,
-                           "optimizer state", &self->slots));
+    RP_TRY(rpi_alloc_array(parameters * (size_t)(s->optimizer->kind->slot_count + 1),
+                           sizeof *self->slots, "optimizer state", &self->slots));
     RP_TRY(deal_layers(self));
     find_data(self);
     self->choice.options.algorithm = s->algorithm;
@@ -261,13 +261,14 @@ static void scale_gradients(const local_sgd *self, int64_t count) {
 static size_t list_slots(const local_sgd *self, int fragment) {
     const rpi_strategy_setup *s = &self->setup;
     size_t count = 0;
-    for (int slot = 0; slot < s->slot_count; slot++)
+    for (int slot = 0; slot < s->optimizer->kind->slot_count; slot++)
         for (int i = 0; i < parameters_of(self); i++)
             if ((int)self->fragments[i] == fragment)
-                self->slots[count++] = (rp_segment){.data = s->slots[slot] + first_of(self, i),
-                                                    .count = self->layout.segments[i].count,
-                                                    .dtype = RP_F32,
-                                                    .tensor = self->layout.segments[i].tensor};
+                self->slots[count++] = (rp_segment){
+                    .data = rpi_optimizer_state_slot(s->optimizer, slot, first_of(self, i)),
+                    .count = self->layout.segments[i].count,
+                    .dtype = RP_F32,
+                    .tensor = self->layout.segments[i].tensor};
     return count;
 }
 
@@ -304,7 +305,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     RP_TRY(rpi_gradients_seen_check(&self->seen, count));
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
-    if (s->measure) s->measured(s->context);
+    if (s->measure) RP_TRY(s->measured(s->context, NULL));
     s->update(s->context, 0, count);
     *out_exposed_ns = 0;
     self->report = (rp_local_sgd_report){

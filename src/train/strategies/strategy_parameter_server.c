@@ -134,8 +134,9 @@ static void settle(void *context, bool grows) {
 
 static rp_status gather_slots(rpi_served *self) {
     const rpi_strategy_setup *s = &self->setup;
-    for (int i = 0; i < s->slot_count; i++)
-        RP_TRY(rp_parameter_server_gather(self->server, s->slots[i]));
+    for (int i = 0; i < s->optimizer->kind->slot_count; i++)
+        RP_TRY(rp_parameter_server_gather(self->server,
+                                          rpi_optimizer_state_slot(s->optimizer, i, 0)));
     return RP_OK;
 }
 

@@ -37,7 +37,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     RP_TRY(rpi_gradients_seen_check(&self->seen, count));
     if (s->measure) {
         s->measure(s->context, 0, count);
-        s->measured(s->context);
+        RP_TRY(s->measured(s->context, NULL));
     }
     s->update(s->context, 0, count);
     *out_exposed_ns = 0;

@@ -505,8 +505,11 @@ static void children_of_ranks_do_not_stay(void) {
     static const char *const scripts[] = {
         "sleep 100 & echo pid $!",
         "setsid sleep 100 & echo pid $!",
-        "(setsid sh -c 'echo pid $$; exec sleep 100' &); sleep 0.3",
-        "(trap '' TERM HUP; setsid sh -c 'echo pid $$; kill -STOP $$' &); sleep 0.3",
+        "f=$(mktemp -u); (setsid sh -c 'echo pid $$; : >\"$0\"; exec sleep 100' $f &); "
+        "until [ -e $f ]; do sleep 0.01; done; rm $f",
+        "f=$(mktemp -u); "
+        "(trap '' TERM HUP; setsid sh -c 'echo pid $$; : >\"$0\"; kill -STOP $$' $f &); "
+        "until [ -e $f ]; do sleep 0.01; done; rm $f",
     };
     for (size_t s = 0; s < sizeof scripts / sizeof scripts[0]; s++) {
         CHECK_EQ(finish(start(shell(2, scripts[s]))), 0);

@@ -251,6 +251,8 @@ static void destroys_beside_bulk(void) {
         await_rounds(3);
         if (ranks_rank() == 0) CHECK_EQ(rp_request_test(request), RP_PENDING);
         if (ranks_rank() == 0) tell("destroyed");
+        if (ranks_rank() == 2) tell("went on"); /* rank 0 ends the live sums of both */
+        if (ranks_rank() == 0) hear("went on");
         atomic_store(&over, true);
         pthread_join(thread, NULL);
     }

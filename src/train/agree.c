@@ -15,7 +15,7 @@ static bool may_differ(const char *name) {
         "resume",      "backend",         "threads",    "model",
         "codec",       "train-images",    "steps",      "epochs",
         "test-images", "config",          "batch-size", "global-batch-size",
-        "accumulate",  "checkpoint-time", "recompute",
+        "accumulate",  "checkpoint-time", "recompute",  "micro-batch-size",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0) return true;
@@ -45,7 +45,8 @@ static void add_facts(const rpi_trainer *t, char text[CHOICES]) {
     rpi_append(text, CHOICES, "--model %s\ndata %lld of %s\n", t->network.text,
                (long long)t->source.train_count, shape);
     rpi_append(text, CHOICES, "--global-batch-size %lld\n--accumulate %lld\n",
-               (long long)t->global_batch, (long long)(o->accumulate ? o->accumulate : 1));
+               (long long)t->global_batch,
+               (long long)(t->global_batch / t->place.workers / t->micro_batch));
     rpi_append(text, CHOICES, "steps of the run %lld\nsteps done %lld\n",
                (long long)t->total_steps, (long long)t->step);
     rpi_append(text, CHOICES, "--codec %s\n--out %d\n",

@@ -13,14 +13,23 @@ enum { FAULT = sizeof(rpi_step_fault) / sizeof(double), TEXT = 512, ADVICE = 256
 
 /* ---- finding ---- */
 
-/* The tensor that holds element `at` of the arena of parameters, or of states. */
-static int tensor_at(const rpi_weights *weights, bool states, int64_t at) {
+static int record_named(const rpi_network *network, const char *name) {
+    int record = 0;
+    while (strcmp(network->parameters[record].name, name) != 0) record++;
+    return record;
+}
+
+/* The record of the tensor that holds element `at` of the arena of parameters, or of states: a
+ * number that says the same to ranks which hold other tensors. */
+static int tensor_at(const rpi_trainer *t, bool states, int64_t at) {
+    const rpi_weights *weights = t->weights;
     int count =
         states ? rpi_weights_state_count(weights) : rpi_weights_parameter_count(weights);
     for (int i = 0; i < count; i++) {
         const rpi_weight *w =
             states ? rpi_weights_state(weights, i) : rpi_weights_parameter(weights, i);
-        if (at >= w->first && at < w->first + w->count) return i;
+        if (at >= w->first && at < w->first + w->count)
+            return record_named(&t->network, w->name);
     }
     return -1;
 }
@@ -32,7 +41,7 @@ static bool look(const rpi_trainer *t, int kind, const float *arena, int64_t fir
     if (at < 0) return false;
     bool states = kind == RPI_FAULT_STATE || kind == RPI_FAULT_MEAN_STATE;
     *fault = (rpi_step_fault){.kind = kind,
-                              .index = tensor_at(t->weights, states, first + at),
+                              .index = tensor_at(t, states, first + at),
                               .value = (double)arena[first + at]};
     return true;
 }
@@ -113,13 +122,9 @@ rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
 /* ---- telling ---- */
 
 static const char *tensor_name(const rpi_trainer *t, const rpi_step_fault *fault) {
-    int kind = (int)fault->kind, index = (int)fault->index;
-    bool states = kind == RPI_FAULT_STATE || kind == RPI_FAULT_MEAN_STATE;
-    int count =
-        states ? rpi_weights_state_count(t->weights) : rpi_weights_parameter_count(t->weights);
-    if (index < 0 || index >= count) return "?";
-    return states ? rpi_weights_state(t->weights, index)->name
-                  : rpi_weights_parameter(t->weights, index)->name;
+    int index = (int)fault->index;
+    if (index < 0 || index >= t->network.parameter_count) return "?";
+    return t->network.parameters[index].name;
 }
 
 static void tell_output(const rpi_trainer *t, const rpi_step_fault *fault, char *text) {
@@ -202,10 +207,10 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
     /* All ranks are to know it before the first one gives up: who still waited for the faults
      * would hear of that instead. */
     (void)rp_barrier(t->comm);
-    char where[TEXT], advice[ADVICE], who[32];
+    char where[TEXT], advice[ADVICE], who[RPI_GRID_TEXT + 8], place[RPI_GRID_TEXT];
     tell_where(t, &first, updates, where);
     tell_what_to_do(t, advice);
-    snprintf(who, sizeof who, "on rank %d", rank);
+    snprintf(who, sizeof who, "on %s", rpi_train_place_text(&t->place, rank, place));
     if (alike == t->place.world && t->place.world > 1)
         snprintf(who, sizeof who, "on every rank");
     return RP_FAIL(CORRUPT, "training has diverged at step %lld: %s %s; %s", (long long)step,

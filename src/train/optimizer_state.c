@@ -28,6 +28,7 @@ static rp_status list_parameters(const rpi_optimizer_state_options *o, rpi_optim
         const rpi_parameter *parameter = &network->parameters[i];
         if (parameter->is_state) continue;
         const rpi_weight *weight = rpi_weights_find(o->weights, parameter->name);
+        if (!weight) continue; /* another rank has it */
         s->parameters[s->parameter_count++] = (rpi_optimized){
             .range = {weight->first, weight->count},
             .decays = o->decays_all || parameter->decay_group == RPI_DECAY_WEIGHT};

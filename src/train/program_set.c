@@ -47,36 +47,64 @@ static void add_sample_results(const rpi_network *network, rpi_program_options *
     for (int i = 0; i < 3; i++) options->results[options->result_count++] = results[i];
 }
 
-static rp_status compile(const rpi_program_set *set, rpi_program_options *options,
-                         rpi_program **out_program) {
+static rp_status compile(const rpi_program_set *set, rpi_value_id loss,
+                         rpi_program_options *options, rpi_program **out_program) {
     const rpi_network *n = set->network;
     rpi_segment *blocks = NULL;
     if (options->training && set->recompute) {
         RP_TRY(rpi_blocks_of(n->graph, &blocks, &options->recompute_count));
         options->recompute = blocks;
     }
-    rp_status status =
-        rpi_program_compile(set->session, n->graph, options->training ? n->loss : n->plain_loss,
-                            options, out_program);
+    rp_status status = rpi_program_compile(set->session, n->graph, loss, options, out_program);
     rpi_free(blocks);
     return status;
+}
+
+static rpi_program_options options_of(const rpi_program_set *set, bool training,
+                                      int64_t batch) {
+    rpi_program_options options = {.training = training,
+                                   .compute = set->compute,
+                                   .shares_passing = set->in_flight,
+                                   .halves_apart = set->halves && training,
+                                   .dimensions = {{"batch", batch}}};
+    if (has_sequence(set->network->graph))
+        options.dimensions[1] =
+            (rpi_dimension_binding){"sequence", set->network->shape.sequence};
+    return options;
+}
+
+/* What is read of the network's end. */
+static void add_results(const rpi_network *n, rpi_program_options *options) {
+    options->results[options->result_count++] =
+        options->training ? n->correct : n->plain_correct;
+    if (n->task->sample_metric) add_sample_results(n, options);
+    if (n->task->judges_logits && !options->training)
+        options->results[options->result_count++] = n->logits;
+    if (n->memory_count) add_memories(n, options);
 }
 
 rp_status rpi_program_set_compile(const rpi_program_set *set, bool training, int64_t batch,
                                   rpi_program **out_program) {
     const rpi_network *n = set->network;
-    rpi_program_options options = {.training = training,
-                                   .compute = set->compute,
-                                   .dimensions = {{"batch", batch}},
-                                   .result_count = 1,
-                                   .results = {training ? n->correct : n->plain_correct}};
-    if (n->task->sample_metric) add_sample_results(n, &options);
-    if (n->task->judges_logits && !training)
-        options.results[options.result_count++] = n->logits;
-    if (has_sequence(n->graph))
-        options.dimensions[1] = (rpi_dimension_binding){"sequence", n->shape.sequence};
-    if (n->memory_count) add_memories(n, &options);
-    return compile(set, &options, out_program);
+    rpi_program_options options = options_of(set, training, batch);
+    add_results(n, &options);
+    return compile(set, training ? n->loss : n->plain_loss, &options, out_program);
+}
+
+rp_status rpi_program_set_compile_part(const rpi_program_set *set, const rpi_network_part *part,
+                                       bool training, int64_t batch,
+                                       rpi_program **out_program) {
+    const rpi_network *n = set->network;
+    rpi_program_options options = options_of(set, training, batch);
+    rpi_value_id loss = training ? n->loss : n->plain_loss;
+    if (part->given != RPI_NO_VALUE) options.given[options.given_count++] = part->given;
+    if (part->seed == RPI_NO_VALUE) {
+        add_results(n, &options);
+        return compile(set, loss, &options, out_program);
+    }
+    options.results[options.result_count++] = part->seed;
+    if (training) options.seeds[options.seed_count++] = part->seed;
+    return compile(set, RPI_NO_VALUE, &options, out_program);
 }
 
 static rp_status add(rpi_program_set *set, bool training, int64_t batch) {

@@ -5,6 +5,7 @@
 
 #include "engine/instance.h"
 #include "train/models/network.h"
+#include "train/parallel/stage.h"
 
 enum { RPI_PROGRAM_SET = 8 };
 
@@ -20,6 +21,8 @@ typedef struct rpi_program_set {
     rpi_session *session;
     rp_dtype compute; /* of all programs */
     bool recompute;   /* those that train keep no activations inside blocks (layer_names.h) */
+    bool in_flight;   /* several runs are, at a time, */
+    bool halves;      /* and backward passes of those that train come in two halves */
     rpi_program_entry
         entries[RPI_PROGRAM_SET]; /* the one that was not used for longest makes room */
     int count;
@@ -35,6 +38,10 @@ rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch
 /* A program for them that is the caller's, and not among the entries. */
 rp_status rpi_program_set_compile(const rpi_program_set *set, bool training, int64_t batch,
                                   rpi_program **out_program);
+/* The same of a part of the network: the activation that goes on from it is a result, and it
+ * has no loss, unless it is the last part. */
+rp_status rpi_program_set_compile_part(const rpi_program_set *set, const rpi_network_part *part,
+                                       bool training, int64_t batch, rpi_program **out_program);
 void rpi_program_set_close(rpi_program_set *set); /* zeros are fine */
 
 #endif

@@ -47,37 +47,37 @@ static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
 
 static int holders(const rpi_trainer *t, const uint32_t *all, uint32_t checksum) {
     int count = 0;
-    for (int rank = 0; rank < t->place.world; rank++) count += all[rank] == checksum;
+    for (int r = 0; r < t->place.replicas; r++) count += all[r] == checksum;
     return count;
 }
 
-/* A rank that holds what most do; of several such copies the lowest rank's. */
-static int typical_rank(const rpi_trainer *t, const uint32_t *all) {
+/* A replica that holds what most do; of several such copies the lowest one's. */
+static int typical_replica(const rpi_trainer *t, const uint32_t *all) {
     int typical = 0;
-    for (int rank = 1; rank < t->place.world; rank++)
-        if (holders(t, all, all[rank]) > holders(t, all, all[typical])) typical = rank;
+    for (int r = 1; r < t->place.replicas; r++)
+        if (holders(t, all, all[r]) > holders(t, all, all[typical])) typical = r;
     return typical;
 }
 
 /* "rank 2 differs from the other ranks", or where no copy is that of most: "ranks 1 and 3
  * differ from rank 0". */
 static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, char text[TEXT]) {
-    int alike = holders(t, all, all[typical]), others = t->place.world - alike, told = 0;
+    int alike = holders(t, all, all[typical]), others = t->place.replicas - alike, told = 0;
     rpi_append(text, TEXT, others == 1 ? "rank" : "ranks");
-    for (int rank = 0; rank < t->place.world; rank++) {
-        if (all[rank] == all[typical]) continue;
+    for (int r = 0; r < t->place.replicas; r++) {
+        if (all[r] == all[typical]) continue;
         rpi_append(text, TEXT, "%s %d",
                    told == 0            ? ""
                    : told == others - 1 ? " and"
                                         : ",",
-                   rank);
+                   rpi_train_place_twin(&t->place, r));
         told++;
     }
     rpi_append(text, TEXT, others == 1 ? " differs from " : " differ from ");
-    if (2 * alike > t->place.world && alike > 1)
+    if (2 * alike > t->place.replicas && alike > 1)
         rpi_append(text, TEXT, "the other ranks");
     else
-        rpi_append(text, TEXT, "rank %d", typical);
+        rpi_append(text, TEXT, "rank %d", rpi_train_place_twin(&t->place, typical));
 }
 
 /* Tables of all ranks, one below the other: the first tensor that is not everywhere as on
@@ -88,8 +88,8 @@ static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical
     int first = -1, differing = 0;
     for (int i = 0; i < tensors; i++) {
         bool differs = false;
-        for (int rank = 0; rank < t->place.world; rank++)
-            differs |= tables[(size_t)rank * (size_t)tensors + (size_t)i] !=
+        for (int r = 0; r < t->place.replicas; r++)
+            differs |= tables[(size_t)r * (size_t)tensors + (size_t)i] !=
                        tables[(size_t)typical * (size_t)tensors + (size_t)i];
         if (differs && first < 0) first = i;
         differing += differs;
@@ -132,12 +132,12 @@ static void tell_what_to_do(const rpi_trainer *t, char text[TEXT]) {
 
 static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_t *tables) {
     char who[TEXT] = "", where[TEXT] = "", advice[TEXT] = "";
-    int typical = typical_rank(t, all);
+    int typical = typical_replica(t, all);
     tell_who(t, all, typical, who);
     tell_where(t, tables, typical, where);
     tell_what_to_do(t, advice);
     /* All ranks know it before the first one gives up. */
-    (void)rp_barrier(t->comm);
+    (void)rp_barrier(rpi_trainer_replicas(t));
     return RP_FAIL(MISMATCH, "replicas are not equal after step %lld: %s%s; %s",
                    (long long)t->step, who, where, advice);
 }
@@ -147,22 +147,23 @@ static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_
 static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
     size_t tensors = (size_t)tensors_of(t);
     uint32_t *tables = NULL;
-    RP_TRY(rpi_alloc_array(tensors * ((size_t)t->place.world + 1), sizeof *tables, "checksums",
-                           &tables));
-    uint32_t *own = tables + tensors * (size_t)t->place.world;
+    RP_TRY(rpi_alloc_array(tensors * ((size_t)t->place.replicas + 1), sizeof *tables,
+                           "checksums", &tables));
+    uint32_t *own = tables + tensors * (size_t)t->place.replicas;
     checksums_of_tensors(t, own);
-    rp_status status = rp_all_gather(t->comm, own, tables, tensors, RP_U32, NULL, NULL);
+    rp_status status =
+        rp_all_gather(rpi_trainer_replicas(t), own, tables, tensors, RP_U32, NULL, NULL);
     if (status == RP_OK) status = report(t, all, tables);
     rpi_free(tables);
     return status;
 }
 
 rp_status rpi_replicas_check(rpi_trainer *t) {
-    if (t->place.world == 1 || t->strategy->replicas_differ) return RP_OK;
+    if (t->place.replicas == 1 || t->strategy->replicas_differ) return RP_OK;
     uint32_t own = checksum_of_all(t), *all = NULL;
-    RP_TRY(rpi_alloc_array((size_t)t->place.world, sizeof *all, "checksums", &all));
-    rp_status status = rp_all_gather(t->comm, &own, all, 1, RP_U32, NULL, NULL);
-    if (status == RP_OK && holders(t, all, all[0]) < t->place.world)
+    RP_TRY(rpi_alloc_array((size_t)t->place.replicas, sizeof *all, "checksums", &all));
+    rp_status status = rp_all_gather(rpi_trainer_replicas(t), &own, all, 1, RP_U32, NULL, NULL);
+    if (status == RP_OK && holders(t, all, all[0]) < t->place.replicas)
         status = compare_tensors(t, all);
     rpi_free(all);
     return status;

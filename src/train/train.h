@@ -40,6 +40,9 @@ typedef struct rpi_train_options {
     int64_t global_batch_size; /* 0: batch_size a rank and run; both 0: 64 in all */
     int64_t batch_size;        /* of a rank in one run of the model */
     int64_t accumulate;        /* runs of the model in a step; 0: one */
+    int64_t micro_batch_size;  /* samples in one run of the model; 0: by the two before */
+    int64_t stages;            /* ranks that hold one model together, by layers; 0: one */
+    const char *schedule;      /* of their passes (plan/pipelines); NULL: 1f1b */
     int64_t seed;
 
     const char *optimizer;

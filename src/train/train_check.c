@@ -137,12 +137,58 @@ static const char *runs_text(const rpi_train_options *o, int world, char text[64
     return text;
 }
 
+/* Where it is said how many samples one run takes, --batch-size is a rank's part of a step. */
+static rp_status batch_of_micro_batches(const rpi_train_options *o, int replicas,
+                                        int64_t *out_batch) {
+    int64_t micro = o->micro_batch_size, global = o->global_batch_size;
+    int64_t times = o->accumulate > 1 ? o->accumulate : 0;
+    if (!global && o->batch_size) global = o->batch_size * replicas;
+    if (!global) global = times ? micro * times * replicas : 64;
+    if (global % (micro * replicas) != 0)
+        return RP_FAIL(INVALID,
+                       "a global batch of %lld is not made of micro-batches of %lld on %d "
+                       "replica%s; --global-batch-size %lld is",
+                       (long long)global, (long long)micro, replicas, replicas == 1 ? "" : "s",
+                       (long long)((global / (micro * replicas) + 1) * micro * replicas));
+    if (o->batch_size && o->batch_size * replicas != global)
+        return RP_FAIL(INVALID,
+                       "--batch-size %lld on %d replica%s makes %lld, but "
+                       "--global-batch-size is %lld",
+                       (long long)o->batch_size, replicas, replicas == 1 ? "" : "s",
+                       (long long)(o->batch_size * replicas), (long long)global);
+    if (times && micro * times * replicas != global)
+        return RP_FAIL(INVALID,
+                       "--micro-batch-size %lld, --accumulate %lld and a global batch of %lld "
+                       "on %d replica%s contradict each other; leave one out",
+                       (long long)micro, (long long)times, (long long)global, replicas,
+                       replicas == 1 ? "" : "s");
+    *out_batch = global;
+    return RP_OK;
+}
+
+int64_t rpi_train_micro_batches(const rpi_train_options *o, int replicas, int64_t batch) {
+    if (o->micro_batch_size) return batch / replicas / o->micro_batch_size;
+    return o->accumulate ? o->accumulate : 1;
+}
+
+rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
+    const rpi_pipeline_kind *schedule = NULL;
+    if (o->stages < 0 || o->stages > RPI_PIPELINE_STAGES)
+        return RP_FAIL(INVALID, "--pp %lld: 1 to %d stages are allowed", (long long)o->stages,
+                       RPI_PIPELINE_STAGES);
+    if (o->schedule) RP_TRY(rpi_pipeline_kind_find(o->schedule, &schedule));
+    *out_model = (rpi_grid){{1, 1, 1, o->stages ? (int)o->stages : 1}};
+    return RP_OK;
+}
+
 rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t *out_batch) {
     char text[64];
     if (o->global_batch_size < 0 || o->batch_size < 0)
         return RP_FAIL(INVALID, "a batch holds at least 1 sample");
     if (o->accumulate < 0) return RP_FAIL(INVALID, "--accumulate is at least 1");
+    if (o->micro_batch_size < 0) return RP_FAIL(INVALID, "--micro-batch-size is at least 1");
     if (world < 1) return RP_OK;
+    if (o->micro_batch_size) return batch_of_micro_batches(o, world, out_batch);
     int64_t runs = world * (o->accumulate ? o->accumulate : 1);
     int64_t global = o->global_batch_size;
     if (!global) global = o->batch_size ? o->batch_size * runs : 64;
@@ -159,6 +205,38 @@ rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t 
                        (long long)(o->batch_size * runs), (long long)global);
     *out_batch = global;
     return RP_OK;
+}
+
+/* What a model in stages does not go with, yet or ever. */
+static rp_status check_stages(const rpi_train_options *o, const rpi_strategy *strategy,
+                              bool chooses_bits, int world) {
+    rpi_model_choice choice;
+    rpi_train_place place;
+    rpi_grid model;
+    RP_TRY(rpi_train_grid(o, &model));
+    if (model.size[RPI_AXIS_STAGE] == 1) return RP_OK;
+    if (strategy->replicas_differ || strategy->run)
+        return RP_FAIL(UNSUPPORTED,
+                       "--pp %lld with --strategy %s: stages hold one model together, whose "
+                       "replicas stay equal; --strategy all-reduce is for them",
+                       (long long)o->stages, strategy->name);
+    if (chooses_bits)
+        return RP_FAIL(UNSUPPORTED,
+                       "--pp %lld with --codec %s: bits are chosen by a rank that sees the "
+                       "whole model; name a codec, such as q4",
+                       (long long)o->stages, o->codec);
+    if (o->sample_every)
+        return RP_FAIL(UNSUPPORTED,
+                       "--sample-every with --pp %lld: no rank holds the whole model; redpoll "
+                       "generate --model FOLDER reads a checkpoint",
+                       (long long)o->stages);
+    RP_TRY(rpi_model_parse(o->model, &choice));
+    if (rpi_model_memory(&choice) > 0)
+        return RP_FAIL(UNSUPPORTED,
+                       "--pp %lld with %s: its memory of segments is with the rank that holds "
+                       "all layers; memory=0 has none, or leave --pp out",
+                       (long long)o->stages, o->model);
+    return world ? rpi_train_place_open(&model, 0, world, 0, &place) : RP_OK;
 }
 
 static rp_status check_world(const rpi_train_options *o, int world) {
@@ -182,7 +260,9 @@ static rp_status check_world(const rpi_train_options *o, int world) {
     RP_TRY(rpi_strategy_check(strategy, &request));
     int servers = strategy->servers && world ? strategy->servers(request.options) : 0;
     int64_t batch = 0;
-    return rpi_train_global_batch(o, world - servers, &batch);
+    int stages = o->stages > 1 ? (int)o->stages : 1;
+    RP_TRY(check_stages(o, strategy, codec.every > 0, world));
+    return rpi_train_global_batch(o, (world - servers) / stages, &batch);
 }
 
 rp_status rpi_train_check(const rpi_train_options *options, int world) {

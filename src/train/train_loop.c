@@ -89,6 +89,16 @@ static rp_status close_run(rpi_training *r) {
     return rpi_metrics_close(r->metrics);
 }
 
+/* Of a rank that holds a stage, which one it is: others hear it in these words. */
+static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERROR_BYTES]) {
+    char place[RPI_GRID_TEXT];
+    if (rpi_trainer_is_staged(t))
+        snprintf(message, RPI_ERROR_BYTES, "%s: %s",
+                 rpi_train_place_text(&t->place, t->place.rank, place), why);
+    else
+        snprintf(message, RPI_ERROR_BYTES, "%s", why);
+}
+
 rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
                     const rpi_train_hooks *hooks, rpi_train_result *out_result) {
     static const rpi_train_hooks none;
@@ -102,7 +112,7 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     /* The others must not wait for this rank, and closing must not hide why. */
     rp_error error = *rp_last_error();
     char message[RPI_ERROR_BYTES];
-    snprintf(message, sizeof message, "%s", error.message);
+    say_why(&r.trainer, error.message, message);
     if (comm) rp_comm_abort(comm, status, message);
     if (r.trainer.comm && r.trainer.comm != comm)
         rp_comm_abort(r.trainer.comm, status, message);

@@ -5,6 +5,7 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static rp_status on_gradient_final(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
@@ -47,7 +48,24 @@ static rp_status on_run(void *context, const rpi_replica_run *run) {
     return RP_OK;
 }
 
+/* A wait for another stage; the step's trace has it as one that nothing hides. */
+static void waited(void *context, const char *what, int64_t micro_batch, int64_t start_ns,
+                   int64_t end_ns) {
+    rpi_trainer *t = context;
+    char name[40];
+    t->waited_ns += end_ns - start_ns;
+    snprintf(name, sizeof name, "wait for %s", what);
+    rpi_timeline_add(t->timeline, RPI_LANE_EXPOSED, name, micro_batch, start_ns, end_ns);
+}
+
+static rp_status open_stage_links(rpi_trainer *t) {
+    if (!rpi_trainer_is_staged(t)) return RP_OK;
+    t->links = (rpi_stage_links){.stages = t->comms.stages, .waited = waited, .context = t};
+    return rpi_partial_sums_open(&t->stage, &t->network, t->weights, t->comms.stages, &t->sums);
+}
+
 rp_status rpi_trainer_open_replica(rpi_trainer *t) {
+    RP_TRY(open_stage_links(t));
     const rpi_replica_setup setup = {.network = &t->network,
                                      .shape = &t->source.shape,
                                      .weights = t->weights,
@@ -55,10 +73,12 @@ rp_status rpi_trainer_open_replica(rpi_trainer *t) {
                                      .mixup = &t->mixup,
                                      .memories = &t->memories,
                                      .micro_batch = t->micro_batch,
+                                     .stage = rpi_trainer_is_staged(t) ? &t->stage : NULL,
+                                     .links = &t->links,
                                      .gradient_final = on_gradient_final,
                                      .on_run = on_run,
                                      .context = t};
-    t->replica = &rpi_replica_alone;
+    t->replica = rpi_trainer_is_staged(t) ? &rpi_replica_pipeline : &rpi_replica_alone;
     return t->replica->open(&setup, &t->replica_self);
 }
 
@@ -106,8 +126,8 @@ static rp_status finish(rpi_trainer *t, rpi_step_metrics *metrics) {
     int64_t start = rpi_now_ns();
     if (!t->losses.is_pending)
         RP_TRY(rpi_losses_survive(&t->losses, rpi_step_reports_wait(&t->reports)));
-    int64_t waited = rpi_now_ns() - start;
-    metrics->exposed_s = rpi_seconds(exposed + (t->place.world > 1 ? waited : 0));
+    int64_t told = rpi_now_ns() - start;
+    metrics->exposed_s = rpi_seconds(exposed + t->waited_ns + (t->place.world > 1 ? told : 0));
     return RP_OK;
 }
 
@@ -118,7 +138,8 @@ static int64_t count_of(const rpi_trainer *t, const rpi_source_batch *batch) {
 
 rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rp_comm_stats before, after;
-    rp_comm_get_stats(t->comm, &before);
+    rpi_grid_comms_stats(&t->comms, t->comm, &before);
+    t->waited_ns = 0;
     rpi_profile_begin(t->profile);
     int64_t start = rpi_now_ns();
     rpi_step_metrics metrics = {.step = t->step + 1,
@@ -136,7 +157,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     RP_TRY(finish(t, &metrics));
 
     int64_t end = rpi_now_ns();
-    rp_comm_get_stats(t->comm, &after);
+    rpi_grid_comms_stats(&t->comms, t->comm, &after);
     rpi_strategy_report outer = {NAN, NAN};
     if (t->strategy->report) t->strategy->report(t->strategy_self, &outer);
     metrics.outer_gradient_norm = outer.outer_gradient_norm;

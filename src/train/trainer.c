@@ -4,14 +4,15 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "methods/vector_memory.h"
+#include "train/parallel/node_costs.h"
 
 #include <string.h>
 
 static rp_status load_data(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     RP_TRY(rpi_train_global_batch(o, t->place.workers, &t->global_batch));
-    int64_t runs = t->place.workers * (o->accumulate ? o->accumulate : 1);
-    t->micro_batch = t->global_batch / runs;
+    int64_t runs = rpi_train_micro_batches(o, t->place.workers, t->global_batch);
+    t->micro_batch = t->global_batch / t->place.workers / runs;
     rpi_source_options options = {.data = o->data,
                                   .folder = o->data_dir,
                                   .seed = (uint64_t)o->seed,
@@ -41,7 +42,23 @@ static bool others_read_gradients(const rpi_trainer *t) {
     return t->strategy->sends_gradients && may_be_exact;
 }
 
+static rp_status create_part(rpi_trainer *t) {
+    const rpi_pipeline_kind *schedule = NULL;
+    double *costs = NULL;
+    int stage = rpi_grid_place_of(&t->place.grid, t->place.rank).at[RPI_AXIS_STAGE];
+    RP_TRY(rpi_pipeline_kind_find(t->options->schedule ? t->options->schedule : "1f1b",
+                                  &schedule));
+    RP_TRY(rpi_node_costs(&t->network, &costs));
+    rp_status status = rpi_stage_open(&t->network, costs, schedule,
+                                      t->place.grid.size[RPI_AXIS_STAGE], stage, &t->stage);
+    rpi_free(costs);
+    RP_TRY(status);
+    t->place.counts = rpi_stage_ends(&t->stage);
+    return rpi_stage_weights(&t->stage, &t->network, &t->weights);
+}
+
 static rp_status create_weights(rpi_trainer *t) {
+    if (rpi_trainer_is_staged(t)) return create_part(t);
     const rpi_gradient_memory travelling = {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
@@ -69,6 +86,8 @@ static rp_status build_network(rpi_trainer *t) {
     RP_TRY(rpi_program_set_open(&t->network, t->weights, backend, &options, compute,
                                 &t->programs));
     t->programs.recompute = t->options->recompute;
+    t->programs.in_flight = rpi_trainer_is_staged(t);
+    t->programs.halves = rpi_trainer_is_staged(t) && t->stage.schedule->splits;
     return RP_OK;
 }
 
@@ -121,6 +140,14 @@ static rp_status choose_rates(rpi_trainer *t) {
     return rpi_optimizer_find(o->optimizer, &t->optimizer.kind);
 }
 
+rp_comm *rpi_trainer_replicas(const rpi_trainer *t) {
+    return t->comms.replicas ? t->comms.replicas : t->comm;
+}
+
+bool rpi_trainer_is_staged(const rpi_trainer *t) {
+    return t->place.grid.size[RPI_AXIS_STAGE] > 1;
+}
+
 void rpi_trainer_update(rpi_trainer *t, int64_t first, int64_t count) {
     rpi_optimizer_state_step(&t->optimizer, (uint64_t)t->step, t->learning_rate,
                              (rpi_arena_range){first, count});
@@ -144,17 +171,25 @@ static void update(void *context, int64_t first, int64_t count) {
     rpi_profile_add(t->profile, "update", t->optimizer.kind->name, rpi_now_ns() - start_ns);
 }
 
+/* What has parts on other stages is measured when all of them are there. */
 static void measure(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
+    if (rpi_trainer_is_staged(t)) return;
     int64_t start_ns = rpi_now_ns();
     rpi_optimizer_state_measure(&t->optimizer, (rpi_arena_range){first, count});
     rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
 }
 
 static rp_status measured(void *context, rp_comm *parts) {
-    rpi_optimizer_state *optimizer = &((rpi_trainer *)context)->optimizer;
-    if (parts) RP_TRY(rpi_optimizer_state_sum(optimizer, parts));
-    rpi_optimizer_state_clip(optimizer);
+    rpi_trainer *t = context;
+    int64_t start_ns = rpi_now_ns();
+    if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));
+    if (rpi_trainer_is_staged(t)) {
+        RP_TRY(rpi_partial_sums_tie(&t->sums));
+        if (t->options->clip > 0) RP_TRY(rpi_partial_sums_measure(&t->sums, &t->optimizer));
+        t->waited_ns += rpi_now_ns() - start_ns;
+    }
+    if (t->options->clip > 0) rpi_optimizer_state_clip(&t->optimizer);
     return RP_OK;
 }
 
@@ -174,7 +209,8 @@ static double rate(void *context) {
 
 rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
-    rpi_strategy_setup setup = {.comm = t->comm,
+    bool waits_for_all = o->clip > 0 || rpi_trainer_is_staged(t);
+    rpi_strategy_setup setup = {.comm = rpi_trainer_replicas(t),
                                 .workers = t->place.servers ? t->place.workers : 0,
                                 .may_return = o->returns != NULL,
                                 .first_ranks = t->losses.first_ranks,
@@ -194,7 +230,7 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .optimizer = &t->optimizer,
                                 .timeline = t->timeline,
                                 .update = update,
-                                .measure = o->clip > 0 ? measure : NULL,
+                                .measure = waits_for_all ? measure : NULL,
                                 .measured = measured,
                                 .rate = rate,
                                 .chose = chose,
@@ -208,13 +244,16 @@ static rp_status take_role(rpi_trainer *t) {
     const char *text = t->options->strategy, *chosen = rpi_strategy_options(text);
     RP_TRY(rpi_strategy_find(text, &t->strategy));
     int servers = t->strategy->servers ? t->strategy->servers(chosen) : 0;
-    t->place = rpi_train_place_alone(t->place.rank, t->place.world, servers);
+    rpi_grid model;
+    RP_TRY(rpi_train_grid(t->options, &model));
+    RP_TRY(rpi_train_place_open(&model, t->place.rank, t->place.world, servers, &t->place));
     return rpi_losses_open(&t->losses, t->strategy, chosen, t->place.world);
 }
 
 static rp_status open_own(rpi_trainer *t) {
     RP_TRY(rpi_train_check(t->options, t->place.world));
     RP_TRY(take_role(t));
+    if (t->comm) RP_TRY(rpi_grid_comms_open(t->comm, &t->place, &t->comms));
     RP_TRY(load_data(t));
     RP_TRY(choose_rates(t));
     RP_TRY(build_network(t));
@@ -256,5 +295,8 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_network_close(&t->network);
     rpi_source_close(&t->source);
     rpi_losses_close(&t->losses);
+    rpi_partial_sums_close(&t->sums);
+    rpi_stage_close(&t->stage);
+    rpi_grid_comms_close(&t->comms);
     *t = (rpi_trainer){0};
 }

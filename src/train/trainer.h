@@ -9,6 +9,8 @@
 #include "train/losses.h"
 #include "train/mixup.h"
 #include "train/optimizer_state.h"
+#include "train/parallel/grid_comms.h"
+#include "train/parallel/partial_sums.h"
 #include "train/parallel/replica.h"
 #include "train/parallel/train_place.h"
 #include "train/program_set.h"
@@ -22,8 +24,13 @@
 
 typedef struct rpi_trainer {
     const rpi_train_options *options;
-    rp_comm *comm;
+    rp_comm *comm; /* of all ranks */
     rpi_train_place place;
+    rpi_grid_comms comms;  /* of some, where a replica has several ranks */
+    rpi_model_stage stage; /* then: what this one holds of the model */
+    rpi_stage_links links;
+    rpi_partial_sums sums; /* of what several stages make parts of */
+    int64_t waited_ns;     /* for other stages, in the step at hand */
     rpi_losses losses;
     rp_adaptive_codec codec;
     int64_t global_batch;
@@ -85,6 +92,11 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *trainer);
 void rpi_trainer_close_strategy(rpi_trainer *trainer); /* one that is not open is fine */
 void rpi_trainer_close(rpi_trainer *trainer);          /* zeros are fine */
 
+/* Those that hold what this rank holds. */
+rp_comm *rpi_trainer_replicas(const rpi_trainer *trainer);
+/* Is a replica several stages? */
+bool rpi_trainer_is_staged(const rpi_trainer *trainer);
+
 /* Once there are weights and programs: who makes gradients. */
 rp_status rpi_trainer_open_replica(rpi_trainer *trainer);
 
@@ -143,5 +155,10 @@ rpi_optimizer_rates rpi_train_rates(const rpi_train_options *options);
  * cannot be shared by `world` ranks. world 0: not known yet. */
 rp_status rpi_train_global_batch(const rpi_train_options *options, int world,
                                  int64_t *out_batch);
+/* Runs of the model that a replica makes of its share of such a batch, the last of which may be
+ * short. `world`: replicas. */
+int64_t rpi_train_micro_batches(const rpi_train_options *options, int world, int64_t batch);
+/* How a replica is made of ranks; RP_INVALID: no number of ranks, or no schedule. */
+rp_status rpi_train_grid(const rpi_train_options *options, rpi_grid *out_model);
 
 #endif

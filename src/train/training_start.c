@@ -37,7 +37,7 @@ static rp_status load_weights(rpi_training *r) {
 static void warn_of_one_bit(const rpi_training *r) {
     const rp_codec *codec = &r->trainer.codec.codec;
     char text[80];
-    bool alone = r->trainer.place.world < 2 || codec->rounding == RP_STOCHASTIC;
+    bool alone = r->trainer.place.replicas < 2 || codec->rounding == RP_STOCHASTIC;
     bool is_q1 = codec->bits == 1 && rp_codec_text(codec, text, sizeof text)[0] == 'q';
     if (!is_q1 || alone || !r->trainer.residual || !r->hooks->note) return;
     r->hooks->note(r->hooks->context,

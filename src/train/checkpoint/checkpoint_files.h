@@ -54,9 +54,12 @@ rp_status rpi_checkpoint_check_writer(const rpi_safetensors *file, const char *p
 /* What belongs to one rank, and is that and no other's. */
 rp_status rpi_checkpoint_open_rank(const char *folder, int rank, int world, int64_t step,
                                    rpi_safetensors **out_file);
-/* checkpoint_rank.c: write that file, if this rank has something for it. */
-rp_status rpi_checkpoint_write_rank(const rpi_trainer *trainer, const char *folder);
-/* Do ranks save parameters and optimizer in pieces, each a part of them? Where they have
+/* checkpoint_rank.c: write that file, if this rank has something for it. states: the mean of
+ * the replicas' running statistics. */
+rp_status rpi_checkpoint_write_rank(const rpi_trainer *trainer, const char *folder,
+                                    const float *states);
+/* Do ranks save parameters and optimizer in pieces, each a part of them? Always where none
+ * holds the whole model; running statistics are in pieces then, too. Where ranks have
  * parameters or optimizers of their own, rank 0 saves what all agree on. */
 bool rpi_checkpoint_in_pieces(const rpi_trainer *trainer);
 

@@ -31,6 +31,7 @@ static rp_status read_pieces(rpi_trainer *t, const rpi_piece_files *pieces) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        if (!weight) continue;
         RP_TRY(rpi_piece_files_read_whole(pieces, parameter->name, &parameter->shape,
                                           rpi_network_elements(&t->network, t->weights, i)));
         for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
@@ -56,7 +57,7 @@ static rp_status read_model(rpi_trainer *t, const rpi_safetensors *file, const c
 static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
-        if (!parameter->is_state) continue;
+        if (!parameter->is_state || !rpi_weights_find(t->weights, parameter->name)) continue;
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("state", parameter->name, name);
         RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
@@ -65,15 +66,30 @@ static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
     return RP_OK;
 }
 
+/* What the metadata says of the run that saved it. */
+typedef struct origin {
+    int64_t step, world, seed, batch;
+    int64_t stages; /* that held one model together */
+    int servers;    /* of its ranks sent nothing */
+    int64_t parts;  /* of the batch: more than ranks that learnt, when some had died */
+    bool feedback;
+    bool apart; /* its ranks had parameters of their own, or optimizers (of a world of one:
+                   something that the model file has not): */
+    bool met;   /* the latter */
+    bool alike; /* its strategy was this run's, options and all */
+} origin;
+
 /* Add a rank's residual to the sums. */
-static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float *scratch,
-                              double *sums) {
+static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, int64_t stages,
+                              float *scratch, double *sums) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
+        /* Another stage's, of this run or of the one that saved it. */
+        if (!weight || (stages > 1 && !rpi_safetensors_find(file, name))) continue;
         RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape, scratch));
         for (int64_t e = 0; e < weight->count; e++)
             sums[weight->first + e] += (double)scratch[e];
@@ -82,12 +98,12 @@ static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float
 }
 
 /* The sum over all old ranks, in double, and our part of it. */
-static rp_status gather_residuals(rpi_trainer *t, const char *folder, int world, int64_t step,
+static rp_status gather_residuals(rpi_trainer *t, const char *folder, const origin *o,
                                   float *scratch, double *sums) {
-    for (int rank = 0; rank < world; rank++) {
+    for (int rank = 0; rank < o->world; rank++) {
         rpi_safetensors *file = NULL;
-        RP_TRY(rpi_checkpoint_open_rank(folder, rank, world, step, &file));
-        rp_status status = add_residual(t, file, scratch, sums);
+        RP_TRY(rpi_checkpoint_open_rank(folder, rank, (int)o->world, o->step, &file));
+        rp_status status = add_residual(t, file, o->stages, scratch, sums);
         rpi_safetensors_close(file);
         RP_TRY(status);
     }
@@ -98,13 +114,13 @@ static rp_status gather_residuals(rpi_trainer *t, const char *folder, int world,
 }
 
 /* Another number of ranks: each takes an equal part of all that is owed. */
-static rp_status share_residuals(rpi_trainer *t, const char *folder, int world, int64_t step) {
+static rp_status share_residuals(rpi_trainer *t, const char *folder, const origin *o) {
     size_t count = (size_t)rpi_weights_count(t->weights);
     float *scratch = NULL;
     double *sums = NULL;
     rp_status status = rpi_alloc_array(count, sizeof *scratch, "error feedback", &scratch);
     if (status == RP_OK) status = rpi_alloc_array(count, sizeof *sums, "error feedback", &sums);
-    if (status == RP_OK) status = gather_residuals(t, folder, world, step, scratch, sums);
+    if (status == RP_OK) status = gather_residuals(t, folder, o, scratch, sums);
     rpi_free(scratch);
     rpi_free(sums);
     return status;
@@ -113,27 +129,15 @@ static rp_status share_residuals(rpi_trainer *t, const char *folder, int world, 
 static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
-        if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        if (!weight || parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
-        RP_TRY(rpi_safetensors_read_finite(
-            file, name, &parameter->shape,
-            t->residual + rpi_weights_find(t->weights, parameter->name)->first));
+        RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
+                                           t->residual + weight->first));
     }
     return RP_OK;
 }
-
-/* What the metadata says of the run that saved it. */
-typedef struct origin {
-    int64_t step, world, seed, batch;
-    int servers;   /* of its ranks sent nothing */
-    int64_t parts; /* of the batch: more than ranks that learnt, when some had died */
-    bool feedback;
-    bool apart; /* its ranks had parameters of their own, or optimizers (of a world of one:
-                   something that the model file has not): */
-    bool met;   /* the latter */
-    bool alike; /* its strategy was this run's, options and all */
-} origin;
 
 /* Each rank goes on with its own parameters, as if the run had never stopped. */
 static bool goes_on_apart(const rpi_trainer *t, const origin *o) {
@@ -191,15 +195,18 @@ static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, cons
     return RP_OK;
 }
 
+static bool is_same_layout(const rpi_trainer *t, const origin *o) {
+    return o->world == t->place.world && o->servers == t->place.servers &&
+           o->stages == t->place.grid.size[RPI_AXIS_STAGE];
+}
+
 static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) {
     bool feedback = o->feedback;
     int64_t world = o->world, step = o->step;
     bool goes_on = goes_on_apart(t, o);
     if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on, goes_on)) return RP_OK;
-    if (world != t->place.world || o->servers != t->place.servers)
-        return t->residual && feedback && !o->apart
-                   ? share_residuals(t, folder, (int)world, step)
-                   : RP_OK;
+    if (!is_same_layout(t, o))
+        return t->residual && feedback && !o->apart ? share_residuals(t, folder, o) : RP_OK;
     rpi_safetensors *file = NULL;
     RP_TRY(rpi_checkpoint_open_rank(folder, t->place.rank, t->place.world, step, &file));
     rp_status status = read_own_states(t, file);
@@ -239,7 +246,10 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
     o->met = o->apart && strategy->run;
     if (strategy && strategy->servers)
         o->servers = strategy->servers(rpi_strategy_options(name));
-    o->parts = o->world - o->servers;
+    o->stages = 1;
+    if (rpi_safetensors_metadata(file, "stages"))
+        RP_TRY(rpi_checkpoint_number(file, path, "stages", 1, o->world, &o->stages));
+    o->parts = (o->world - o->servers) / o->stages;
     if (rpi_safetensors_metadata(file, "batch_parts"))
         RP_TRY(rpi_checkpoint_number(file, path, "batch_parts", 1, 1 << 20, &o->parts));
     o->alike = name && rpi_strategy_alike(name, now);
@@ -251,6 +261,9 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
     if (o->world != t->place.world)
         add_note(note, bytes, "saved by %lld ranks, continued by %d", (long long)o->world,
                  t->place.world);
+    if (o->stages != t->place.grid.size[RPI_AXIS_STAGE])
+        add_note(note, bytes, "saved by %lld stage%s, continued by %d", (long long)o->stages,
+                 o->stages == 1 ? "" : "s", t->place.grid.size[RPI_AXIS_STAGE]);
     if (o->seed != t->options->seed)
         add_note(note, bytes, "the seed was %lld, now %lld", (long long)o->seed,
                  (long long)t->options->seed);

@@ -35,6 +35,7 @@ static void list_rank(const rpi_trainer *t, rpi_tensor_list *list) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        if (!weight) continue;
         if (parameter->is_state) {
             rpi_checkpoint_entry_name("state", parameter->name, rpi_tensor_list_name(list));
             rpi_tensor_list_add(list, parameter,
@@ -46,27 +47,42 @@ static void list_rank(const rpi_trainer *t, rpi_tensor_list *list) {
     }
 }
 
-/* One tensor of a parameter's shape: the rank's part of it. */
-static rp_status add_pieces(const rpi_trainer *t, const char *name,
-                            const rpi_parameter *parameter, const float *elements,
-                            rpi_piece_list *list) {
-    const rpi_tensor_piece tensor = rpi_piece_whole(name, &parameter->shape);
-    const rpi_piece_saver saver = {
+/* One tensor of a record's shape: the rank's part of it. */
+static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
+                            const float *elements, rpi_piece_list *list) {
+    const rpi_tensor_piece tensor = rpi_piece_whole(name, &t->network.parameters[record].shape);
+    rpi_piece_saver saver = {
         .grid = &t->place.grid, .rank = t->place.rank, .replicas = RPI_REPLICAS_SLICE};
+    if (rpi_trainer_is_staged(t))
+        (void)rpi_stage_holds(&t->stage, &t->network, record, &saver.first_stage,
+                              &saver.last_stage);
     return rpi_piece_list_share(list, &tensor, &saver, elements);
 }
 
-static rp_status list_pieces(const rpi_trainer *t, rpi_piece_list *list) {
+/* Running statistics are whole in the model's file where a rank has all of them. */
+static rp_status list_state(const rpi_trainer *t, const float *states, int record,
+                            rpi_piece_list *list) {
+    const char *name = t->network.parameters[record].name;
+    const rpi_weight *weight = rpi_weights_find(t->weights, name);
+    if (!rpi_trainer_is_staged(t)) return RP_OK;
+    return add_pieces(t, name, record, states + weight->first, list);
+}
+
+static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piece_list *list) {
     char name[RPI_CHECKPOINT_NAME];
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        if (parameter->is_state) continue;
-        RP_TRY(add_pieces(t, parameter->name, parameter,
+        if (!weight) continue;
+        if (parameter->is_state) {
+            RP_TRY(list_state(t, states, i, list));
+            continue;
+        }
+        RP_TRY(add_pieces(t, parameter->name, i,
                           rpi_weights_value_at(t->weights, weight->index), list));
         for (int s = 0; s < t->optimizer.kind->slot_count; s++) {
             rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, name);
-            RP_TRY(add_pieces(t, name, parameter,
+            RP_TRY(add_pieces(t, name, i,
                               rpi_optimizer_state_slot(&t->optimizer, s, weight->first), list));
         }
     }
@@ -94,13 +110,13 @@ static rp_status write_rank_with(const rpi_trainer *t, const char *folder,
 }
 
 /* What belongs to the rank alone, and behind it the rank's pieces. */
-static rp_status list_and_write(const rpi_trainer *t, const char *folder, bool has_own,
-                                rpi_piece_list *pieces) {
+static rp_status list_and_write(const rpi_trainer *t, const char *folder, const float *states,
+                                bool has_own, rpi_piece_list *pieces) {
     size_t own = (size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN);
     const char *text = NULL;
     rpi_tensor_list list;
     if (rpi_checkpoint_in_pieces(t)) {
-        RP_TRY(list_pieces(t, pieces));
+        RP_TRY(list_pieces(t, states, pieces));
         RP_TRY(rpi_piece_list_text(pieces, &text));
     }
     RP_TRY(rpi_tensor_list_open(own + (size_t)t->network.memory_count + (size_t)pieces->count,
@@ -112,13 +128,14 @@ static rp_status list_and_write(const rpi_trainer *t, const char *folder, bool h
     return status;
 }
 
-rp_status rpi_checkpoint_write_rank(const rpi_trainer *t, const char *folder) {
+rp_status rpi_checkpoint_write_rank(const rpi_trainer *t, const char *folder,
+                                    const float *states) {
     bool differs = t->strategy->replicas_differ || t->residual;
     bool has_own = rpi_checkpoint_has_rank_files(t, t->place.world, differs,
                                                  rpi_checkpoint_keeps_alone(t));
     rpi_piece_list pieces = {0};
     if (!has_own && !rpi_checkpoint_in_pieces(t)) return RP_OK;
-    rp_status status = list_and_write(t, folder, has_own, &pieces);
+    rp_status status = list_and_write(t, folder, states, has_own, &pieces);
     rpi_piece_list_close(&pieces);
     return status;
 }

@@ -20,6 +20,7 @@ static void list_model(const rpi_trainer *t, const float *states, rpi_tensor_lis
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         const float *arena = parameter->is_state ? states : rpi_weights_values(t->weights);
+        if (rpi_trainer_is_staged(t)) continue;
         if (!parameter->is_state && rpi_checkpoint_in_pieces(t)) continue;
         snprintf(rpi_tensor_list_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
         rpi_tensor_list_add(list, parameter, arena + weight->first);
@@ -41,17 +42,18 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
     return RP_OK;
 }
 
-enum { MODEL_METADATA = 18 };
+enum { MODEL_METADATA = 19 };
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
                                   const char *levels) {
-    char step[24], world[24], parts[24], seed[24], batch[24], shape[64], lossy_from[24],
-        codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
+    char step[24], world[24], parts[24], stages[24], seed[24], batch[24], shape[64],
+        lossy_from[24], codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
     rpi_metadata metadata[MODEL_METADATA] = {{0}};
     size_t entries = 0;
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(world, sizeof world, "%d", t->place.world);
     snprintf(parts, sizeof parts, "%d", t->place.workers);
+    snprintf(stages, sizeof stages, "%d", t->place.grid.size[RPI_AXIS_STAGE]);
     snprintf(seed, sizeof seed, "%lld", (long long)t->options->seed);
     snprintf(batch, sizeof batch, "%lld", (long long)t->global_batch);
     snprintf(lossy_from, sizeof lossy_from, "%lld", (long long)t->lossy_from);
@@ -72,6 +74,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     metadata[entries++] = (rpi_metadata){"strategy", t->options->strategy};
     metadata[entries++] =
         (rpi_metadata){"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"};
+    if (rpi_trainer_is_staged(t)) metadata[entries++] = (rpi_metadata){"stages", stages};
     if (t->levels) metadata[entries++] = (rpi_metadata){"codec_levels", levels};
     if (t->levels && t->codec.fastest)
         metadata[entries++] = (rpi_metadata){"codec_lossy_from", lossy_from};
@@ -207,7 +210,7 @@ rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     if (status != RP_OK) return tell(t, status);
     status = rpi_trainer_average_states(t, states);
     if (status == RP_OK) status = rpi_divergence_check(t, states);
-    if (status == RP_OK) status = tell(t, rpi_checkpoint_write_rank(t, folder));
+    if (status == RP_OK) status = tell(t, rpi_checkpoint_write_rank(t, folder, states));
     if (status == RP_OK) status = rp_barrier(t->comm);
     rpi_consensus consensus = {0};
     if (status == RP_OK) status = rpi_consensus_enter(t, &consensus);

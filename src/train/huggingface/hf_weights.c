@@ -183,10 +183,10 @@ static rp_status load_parameter(search *s, const rpi_parameter *parameter, float
     for (; row; row = rpi_hf_tensor_find(s->family, parameter->name, row, theirs)) {
         const rpi_hf_stored *stored = find(s, theirs);
         s->all++;
-        if (stored && fits(s, stored, parameter, row))
-            RP_TRY(read_tensor(s, stored, parameter, row, out));
-        else
+        if (!stored || !fits(s, stored, parameter, row))
             list_missing(s, theirs, stored != NULL);
+        else if (out) /* it is this rank's */
+            RP_TRY(read_tensor(s, stored, parameter, row, out));
     }
     return RP_OK;
 }

@@ -10,6 +10,7 @@
 
 #include "train/data/source.h"
 #include "train/mixup.h"
+#include "train/parallel/stage_links.h"
 #include "train/program_set.h"
 #include "train/segment_memory.h"
 
@@ -46,6 +47,9 @@ typedef struct rpi_replica_setup {
     const rpi_mixup *mixup;
     rpi_memories *memories; /* of the rows of the share */
     int64_t micro_batch;    /* samples in one run of the model, at most */
+    /* Of a replica of several stages: which this rank's is, and the way to the others. */
+    const rpi_model_stage *stage;
+    const rpi_stage_links *links;
 
     /* Gradients in [first, first + count) of the arena are final for this share. */
     rp_status (*gradient_final)(void *context, int64_t first, int64_t count);
@@ -79,6 +83,8 @@ typedef struct rpi_replica_kind {
 
 /* A rank that holds a whole model. */
 extern const rpi_replica_kind rpi_replica_alone;
+/* A rank that holds a stage of one, in a schedule. */
+extern const rpi_replica_kind rpi_replica_pipeline;
 
 /* ---- for kinds ---- */
 

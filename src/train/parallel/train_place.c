@@ -3,6 +3,8 @@
 #include "base/status.h"
 #include "train/data/share.h"
 
+#include <stdio.h>
+
 static int ranks_of_replica(const rpi_grid *model) {
     rpi_grid one = *model;
     one.size[RPI_AXIS_DATA] = 1;
@@ -54,6 +56,23 @@ rpi_train_place rpi_train_place_alone(int rank, int world, int servers) {
     stand(&place, rank, world);
     take_role(&place, servers);
     return place;
+}
+
+bool rpi_train_place_is_alone(const rpi_train_place *place) {
+    return ranks_of_replica(&place->grid) == 1;
+}
+
+const char *rpi_train_place_text(const rpi_train_place *place, int rank,
+                                 char text[RPI_GRID_TEXT]) {
+    if (!rpi_train_place_is_alone(place)) return rpi_grid_text(&place->grid, rank, text);
+    snprintf(text, RPI_GRID_TEXT, "rank %d", rank);
+    return text;
+}
+
+int rpi_train_place_twin(const rpi_train_place *place, int replica) {
+    rpi_grid_place at = rpi_grid_place_of(&place->grid, place->rank);
+    at.at[RPI_AXIS_DATA] = replica;
+    return rpi_grid_rank(&place->grid, &at);
 }
 
 void rpi_train_place_move(rpi_train_place *place, int rank, int world) {

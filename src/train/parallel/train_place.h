@@ -30,6 +30,14 @@ rp_status rpi_train_place_open(const rpi_grid *model, int rank, int world, int s
                                rpi_train_place *out_place);
 /* A rank whose replica it is alone: grids of one rank a replica. */
 rpi_train_place rpi_train_place_alone(int rank, int world, int servers);
+/* Is every replica one rank? */
+bool rpi_train_place_is_alone(const rpi_train_place *place);
+/* "rank 5", and where replicas have several ranks "rank 5, stage 1 of replica 1", for any rank
+ * of the world. Returns text. */
+const char *rpi_train_place_text(const rpi_train_place *place, int rank,
+                                 char text[RPI_GRID_TEXT]);
+/* The rank that holds in another replica what this one holds in its own. */
+int rpi_train_place_twin(const rpi_train_place *place, int replica);
 
 /* Ranks have left or come; each is a replica. Who learns from what stays. */
 void rpi_train_place_move(rpi_train_place *place, int rank, int world);

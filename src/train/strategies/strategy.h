@@ -38,8 +38,9 @@ typedef struct rpi_strategy_setup {
     void (*update)(void *context, int64_t first, int64_t count);
     /* Before any update, once for each gradient, in any ranges: the world's gradients, to be
      * added to their norm; then that all of them were. parts: over whose ranks each of them was
-     * measured once, by its owner, a collective call; NULL: this rank has measured all. Both
-     * NULL: updates do not wait for a norm. */
+     * measured once, by its owner, a collective call; NULL: this rank has measured all. It may
+     * also be collective over ranks that hold the rest of the model, and fail: then nothing is
+     * updated. Both NULL: updates do not wait for a norm. */
     void (*measure)(void *context, int64_t first, int64_t count);
     rp_status (*measured)(void *context, rp_comm *parts);
     /* Learning rate of the current step. */

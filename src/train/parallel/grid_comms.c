@@ -1,0 +1,111 @@
+#include "train/parallel/grid_comms.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+/* Which groups there are, in the order in which they are made. */
+typedef struct group_row {
+    unsigned axes;
+    const char *name;
+    rp_priority priority;
+} group_row;
+
+static const group_row rows[] = {
+    {RPI_AXES_DATA | RPI_AXES_CONTEXT, "replicas", RP_PRIORITY_BULK},
+    {RPI_AXES_STAGE, "stages", RP_PRIORITY_URGENT},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+typedef struct group_list {
+    rp_group *groups;
+    rp_comm **comms;
+    int *ranks;
+    rp_comm_options options[ROWS];
+    int count;
+} group_list;
+
+static int count_groups(const rpi_grid *grid) {
+    int count = 0;
+    for (int i = 0; i < ROWS; i++) count += rpi_grid_group_count(grid, rows[i].axes);
+    return count;
+}
+
+/* All groups of one kind: together they have each rank once. */
+static void add_groups(const rpi_grid *grid, int row, int *ranks, group_list *list) {
+    int size = rpi_grid_group_size(grid, rows[row].axes);
+    int count = rpi_grid_group_count(grid, rows[row].axes);
+    list->options[row] = (rp_comm_options)RP_COMM_OPTIONS(.name = rows[row].name,
+                                                          .priority = rows[row].priority);
+    for (int g = 0; g < count; g++, ranks += size) {
+        for (int m = 0; m < size; m++)
+            ranks[m] = rpi_grid_group_rank(grid, rows[row].axes, g, m);
+        list->groups[list->count++] =
+            (rp_group){.ranks = ranks, .count = size, .options = &list->options[row]};
+    }
+}
+
+static void close_list(group_list *list) {
+    rpi_free(list->groups);
+    rpi_free(list->comms);
+    rpi_free(list->ranks);
+}
+
+static rp_status fill_list(const rpi_grid *grid, group_list *list) {
+    size_t world = (size_t)rpi_grid_world(grid), count = (size_t)count_groups(grid);
+    RP_TRY(rpi_alloc_array(count, sizeof *list->groups, "groups", &list->groups));
+    RP_TRY(rpi_alloc_array(count, sizeof *list->comms, "groups", &list->comms));
+    RP_TRY(rpi_alloc_array(world * ROWS, sizeof *list->ranks, "groups", &list->ranks));
+    for (int i = 0; i < ROWS; i++) add_groups(grid, i, list->ranks + (size_t)i * world, list);
+    return RP_OK;
+}
+
+static void take(const rpi_grid *grid, int rank, const group_list *list,
+                 rpi_grid_comms *out_comms) {
+    rp_comm **kinds[ROWS] = {&out_comms->replicas, &out_comms->stages};
+    int first = 0;
+    for (int i = 0; i < ROWS; i++) {
+        *kinds[i] = list->comms[first + rpi_grid_group_of(grid, rows[i].axes, rank)];
+        first += rpi_grid_group_count(grid, rows[i].axes);
+    }
+}
+
+rp_status rpi_grid_comms_open(rp_comm *world, const rpi_train_place *place,
+                              rpi_grid_comms *out_comms) {
+    group_list list = {0};
+    *out_comms = (rpi_grid_comms){0};
+    if (rpi_train_place_is_alone(place)) return RP_OK;
+    rp_status status = fill_list(&place->grid, &list);
+    if (status == RP_OK)
+        status = rp_comm_groups(world, list.groups, (size_t)list.count, list.comms);
+    if (status == RP_OK) take(&place->grid, place->rank, &list, out_comms);
+    close_list(&list);
+    return status;
+}
+
+void rpi_grid_comms_close(rpi_grid_comms *comms) {
+    rp_comm_destroy(comms->stages);
+    rp_comm_destroy(comms->replicas);
+    *comms = (rpi_grid_comms){0};
+}
+
+static void add_stats(const rp_comm *comm, rp_comm_stats *sum) {
+    rp_comm_stats own;
+    if (!comm) return;
+    rp_comm_get_stats(comm, &own);
+    sum->operations += own.operations;
+    sum->wire_bytes_sent += own.wire_bytes_sent;
+    sum->wire_bytes_received += own.wire_bytes_received;
+    sum->value_bytes_sent += own.value_bytes_sent;
+    sum->encode_s += own.encode_s;
+    sum->decode_s += own.decode_s;
+    sum->wait_s += own.wait_s;
+    sum->busy_s += own.busy_s;
+}
+
+void rpi_grid_comms_stats(const rpi_grid_comms *comms, const rp_comm *world,
+                          rp_comm_stats *out_stats) {
+    *out_stats = (rp_comm_stats){0};
+    add_stats(world, out_stats);
+    add_stats(comms->replicas, out_stats);
+    add_stats(comms->stages, out_stats);
+}

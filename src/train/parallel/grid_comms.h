@@ -1,0 +1,24 @@
+/* The communicators of a rank in a grid, beside that of all ranks. */
+#ifndef RPI_TRAIN_GRID_COMMS_H
+#define RPI_TRAIN_GRID_COMMS_H
+
+#include "redpoll/comm.h"
+#include "train/parallel/train_place.h"
+
+/* NULL: all ranks are in it, or nobody but this one. */
+typedef struct rpi_grid_comms {
+    rp_comm *replicas; /* ranks that hold what this one holds: gradients are summed over them */
+    rp_comm *stages;   /* of this replica, by stage; what travels here goes first */
+} rpi_grid_comms;
+
+/* None where each rank is a replica of its own. Collective over the world, which outlives them.
+ */
+rp_status rpi_grid_comms_open(rp_comm *world, const rpi_train_place *place,
+                              rpi_grid_comms *out_comms);
+void rpi_grid_comms_close(rpi_grid_comms *comms); /* zeros are fine */
+
+/* What this rank has sent and waited for in all of them and in the world. */
+void rpi_grid_comms_stats(const rpi_grid_comms *comms, const rp_comm *world,
+                          rp_comm_stats *out_stats);
+
+#endif

@@ -1,0 +1,76 @@
+#include "train/parallel/partial_sums.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { TIE_TAG = 1 << 30 }; /* above all of stage_links.c */
+
+static const rpi_weight *weight_of(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
+    return rpi_weights_find(s->weights, s->network->parameters[tie->parameter].name);
+}
+
+static bool is_ours(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
+    return tie->stages[0] == s->stage->stage || tie->stages[1] == s->stage->stage;
+}
+
+rp_status rpi_partial_sums_open(const rpi_model_stage *stage, const rpi_network *network,
+                                rpi_weights *weights, rp_comm *stages,
+                                rpi_partial_sums *out_sums) {
+    rpi_partial_sums s = {
+        .stage = stage, .network = network, .weights = weights, .stages = stages};
+    int64_t most = 0;
+    for (int i = 0; i < stage->tie_count; i++)
+        if (is_ours(&s, &stage->ties[i]) && weight_of(&s, &stage->ties[i])->count > most)
+            most = weight_of(&s, &stage->ties[i])->count;
+    if (most) RP_TRY(rpi_alloc_array((size_t)most, sizeof *s.theirs, "a tie", &s.theirs));
+    *out_sums = s;
+    return RP_OK;
+}
+
+void rpi_partial_sums_close(rpi_partial_sums *s) {
+    rpi_free(s->theirs);
+    *s = (rpi_partial_sums){0};
+}
+
+/* A sum of two is the same in either order. */
+static rp_status tie_one(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
+    const rpi_weight *weight = weight_of(s, tie);
+    float *own = rpi_weights_gradients(s->weights) + weight->first;
+    int peer = tie->stages[tie->stages[0] == s->stage->stage];
+    size_t count = (size_t)weight->count;
+    rp_request *sent = NULL, *received = NULL;
+    RP_TRY(rp_recv_start(s->stages, s->theirs, count, RP_F32, peer, TIE_TAG, &received));
+    rp_status status = rp_send_start(s->stages, own, count, RP_F32, peer, TIE_TAG, &sent);
+    if (status == RP_OK) status = rp_request_wait(&sent);
+    rp_status there = rp_request_wait(&received);
+    if (status == RP_OK) status = there;
+    if (status != RP_OK)
+        return rpi_fail_context(
+            status, "the gradient of %s, of which stages %d and %d have parts: ", weight->name,
+            tie->stages[0], tie->stages[1]);
+    for (size_t i = 0; i < count; i++) own[i] += s->theirs[i];
+    return RP_OK;
+}
+
+rp_status rpi_partial_sums_tie(const rpi_partial_sums *s) {
+    for (int i = 0; s->stage && i < s->stage->tie_count; i++)
+        if (is_ours(s, &s->stage->ties[i])) RP_TRY(tie_one(s, &s->stage->ties[i]));
+    return RP_OK;
+}
+
+static void measure_own(const rpi_partial_sums *s, rpi_optimizer_state *optimizer) {
+    for (int i = 0; i < s->network->parameter_count; i++) {
+        const rpi_parameter *parameter = &s->network->parameters[i];
+        const rpi_weight *weight = rpi_weights_find(s->weights, parameter->name);
+        if (!weight || weight->is_state || !rpi_stage_counts(s->stage, i)) continue;
+        rpi_optimizer_state_measure(optimizer, (rpi_arena_range){weight->first, weight->count});
+    }
+}
+
+rp_status rpi_partial_sums_measure(const rpi_partial_sums *s, rpi_optimizer_state *optimizer) {
+    measure_own(s, optimizer);
+    rp_segment numbers = {.data = &optimizer->squares,
+                          .count = sizeof optimizer->squares / sizeof(int64_t),
+                          .dtype = RP_I64};
+    return rp_all_reduce(s->stages, &numbers, 1, NULL);
+}

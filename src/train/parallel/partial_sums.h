@@ -1,0 +1,33 @@
+/* What the stages of a replica make parts of: gradients of tables that two of them hold, and
+ * the norm of all gradients. Both after the replicas have summed theirs, and always in the same
+ * order, so that every copy is stepped by the same bits. */
+#ifndef RPI_TRAIN_PARTIAL_SUMS_H
+#define RPI_TRAIN_PARTIAL_SUMS_H
+
+#include "redpoll/comm.h"
+#include "train/optimizer_state.h"
+#include "train/parallel/stage.h"
+
+typedef struct rpi_partial_sums {
+    const rpi_model_stage *stage; /* borrowed, as all */
+    const rpi_network *network;
+    rpi_weights *weights;
+    rp_comm *stages; /* by stage */
+    float *theirs;   /* room for the gradient of a tied table; NULL: there is none */
+} rpi_partial_sums;
+
+/* Borrows what it is given. Zeros are a rank that holds a whole model. */
+rp_status rpi_partial_sums_open(const rpi_model_stage *stage, const rpi_network *network,
+                                rpi_weights *weights, rp_comm *stages,
+                                rpi_partial_sums *out_sums);
+void rpi_partial_sums_close(rpi_partial_sums *sums); /* zeros are fine */
+
+/* Gradients of tied tables become those of both ends. Collective over the stages that have
+ * some. */
+rp_status rpi_partial_sums_tie(const rpi_partial_sums *sums);
+/* All of this rank's gradients join the norm of the step at hand, and so do those of the other
+ * stages; a tied table counts once. Collective over the stages. */
+rp_status rpi_partial_sums_measure(const rpi_partial_sums *sums,
+                                   rpi_optimizer_state *optimizer);
+
+#endif

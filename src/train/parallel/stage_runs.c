@@ -1,0 +1,253 @@
+#include "train/parallel/stage_runs.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* ---- what there is ---- */
+
+static int stage_of(const rpi_model_stage *s, int part) {
+    if (part < 0 || part >= s->stages * s->chunks) return -1;
+    return rpi_pipeline_stage(s->schedule, s->stages, part);
+}
+
+rp_status rpi_stage_runs_open(const rpi_replica_setup *setup, rpi_stage_runs *out_runs) {
+    rpi_stage_runs runs = {.setup = setup, .stage = setup->stage};
+    RP_TRY(rpi_alloc_array((size_t)setup->stage->chunks, sizeof *runs.chunks, "parts",
+                           &runs.chunks));
+    for (int k = 0; k < setup->stage->chunks; k++) {
+        const rpi_network_part *part = &setup->stage->parts[k];
+        runs.chunks[k] = (rpi_stage_chunk){.part = part,
+                                           .before = stage_of(setup->stage, part->part - 1),
+                                           .behind = stage_of(setup->stage, part->part + 1)};
+    }
+    *out_runs = runs;
+    return RP_OK;
+}
+
+static void close_size(rpi_stage_size *size) {
+    for (int i = 0; i < size->instance_count; i++) rpi_instance_destroy(size->instances[i]);
+    rpi_free(size->instances);
+    rpi_program_destroy(size->program);
+    *size = (rpi_stage_size){0};
+}
+
+static rp_status settle_slot(rpi_stage_slot *slot) {
+    rp_status forward = rpi_link_settle(&slot->forward_sent);
+    rp_status backward = rpi_link_settle(&slot->backward_sent);
+    return forward != RP_OK ? forward : backward;
+}
+
+/* What a failure left in flight still borrows the slots' memory. */
+static void close_slot(rpi_stage_slot *slot) {
+    (void)settle_slot(slot);
+    (void)rpi_link_settle(&slot->given_request);
+    (void)rpi_link_settle(&slot->seed_request);
+    rpi_free(slot->given);
+    rpi_free(slot->seed);
+}
+
+void rpi_stage_runs_close(rpi_stage_runs *runs) {
+    for (int k = 0; runs->chunks && k < runs->stage->chunks; k++) {
+        rpi_stage_chunk *chunk = &runs->chunks[k];
+        for (int i = 0; i < chunk->slot_count; i++) close_slot(&chunk->slots[i]);
+        for (int i = 0; i < chunk->size_count; i++) close_size(&chunk->sizes[i]);
+        rpi_free(chunk->slots);
+    }
+    rpi_free(runs->chunks);
+    *runs = (rpi_stage_runs){0};
+}
+
+int rpi_stage_runs_chunk_of(const rpi_stage_runs *runs, int part) {
+    for (int k = 0; k < runs->stage->chunks; k++)
+        if (runs->chunks[k].part->part == part) return k;
+    return -1;
+}
+
+/* ---- room ---- */
+
+static rp_status settle_all(rpi_stage_chunk *chunk) {
+    for (int i = 0; i < chunk->slot_count; i++) RP_TRY(settle_slot(&chunk->slots[i]));
+    return RP_OK;
+}
+
+static int64_t crossing(const rpi_stage_runs *runs, rpi_value_id value, int64_t samples) {
+    return value == RPI_NO_VALUE ? 0 : rpi_stage_crossing(runs->setup->network, value, samples);
+}
+
+static rp_status make_slot(const rpi_stage_runs *runs, rpi_stage_chunk *chunk) {
+    rpi_stage_slot *slot = &chunk->slots[chunk->slot_count++];
+    int64_t most = runs->setup->micro_batch;
+    size_t given = (size_t)crossing(runs, chunk->part->given, most);
+    size_t seed = (size_t)crossing(runs, chunk->part->seed, most);
+    RP_TRY(rpi_alloc_array(given, sizeof(float), "activations of a stage", &slot->given));
+    return rpi_alloc_array(seed, sizeof(float), "gradients of a stage", &slot->seed);
+}
+
+rp_status rpi_stage_runs_reserve(rpi_stage_runs *runs, int index, int slots) {
+    rpi_stage_chunk *chunk = &runs->chunks[index];
+    if (slots <= chunk->slot_count) return RP_OK;
+    RP_TRY(settle_all(chunk));
+    RP_TRY(rpi_grow_array((size_t)chunk->slot_count, (size_t)slots, sizeof *chunk->slots,
+                          "runs in flight", &chunk->slots));
+    while (chunk->slot_count < slots) RP_TRY(make_slot(runs, chunk));
+    return RP_OK;
+}
+
+/* ---- programs ---- */
+
+static rp_status add_instances(rpi_stage_size *size, int count) {
+    if (count <= size->instance_count) return RP_OK;
+    RP_TRY(rpi_grow_array((size_t)size->instance_count, (size_t)count, sizeof *size->instances,
+                          "runs in flight", &size->instances));
+    for (; size->instance_count < count; size->instance_count++)
+        RP_TRY(rpi_instance_create(size->program, &size->instances[size->instance_count]));
+    return RP_OK;
+}
+
+static void move_to_front(rpi_stage_chunk *chunk, int index) {
+    rpi_stage_size moved = chunk->sizes[index];
+    for (; index > 0; index--) chunk->sizes[index] = chunk->sizes[index - 1];
+    chunk->sizes[0] = moved;
+}
+
+/* Nothing is in flight of the one that makes room. */
+static rp_status add_size(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool training,
+                          int64_t samples) {
+    rpi_stage_size size = {.samples = samples, .training = training};
+    RP_TRY(settle_all(chunk));
+    RP_TRY(rpi_program_set_compile_part(runs->setup->programs, chunk->part, training, samples,
+                                        &size.program));
+    if (chunk->size_count == RPI_STAGE_SIZES)
+        close_size(&chunk->sizes[RPI_STAGE_SIZES - 1]);
+    else
+        chunk->size_count++;
+    chunk->sizes[chunk->size_count - 1] = size;
+    move_to_front(chunk, chunk->size_count - 1);
+    return RP_OK;
+}
+
+rp_status rpi_stage_runs_compile(rpi_stage_runs *runs, int index, bool training,
+                                 int64_t samples) {
+    rpi_stage_chunk *chunk = &runs->chunks[index];
+    int at = 0;
+    while (at < chunk->size_count &&
+           (chunk->sizes[at].samples != samples || chunk->sizes[at].training != training))
+        at++;
+    if (at < chunk->size_count)
+        move_to_front(chunk, at);
+    else
+        RP_TRY(add_size(runs, chunk, training, samples));
+    return add_instances(&chunk->sizes[0], training ? chunk->slot_count : 1);
+}
+
+/* ---- a share ---- */
+
+rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, int64_t samples) {
+    int64_t most = runs->setup->micro_batch;
+    for (int k = 0; k < runs->stage->chunks; k++) {
+        RP_TRY(settle_all(&runs->chunks[k]));
+        runs->chunks[k].acquired = runs->chunks[k].done = 0;
+    }
+    runs->samples = samples;
+    runs->micro_batches = (int)((samples + most - 1) / most);
+    return RP_OK;
+}
+
+int64_t rpi_stage_runs_samples(const rpi_stage_runs *runs, int micro_batch) {
+    int64_t most = runs->setup->micro_batch, left = runs->samples - micro_batch * most;
+    return left < most ? left : most;
+}
+
+/* Receives of a micro-batch: its slot is free. What comes from a part of this stage is handed
+ * over when it is there. */
+static rp_status post(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool training) {
+    int micro_batch = chunk->acquired;
+    int64_t samples = rpi_stage_runs_samples(runs, micro_batch);
+    rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
+    const rpi_stage_links *links = runs->setup->links;
+    RP_TRY(settle_slot(slot));
+    chunk->acquired++;
+    rpi_link_message given = {.stage = chunk->before,
+                              .border = chunk->part->part - 1,
+                              .way = RPI_LINK_ACTIVATION,
+                              .data = slot->given,
+                              .count = crossing(runs, chunk->part->given, samples)};
+    if (chunk->before >= 0 && chunk->before != runs->stage->stage)
+        RP_TRY(rpi_link_receive(links, &given, &slot->given_request));
+    rpi_link_message seed = {.stage = chunk->behind,
+                             .border = chunk->part->part,
+                             .way = RPI_LINK_GRADIENT,
+                             .data = slot->seed,
+                             .count = crossing(runs, chunk->part->seed, samples)};
+    if (!training || chunk->behind < 0 || chunk->behind == runs->stage->stage) return RP_OK;
+    return rpi_link_receive(links, &seed, &slot->seed_request);
+}
+
+static bool is_free(const rpi_stage_chunk *chunk) {
+    const rpi_stage_slot *slot = &chunk->slots[chunk->acquired % chunk->slot_count];
+    return chunk->acquired - chunk->done < chunk->slot_count &&
+           rpi_link_is_done(slot->forward_sent) && rpi_link_is_done(slot->backward_sent);
+}
+
+rp_status rpi_stage_runs_post_ahead(rpi_stage_runs *runs, bool training) {
+    for (int k = 0; k < runs->stage->chunks; k++) {
+        rpi_stage_chunk *chunk = &runs->chunks[k];
+        while (chunk->acquired < runs->micro_batches && is_free(chunk))
+            RP_TRY(post(runs, chunk, training));
+    }
+    return RP_OK;
+}
+
+rp_status rpi_stage_runs_acquire(rpi_stage_runs *runs, int index, int micro_batch,
+                                 bool training, rpi_stage_slot **out_slot) {
+    rpi_stage_chunk *chunk = &runs->chunks[index];
+    while (chunk->acquired <= micro_batch) {
+        if (chunk->acquired - chunk->done >= chunk->slot_count)
+            return RP_FAIL(INTERNAL, "the schedule %s keeps more than %d micro-batches",
+                           runs->stage->schedule->name, chunk->slot_count);
+        RP_TRY(post(runs, chunk, training));
+    }
+    *out_slot = &chunk->slots[micro_batch % chunk->slot_count];
+    return RP_OK;
+}
+
+static rp_status made_by(const rpi_stage_chunk *chunk, const rpi_stage_slot *slot,
+                         rpi_link_way way, rpi_tensor *out) {
+    return way == RPI_LINK_ACTIVATION
+               ? rpi_instance_result(slot->instance, chunk->part->seed, out)
+               : rpi_instance_gradient(slot->instance, chunk->part->given, out);
+}
+
+/* A part of this stage is the next one that way: activations are read where they lie, gradients
+ * are copied, as their slot may be free before they are used. */
+static void hand_over(rpi_stage_runs *runs, int part, int micro_batch, rpi_link_way way,
+                      const rpi_tensor *tensor) {
+    rpi_stage_chunk *chunk = &runs->chunks[rpi_stage_runs_chunk_of(runs, part)];
+    if (way == RPI_LINK_ACTIVATION) return;
+    memcpy(chunk->slots[micro_batch % chunk->slot_count].seed, tensor->data,
+           (size_t)rpi_shape_count(&tensor->shape) * sizeof(float));
+}
+
+rp_status rpi_stage_runs_send(rpi_stage_runs *runs, int index, int micro_batch,
+                              rpi_link_way way) {
+    rpi_stage_chunk *chunk = &runs->chunks[index];
+    rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
+    bool forward = way == RPI_LINK_ACTIVATION;
+    int to = forward ? chunk->behind : chunk->before, part = chunk->part->part;
+    rpi_tensor tensor;
+    if (to < 0) return RP_OK;
+    RP_TRY(made_by(chunk, slot, way, &tensor));
+    if (to == runs->stage->stage) {
+        hand_over(runs, forward ? part + 1 : part - 1, micro_batch, way, &tensor);
+        return RP_OK;
+    }
+    const rpi_link_message message = {.stage = to,
+                                      .border = forward ? part : part - 1,
+                                      .way = way,
+                                      .data = tensor.data,
+                                      .count = rpi_shape_count(&tensor.shape)};
+    return rpi_link_send(runs->setup->links, &message,
+                         forward ? &slot->forward_sent : &slot->backward_sent);
+}

@@ -1,0 +1,204 @@
+/* A pipeline is the serial training: losses, parameters and the optimizer's state of models in
+ * stages are those of ranks that hold whole models, bit for bit, but where a table is tied.
+ *
+ * Add a row to `models`, and it is trained in every layout; a row to `layouts`, and every model
+ * is trained in it. */
+#include "base/status.h"
+#include "harness/check.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/piece_files.h"
+#include "train/data/token_writer.h"
+#include "train/trained_model.h"
+#include "train/trainer.h"
+#include "train_ranks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 33 windows, of which 31 are learnt from: batches of 12, 12 and 7. */
+enum { SEQUENCE = 16, TOKENS = 33 * SEQUENCE + 1, BATCH = 12 };
+
+typedef struct model_row {
+    const char *name, *model, *data; /* data: the kind, of the corpus below, or synthetic */
+    const char *optimizer;
+    double tie;      /* how far what follows from a tied table may be off; 0: bit-equal */
+    bool statistics; /* of a batch, which are one replica's: compared without replicas */
+} model_row;
+
+#define SIZES "layers=4,hidden=16,heads=2,vocabulary=261,positions=32"
+static const model_row models[] = {
+    {"gpt2", "gpt2:" SIZES, "tokens", "sgd", 1e-6, false},
+    {"gpt2-dropout", "gpt2:" SIZES ",dropout=0.2,attention-dropout=0.1", "tokens", "sgd", 1e-6,
+     false},
+    {"llama", "llama:" SIZES ",kv-heads=1", "tokens", "adamw", 0, false},
+    {"llama-tied", "llama:" SIZES ",tied=on", "tokens", "sgd", 1e-6, false},
+    {"bert", "bert:" SIZES, "masked", "sgd", 1e-6, false},
+    {"vit", "vit:patch=14,layers=4,hidden=12,heads=3,dropout=0.1", "synthetic", "adamw", 0,
+     false},
+    {"resnet", "resnet20:width=2", "synthetic", "sgd", 0, true},
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+typedef struct layout_row {
+    bool is_quick; /* also of models that others stand for, where the test is the short one */
+    int stages, replicas;
+    const char *schedule;
+    int64_t micro_batch; /* samples */
+    bool recompute;
+    const char *backend;
+} layout_row;
+
+static const layout_row layouts[] = {
+    {true, 2, 1, "1f1b", 3, false, "reference"},
+    {false, 2, 1, "1f1b", 12, false, "reference"},
+    {false, 3, 1, "1f1b", 3, true, "reference"},
+    {true, 2, 2, "1f1b", 2, false, "reference"},
+    {false, 2, 1, "afab", 2, false, "reference"},
+    {false, 2, 1, "eager-1f1b", 2, false, "reference"},
+    {true, 3, 1, "zb-h1", 3, true, "reference"},
+    {false, 2, 1, "zb-h2", 3, false, "reference"},
+    {true, 2, 1, "zb-v", 3, false, "reference"},
+    {false, 2, 1, "interleaved", 3, false, "reference"},
+    {false, 2, 1, "1f1b", 3, false, NULL},
+    {false, 4, 1, "zb-h1", 1, false, NULL},
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static char corpus[600];
+
+static void write_corpus(void) {
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    uint32_t ids[TOKENS];
+    snprintf(corpus, sizeof corpus, "%s/corpus", check_folder());
+    REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
+    REQUIRE_OK(rpi_token_writer_open(corpus, tokenizer, &writer));
+    for (int i = 0; i < TOKENS; i++) ids[i] = i % 24 == 23 ? '.' : (uint32_t)(i * i / 7 % 200);
+    CHECK_OK(rpi_token_writer_add(writer, ids, TOKENS));
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+}
+
+static rpi_train_options options_of(const model_row *row) {
+    static char data[RANKS_MOST][640];
+    static int next;
+    rpi_train_options options = ranks_options();
+    if (!corpus[0]) write_corpus();
+    options.model = row->model;
+    options.data = row->data;
+    options.train_images = 31;
+    options.test_images = 9;
+    if (strcmp(row->data, "synthetic") != 0) {
+        char *text = data[next++ % RANKS_MOST];
+        snprintf(text, sizeof data[0], "%s:%s", row->data, corpus);
+        options.data = text;
+        options.train_images = options.test_images = 0;
+        options.seq_length = SEQUENCE;
+    }
+    options.global_batch_size = BATCH;
+    options.optimizer = row->optimizer;
+    options.lr = 1e-2;
+    options.lr_schedule = "cosine";
+    options.lr_warmup_steps = 2;
+    options.clip = 0.3;
+    options.decay = "weights";
+    options.steps = 4;
+    return options;
+}
+
+/* ---- what comes out ---- */
+
+static double worst; /* of the runs compared last */
+
+static void compare_tensor(const float *a, const float *b, int64_t count) {
+    for (int64_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+    if (worst == 0 && memcmp(a, b, (size_t)count * sizeof *a) != 0) worst = 1e-300;
+}
+
+typedef struct saved_run {
+    rpi_safetensors *file;
+    rpi_piece_files *pieces;
+} saved_run;
+
+static rp_status open_run(const char *folder, saved_run *run) {
+    RP_TRY(rpi_safetensors_open(ranks_path(folder, "model.safetensors"), &run->file));
+    return rpi_piece_files_open(run->file, folder, &run->pieces);
+}
+
+static void close_run(saved_run *run) {
+    rpi_piece_files_close(run->pieces);
+    rpi_safetensors_close(run->file);
+}
+
+static void compare_one(const saved_run *a, const saved_run *b, const rpi_named_tensor *t) {
+    int64_t count = rpi_shape_count(&t->shape);
+    float *x = malloc((size_t)count * sizeof(float)),
+          *y = malloc((size_t)count * sizeof(float));
+    CHECK_OK(rpi_piece_files_read_whole(a->pieces, t->name, &t->shape, x));
+    CHECK_OK(rpi_piece_files_read_whole(b->pieces, t->name, &t->shape, y));
+    compare_tensor(x, y, count);
+    free(x);
+    free(y);
+}
+
+/* Tensors of a run that has whole ones, against those of another, in pieces or not: the largest
+ * difference; 1e-300: it is one of signs of zero. */
+static double compare(const char *whole, const char *other) {
+    saved_run runs[2] = {{0}};
+    worst = 0;
+    CHECK_OK(open_run(whole, &runs[0]));
+    CHECK_OK(open_run(other, &runs[1]));
+    int count = rpi_safetensors_count(runs[0].file);
+    CHECK(count > 10);
+    for (int i = 0; i < count; i++)
+        compare_one(&runs[0], &runs[1], rpi_safetensors_at(runs[0].file, i));
+    close_run(&runs[0]);
+    close_run(&runs[1]);
+    return worst;
+}
+
+static void check_near(double a, double b, double tie, const char *what) {
+    CHECK_MSG(tie > 0 ? fabs(a - b) <= tie * fabs(a) : a == b, "%s: %.17g, %.17g", what, a, b);
+}
+
+/* The same micro-batches on ranks that hold whole models. */
+static void check_layout(const model_row *row, const layout_row *layout) {
+    char name[96], serial[128];
+    rpi_train_result one = {0}, many = {0};
+    rpi_train_options options = options_of(row);
+    snprintf(name, sizeof name, "%s-%d-%d-%s-%d", row->name, layout->stages, layout->replicas,
+             layout->schedule, (int)(layout - layouts));
+    snprintf(serial, sizeof serial, "%s-serial", name);
+    options.micro_batch_size = layout->micro_batch;
+    options.recompute = layout->recompute;
+    options.backend = layout->backend;
+    options.out = ranks_folder(serial);
+    REQUIRE_OK(ranks_train(&options, layout->replicas, &one));
+    options.stages = layout->stages;
+    options.schedule = layout->schedule;
+    options.out = ranks_folder(name);
+    REQUIRE_OK(ranks_train(&options, layout->replicas * layout->stages, &many));
+    check_near(one.last_loss, many.last_loss, row->tie, name);
+    check_near(one.test.loss, many.test.loss, row->tie, name);
+    CHECK_EQ(one.test.count, many.test.count);
+    CHECK(one.last_loss > 0);
+    double off = compare(ranks_folder(serial), ranks_folder(name));
+    CHECK_MSG(off <= row->tie, "%s: a tensor is off by %.3g", name, off);
+}
+
+/* One model without and one with a tie are trained in all layouts. */
+static bool fits(const model_row *row, const layout_row *layout) {
+    bool is_for_all = strcmp(row->name, "llama") == 0 || strcmp(row->name, "gpt2") == 0;
+    if (!check_long() && !layout->is_quick && !is_for_all) return false;
+    return !row->statistics || (layout->replicas == 1 && layout->micro_batch > 1);
+}
+
+static void every_layout_is_the_serial_training(void) {
+    for (int m = 0; m < MODELS; m++)
+        for (int l = 0; l < LAYOUTS; l++)
+            if (fits(&models[m], &layouts[l])) check_layout(&models[m], &layouts[l]);
+}
+
+CASES({"every_layout_is_the_serial_training", every_layout_is_the_serial_training})

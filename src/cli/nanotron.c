@@ -243,6 +243,16 @@ static rp_status put_evaluation(const rpi_nanotron *t) {
     return put_number(t, "evaluation.images", count);
 }
 
+/* Their dp counts replicas, ours ranks: a replica has as many as its pipeline has stages. */
+static rp_status put_ranks(const rpi_nanotron *t) {
+    long long stages = number_at(t, "parallelism.pp", 1), ranks;
+    if (!*text_at(t, "parallelism.pp_engine")) (void)take(t, "parallelism.pp_engine");
+    if (stages <= 1) return RP_OK;
+    if (__builtin_mul_overflow(number_at(t, "parallelism.dp", 1), stages, &ranks))
+        return RP_FAIL(INVALID, "%s:%zu: parallelism.pp is too large", t->file, t->line + 1);
+    return put_number(t, "parallelism.dp", ranks);
+}
+
 static rp_status put_defaults(const rpi_nanotron *t) {
     int bucket = take(t, "model.ddp_bucket_cap_mb");
     /* They save a last checkpoint or not; we do, and false would stop those on the way. */
@@ -255,6 +265,7 @@ static rp_status put_defaults(const rpi_nanotron *t) {
     RP_TRY(rpi_nanotron_put_absent(t, "general.seed", "42"));
     RP_TRY(rpi_nanotron_put_absent(t, "model.dtype", "bfloat16"));
     RP_TRY(put_evaluation(t));
+    RP_TRY(put_ranks(t));
     return put_rates(t);
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define SECTION  RPI_NANOTRON_SECTION
-#define PARALLEL "ranks share the data alone, as dp says"
+#define PARALLEL "ranks share the data, as dp says, and the layers, as pp says"
 
 const rpi_nanotron_key rpi_nanotron_settings[] = {
     {"general.project", NULL, NULL},
@@ -15,11 +15,9 @@ const rpi_nanotron_key rpi_nanotron_settings[] = {
     {"general.consumed_train_samples", NULL, NULL},
     {"general.benchmark_csv_path", "null", "redpoll report makes tables of a run"},
     {"general.ignore_sanity_checks", NULL, NULL},
-    {"parallelism.pp", "1", PARALLEL},
     {"parallelism.tp", "1", PARALLEL},
     {"parallelism.expert_parallel_size", "1|null", PARALLEL},
     {"parallelism.context_parallel_size", "1|null", PARALLEL},
-    {"parallelism.pp_engine", "1f1b|afab|null", NULL},
     {"parallelism.tp_mode", "ALL_REDUCE|REDUCE_SCATTER|null", NULL},
     {"parallelism.tp_linear_async_communication", NULL, NULL},
     {"parallelism.tp_recompute_allgather", NULL, NULL},

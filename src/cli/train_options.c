@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "cli/option_rows.h"
 #include "cli/run.h"
+#include "plan/pipelines/pipeline_kind.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/batch_ring.h"
 #include "train/data/label_split.h"
@@ -13,6 +14,11 @@
 static rp_status check_split(const char *text) {
     rpi_label_split split;
     return rpi_split_parse(text, &split);
+}
+
+static rp_status check_schedule(const char *text) {
+    const rpi_pipeline_kind *kind;
+    return rpi_pipeline_kind_find(text, &kind);
 }
 
 #define FIELD(name) offsetof(rpi_train_settings, train.name)
@@ -74,6 +80,21 @@ const rpi_option rpi_train_table[] = {
     {"accumulate", NULL, "tokens.batch_accumulation_per_replica", RPI_OPTION_COUNT,
      FIELD(accumulate), "1", 1, 1e6, "N",
      "micro-batches of each rank in a step: memory of one, gradients of all", NULL},
+    {"micro-batch-size", NULL, "tokens.samples_of_a_run", RPI_OPTION_COUNT,
+     FIELD(micro_batch_size), NULL, 1, 1e9, "N",
+     "samples in one run of the model: a rank's part of a step, --batch-size, is then made of "
+     "such runs",
+     NULL},
+    {"pp", NULL, "parallelism.pp", RPI_OPTION_COUNT, FIELD(stages), NULL, 1,
+     RPI_PIPELINE_STAGES, "N",
+     "ranks that hold one model together, each some of its blocks: a pipeline through which "
+     "micro-batches go; 1 when absent",
+     NULL},
+    {"schedule", NULL, "parallelism.pp_engine", RPI_OPTION_TEXT, FIELD(schedule), "1f1b", 0, 0,
+     "NAME",
+     "of a pipeline's passes: afab, 1f1b, eager-1f1b, interleaved, zb-h1, zb-h2 or zb-v "
+     "(redpoll plan pipeline shows them)",
+     check_schedule},
     {"recompute", NULL, "parallelism.recompute_layer", RPI_OPTION_FLAG, FIELD(recompute), NULL,
      0, 0, NULL,
      "keep no activations inside blocks, but compute them again for the gradients: less "

@@ -39,6 +39,8 @@ static void drop_alternatives(rpi_train_settings *s, const rpi_train_settings *s
     if (said->train.epochs && !said->train.steps) t->steps = 0;
     if (said->train.batch_size && !said->train.global_batch_size) t->global_batch_size = 0;
     if (said->train.global_batch_size && !said->train.batch_size) t->batch_size = 0;
+    if (said->train.accumulate && !said->train.micro_batch_size) t->micro_batch_size = 0;
+    if (said->train.micro_batch_size && !said->train.accumulate) t->accumulate = 1;
     if (said->train.data && strcmp(said->train.data, t->data) != 0) t->data_dir = NULL;
 }
 

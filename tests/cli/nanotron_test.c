@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { KEYS = 24, LONGEST = 8192 };
+enum { KEYS = 26, LONGEST = 8192 };
 
 typedef struct found {
     const char *at[KEYS];
@@ -43,6 +43,8 @@ static const rpi_option table[] = {
     KEY(21, "evaluation.images"),
     KEY(22, "checkpoints.checkpoint_interval"),
     KEY(23, "checkpoints.save_final_state"),
+    KEY(24, "parallelism.pp"),
+    KEY(25, "parallelism.pp_engine"),
     {0},
 };
 
@@ -185,8 +187,12 @@ static void what_is_left_out_is_what_nanotron_takes(void) {
                "optimizer:\n"
                "  optimizer_factory: {name: sgd}\n"
                "  learning_rate_scheduler: {learning_rate: 0.1, lr_warmup_steps: 10}\n"
+               "parallelism: {dp: 3, pp: 2, pp_engine: null}\n"
                "data_stages: null\n",
         &f, &config));
+    check_key(&f, "parallelism.dp", "6"); /* ranks, not replicas */
+    check_key(&f, "parallelism.pp", "2");
+    check_key(&f, "parallelism.pp_engine", "");
     check_key(&f, "model.name",
               "llama:layers=32,hidden=16,heads=32,kv-heads=0,intermediate=11008,"
               "vocabulary=32000,positions=2048,rope-base=10000,norm-epsilon=1e-6,tied=off");
@@ -287,11 +293,9 @@ static const struct {
     {"general.consumed_train_samples", "~", NULL},
     {"general.benchmark_csv_path", "null", "bench.csv"},
     {"general.ignore_sanity_checks", "true", NULL},
-    {"parallelism.pp", "1", "2"},
     {"parallelism.tp", "1", "2"},
     {"parallelism.expert_parallel_size", "1", "4"},
     {"parallelism.context_parallel_size", "1", "2"},
-    {"parallelism.pp_engine", "1f1b", "other"},
     {"parallelism.tp_mode", "REDUCE_SCATTER", "OTHER"},
     {"parallelism.tp_linear_async_communication", "true", NULL},
     {"parallelism.tp_recompute_allgather", "true", NULL},
@@ -440,9 +444,9 @@ static void what_we_have_not_is_refused(void) {
     static const struct {
         const char *text, *part;
     } bad[] = {
-        {LITTLE "parallelism: {pp: 2}\n",
-         "nanotron.yaml:2: parallelism.pp is 2; redpoll train has 1 only: ranks share the data "
-         "alone, as dp says"},
+        {LITTLE "parallelism: {tp: 2}\n", "nanotron.yaml:2: parallelism.tp is 2; redpoll train "
+                                          "has 1 only: ranks share the data, "
+                                          "as dp says, and the layers, as pp says"},
         {LITTLE "optimizer: {zero_stage: 1}\n", "optimizer.zero_stage is 1; redpoll train has"},
         {LITTLE "optimizer: {learning_rate_scheduler: {lr_warmup_steps: 3, lr_warmup_style: "
                 "constant}}\n",

@@ -211,7 +211,6 @@ rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t 
 static rp_status check_stages(const rpi_train_options *o, const rpi_strategy *strategy,
                               bool chooses_bits, int world) {
     rpi_model_choice choice;
-    rpi_train_place place;
     rpi_grid model;
     RP_TRY(rpi_train_grid(o, &model));
     if (model.size[RPI_AXIS_STAGE] == 1) return RP_OK;
@@ -236,7 +235,14 @@ static rp_status check_stages(const rpi_train_options *o, const rpi_strategy *st
                        "--pp %lld with %s: its memory of segments is with the rank that holds "
                        "all layers; memory=0 has none, or leave --pp out",
                        (long long)o->stages, o->model);
-    return world ? rpi_train_place_open(&model, 0, world, 0, &place) : RP_OK;
+    int stages = model.size[RPI_AXIS_STAGE], fewer = world / stages * stages;
+    if (world % stages == 0) return RP_OK;
+    char fit[32] = "";
+    if (fewer) snprintf(fit, sizeof fit, "-n %d or ", fewer);
+    return RP_FAIL(INVALID,
+                   "--pp %d and %d rank%s: a replica takes %d of them; %s-n %d would "
+                   "fit",
+                   stages, world, world == 1 ? "" : "s", stages, fit, fewer + stages);
 }
 
 static rp_status check_world(const rpi_train_options *o, int world) {

@@ -1,6 +1,7 @@
 /* A run from its options to its result: the order of things. */
 #include "train/training.h"
 
+#include "base/append.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/checkpoint/run_folder.h"
@@ -89,14 +90,27 @@ static rp_status close_run(rpi_training *r) {
     return rpi_metrics_close(r->metrics);
 }
 
-/* Of a rank that holds a stage, which one it is: others hear it in these words. */
+/* The rank that a message of the communicators says has gone; -1: it says no such thing. */
+static int lost_rank(const char *why, int world) {
+    static const char words[] = "closed by peer: rank ";
+    const char *at = strstr(why, words);
+    int rank = -1;
+    if (!at || sscanf(at + sizeof words - 1, "%d", &rank) != 1) return -1;
+    return rank < world ? rank : -1;
+}
+
+/* Of a rank that holds a stage, which one it is, and which one is lost: others hear it in these
+ * words. */
 static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERROR_BYTES]) {
     char place[RPI_GRID_TEXT];
-    if (rpi_trainer_is_staged(t))
-        snprintf(message, RPI_ERROR_BYTES, "%s: %s",
-                 rpi_train_place_text(&t->place, t->place.rank, place), why);
-    else
-        snprintf(message, RPI_ERROR_BYTES, "%s", why);
+    snprintf(message, RPI_ERROR_BYTES, "%s", why);
+    if (!t->replica_self || !rpi_trainer_is_staged(t) || strstr(why, "; lost: rank ")) return;
+    snprintf(message, RPI_ERROR_BYTES, "%s: %s",
+             rpi_train_place_text(&t->place, t->place.rank, place), why);
+    int lost = lost_rank(why, t->place.world);
+    if (lost >= 0)
+        rpi_append(message, RPI_ERROR_BYTES, "; lost: %s",
+                   rpi_train_place_text(&t->place, lost, place));
 }
 
 rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
@@ -113,6 +127,7 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     rp_error error = *rp_last_error();
     char message[RPI_ERROR_BYTES];
     say_why(&r.trainer, error.message, message);
+    rpi_grid_comms_abort(&r.trainer.comms, status, message);
     if (comm) rp_comm_abort(comm, status, message);
     if (r.trainer.comm && r.trainer.comm != comm)
         rp_comm_abort(r.trainer.comm, status, message);

@@ -88,6 +88,11 @@ void rpi_grid_comms_close(rpi_grid_comms *comms) {
     *comms = (rpi_grid_comms){0};
 }
 
+void rpi_grid_comms_abort(const rpi_grid_comms *comms, rp_status status, const char *message) {
+    if (comms->stages) rp_comm_abort(comms->stages, status, message);
+    if (comms->replicas) rp_comm_abort(comms->replicas, status, message);
+}
+
 static void add_stats(const rp_comm *comm, rp_comm_stats *sum) {
     rp_comm_stats own;
     if (!comm) return;

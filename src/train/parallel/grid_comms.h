@@ -17,6 +17,10 @@ rp_status rpi_grid_comms_open(rp_comm *world, const rpi_train_place *place,
                               rpi_grid_comms *out_comms);
 void rpi_grid_comms_close(rpi_grid_comms *comms); /* zeros are fine */
 
+/* As rp_comm_abort() of each, before that of the world: one that has failed by itself on some
+ * rank tells nothing on to the others. */
+void rpi_grid_comms_abort(const rpi_grid_comms *comms, rp_status status, const char *message);
+
 /* What this rank has sent and waited for in all of them and in the world. */
 void rpi_grid_comms_stats(const rpi_grid_comms *comms, const rp_comm *world,
                           rp_comm_stats *out_stats);

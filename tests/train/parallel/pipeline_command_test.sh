@@ -1,0 +1,96 @@
+#!/bin/sh
+# Pipelines by the command line: what reads their runs, and what is said when a rank is killed. usage: pipeline_command_test.sh REDPOLL
+# shellcheck disable=SC2154 # $folder is that of cases.sh
+set -u
+redpoll=$1
+. "$(dirname "$0")/../../harness/cases.sh"
+mark="test-$$"
+export REDPOLL_TEST_MARK="$mark" OMP_NUM_THREADS=1
+
+says() {
+    if grep -qE -e "$2" "$1"; then pass; else complain "no '$2' in $1: $(tail -n 20 "$1") $(tail -n 20 err)"; fi
+}
+# trains OUT WORDS...: a few steps of a small LLaMA
+trains() {
+    to=$1
+    shift
+    if "$redpoll" train --model llama:layers=3,hidden=16,heads=2,vocabulary=257,positions=16 --data tokens:corpus,validation=5% --seq-length 16 \
+        --global-batch-size 8 --micro-batch-size 2 --optimizer adamw --clip 0.5 --threads 1 --eval-images 8 --log-every 1 --out "$to" "$@" \
+        >out 2>err; then pass; else complain "$*: $(cat err)"; fi
+}
+losses() {
+    grep -o '"loss":[^,]*' "$1/metrics.jsonl"
+}
+
+i=0
+while [ $i -lt 200 ]; do
+    echo "the red poll trains on seed $i."
+    i=$((i + 1))
+done >text
+"$redpoll" data tokenize --tokenizer byte --in text --out corpus >out 2>err || complain "$(cat err)"
+
+# ---- one training, in one layout and another ----
+trains serial --steps 4
+trains run --steps 2 --pp 3 -n 3 --schedule zb-h1
+"$redpoll" train --resume run --steps 3 --pp 1 -n 1 >out 2>err || complain "$(cat err)"
+says out 'saved by 3 stages, continued by 1'
+"$redpoll" train --resume run --steps 4 --pp 2 -n 2 --schedule 1f1b >out 2>err || complain "$(cat err)"
+says out 'a step .*MB sent'
+losses serial >wanted
+losses run >had
+if cmp -s wanted had; then pass; else complain "losses: $(diff wanted had)"; fi
+
+# ---- what reads its checkpoint ----
+"$redpoll" eval --model run >a 2>err || complain "$(cat err)"
+"$redpoll" eval --model serial >b 2>err || complain "$(cat err)"
+says a 'perplexity'
+if [ "$(grep perplexity a)" = "$(grep perplexity b)" ]; then pass; else complain "$(cat a b)"; fi
+"$redpoll" generate --model run --prompt 'the red' --max-new-tokens 4 --temperature 0 >a 2>err || complain "$(cat err)"
+"$redpoll" generate --model serial --prompt 'the red' --max-new-tokens 4 --temperature 0 >b 2>err || complain "$(cat err)"
+if cmp -s a b; then pass; else complain "other texts: $(cat a b)"; fi
+"$redpoll" export --from run --to hf:hf >out 2>err || complain "$(cat err)"
+if [ -s hf/model.safetensors ]; then pass; else complain "nothing was exported"; fi
+
+# ---- what does not go together ----
+# refused WHAT WORDS...
+refused() {
+    what=$1
+    shift
+    if "$redpoll" train --data tokens:corpus --seq-length 16 --steps 1 --out refused "$@" >out 2>err; then complain "$* is not refused"; fi
+    says err "$what"
+}
+refused 'pp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --pp 2 -n 3
+refused 'pp 2 and 1 rank: .*-n 2 would fit' --model gpt2 --pp 2 -n 1
+refused 'can be cut into 4 parts; --pp 4 would fit' --model llama:layers=3,hidden=16,heads=2,vocabulary=257,positions=16 --pp 5 -n 5
+refused "strategy gossip: .*all-reduce is for them" --model gpt2 --pp 2 -n 2 --strategy gossip
+refused 'its memory of segments' --model transformer-xl --pp 2 -n 2
+refused 'bits are chosen' --model gpt2 --pp 2 -n 2 --codec auto
+refused 'sample-every with --pp 2' --model gpt2 --pp 2 -n 2 --sample-every 1 --prompt a
+refused 'schedule' --model gpt2 --pp 2 -n 2 --schedule zb-h3
+refused 'not made of micro-batches of 3 on 2 replicas; --global-batch-size 24 is' --model gpt2 --pp 2 -n 4 --global-batch-size 20 --micro-batch-size 3
+
+# ---- a rank is killed: all others say which one ----
+# find_rank RANK: its process
+find_rank() {
+    for process in $(grep -lzx "REDPOLL_TEST_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
+        if tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -qx "RANK=$1"; then echo "$process"; fi
+    done
+}
+timeout 200 "$redpoll" train --model vit:patch=14,layers=2,hidden=12,heads=3 --data synthetic --train-images 240 --test-images 40 --threads 1 \
+    --global-batch-size 24 --micro-batch-size 3 --pp 2 -n 4 --steps 1000000 --no-eval --no-checkpoint --log-every 1 --out killed >out 2>err &
+run=$!
+tries=0
+while ! grep -q '"step":3,' killed/metrics.jsonl 2>/dev/null && [ $tries -lt 1000 ] && kill -0 $run; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+process=$(find_rank 3)
+# shellcheck disable=SC2086 # one, or none
+kill -KILL $process || complain 'no rank 3 to kill'
+wait $run
+says err 'rank 3 was killed by signal 9'
+for rank in 0 1 2; do
+    if [ $rank -eq 0 ]; then begin='redpoll: '; else begin="\\[$rank\\] redpoll: "; fi
+    says err "^$begin.*lost: rank 3, stage 1 of replica 1"
+done
+finish

@@ -136,7 +136,7 @@ static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *
 static rp_status emit_forward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     const rpi_op *op = unit->unit.nodes[0]->op;
     if (op->is_view) return emit_view(compiler, unit, RPI_FORWARD);
-    if (rpi_is_external(op)) return rpi_emit_external_forward(compiler, unit);
+    if (rpi_is_external(op)) return rpi_emit_external_forward(compiler, unit, RPI_FORWARD);
     return emit_forward_kernel(compiler, unit);
 }
 
@@ -365,10 +365,11 @@ static bool takes(const rpi_compiled_unit *unit, int input, const rpi_compiled_u
 }
 
 /* Does backward need what this unit makes? Either itself, or units behind it in its segment, of
- * which `again` says which are run again. External nodes never are: they keep their outputs. */
+ * which `again` says which are run again. External nodes say themselves whether they may be;
+ * else they keep their outputs. */
 static bool needs_repeat(const rpi_compiler *compiler, int index, const bool *again) {
     const rpi_compiled_unit *unit = &compiler->units[index];
-    if (rpi_is_external(unit->unit.nodes[0]->op)) return false;
+    if (rpi_is_external(unit->unit.nodes[0]->op) && !rpi_external_repeats(unit)) return false;
     const rpi_kernel *own = unit->kernel;
     if (own && unit->unit.wanted && (own->saved_bytes || own->needs_outputs)) return true;
     for (int i = index + 1; i < compiler->unit_count; i++) {
@@ -386,9 +387,11 @@ static bool needs_repeat(const rpi_compiler *compiler, int index, const bool *ag
 /* The values of a unit are made again into places of their own; those of the forward pass are
  * then free from its end on. */
 static rp_status repeat_unit(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    const rpi_op *op = unit->unit.nodes[0]->op;
     for (int i = 0; i < unit->unit.output_count; i++)
         compiler->values[unit->outputs[i]].copies = NULL;
-    if (unit->unit.nodes[0]->op->is_view) return emit_view(compiler, unit, RPI_BACKWARD);
+    if (rpi_is_external(op)) return rpi_emit_external_forward(compiler, unit, RPI_BACKWARD);
+    if (op->is_view) return emit_view(compiler, unit, RPI_BACKWARD);
     return run_forward_kernel(compiler, unit, RPI_BACKWARD);
 }
 
@@ -443,8 +446,10 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
         RP_TRY(emit_given_gradients(compiler, i));
     }
     if (!apart) RP_TRY(emit_second_halves(compiler, waiting, &first, count));
-    for (int i = 0; i < compiler->value_count; i++)
+    for (int i = 0; i < compiler->value_count; i++) {
+        RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].pending));
         RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].gradient_pending));
+    }
     program->inputs_end = program->step_count;
     return emit_second_halves(compiler, waiting, &first, count);
 }

@@ -58,7 +58,8 @@ void rpi_external_cancel(void *self, uint64_t run) {
 /* Emit the first half over these places, and keep the second for the first use of what it
  * makes. */
 static rp_status emit_pair(rpi_compiler *compiler, const half_pair *wanted, const char *name,
-                           const rpi_step_places *places, rpi_pending **out_pending) {
+                           rpi_pass pass, const rpi_step_places *places,
+                           rpi_pending **out_pending) {
     half_pair *pair = NULL;
     rpi_pending *pending = NULL;
     RP_TRY(rpi_arena_alloc(compiler->program->memory, sizeof *pair, &pair));
@@ -69,7 +70,7 @@ static rp_status emit_pair(rpi_compiler *compiler, const half_pair *wanted, cons
                              .places = *places,
                              .name = name,
                              .start = -1,
-                             .pass = pair->is_backward ? RPI_BACKWARD : RPI_FORWARD};
+                             .pass = pass};
     if (start_of(pair)) {
         rpi_program_step step = {.run = run_start,
                                  .self = pair,
@@ -88,17 +89,40 @@ static rpi_tensor tensor_of(const rpi_compiler *compiler, rpi_value_id id) {
         .dtype = RP_F32, .domain = RPI_HOST, .shape = compiler->values[id].shape};
 }
 
-rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+/* Output i is input i, where that lies. */
+static rp_status pass_values(rpi_compiler *compiler, const rpi_compiled_unit *unit,
+                             rpi_pass pass) {
+    for (int i = 0; i < unit->unit.output_count; i++) {
+        rpi_value_id in = unit->inputs[i];
+        RP_TRY(rpi_emit_use(compiler, in, rpi_row_major(compiler, in), pass,
+                            &compiler->values[unit->outputs[i]].place));
+    }
+    return RP_OK;
+}
+
+bool rpi_external_passes(const rpi_compiled_unit *unit) {
+    const rpi_external_attributes *external = unit->unit.nodes[0]->attributes;
+    return !external->forward_start && !external->forward_finish;
+}
+
+bool rpi_external_repeats(const rpi_compiled_unit *unit) {
+    const rpi_external_attributes *external = unit->unit.nodes[0]->attributes;
+    return external->repeats || rpi_external_passes(unit);
+}
+
+rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *unit,
+                                    rpi_pass pass) {
     half_pair pair = {.external = unit->unit.nodes[0]->attributes,
                       .input_count = unit->unit.input_count,
                       .output_count = unit->unit.output_count};
     rpi_step_places places = {0};
     rpi_pending *pending = NULL;
+    if (rpi_external_passes(unit)) return pass_values(compiler, unit, pass);
     for (int i = 0; i < pair.input_count; i++) {
         rpi_value_id in = unit->inputs[i];
         pair.inputs[i] = tensor_of(compiler, in);
-        RP_TRY(rpi_emit_use(compiler, in, rpi_row_major(compiler, in), RPI_FORWARD,
-                            &places.inputs[i]));
+        RP_TRY(
+            rpi_emit_use(compiler, in, rpi_row_major(compiler, in), pass, &places.inputs[i]));
     }
     for (int i = 0; i < pair.output_count; i++) {
         rpi_value_id out = unit->outputs[i];
@@ -107,7 +131,7 @@ rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *u
         RP_TRY(rpi_emit_buffer(compiler, layout.bytes, layout, &places.outputs[i]));
         compiler->values[out].place = places.outputs[i];
     }
-    RP_TRY(emit_pair(compiler, &pair, unit->name, &places, &pending));
+    RP_TRY(emit_pair(compiler, &pair, unit->name, pass, &places, &pending));
     for (int i = 0; i < pair.output_count; i++)
         compiler->values[unit->outputs[i]].pending = pending;
     return RP_OK;
@@ -168,6 +192,6 @@ rp_status rpi_emit_external_backward(rpi_compiler *compiler, rpi_compiled_unit *
         if (unit->unit.wanted >> i & 1u)
             RP_TRY(rpi_emit_buffer(compiler, layout.bytes, layout, &places.grad_inputs[i]));
     }
-    RP_TRY(emit_pair(compiler, &pair, unit->name, &places, &pending));
+    RP_TRY(emit_pair(compiler, &pair, unit->name, RPI_BACKWARD, &places, &pending));
     return hand_on(compiler, unit, &places, pending);
 }

@@ -316,14 +316,18 @@ typedef rp_status (*rpi_external_function)(void *context, const rpi_external_io 
 
 typedef struct rpi_external_attributes {
     void *context; /* borrowed; outlives the graph */
-    /* start may be NULL (all is done in finish), or finish (all is done in start), not both. */
+    /* start may be NULL (all is done in finish), or finish (all is done in start). Both NULL:
+     * output i is input i, without a copy (shapes must then be equal). */
     rpi_external_function forward_start, forward_finish;
-    /* Both NULL: the gradient of output i is that of input i (shapes must then be equal). */
+    /* Likewise; both NULL: the gradient of input i is that of output i. */
     rpi_external_function backward_start, backward_finish;
+    /* In a segment that is recomputed, forward runs again where backward needs its outputs:
+     * they are not kept. false: it runs once, and they are. */
+    bool repeats;
     /* The run failed after start had succeeded and before finish was called, which it will not
      * be: what is in flight must let go of the memory before this returns. NULL: nothing to do,
      * as where start leaves nothing behind. */
-    void (*cancel)(void *context, uint64_t run, bool is_backward);
+    void (*cancel)(void *context, uint64_t run, bool is_backward); /* of which functions */
     int output_count; /* 0: one, of the shape of input 0 */
     rpi_shape output_shapes[RPI_NODE_OUTPUTS];
 } rpi_external_attributes;

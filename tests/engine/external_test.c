@@ -240,6 +240,47 @@ static void halves_alone(void) {
     close_net(&n);
 }
 
+static float double_one(net *n, const rpi_external_attributes *attributes, float *gradients,
+                        record *r) {
+    rpi_tensor loss;
+    build(n, *attributes);
+    CHECK_OK(run(n, r));
+    memcpy(gradients, rpi_weights_gradients(n->weights),
+           sizeof(float) * (size_t)rpi_weights_count(n->weights));
+    CHECK_OK(rpi_instance_result(n->instance, n->loss, &loss));
+    float value = *(const float *)loss.data;
+    close_net(n);
+    return value;
+}
+
+static rp_status hand_on(void *context, const rpi_external_io *io) {
+    (void)context;
+    memcpy(io->outputs[0].data, io->inputs[0].data,
+           sizeof(float) * (size_t)rpi_shape_count(&io->inputs[0].shape));
+    return RP_OK;
+}
+
+/* Without a forward the output is the input where it lies: the same bits as of a copy, and no
+ * step in forward. */
+static void passes_forward(void) {
+    net n;
+    record r[2] = {{.count = 0}, {.count = 0}};
+    float gradients[2][64] = {{0}}, losses[2];
+    for (int passes = 0; passes < 2; passes++) {
+        doubler d = {0};
+        rpi_external_attributes attributes = {.context = &d,
+                                              .forward_start = passes ? NULL : hand_on,
+                                              .backward_start = start,
+                                              .backward_finish = finish};
+        losses[passes] = double_one(&n, &attributes, gradients[passes], &r[passes]);
+        CHECK_EQ(d.finishes, 1);
+    }
+    CHECK(losses[0] == losses[1]);
+    CHECK(!memcmp(gradients[0], gradients[1], sizeof gradients[0]));
+    CHECK(position(&r[0], "wire start", 0) < position(&r[0], "loss softmax_cross_entropy", 0));
+    CHECK(position(&r[1], "wire start", 0) > position(&r[1], "loss softmax_cross_entropy", 0));
+}
+
 static void failing(void) {
     net n;
     record r = {0};
@@ -464,4 +505,4 @@ CASES({"several_values", several_values}, {"cancelled", cancelled},
       {"a_failed_finish_is_not_cancelled", a_failed_finish_is_not_cancelled},
       {"bad_nodes", bad_nodes}, {"both_halves", both_halves}, {"numbers", numbers},
       {"hides_under_weights", hides_under_weights}, {"on_a_parameter", on_a_parameter},
-      {"halves_alone", halves_alone}, {"failing", failing})
+      {"halves_alone", halves_alone}, {"passes forward", passes_forward}, {"failing", failing})

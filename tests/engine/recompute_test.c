@@ -36,7 +36,9 @@ typedef struct net {
     rpi_graph *graph;
     rpi_value_id loss;
     rpi_weights *weights;
-    int calls; /* of the external node in the middle */
+    int calls; /* of the external node in a layer */
+    int wired; /* which layer */
+    bool repeats;
 } net;
 
 static rpi_value_id layer(net *n, int index, rpi_value_id x) {
@@ -62,16 +64,17 @@ static rpi_value_id layer(net *n, int index, rpi_value_id x) {
                          (rpi_batch_norm2d_attributes){0});
     snprintf(what, sizeof what, "%s.relu", name);
     y = rpi_relu(graph, what, y);
-    if (index == LAYERS / 2)
-        y = rpi_external(
-            graph, "wire", y,
-            (rpi_external_attributes){.context = &n->calls, .forward_start = count_and_copy});
+    if (index == n->wired)
+        y = rpi_external(graph, "wire", y,
+                         (rpi_external_attributes){.context = &n->calls,
+                                                   .forward_start = count_and_copy,
+                                                   .repeats = n->repeats});
     snprintf(what, sizeof what, "%s.add", name);
     return rpi_add(graph, what, x, y);
 }
 
-static void build(net *n) {
-    *n = (net){0};
+static void build_wired(net *n, int wired, bool repeats) {
+    *n = (net){.wired = wired, .repeats = repeats};
     REQUIRE_OK(rpi_graph_create(&n->graph));
     rpi_graph *graph = n->graph;
     rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(ROWS, WIDTH, SIZE, SIZE));
@@ -83,6 +86,10 @@ static void build(net *n) {
     n->loss = rpi_softmax_cross_entropy(
         graph, "loss", rpi_linear(graph, "fc", x, w, RPI_NO_VALUE), labels, scale);
     REQUIRE_OK(rpi_weights_create(graph, n->loss, &n->weights));
+}
+
+static void build(net *n) {
+    build_wired(n, LAYERS / 2, false);
 }
 
 static void fill(rpi_weights *weights) {
@@ -163,6 +170,32 @@ static void same_bits(const rpi_backend *backend) {
 
 static void segments(void) {
     for (int i = 0; rpi_backend_at(i); i++) same_bits(rpi_backend_at(i));
+}
+
+/* Where backward needs what it made, a node that may run again does, and its output is not
+ * kept; where nothing does, as at the end of a segment, it runs once. */
+static void nodes_that_repeat(void) {
+    static outcome kept, again;
+    rpi_segment segments[] = {{"layer0.conv", "layer2.add"}, {"layer3.conv", "layer5.add"}};
+    size_t held[2] = {0};
+    for (int repeats = 0; repeats < 2; repeats++)
+        for (int wired = 1; wired < 3; wired++) {
+            net n;
+            rpi_program_options options = {.training = true};
+            build_wired(&n, wired, repeats);
+            run(&n, NULL, &options, &kept);
+            options.recompute = segments;
+            options.recompute_count = 2;
+            run(&n, NULL, &options, &again);
+            CHECK_EQ(kept.calls, 1);
+            CHECK_EQ(again.calls, repeats && wired == 1 ? 2 : 1);
+            CHECK(kept.loss == again.loss);
+            CHECK(!memcmp(kept.gradients, again.gradients, sizeof kept.gradients));
+            if (wired == 1) held[repeats] = again.memory_bytes;
+            rpi_weights_destroy(n.weights);
+            rpi_graph_destroy(n.graph);
+        }
+    CHECK_MSG(held[1] <= held[0], "%zu bytes are held where %zu were", held[1], held[0]);
 }
 
 static void bad_segments(void) {
@@ -248,4 +281,5 @@ static void no_sums(void) {
     rpi_graph_destroy(graph);
 }
 
-CASES({"segments", segments}, {"bad_segments", bad_segments}, {"no_sums", no_sums})
+CASES({"segments", segments}, {"nodes_that_repeat", nodes_that_repeat},
+      {"bad_segments", bad_segments}, {"no_sums", no_sums})

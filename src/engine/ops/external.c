@@ -9,18 +9,18 @@ static int count_outputs(const void *attributes) {
     return external->output_count ? external->output_count : 1;
 }
 
-/* Without a backward, output i passes its gradient to input i. */
-static rp_status check_passing(const rpi_shape *inputs, int input_count,
+/* Without a forward, output i is input i; without a backward, its gradient is that of output i.
+ */
+static rp_status check_passing(const char *pass, const rpi_shape *inputs, int input_count,
                                const rpi_shape *outputs, int output_count) {
     char text[96], other[96];
     if (input_count != output_count)
-        return RP_FAIL(INVALID, "no backward is given, but there are %d inputs and %d outputs",
+        return RP_FAIL(INVALID, "no %s is given, but there are %d inputs and %d outputs", pass,
                        input_count, output_count);
     for (int i = 0; i < input_count; i++)
         if (!rpi_shape_equal(&inputs[i], &outputs[i]))
-            return RP_FAIL(INVALID,
-                           "no backward is given, but input %d is %s and output %d is %s", i,
-                           rpi_op_shape_text(&inputs[i], text, sizeof text), i,
+            return RP_FAIL(INVALID, "no %s is given, but input %d is %s and output %d is %s",
+                           pass, i, rpi_op_shape_text(&inputs[i], text, sizeof text), i,
                            rpi_op_shape_text(&outputs[i], other, sizeof other));
     return RP_OK;
 }
@@ -28,15 +28,19 @@ static rp_status check_passing(const rpi_shape *inputs, int input_count,
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs) {
     const rpi_external_attributes *external = attributes;
-    if (!external->forward_start && !external->forward_finish)
-        return RP_FAIL(INVALID, "neither forward_start nor forward_finish is given");
+    bool forward = external->forward_start || external->forward_finish;
+    bool backward = external->backward_start || external->backward_finish;
+    if (!forward && !backward)
+        return RP_FAIL(INVALID, "no function is given, neither forward nor backward");
     if (external->output_count < 0 || external->output_count > RPI_NODE_OUTPUTS)
         return RP_FAIL(INVALID, "%d outputs; at most %d are allowed", external->output_count,
                        (int)RPI_NODE_OUTPUTS);
     outputs[0] = inputs[0];
     for (int i = 0; i < external->output_count; i++) outputs[i] = external->output_shapes[i];
-    if (external->backward_start || external->backward_finish) return RP_OK;
-    return check_passing(inputs, input_count, outputs, count_outputs(attributes));
+    int output_count = count_outputs(attributes);
+    if (!forward) RP_TRY(check_passing("forward", inputs, input_count, outputs, output_count));
+    if (backward) return RP_OK;
+    return check_passing("backward", inputs, input_count, outputs, output_count);
 }
 
 #define MORE(text)                                                                             \

@@ -97,6 +97,13 @@ rpi_value_id rpi_swiglu(rpi_graph *graph, const char *name, rpi_value_id gate, r
  * only rows of tokens that occur are added to, in the order of the tokens. */
 rpi_value_id rpi_embedding(rpi_graph *graph, const char *name, rpi_value_id tokens,
                            rpi_value_id table);
+/* The same of a table that is rows [first, first + V) of one of `whole` rows: tokens of other
+ * rows, which who has those makes, give zeros. whole 0: the table is all there is. */
+typedef struct rpi_embedding_attributes {
+    int64_t first, whole;
+} rpi_embedding_attributes;
+rpi_value_id rpi_embedding_of(rpi_graph *graph, const char *name, rpi_value_id tokens,
+                              rpi_value_id table, rpi_embedding_attributes attributes);
 
 /* y[..., t, :] = x[..., t, :] + table[t]. x: ... x T x W, table: P x W with P at least T; axes
  * of 1 may stand before them, as in torchvision's files. */
@@ -135,6 +142,9 @@ typedef struct rpi_attention_attributes {
     int window;
     float scale;   /* 0 means 1 / sqrt(D) */
     float dropout; /* of p, after the softmax, as rpi_dropout does it; none in evaluation */
+    /* Heads are [first_head, first_head + heads) of `whole_heads`, and dropout's mask theirs;
+     * whole_heads 0: they are all there are. */
+    int first_head, whole_heads;
 } rpi_attention_attributes;
 rpi_value_id rpi_attention(rpi_graph *graph, const char *name, rpi_value_id query,
                            rpi_value_id key, rpi_value_id value, rpi_value_id documents,
@@ -229,9 +239,14 @@ rpi_value_id rpi_scale(rpi_graph *graph, const char *name, rpi_value_id input, f
  * machine, and for any cut of a batch into runs, on however many ranks. */
 typedef struct rpi_dropout_attributes {
     float probability;
+    /* The last axis is [first, first + W) of one of `whole`, and the mask that of these
+     * elements; whole 0: it is all there is. */
+    int64_t first, whole;
 } rpi_dropout_attributes;
 rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
                          float probability);
+rpi_value_id rpi_dropout_of(rpi_graph *graph, const char *name, rpi_value_id input,
+                            rpi_dropout_attributes attributes);
 
 /* An image as a sequence: N x C x H x W to N x (H W) x C, row by row; with a class token (C or
  * 1 x 1 x C, or absent) N x (1 + H W) x C, where that comes first. Without one C may be a named
@@ -278,6 +293,31 @@ rpi_value_id rpi_softmax_cross_entropy_with(rpi_graph *graph, const char *name,
 /* Without smoothing; -100 is ignored. */
 rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id logits,
                                        rpi_value_id labels, rpi_value_id scale);
+
+/* The same where several ranks have a slice of the classes each. Statistics of the slice are a
+ * few numbers a row (... x RPI_LOGIT_STATISTICS, of logits ... x C): log of the sum of
+ * exponentials, the label's logit (0 where it is in another slice), the sum of logits, the
+ * largest logit and its class. C classes from `first` on; those from `whole` on are padding,
+ * which has no part in anything and no gradient. Those of all slices, slices x ... x
+ * RPI_LOGIT_STATISTICS in the order of their classes, give the loss and the outputs above;
+ * smoothing is over the whole vocabulary. z_loss z adds z (log of the sum of exponentials)^2 to
+ * the loss of a row. Both ops have their own gradients: whoever gathers statistics hands each
+ * slice back the gradient of its own. */
+enum { RPI_LOGIT_STATISTICS = 5 };
+typedef struct rpi_logit_slice {
+    int64_t first, whole;
+    int ignored; /* 0 means -100 */
+} rpi_logit_slice;
+rpi_value_id rpi_logit_statistics(rpi_graph *graph, const char *name, rpi_value_id logits,
+                                  rpi_value_id labels, rpi_logit_slice slice);
+typedef struct rpi_statistics_loss {
+    int64_t whole;
+    float smoothing, z_loss;
+    int ignored; /* 0 means -100 */
+} rpi_statistics_loss;
+rpi_value_id rpi_statistics_cross_entropy(rpi_graph *graph, const char *name,
+                                          rpi_value_id statistics, rpi_value_id labels,
+                                          rpi_value_id scale, rpi_statistics_loss loss);
 
 /* The same of logits x table^T + bias that are never all made: tokens below the first cutoff
  * are frequent, and those between two cutoffs, or behind the last, are a cluster. A softmax

@@ -17,6 +17,10 @@ static rp_status check_attributes(const rpi_attention_attributes *attention) {
     if (kv_heads < 1 || heads % kv_heads != 0)
         return RP_FAIL(INVALID, "kv_heads is %lld; a divisor of the %lld heads is wanted",
                        (long long)kv_heads, (long long)heads);
+    int64_t first = attention->first_head, whole = attention->whole_heads;
+    if (first < 0 || (whole ? first + heads > whole : first > 0))
+        return RP_FAIL(INVALID, "heads from %lld on of %lld", (long long)first,
+                       (long long)whole);
     if (attention->window < 0)
         return RP_FAIL(INVALID, "window is %d; 0 (none) or more", attention->window);
     if (!(attention->scale >= 0))

@@ -9,6 +9,11 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     (void)input_count;
     const rpi_dropout_attributes *dropout = attributes;
     RP_TRY(rpi_op_check_probability(dropout->probability, "probability"));
+    int64_t width = inputs[0].dims ? inputs[0].size[inputs[0].dims - 1] : 1;
+    if (dropout->first < 0 ||
+        (dropout->whole ? dropout->first + width > dropout->whole : dropout->first > 0))
+        return RP_FAIL(INVALID, "elements from %lld on of an axis of %lld",
+                       (long long)dropout->first, (long long)dropout->whole);
     outputs[0] = inputs[0];
     return RP_OK;
 }
@@ -16,10 +21,12 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
 static const rpi_dropout_attributes some = {.probability = 0.3f};
 static const rpi_dropout_attributes none = {.probability = 0};
 static const rpi_dropout_attributes all = {.probability = 1};
+static const rpi_dropout_attributes part = {.probability = 0.3f, .first = 9, .whole = 40};
 
 static const rpi_op_example examples[] = {
     {.name = "some", .attributes = &some, .input_count = 1, .inputs = {{3, {3, 7, 23}}}},
     {.name = "none", .attributes = &none, .input_count = 1, .inputs = {{2, {3, 7}}}},
+    {.name = "part", .attributes = &part, .input_count = 1, .inputs = {{3, {2, 5, 23}}}},
     {.name = "all", .attributes = &all, .input_count = 1, .inputs = {{2, {3, 7}}}},
 };
 
@@ -39,8 +46,13 @@ const rpi_op rpi_op_dropout = {
     .example_count = sizeof examples / sizeof examples[0],
 };
 
+rpi_value_id rpi_dropout_of(rpi_graph *graph, const char *name, rpi_value_id input,
+                            rpi_dropout_attributes attributes) {
+    return rpi_graph_add(graph, name, &rpi_op_dropout, &attributes, 1, &input);
+}
+
 rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
                          float probability) {
-    rpi_dropout_attributes attributes = {.probability = probability};
-    return rpi_graph_add(graph, name, &rpi_op_dropout, &attributes, 1, &input);
+    return rpi_dropout_of(graph, name, input,
+                          (rpi_dropout_attributes){.probability = probability});
 }

@@ -22,7 +22,8 @@ static rpi_kernel_rows matrix(bool bf16, int64_t rows, int64_t cols, uint64_t st
     return rpi_kernel_f32(kernel_normal(rows * cols, 1, stream), cols);
 }
 
-/* Few different tokens, so that they repeat; a vocabulary that needs 1, 2 or 3 bytes. */
+/* Few different tokens, so that they repeat; a vocabulary that needs 1, 2 or 3 bytes; every
+ * third table is the middle of a larger one. */
 static void draw(problem *it, rpi_rng *rng, int index) {
     static const int64_t vocabularies[] = {5, 256, 257, 66000};
     int64_t tokens = kernel_size(rng, 300), cols = kernel_size(rng, 150);
@@ -41,9 +42,14 @@ static void draw(problem *it, rpi_rng *rng, int index) {
                              .dense = index % 2,
                              .touched = it->touched,
                              .scratch = it->scratch}};
+    int64_t all = vocabulary;
+    if (index % 3 == 1) {
+        it->args.first = vocabulary / 2;
+        it->args.whole = all = 2 * vocabulary;
+    }
     it->args.sums = kernel_normal((it->args.dense ? vocabulary : tokens) * cols, 1, 4);
     for (int64_t t = 0; t < tokens; t++) {
-        it->ids[t] = (int32_t)rpi_rng_below(rng, (uint32_t)vocabulary);
+        it->ids[t] = (int32_t)rpi_rng_below(rng, (uint32_t)all);
         if (t > 0 && rpi_rng_below(rng, 2))
             it->ids[t] = it->ids[rpi_rng_below(rng, (uint32_t)t)];
     }
@@ -89,6 +95,40 @@ static void touched_rows_are_those_that_occur(void) {
         CHECK(touched[0] == 0 && touched[1] == 3 && touched[2] == 900 && touched[3] == 70000);
         CHECK(sums[0] == 16 && sums[1] == 2 + 4 + 64 && sums[2] == 1 + 32 && sums[3] == 8);
     }
+}
+
+/* Rows 2 to 4 of 10: tokens of others are zeros, and have no gradient. */
+static void a_part_of_a_table(void) {
+    static const int32_t ids[] = {2, 9, 4, 0, 4};
+    float table[] = {20, 30, 40}, out[5], sums[3] = {0}, dout[] = {1, 2, 4, 8, 16};
+    int32_t touched[5];
+    uint64_t scratch[10];
+    rpi_kernel_embedding it = {.tokens = 5,
+                               .cols = 1,
+                               .vocabulary = 3,
+                               .first = 2,
+                               .whole = 10,
+                               .ids = ids,
+                               .scale = 1,
+                               .table = rpi_kernel_f32(table, 1),
+                               .out = rpi_kernel_f32(out, 1),
+                               .dout = rpi_kernel_f32(dout, 1),
+                               .dense = true,
+                               .sums = sums,
+                               .touched = touched,
+                               .scratch = scratch};
+    for (int isa = 0; isa <= (int)rpi_cpu_isa(); isa++) {
+        const rpi_kernel_run run = {2, (rpi_isa)isa};
+        int64_t count = 0;
+        memset(sums, 0, sizeof sums);
+        CHECK_EQ(rpi_kernel_embedding_forward(&run, &it), -1);
+        CHECK(out[0] == 20 && out[1] == 0 && out[2] == 40 && out[3] == 0 && out[4] == 40);
+        rpi_kernel_embedding_backward(&run, &it, &count);
+        CHECK_EQ(count, 2);
+        CHECK(sums[0] == 1 && sums[1] == 0 && sums[2] == 20);
+    }
+    it.whole = 9;
+    CHECK_EQ(rpi_kernel_embedding_forward(&(rpi_kernel_run){1, rpi_cpu_isa()}, &it), 1);
 }
 
 static void bad_ids_are_named(void) {
@@ -147,5 +187,5 @@ static void gradients_are_differences(void) {
 
 CASES({"kernels_match", kernels_match},
       {"touched_rows_are_those_that_occur", touched_rows_are_those_that_occur},
-      {"bad_ids_are_named", bad_ids_are_named},
+      {"a part of a table", a_part_of_a_table}, {"bad_ids_are_named", bad_ids_are_named},
       {"gradients_are_differences", gradients_are_differences})

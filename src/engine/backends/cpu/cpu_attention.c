@@ -91,6 +91,8 @@ static rpi_kernel_attention describe_call(const rpi_cpu_kernel *kernel, const la
         .lse = io->saved,
         .dropout = rpi_cpu_mask(kernel, io, attention->dropout),
         .first_batch = rpi_cpu_first_sample(kernel, io, 0),
+        .first_head = attention->first_head,
+        .whole_heads = attention->whole_heads,
     };
     if (kernel->unit.input_count <= l->documents) return it;
     find_starts(io->inputs[l->documents], l->batch, l->k_length, io->workspace);

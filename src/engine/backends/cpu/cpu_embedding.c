@@ -3,6 +3,7 @@
 #include "engine/backends/cpu/cpu_op.h"
 #include "engine/backends/cpu/kernels/kernel_activation.h"
 #include "engine/backends/cpu/kernels/kernel_embedding.h"
+#include "engine/layers.h"
 
 #include <string.h>
 
@@ -14,10 +15,13 @@ extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_position_embedding;
 enum { TOKENS, TABLE, POSITION };
 
 static rpi_kernel_embedding describe_call(const rpi_unit *unit, const rpi_kernel_io *io) {
+    const rpi_embedding_attributes *part = unit->nodes[0]->attributes;
     const int64_t *table = unit->inputs[TABLE].shape.size;
     return (rpi_kernel_embedding){.tokens = rpi_shape_count(&unit->inputs[TOKENS].shape),
                                   .cols = table[1],
                                   .vocabulary = table[0],
+                                  .first = part->first,
+                                  .whole = part->whole,
                                   .ids = io->inputs[TOKENS],
                                   .scale = 1};
 }
@@ -29,10 +33,10 @@ static rp_status embed(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     it.out = rpi_kernel_f32(io->outputs[0], it.cols);
     int64_t bad = rpi_kernel_embedding_forward(&kernel->run, &it);
     if (bad < 0) return RP_OK;
-    return RP_FAIL(INVALID, "token %d at %s; the table '%s' has tokens 0 to %lld",
-                   (int)it.ids[bad],
-                   rpi_cpu_element_text(&kernel->unit.inputs[TOKENS], bad, text, sizeof text),
-                   kernel->unit.inputs[TABLE].name, (long long)it.vocabulary - 1);
+    return RP_FAIL(
+        INVALID, "token %d at %s; the table '%s' has tokens 0 to %lld", (int)it.ids[bad],
+        rpi_cpu_element_text(&kernel->unit.inputs[TOKENS], bad, text, sizeof text),
+        kernel->unit.inputs[TABLE].name, (long long)(it.whole ? it.whole : it.vocabulary) - 1);
 }
 
 static size_t touched_bytes(int64_t tokens) {

@@ -71,7 +71,8 @@ typedef struct rpi_kernel_attention {
     float *scratch; /* backward: rpi_kernel_attention_scratch() floats, content of no matter */
     const rpi_kernel_relative *relative; /* NULL: s_ij as above */
     rpi_dropout_mask dropout;            /* of the weights; probability 0: none */
-    int64_t first_batch;                 /* what the mask takes batch 0 for */
+    int64_t first_batch;                 /* what the mask takes batch 0 for, */
+    int64_t first_head, whole_heads;     /* and head 0, of so many; 0: of `heads` */
 } rpi_kernel_attention;
 
 /* Threads share heads and blocks of queries; 750 KB of a thread's stack are used. */
@@ -119,7 +120,9 @@ static inline uint64_t rpi_attention_mask_group(const rpi_kernel_attention *it, 
                                                 int64_t head, int64_t query, int64_t key) {
     int64_t pairs = (it->q_length + 1) / 2;
     int64_t blocks = (it->k_length + RPI_ATTENTION_KEYS - 1) / RPI_ATTENTION_KEYS;
-    return (uint64_t)(((((it->first_batch + batch) * it->heads + head) * pairs) + query / 2) *
+    int64_t heads = it->whole_heads ? it->whole_heads : it->heads;
+    head += it->first_head;
+    return (uint64_t)(((((it->first_batch + batch) * heads + head) * pairs) + query / 2) *
                           blocks +
                       key / RPI_ATTENTION_KEYS);
 }

@@ -1,13 +1,14 @@
 #include "engine/backends/cpu/kernels/kernel_cross_entropy.h"
 
 #include <math.h>
+#include <string.h>
 
-/* The first of the largest; NaN is never the largest. */
-static int64_t largest(const rpi_kernel_cross_entropy *it, int64_t row) {
+/* The first of the largest of the first `count`; NaN is never the largest. */
+static int64_t largest(rpi_kernel_rows logits, int64_t row, int64_t count) {
     int64_t best = 0;
     double most = -INFINITY;
-    for (int64_t j = 0; j < it->classes; j++) {
-        double x = rpi_kernel_get(it->logits, row, j);
+    for (int64_t j = 0; j < count; j++) {
+        double x = rpi_kernel_get(logits, row, j);
         if (x > most) most = x, best = j;
     }
     return best;
@@ -21,7 +22,7 @@ static void zero_row(const rpi_kernel_cross_entropy *it, int64_t row, float loss
 }
 
 static void one_row(const rpi_kernel_cross_entropy *it, int64_t row) {
-    int64_t best = largest(it, row), label = it->labels[row];
+    int64_t best = largest(it->logits, row, it->classes), label = it->labels[row];
     double most = rpi_kernel_get(it->logits, row, best), sum = 0, shifted = 0;
     for (int64_t j = 0; j < it->classes; j++) {
         double x = rpi_kernel_get(it->logits, row, j) - most;
@@ -69,4 +70,59 @@ rpi_cross_entropy_totals rpi_kernel_cross_entropy_run(const rpi_kernel_run *run,
         totals.correct += it->correct[row] && it->losses[row] == it->losses[row];
     }
     return totals;
+}
+
+/* ---- of a slice of the classes ---- */
+
+static void describe_row(const rpi_kernel_statistics *it, int64_t row, float *out) {
+    int64_t classes = rpi_statistics_classes(it), label = it->labels[row] - it->first;
+    int64_t best = largest(it->logits, row, classes);
+    double most = classes ? rpi_kernel_get(it->logits, row, best) : -INFINITY, sum = 0, all = 0;
+    double shift = most > -INFINITY ? most : 0;
+    for (int64_t j = 0; j < classes; j++) {
+        double x = rpi_kernel_get(it->logits, row, j);
+        sum += exp(x - shift);
+        all += x;
+    }
+    out[RPI_STATISTICS_LSE] = (float)(shift + log(sum));
+    out[RPI_STATISTICS_LABEL] =
+        label >= 0 && label < classes ? rpi_kernel_get(it->logits, row, label) : 0;
+    out[RPI_STATISTICS_SUM] = (float)all;
+    out[RPI_STATISTICS_LARGEST] = (float)most;
+    out[RPI_STATISTICS_INDEX] = (float)(it->first + best);
+}
+
+static void differentiate_row(const rpi_kernel_statistics *it, int64_t row, const float *of,
+                              const float *gradient) {
+    int64_t classes = rpi_statistics_classes(it), label = it->labels[row] - it->first;
+    int64_t best = (int64_t)of[RPI_STATISTICS_INDEX] - it->first;
+    double lse = of[RPI_STATISTICS_LSE];
+    for (int64_t j = 0; j < it->classes; j++) {
+        double p = lse == -INFINITY ? 0 : exp(rpi_kernel_get(it->logits, row, j) - lse);
+        double dx = p * gradient[RPI_STATISTICS_LSE] + gradient[RPI_STATISTICS_SUM];
+        if (j == label) dx += gradient[RPI_STATISTICS_LABEL];
+        if (j == best) dx += gradient[RPI_STATISTICS_LARGEST];
+        rpi_kernel_put(it->dlogits, row, j, j < classes ? dx : 0);
+    }
+}
+
+void rpi_statistics_scalar(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_statistics *it = args;
+    static const float none[RPI_STATISTICS];
+    for (int64_t row = begin; row < end; row++) {
+        float *of = it->statistics + row * RPI_STATISTICS;
+        bool ignored = it->labels[row] == it->ignored;
+        if (it->gradients)
+            differentiate_row(it, row, of,
+                              ignored ? none : it->gradients + row * RPI_STATISTICS);
+        else if (ignored)
+            memset(of, 0, sizeof none);
+        else
+            describe_row(it, row, of);
+    }
+}
+
+void rpi_kernel_statistics_run(const rpi_kernel_run *run, const rpi_kernel_statistics *it) {
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(statistics);
+    rpi_kernel_parallel(run, it->rows, 1, bodies, it);
 }

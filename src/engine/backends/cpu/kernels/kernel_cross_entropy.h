@@ -41,8 +41,40 @@ typedef struct rpi_cross_entropy_totals {
 rpi_cross_entropy_totals rpi_kernel_cross_entropy_run(const rpi_kernel_run *run,
                                                       const rpi_kernel_cross_entropy *it);
 
+/* ---- of a slice of the classes ---- */
+
+/* What a softmax over all classes needs to know of a slice of them, in each row. */
+enum {
+    RPI_STATISTICS_LSE,     /* log of the sum of exponentials; -infinity where there is none */
+    RPI_STATISTICS_LABEL,   /* the label's logit where it is in the slice, else 0 */
+    RPI_STATISTICS_SUM,     /* of the logits */
+    RPI_STATISTICS_LARGEST, /* the first of the largest logits, */
+    RPI_STATISTICS_INDEX,   /* and its class */
+    RPI_STATISTICS
+};
+
+/* Shapes: logits [rows, classes], of classes `first` and on; those from `whole` on are padding,
+ * which counts for nothing. statistics [rows, RPI_STATISTICS]; zeros in ignored rows. */
+typedef struct rpi_kernel_statistics {
+    int64_t rows, classes, first, whole;
+    rpi_kernel_rows logits;
+    const int32_t *labels;
+    int32_t ignored;
+    float *statistics;       /* forward: out; backward: what forward made */
+    const float *gradients;  /* backward: of the statistics; else NULL */
+    rpi_kernel_rows dlogits; /* backward: out */
+} rpi_kernel_statistics;
+
+void rpi_kernel_statistics_run(const rpi_kernel_run *run, const rpi_kernel_statistics *it);
+
 /* ---- inside ---- */
 
+static inline int64_t rpi_statistics_classes(const rpi_kernel_statistics *it) {
+    int64_t real = it->whole - it->first;
+    return real < 0 ? 0 : real < it->classes ? real : it->classes;
+}
+
 RPI_KERNEL_DECLARE(cross_entropy);
+RPI_KERNEL_DECLARE(statistics);
 
 #endif

@@ -3,6 +3,7 @@
 #include "engine/backends/cpu/kernels/simd_math.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A row of 50,257 logits is 200 KB: it is read from memory once and stays in the second-level
  * cache for the passes after the first. */
@@ -107,5 +108,63 @@ RPI_SIMD_BODY(cross_entropy)(const void *args, int64_t begin, int64_t end) {
             zero_row(it, row, NAN);
         else
             one_row(it, row);
+    }
+}
+
+/* ---- of a slice of the classes ---- */
+
+/* Where x has this value first; 0: it is nowhere. */
+SIMD int64_t find_first(simd_row x, int64_t count, float value) {
+    for (int64_t j = 0; j < count; j++)
+        if (element(x, j) == value) return j;
+    return 0;
+}
+
+SIMD void describe_row(const rpi_kernel_statistics *it, int64_t row, float *out) {
+    simd_row x = row_of(it->logits, row);
+    int64_t classes = rpi_statistics_classes(it), label = it->labels[row] - it->first;
+    float most = largest(x, classes), shift = most > -INFINITY ? most : 0;
+    row_sums sums = sum_row(x, classes, shift, NULL, true);
+    out[RPI_STATISTICS_LSE] = (float)((double)shift + log((double)sums.exponentials));
+    out[RPI_STATISTICS_LABEL] = label >= 0 && label < classes ? element(x, label) : 0;
+    out[RPI_STATISTICS_SUM] = (float)((double)classes * (double)shift + (double)sums.shifted);
+    out[RPI_STATISTICS_LARGEST] = most;
+    out[RPI_STATISTICS_INDEX] = (float)(it->first + find_first(x, classes, most));
+}
+
+SIMD void differentiate_row(const rpi_kernel_statistics *it, int64_t row, const float *of,
+                            const float *gradient) {
+    simd_row x = row_of(it->logits, row), dx = row_of(it->dlogits, row);
+    int64_t classes = rpi_statistics_classes(it), label = it->labels[row] - it->first;
+    int64_t best = (int64_t)of[RPI_STATISTICS_INDEX] - it->first;
+    float lse = of[RPI_STATISTICS_LSE];
+    bool none = lse == -INFINITY;
+    EACH_VECTOR(j, live, it->classes) {
+        vf p = none ? vf_zero() : vf_exp(vf_sub(row_load(x, j, live), vf_set(lse)));
+        row_store(dx, j,
+                  vf_add(vf_mul(p, vf_set(gradient[RPI_STATISTICS_LSE])),
+                         vf_set(gradient[RPI_STATISTICS_SUM])),
+                  live);
+    }
+    for (int64_t j = classes; j < it->classes; j++) put_element(dx, j, 0);
+    if (label >= 0 && label < classes)
+        put_element(dx, label, element(dx, label) + gradient[RPI_STATISTICS_LABEL]);
+    if (best >= 0 && best < classes)
+        put_element(dx, best, element(dx, best) + gradient[RPI_STATISTICS_LARGEST]);
+}
+
+RPI_SIMD_BODY(statistics)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_statistics *it = args;
+    static const float none[RPI_STATISTICS];
+    for (int64_t row = begin; row < end; row++) {
+        float *of = it->statistics + row * RPI_STATISTICS;
+        bool ignored = it->labels[row] == it->ignored;
+        if (it->gradients)
+            differentiate_row(it, row, of,
+                              ignored ? none : it->gradients + row * RPI_STATISTICS);
+        else if (ignored)
+            memset(of, 0, sizeof none);
+        else
+            describe_row(it, row, of);
     }
 }

@@ -3,6 +3,8 @@
  *
  * Shapes: table [vocabulary, cols], out and dout [tokens, cols], f32 or bf16; ids [tokens].
  *   forward: out[t] = scale table[ids[t]], added to out where `add`
+ * The table may be rows [first, first + vocabulary) of a larger one of `whole` rows: an id of
+ * another of its rows counts as a row of zeros, and has no gradient.
  *   backward: of a row r, scale times the sum of dout[t] over the t with ids[t] = r, in the
  * order of t: the same bits on any number of threads. */
 #ifndef RPI_ENGINE_KERNEL_EMBEDDING_H
@@ -12,6 +14,7 @@
 
 typedef struct rpi_kernel_embedding {
     int64_t tokens, cols, vocabulary;
+    int64_t first, whole; /* whole 0: the table is all there is */
     const int32_t *ids;
     float scale; /* sqrt(cols) in Transformer-XL, else 1 */
 
@@ -38,10 +41,16 @@ void rpi_kernel_embedding_backward(const rpi_kernel_run *run, const rpi_kernel_e
 
 /* ---- inside ---- */
 
+/* The row of the table that token t takes; -1: it lies in another part of the whole one. */
+static inline int64_t rpi_embedding_row(const rpi_kernel_embedding *it, int64_t t) {
+    int64_t row = it->ids[t] - it->first;
+    return row >= 0 && row < it->vocabulary ? row : -1;
+}
+
 /* Tokens sorted by id, equal ones in order; those of touched[i] end before ends[i]. */
 typedef struct rpi_embedding_runs {
     const rpi_kernel_embedding *it;
-    const uint64_t *sorted; /* id << 32 | token */
+    const uint64_t *sorted; /* row << 32 | token */
     const uint64_t *ends;
 } rpi_embedding_runs;
 

@@ -5,9 +5,11 @@
 RPI_SIMD_BODY(embedding_forward)(const void *args, int64_t begin, int64_t end) {
     const rpi_kernel_embedding *it = args;
     for (int64_t t = begin; t < end; t++) {
-        simd_row from = row_of(it->table, it->ids[t]), out = row_of(it->out, t);
+        int64_t row = rpi_embedding_row(it, t);
+        simd_row from = row_of(it->table, row < 0 ? 0 : row), out = row_of(it->out, t);
         EACH_VECTOR(c, live, it->cols) {
-            vf value = vf_mul(row_load(from, c, live), vf_set(it->scale));
+            vf value = vf_zero();
+            if (row >= 0) value = vf_mul(row_load(from, c, live), vf_set(it->scale));
             if (it->add) value = vf_add(row_load(out, c, live), value);
             row_store(out, c, value, live);
         }

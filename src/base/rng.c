@@ -24,6 +24,12 @@ rpi_rng rpi_rng_make(uint64_t seed, rpi_rng_purpose purpose, uint64_t index) {
     };
 }
 
+void rpi_rng_seek(rpi_rng *rng, uint64_t drawn) {
+    rng->counter[0] = (uint32_t)(drawn / 4);
+    rng->used = 4;
+    for (uint64_t i = 0; i < drawn % 4; i++) (void)rpi_rng_u32(rng);
+}
+
 uint32_t rpi_rng_u32(rpi_rng *rng) {
     if (rng->used == 4) {
         rp_philox4x32(rng->counter, rng->key, rng->block);

@@ -28,6 +28,8 @@ typedef struct rpi_rng {
 } rpi_rng;
 
 rpi_rng rpi_rng_make(uint64_t seed, rpi_rng_purpose purpose, uint64_t index);
+/* As if so many words had been drawn: of the same stream, whatever was drawn before. */
+void rpi_rng_seek(rpi_rng *rng, uint64_t drawn);
 uint32_t rpi_rng_u32(rpi_rng *rng);
 /* Uniform in [0, 1), 24 bits. */
 float rpi_rng_uniform(rpi_rng *rng);

@@ -49,6 +49,18 @@ static void normal_has_mean_0_and_variance_1(void) {
     CHECK_NEAR(squares / N, 1, 5 * sqrt(2.0 / N));
 }
 
+/* Wherever a stream is begun, what comes is what came there when all was drawn. */
+static void streams_are_sought(void) {
+    enum { N = 40 };
+    uint32_t all[N];
+    rpi_rng rng = rpi_rng_make(5, RPI_RNG_TEST, 1);
+    for (int i = 0; i < N; i++) all[i] = rpi_rng_u32(&rng);
+    for (int from = 0; from < N; from++) {
+        rpi_rng_seek(&rng, (uint64_t)from);
+        for (int i = from; i < N; i++) CHECK_EQ(rpi_rng_u32(&rng), all[i]);
+    }
+}
+
 static void below_is_within_and_even(void) {
     rpi_rng rng = rpi_rng_make(6, RPI_RNG_TEST, 0);
     int seen[7] = {0};
@@ -63,4 +75,5 @@ static void below_is_within_and_even(void) {
 CASES({"philox known answers", philox_known_answers},
       {"streams differ by name", streams_differ_by_name},
       {"normal has mean 0 and variance 1", normal_has_mean_0_and_variance_1},
+      {"streams are sought", streams_are_sought},
       {"below is within and even", below_is_within_and_even})

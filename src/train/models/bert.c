@@ -93,9 +93,14 @@ static rpi_value_id norm_part(const encoder *e, const char *part, rpi_value_id x
 }
 
 static rpi_value_id dense(const encoder *e, const char *part, rpi_value_id x, int64_t in,
-                          int64_t out, double spread) {
+                          int64_t out, double spread, rpi_shard shard) {
     char name[2 * LONGEST_NAME];
-    return rpi_block_normal_linear(e->b, part_of(e, part, name), x, (int)in, (int)out, spread);
+    const rpi_linear_layer layer = {.in = in,
+                                    .out = out,
+                                    .weight = {RPI_INIT_NORMAL, spread},
+                                    .has_bias = true,
+                                    .shard = shard};
+    return rpi_block_linear_layer(e->b, part_of(e, part, name), x, &layer);
 }
 
 static rpi_value_id drop(const encoder *e, const char *name, rpi_value_id x) {
@@ -119,22 +124,28 @@ static double spread_out(const encoder *e) {
 static rpi_value_id attend(const encoder *e, rpi_value_id x) {
     char name[2 * LONGEST_NAME];
     int64_t width = e->o->hidden;
-    rpi_value_id q = dense(e, "attention.self.query", x, width, width, SPREAD);
-    rpi_value_id k = dense(e, "attention.self.key", x, width, width, SPREAD);
-    rpi_value_id v = dense(e, "attention.self.value", x, width, width, SPREAD);
+    int64_t each = width / e->o->heads;
+    rpi_shard by_heads = rpi_shard_heads(0, e->o->heads, each);
+    x = rpi_block_split(e->b, part_of(e, "attention", name), x);
+    rpi_value_id q = dense(e, "attention.self.query", x, width, width, SPREAD, by_heads);
+    rpi_value_id k = dense(e, "attention.self.key", x, width, width, SPREAD, by_heads);
+    rpi_value_id v = dense(e, "attention.self.value", x, width, width, SPREAD, by_heads);
     rpi_attention_attributes heads = {.heads = (int)e->o->heads,
                                       .dropout = (float)e->o->attention_dropout};
-    rpi_value_id y = rpi_attention(e->b->graph, part_of(e, "attention.self", name), q, k, v,
-                                   e->b->inputs[DOCUMENTS_INPUT], heads);
-    return dense(e, "attention.output.dense", y, width, width, spread_out(e));
+    rpi_value_id y =
+        rpi_attention(e->b->graph, part_of(e, "attention.self", name), q, k, v,
+                      e->b->inputs[DOCUMENTS_INPUT], rpi_block_own_heads(e->b, heads));
+    return dense(e, "attention.output.dense", y, width, width, spread_out(e),
+                 rpi_shard_heads(1, e->o->heads, each));
 }
 
 static rpi_value_id feed_forward(const encoder *e, rpi_value_id x) {
     char name[2 * LONGEST_NAME];
     int64_t width = e->o->hidden, inside = e->o->intermediate;
-    x = dense(e, "intermediate.dense", x, width, inside, SPREAD);
+    x = rpi_block_split(e->b, part_of(e, "intermediate", name), x);
+    x = dense(e, "intermediate.dense", x, width, inside, SPREAD, rpi_shard_cut(0, inside));
     x = rpi_block_activation(e->b, part_of(e, "intermediate.gelu", name), x, e->o->activation);
-    return dense(e, "output.dense", x, inside, width, spread_out(e));
+    return dense(e, "output.dense", x, inside, width, spread_out(e), rpi_shard_cut(1, inside));
 }
 
 static rpi_value_id add_layer(const encoder *e, rpi_value_id x) {
@@ -154,8 +165,8 @@ static rpi_value_id embed(const encoder *e, rpi_value_id words) {
                                              e->o->positions, width, SPREAD);
     rpi_value_id types = rpi_block_table(e->b, "bert.embeddings.token_type_embeddings.weight",
                                          SEGMENTS, width, SPREAD);
-    rpi_value_id x =
-        rpi_embedding(graph, "bert.embeddings.word_embeddings", inputs[TOKENS_INPUT], words);
+    rpi_value_id x = rpi_block_tokens(e->b, "bert.embeddings.word_embeddings",
+                                      inputs[TOKENS_INPUT], words, e->o->vocabulary);
     rpi_value_id type = rpi_embedding(graph, "bert.embeddings.token_type_embeddings",
                                       inputs[SEGMENTS_INPUT], types);
     x = rpi_add(graph, "bert.embeddings.add", x, type);
@@ -181,11 +192,13 @@ static rpi_value_id add_word_head(const encoder *e, rpi_value_id x, rpi_value_id
                                 SPREAD);
     x = rpi_block_activation(e->b, "cls.predictions.transform.gelu", x, e->o->activation);
     x = norm(e, "cls.predictions.transform.LayerNorm", x);
-    rpi_value_id bias = rpi_declare(e->b, (rpi_parameter){.name = "cls.predictions.bias",
-                                                          .shape = {1, {e->o->vocabulary}},
-                                                          .decay_group = RPI_DECAY_VECTOR,
-                                                          .init = RPI_INIT_ZEROS});
-    return rpi_linear(e->b->graph, "cls.predictions.decoder", x, words, bias);
+    rpi_value_id bias =
+        rpi_declare(e->b, (rpi_parameter){.name = "cls.predictions.bias",
+                                          .shape = {1, {e->o->vocabulary}},
+                                          .decay_group = RPI_DECAY_VECTOR,
+                                          .init = RPI_INIT_ZEROS,
+                                          .shard = rpi_shard_cut(0, e->o->vocabulary)});
+    return rpi_block_logits(e->b, "cls.predictions.decoder", x, words, bias, e->o->vocabulary);
 }
 
 /* Where does the answer begin, and where does it end? batch x 2 x sequence. */
@@ -221,8 +234,8 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     rp_status status = check(e.o, shape);
     (void)tokens; /* the first of b->inputs */
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
-    rpi_value_id words = rpi_block_table(b, "bert.embeddings.word_embeddings.weight",
-                                         e.o->vocabulary, e.o->hidden, SPREAD);
+    rpi_value_id words = rpi_block_vocabulary(b, "bert.embeddings.word_embeddings.weight",
+                                              e.o->vocabulary, e.o->hidden, SPREAD);
     rpi_value_id x = embed(&e, words);
     for (int layer = 0; layer < e.o->layers; layer++) {
         snprintf(e.layer, sizeof e.layer, "bert.encoder.layer.%d", layer);
@@ -234,6 +247,11 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     return add_word_head(&e, x, words);
 }
 
+static rp_status check_split(const void *chosen, const rpi_tensor_split *split) {
+    const bert_options *o = chosen;
+    return rpi_tensor_split_check(split, "heads", o->heads);
+}
+
 const rpi_model rpi_model_bert = {
     .name = "bert",
     .summary = "BERT, an encoder of transformer blocks with both heads of its pre-training, "
@@ -243,5 +261,6 @@ const rpi_model rpi_model_bert = {
     .options = options,
     .sizes = sizes,
     .fill_in = fill_in,
+    .check_split = check_split,
     .build = build,
 };

@@ -28,9 +28,12 @@ rpi_value_id rpi_declare(rpi_builder *builder, rpi_parameter record) {
         rpi_graph_fail(builder->graph, status, "%s", rp_last_error()->message);
         return RPI_NO_VALUE;
     }
-    record.value = record.is_state
-                       ? rpi_graph_state(builder->graph, record.name, record.shape)
-                       : rpi_graph_parameter(builder->graph, record.name, record.shape);
+    rpi_shape shape = record.shape;
+    record.index = builder->declared++;
+    if (!rpi_tensor_split_shape(builder->graph, &builder->split, &record, &shape))
+        return RPI_NO_VALUE;
+    record.value = record.is_state ? rpi_graph_state(builder->graph, record.name, shape)
+                                   : rpi_graph_parameter(builder->graph, record.name, shape);
     if (record.value == RPI_NO_VALUE) return RPI_NO_VALUE;
     record.dtype = RP_F32;
     record.name = rpi_graph_value(builder->graph, record.value)->name;
@@ -126,17 +129,15 @@ rpi_value_id rpi_block_table(rpi_builder *builder, const char *name, int64_t row
 
 rpi_value_id rpi_block_projection(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int64_t in, int64_t out, double spread) {
-    char text[LONGEST_NAME];
-    rpi_value_id weight = rpi_block_table(builder, join(text, name, "weight"), out, in, spread);
-    return rpi_linear(builder->graph, name, x, weight, RPI_NO_VALUE);
+    const rpi_linear_layer layer = {.in = in, .out = out, .weight = {RPI_INIT_NORMAL, spread}};
+    return rpi_block_linear_layer(builder, name, x, &layer);
 }
 
 rpi_value_id rpi_block_normal_linear(rpi_builder *builder, const char *name, rpi_value_id x,
                                      int in, int out, double spread) {
-    char text[LONGEST_NAME];
-    rpi_value_id weight = rpi_block_table(builder, join(text, name, "weight"), out, in, spread);
-    rpi_value_id bias = declare_vector(builder, name, "bias", out, RPI_INIT_ZEROS, false);
-    return rpi_linear(builder->graph, name, x, weight, bias);
+    const rpi_linear_layer layer = {
+        .in = in, .out = out, .weight = {RPI_INIT_NORMAL, spread}, .has_bias = true};
+    return rpi_block_linear_layer(builder, name, x, &layer);
 }
 
 rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_id x, int in,
@@ -191,6 +192,16 @@ rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value
     return rpi_dropout(builder->graph, name, x, (float)probability);
 }
 
+rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
+                                     double probability, int64_t whole) {
+    rpi_dropout_attributes attributes = {.probability = (float)probability, .whole = whole};
+    int64_t end;
+    if (probability == 0 || builder->is_decoder || !rpi_tensor_is_split(&builder->split))
+        return rpi_block_dropout(builder, name, x, probability);
+    rpi_tensor_split_range(&builder->split, whole, &attributes.first, &end);
+    return rpi_dropout_of(builder->graph, name, x, attributes);
+}
+
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
                                  rpi_value_id key, rpi_value_id value,
                                  rpi_attention_attributes attributes) {
@@ -223,7 +234,13 @@ rpi_value_id rpi_block_head_norm(rpi_builder *builder, const char *name, rpi_val
     int64_t head = whole.size[2] / heads;
     rpi_shape parts = {4, {whole.size[0], whole.size[1], heads, head}};
     x = rpi_reshape(graph, join(text, name, "heads"), x, parts);
-    x = rpi_block_rms_norm(builder, name, x, head, epsilon);
+    rpi_value_id scale =
+        rpi_declare(builder, (rpi_parameter){.name = join(text, name, "weight"),
+                                             .shape = {1, {head}},
+                                             .decay_group = RPI_DECAY_VECTOR,
+                                             .init = RPI_INIT_ONES,
+                                             .adds = rpi_tensor_is_split(&builder->split)});
+    x = rpi_rms_norm(graph, name, x, scale, (rpi_norm_attributes){.epsilon = epsilon});
     return rpi_reshape(graph, join(text, name, "whole"), x, whole);
 }
 

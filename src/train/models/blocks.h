@@ -7,13 +7,18 @@
 #include "engine/layers.h"
 #include "train/data/data_shape.h"
 #include "train/models/parameter.h"
+#include "train/models/tensor_split.h"
 
 enum { RPI_MEMORIES = 64 }; /* most layers with a memory */
 
 typedef struct rpi_builder {
     rpi_graph *graph;
-    rpi_parameter *parameters; /* in order of declaration */
+    rpi_parameter *parameters; /* those that this rank has, in order of declaration */
     int count, room;
+    int declared;           /* of the whole model */
+    rpi_tensor_split split; /* zeros: no other rank has a part of the model */
+    /* Where logits are a slice of the vocabulary: from which token on, of how many; else 0. */
+    int64_t first_logit, whole_logits;
     const rpi_value_id *inputs; /* those of the task, for models that read several */
     /* What the model says of a sample as a whole, for tasks that ask for that, too. */
     rpi_value_id sample_logits;
@@ -36,7 +41,8 @@ typedef struct rpi_builder {
 
 void rpi_builder_close(rpi_builder *builder); /* frees the parameters, not the graph */
 
-/* Declare one parameter or state: `record` without its value. */
+/* Declare one parameter or state: `record` without its value and index. RPI_NO_VALUE, without
+ * a failure of the graph: this tensor rank has nothing of it. */
 rpi_value_id rpi_declare(rpi_builder *builder, rpi_parameter record);
 
 /* Filters name.weight (out x in x kernel x kernel), no bias, Kaiming normal by fan-out:
@@ -63,13 +69,59 @@ rpi_value_id rpi_block_normal_linear(rpi_builder *builder, const char *name, rpi
 /* The same without a bias. */
 rpi_value_id rpi_block_projection(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int64_t in, int64_t out, double spread);
+/* ---- layers that tensor ranks share ----
+ *
+ *     x = rpi_block_split(b, name, x);
+ *     x = a layer that is cut by its outputs, what is done with each output alone,
+ *     x = a layer that is cut by its inputs, which joins the parts
+ *
+ * In a model that is whole these are the same nodes as those of rpi_block_normal_linear(). */
+
+typedef struct rpi_start {
+    rpi_init_rule rule;
+    double spread;
+} rpi_start;
+
+/* name.weight (out x in) and name.bias (out), along the last axis of x. */
+typedef struct rpi_linear_layer {
+    int64_t in, out; /* of the whole */
+    rpi_start weight, bias;
+    bool has_bias;
+    const char *separator; /* NULL: "." */
+    /* Of the weight. Along axis 0, outputs: the bias is cut alike, and x is what
+     * rpi_block_split() gave. Along axis 1, inputs: the ranks' sums are added up, and the bias
+     * once. Zeros: each rank has all of it, and does all of the work. */
+    rpi_shard shard;
+    bool adds; /* as rpi_parameter says, of both */
+} rpi_linear_layer;
+rpi_value_id rpi_block_linear_layer(rpi_builder *builder, const char *name, rpi_value_id x,
+                                    const rpi_linear_layer *layer);
+/* x itself in a model that is whole; else NAME.split, once for all layers that take it. */
+rpi_value_id rpi_block_split(rpi_builder *builder, const char *name, rpi_value_id x);
+
+/* How many of so many heads this rank has: one at least, which it then shares. */
+int rpi_block_heads(const rpi_builder *builder, int64_t heads);
+/* Attributes of attention over all heads to those over this rank's. */
+rpi_attention_attributes rpi_block_own_heads(const rpi_builder *builder,
+                                             rpi_attention_attributes all);
+
+/* A table of tokens, each rank's a slice of the rows; its rows by token; and logits by it, with
+ * or without a bias, of which each rank has its slice. */
+rpi_value_id rpi_block_vocabulary(rpi_builder *builder, const char *name, int64_t rows,
+                                  int64_t width, double spread);
+rpi_value_id rpi_block_tokens(rpi_builder *builder, const char *name, rpi_value_id tokens,
+                              rpi_value_id table, int64_t rows);
+rpi_value_id rpi_block_logits(rpi_builder *builder, const char *name, rpi_value_id x,
+                              rpi_value_id table, rpi_value_id bias, int64_t rows);
+
 /* A row for each token, or place: `name` (rows x width), normal of a given deviation. */
 rpi_value_id rpi_block_table(rpi_builder *builder, const char *name, int64_t rows,
                              int64_t width, double spread);
 /* name.weight 1, of `width`. */
 rpi_value_id rpi_block_rms_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                 int64_t width, float epsilon);
-/* The same of each head of x, batch x sequence x (heads D): name.weight is of one head. */
+/* The same of each head of x, batch x sequence x (heads D), this rank's of so many in the whole
+ * model: name.weight is of one head, and all heads share it. */
 rpi_value_id rpi_block_head_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                  int64_t heads, float epsilon);
 /* name.weight 1, name.bias 0, each of `width`. */
@@ -79,6 +131,9 @@ rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_va
 /* x itself where the probability is 0, and in a decoder. */
 rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
                                double probability);
+/* The same inside a cut layer: x is this rank's slice of a last axis of `whole` elements. */
+rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
+                                     double probability, int64_t whole);
 
 /* What differs in a decoder: attention (causal there), and whatever knows a token's place. */
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,

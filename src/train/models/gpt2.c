@@ -64,20 +64,33 @@ static const char *part_of(char text[LONGEST_NAME], int layer, const char *part)
     return text;
 }
 
+static rpi_value_id linear(rpi_builder *b, const char *name, rpi_value_id x, int64_t in,
+                           int64_t out, double spread, rpi_shard shard) {
+    const rpi_linear_layer layer = {.in = in,
+                                    .out = out,
+                                    .weight = {RPI_INIT_NORMAL, spread},
+                                    .has_bias = true,
+                                    .shard = shard};
+    return rpi_block_linear_layer(b, name, x, &layer);
+}
+
 static rpi_value_id attend(rpi_builder *b, const gpt2_options *o, int layer, rpi_value_id x,
                            double spread_out) {
     char name[LONGEST_NAME];
     int width = (int)o->hidden;
+    int64_t head = o->hidden / o->heads;
     x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, width, (float)o->norm_epsilon);
-    x = rpi_block_normal_linear(b, part_of(name, layer, "attn.c_attn"), x, width, 3 * width,
-                                SPREAD);
+    x = rpi_block_split(b, part_of(name, layer, "attn.c_attn"), x);
+    x = linear(b, part_of(name, layer, "attn.c_attn"), x, width, 3 * width, SPREAD,
+               rpi_shard_qkv(0, o->heads, o->heads, head, false));
     rpi_attention_attributes heads = {.heads = (int)o->heads,
                                       .kv_heads = (int)o->heads,
                                       .causal = true,
                                       .dropout = (float)o->attention_dropout};
-    x = rpi_block_self_attention(b, part_of(name, layer, "attn"), x, heads);
-    return rpi_block_normal_linear(b, part_of(name, layer, "attn.c_proj"), x, width, width,
-                                   spread_out);
+    x = rpi_block_self_attention(b, part_of(name, layer, "attn"), x,
+                                 rpi_block_own_heads(b, heads));
+    return linear(b, part_of(name, layer, "attn.c_proj"), x, width, width, spread_out,
+                  rpi_shard_heads(1, o->heads, head));
 }
 
 static rpi_value_id feed_forward(rpi_builder *b, const gpt2_options *o, int layer,
@@ -85,10 +98,12 @@ static rpi_value_id feed_forward(rpi_builder *b, const gpt2_options *o, int laye
     char name[LONGEST_NAME];
     int width = (int)o->hidden, inside = (int)o->intermediate;
     x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, width, (float)o->norm_epsilon);
-    x = rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_fc"), x, width, inside, SPREAD);
+    x = rpi_block_split(b, part_of(name, layer, "mlp.c_fc"), x);
+    x = linear(b, part_of(name, layer, "mlp.c_fc"), x, width, inside, SPREAD,
+               rpi_shard_cut(0, inside));
     x = rpi_block_activation(b, part_of(name, layer, "mlp.gelu"), x, o->activation);
-    return rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_proj"), x, inside, width,
-                                   spread_out);
+    return linear(b, part_of(name, layer, "mlp.c_proj"), x, inside, width, spread_out,
+                  rpi_shard_cut(1, inside));
 }
 
 static void fill_in(void *chosen) {
@@ -110,9 +125,9 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     double spread_out = SPREAD / sqrt(2 * (double)o->layers);
     rp_status status = check(o, shape);
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
-    rpi_value_id wte = rpi_block_table(b, "wte.weight", o->vocabulary, o->hidden, SPREAD);
+    rpi_value_id wte = rpi_block_vocabulary(b, "wte.weight", o->vocabulary, o->hidden, SPREAD);
     rpi_value_id wpe = rpi_block_table(b, "wpe.weight", o->positions, o->hidden, SPREAD);
-    rpi_value_id x = rpi_embedding(b->graph, "wte", tokens, wte);
+    rpi_value_id x = rpi_block_tokens(b, "wte", tokens, wte, o->vocabulary);
     x = rpi_block_positions(b, "wpe", x, wpe);
     x = rpi_block_dropout(b, "drop", x, o->dropout);
     for (int layer = 0; layer < o->layers; layer++) {
@@ -125,7 +140,12 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
         x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
     }
     x = rpi_block_layer_norm(b, "ln_f", x, (int)o->hidden, (float)o->norm_epsilon);
-    return rpi_linear(b->graph, "lm_head", x, wte, RPI_NO_VALUE);
+    return rpi_block_logits(b, "lm_head", x, wte, RPI_NO_VALUE, o->vocabulary);
+}
+
+static rp_status check_split(const void *chosen, const rpi_tensor_split *split) {
+    const gpt2_options *o = chosen;
+    return rpi_tensor_split_check(split, "heads", o->heads);
 }
 
 static void transformer(const void *chosen, rpi_transformer *out) {
@@ -152,5 +172,6 @@ const rpi_model rpi_model_gpt2 = {
     .sizes = sizes,
     .fill_in = fill_in,
     .transformer = transformer,
+    .check_split = check_split,
     .build = build,
 };

@@ -120,30 +120,47 @@ static rpi_value_id norm(const decoder *d, int layer, const char *part, rpi_valu
 }
 
 static rpi_value_id linear(const decoder *d, int layer, const char *part, rpi_value_id x,
-                           int64_t in, int64_t out, bool bias, double spread) {
+                           rpi_linear_layer wanted) {
     char name[LONGEST_NAME];
-    part_of(name, layer, part);
-    return bias ? rpi_block_normal_linear(d->b, name, x, (int)in, (int)out, spread)
-                : rpi_block_projection(d->b, name, x, in, out, spread);
+    wanted.weight.rule = RPI_INIT_NORMAL;
+    return rpi_block_linear_layer(d->b, part_of(name, layer, part), x, &wanted);
 }
 
+/* Outputs are heads of queries, or of keys and values, which several tensor ranks may share. */
 static rpi_value_id project(const decoder *d, int layer, const char *part, rpi_value_id x,
-                            int64_t in, int64_t out, bool bias) {
-    return linear(d, layer, part, x, in, out, bias, d->o.init_std);
+                            int64_t heads) {
+    const rpi_linear_layer wanted = {.in = d->o.hidden,
+                                     .out = heads * d->o.head,
+                                     .has_bias = d->o.qkv_bias || d->o.attention_bias,
+                                     .weight = {.spread = d->o.init_std},
+                                     .shard = rpi_shard_heads(0, heads, d->o.head),
+                                     .adds = heads < d->b->split.ranks};
+    return linear(d, layer, part, x, wanted);
 }
 
 /* Back to what is added to x. */
 static rpi_value_id project_back(const decoder *d, int layer, const char *part, rpi_value_id x,
-                                 int64_t in, int64_t out, bool bias) {
+                                 int64_t in, rpi_shard shard, bool bias) {
     double spread = d->o.init_std;
     if (d->o.init_scaled) spread /= sqrt(2 * (double)d->o.layers);
-    return linear(d, layer, part, x, in, out, bias, spread);
+    const rpi_linear_layer wanted = {.in = in,
+                                     .out = d->o.hidden,
+                                     .has_bias = bias,
+                                     .weight = {.spread = spread},
+                                     .shard = shard};
+    return linear(d, layer, part, x, wanted);
+}
+
+/* x, which the ranks of a tensor group each take a part of the work with. */
+static rpi_value_id split(const decoder *d, int layer, const char *part, rpi_value_id x) {
+    char name[LONGEST_NAME];
+    return rpi_block_split(d->b, part_of(name, layer, part), x);
 }
 
 static rpi_value_id turn(const decoder *d, int layer, const char *part, rpi_value_id x,
                          int64_t heads) {
     char name[LONGEST_NAME];
-    rpi_rope_attributes rope = {.heads = (int)heads, .base = d->o.rope_base};
+    rpi_rope_attributes rope = {.heads = rpi_block_heads(d->b, heads), .base = d->o.rope_base};
     if (d->o.rope_factor > 1 || d->o.rope_yarn)
         rope.stretch = (rpi_rope_stretch){.factor = d->o.rope_factor,
                                           .low = d->o.rope_low,
@@ -159,19 +176,18 @@ static rpi_value_id head_norm(const decoder *d, int layer, const char *part, rpi
                               int64_t heads) {
     char name[LONGEST_NAME];
     if (!d->o.qk_norm) return x;
-    return rpi_block_head_norm(d->b, part_of(name, layer, part), x, heads,
-                               (float)d->o.norm_epsilon);
+    return rpi_block_head_norm(d->b, part_of(name, layer, part), x,
+                               rpi_block_heads(d->b, heads), (float)d->o.norm_epsilon);
 }
 
 static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
     const llama_options *o = &d->o;
-    int64_t width = o->heads * o->head, kv_width = o->kv_heads * o->head;
-    bool bias = o->qkv_bias || o->attention_bias;
     x = norm(d, layer, "input_layernorm", x);
-    rpi_value_id q = project(d, layer, "self_attn.q_proj", x, o->hidden, width, bias);
-    rpi_value_id k = project(d, layer, "self_attn.k_proj", x, o->hidden, kv_width, bias);
-    rpi_value_id v = project(d, layer, "self_attn.v_proj", x, o->hidden, kv_width, bias);
+    x = split(d, layer, "self_attn", x);
+    rpi_value_id q = project(d, layer, "self_attn.q_proj", x, o->heads);
+    rpi_value_id k = project(d, layer, "self_attn.k_proj", x, o->kv_heads);
+    rpi_value_id v = project(d, layer, "self_attn.v_proj", x, o->kv_heads);
     q = head_norm(d, layer, "self_attn.q_norm", q, o->heads);
     k = head_norm(d, layer, "self_attn.k_norm", k, o->kv_heads);
     q = turn(d, layer, "self_attn.q_rope", q, o->heads);
@@ -181,19 +197,27 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
                                       .causal = true,
                                       .window = (int)o->window,
                                       .dropout = (float)o->attention_dropout};
-    x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v, heads);
-    return project_back(d, layer, "self_attn.o_proj", x, width, o->hidden, o->attention_bias);
+    x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v,
+                            rpi_block_own_heads(d->b, heads));
+    return project_back(d, layer, "self_attn.o_proj", x, o->heads * o->head,
+                        rpi_shard_heads(1, o->heads, o->head), o->attention_bias);
 }
 
 static rpi_value_id feed_forward(const decoder *d, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
-    int64_t hidden = d->o.hidden, inside = d->o.intermediate;
-    bool bias = d->o.mlp_bias;
+    int64_t inside = d->o.intermediate;
+    const rpi_linear_layer wide = {.in = d->o.hidden,
+                                   .out = inside,
+                                   .has_bias = d->o.mlp_bias,
+                                   .weight = {.spread = d->o.init_std},
+                                   .shard = rpi_shard_cut(0, inside)};
     x = norm(d, layer, "post_attention_layernorm", x);
-    rpi_value_id gate = project(d, layer, "mlp.gate_proj", x, hidden, inside, bias);
-    rpi_value_id up = project(d, layer, "mlp.up_proj", x, hidden, inside, bias);
+    x = split(d, layer, "mlp", x);
+    rpi_value_id gate = linear(d, layer, "mlp.gate_proj", x, wide);
+    rpi_value_id up = linear(d, layer, "mlp.up_proj", x, wide);
     x = rpi_swiglu(d->b->graph, part_of(name, layer, "mlp.swiglu"), gate, up);
-    return project_back(d, layer, "mlp.down_proj", x, inside, hidden, bias);
+    return project_back(d, layer, "mlp.down_proj", x, inside, rpi_shard_cut(1, inside),
+                        d->o.mlp_bias);
 }
 
 static void fill_in(void *chosen) {
@@ -236,9 +260,9 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     decoder d = {.b = b, .o = *(const llama_options *)chosen};
     rp_status status = check(&d.o, shape);
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
-    rpi_value_id table = rpi_block_table(b, "model.embed_tokens.weight", d.o.vocabulary,
-                                         d.o.hidden, d.o.init_std);
-    rpi_value_id x = rpi_embedding(b->graph, "model.embed_tokens", tokens, table);
+    rpi_value_id table = rpi_block_vocabulary(b, "model.embed_tokens.weight", d.o.vocabulary,
+                                              d.o.hidden, d.o.init_std);
+    rpi_value_id x = rpi_block_tokens(b, "model.embed_tokens", tokens, table, d.o.vocabulary);
     for (int layer = 0; layer < d.o.layers; layer++) {
         char name[LONGEST_NAME];
         rpi_value_id y = attend(&d, layer, x);
@@ -247,8 +271,16 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
         x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
     }
     x = rpi_block_rms_norm(b, "model.norm", x, d.o.hidden, (float)d.o.norm_epsilon);
-    if (d.o.tied) return rpi_linear(b->graph, "lm_head", x, table, RPI_NO_VALUE);
-    return rpi_block_projection(b, "lm_head", x, d.o.hidden, d.o.vocabulary, d.o.init_std);
+    if (!d.o.tied)
+        table =
+            rpi_block_vocabulary(b, "lm_head.weight", d.o.vocabulary, d.o.hidden, d.o.init_std);
+    return rpi_block_logits(b, "lm_head", x, table, RPI_NO_VALUE, d.o.vocabulary);
+}
+
+static rp_status check_split(const void *chosen, const rpi_tensor_split *split) {
+    const llama_options *o = chosen;
+    RP_TRY(rpi_tensor_split_check(split, "heads", o->heads));
+    return rpi_tensor_split_check_shared(split, "kv-heads", o->kv_heads);
 }
 
 /* Biases of queries alone are too few to count. */
@@ -275,5 +307,6 @@ const rpi_model rpi_model_llama = {
     .sizes = sizes,
     .fill_in = fill_in,
     .transformer = transformer,
+    .check_split = check_split,
     .build = build,
 };

@@ -39,6 +39,9 @@ typedef struct rpi_model {
     void (*fill_in)(void *options);
     /* Optional: what planners know it by, where it is a decoder of transformer blocks. */
     void (*transformer)(const void *options, rpi_transformer *out);
+    /* Optional: can so many tensor ranks hold it together? RP_INVALID says what would fit.
+     * NULL: no two can. */
+    rp_status (*check_split)(const void *options, const rpi_tensor_split *split);
     /* Add the nodes between the task's first input (images; others: builder->inputs) and the
      * logits (batch x classes), and return these; builder->sample_logits where the task has a
      * loss of them. */

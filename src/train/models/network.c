@@ -26,9 +26,31 @@ static void add_mixed_loss(rpi_network *network, double smoothing) {
     network->loss = rpi_add(graph, "sum_loss", network->loss, mixed);
 }
 
-static rpi_value_id add_task_loss(rpi_network *network, const char *name, double smoothing) {
-    return network->task->add_loss(network->graph, name, network->logits, network->inputs,
-                                   network->scale, smoothing);
+/* Of a slice of the logits: every rank tells the others a few numbers a row. */
+static rpi_value_id add_split_loss(rpi_network *network, const rpi_builder *builder,
+                                   const char *name, double smoothing) {
+    rpi_graph *graph = network->graph;
+    rpi_value_id labels = network->inputs[network->task->label_input];
+    if (network->statistics == RPI_NO_VALUE) {
+        rpi_value_id own = rpi_logit_statistics(
+            graph, "logit_statistics", network->logits, labels,
+            (rpi_logit_slice){.first = builder->first_logit, .whole = builder->whole_logits});
+        network->statistics = rpi_tensor_split_node(graph, &builder->split, RPI_TENSOR_GATHER,
+                                                    "logit_statistics.gather", own);
+    }
+    return rpi_statistics_cross_entropy(
+        graph, name, network->statistics, labels, network->scale,
+        (rpi_statistics_loss){.whole = builder->whole_logits, .smoothing = (float)smoothing});
+}
+
+static rpi_value_id add_task_loss(rpi_network *network, const rpi_builder *builder,
+                                  const char *name, double smoothing) {
+    const rpi_task *task = network->task;
+    if (builder->whole_logits)
+        return add_split_loss(network, builder, task->loss_name ? task->loss_name : name,
+                              smoothing);
+    return task->add_loss(network->graph, name, network->logits, network->inputs,
+                          network->scale, smoothing);
 }
 
 static rpi_value_id add_adaptive_loss(const rpi_network *network, const rpi_builder *builder,
@@ -48,7 +70,7 @@ static void add_loss(rpi_network *network, const rpi_builder *builder,
     rpi_graph *graph = network->graph;
     bool is_adaptive = builder->adaptive.cutoff_count > 0;
     network->loss = is_adaptive ? add_adaptive_loss(network, builder, smoothing)
-                                : add_task_loss(network, "loss", smoothing);
+                                : add_task_loss(network, builder, "loss", smoothing);
     if (rpi_graph_check(graph) != RP_OK) return;
     network->correct = rpi_graph_output(graph, network->loss, 1);
     if (network->task->sample_metric) add_sample_loss(network);
@@ -56,7 +78,7 @@ static void add_loss(rpi_network *network, const rpi_builder *builder,
     network->plain_correct = network->correct;
     if (loss->mixes) add_mixed_loss(network, smoothing);
     if (!(smoothing > 0) && !loss->mixes) return;
-    network->plain_loss = add_task_loss(network, "plain_loss", 0);
+    network->plain_loss = add_task_loss(network, builder, "plain_loss", 0);
     network->plain_correct = rpi_graph_output(graph, network->plain_loss, 1);
 }
 
@@ -106,6 +128,8 @@ static void take_results(rpi_network *network, const rpi_builder *builder,
     memcpy(network->memories, builder->memories, sizeof network->memories);
     memcpy(network->remembers, builder->remembers, sizeof network->remembers);
     if (network->memory_count) network->memory_length = rpi_model_memory(choice);
+    network->first_logit = builder->first_logit;
+    network->whole_logits = builder->whole_logits;
     network->adaptive = builder->adaptive;
     network->cluster_scores = builder->cluster_scores;
 }
@@ -116,7 +140,8 @@ typedef void (*nodes_adder)(rpi_network *network, rpi_builder *builder,
 
 static rp_status build(const char *model_text, const rpi_model_choice *choice,
                        const rpi_data_shape *shape, nodes_adder add,
-                       const rpi_loss_options *loss, rpi_network *out_network) {
+                       const rpi_loss_options *loss, const rpi_tensor_split *split,
+                       rpi_network *out_network) {
     rpi_network network = {.task = rpi_task_find(rpi_model_task(choice)),
                            .shape = *shape,
                            .sample_scale = RPI_NO_VALUE,
@@ -124,12 +149,16 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
                            .sample_loss = RPI_NO_VALUE,
                            .sample_correct = RPI_NO_VALUE,
                            .position = RPI_NO_VALUE,
+                           .statistics = RPI_NO_VALUE,
+                           .tensor_ranks = rpi_tensor_is_split(split) ? split->ranks : 1,
+                           .tensor_rank = rpi_tensor_is_split(split) ? split->rank : 0,
                            .mixed_labels = RPI_NO_VALUE,
                            .mixed_scale = RPI_NO_VALUE};
     if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice->model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph,
+                           .split = *split,
                            .sample_logits = RPI_NO_VALUE,
                            .remembered = RPI_NO_VALUE,
                            .cluster_scores = RPI_NO_VALUE};
@@ -153,10 +182,37 @@ rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
     return rpi_network_build_for(model_text, shape, &plain, out_network);
 }
 
+static const rpi_tensor_split alone;
+
 rp_status rpi_network_build_for(const char *model_text, const rpi_data_shape *shape,
                                 const rpi_loss_options *loss, rpi_network *out_network) {
+    return rpi_network_build_split(model_text, shape, loss, &alone, out_network);
+}
+
+static rp_status check_split(const rpi_model_choice *choice, const rpi_tensor_split *split) {
+    char names[128];
+    size_t used = 0;
+    if (!rpi_tensor_is_split(split)) return RP_OK;
+    if (split->rank < 0 || split->rank >= split->ranks)
+        return RP_FAIL(INVALID, "tensor rank %d of %d", split->rank, split->ranks);
+    if (choice->model->check_split) return choice->model->check_split(choice->options, split);
+    for (int i = 0; rpi_model_at(i) && used < sizeof names; i++)
+        if (rpi_model_at(i)->check_split)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     used ? ", " : "", rpi_model_at(i)->name);
+    return RP_FAIL(INVALID,
+                   "%s is held by one rank as a whole; models that tensor ranks share "
+                   "are %s",
+                   choice->model->name, names);
+}
+
+rp_status rpi_network_build_split(const char *model_text, const rpi_data_shape *shape,
+                                  const rpi_loss_options *loss, const rpi_tensor_split *split,
+                                  rpi_network *out_network) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(model_text, &choice));
+    rp_status fits = check_split(&choice, split);
+    if (fits != RP_OK) return rpi_fail_context(fits, "model %s: ", model_text);
     const rpi_task *task = rpi_task_find(rpi_model_task(&choice));
     if (task && loss->smoothing > 0 && !task->takes_smoothing)
         return RP_FAIL(INVALID,
@@ -166,7 +222,7 @@ rp_status rpi_network_build_for(const char *model_text, const rpi_data_shape *sh
     if (task && loss->mixes && !task->takes_mixing)
         return RP_FAIL(INVALID, "--mixup is for classification; %s learns %s",
                        choice.model->name, task->name);
-    return build(model_text, &choice, shape, add_nodes, loss, out_network);
+    return build(model_text, &choice, shape, add_nodes, loss, split, out_network);
 }
 
 rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_network) {
@@ -176,7 +232,7 @@ rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_net
         return RP_FAIL(INVALID, "%s is no language model: it is for %s", choice.model->name,
                        rpi_model_task(&choice));
     return build(model_text, &choice, &(rpi_data_shape){.sequence = 1}, add_decoder_nodes,
-                 &plain, out_network);
+                 &plain, &alone, out_network);
 }
 
 void rpi_network_close(rpi_network *network) {
@@ -193,10 +249,35 @@ float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, in
                             : rpi_weights_value_at(weights, weight->index);
 }
 
+rp_status rpi_network_runs(const rpi_network *network, int index, rpi_network_run_function each,
+                           void *context) {
+    const rpi_grid grid = {{network->tensor_ranks, 1, 1, 1}};
+    rpi_shard_record record = rpi_parameter_record(&network->parameters[index]);
+    rpi_shard_cursor cursor;
+    RP_TRY(rpi_shard_begin(&record, &grid, network->tensor_rank, RPI_REPLICAS_COPY, &cursor));
+    for (rpi_shard_run run; rpi_shard_next(&cursor, &run);)
+        RP_TRY(each(context, &network->parameters[index], &run));
+    return RP_OK;
+}
+
+typedef struct beginning {
+    uint64_t seed;
+    float *elements;
+} beginning;
+
+static rp_status initialise_run(void *context, const rpi_parameter *parameter,
+                                const rpi_shard_run *run) {
+    const beginning *b = context;
+    rpi_parameter_initialise(parameter, b->seed, run->whole, run->count,
+                             b->elements + run->local);
+    return RP_OK;
+}
+
+/* Records were checked when they were declared: their runs cannot fail. */
 void rpi_network_initialise(const rpi_network *network, rpi_weights *weights, uint64_t seed) {
     for (int i = 0; i < network->parameter_count; i++) {
-        float *elements = rpi_network_elements(network, weights, i);
-        if (elements) rpi_parameter_initialise(&network->parameters[i], seed, i, elements);
+        beginning b = {seed, rpi_network_elements(network, weights, i)};
+        if (b.elements) (void)rpi_network_runs(network, i, initialise_run, &b);
     }
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
 }

@@ -15,10 +15,15 @@ typedef struct rpi_network {
     rpi_graph *graph;
     rpi_parameter *parameters;
     int parameter_count;
+    int tensor_ranks, tensor_rank; /* 1 and 0 where no other rank has a part of the model */
     /* Inputs of the graph in this order: those of the task, the scale of its loss, and that of
      * its second loss where it has one; f32 scalars. */
     rpi_value_id inputs[RPI_TASK_INPUTS], scale, sample_scale;
     rpi_value_id logits, loss, correct; /* results; of a decoder the first alone */
+    /* Where logits are this tensor rank's slice of the vocabulary: from which token on, of how
+     * many; else 0. What other ranks tell of theirs is then in `statistics`. */
+    int64_t first_logit, whole_logits;
+    rpi_value_id statistics;
     /* Of evaluations: the loss without label smoothing, else the same two. */
     rpi_value_id plain_loss, plain_correct;
     /* Where labels are mixed, else RPI_NO_VALUE: inputs behind the scales, a second label of
@@ -50,6 +55,13 @@ typedef struct rpi_loss_options {
 /* The same with these. RP_INVALID: the task takes none of them. */
 rp_status rpi_network_build_for(const char *model, const rpi_data_shape *shape,
                                 const rpi_loss_options *loss, rpi_network *out_network);
+/* The same model, of which this is what one of several tensor ranks has: tensors are cut as
+ * their records say, and the graph has nodes where ranks meet. Losses, counts of right answers
+ * and whatever lies between layers are the whole's on every rank. RP_INVALID: so many ranks
+ * cannot hold this model; what would fit. */
+rp_status rpi_network_build_split(const char *model, const rpi_data_shape *shape,
+                                  const rpi_loss_options *loss, const rpi_tensor_split *split,
+                                  rpi_network *out_network);
 /* The same model as a decoder, for inference: tokens (batch x sequence) that follow those of
  * earlier runs, whose keys and values lie in caches. Inputs of the graph are the tokens, the
  * position, and the caches, each batch x memory x its width, or the memories of a model that
@@ -58,8 +70,15 @@ rp_status rpi_network_build_decoder(const char *model, rpi_network *out_network)
 void rpi_network_close(rpi_network *network); /* zeros are fine */
 
 /* The initial elements of all parameters and states that the weights have: the same for any
- * number of ranks, and for a part of the model as in the whole of it. */
+ * number of ranks, and in a part of the model, or a tensor rank's shards of it, what the whole
+ * has there. */
 void rpi_network_initialise(const rpi_network *network, rpi_weights *weights, uint64_t seed);
+/* What this tensor rank has of record `index`, run by run: `local` counts from the beginning of
+ * its elements, `whole` from that of the whole tensor. Stops at the first failure. */
+typedef rp_status (*rpi_network_run_function)(void *context, const rpi_parameter *parameter,
+                                              const rpi_shard_run *run);
+rp_status rpi_network_runs(const rpi_network *network, int index, rpi_network_run_function each,
+                           void *context);
 /* The elements of record `index`; NULL: the weights are a part's that does without it. */
 float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, int index);
 

@@ -70,20 +70,14 @@ static const rpi_model_size sizes[] = {
     {0},
 };
 
-/* How a tensor starts: by this rule, with this spread. */
-typedef struct start {
-    rpi_init_rule rule;
-    double spread;
-} start;
-
-static start xavier_uniform(int64_t in, int64_t out) {
-    return (start){RPI_INIT_UNIFORM, sqrt(6.0 / (double)(in + out))};
+static rpi_start xavier_uniform(int64_t in, int64_t out) {
+    return (rpi_start){RPI_INIT_UNIFORM, sqrt(6.0 / (double)(in + out))};
 }
 
-static const start zeros = {RPI_INIT_ZEROS, 0};
+static const rpi_start zeros = {RPI_INIT_ZEROS, 0};
 
 static rpi_value_id declare(rpi_builder *b, const char *name, const char *part, rpi_shape shape,
-                            rpi_decay_group decay, start first) {
+                            rpi_decay_group decay, rpi_start first) {
     char text[LONGEST_NAME];
     snprintf(text, sizeof text, "%s%s", name, part);
     return rpi_declare(b, (rpi_parameter){.name = text,
@@ -96,15 +90,10 @@ static rpi_value_id declare(rpi_builder *b, const char *name, const char *part, 
 /* Attention's first matrix is called in_proj_weight, others NAME.weight: `dot` is what lies
  * between. */
 static rpi_value_id linear(rpi_builder *b, const char *name, const char *dot, rpi_value_id x,
-                           int64_t in, int64_t out, start weight_start, start bias_start) {
-    char part[16];
-    snprintf(part, sizeof part, "%sweight", dot);
-    rpi_value_id weight =
-        declare(b, name, part, (rpi_shape){2, {out, in}}, RPI_DECAY_WEIGHT, weight_start);
-    snprintf(part, sizeof part, "%sbias", dot);
-    rpi_value_id bias =
-        declare(b, name, part, (rpi_shape){1, {out}}, RPI_DECAY_VECTOR, bias_start);
-    return rpi_linear(b->graph, name, x, weight, bias);
+                           rpi_linear_layer layer) {
+    layer.has_bias = true;
+    layer.separator = dot;
+    return rpi_block_linear_layer(b, name, x, &layer);
 }
 
 static const char *part_of(char text[LONGEST_NAME], int layer, const char *part) {
@@ -114,18 +103,25 @@ static const char *part_of(char text[LONGEST_NAME], int layer, const char *part)
 
 static rpi_value_id attend(rpi_builder *b, const vit_options *o, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
-    int64_t width = o->hidden;
+    int64_t width = o->hidden, each = width / o->heads;
     x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, (int)width,
                              (float)o->norm_epsilon);
-    x = linear(b, part_of(name, layer, "self_attention.in_proj"), "_", x, width, 3 * width,
-               xavier_uniform(width, 3 * width), zeros);
+    x = rpi_block_split(b, part_of(name, layer, "self_attention.in_proj"), x);
+    x = linear(b, part_of(name, layer, "self_attention.in_proj"), "_", x,
+               (rpi_linear_layer){.in = width,
+                                  .out = 3 * width,
+                                  .weight = xavier_uniform(width, 3 * width),
+                                  .shard = rpi_shard_qkv(0, o->heads, o->heads, each, false)});
     rpi_attention_attributes heads = {.heads = (int)o->heads,
                                       .kv_heads = (int)o->heads,
                                       .dropout = (float)o->attention_dropout};
     x = rpi_self_attention(b->graph, part_of(name, layer, "self_attention"), x, RPI_NO_VALUE,
-                           heads);
-    x = linear(b, part_of(name, layer, "self_attention.out_proj"), ".", x, width, width,
-               (start){RPI_INIT_UNIFORM, 1 / sqrt((double)width)}, zeros);
+                           rpi_block_own_heads(b, heads));
+    x = linear(b, part_of(name, layer, "self_attention.out_proj"), ".", x,
+               (rpi_linear_layer){.in = width,
+                                  .out = width,
+                                  .weight = {RPI_INIT_UNIFORM, 1 / sqrt((double)width)},
+                                  .shard = rpi_shard_heads(1, o->heads, each)});
     return rpi_block_dropout(b, part_of(name, layer, "dropout"), x, o->dropout);
 }
 
@@ -133,15 +129,24 @@ static rpi_value_id feed_forward(rpi_builder *b, const vit_options *o, int layer
                                  rpi_value_id x) {
     char name[LONGEST_NAME];
     int64_t width = o->hidden, inner = o->intermediate;
-    start bias = {RPI_INIT_NORMAL, BIAS_SPREAD};
+    rpi_start bias = {RPI_INIT_NORMAL, BIAS_SPREAD};
     x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, (int)width,
                              (float)o->norm_epsilon);
-    x = linear(b, part_of(name, layer, "mlp.0"), ".", x, width, inner,
-               xavier_uniform(width, inner), bias);
+    x = rpi_block_split(b, part_of(name, layer, "mlp.0"), x);
+    x = linear(b, part_of(name, layer, "mlp.0"), ".", x,
+               (rpi_linear_layer){.in = width,
+                                  .out = inner,
+                                  .weight = xavier_uniform(width, inner),
+                                  .bias = bias,
+                                  .shard = rpi_shard_cut(0, inner)});
     x = rpi_block_activation(b, part_of(name, layer, "mlp.1"), x, o->activation);
-    x = rpi_block_dropout(b, part_of(name, layer, "mlp.2"), x, o->dropout);
-    x = linear(b, part_of(name, layer, "mlp.3"), ".", x, inner, width,
-               xavier_uniform(inner, width), bias);
+    x = rpi_block_inner_dropout(b, part_of(name, layer, "mlp.2"), x, o->dropout, inner);
+    x = linear(b, part_of(name, layer, "mlp.3"), ".", x,
+               (rpi_linear_layer){.in = inner,
+                                  .out = width,
+                                  .weight = xavier_uniform(inner, width),
+                                  .bias = bias,
+                                  .shard = rpi_shard_cut(1, inner)});
     return rpi_block_dropout(b, part_of(name, layer, "mlp.4"), x, o->dropout);
 }
 
@@ -155,12 +160,12 @@ static rpi_value_id embed(rpi_builder *b, const vit_options *o, const rpi_data_s
         declare(b, "class_token", "", (rpi_shape){3, {1, 1, width}}, RPI_DECAY_VECTOR, zeros);
     rpi_value_id filters = declare(
         b, "conv_proj", ".weight", (rpi_shape){4, {width, shape->channels, patch, patch}},
-        RPI_DECAY_WEIGHT, (start){RPI_INIT_NORMAL, sqrt(1 / (double)inputs)});
+        RPI_DECAY_WEIGHT, (rpi_start){RPI_INIT_NORMAL, sqrt(1 / (double)inputs)});
     rpi_value_id bias =
         declare(b, "conv_proj", ".bias", (rpi_shape){1, {width}}, RPI_DECAY_VECTOR, zeros);
     rpi_value_id positions =
         declare(b, "encoder.pos_embedding", "", (rpi_shape){3, {1, tokens, width}},
-                RPI_DECAY_VECTOR, (start){RPI_INIT_NORMAL, POSITION_SPREAD});
+                RPI_DECAY_VECTOR, (rpi_start){RPI_INIT_NORMAL, POSITION_SPREAD});
     rpi_value_id x = rpi_conv2d(b->graph, "conv_proj", pictures, filters, bias,
                                 (rpi_conv2d_attributes){.stride = (int)patch});
     x = rpi_image_tokens(b->graph, "tokens", x, class_token);
@@ -205,7 +210,13 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     }
     x = rpi_block_layer_norm(b, "encoder.ln", x, (int)o->hidden, (float)o->norm_epsilon);
     x = rpi_select_token(b->graph, "class_output", x, 0);
-    return linear(b, "heads.head", ".", x, o->hidden, shape->classes, zeros, zeros);
+    return linear(b, "heads.head", ".", x,
+                  (rpi_linear_layer){.in = o->hidden, .out = shape->classes});
+}
+
+static rp_status check_split(const void *chosen, const rpi_tensor_split *split) {
+    const vit_options *o = chosen;
+    return rpi_tensor_split_check(split, "heads", o->heads);
 }
 
 const rpi_model rpi_model_vit = {
@@ -215,6 +226,7 @@ const rpi_model rpi_model_vit = {
     .options = options,
     .sizes = sizes,
     .fill_in = fill_in,
+    .check_split = check_split,
     .build = build,
 };
 
@@ -224,5 +236,6 @@ const rpi_model rpi_model_vit_b16 = {
     .task = "classification",
     .options = b16_options,
     .fill_in = fill_in,
+    .check_split = check_split,
     .build = build,
 };

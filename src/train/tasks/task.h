@@ -40,6 +40,10 @@ typedef struct rpi_task {
      * does not take it. */
     rpi_value_id (*add_loss)(rpi_graph *graph, const char *name, rpi_value_id logits,
                              const rpi_value_id *inputs, rpi_value_id scale, double smoothing);
+    /* Where several ranks have a slice of the logits each, the loss is a cross-entropy by the
+     * labels of this input, called so. */
+    int label_input;
+    const char *loss_name; /* NULL: "loss" */
     bool takes_smoothing;
     bool takes_mixing; /* samples are pictures, which can be blended, and their labels with them
                         */

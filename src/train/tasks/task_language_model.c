@@ -30,6 +30,7 @@ const rpi_task rpi_task_language_model = {
                {"labels", RP_I32, {"batch", "sequence"}}},
     .input_count = 2,
     .add_loss = add_loss,
+    .label_input = 1,
     .takes_smoothing = true,
     .has_perplexity = true,
     .describe = describe,

@@ -42,6 +42,8 @@ const rpi_task rpi_task_masked_lm = {
                {"next", RP_I32, {"batch"}}},
     .input_count = 5,
     .add_loss = add_loss,
+    .label_input = LABELS,
+    .loss_name = "mlm_loss",
     .sample_metric = "nsp",
     .add_sample_loss = add_sample_loss,
     .describe = describe,

@@ -1,0 +1,62 @@
+/* How the ranks of a tensor group hold one model together: what a model's page knows of it.
+ *
+ * Each layer's tensors are cut over `ranks`. Between the layers all ranks have the same
+ * activations; inside a cut layer each has its own part. A model says where that begins and
+ * ends, by two words, and how each tensor is cut, by the shard of its record:
+ *
+ *     split   forward: nothing; backward: the ranks' gradients are summed
+ *     join    forward: the ranks' parts are summed; backward: nothing
+ *
+ * Who has a communicator (train/parallel/tensor_nodes.h) says what the nodes at these places
+ * do. Shoeybi et al., "Megatron-LM", arXiv 1909.08053, where they are called f and g. */
+#ifndef RPI_TRAIN_TENSOR_SPLIT_H
+#define RPI_TRAIN_TENSOR_SPLIT_H
+
+#include "engine/layers.h"
+#include "train/models/parameter.h"
+
+typedef enum rpi_tensor_node {
+    RPI_TENSOR_SPLIT,
+    RPI_TENSOR_JOIN,
+    /* Small tensors of all ranks, one behind the other, in rank order; backward: this rank's
+     * part of the gradient, which all ranks make alike. */
+    RPI_TENSOR_GATHER
+} rpi_tensor_node;
+
+typedef struct rpi_tensor_split {
+    int ranks, rank; /* 0 or 1 ranks: the model is whole */
+    /* The functions of one node, and their context, which outlives the graph. NULL: there are
+     * none; the graph may be compiled and counted, and its runs fail. */
+    rp_status (*describe)(void *nodes, rpi_tensor_node node, const char *name,
+                          rpi_external_attributes *out_attributes);
+    void *nodes;
+    /* In blocks that are recomputed, sums of parts are made again where backward needs them,
+     * which costs their communication and spares their memory. All ranks alike. */
+    bool repeats;
+} rpi_tensor_split;
+
+static inline bool rpi_tensor_is_split(const rpi_tensor_split *split) {
+    return split->ranks > 1;
+}
+
+/* The shape of what this rank has of a record. false: it has nothing, or the graph has failed,
+ * since so many ranks cannot share it. */
+bool rpi_tensor_split_shape(rpi_graph *graph, const rpi_tensor_split *split,
+                            const rpi_parameter *record, rpi_shape *out_shape);
+
+/* A node of this kind over x. */
+rpi_value_id rpi_tensor_split_node(rpi_graph *graph, const rpi_tensor_split *split,
+                                   rpi_tensor_node node, const char *name, rpi_value_id x);
+
+/* Elements [*out_first, *out_end) of an axis of `length` that is cut element by element. */
+void rpi_tensor_split_range(const rpi_tensor_split *split, int64_t length, int64_t *out_first,
+                            int64_t *out_end);
+
+/* RP_INVALID: `count` of `what` ("heads") cannot be dealt out evenly; how many ranks could. */
+rp_status rpi_tensor_split_check(const rpi_tensor_split *split, const char *what,
+                                 int64_t count);
+/* The same of what several ranks may hold, where there are fewer than ranks. */
+rp_status rpi_tensor_split_check_shared(const rpi_tensor_split *split, const char *what,
+                                        int64_t count);
+
+#endif

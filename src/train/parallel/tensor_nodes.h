@@ -1,0 +1,51 @@
+/* The nodes at which the ranks of a tensor group meet (train/models/tensor_split.h), over a
+ * communicator of their own whose operations pass all others:
+ *
+ *     split    forward: its input, as it lies; backward: all-reduce, a sum
+ *     join     forward: all-reduce, a sum; backward: the gradient, as it lies
+ *     gather   forward: all-gather; backward: this rank's part of the gradient
+ *
+ * A sum starts when its input is there and ends before its first use: that of a split layer's
+ * input gradient goes on while the layer's weight gradient is made. All ranks of the group run
+ * the same programs in the same order; sums are in rank order and the same bits on all.
+ *
+ *     rpi_tensor_nodes_create(group, &options, &nodes)      all ranks of the group
+ *     rpi_tensor_split split = rpi_tensor_nodes_split(nodes)
+ *     rpi_network_build_split(model, shape, loss, &split, &network)
+ *     ... programs and instances as of any network ...
+ *     rpi_tensor_nodes_destroy(nodes)                       after the graph
+ */
+#ifndef RPI_TRAIN_TENSOR_NODES_H
+#define RPI_TRAIN_TENSOR_NODES_H
+
+#include "redpoll/codec.h"
+#include "redpoll/comm.h"
+#include "train/models/tensor_split.h"
+
+typedef struct rpi_tensor_nodes rpi_tensor_nodes;
+
+typedef struct rpi_tensor_nodes_options {
+    rp_codec codec;    /* of sums; zeros: exact */
+    const char *name;  /* of the communicator; NULL: "tensor" */
+    bool repeats_sums; /* rpi_tensor_split.repeats */
+} rpi_tensor_nodes_options;
+
+/* Collective over `group`, whose ranks are the tensor ranks in their order; it is borrowed and
+ * outlives the nodes. options NULL: defaults. Failures as of rp_comm_group(). */
+rp_status rpi_tensor_nodes_create(rp_comm *group, const rpi_tensor_nodes_options *options,
+                                  rpi_tensor_nodes **out_nodes);
+void rpi_tensor_nodes_destroy(rpi_tensor_nodes *nodes); /* NULL is fine */
+
+/* What a network is built with; borrows the nodes. */
+rpi_tensor_split rpi_tensor_nodes_split(rpi_tensor_nodes *nodes);
+
+/* What the nodes have moved since they were made. */
+typedef struct rpi_tensor_traffic {
+    int64_t sums, gathers;  /* operations that ended */
+    int64_t summed_bytes;   /* of this rank's values, unencoded */
+    int64_t gathered_bytes; /* of all ranks' */
+    int64_t wait_ns;        /* the compute thread was blocked for them */
+} rpi_tensor_traffic;
+rpi_tensor_traffic rpi_tensor_nodes_traffic(const rpi_tensor_nodes *nodes);
+
+#endif

@@ -1,0 +1,114 @@
+#include "train/parallel/tensor_sums.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+/* Runs of elements that so many ranks, side by side, hold: one operation. */
+typedef struct shared_by {
+    int holders;
+    rp_comm *comm;
+    rp_segment *segments;
+    size_t count, room;
+} shared_by;
+
+enum { KINDS = 4 }; /* of how many ranks share: all of them, or those of one key head */
+
+struct rpi_tensor_sums {
+    const rpi_network *network;
+    rpi_weights *weights;
+    shared_by kinds[KINDS];
+    int kind_count;
+    int64_t elements;
+};
+
+static rp_status kind_of(rpi_tensor_sums *sums, int holders, shared_by **out_kind) {
+    for (int i = 0; i < sums->kind_count; i++) {
+        *out_kind = &sums->kinds[i];
+        if (sums->kinds[i].holders == holders) return RP_OK;
+    }
+    if (sums->kind_count == KINDS)
+        return RP_FAIL(INTERNAL, "tensors are shared by more than %d numbers of ranks", KINDS);
+    *out_kind = &sums->kinds[sums->kind_count++];
+    (*out_kind)->holders = holders;
+    return RP_OK;
+}
+
+static rp_status make_room(shared_by *kind) {
+    if (kind->count < kind->room) return RP_OK;
+    size_t room = kind->room ? 2 * kind->room : 16;
+    RP_TRY(rpi_grow_array(kind->room, room, sizeof *kind->segments, "shared gradients",
+                          &kind->segments));
+    kind->room = room;
+    return RP_OK;
+}
+
+static rp_status add_run(void *context, const rpi_parameter *parameter,
+                         const rpi_shard_run *run) {
+    rpi_tensor_sums *sums = context;
+    const rpi_weight *weight = rpi_weights_find(sums->weights, parameter->name);
+    shared_by *kind = NULL;
+    if (run->holders < 2 || !weight) return RP_OK;
+    RP_TRY(kind_of(sums, run->holders, &kind));
+    RP_TRY(make_room(kind));
+    kind->segments[kind->count++] =
+        (rp_segment){.data = rpi_weights_gradient_at(sums->weights, weight->index) + run->local,
+                     .count = (size_t)run->count,
+                     .dtype = RP_F32,
+                     .tensor = (uint32_t)parameter->index,
+                     .first = (uint64_t)run->whole};
+    sums->elements += run->count;
+    return RP_OK;
+}
+
+/* Holders of an element are neighbours. */
+static rp_status open_comm(rp_comm *group, shared_by *kind) {
+    const rp_comm_options options = RP_COMM_OPTIONS(.name = "tensor-shared");
+    int first = rp_comm_rank(group) / kind->holders * kind->holders, *ranks = NULL;
+    RP_TRY(rpi_alloc_array((size_t)kind->holders, sizeof *ranks, "holders", &ranks));
+    for (int r = 0; r < kind->holders; r++) ranks[r] = first + r;
+    rp_status status = rp_comm_group(group, ranks, kind->holders, &options, &kind->comm);
+    rpi_free(ranks);
+    return status;
+}
+
+static rp_status open_sums(rp_comm *group, rpi_tensor_sums *sums) {
+    for (int i = 0; i < sums->network->parameter_count; i++)
+        if (sums->network->parameters[i].adds)
+            RP_TRY(rpi_network_runs(sums->network, i, add_run, sums));
+    for (int i = 0; i < sums->kind_count; i++) RP_TRY(open_comm(group, &sums->kinds[i]));
+    return RP_OK;
+}
+
+rp_status rpi_tensor_sums_create(rp_comm *group, const rpi_network *network,
+                                 rpi_weights *weights, rpi_tensor_sums **out_sums) {
+    rpi_tensor_sums *sums = NULL;
+    RP_TRY(rpi_alloc(sizeof *sums, "shared gradients", &sums));
+    *sums = (rpi_tensor_sums){.network = network, .weights = weights};
+    rp_status status = open_sums(group, sums);
+    if (status == RP_OK)
+        *out_sums = sums;
+    else
+        rpi_tensor_sums_destroy(sums);
+    return status;
+}
+
+void rpi_tensor_sums_destroy(rpi_tensor_sums *sums) {
+    if (!sums) return;
+    for (int i = 0; i < sums->kind_count; i++) {
+        rp_comm_destroy(sums->kinds[i].comm);
+        rpi_free(sums->kinds[i].segments);
+    }
+    rpi_free(sums);
+}
+
+int64_t rpi_tensor_sums_count(const rpi_tensor_sums *sums) {
+    return sums->elements;
+}
+
+rp_status rpi_tensor_sums_run(rpi_tensor_sums *sums) {
+    const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
+    for (int i = 0; i < sums->kind_count; i++)
+        RP_TRY(rp_all_reduce(sums->kinds[i].comm, sums->kinds[i].segments, sums->kinds[i].count,
+                             &options));
+    return RP_OK;
+}

@@ -112,3 +112,36 @@ rp_status rpi_tensor_sums_run(rpi_tensor_sums *sums) {
                              &options));
     return RP_OK;
 }
+
+/* ---- the norm ---- */
+
+typedef struct squares {
+    const rpi_weights *weights;
+    rpi_square_sum sum;
+} squares;
+
+/* Where several have an element, the first of them counts it. */
+static rp_status add_squares(void *context, const rpi_parameter *parameter,
+                             const rpi_shard_run *run) {
+    squares *s = context;
+    const rpi_kernel_run one_thread = {.threads = 1, .isa = rpi_cpu_isa()};
+    const rpi_weight *weight = rpi_weights_find(s->weights, parameter->name);
+    if (run->holder > 0 || !weight || weight->is_state) return RP_OK;
+    rpi_kernel_square_sum(&one_thread,
+                          rpi_weights_gradient_at(s->weights, weight->index) + run->local,
+                          run->count, &s->sum);
+    return RP_OK;
+}
+
+rp_status rpi_tensor_square_sum(rp_comm *group, const rpi_network *network,
+                                const rpi_weights *weights, rpi_square_sum *out_sum) {
+    squares s = {.weights = weights};
+    const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
+    for (int i = 0; i < network->parameter_count; i++)
+        RP_TRY(rpi_network_runs(network, i, add_squares, &s));
+    const rp_segment segment = {
+        .data = &s.sum, .count = sizeof s.sum / sizeof(int64_t), .dtype = RP_I64};
+    RP_TRY(rp_all_reduce(group, &segment, 1, &options));
+    *out_sum = s.sum;
+    return RP_OK;
+}

@@ -5,6 +5,7 @@
 #ifndef RPI_TRAIN_TENSOR_SUMS_H
 #define RPI_TRAIN_TENSOR_SUMS_H
 
+#include "engine/backends/cpu/kernels/kernel_square_sum.h"
 #include "engine/weights.h"
 #include "redpoll/comm.h"
 #include "train/models/network.h"
@@ -23,5 +24,11 @@ int64_t rpi_tensor_sums_count(const rpi_tensor_sums *sums);
 /* Collective; blocks. Once for what each backward pass, or the last of several that accumulate,
  * has left: what is summed twice is too much. */
 rp_status rpi_tensor_sums_run(rpi_tensor_sums *sums);
+
+/* The squares of all gradients, each element of the model once, whoever has it and however many
+ * do: the same to the last bit as of one rank that holds the whole model and has the same
+ * gradients. Collective over `group`, the tensor ranks; blocks. */
+rp_status rpi_tensor_square_sum(rp_comm *group, const rpi_network *network,
+                                const rpi_weights *weights, rpi_square_sum *out_sum);
 
 #endif

@@ -3,6 +3,7 @@
 #include "engine/instance.h"
 #include "harness/check.h"
 #include "train/parallel/tensor_nodes.h"
+#include "train/parallel/tensor_sums.h"
 #include "train_ranks.h"
 
 #include "base/status.h"
@@ -279,6 +280,40 @@ static void labels_that_are_none(void) {
                   ranks_message(r));
 }
 
+/* ---- the norm ---- */
+
+/* Shards (1, 2) and (2, 4), and (3, 4) and (6, 8) on both ranks: each counts once. */
+static rp_status one_norm(void *context, rp_comm *comm) {
+    rank_graph g;
+    (void)context;
+    RP_TRY(open_graph(&g, comm));
+    const rpi_parameter records[] = {
+        {.name = "cut", .shape = {2, {2, 2}}, .shard = rpi_shard_cut(0, 2)},
+        {.name = "norm", .shape = {1, {2}}},
+        {.name = "tied", .shape = {1, {2}}}};
+    const float values[][4] = {{1, 2, 2, 4}, {3, 4}, {6, 8}};
+    for (int i = 0; i < 3; i++) (void)rpi_declare(&g.b, records[i]);
+    rp_status status = rpi_weights_create(g.b.graph, RPI_NO_VALUE, &g.weights);
+    const rpi_network network = {.parameters = g.b.parameters,
+                                 .parameter_count = g.b.count,
+                                 .tensor_ranks = rp_comm_world(comm),
+                                 .tensor_rank = rp_comm_rank(comm)};
+    rpi_square_sum squares = {{0}, 0};
+    for (int i = 0; i < 3 && status == RP_OK; i++) walk(&g, records[i].name, values[i], true);
+    if (status == RP_OK) {
+        memcpy(rpi_weights_gradients(g.weights), rpi_weights_values(g.weights),
+               sizeof(float) * (size_t)rpi_weights_count(g.weights));
+        status = rpi_tensor_square_sum(comm, &network, g.weights, &squares);
+    }
+    CHECK_NEAR(sqrt(rpi_square_sum_value(&squares)), 12.2474487139, 1e-9);
+    close_graph(&g);
+    return status;
+}
+
+static void norms_count_each_element_once(void) {
+    for (int ranks = 1; ranks <= 2; ranks++) CHECK_OK(ranks_run(ranks, one_norm, NULL));
+}
+
 /* ---- a rank that does not come ---- */
 
 /* The others' sums fail by its name, and wait for nothing. */
@@ -302,4 +337,6 @@ static void one_rank_fails(void) {
 
 CASES({"columns and rows", columns_and_rows},
       {"losses are of the whole vocabulary", losses_are_of_the_whole_vocabulary},
-      {"labels that are none", labels_that_are_none}, {"one rank fails", one_rank_fails})
+      {"labels that are none", labels_that_are_none},
+      {"norms count each element once", norms_count_each_element_once},
+      {"one rank fails", one_rank_fails})

@@ -275,6 +275,18 @@ static rp_status compare(trial *t, int rank, const learner *part) {
     return RP_OK;
 }
 
+/* All gradients' squares, as clipping by the global norm wants them. */
+static rp_status compare_norm(const trial *t, rp_comm *comm, const learner *part) {
+    const rpi_kernel_run run = {.threads = 1, .isa = rpi_cpu_isa()};
+    rpi_square_sum whole = {{0}, 0}, all;
+    rpi_kernel_square_sum(&run, rpi_weights_gradients(t->whole->weights),
+                          rpi_weights_count(t->whole->weights), &whole);
+    RP_TRY(rpi_tensor_square_sum(comm, &part->network, part->weights, &all));
+    double wanted = sqrt(rpi_square_sum_value(&whole));
+    CHECK_NEAR(sqrt(rpi_square_sum_value(&all)), wanted, 1e-5 * wanted);
+    return RP_OK;
+}
+
 static rp_status try_rank(void *context, rp_comm *comm) {
     trial *t = context;
     int rank = rp_comm_rank(comm);
@@ -289,6 +301,7 @@ static rp_status try_rank(void *context, rp_comm *comm) {
         status = rpi_tensor_sums_create(comm, &part.network, part.weights, &sums);
     if (status == RP_OK) status = rpi_tensor_sums_run(sums);
     if (status == RP_OK) status = compare(t, rank, &part);
+    if (status == RP_OK) status = compare_norm(t, comm, &part);
     t->traffic[rank] = rpi_tensor_nodes_traffic(nodes);
     rpi_tensor_sums_destroy(sums);
     close_learner(&part);

@@ -37,6 +37,11 @@ static void add_node(rpi_model_account *account, const rpi_graph *graph,
     layer->facts.output_bytes += facts.output_bytes;
 }
 
+/* Elements that this rank has. */
+static int64_t count_of(const rpi_network *network, const rpi_parameter *parameter) {
+    return rpi_shape_count(&rpi_graph_value(network->graph, parameter->value)->shape);
+}
+
 static rp_status add_layers(rpi_model_account *account, const rpi_network *network,
                             const rpi_program *program) {
     int nodes = rpi_graph_node_count(network->graph);
@@ -45,7 +50,7 @@ static rp_status add_layers(rpi_model_account *account, const rpi_network *netwo
     for (int i = 0; i < nodes; i++) add_node(account, network->graph, program, i);
     for (int i = 0; i < network->parameter_count; i++) {
         const rpi_parameter *parameter = &network->parameters[i];
-        int64_t count = rpi_shape_count(&parameter->shape);
+        int64_t count = count_of(network, parameter);
         if (!parameter->is_state)
             layer_of_parameter(account, parameter->name)->parameters += count;
         *(parameter->is_state ? &account->states : &account->parameters) += count;
@@ -71,7 +76,11 @@ static void close_counted(counted *it) {
 
 static rp_status compile(const char *model, const rpi_account_options *options, counted *it) {
     static const rpi_backend_options usual;
-    RP_TRY(rpi_network_build(model, &options->shape, &it->network));
+    static const rpi_loss_options plain;
+    const rpi_tensor_split split = {.ranks = options->tensor_ranks,
+                                    .rank = options->tensor_rank,
+                                    .repeats = options->repeats_sums};
+    RP_TRY(rpi_network_build_split(model, &options->shape, &plain, &split, &it->network));
     RP_TRY(rpi_weights_create_table(it->network.graph, it->network.loss, &it->weights));
     RP_TRY(rpi_program_set_open(&it->network, it->weights, rpi_backend_default(), &usual,
                                 options->compute, &it->set));

@@ -12,6 +12,9 @@ typedef struct rpi_account_options {
     rpi_data_shape shape; /* of a sample */
     rp_dtype compute;     /* RP_F32 or RP_BF16 */
     bool recompute;       /* of rpi_train_options */
+    /* Of which tensor rank of how many; 0 ranks: of a model in one piece. */
+    int tensor_ranks, tensor_rank;
+    bool repeats_sums; /* rpi_tensor_split.repeats */
 } rpi_account_options;
 
 /* Nodes and parameters whose names begin alike: "h.3", "layer1.0", "wte". */
@@ -28,7 +31,8 @@ typedef struct rpi_model_account {
     int layer_count;
 } rpi_model_account;
 
-/* model: as for rpi_network_build. RP_INVALID: it cannot take such samples; RP_UNSUPPORTED:
+/* model: as for rpi_network_build. Of a tensor rank everything is of what it has itself.
+ * RP_INVALID: it cannot take such samples, or be shared by so many ranks; RP_UNSUPPORTED:
  * this machine does not compute in that dtype. */
 rp_status rpi_model_account_make(const char *model, const rpi_account_options *options,
                                  rpi_model_account *out_account);

@@ -128,7 +128,34 @@ static void refused(void) {
     CHECK_FAILS(rpi_model_account_make("mlp", &options, &account), INVALID, "batch");
 }
 
-CASES({"layers_are_named_by_their_number", layers_are_named_by_their_number},
+/* What a tensor rank holds and computes of it, beside the whole: h^2 and what is as long as a
+ * part of the vocabulary are cut; activations between layers are not. */
+static void a_tensor_rank(void) {
+    const char *model = "gpt2:layers=2,hidden=64,heads=4,vocabulary=512,positions=32";
+    rpi_account_options options = {
+        .batch = 2, .shape = {.sequence = 32, .vocabulary = 512}, .compute = RP_F32};
+    rpi_model_account whole, part;
+    REQUIRE_OK(rpi_model_account_make(model, &options, &whole));
+    const int64_t h = 64, cut = 2 * (12 * h * h + 7 * h) + 512 * h, kept = 32 * h + 10 * h;
+    CHECK_EQ(whole.parameters, cut + kept + 4 * h);
+    options.tensor_ranks = 4;
+    for (int rank = 0; rank < 4; rank++) {
+        options.tensor_rank = rank;
+        REQUIRE_OK(rpi_model_account_make(model, &options, &part));
+        CHECK_EQ(part.parameters, cut / 4 + kept + (rank ? 0 : 4 * h));
+        CHECK(part.facts.forward_flops < whole.facts.forward_flops / 3);
+        CHECK(part.facts.in_flight_bytes < whole.facts.in_flight_bytes / 2);
+        rpi_model_account_free(&part);
+    }
+    options.tensor_ranks = 3;
+    options.tensor_rank = 0;
+    CHECK_FAILS(rpi_model_account_make(model, &options, &part), INVALID,
+                "heads=4 over 3 tensor ranks: they divide over 1, 2, 4");
+    rpi_model_account_free(&whole);
+}
+
+CASES({"a tensor rank", a_tensor_rank},
+      {"layers_are_named_by_their_number", layers_are_named_by_their_number},
       {"a_perceptron_by_hand", a_perceptron_by_hand},
       {"what_a_run_has_is_what_was_counted", what_a_run_has_is_what_was_counted},
       {"a_large_model_is_counted_without_its_memory",

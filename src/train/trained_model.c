@@ -3,7 +3,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/piece_files.h"
+#include "train/checkpoint/network_piece.h"
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_weights.h"
 
@@ -47,19 +47,9 @@ void rpi_trained_model_close(rpi_trained_model *model) {
     *model = (rpi_trained_model){0};
 }
 
-static rp_status load_run(const rpi_trained_model *model, const rpi_network *network,
-                          rpi_weights *weights) {
-    for (int i = 0; i < network->parameter_count; i++)
-        RP_TRY(rpi_piece_files_read_whole(model->pieces, network->parameters[i].name,
-                                          &network->parameters[i].shape,
-                                          rpi_network_elements(network, weights, i)));
-    rpi_weights_changed(weights, 0, rpi_weights_count(weights));
-    return RP_OK;
-}
-
 rp_status rpi_trained_model_load(const rpi_trained_model *model, const rpi_network *network,
                                  rpi_weights *weights, char *note, size_t note_bytes) {
     note[0] = '\0';
-    if (!model->hf_folder) return load_run(model, network, weights);
+    if (!model->hf_folder) return rpi_network_read(network, model->pieces, weights);
     return rpi_hf_load(model->hf_folder, network, weights, false, note, note_bytes);
 }

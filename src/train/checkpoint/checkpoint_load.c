@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/checkpoint/checkpoint_files.h"
-#include "train/checkpoint/piece_files.h"
+#include "train/checkpoint/network_piece.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/safetensors.h"
 
@@ -32,14 +32,15 @@ static rp_status read_pieces(rpi_trainer *t, const rpi_piece_files *pieces) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         if (!weight) continue;
-        RP_TRY(rpi_piece_files_read_whole(pieces, parameter->name, &parameter->shape,
-                                          rpi_network_elements(&t->network, t->weights, i)));
+        rpi_tensor_piece piece = rpi_network_piece(&t->network, i);
+        RP_TRY(rpi_piece_files_read(pieces, &piece,
+                                    rpi_network_elements(&t->network, t->weights, i)));
         for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
             char name[RPI_CHECKPOINT_NAME];
             rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, name);
-            RP_TRY(rpi_piece_files_read_whole(
-                pieces, name, &parameter->shape,
-                rpi_optimizer_state_slot(&t->optimizer, s, weight->first)));
+            piece.tensor = name;
+            RP_TRY(rpi_piece_files_read(
+                pieces, &piece, rpi_optimizer_state_slot(&t->optimizer, s, weight->first)));
         }
     }
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));

@@ -2,7 +2,7 @@
 #include "base/status.h"
 #include "redpoll/version.h"
 #include "train/checkpoint/checkpoint_files.h"
-#include "train/checkpoint/piece_files.h"
+#include "train/checkpoint/network_piece.h"
 #include "train/checkpoint/tensor_list.h"
 
 #include <stdio.h>
@@ -47,10 +47,11 @@ static void list_rank(const rpi_trainer *t, rpi_tensor_list *list) {
     }
 }
 
-/* One tensor of a record's shape: the rank's part of it. */
+/* One tensor that is cut as a parameter is: the rank's part of it. */
 static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
                             const float *elements, rpi_piece_list *list) {
-    const rpi_tensor_piece tensor = rpi_piece_whole(name, &t->network.parameters[record].shape);
+    rpi_tensor_piece tensor = rpi_network_piece(&t->network, record);
+    tensor.tensor = name;
     rpi_piece_saver saver = {
         .grid = &t->place.grid, .rank = t->place.rank, .replicas = RPI_REPLICAS_SLICE};
     if (rpi_trainer_is_staged(t))

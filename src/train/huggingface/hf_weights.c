@@ -191,12 +191,50 @@ static rp_status load_parameter(search *s, const rpi_parameter *parameter, float
     return RP_OK;
 }
 
+/* A tensor rank's runs of a whole tensor, there or back. */
+typedef struct part {
+    float *whole, *own;
+} part;
+
+static rp_status spread(void *context, const rpi_parameter *parameter,
+                        const rpi_shard_run *run) {
+    const part *p = context;
+    (void)parameter;
+    memcpy(p->whole + run->whole, p->own + run->local, (size_t)run->count * sizeof *p->own);
+    return RP_OK;
+}
+
+static rp_status take(void *context, const rpi_parameter *parameter, const rpi_shard_run *run) {
+    const part *p = context;
+    (void)parameter;
+    memcpy(p->own + run->local, p->whole + run->whole, (size_t)run->count * sizeof *p->own);
+    return RP_OK;
+}
+
+/* Of a tensor that is cut the whole is here for as long as it is read: one at a time. What is
+ * missing and starts anew stays as it was. */
+static rp_status load_part(search *s, int index, float *own) {
+    const rpi_parameter *parameter = &s->network->parameters[index];
+    part p = {.own = own};
+    RP_TRY(rpi_alloc_array((size_t)rpi_shape_count(&parameter->shape), sizeof *p.whole,
+                           parameter->name, &p.whole));
+    rp_status status = rpi_network_runs(s->network, index, spread, &p);
+    if (status == RP_OK) status = load_parameter(s, parameter, p.whole);
+    if (status == RP_OK) status = rpi_network_runs(s->network, index, take, &p);
+    rpi_free(p.whole);
+    return status;
+}
+
 static rp_status load_parameters(search *s, rpi_weights *weights) {
     const rpi_network *network = s->network;
     RP_TRY(check_ties(s));
-    for (int i = 0; i < network->parameter_count; i++)
-        RP_TRY(load_parameter(s, &network->parameters[i],
-                              rpi_network_elements(network, weights, i)));
+    for (int i = 0; i < network->parameter_count; i++) {
+        float *elements = rpi_network_elements(network, weights, i);
+        bool is_cut =
+            network->tensor_ranks > 1 && network->parameters[i].shard.kind == RPI_SHARD_CUT;
+        RP_TRY(is_cut ? load_part(s, i, elements)
+                      : load_parameter(s, &network->parameters[i], elements));
+    }
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
     return RP_OK;
 }
@@ -272,7 +310,8 @@ rp_status rpi_hf_load(const char *folder, const rpi_network *network, rpi_weight
     s.is_bare = is_bare(&s);
     rp_status status = load_parameters(&s, weights);
     if (status == RP_OK) status = check_missing(&s);
-    if (status == RP_OK) tell(&s, is_untied, note, note_bytes);
+    /* What is left over the first tensor rank knows, which has a part of every tensor. */
+    if (status == RP_OK && network->tensor_rank == 0) tell(&s, is_untied, note, note_bytes);
     rpi_hf_files_close(from);
     return status;
 }

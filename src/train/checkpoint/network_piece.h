@@ -1,0 +1,17 @@
+/* What a rank has of the tensors of its network, as pieces (piece.h). */
+#ifndef RPI_TRAIN_NETWORK_PIECE_H
+#define RPI_TRAIN_NETWORK_PIECE_H
+
+#include "train/checkpoint/piece_files.h"
+#include "train/models/network.h"
+
+/* All that this tensor rank has of record `index`: the whole tensor where no other rank has a
+ * part of the model. Borrows the name. */
+rpi_tensor_piece rpi_network_piece(const rpi_network *network, int index);
+
+/* The values of all records that the weights have, from whatever pieces they were saved in.
+ * Failures as of rpi_piece_files_read(). */
+rp_status rpi_network_read(const rpi_network *network, const rpi_piece_files *files,
+                           rpi_weights *weights);
+
+#endif

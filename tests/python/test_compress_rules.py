@@ -10,7 +10,7 @@ import torch
 from redpoll.torch.codecs._rules import Rule, Rules, parse_codec
 from redpoll.torch.comm._codec import Codec
 from redpoll.torch.compression._reducer import BucketReducer, tensor_id
-from redpoll.torch.compression._residuals import (
+from redpoll.torch.feedback._residuals import (
     FORMAT,
     VERSION,
     choose_states,

@@ -702,7 +702,7 @@ def work_of_collectives(rank, world):
         scatter(own, flat, group, dist.ReduceOp.SUM, async_op=True),
     ]
     assert all(isinstance(work, redpoll.torch.Work) and work.wait() for work in works)
-    assert gather(flat, own, group) is None
+    assert gather(flat, own, group).wait()
     assert scatter(own, flat, group, dist.ReduceOp.SUM) is None
 
 
@@ -719,6 +719,10 @@ class Partly(nn.Module):
         return self.used(x)
 
 
+class DeepSpeedEngine(nn.Module):
+    """By its name alone."""
+
+
 def refusals(rank, world):
     from torch.distributed.fsdp import ShardingStrategy, fully_shard
 
@@ -730,7 +734,9 @@ def refusals(rank, world):
         told[name] = refusal(kind, action)
 
     tell("codec", ValueError, lambda: compress(make("fsdp2"), "q4"))
-    tell("feedback", ValueError, lambda: compress(make("fsdp2"), error_feedback=True))
+    tell("engine", TypeError, lambda: compress(DeepSpeedEngine()))
+    scaler = torch.amp.GradScaler("cpu")
+    tell("scaler", ValueError, lambda: compress(make("fsdp2"), grad_scaler=scaler))
     tell("rule", ValueError, lambda: compress(make("fsdp2"), rules={"tail.*": None}))
     tell("weights", ValueError, lambda: compress(make("fsdp1"), weights="q8"))
     twice = make("fsdp2")
@@ -766,7 +772,8 @@ def test_a_release_that_is_made_otherwise_is_told():
 def test_what_cannot_be_honoured_is_an_error():
     told = values(run_group(refusals, 2, destroy=False))[0]
     assert "grads=" in told["codec"]
-    assert "no error feedback" in told["feedback"]
+    assert "ZeRO-3" in told["engine"] and "fully_shard" in told["engine"]
+    assert "grad_scaler=" in told["scaler"] and "bf16" in told["scaler"]
     assert "tail" in told["rule"]
     assert "fully_shard" in told["weights"]
     assert "mesh of two dimensions" in told["replicate"]

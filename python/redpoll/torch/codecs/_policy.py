@@ -43,6 +43,8 @@ class Piece(NamedTuple):
 
     numel: int
     codec: Optional[Codec]  # None: exact
+    residual: Optional[torch.Tensor] = None
+    """Error feedback, in units of the mean; float32, of as many elements."""
 
 
 class Policy:
@@ -95,9 +97,15 @@ def all_reduce(
         return communicator.all_reduce(tensors, op, **call)
     parts: list[torch.Tensor] = []
     codecs: list[Codec | None] = []
+    residuals: list[torch.Tensor | None] = []
     for tensor, pieces in zip(tensors, chosen):
+        each = [Piece(tensor.numel(), None)] if pieces is None else pieces
         parts.extend([tensor] if pieces is None else _cut(tensor, pieces))
-        codecs.extend([None] if pieces is None else [piece.codec for piece in pieces])
+        codecs.extend([piece.codec for piece in each])
+        residuals.extend([piece.residual for piece in each])
+    if any(one is not None for one in residuals):
+        op = _divided_first(tensors, op, communicator.world)
+        call["residuals"] = residuals
     work = communicator.all_reduce(
         parts,
         op,
@@ -109,6 +117,16 @@ def all_reduce(
     )
     work.set_outputs(tensors)
     return work
+
+
+def _divided_first(tensors: Sequence[torch.Tensor], op: object, world: int) -> object:
+    """A mean whose residuals are all of the mean, a sender's as an owner's: the sum of what is
+    divided already. The reduction that is left."""
+    if op != dist.ReduceOp.AVG:
+        return op
+    for tensor in tensors:
+        tensor.div_(world)
+    return dist.ReduceOp.SUM
 
 
 def _cut(tensor: torch.Tensor, pieces: Sequence[Piece]) -> list[torch.Tensor]:

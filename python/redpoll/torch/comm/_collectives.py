@@ -7,10 +7,11 @@ from typing import Any, Optional, Union
 import torch
 import torch.distributed as dist
 
-from ._buffers import Lent
+from ._buffers import Buffers, Lent
 from ._codec import Codec
 from ._dtypes import reduction
 from ._neighbors import Neighbors
+from ._owned import OwnedRuns
 from ._types import Tensors
 from ._work import Work
 
@@ -108,6 +109,78 @@ class Collectives(Neighbors):
             arguments = (source.data_ptr(), blocks, dtype, code, buffers.options(options))
             name = "all_gather_v"
         return self._post(name, arguments, buffers.lent(outputs), blocking, timeout_s)
+
+    def reduce_scatter_segments(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        runs: OwnedRuns,
+        op: object = dist.ReduceOp.SUM,
+        *,
+        seed: int = 0,
+        step: int = 0,
+        key: int = 0,
+        blocking: bool = False,
+        timeout_s: Optional[float] = None,
+    ) -> Work:
+        """`output` gets the sum of everybody's `input`, as far as this rank owns runs of it.
+
+        runs: where each lies in both, which are flat, and how it travels. Residuals are of what
+        this rank sends: the sum of all results and of all residuals is that of all inputs.
+        seed, step, key: as of all_reduce()."""
+        self._reduced(output, "reduce_scatter")
+        number, factor = reduction(op)
+        options = self._new_options(number, factor, seed, step, key=key)
+        buffers = self._buffers("reduce_scatter")
+        flat, own = buffers.read(input), buffers.written(output)
+        return self._post_runs(
+            "reduce_scatter", (output, flat, own), runs, options, buffers, blocking, timeout_s
+        )
+
+    def all_gather_segments(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        runs: OwnedRuns,
+        *,
+        seed: int = 0,
+        step: int = 0,
+        key: int = 0,
+        blocking: bool = False,
+        timeout_s: Optional[float] = None,
+    ) -> Work:
+        """`output` of every rank gets the runs of all of them, of which `input` has this
+        rank's; it may be a view of its part. What is lossy is encoded once, and has the same
+        bits on all ranks. runs, seed, step, key: as of reduce_scatter_segments()."""
+        options = self._new_options(0, 1.0, seed, step, key=key)
+        buffers = self._buffers("all_gather")
+        own, flat = buffers.read(input), buffers.written(output)
+        return self._post_runs(
+            "all_gather", (output, flat, own), runs, options, buffers, blocking, timeout_s
+        )
+
+    def _post_runs(
+        self,
+        operation: str,
+        tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+        runs: OwnedRuns,
+        options: Any,
+        buffers: Buffers,
+        blocking: bool,
+        timeout_s: Optional[float],
+    ) -> Work:
+        """tensors: the output, and dense memory of all ranks' elements and of this one's."""
+        output, flat, own = tensors
+        if runs.flat_bytes > flat.nbytes or runs.own_bytes > own.nbytes:
+            self._refuse(
+                operation,
+                f"runs of {runs.flat_bytes} and {runs.own_bytes} bytes for buffers of "
+                f"{flat.nbytes} and {own.nbytes}",
+            )
+        array = runs.placed(flat.data_ptr(), own.data_ptr(), buffers)
+        arguments = (array, len(runs), buffers.options(options))
+        lent = buffers.lent([output])
+        return self._post(f"{operation}_segments", arguments, lent, blocking, timeout_s)
 
     def broadcast(
         self,

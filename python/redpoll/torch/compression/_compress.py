@@ -13,19 +13,19 @@ from torch.nn.parallel import DistributedDataParallel
 from .._help import Unset, plainly_shown
 from ..codecs._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
 from ..comm._communicator import communicator_of
-from ..fsdp._fsdp import check_is_sharded, compress_sharded
-from ..fsdp._sharded import Asked, ShardedState
-from . import _feedback_files
-from ._gathered import OfAll, gathered, states_in
-from ._hook import compress_hook
-from ._reducer import BucketReducer
-from ._residuals import (
+from ..feedback._gathered import OfAll, gathered, states_in
+from ..feedback._residuals import (
     FORMAT,
     VERSION,
     choose_states,
     shaped,
     sum_residuals,
 )
+from ..fsdp._fsdp import check_is_sharded, compress_sharded
+from ..fsdp._sharded import Asked, ShardedState
+from . import _feedback_files
+from ._hook import compress_hook
+from ._reducer import BucketReducer
 
 _DDP_CODEC, _FSDP_CODEC = "q4", "q8"
 _CODEC: Any = Unset(repr(_DDP_CODEC))
@@ -263,8 +263,10 @@ def compress(
         decides. Names are those of the wrapped module.
     min_size: where no rule fits, tensors of fewer elements travel exact, as those of one
         dimension do.
-    error_feedback: what a step loses is added to the next one's gradient. True by default for
-        DDP, for one float32 a lossy element of memory beside the gradients; FSDP has none.
+    error_feedback: what a step loses is added to the next one's gradient, for one float32 a
+        lossy element of memory. True by default for DDP. False by default for FSDP, where each
+        rank sends parts of all gradients, so that this is as much as the whole model, not as a
+        shard; take it for codecs below 8 bits.
     grad_scaler: of DDP: the torch.amp.GradScaler that scales the loss, if there is one. What is
         held back follows its scale, and steps that it skips are taken back; that needs another
         float32 a lossy element, and one more look at each gradient.
@@ -295,22 +297,28 @@ def compress(
         return _compress_ddp(model, chosen, feedback, grad_scaler, warmup_steps, seed)
     if grad_scaler is not None:
         check_is_sharded(model)
-        raise ValueError("grad_scaler= is for error feedback, which FSDP has none of")
+        raise ValueError(
+            "grad_scaler= is for DDP: what FSDP holds back does not follow a loss scale; train "
+            "in bf16, or without error_feedback="
+        )
     if codec is not _CODEC:
         check_is_sharded(model)
         raise ValueError("FSDP takes grads= and weights=, each a codec, not codec=")
-    if error_feedback:
-        check_is_sharded(model)
-        raise ValueError(
-            "there is no error feedback for FSDP; use grads='q8' or "
-            "grads='q8:rounding=stochastic', which is unbiased"
-        )
     asked = Asked(grads is not _GRADS, weights is not _WEIGHTS)
     if not asked.weights:
         weights = None if asked.grads else _FSDP_CODEC
     chosen_grads = grads if asked.grads else _FSDP_CODEC
     return compress_sharded(
-        model, chosen_grads, weights, replicate, rules, min_size, warmup_steps, seed, asked
+        model,
+        chosen_grads,
+        weights,
+        replicate,
+        rules,
+        min_size,
+        warmup_steps,
+        seed,
+        asked,
+        bool(error_feedback),
     )
 
 

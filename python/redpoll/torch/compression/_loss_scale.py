@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 import torch
 
-from ._residuals import Residuals
+from ..feedback._residuals import Residuals
 
 log = logging.getLogger("redpoll")
 _said = False

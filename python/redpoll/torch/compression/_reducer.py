@@ -19,9 +19,9 @@ from ..comm import _cuda
 from ..comm._backward import raise_at_end
 from ..comm._codec import Codec
 from ..comm._communicator import communicator_of
+from ..feedback._residuals import Residuals
 from ._loss_scale import LossScale
 from ._replay import Replay
-from ._residuals import Residuals
 
 log = logging.getLogger("redpoll")
 

@@ -3,8 +3,8 @@
 FSDP2 (fully_shard) takes its two collectives from objects that a module can be given, FSDP1
 calls a communication hook; both hand over flat buffers, in which the tensors of a unit lie one
 behind the other. Here the buffer is cut where its tensors begin and end, so that biases and
-norms stay exact and no quantisation bucket crosses a tensor, and each piece is one collective;
-all of a unit's are posted before the first is waited for.
+norms stay exact and no quantisation bucket crosses a tensor, and all pieces are the segments of
+one collective, whose owners are the ranks that have the shards.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ def _fsdp2_modules(model: torch.nn.Module) -> list[Any]:
 
 def check_is_sharded(model: torch.nn.Module) -> None:
     """TypeError for a model that is neither DDP nor FSDP."""
+    if any(kind.__name__ == "DeepSpeedEngine" for kind in type(model).__mro__):
+        raise TypeError(
+            "DeepSpeed's ZeRO-3 averages gradients and gathers weights by calls of its own, "
+            "which take no codec and travel exact; where the link is slow, shard with "
+            "fully_shard() (FSDP2), which compress() takes"
+        )
     is_module = isinstance(model, torch.nn.Module)
     if not is_module or not (_is_fsdp1(model) or _fsdp2_modules(model)):
         raise TypeError(
@@ -53,6 +59,7 @@ def compress_sharded(
     warmup_steps: int,
     seed: int,
     asked: Asked,
+    error_feedback: bool,
 ) -> ShardedState:
     """compress() of an FSDP model. asked: what is no default."""
     check_is_sharded(model)
@@ -67,6 +74,7 @@ def compress_sharded(
         warmup_steps,
         seed,
         asked,
+        error_feedback,
     )
     if _is_fsdp1(model):
         compress_fsdp1(model, state)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ._feedback import Layout
 from ._sharded import ShardedState, Unit, internals
 from ._spans import Field, Span, flat_spans
 
@@ -15,7 +16,7 @@ class FlatUnit(Unit):
     """The flat parameter of one FullyShardedDataParallel unit."""
 
     def __init__(self, state: ShardedState, label: str, module: Any) -> None:
-        super().__init__(state, label)
+        super().__init__(state, label, module.compute_device)
         self._flat = module._handle.flat_param
         self.group = module.process_group
 
@@ -30,6 +31,18 @@ class FlatUnit(Unit):
 
     def parameters(self) -> list[tuple[str, torch.Size]]:
         return [(field.name, field.shape) for field in self.fields() if field.name]
+
+    def layouts(self) -> dict[str, Layout]:
+        is_complex = self._flat.is_complex()
+        return {
+            f"grads/{name}": Layout(shape, 1, 0, is_complex, shape.numel() * (1 + is_complex))
+            for name, shape in self.parameters()
+            if self.codec_of("grads", name, shape) is not None
+        }
+
+    @property
+    def share(self) -> int | None:
+        return dist.get_world_size(self.group)
 
     def spans(self, total: int, world: int) -> list[Span]:
         known = self._spans.get((total, world))

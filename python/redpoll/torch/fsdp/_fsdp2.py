@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
@@ -16,6 +17,8 @@ from ..codecs._rules import Rules
 from ..comm._codec import Codec
 from ..comm._communicator import communicator_of
 from ..comm._work import Work
+from ..comm.registered import staging
+from ._feedback import Layout
 from ._sharded import ShardedState, Unit, internals
 from ._spans import Field, Span, row_spans
 
@@ -28,7 +31,7 @@ class ShardedUnit(Unit):
     def __init__(
         self, state: ShardedState, label: str, group: Any, names: dict[int, str]
     ) -> None:
-        super().__init__(state, label)
+        super().__init__(state, label, group.device)
         self.param_group = group
         self._names = names  # of modules, by id
         self._announced = 0  # tensors that an all-reduce between replicas has yet to bring
@@ -49,15 +52,55 @@ class ShardedUnit(Unit):
             if one.sharded_param.requires_grad or not trained_only
         ]
 
+    def layouts(self) -> dict[str, Layout]:
+        kinds = [kind for kind in ("grads", "replicate") if self.is_lossy(kind)]
+        return {
+            f"{kind}/{self._name(one)}": self._layout(kind, one)
+            for kind in kinds
+            for one in self.param_group.fsdp_params
+            if one.sharded_param.requires_grad
+            and self.codec_of(kind, self._name(one), one._orig_size) is not None
+        }
+
+    def _layout(self, kind: str, one: Any) -> Layout:
+        row, is_complex = one.padded_sharded_param_size.numel(), one.sharded_param.is_complex()
+        if kind == "replicate" and not self.is_whole:
+            return Layout(torch.Size([row]), 1, 0, is_complex, row * (1 + is_complex))
+        world = 1 if self.is_whole else self.shards.size()
+        numel = world * row * (1 + is_complex)
+        return Layout(one._orig_size, world, one.fsdp_placement.dim, is_complex, numel)
+
+    @property
+    def share(self) -> Optional[int]:
+        if any(getattr(one, "is_dtensor", False) for one in self.param_group.fsdp_params):
+            return None  # tensor parallelism
+        if self.replicas is None:
+            return int(self.shards.size())
+        return int(self.replicas.size()) if self.is_whole else None
+
+    def check_in_place(self) -> None:
+        group = self.param_group
+        given = [(group._reduce_scatter_comm, LossyReduceScatter, "reduce-scatter")]
+        if self.rules("weights") is not None:
+            given.append((group._all_gather_comm, LossyAllGather, "all-gather"))
+        for comm, kind, name in given:
+            if not isinstance(comm, kind):
+                raise RuntimeError(
+                    f"{self.label}: its {name} was replaced by {type(comm).__name__} after "
+                    "compress(), so that the codecs that were asked for are not used; give "
+                    "modules other collectives before compress(), or leave them"
+                )
+
     def spans(self, kind: str, row: int, world: int) -> list[Span]:
         """Of a buffer of `world` rows of `row` elements. kind: "grads", "weights" or
         "replicate". RuntimeError: it is not the unit's."""
-        known = self._spans.get((kind, world))
+        trained = tuple(one.sharded_param.requires_grad for one in self.param_group.fsdp_params)
+        known = self._spans.get((kind, world, trained))
         if known is None:
             rules = self.rules(kind)
             assert rules is not None  # else nobody asks
             fields = self.fields(trained_only=kind != "weights")
-            known = self._spans[kind, world] = row_spans(fields, world, rules)
+            known = self._spans[kind, world, trained] = row_spans(fields, world, rules)
         own = sum(span.blocks[0][1] for span in known)
         if own != row:
             raise RuntimeError(
@@ -106,6 +149,24 @@ class ShardedUnit(Unit):
         return all(codec.supports(held_dtype(dtype)) for codec in rules.codecs())
 
     @property
+    def stages(self) -> bool:
+        """Whether the shards' group is redpoll's, and has memory for buffers."""
+        if self.shards is None:
+            return False
+        try:
+            communicator_of(self.shards)
+        except (ValueError, RuntimeError):
+            return False
+        return True
+
+    def gathers_lossy(self, group: Any) -> bool:
+        """Whether weights travel lossy in a group: in that of the shards. What
+        reshard_after_forward=N keeps among N neighbours was lossy on its way there."""
+        if not self.is_lossy("weights") or self.shards is None:
+            return False
+        return bool(group.group_name == self.shards.group_name)
+
+    @property
     def gathers(self) -> int:
         """How often weights travel in a step."""
         return 2 if self.param_group._reshard_after_forward else 1
@@ -149,14 +210,23 @@ class ShardedUnit(Unit):
                 f"{torch.__version__} (or that step broke off); they would travel exact, or "
                 "not at all: leave replicate= out"
             )
-        pieces = self._pieces(output) if self._lossy_now() else None
-        communicator_of(self.replicas).policy.expect(output, pieces, self.has_come)
+        communicator_of(self.replicas).policy.expect(
+            output, self._pieces(output), self.has_come
+        )
 
-    def _pieces(self, output: torch.Tensor) -> list[Piece]:
+    def _pieces(self, output: torch.Tensor) -> Optional[list[Piece]]:
+        """None: exact, and nothing was held back."""
         world, rank = (1, 0) if self.is_whole else (self.shards.size(), self.shards.rank())
-        spans = self.spans("replicate", output.numel(), world)
-        sizes = [(span, span.blocks[rank][1]) for span in spans]
-        return [Piece(n, self._codec(span, output.dtype)) for span, n in sizes if n]
+        lossy, pieces = self._lossy_now(), []
+        for span in self.spans("replicate", output.numel(), world):
+            count, codec = span.blocks[rank][1], self._codec(span, output.dtype)
+            codec = codec if lossy else None
+            own = Span(span.codec, span.name, [(0, count)])
+            if count:
+                residual = self._residual("replicate", own, codec, output.dtype)
+                pieces.append(Piece(count, codec, residual))
+        is_plain = all(one.codec is None and one.residual is None for one in pieces)
+        return None if is_plain else pieces
 
     def has_come(self) -> None:
         """The all-reduce that was expected."""
@@ -167,15 +237,19 @@ class ShardedUnit(Unit):
 
 class _OfUnit:
     """A collective that FSDP2 is given in place of its own. inner: that, which knows where
-    buffers come from."""
+    buffers come from if the script has said so."""
 
     def __init__(self, unit: ShardedUnit, inner: Any) -> None:
         self.unit = unit
         self.inner = inner
+        self._stages = type(inner).__name__.startswith("Default") and unit.stages
 
     def allocate(
         self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
+        """Memory that ranks of one host read in place, and that is used again in each step."""
+        if self._stages and device.type == "cpu":
+            return staging(math.prod(size), dtype).view(*size)
         buffer: torch.Tensor = self.inner.allocate(size, dtype=dtype, device=device)
         return buffer
 
@@ -221,18 +295,20 @@ class LossyAllGather(_OfUnit):
         group: Any,
         async_op: bool = False,
     ) -> Optional[Work]:
-        if not self.unit.is_lossy("weights"):
-            return self._exact(output_tensor, input_tensor, group, async_op)
+        """A Work, which FSDP2 waits for before it copies out, also where it did not ask for
+        one: so units that it gathers ahead travel while others compute."""
+        arguments = (output_tensor, input_tensor, group, async_op)
+        if not self.unit.gathers_lossy(group):
+            return self._exact(*arguments)
         if not (input_tensor.is_floating_point() or input_tensor.is_complex()):
             if not self.unit.state.asked.weights:
-                return self._exact(output_tensor, input_tensor, group, async_op)
+                return self._exact(*arguments)
             raise RuntimeError(
                 f"{self.unit.label}: its weights are gathered as bytes, because they are of "
                 "mixed types; they cannot be compressed"
             )
         spans = self.unit.spans("weights", input_tensor.numel(), group.size())
-        work = self.unit.all_gather(output_tensor, input_tensor, group, spans)
-        return _awaited(work, async_op)
+        return self.unit.all_gather(output_tensor, input_tensor, group, spans)
 
     def _exact(self, *arguments: Any) -> Optional[Work]:
         work: Optional[Work] = self.inner(*arguments)

@@ -11,7 +11,7 @@ others when the world changes, and nothing is lost or counted twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,7 +20,17 @@ from ..comm import _cuda
 
 FORMAT = "redpoll.compress"
 VERSION = 1
-_KEYS = ("rank", "world", "step", "buckets", "residuals")
+
+
+class Format(NamedTuple):
+    """What states are of one kind."""
+
+    name: str
+    version: int
+    keys: tuple[str, ...]
+
+
+_OF_DDP = Format(FORMAT, VERSION, ("rank", "world", "step", "buckets", "residuals"))
 
 
 class Residuals:
@@ -117,13 +127,13 @@ def flattened(values: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 
 def choose_states(
-    states: Sequence[Mapping[str, Any]], rank: int, world: int
+    states: Sequence[Mapping[str, Any]], rank: int, world: int, of: Format = _OF_DDP
 ) -> list[Mapping[str, Any]]:
     """The states whose residuals this rank takes over: of a run of as many ranks its own, else
     those of ranks r with r % world == rank. Each old rank's goes to exactly one new rank, so
     the total over ranks stays what it was. The sequence need not hold the other ones."""
     for state in states:
-        _check_format(state)
+        _check_format(state, of)
     worlds = sorted({state["world"] for state in states})
     steps = sorted({state["step"] for state in states})
     if len(worlds) != 1:
@@ -156,14 +166,14 @@ def _missing_text(missing: list[int], given: list[int], old: int, rank: int, wor
     return text
 
 
-def _check_format(state: object) -> None:
-    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+def _check_format(state: object, of: Format) -> None:
+    if not isinstance(state, Mapping) or state.get("format") != of.name:
         raise ValueError(f"this is no state of compress(): {str(state)[:80]}")
-    if state.get("version") != VERSION:
+    if state.get("version") != of.version:
         raise ValueError(
-            f"the state has format version {state.get('version')}; {VERSION} is known"
+            f"the state has format version {state.get('version')}; {of.version} is known"
         )
-    lacking = [key for key in _KEYS if key not in state]
+    lacking = [key for key in of.keys if key not in state]
     if lacking:
         raise ValueError(f"the state lacks {', '.join(lacking)}")
 

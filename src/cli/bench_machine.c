@@ -171,27 +171,12 @@ static void print_account(const rpi_machine_account *a, const settings *s, doubl
     if (s->out) printf("written to %s; redpoll plan train --machine %s\n", s->out, s->out);
 }
 
-static rp_status write_file(const rpi_machine_account *a, const char *path) {
-    rpi_replacement file;
-    cJSON *object = rpi_machine_json(a);
-    char *text = object ? cJSON_Print(object) : NULL;
-    cJSON_Delete(object);
-    if (!text) return RP_FAIL(NOMEM, "no memory for %s", path);
-    rp_status status = rpi_replacement_open(path, &file);
-    if (status == RP_OK) {
-        fprintf(file.stream, "%s\n", text);
-        status = rpi_replacement_close(&file, RP_OK);
-    }
-    cJSON_free(text);
-    return status;
-}
-
 static rp_status report(rpi_machine_bench *b, const settings *s, double seconds) {
     rpi_machine_account *a = NULL;
     RP_TRY(rpi_alloc(sizeof *a, "an account", &a));
     describe(b, a);
     rp_status status = rpi_machine_bench_account(b, a);
-    if (status == RP_OK && s->out) status = write_file(a, s->out);
+    if (status == RP_OK && s->out) status = rpi_machine_file_write(s->out, a);
     if (status == RP_OK && s->json) rpi_command_print_json(rpi_machine_json(a));
     if (status == RP_OK && !s->json) print_account(a, s, seconds);
     rpi_free(a);

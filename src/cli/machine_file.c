@@ -40,6 +40,21 @@ cJSON *rpi_machine_json(const rpi_machine_account *a) {
     return object;
 }
 
+rp_status rpi_machine_file_write(const char *path, const rpi_machine_account *a) {
+    rpi_replacement file;
+    cJSON *object = rpi_machine_json(a);
+    char *text = object ? cJSON_Print(object) : NULL;
+    cJSON_Delete(object);
+    if (!text) return RP_FAIL(NOMEM, "no memory for %s", path);
+    rp_status status = rpi_replacement_open(path, &file);
+    if (status == RP_OK) {
+        fprintf(file.stream, "%s\n", text);
+        status = rpi_replacement_close(&file, RP_OK);
+    }
+    cJSON_free(text);
+    return status;
+}
+
 /* ---- read ---- */
 
 static rp_status number(const cJSON *object, const char *key, double *out) {

@@ -2,8 +2,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/suggest.h"
-#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/option_rows.h"
 #include "cli/plan_model.h"
@@ -11,15 +9,11 @@
 #include "cli/plan_words.h"
 #include "net/shaped/link_shape.h"
 #include "train/models/network.h"
-#include "train/strategies/strategy.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* A strategy's own struct of options, of which only its table is known. */
-enum { MOST_RANKS = 4096, STRATEGY_BYTES = 2048, USUAL_SIDE = 224, USUAL_CLASSES = 1000 };
+enum { MOST_RANKS = 4096, USUAL_SIDE = 224, USUAL_CLASSES = 1000 };
 
 typedef struct settings {
     const char *strategies, *ranks, *codec, *algorithm, *svg;
@@ -83,94 +77,6 @@ static const rpi_option options[] = {
     RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
     {0},
 };
-
-/* ---- lists ---- */
-
-static rp_status add_ranks(int64_t value, int most, int out[RPI_SCALING_RANKS], int *count) {
-    if (value < 1 || value > most)
-        return RP_FAIL(INVALID, "%lld ranks; 1 to %d are allowed", (long long)value, most);
-    if (*count == RPI_SCALING_RANKS)
-        return RP_FAIL(INVALID, "%d numbers of ranks are the most", RPI_SCALING_RANKS);
-    if (*count && value <= out[*count - 1])
-        return RP_FAIL(INVALID, "%lld stands behind %d: numbers of ranks rise",
-                       (long long)value, out[*count - 1]);
-    out[(*count)++] = (int)value;
-    return RP_OK;
-}
-
-/* Up to `last`, as the two before go on; doubling behind one. */
-static rp_status go_on(int64_t last, int most, int out[RPI_SCALING_RANKS], int *count) {
-    int64_t at = out[*count - 1], before = *count > 1 ? out[*count - 2] : at;
-    int64_t factor = before == at ? 2 : at % before ? 0 : at / before;
-    for (;;) {
-        int64_t next = factor ? at * factor : at + (at - before);
-        if (next >= last) return add_ranks(last, most, out, count);
-        RP_TRY(add_ranks(next, most, out, count));
-        before = at;
-        at = next;
-    }
-}
-
-rp_status rpi_scaling_ranks_parse(const char *text, int most, int out[RPI_SCALING_RANKS],
-                                  int *out_count) {
-    int count = 0;
-    const char *at = text;
-    bool goes_on = false;
-    for (;;) {
-        char *end;
-        long long value = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',' && strncmp(end, "..", 2) != 0))
-            return RP_FAIL(INVALID, "'%.40s' is no list of ranks: 1,2,4..128", text);
-        RP_TRY(goes_on ? go_on(value, most, out, &count) : add_ranks(value, most, out, &count));
-        goes_on = *end == '.';
-        if (!*end) break;
-        at = end + (goes_on ? 2 : 1);
-    }
-    *out_count = count;
-    return RP_OK;
-}
-
-static const char *kind_at(const void *context, int index) {
-    (void)context;
-    const rpi_scaling_kind *kind = rpi_scaling_kind_at(index);
-    return kind ? kind->name : NULL;
-}
-
-/* Does a strategy's name begin here? A comma may also stand between options of one. */
-static bool begins_strategy(const char *text) {
-    const rpi_strategy *strategy;
-    size_t length = strcspn(text, ",:");
-    for (int i = 0; (strategy = rpi_strategy_at(i)) != NULL; i++)
-        if (strlen(strategy->name) == length && strncmp(strategy->name, text, length) == 0)
-            return true;
-    return strcspn(text, ",") < strcspn(text, "=") || !strchr(text, '=');
-}
-
-static rp_status add_series(rpi_scaling_plan *p, const char *text, size_t length) {
-    int kind = 0;
-    if (p->series_count == RPI_SCALING_STRATEGIES || length >= RPI_SCALING_TEXT)
-        return RP_FAIL(INVALID, "%d strategies of %d letters are the most",
-                       RPI_SCALING_STRATEGIES, RPI_SCALING_TEXT - 1);
-    rpi_scaling_series *s = &p->series[p->series_count++];
-    char name[RPI_SCALING_TEXT];
-    memcpy(s->text, text, length);
-    s->text[length] = '\0';
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(s->text, ":"), s->text);
-    RP_TRY(rpi_name_find("strategy", name, kind_at, NULL, &kind));
-    s->kind = rpi_scaling_kind_at(kind);
-    RP_TRY(rpi_strategy_find(s->text, &s->strategy));
-    return rpi_strategy_check(
-        s->strategy, &(rpi_strategy_request){.options = rpi_strategy_options(s->text)});
-}
-
-static rp_status read_strategies(const char *text, rpi_scaling_plan *p) {
-    for (const char *begin = text, *at = text;; at++) {
-        if (*at && (*at != ',' || !begins_strategy(at + 1))) continue;
-        RP_TRY(add_series(p, begin, (size_t)(at - begin)));
-        if (!*at) return RP_OK;
-        begin = at + 1;
-    }
-}
 
 /* ---- the model, and what a rank computes ---- */
 
@@ -254,27 +160,16 @@ static rp_status read_size(const settings *s, rpi_scaling_plan *p) {
 
 static rp_status price(const settings *s, const rpi_scaling_plan *p, rpi_scaling_series *series,
                        const rpi_cost_model *model, rpi_scaling_point *point) {
-    alignas(max_align_t) unsigned char chosen[STRATEGY_BYTES] = {0};
-    rpi_strategy_words words;
-    int64_t hosts = (point->ranks + p->ranks_per_host - 1) / p->ranks_per_host;
-    rpi_scaling_world w = {.ranks = point->ranks,
-                           .request = {.world = point->ranks,
-                                       .mean = true,
-                                       .host_of = rpi_plan_layout(point->ranks, hosts)},
-                           .model = *model,
-                           .count = (size_t)p->parameters,
-                           .bucket_bytes = (size_t)(s->bucket_mb * 1048576),
+    rpi_scaling_job job = {.strategy = series->text,
+                           .codec = s->codec,
                            .algorithm = s->algorithm,
+                           .ranks = point->ranks,
                            .ranks_per_host = (int)p->ranks_per_host,
-                           .work = p->work};
-    rpi_scaling_exchange *x = &point->exchange;
-    *x = (rpi_scaling_exchange){.every = 1, .waits_for = point->ranks, .workers = point->ranks};
-    RP_TRY(rp_codec_parse(s->codec, &w.codec));
-    if (point->ranks == 1) return RP_OK;
-    if (series->strategy->options)
-        RP_TRY(rpi_strategy_read(series->strategy, rpi_strategy_options(series->text), &words,
-                                 chosen));
-    return series->kind->price(&w, series->strategy, chosen, x);
+                           .count = p->parameters,
+                           .bucket_bytes = s->bucket_mb * 1048576,
+                           .work = p->work,
+                           .model = *model};
+    return rpi_scaling_price(&job, &point->exchange);
 }
 
 /* What cannot be among so many ranks is said in its place, and others go on. */
@@ -300,7 +195,7 @@ static rp_status make_plan(const settings *s, rpi_scaling_plan *p) {
     rp_codec codec;
     RP_TRY(read_size(s, p));
     RP_TRY(read_work(s, p));
-    RP_TRY(read_strategies(s->strategies, p));
+    RP_TRY(rpi_scaling_strategies_parse(s->strategies, p));
     RP_TRY(rpi_scaling_ranks_parse(s->ranks, MOST_RANKS, p->ranks, &p->rank_count));
     RP_TRY(rp_codec_parse(s->codec, &codec));
     rp_codec_text(&codec, p->codec, sizeof p->codec);

@@ -36,6 +36,22 @@ typedef struct rpi_scaling_kind {
 } rpi_scaling_kind;
 /* NULL past the end. */
 const rpi_scaling_kind *rpi_scaling_kind_at(int index);
+/* Of a strategy of `redpoll train`, which may have options behind its name. RP_INVALID: it
+ * cannot be priced, with those that can. */
+rp_status rpi_scaling_kind_find(const char *strategy, const rpi_scaling_kind **out);
+
+/* A strategy among so many ranks: what they exchange, and over which links. */
+typedef struct rpi_scaling_job {
+    const char *strategy, *codec; /* as in redpoll train */
+    const char *algorithm;        /* of all-reduces; NULL: as a run would choose */
+    int ranks, ranks_per_host;
+    double count, bucket_bytes; /* of the gradients: elements, and bytes of one sum */
+    rpi_scaling_work work;
+    rpi_cost_model model;
+} rpi_scaling_job;
+
+/* A rank alone exchanges nothing. RP_INVALID, RP_UNSUPPORTED: not among so many ranks. */
+rp_status rpi_scaling_price(const rpi_scaling_job *job, rpi_scaling_exchange *out);
 
 typedef struct rpi_scaling_point {
     int ranks;
@@ -67,6 +83,9 @@ typedef struct rpi_scaling_plan {
 /* "1,2,4..128": `..` goes on as the two before it, by a factor where there is a whole one. */
 rp_status rpi_scaling_ranks_parse(const char *text, int most, int out[RPI_SCALING_RANKS],
                                   int *out_count);
+
+/* "gossip:topology=ring,local-sgd:every=20": series without points, into the plan. */
+rp_status rpi_scaling_strategies_parse(const char *text, rpi_scaling_plan *plan);
 
 void rpi_scaling_print(const rpi_scaling_plan *plan);
 void rpi_scaling_print_json(const rpi_scaling_plan *plan);

@@ -57,7 +57,8 @@ static rp_status price_by(const rpi_scaling_world *w, const char *name, size_t b
         return rpi_plan_cost(algorithm, &w->request, bytes, encoded, &w->model, out);
     RP_TRY(rpi_world_shape_make(&w->request, &shape));
     rpi_outline outline = algorithm->outline(&shape);
-    *out = (rpi_cost){.time_s = rpi_outline_price(&outline, &shape, bytes, encoded, &w->model)};
+    *out = (rpi_cost){.time_s = rpi_outline_price(&outline, &shape, bytes, encoded, &w->model),
+                      .wire_bytes = outline.host_bytes * (double)encoded};
     return RP_OK;
 }
 
@@ -72,7 +73,9 @@ static rp_status price_all_reduce(const rpi_scaling_world *w, const rpi_strategy
     rpi_cost cost;
     (void)strategy, (void)options;
     RP_TRY(price_by(w, w->algorithm, bucket, &cost));
-    x->time_s = cost.time_s * (double)bytes / (double)bucket;
+    double buckets = (double)bytes / (double)bucket;
+    x->time_s = cost.time_s * buckets;
+    x->wire_bytes = cost.wire_bytes * buckets;
     x->last_s = cost.time_s;
     x->window_s = w->work.backward_s;
     return RP_OK;
@@ -94,6 +97,7 @@ static rp_status price_topology(const rpi_scaling_world *w, const rpi_topology *
         x->waits_for = fmax(x->waits_for, 1 + rpi_mixing_in(&mixing, rank).count);
     rpi_mixing_free(&mixing);
     x->time_s = mean.time_s;
+    x->wire_bytes = mean.wire_bytes;
     return status;
 }
 
@@ -121,6 +125,7 @@ static rp_status price_local_sgd(const rpi_scaling_world *w, const rpi_strategy 
     size_t count = (size_t)ceil((double)w->count / fragments);
     RP_TRY(price_by(w, w->algorithm, count * sizeof(float), &cost));
     x->time_s = cost.time_s;
+    x->wire_bytes = cost.wire_bytes;
     x->window_s = delay * w->work.compute_s;
     x->every = every / fragments;
     return RP_OK;
@@ -133,6 +138,7 @@ static rp_status price_shared(const rpi_scaling_world *w, rpi_scaling_exchange *
     rpi_cost cost;
     RP_TRY(price_by(w, "sra", bytes_of(w), &cost));
     x->time_s = cost.time_s;
+    x->wire_bytes = cost.wire_bytes;
     x->last_s = cost.time_s / 2; /* fetched when all have pushed */
     return RP_OK;
 }
@@ -168,6 +174,7 @@ static rp_status price_servers(const rpi_scaling_world *w, const rpi_strategy *s
     x->workers = x->waits_for = w->ranks - servers;
     x->last_s = busiest_s(w, servers, (double)bytes_of(w)); /* parameters come exact */
     x->time_s = busiest_s(w, servers, encoded) + x->last_s;
+    x->wire_bytes = fmax(encoded, (double)bytes_of(w) * x->workers / servers);
     return RP_OK;
 }
 

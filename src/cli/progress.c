@@ -111,6 +111,7 @@ static void started(void *context, int64_t first_step, int64_t last_step, int64_
     else
         fprintf(p->stream, "%lld parameters, %lld steps done\n", (long long)parameters,
                 (long long)first_step - 1);
+    if (p->begun) p->begun(p->begun_context, p->stream, last_step - first_step + 1);
     fflush(p->stream);
 }
 

@@ -15,6 +15,9 @@ typedef struct rpi_progress {
     double rate;   /* a second, smoothed */
     bool bar_open; /* the cursor stands behind a bar */
     int bar_width; /* of what stands there */
+    /* Told behind the first line, with the steps that are left; NULL: nobody. */
+    void (*begun)(const void *context, FILE *stream, int64_t steps);
+    const void *begun_context;
 } rpi_progress;
 
 /* One on which a line can be drawn anew. */

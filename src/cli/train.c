@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/run.h"
+#include "cli/train_forecast.h"
 #include "cli/train_settings.h"
 #include "cli/train_signals.h"
 #include "train/strategies/strategy.h"
@@ -21,6 +22,7 @@ static int failed(rp_status status) {
 static rp_status check(const rpi_train_settings *s) {
     RP_TRY(rpi_world_check(&s->world));
     RP_TRY(rpi_train_check(&s->train, (int)s->world.ranks));
+    RP_TRY(rpi_train_forecast_check(s));
     return rpi_train_check_files(&s->train);
 }
 
@@ -58,6 +60,10 @@ static rp_status train(rpi_train_settings *s, rpi_world *world, bool *out_stoppe
     progress.is_silent = world->rank > 0;
     rpi_train_hooks hooks = rpi_progress_hooks(&progress);
     print_changes(s, &hooks);
+    if (s->machine && !progress.is_silent) {
+        progress.begun = rpi_train_forecast_print;
+        progress.begun_context = s;
+    }
     hooks.asked = rpi_train_asked;
     rpi_train_result result = {0};
     rp_status status = rpi_train(&s->train, world->comm, &hooks, &result);
@@ -86,6 +92,7 @@ static int run_rank(rpi_train_settings *s) {
     if (status != RP_OK) return failed(status);
     int code = RPI_EXIT_DONE;
     status = rpi_train_check(&s->train, world.ranks);
+    if (status == RP_OK && world.ranks == 1) status = rpi_train_forecast_check(s);
     if (status == RP_OK) {
         rpi_train_take_stop_signals(world.rank == 0, s->train.checkpoint);
         status = train(s, &world, &stopped);

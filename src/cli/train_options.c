@@ -236,6 +236,11 @@ const rpi_option rpi_train_table[] = {
      "write trace.json for ui.perfetto.dev", NULL},
     {"profile", NULL, "logging.profile", RPI_OPTION_FLAG, FIELD(profile), NULL, 0, 0, NULL,
      "at the end, say where a step's time goes, by kind of work", NULL},
+    {"machine", NULL, "logging.machine", RPI_OPTION_TEXT, offsetof(rpi_train_settings, machine),
+     NULL, 0, 0, "FILE",
+     "say before the first step what a step will take, by this machine (redpoll bench machine "
+     "-o), and keep that with the run for redpoll report",
+     NULL},
     {"dtype", NULL, "model.dtype", RPI_OPTION_TEXT, FIELD(dtype), "fp32", 0, 0, "TYPE",
      "of what matrix products and convolutions multiply: fp32, or bf16 (summed in fp32; "
      "parameters stay fp32), on processors with AVX512-BF16 or AMX",

@@ -13,6 +13,7 @@ typedef struct rpi_train_settings {
     rpi_world_settings world;
     rpi_train_options train;
     const char *config;
+    const char *machine;        /* that a run is predicted by; NULL: it is not */
     char model[RPI_MODEL_TEXT]; /* as it is trained: a folder's, with the head of the data */
     char folder[256];           /* chosen for a run without --out */
     const char *on_loss;        /* NULL: as the strategy says */

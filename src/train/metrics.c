@@ -315,7 +315,6 @@ static void add_profile(cJSON *object, const rpi_profile *profile) {
     }
     add_number(object, "gflop_s", 1e-9 * profile->flops / rpi_seconds(profile->step_ns));
     add_number(object, "matrix_gflop_s", 1e-9 * profile->matrix_flop_s);
-    add_number(object, "memory_bytes", profile->memory_bytes);
 }
 
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result) {
@@ -330,6 +329,7 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_number(object, "wire_bytes_median", result->wire_bytes_median);
     add_number(object, "exposed_s_mean", result->exposed_s_mean);
     add_number(object, "wire_bytes_mean", result->wire_bytes_mean);
+    add_number(object, "memory_bytes", result->memory_bytes);
     add_number(object, "last_loss", result->last_loss);
     double none = NAN;
     add_number(object, "test_accuracy", result->evaluated ? result->test.accuracy : none);

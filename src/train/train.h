@@ -159,6 +159,7 @@ typedef struct rpi_train_result {
     char back[RPI_LOSSES_TEXT]; /* likewise, of ranks that have come back */
     bool is_late;               /* this rank came back when the run was over: it did nothing */
     bool stopped;               /* before the end, because a rank was asked to */
+    double memory_bytes;        /* the most that this process has held; NaN: not known */
     rpi_profile profile;        /* of this rank; no steps: not asked for */
 } rpi_train_result;
 

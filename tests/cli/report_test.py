@@ -804,6 +804,176 @@ def test_output_that_cannot_be_written(tmp: Path) -> None:
     assert not leftovers(tmp) and (tmp / "file").read_text() == ""
 
 
+def machine(path: Path, ranks: int = 2) -> Path:
+    """As of `redpoll bench machine -o`: two sizes of products, and a copy."""
+    items: list[dict[str, Any]] = []
+    for size, rate in ((64, 2e10), (512, 1e11)):
+        item = {"what": "product", "name": "fp32", "m": size, "n": size, "k": size}
+        items.append({**item, "unit": "flop/s", "value": rate})
+    items.append({"what": "copy", "bytes": 1e8, "unit": "bytes/s", "value": 1e10})
+    items = [
+        {**item, "low": 0.9 * item["value"], "high": 1.1 * item["value"], "repeats": 5}
+        for item in items
+    ]
+    facts = {"op": "machine", "cpu": "a <b> & c", "ranks": ranks, "threads": 1}
+    path.write_text(json.dumps({**facts, "rank_memory_bytes": 8e9, "items": items}))
+    return path
+
+
+GPT = "gpt2:layers=2,hidden=64,heads=2,positions=32,vocabulary=257"
+TRAINING: dict[str, Any] = {"strategy": "all-reduce", "codec": "fp32", "seq-length": 32}
+TRAINING.update({"optimizer": "adamw", "bucket-mb": 4, "accumulate": 1, "dtype": "fp32"})
+
+
+def gpt_run(folder: Path, **changes: Any) -> Path:
+    """Of 8 sequences of 32 tokens a step, in half a second."""
+    options = {**TRAINING, **changes.pop("options", {})}
+    first = header(options=options, **{"model": GPT, "global_batch_size": 8, **changes})
+    steps = []
+    for number in range(1, 21):
+        row = step(number, tokens_s=512)
+        del row["images_s"]
+        steps.append(row)
+    closing = {"steps": 20, "tokens_s_median": 512, "memory_bytes": 3e8}
+    return write_run(folder, first, *steps, closing)
+
+
+def forecasts(*words: str | Path) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = json.loads(report(*words, "--json").stdout)["runs"]
+    return runs
+
+
+def items_of(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {item["item"]: item for item in run["forecast"]["items"]}
+
+
+def test_predicted_beside_measured(tmp: Path) -> None:
+    here, run = machine(tmp / "here.json"), gpt_run(tmp / "run")
+    items = items_of(forecasts(run, "--machine", here)[0])
+    measured = {"step_s": 0.5, "compute_s": 0.4, "exposed_s": 0.1, "memory_bytes": 3e8}
+    measured.update({"wire_bytes": 1500000, "tokens_s": 512})
+    assert {key: item["measured"] for key, item in items.items()} == measured, items
+    units = ["s", "s", "s", "bytes", "bytes", "tokens/s"]
+    assert [item["unit"] for item in items.values()] == units, items
+    for item in items.values():
+        assert math.isclose(item["error"], item["predicted"] / item["measured"] - 1), item
+    words = [REDPOLL, "plan", "train", "--machine", str(here), "--model", GPT, "--json"]
+    words += "--hosts 2 --ranks-per-host 1 --link 1Gbit,50us --tp 1 --pp 1 --dp 2".split()
+    words += "--zero 0 --micro-batch-size 4 --global-batch-size 8 --recompute none".split()
+    done = subprocess.run([*words, "--seq-length", "32"], capture_output=True, check=True)
+    best = json.loads(done.stdout)["trainings"][0]["best"][0]
+    step_s, tokens_s = items["step_s"], items["tokens_s"]
+    assert math.isclose(step_s["predicted"], best["step_s"], rel_tol=1e-9), (step_s, best)
+    assert math.isclose(step_s["low"], best["step_low_s"], rel_tol=1e-9)
+    assert math.isclose(tokens_s["predicted"], best["tokens_s"], rel_tol=1e-9)
+    assert math.isclose(items["memory_bytes"]["predicted"], best["rank_memory_bytes"])
+    assert math.isclose(items["exposed_s"]["predicted"], best["time_s"]["data_sums"])
+    # Each of two ranks sends half of the gradients to be summed, and half of the sums.
+    parameters = 257 * 64 + 32 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64
+    assert math.isclose(items["wire_bytes"]["predicted"], 4 * parameters, rel_tol=1e-3)
+
+
+def test_bytes_by_tensor(tmp: Path) -> None:
+    """Matrices of 10,000 elements and more travel by the codec, the rest exact."""
+    here = machine(tmp / "here.json")
+    run = gpt_run(tmp / "run", options={"codec": "q4", "error-feedback": "on"})
+    items = items_of(forecasts(run, "--machine", here)[0])
+    coded = 257 * 64 + 2 * (3 + 4 + 4) * 64 * 64
+    exact = 32 * 64 + 2 * (64 * 64 + 13 * 64) + 2 * 64
+    bytes_sent = coded * (4 / 8 + 8 / 512) + 4 * exact
+    assert math.isclose(items["wire_bytes"]["predicted"], bytes_sent, rel_tol=5e-3), items
+    plain = items_of(forecasts(gpt_run(tmp / "plain"), "--machine", here)[0])
+    more = items["memory_bytes"]["predicted"] - plain["memory_bytes"]["predicted"]
+    assert math.isclose(more, 4 * (coded + exact), rel_tol=1e-3), more
+
+
+def test_forecasts_of_strategies(tmp: Path) -> None:
+    here = machine(tmp / "here.json")
+
+    def of(strategy: str, **changes: Any) -> dict[str, dict[str, Any]]:
+        run = gpt_run(tmp / "run", options={"strategy": strategy, **changes})
+        return items_of(forecasts(run, "--machine", here)[0])
+
+    once = of("local-sgd:every=1")
+    seldom = of("local-sgd:every=10")
+    for key in ("wire_bytes", "exposed_s"):
+        ratio = once[key]["predicted"] / seldom[key]["predicted"]
+        assert math.isclose(ratio, 10), (key, ratio)
+    assert of("gossip:topology=ring")["wire_bytes"]["predicted"] > 0
+    sgd, adam = of("all-reduce", optimizer="sgd", momentum=0.9), of("all-reduce")
+    less = adam["memory_bytes"]["predicted"] - sgd["memory_bytes"]["predicted"]
+    parameters = once["wire_bytes"]["predicted"] / 4
+    assert math.isclose(less, 4 * parameters, rel_tol=0.03), (less, parameters)
+    alone = items_of(forecasts(gpt_run(tmp / "one", ranks=1), "--machine", here)[0])
+    assert alone["wire_bytes"]["predicted"] == 0 == alone["exposed_s"]["predicted"]
+
+
+def test_the_recorded_machine(tmp: Path) -> None:
+    run = gpt_run(tmp / "run")
+    assert "forecast" not in forecasts(run)[0]
+    machine(run / "machine.json", ranks=4)
+    for word in (run, run / "metrics.jsonl"):
+        forecast = forecasts(word)[0]["forecast"]
+        assert forecast["machine"] == {"cpu": "a <b> & c", "ranks": 4, "threads": 1}
+        assert "measured with 4 ranks" in forecast["remark"], forecast
+    other = machine(tmp / "other.json")
+    assert "remark" not in forecasts(run, "--machine", other)[0]["forecast"]
+    (run / "machine.json").write_text('{"op": "machine"')
+    assert "machine.json: it is no JSON" in forecasts(run)[0]["no_forecast"]
+
+
+def test_forecasts_as_people_read_them(tmp: Path) -> None:
+    here, run = machine(tmp / "here.json", ranks=1), gpt_run(tmp / "run")
+    other = simple_run(tmp / "other")
+    done = report(run, other, "--machine", here, "-o", "out.html", "--csv", "csv")
+    assert "run, predicted by a <b> & c, 1 rank, 1 thread each\n" in done.stdout, done.stdout
+    assert re.search(r"^  step +\d\S* [mµ]?s +\d.* to .* 500 ms +[-+]\d", done.stdout, re.M)
+    assert "other: no forecast: " in done.stdout and "redpoll bench machine -n 2" in done.stdout
+    text = "".join(page(tmp / "out.html").itertext())
+    assert "Predicted beside measured" in text and "memory of a rank, peak" in text
+    assert "measured with 1 rank at the same time" in text
+    with (tmp / "csv" / "forecasts.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["run"] for row in rows] == 6 * ["run"] and rows[0]["item"] == "step_s"
+    assert float(rows[0]["measured"]) == 0.5 and rows[1]["low"] == ""
+    table = report(run, "--machine", here, "--markdown").stdout
+    assert "\n| run | communication exposed | " in table, table
+    assert "Predicted" not in "".join(page_of(tmp, other).itertext())
+
+
+def page_of(tmp: Path, run: Path) -> ElementTree.Element:
+    report(run, "-o", tmp / "plain.html")
+    return page(tmp / "plain.html")
+
+
+def test_runs_that_cannot_be_predicted(tmp: Path) -> None:
+    """Each with a line that says why; the report is made all the same."""
+    here = machine(tmp / "here.json")
+    rows: list[tuple[dict[str, Any], str]] = [
+        ({"model": "mlp"}, "no decoder of transformer blocks"),
+        ({"model": None}, "lacks its model"),
+        ({"ranks": 0}, "lacks its model, ranks"),
+        ({"ranks": -3}, "lacks its model, ranks"),
+        ({"model": "gpt3"}, "gpt3"),
+        ({"global_batch_size": "many"}, "or batch"),
+        ({"options": {"codec": "q99"}}, "q99"),
+        ({"options": {"link": "0,1us"}}, "'0' is not the rate of a link"),
+        ({"options": {"seq-length": 4096}}, "positions"),
+        ({"options": {"strategy": "async-local-sgd"}}, "async-local-sgd"),
+        ({"options": {"tp": 3}}, "2 ranks are not 3 x 1"),
+        ({"options": {"dtype": "bf16"}}, "bf16"),
+    ]
+    for changes, why in rows:
+        run = gpt_run(tmp / "run", **changes)
+        line = forecasts(run, "--machine", here)[0].get("no_forecast", "")
+        assert why in line and "\n" not in line, (changes, line)
+    run = gpt_run(tmp / "run")
+    fails("nowhere.json is missing", run, "--machine", tmp / "nowhere.json")
+    here.write_text("[]")
+    fails("here.json: it is no", run, "--machine", here)
+    fails("one of them", run, "--json", "--markdown", code=2)
+
+
 def main() -> int:
     tests: dict[str, Callable[[Path], None]] = {
         name: test for name, test in globals().items() if name.startswith("test_")

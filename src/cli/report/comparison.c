@@ -133,21 +133,6 @@ void rpi_comparison_html(FILE *stream, const rpi_report *report) {
     fprintf(stream, "</tbody></table></div>\n");
 }
 
-/* A cell of Markdown: what would end it, or begin markup, is escaped. */
-static void markdown_text(FILE *stream, const char *text) {
-    for (; *text; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte < 0x20 || byte == 0x7f) {
-            fputc(' ', stream);
-            continue;
-        }
-        if (byte == '|' || byte == '\\' || byte == '`' || byte == '*' || byte == '_' ||
-            byte == '[' || byte == ']' || byte == '<' || byte == '>')
-            fputc('\\', stream);
-        fputc(byte, stream);
-    }
-}
-
 void rpi_comparison_markdown(FILE *stream, const rpi_report *report) {
     for (int c = 0; c < COLUMNS; c++) fprintf(stream, "| %s ", columns[c].heading);
     fprintf(stream, "|\n");
@@ -157,7 +142,7 @@ void rpi_comparison_markdown(FILE *stream, const rpi_report *report) {
         for (int c = 0; c < COLUMNS; c++) {
             char text[RPI_QUANTITY_TEXT];
             fprintf(stream, "| ");
-            markdown_text(stream, columns[c].cell(&report->runs[r], text));
+            rpi_markdown_text(stream, columns[c].cell(&report->runs[r], text));
             fprintf(stream, " ");
         }
         fprintf(stream, "|\n");

@@ -4,11 +4,12 @@
 #include "base/status.h"
 #include "cli/report/comparison.h"
 #include "cli/report/csv_cell.h"
+#include "cli/report/run_table.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef enum table { STEPS, EVALUATIONS, RUNS, SETTINGS, BENCH, TABLES } table;
+typedef enum table { STEPS, EVALUATIONS, RUNS, SETTINGS, BENCH, FORECASTS, TABLES } table;
 
 struct rpi_csv_tables {
     rpi_output_file files[TABLES];
@@ -24,6 +25,7 @@ static const struct {
                      "consensus_distance"},
     [RUNS] = {"runs.csv", NULL},
     [SETTINGS] = {"settings.csv", "run,setting,value"},
+    [FORECASTS] = {"forecasts.csv", "run,item,unit,predicted,low,high,measured"},
     [BENCH] = {"bench.csv",
                "run,op,codec,algorithm,transport,dtype,ranks,count,bytes,time_s,time_min_s,"
                "time_max_s,algbw_bytes_s,busbw_bytes_s,wire_bytes,rel_l2_error,encode_bytes_s,"
@@ -136,6 +138,7 @@ static void add_run(rpi_csv_tables *tables, const rpi_report_run *run) {
         rpi_csv_put_text(stream, strcmp(cell, "–") == 0 ? "" : cell);
     }
     fputc('\n', stream);
+    rpi_run_table_csv(tables->files[FORECASTS].stream, run);
     stream = tables->files[SETTINGS].stream;
     for (int i = 0; i < run->setting_count; i++) {
         rpi_csv_put_text(stream, run->label);

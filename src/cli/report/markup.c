@@ -79,3 +79,17 @@ const char *rpi_markup_cut(const char *text, int limit, char *out, size_t bytes)
         snprintf(out, bytes, "%.*s…%s", (int)kept, text, rest);
     return out;
 }
+
+void rpi_markdown_text(FILE *stream, const char *text) {
+    for (; *text; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte < 0x20 || byte == 0x7f) {
+            fputc(' ', stream);
+            continue;
+        }
+        if (byte == '|' || byte == '\\' || byte == '`' || byte == '*' || byte == '_' ||
+            byte == '[' || byte == ']' || byte == '<' || byte == '>')
+            fputc('\\', stream);
+        fputc(byte, stream);
+    }
+}

@@ -16,5 +16,7 @@ int rpi_markup_length(const char *text);
 /* At most `limit` characters, with an ellipsis for what is left out of the middle: the ends of
  * names tell them apart. Written to `out`, which is returned. */
 const char *rpi_markup_cut(const char *text, int limit, char *out, size_t bytes);
+/* A cell of Markdown: what would end it, or begin markup, is escaped. */
+void rpi_markdown_text(FILE *stream, const char *text);
 
 #endif

@@ -97,6 +97,7 @@ static rp_status take_header(reader *r, cJSON *object) {
     file->header = cJSON_Duplicate(object, true);
     if (!file->header) return RP_FAIL(NOMEM, "no memory for the header of %s", r->name);
     file->closed = file->stopped = false;
+    file->memory_bytes = NAN;
     file->error = NULL;
     return RP_OK;
 }
@@ -138,6 +139,7 @@ static rp_status take_evaluation(reader *r, cJSON *object) {
 static rp_status take_closing(reader *r, cJSON *object) {
     r->file->closed = true;
     r->file->stopped = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "stopped"));
+    r->file->memory_bytes = number_of(object, "memory_bytes");
     return RP_OK;
 }
 
@@ -316,7 +318,7 @@ static rp_status check_contents(const reader *r) {
 
 rp_status rpi_metrics_file_read(FILE *stream, const char *name, rpi_arena *arena,
                                 rpi_metrics_file *out_file) {
-    rpi_metrics_file file = {.unit = "images"};
+    rpi_metrics_file file = {.unit = "images", .memory_bytes = NAN};
     reader r = {.file = &file, .arena = arena, .name = name};
     rp_status status = read_lines(&r, stream);
     if (status == RP_OK) status = check_contents(&r);

@@ -69,6 +69,7 @@ typedef struct rpi_metrics_file {
     bool last_line_torn;    /* being written, or the same */
     bool closed;            /* the last start has its closing object */
     bool stopped;           /* which says that it was told to end */
+    double memory_bytes;    /* which says what rank 0 held at most; NaN: it does not */
     const char *error;      /* of the arena; NULL: did not fail */
     int64_t failed_step;
 } rpi_metrics_file;

@@ -3,20 +3,23 @@
 
 #include "base/folder.h"
 #include "base/status.h"
+#include "cli/option_rows.h"
 #include "cli/report/arena_text.h"
 #include "cli/report/comparison.h"
 #include "cli/report/csv_tables.h"
 #include "cli/report/figure.h"
 #include "cli/report/page.h"
+#include "cli/report/report_json.h"
 #include "cli/report/report_load.h"
+#include "cli/report/run_table.h"
 #include "cli/report/tensorboard.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct settings {
-    const char *output, *csv, *tensorboard, *svg, *title;
-    bool markdown;
+    const char *output, *csv, *tensorboard, *svg, *title, *machine;
+    bool markdown, json;
     const char **words;
     int word_count;
 } settings;
@@ -32,6 +35,12 @@ static const rpi_option options[] = {
      "each figure as a file", NULL},
     {"markdown", NULL, NULL, RPI_OPTION_FLAG, FIELD(markdown), NULL, 0, 0, NULL,
      "print the comparison as a table in Markdown", NULL},
+    {"machine", NULL, NULL, RPI_OPTION_TEXT, FIELD(machine), NULL, 0, 0, "FILE",
+     "what a machine makes of each run, beside what was measured: a file of redpoll bench "
+     "machine -o; when absent the one that redpoll train --machine recorded with the run",
+     NULL},
+    RPI_ROW_JSON(FIELD(json), "print the comparison, and forecasts, as one JSON object "
+                              "(docs/json.md)"),
     {"csv", NULL, NULL, RPI_OPTION_TEXT, FIELD(csv), NULL, 0, 0, "FOLDER",
      "tidy tables; a name that ends in .csv: one file, the steps", NULL},
     {"tensorboard", NULL, NULL, RPI_OPTION_TEXT, FIELD(tensorboard), NULL, 0, 0, "FOLDER",
@@ -46,9 +55,11 @@ static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_h
     RP_TRY(rpi_options_parse(options, argc, argv, s, &positional, wants_help));
     s->word_count = positional.count;
     if (*wants_help) return RP_OK;
+    if (s->markdown && s->json)
+        return RP_FAIL(INVALID, "--markdown and --json both print a table: one of them");
     if (s->word_count == 0)
         return RP_FAIL(INVALID, "which run? a folder that redpoll train wrote to, for one");
-    if (!s->output && !s->csv && !s->tensorboard && !s->svg && !s->markdown)
+    if (!s->output && !s->csv && !s->tensorboard && !s->svg && !s->markdown && !s->json)
         s->output = "report.html";
     return RP_OK;
 }
@@ -115,7 +126,7 @@ static rp_status write_csv(job *j) {
 /* What was made, in a line; beside a table on standard output it goes to standard error. */
 static void tell(const job *j) {
     const settings *s = j->settings;
-    FILE *stream = s->markdown ? stderr : stdout;
+    FILE *stream = s->markdown || s->json ? stderr : stdout;
     const char *places[] = {s->output, s->svg, s->csv, s->tensorboard};
     int runs = j->report.run_count;
     for (int r = 0; r < runs; r++)
@@ -140,6 +151,9 @@ static rp_status make(job *j) {
     RP_TRY(write_csv(j));
     RP_TRY(commit_events(j));
     if (s->markdown) rpi_comparison_markdown(stdout, &j->report);
+    if (s->markdown) rpi_run_table_markdown(stdout, &j->report);
+    if (s->json) rpi_report_print_json(&j->report);
+    if (!s->markdown && !s->json) rpi_run_table_print(stdout, &j->report);
     tell(j);
     return RP_OK;
 }
@@ -149,6 +163,7 @@ static int report(const settings *s) {
     rp_status status = rpi_arena_create(1 << 16, &j.report.arena);
     if (status != RP_OK) return rpi_command_failed(status);
     int code = RPI_EXIT_DONE;
+    j.inputs.machine = s->machine;
     status = rpi_report_inputs_name(s->words, s->word_count, j.report.arena, &j.inputs);
     if (status == RP_INVALID)
         code = rpi_command_misused("report", status);
@@ -186,7 +201,8 @@ const rpi_command rpi_command_report = {
         "time goes, scaling, and a table that compares them, on one page that needs nothing "
         "else. RUN is a folder that redpoll train wrote to (also while it writes), or a file "
         "of "
-        "redpoll bench --json; LABEL=RUN names it.",
+        "redpoll bench --json; LABEL=RUN names it. With --machine, or where a run was started "
+        "with it, what a machine was predicted to make of the run stands beside what it took.",
     .examples = "  redpoll report runs/fp32 runs/q4 -o report.html\n"
                 "  redpoll report 'exact=runs/fp32' '4 bits=runs/q4' --svg figures\n"
                 "  redpoll report runs/* --csv tables --tensorboard events\n",

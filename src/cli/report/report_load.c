@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "cli/report/arena_text.h"
 #include "cli/report/run_summary.h"
+#include "cli/report/run_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +93,7 @@ static rp_status tell_apart(const rpi_report_inputs *inputs, const bool *labelle
 
 rp_status rpi_report_inputs_name(const char *const *words, int count, rpi_arena *arena,
                                  rpi_report_inputs *out_inputs) {
-    rpi_report_inputs inputs = {.count = count};
+    rpi_report_inputs inputs = {.count = count, .machine = out_inputs->machine};
     bool *labelled = NULL;
     RP_TRY(rpi_arena_array(arena, (size_t)count, sizeof *inputs.list, &inputs.list));
     RP_TRY(rpi_arena_array(arena, (size_t)count, sizeof *labelled, &labelled));
@@ -110,11 +111,12 @@ static int points_for(int runs) {
 }
 
 static rp_status keep_run(const rpi_report_input *input, const rpi_metrics_file *file,
-                          int points, rpi_report *report) {
+                          const char *machine, int points, rpi_report *report) {
     rpi_report_run *run = &report->runs[report->run_count];
     *run = (rpi_report_run){
         .label = input->label, .path = input->path, .style = report->run_count};
     RP_TRY(rpi_run_summarise(file, points, report->arena, run));
+    RP_TRY(rpi_report_predict(file, machine, report->arena, run));
     report->run_count++;
     return RP_OK;
 }
@@ -141,7 +143,7 @@ static rp_status load_one(const rpi_report_inputs *inputs, int index, rpi_report
     rp_status status = visit(context, index, input->label, &file);
     bool is_run = file.header || file.step_count || file.evaluation_count || !file.bench_count;
     if (status == RP_OK && is_run)
-        status = keep_run(input, &file, points_for(inputs->count), report);
+        status = keep_run(input, &file, inputs->machine, points_for(inputs->count), report);
     if (status == RP_OK && file.bench_count > 0) status = keep_bench(input, &file, report);
     rpi_metrics_file_close(&file);
     return status;

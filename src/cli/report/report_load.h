@@ -11,6 +11,7 @@ typedef struct rpi_report_input {
 typedef struct rpi_report_inputs {
     rpi_report_input *list;
     int count;
+    const char *machine; /* that runs are predicted by; NULL: what was recorded with each */
 } rpi_report_inputs;
 
 /* Name each RUN: LABEL=PATH by its label, others by the last part of the path, or as much of it

@@ -4,6 +4,7 @@
 #define RPI_CLI_REPORT_MODEL_H
 
 #include "cli/report/metrics_file.h"
+#include "cli/run_forecast.h"
 
 /* A few steps of a run as one point of a curve. */
 typedef struct rpi_curve_point {
@@ -58,7 +59,11 @@ typedef struct rpi_report_run {
     double best_accuracy;
     int64_t best_step;
     rpi_spread rate;
-    double step_bytes; /* mean: local SGD sends nothing in most steps */
+    double step_bytes;                /* mean: local SGD sends nothing in most steps */
+    double step_units;                /* images or tokens of a step, mean */
+    double memory_bytes;              /* the most that rank 0 held; NaN: not known */
+    const rpi_run_forecast *forecast; /* NULL: nobody asked for one, or there can be none: */
+    const char *no_forecast;          /* why; NULL: nobody asked */
     rpi_step_parts parts;
     rpi_setting *settings;
     int setting_count;

@@ -117,6 +117,18 @@ static double mean_of(const rpi_metrics_file *file, int value) {
     return share_sum(sum, count);
 }
 
+static double mean_units(const rpi_metrics_file *file) {
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < file->step_count; i++) {
+        const double *values = file->steps[i].values;
+        double units = values[RPI_STEP_RATE] * values[RPI_STEP_S];
+        if (!isfinite(units)) continue;
+        sum += units;
+        count++;
+    }
+    return share_sum(sum, count);
+}
+
 /* The sums of values that are there, of the steps that took so long. */
 static void sum_parts(const rpi_metrics_file *file, const rpi_spread *step_s,
                       rpi_report_run *run) {
@@ -151,6 +163,8 @@ static rp_status measure(const rpi_metrics_file *file, rpi_report_run *run) {
     RP_TRY(rpi_alloc_array(file->step_count, sizeof *scratch, "a copy of metrics", &scratch));
     run->rate = spread_of(file, RPI_STEP_RATE, scratch);
     run->step_bytes = mean_of(file, RPI_STEP_WIRE_BYTES);
+    run->step_units = mean_units(file);
+    run->memory_bytes = file->memory_bytes;
     /* The middle half by time, without strays; but where most steps exchange nothing, those
      * that do are the slow ones. */
     rpi_spread step_s = spread_of(file, RPI_STEP_S, scratch);

@@ -11,12 +11,13 @@ typedef struct rpi_scaling_work {
 
 /* What a strategy adds, each `every` steps. */
 typedef struct rpi_scaling_exchange {
-    double time_s;    /* of all of it */
-    double last_s;    /* of that, what begins when the computing that may hide it has ended */
-    double window_s;  /* of computing that may hide the rest */
-    double every;     /* steps; 1 or more */
-    double waits_for; /* ranks that a rank waits for, itself included */
-    double workers;   /* ranks that compute */
+    double time_s;     /* of all of it */
+    double last_s;     /* of that, what begins when the computing that may hide it has ended */
+    double window_s;   /* of computing that may hide the rest */
+    double every;      /* steps; 1 or more */
+    double wire_bytes; /* sent in it by the rank that sends most */
+    double waits_for;  /* ranks that a rank waits for, itself included */
+    double workers;    /* ranks that compute */
 } rpi_scaling_exchange;
 
 /* Seconds of an exchange that ranks wait for, over the steps between two of them. */

@@ -1,0 +1,191 @@
+#include "cli/run_forecast.h"
+
+#include "base/status.h"
+#include "cli/plan_scaling.h"
+#include "cli/plan_training.h"
+#include "cli/run_traffic.h"
+#include "redpoll/codec.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEBIBYTE 1048576.
+
+static const rpi_run_item_info items[RPI_RUN_ITEMS] = {
+    [RPI_RUN_STEP] = {"step", "step_s", "s"},
+    [RPI_RUN_COMPUTE] = {"compute", "compute_s", "s"},
+    [RPI_RUN_EXPOSED] = {"communication exposed", "exposed_s", "s"},
+    [RPI_RUN_MEMORY] = {"memory of a rank, peak", "memory_bytes", "bytes"},
+    [RPI_RUN_SENT] = {"sent by a rank", "wire_bytes", "bytes"},
+    [RPI_RUN_RATE] = {"tokens a second", "tokens_s", "tokens/s"},
+};
+
+const rpi_run_item_info *rpi_run_item_at(int index) {
+    return index >= 0 && index < RPI_RUN_ITEMS ? &items[index] : NULL;
+}
+
+typedef struct job {
+    const rpi_run_record *record;
+    rpi_planned_training planned;
+    rpi_precision precision; /* with the state of the run's optimizer */
+    rpi_scaling_exchange exchange;
+    double sent; /* bytes, in an exchange */
+} job;
+
+/* ---- the run, as a training that is planned ---- */
+
+static bool sums_gradients(const rpi_run_record *r) {
+    size_t length = strcspn(r->strategy, ":");
+    return r->ranks == 1 || strncmp(r->strategy, "all-reduce", length) == 0;
+}
+
+/* Moments in 4 bytes an element: Adam's two, the running sum of momentum, or none. */
+static double optimizer_bytes(const rpi_run_record *r) {
+    bool is_sgd = r->optimizer && strcmp(r->optimizer, "sgd") == 0;
+    return !is_sgd ? 8 : r->momentum > 0 ? 4 : 0;
+}
+
+/* A link that is shaped is each rank's own, as if each were on a host of its own. */
+static rp_status read_training(const char *machine, job *j) {
+    const rpi_run_record *r = j->record;
+    const char zero[2] = {(char)('0' + (r->zero < 4 ? r->zero : 3)), '\0'};
+    int64_t replicas = r->ranks / (r->tensor * r->pipeline);
+    if (replicas < 1 || r->ranks % replicas)
+        return RP_FAIL(INVALID, "%lld ranks are not %lld x %lld in each replica",
+                       (long long)r->ranks, (long long)r->tensor, (long long)r->pipeline);
+    int64_t samples = r->global_batch / (replicas * r->accumulate);
+    rpi_plan_training said = {.model = r->model,
+                              .machine = machine,
+                              .link = r->link,
+                              .zero = zero,
+                              .recompute = r->recompute ? "full" : "none",
+                              .codec = r->codec,
+                              .precision =
+                                  r->dtype && strcmp(r->dtype, "bf16") == 0 ? "amp" : "fp32",
+                              .hosts = r->link ? r->ranks : 1,
+                              .ranks_per_host = r->link ? 1 : r->ranks,
+                              .tp = r->tensor,
+                              .pp = r->pipeline,
+                              .dp = replicas,
+                              .micro_batch = samples > 0 ? samples : 1,
+                              .sequence = r->sequence,
+                              .interleave = 1,
+                              .sequence_parallel = true,
+                              .fused_attention = true};
+    said.global_batch = said.micro_batch * replicas * r->accumulate;
+    RP_TRY(rpi_plan_training_read(&said, true, &j->planned));
+    j->precision = *j->planned.layout.precision;
+    j->precision.optimizer = optimizer_bytes(r);
+    j->planned.layout.precision = &j->precision;
+    j->planned.machine.device.facts[RPI_FACT_BUCKET].value = r->bucket_mb * MEBIBYTE;
+    return rpi_layout_check(&j->planned.layout);
+}
+
+/* ---- what is exchanged ---- */
+
+static double measured(const job *j, int pass, const char *codec) {
+    const rpi_machine_item *item =
+        rpi_machine_account_find(j->planned.account, RPI_WORK_CODEC, pass, codec);
+    double rate = rpi_plan_device_value(&j->planned.machine.device, RPI_FACT_MEMORY_RATE);
+    return item ? item->value : rate;
+}
+
+static rp_status cost_model(const job *j, rpi_cost_model *out) {
+    const rpi_machine *m = &j->planned.machine;
+    rp_codec codec;
+    char text[RPI_MACHINE_NAME];
+    RP_TRY(rp_codec_parse(j->record->codec, &codec));
+    bool is_shaped = j->record->link != NULL;
+    *out = (rpi_cost_model){.bytes_per_s = is_shaped ? m->link_bytes_s : m->local_bytes_s,
+                            .latency_s = is_shaped ? m->link_latency_s : m->local_latency_s,
+                            .inside_bytes_per_s = m->local_bytes_s,
+                            .inside_latency_s = m->local_latency_s,
+                            .frame_bytes = 64};
+    if (rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
+    rp_codec_text(&codec, text, sizeof text);
+    out->encode_bytes_s = measured(j, 0, text);
+    out->decode_add_bytes_s = measured(j, 1, text);
+    return RP_OK;
+}
+
+static rp_status price(const rpi_forecast *f, double computed_s, job *j) {
+    const rpi_run_record *r = j->record;
+    rpi_scaling_job work = {.strategy = sums_gradients(r) ? "all-reduce" : r->strategy,
+                            .codec = r->codec,
+                            .algorithm = r->algorithm,
+                            .ranks = (int)(r->ranks / (r->tensor * r->pipeline)),
+                            .ranks_per_host = r->link ? 1 : (int)r->ranks,
+                            .count = rpi_stage_parameters(&j->planned.layout, 0),
+                            .bucket_bytes = r->bucket_mb * MEBIBYTE};
+    work.work.compute_s = computed_s;
+    work.work.backward_s = (double)f->terms.layers * f->terms.backward_s;
+    RP_TRY(cost_model(j, &work.model));
+    RP_TRY(rpi_scaling_price(&work, &j->exchange));
+    j->sent = j->exchange.wire_bytes;
+    return sums_gradients(r) ? rpi_run_traffic(r, &work, &j->sent) : RP_OK;
+}
+
+/* ---- items ---- */
+
+static void add_interval(const job *j, rpi_run_forecast *out) {
+    double factor = rpi_plan_device_value(&j->planned.machine.device, RPI_FACT_RESIDUAL);
+    for (int i = 0; i < RPI_RUN_ITEMS; i++) out->low[i] = out->high[i] = NAN;
+    out->low[RPI_RUN_STEP] = out->values[RPI_RUN_STEP] / factor;
+    out->high[RPI_RUN_STEP] = out->values[RPI_RUN_STEP] * factor;
+    out->low[RPI_RUN_RATE] = out->values[RPI_RUN_RATE] / factor;
+    out->high[RPI_RUN_RATE] = out->values[RPI_RUN_RATE] * factor;
+}
+
+/* The machine was measured while as many ranks computed. */
+static void remark(const job *j, rpi_run_forecast *out) {
+    const rpi_machine_account *a = j->planned.account;
+    memcpy(out->cpu, a->cpu, sizeof out->cpu);
+    out->ranks = a->ranks;
+    out->threads = a->threads;
+    if (a->ranks != j->record->ranks)
+        snprintf(out->remark, sizeof out->remark,
+                 "the machine was measured with %d rank%s at the same time, and the run has "
+                 "%lld: redpoll bench machine -n %lld",
+                 a->ranks, a->ranks == 1 ? "" : "s", (long long)j->record->ranks,
+                 (long long)j->record->ranks);
+}
+
+/* A lossy codec with error feedback keeps what it lost of each gradient. */
+static double residual_bytes(const job *j) {
+    bool is_kept = j->planned.machine.codec_bytes > 0 && j->record->error_feedback;
+    return is_kept && j->record->ranks > 1
+               ? sizeof(float) * rpi_stage_parameters(&j->planned.layout, 0)
+               : 0;
+}
+
+static rp_status forecast(job *j, rpi_run_forecast *out) {
+    rpi_training_layout *l = &j->planned.layout;
+    rpi_forecast all;
+    RP_TRY(rpi_forecast_step(l, &j->planned.machine, &all));
+    double summed_s = all.seconds[RPI_TIME_DATA], computed_s = all.step_s - summed_s;
+    RP_TRY(price(&all, computed_s, j));
+    double exposed_s =
+        sums_gradients(j->record) ? summed_s : rpi_scaling_exposed_s(&j->exchange);
+    double tokens = (double)l->global_batch * (double)l->sequence;
+    out->values[RPI_RUN_STEP] = computed_s + exposed_s;
+    out->values[RPI_RUN_COMPUTE] = computed_s;
+    out->values[RPI_RUN_EXPOSED] = exposed_s;
+    out->values[RPI_RUN_MEMORY] = all.memory.all + residual_bytes(j);
+    out->values[RPI_RUN_SENT] = j->sent / j->exchange.every;
+    double workers = l->data > 1 ? j->exchange.workers / (double)l->data : 1;
+    out->values[RPI_RUN_RATE] = tokens * workers / out->values[RPI_RUN_STEP];
+    add_interval(j, out);
+    remark(j, out);
+    return RP_OK;
+}
+
+rp_status rpi_run_forecast_make(const rpi_run_record *record, const char *machine,
+                                rpi_run_forecast *out) {
+    job j = {.record = record};
+    *out = (rpi_run_forecast){0};
+    rp_status status = read_training(machine, &j);
+    if (status == RP_OK) status = forecast(&j, out);
+    rpi_planned_training_close(&j.planned);
+    return status;
+}

@@ -714,6 +714,59 @@ static void others_beat_on_when_rank_0_has_died(void) {
     gather(parties, HEIRS, HEIRS, outlive_a_death);
 }
 
+/* Of ranks 2 and 3, which take it for rank 1: what they call is taken, heard and hung up on, as
+ * by one that leaves at that moment, whose listener closes with callers in its queue. */
+static int unheard = -1;
+static char unheard_at[RPI_CONTROL_ADDRESS_BYTES];
+
+static void hang_up_on(int callers) {
+    for (int i = 0; i < callers; i++) {
+        struct pollfd wait = {.fd = unheard, .events = POLLIN};
+        REQUIRE(poll(&wait, 1, 20000) == 1);
+        int fd = rpi_stream_accept(unheard);
+        CHECK(fd >= 0);
+        close(fd); /* with a hello in it that nobody has read */
+    }
+    close(unheard);
+}
+
+static void outlive_one_that_hangs_up(party *self) {
+    if (self->rank >= 2) {
+        let_thread_pass(self);
+        pthread_mutex_lock(&self->control->lock);
+        snprintf(self->control->addresses[1], sizeof self->control->addresses[1], "%s",
+                 unheard_at);
+        pthread_mutex_unlock(&self->control->lock);
+    }
+    pthread_barrier_wait(self->together);
+    if (self->rank == 1) {
+        rpi_control_close(self->control);
+        self->control = NULL;
+    }
+    pthread_barrier_wait(self->together);
+    if (self->rank == 0) {
+        rpi_control_close(self->control);
+        self->control = NULL;
+        hang_up_on(2);
+    }
+    pthread_barrier_wait(self->together);
+    if (self->rank < 2) return;
+    rpi_failure heard;
+    rpi_control_group *group = open_from(self, 50, 2);
+    hear_all_since(self, group, 2, rpi_now_ns());
+    hear_last(self, group, 2); /* a rank that is suspected would be decided on before */
+    rpi_control_group_close(group);
+    CHECK(!rpi_control_failed(rpi_control_everybody(self->control), &heard));
+}
+
+static void who_hangs_up_before_its_welcome_is_not_dead(void) {
+    party parties[WORLD] = {0};
+    int port = 0;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &unheard, &port));
+    snprintf(unheard_at, sizeof unheard_at, "%d 127.0.0.1", port);
+    gather(parties, WORLD, WORLD, outlive_one_that_hangs_up);
+}
+
 static void successors_are_the_first_behind_rank_0(void) {
     for (int world = 1; world <= 2 * RPI_CONTROL_SUCCESSORS; world++)
         for (int rank = 0; rank < world; rank++) /* the last has nobody to decide for */
@@ -1017,6 +1070,8 @@ CASES({"the_first_failure_is_the_first", the_first_failure_is_the_first},
        runs_of_groups_are_broken_where_members_differ},
       {"others_beat_on_without_rank_0", others_beat_on_without_rank_0},
       {"others_beat_on_when_rank_0_has_died", others_beat_on_when_rank_0_has_died},
+      {"who_hangs_up_before_its_welcome_is_not_dead",
+       who_hangs_up_before_its_welcome_is_not_dead},
       {"successors_are_the_first_behind_rank_0", successors_are_the_first_behind_rank_0},
       {"successors_hear_of_each_other", successors_hear_of_each_other},
       {"what_is_no_address_is_not_called", what_is_no_address_is_not_called},

@@ -7,7 +7,7 @@
  *                              |                  welcome is said   |   LEADS     nobody is
  *                              |                                    v    |         left: ALONE
  *                              |-- it leaves, dies, is silent -- FOLLOWS |
- *                              |-- it is not there, or says no welcome in time
+ *                              |-- it is not there, hangs up, or says no welcome in time
  *                              '-- a caller has gone on to the next one -'
  *
  * A coordinator that is stopped keeps its connections and says nothing: who has heard nothing
@@ -15,7 +15,9 @@
  * on to the next. Once it comes to itself it reads that, and follows the others as one like any
  * other. In line are ranks 1, 2 and so on, up to RPI_CONTROL_SUCCESSORS of them; where they
  * listen has rank 0 told everybody at the beginning. Whoever cannot be reached has left, or has
- * died: all come to the same one, since a listener that is closed is closed for all. A
+ * died: all come to the same one, since a listener that is closed is closed for all. The same
+ * goes for one that hangs up before its welcome, as it does with those in its queue when it
+ * leaves: that it has died nobody can tell by it. A
  * successor that has not noticed yet takes callers in, and welcomes them once it has. */
 #include "net/control/control_state.h"
 

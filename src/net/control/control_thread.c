@@ -40,15 +40,18 @@ static bool hear_proof(rpi_control *control, rpi_control_connection *connection)
 
 /* ---- lines ---- */
 
-/* The connection ended: a death, unless a goodbye came before. */
+/* The connection ended: a death, unless a goodbye came before. One that has not said welcome
+ * may have been about to leave when it was called: its listener then closes with this rank in
+ * its queue, which has been heard by nobody, and says no more than one that refuses. */
 static void lose_connection(rpi_control *control, rpi_control_connection *connection,
                             bool closing) {
     int rank = connection->rank;
     bool expected = connection->goodbye || closing,
-         is_up = rpi_control_is_up(control, connection);
+         is_up = rpi_control_is_up(control, connection),
+         is_unheard = is_up && control->role == RPI_CONTROL_CALLS;
     rpi_control_drop_connection(control, connection);
     if (is_up) rpi_control_lose_coordinator(control);
-    if (rank < 0 || expected) return;
+    if (rank < 0 || expected || is_unheard) return;
     if (is_up && !rpi_control_is_welcome(control))
         rpi_control_decide(control,
                            &(rpi_failure){.status = RP_PEER,

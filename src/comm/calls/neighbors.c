@@ -2,6 +2,7 @@
  * each other meanwhile. */
 #include "comm/calls/posting.h"
 #include "comm/core/request.h"
+#include "comm/protocol/operation_kinds.h"
 
 #include "base/status.h"
 
@@ -67,7 +68,8 @@ rp_status rp_neighbor_all_reduce_start(rp_comm *comm, const rp_segment *segments
         request->partition.extents[i] = rpi_extent_of(&segments[i], segments[i].data,
                                                       outputs ? outputs[i] : segments[i].data);
     return rpi_posting_end(request,
-                           &(rpi_posting){.collective = RPI_NEIGHBOUR_ALL_REDUCE,
+                           &(rpi_posting){.kind = &rpi_operation_exchange,
+                                          .collective = RPI_NEIGHBOUR_ALL_REDUCE,
                                           .layout = RPI_SPLIT_VECTOR,
                                           .reduces = true,
                                           .options = options},

@@ -2,6 +2,7 @@
  */
 #include "comm/calls/posting.h"
 #include "comm/core/request.h"
+#include "comm/protocol/operation_kinds.h"
 #include "comm/run/progress_loop.h"
 
 #include "base/fpenv.h"
@@ -39,13 +40,13 @@ static rp_status prepare(rp_request *request, const rpi_extent *extent, int side
     rp_comm *comm = request->comm;
     RP_TRY(rpi_partition_reserve(&request->partition, 1));
     request->partition.extents[0] = *extent;
+    request->kind = &rpi_operation_pair;
     request->collective = RPI_SENDRECV;
     rpi_plan_request plan = {.world = 2, .rank = side};
     RP_TRY(rpi_find_memory(request, options));
     const rpi_load load = {.device = request->device != NULL,
                            .bytes = extent->count * rp_dtype_bytes(extent->dtype)};
-    RP_TRY(
-        rpi_comm_compiled_schedule(comm, RPI_SENDRECV, NULL, &plan, &load, &request->compiled));
+    RP_TRY(request->kind->compile(request, NULL, &plan, &load));
     int parts = request->compiled->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
     RP_TRY(rpi_partition_make(&request->partition, RPI_SPLIT_VECTOR, parts, chunk_bytes,

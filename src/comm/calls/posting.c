@@ -1,7 +1,7 @@
 #include "comm/calls/posting.h"
 #include "comm/calls/contributions.h"
 #include "comm/core/request.h"
-#include "comm/protocol/exchange_protocol.h"
+#include "comm/protocol/operation_kinds.h"
 #include "comm/run/progress_loop.h"
 
 #include "base/fpenv.h"
@@ -139,8 +139,8 @@ static rp_status check_reduction(const rpi_extent *extent, rp_reduction reduce) 
 static rp_status check_exactness(const rpi_posting *posting, bool lossy) {
     const rpi_algorithm *algorithm = NULL;
     const char *name = posting->options->algorithm;
-    /* Of neighbours there is one, which takes all codecs. */
-    if (!name || !lossy || posting->collective == RPI_NEIGHBOUR_ALL_REDUCE) return RP_OK;
+    /* The only one of a kind takes all codecs. */
+    if (!name || !lossy || !posting->kind->chooses) return RP_OK;
     RP_TRY(rpi_algorithm_find(posting->collective, name, &algorithm));
     if (!algorithm->exact) return RP_OK;
     return RP_FAIL(UNSUPPORTED,
@@ -168,39 +168,14 @@ rp_status rp_memory_check(rp_memory memory) {
     return RP_FAIL(INVALID, "%d is no kind of memory", (int)memory);
 }
 
-/* What the choice of an algorithm depends on. */
-typedef struct load {
-    rpi_load of_all;
-    size_t granule_bytes; /* of the longest granule, as values */
-} load;
-
-static void add_load(load *sum, const rpi_extent *extent) {
+static void add_load(rpi_load *sum, const rpi_extent *extent) {
     size_t each = rp_dtype_bytes(extent->dtype);
     size_t granule = rp_codec_granule(&extent->codec);
     size_t granule_bytes = (granule < extent->count ? granule : extent->count) * each;
-    sum->of_all.lossy |= !rp_codec_is_exact(&extent->codec, extent->dtype);
-    sum->of_all.plain &= !sum->of_all.lossy && !extent->residual;
-    sum->of_all.bytes += extent->count * each;
+    sum->lossy |= !rp_codec_is_exact(&extent->codec, extent->dtype);
+    sum->plain &= !sum->lossy && !extent->residual;
+    sum->bytes += extent->count * each;
     if (granule_bytes > sum->granule_bytes) sum->granule_bytes = granule_bytes;
-}
-
-/* What travels exactly inside a host must fit a frame so, too: granules that are too long for
- * that go between ranks as if each had a host to itself. */
-static rp_status find_compiled(rp_request *request, const rpi_posting *posting,
-                               const rpi_plan_request *plan, const load *of) {
-    rp_comm *comm = request->comm;
-    const char *name = posting->options->algorithm;
-    RP_TRY(rpi_comm_compiled_schedule(comm, posting->collective, name, plan, &of->of_all,
-                                      &request->compiled));
-    if (name || !request->compiled->inside || of->granule_bytes <= RPI_FRAME_PAYLOAD)
-        return RP_OK;
-    rpi_plan_request flat = *plan;
-    const rpi_algorithm *algorithm = NULL;
-    flat.host_of = NULL;
-    RP_TRY(rpi_algorithm_choose(posting->collective, &flat, of->of_all.lossy, of->of_all.bytes,
-                                &comm->context->links, &algorithm));
-    return rpi_comm_compiled_schedule(comm, posting->collective, algorithm->name, plan,
-                                      &of->of_all, &request->compiled);
 }
 
 /* Means of algorithms that encode what the owner has keep their own way: its residual is of the
@@ -216,7 +191,8 @@ static bool flushes_residual(const rp_request *request, const rpi_posting *posti
 static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     rp_comm *comm = request->comm;
     const rp_collective_options *options = posting->options;
-    load all = {.of_all.plain = posting->reduces};
+    rpi_load load = {.plain = posting->reduces};
+    request->kind = posting->kind;
     request->collective = posting->collective;
     request->reduce = posting->reduces ? options->reduce : RP_SUM;
     request->seed = options->seed;
@@ -227,28 +203,22 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
         RP_TRY(check_extent(extent, i));
         if (posting->reduces) RP_TRY(check_reduction(extent, request->reduce));
         if (!extent->in) extent->residual = NULL; /* who gives nothing holds nothing back */
-        add_load(&all, extent);
+        add_load(&load, extent);
     }
     rpi_plan_request plan = {.world = comm->world,
                              .rank = comm->rank,
                              .root = posting->root,
                              .mean = request->reduce == RP_AVG,
                              .host_of = comm->host_of};
-    RP_TRY(check_exactness(posting, all.of_all.lossy));
+    RP_TRY(check_exactness(posting, load.lossy));
     RP_TRY(rpi_find_memory(request, options));
-    all.of_all.device = request->device != NULL;
-    bool of_neighbors = posting->collective == RPI_NEIGHBOUR_ALL_REDUCE;
-    if (of_neighbors)
-        RP_TRY(rpi_exchange_compiled_schedule(comm, &request->neighborhood,
-                                              request->device != NULL, &request->compiled));
-    else
-        RP_TRY(find_compiled(request, posting, &plan, &all));
+    load.device = request->device != NULL;
+    RP_TRY(request->kind->compile(request, options->algorithm, &plan, &load));
     int parts = request->compiled->schedule.parts;
-    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, all.of_all.lossy);
+    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, load.lossy);
     request->partition.inside = request->compiled->inside;
-    size_t limit_bytes = RPI_FRAME_PAYLOAD - (of_neighbors ? RPI_EDGE_WEIGHT_BYTES : 0);
     RP_TRY(rpi_partition_make(&request->partition, posting->layout, parts, chunk_bytes,
-                              limit_bytes));
+                              RPI_FRAME_PAYLOAD - request->kind->ahead_bytes));
     return rpi_contribution_post(
         request, &(rpi_change){.scales = request->reduce == RP_PREMUL_SUM,
                                .flushes_residual = flushes_residual(request, posting),
@@ -259,7 +229,9 @@ rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
                           rp_request **out_request) {
     RPI_FPENV_SCOPE;
     rp_comm *comm = request->comm;
-    rp_status status = prepare(request, posting);
+    rpi_posting own = *posting;
+    if (!own.kind) own.kind = &rpi_operation_collective;
+    rp_status status = prepare(request, &own);
     if (status != RP_OK) {
         rpi_request_free(request);
         return status;

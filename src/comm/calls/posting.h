@@ -6,6 +6,7 @@
 #include "comm/core/communicator.h"
 
 typedef struct rpi_posting {
+    const rpi_operation_kind *kind; /* NULL: all ranks take part */
     rpi_collective collective;
     rpi_split_layout layout;
     bool reduces; /* options->reduce and options->factor count */

@@ -1,7 +1,8 @@
 /* What the folders of comm/ share: the communicator, its requests and their chunks.
  *
  *   values/    what is done to elements, and which of them a part holds
- *   core/      communicator.h: this; context.h: what communicators share; connections.c: its
+ *   core/      communicator.h: this; operation_kind.h: what kinds of operations differ in;
+ *              context.h: what communicators share; connections.c: its
  *              links and peers; progress_owner.h: whose turn it is to make progress; request.h:
  *              numbering, signing, completing, pooling; chunk.h: a chunk in flight;
  *              compiled_schedule.h: schedules made ready to run; urgency.h: what goes first;
@@ -10,6 +11,8 @@
  *   device/    elements in memory of a GPU (device.h)
  *   parts/     what a step does to a part (parts.h)
  *   protocol/  what ranks say to each other: flow.h (which frames may leave, and when),
+ *              clear_to_send.h (which chunks have begun), operation_kinds.h (the kinds, each
+ *              in its own file: collective_kind.c, pair_protocol.c, exchange_protocol.c),
  *              pair_protocol.h (tags.h: which send meets which receive),
  *              exchange_protocol.h (neighborhood.h: between whom), window_table.h (windows,
  *              which neighbours write into), unexpected.h (frames that come too early),
@@ -38,6 +41,7 @@
 #include "comm/core/context.h"
 #include "comm/core/neighborhood.h"
 #include "comm/core/number_index.h"
+#include "comm/core/operation_kind.h"
 #include "comm/core/tags.h"
 #include "comm/core/urgency.h"
 #include "comm/values/partition.h"
@@ -49,27 +53,9 @@ enum {
     RPI_FRAME_PAYLOAD = 2 * RPI_BUCKET_BYTES_MAX, /* longest payload of a frame */
 };
 
-/* Sequence numbers of point-to-point operations count by pair, direction and tag. */
-#define RPI_P2P_SEQUENCE  (UINT64_C(1) << 63)
-#define RPI_P2P_UPWARD    (UINT64_C(1) << 62) /* from the lower rank to the higher */
-#define RPI_P2P_TAG_SHIFT 31
-#define RPI_P2P_NUMBERS   (UINT64_C(1) << 31)
-
 /* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
 enum { RPI_PAIR_SENDER, RPI_PAIR_RECEIVER };
-enum { RPI_ANYBODY = -1 };
-
-/* Rounds of neighbours are numbered by themselves: not all ranks take part in all. */
-#define RPI_EXCHANGE_SEQUENCE (UINT64_C(1) << 62)
-
-static inline bool rpi_is_exchange(uint64_t sequence) {
-    return sequence >> 62 == 1;
-}
-
-/* For messages: of a collective or a round. */
-static inline unsigned long long rpi_sequence_number(uint64_t sequence) {
-    return rpi_is_exchange(sequence) ? sequence - RPI_EXCHANGE_SEQUENCE : sequence;
-}
+enum { RPI_ANYBODY = -1, RPI_NO_PEER = -2 };
 
 /* Before the payload of a neighbour's frame: the weight that its sender gives it. */
 enum { RPI_EDGE_WEIGHT_BYTES = 8 };
@@ -95,13 +81,14 @@ struct rp_request {
     struct rp_request *next;    /* in the inbox, the queue or the pool */
     struct rp_request *sibling; /* among all of the communicator */
     rp_comm *comm;
+    const rpi_operation_kind *kind; /* set by its caller, before all that follows */
     rpi_collective collective;
     uint64_t sequence;
     rpi_compiled_schedule *compiled;
     rpi_partition partition;
     rp_reduction reduce;
     uint64_t seed, step, key;
-    int peer; /* point to point: the other side, -1: not known yet; else -1 */
+    int peer; /* point to point: the other side, or RPI_ANYBODY; else RPI_NO_PEER */
     int tag;  /* point to point */
     rpi_neighborhood
         neighborhood;            /* of an exchange with neighbours; kept for the next request */
@@ -147,6 +134,7 @@ typedef struct rpi_peer {
 
 struct rp_comm {
     rpi_context *context;
+    const rpi_operation_kind *const *kinds; /* by the top bits of a number */
     int rank, world;
     int *members;  /* [world] its ranks, as the context numbers them */
     int *place_of; /* [context's world] and back; -1: no member */
@@ -252,6 +240,22 @@ static inline rpi_link *rpi_peer_link(const rpi_peer *peer) {
 
 static inline bool rpi_p2p_is_send(const rp_request *request) {
     return request->compiled->schedule.rank == RPI_PAIR_SENDER;
+}
+
+/* A receive from any rank that has not found its sender. */
+static inline bool rpi_request_is_unbound(const rp_request *request) {
+    return request->peer == RPI_ANYBODY;
+}
+
+/* Which kind of operation has this number. */
+static inline const rpi_operation_kind *rpi_operation_kind_of(const rp_comm *comm,
+                                                              uint64_t sequence) {
+    return comm->kinds[sequence >> RPI_NUMBER_KIND_SHIFT];
+}
+
+/* As messages say it. */
+static inline unsigned long long rpi_number_in_words(const rp_comm *comm, uint64_t sequence) {
+    return sequence - rpi_operation_kind_of(comm, sequence)->first;
 }
 
 /* ---- failure.c ---- */

@@ -39,7 +39,7 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
                             .neighborhood = request->neighborhood,
                             .edges = request->edges,
                             .transfer = request->transfer,
-                            .peer = -1};
+                            .peer = RPI_NO_PEER};
     *out_request = request;
     return RP_OK;
 }
@@ -53,21 +53,11 @@ void rpi_request_free(rp_request *request) {
     pthread_mutex_unlock(&comm->context->lock);
 }
 
-static rp_status number_request(rp_comm *comm, rp_request *request) {
-    if (request->collective == RPI_SENDRECV)
-        RP_TRY(rpi_p2p_number(request));
-    else if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        RP_TRY(rpi_exchange_number(request));
-    else
-        request->sequence = ++comm->next_sequence;
-    request->header.sequence = request->sequence;
-    return RP_OK;
-}
-
 /* Under the lock. */
 static rp_status admit(rp_request *request, rpi_failure *out_failure) {
     rp_comm *comm = request->comm;
-    RP_TRY(number_request(comm, request));
+    RP_TRY(request->kind->number(request));
+    request->header.sequence = request->sequence;
     if (comm->failure.status != RP_OK) {
         *out_failure = comm->failure;
         return comm->failure.status;

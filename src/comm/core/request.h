@@ -5,6 +5,26 @@
 
 #include "comm/core/communicator.h"
 
+/* Rank of the communicator behind a peer of the request's schedule, and back: the peer that it
+ * receives from. -1: there is none. */
+static inline int rpi_request_rank(const rp_request *request, int peer) {
+    return request->kind->rank_of(request, peer);
+}
+
+static inline int rpi_request_peer(const rp_request *request, int rank) {
+    return request->kind->source(request, rank);
+}
+
+/* Does this rank wait for a vector of that one? Not: made known. [progress] */
+static inline bool rpi_request_expects(rp_request *request, int rank) {
+    return !request->kind->expects || request->kind->expects(request, rank);
+}
+
+/* Frames of this rank may be of the request, and of no other where two have a part in it. */
+static inline bool rpi_request_concerns(const rp_request *request, int rank) {
+    return !request->kind->by_pair || request->peer == rank;
+}
+
 /* ---- request.c ---- */
 
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);
@@ -17,13 +37,6 @@ rp_status rpi_request_post(rp_request *request); /* both */
 void rpi_comm_call(rp_comm *comm);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
-/* What an operation moves, as far as its compiled schedule depends on it. */
-typedef struct rpi_load {
-    bool lossy;   /* some codec is */
-    bool device;  /* elements lie in memory of a GPU */
-    bool plain;   /* bytes are values: nothing is lossy, or held back by error feedback */
-    size_t bytes; /* of all elements */
-} rpi_load;
 rp_status rpi_comm_compiled_schedule(rp_comm *comm, rpi_collective collective,
                                      const char *algorithm, const rpi_plan_request *plan,
                                      const rpi_load *load,
@@ -40,16 +53,10 @@ typedef struct rpi_rank_text {
     char text[48];
 } rpi_rank_text;
 rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank);
-/* "operation 5", for what others say in their heartbeats. */
-void rpi_sequence_text(uint64_t sequence, char *text, size_t bytes);
 /* "all-reduce 5", "receive from rank 2 with tag 7" */
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);
 /* "all-reduce 5, round 2 of 4, chunk 3 of 10" [progress] */
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
-/* Rank of the communicator behind a peer of the request's schedule, and back: the peer that
- * receives from it. -1: there is none. */
-int rpi_request_rank(const rp_request *request, int peer);
-int rpi_request_peer(const rp_request *request, int rank);
 /* The failure in words for one request. A process that vanished is known by its name only: what
  * it left undone is added. Returns text. */
 const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
@@ -61,14 +68,6 @@ size_t rpi_instruction_bytes(const rp_request *request, uint32_t chunk,
  * instruction has nothing to do when its turn has come. */
 bool rpi_instruction_is_void(const rp_request *request, uint32_t chunk,
                              const rpi_instruction *instruction);
-
-/* ---- operation_numbers.c ---- */
-
-/* Under the lock, the sequence number of a send or receive; of one from any rank, the number it
- * has until its sender is known. */
-rp_status rpi_p2p_number(rp_request *request);
-/* Under the lock, the sequence of the next round, or of the one that the caller numbered. */
-rp_status rpi_exchange_number(rp_request *request);
 
 /* ---- agreement.c: what ranks must agree on ---- */
 

@@ -12,9 +12,9 @@ size_t rpi_instruction_bytes(const rp_request *request, uint32_t chunk,
                              const rpi_instruction *instruction) {
     int slot = instruction->kind == RPI_STEP_RECV ? instruction->into : instruction->from;
     if (slot == RPI_SLOT_RTR) return 0;
-    size_t ahead = request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_EDGE_WEIGHT_BYTES : 0;
-    return ahead + rpi_partition_part_bytes(&request->partition, chunk, instruction->part,
-                                            instruction->level);
+    return request->kind->ahead_bytes + rpi_partition_part_bytes(&request->partition, chunk,
+                                                                 instruction->part,
+                                                                 instruction->level);
 }
 
 bool rpi_instruction_is_void(const rp_request *request, uint32_t chunk,
@@ -25,19 +25,6 @@ bool rpi_instruction_is_void(const rp_request *request, uint32_t chunk,
            rpi_partition_is_past(&request->partition, chunk, instruction->part);
 }
 
-int rpi_request_rank(const rp_request *request, int peer) {
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        return request->neighborhood.places[peer].rank;
-    return request->collective == RPI_SENDRECV ? request->peer : peer;
-}
-
-int rpi_request_peer(const rp_request *request, int rank) {
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        return rpi_neighborhood_source(&request->neighborhood, rank);
-    if (request->collective != RPI_SENDRECV) return rank;
-    return 1 - request->compiled->schedule.rank;
-}
-
 rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank) {
     rpi_rank_text name;
     bool is_made = comm->is_made && rank >= 0 && rank < comm->world;
@@ -46,14 +33,6 @@ rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank) {
     else
         snprintf(name.text, sizeof name.text, "rank %d", rank);
     return name;
-}
-
-void rpi_sequence_text(uint64_t sequence, char *text, size_t bytes) {
-    if (sequence & RPI_P2P_SEQUENCE)
-        snprintf(text, bytes, "a send or receive");
-    else
-        snprintf(text, bytes, "%s %llu", rpi_is_exchange(sequence) ? "round" : "operation",
-                 rpi_sequence_number(sequence));
 }
 
 /* Rounds of an all-reduce are its two halves, whatever the algorithm. */
@@ -71,16 +50,7 @@ static int first_unfinished_round(const rpi_chunk *chunk) {
 }
 
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes) {
-    if (request->collective != RPI_SENDRECV) {
-        snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
-                 rpi_sequence_number(request->sequence));
-        return text;
-    }
-    char tag[32] = "", peer[16] = "any rank";
-    if (request->tag) snprintf(tag, sizeof tag, " with tag %d", request->tag);
-    if (request->peer >= 0) snprintf(peer, sizeof peer, "rank %d", request->peer);
-    snprintf(text, bytes, "%s %s%s",
-             request->compiled->schedule.rank == 0 ? "send to" : "receive from", peer, tag);
+    request->kind->name(request, text, bytes);
     return text;
 }
 

@@ -30,10 +30,10 @@
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
+#include "comm/protocol/clear_to_send.h"
 #include "comm/protocol/control_frame.h"
 #include "comm/protocol/exchange_protocol.h"
 #include "comm/protocol/pair_protocol.h"
-#include "comm/protocol/unexpected.h"
 
 #include "base/status.h"
 
@@ -67,36 +67,8 @@ static uint64_t cost_of(size_t bytes) {
 
 /* ---- sending ---- */
 
-static bool has_cts(const rpi_chunk *chunk, const rpi_instruction *instruction) {
-    const rp_request *request = chunk->request;
-    if (request->collective == RPI_SENDRECV)
-        return instruction->from != RPI_SLOT_RTR; /* data answers an RTR */
-    return chunk->index <
-           request->edges[rpi_request_rank(request, instruction->peer)].cts_chunks;
-}
-
 static bool has_credit(const rpi_peer *peer, size_t bytes) {
     return peer->eager_sent + cost_of(bytes) <= peer->eager_limit;
-}
-
-static void request_cts(rp_request *request, int rank, uint32_t chunk) {
-    rpi_flow_edge *edge = &request->edges[rank];
-    if (edge->asked) return;
-    rpi_frame_header header = request->header;
-    header.kind = RPI_FRAME_CTS_REQUEST;
-    header.chunk = chunk;
-    edge->asked = rpi_control_frame_send(request->comm, rank, &header) == RP_OK;
-}
-
-/* An RTR, which may wait for the RTS; a collective's frame asks. */
-static rp_status admit_late(rp_request *request, int rank, uint32_t chunk) {
-    if (request->collective != RPI_SENDRECV)
-        request_cts(request, rank, chunk);
-    else if (rpi_p2p_has_rts(request))
-        return RP_OK;
-    else
-        request->awaits_control = request->comm->control_frames;
-    return RP_PENDING;
 }
 
 rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,
@@ -104,30 +76,28 @@ rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_instruction *instruction, s
     rp_request *request = chunk->request;
     int rank = rpi_request_rank(request, instruction->peer);
     *out_kind = RPI_FRAME_DATA;
-    if (has_cts(chunk, instruction)) return RP_OK;
+    if (request->kind->has_cts(chunk, instruction)) return RP_OK;
     if (!has_credit(&request->comm->peers[rank], bytes))
-        return admit_late(request, rank, chunk->index);
+        return request->kind->await_cts(request, rank, chunk->index);
     *out_kind = RPI_FRAME_EAGER;
     return RP_OK;
 }
 
 void rpi_flow_sent(const rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,
                    uint8_t kind) {
-    const rp_request *request = chunk->request;
+    rp_request *request = chunk->request;
     int rank = rpi_request_rank(request, instruction->peer);
     if (kind == RPI_FRAME_EAGER) request->comm->peers[rank].eager_sent += cost_of(bytes);
-    if (request->collective == RPI_SENDRECV) return;
-    rpi_flow_edge *edge = &request->edges[rank];
-    if (edge->told <= chunk->index) edge->told = chunk->index + 1;
+    rpi_cts_note_sent(request, rank, chunk->index);
 }
 
 bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     const rp_request *request = chunk->request;
     if (rpi_in_place_is_in_use(chunk, (int)(instruction - request->compiled->instruction)))
         return true;
-    if (instruction->kind != RPI_STEP_SEND || request->collective == RPI_SENDRECV) return false;
+    if (instruction->kind != RPI_STEP_SEND || !request->kind->needs_cts) return false;
     size_t bytes = rpi_instruction_bytes(request, chunk->index, instruction);
-    return !has_cts(chunk, instruction) &&
+    return !request->kind->has_cts(chunk, instruction) &&
            !has_credit(&request->comm->peers[rpi_request_rank(request, instruction->peer)],
                        bytes);
 }
@@ -178,13 +148,7 @@ void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *head
         peer->eager_taken += cost_of(bytes);
         if (is_worth_telling(peer)) comm->credit_due = true;
     }
-    rpi_flow_note_started(request, rank, header);
-}
-
-void rpi_flow_note_started(rp_request *request, int rank, const rpi_frame_header *header) {
-    if (request->collective == RPI_SENDRECV) return;
-    rpi_flow_edge *edge = &request->edges[rank];
-    if (edge->cts_chunks <= header->chunk) edge->cts_chunks = header->chunk + 1;
+    rpi_cts_note_started(request, rank, header);
 }
 
 /* ---- what is said about it ---- */
@@ -203,75 +167,21 @@ void rpi_flow_send_credit(rp_comm *comm) {
     }
 }
 
-void rpi_flow_note_cts_request(rp_request *request, int rank) {
-    rpi_flow_edge *edge = &request->edges[rank];
-    if (!edge->asks) request->asking++;
-    edge->asks = true;
-}
-
-/* The first CTS at once, later ones some chunks at a time while more is to come. */
-static bool may_wait(const rp_request *request, const rpi_flow_edge *edge, bool moved) {
-    uint32_t news = request->next_chunk - edge->told;
-    bool last = request->next_chunk == (uint32_t)request->partition.split.chunks;
-    return moved && edge->told && !last && 2 * news < request->comm->chunks_in_flight;
-}
-
-void rpi_flow_send_cts(rp_request *request, bool moved) {
-    rpi_frame_header header = request->header;
-    header.kind = RPI_FRAME_CTS;
-    header.chunk = request->next_chunk;
-    for (int rank = 0; rank < request->comm->world; rank++) {
-        rpi_flow_edge *edge = &request->edges[rank];
-        if (!edge->asks || edge->told >= request->next_chunk) continue;
-        if (may_wait(request, edge, moved)) continue;
-        if (rpi_control_frame_send(request->comm, rank, &header) == RP_OK)
-            edge->told = request->next_chunk;
-    }
-}
-
-static void fail_strange(rp_comm *comm, int rank, const char *what,
-                         const rpi_frame_header *header) {
-    rpi_comm_fail_text(comm, RP_CORRUPT, rank, "rank %d %s of operation %llu, which cannot be",
-                       rank, what, (unsigned long long)header->sequence);
-}
-
+/* Who asks has more to send. */
 static void receive_cts_request(rp_comm *comm, int rank, const rpi_frame_header *header) {
-    rp_request *request = rpi_request_find(comm, rank, header->sequence);
-    if (header->sequence & RPI_P2P_SEQUENCE) {
-        fail_strange(comm, rank, "asked for a start", header);
-    } else if (request && !rpi_request_is_same(request, header)) {
-        rpi_receive_fail_mismatch(request, rank, header);
-    } else if (request) {
-        if (rpi_exchange_expects(request, rank)) rpi_flow_note_cts_request(request, rank);
-    } else if (rpi_receive_is_future(comm, rank, header)) {
-        rpi_unexpected *unexpected = NULL;
-        if (rpi_unexpected_get_for_control(comm, rank, header->sequence, &unexpected) == RP_OK)
-            unexpected->asks = true;
-    } else {
-        (void)rpi_receive_fail_finished(comm, rank, header, NULL);
-    }
+    rpi_cts_receive_request(comm, rank, header);
     grow_room(comm, &comm->peers[rank]);
-}
-
-static void receive_cts(rp_comm *comm, int rank, const rpi_frame_header *header) {
-    rp_request *request = rpi_request_find(comm, rank, header->sequence);
-    if (header->sequence & RPI_P2P_SEQUENCE || rpi_receive_is_future(comm, rank, header))
-        fail_strange(comm, rank, "told of the start", header);
-    else if (request && !rpi_request_is_same(request, header))
-        rpi_receive_fail_mismatch(request, rank, header);
-    else if (request && request->edges[rank].cts_chunks < header->chunk)
-        request->edges[rank].cts_chunks = header->chunk;
-    /* Without a request: other frames have said it sooner, and it is over. */
 }
 
 void rpi_flow_receive(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rpi_peer *peer = &comm->peers[rank];
     if (header->bytes)
-        fail_strange(comm, rank, "sent a payload with what is a header alone,", header);
+        rpi_flow_fail_strange(comm, rank, "sent a payload with what is a header alone,",
+                              header);
     else if (header->kind == RPI_FRAME_CTS_REQUEST)
         receive_cts_request(comm, rank, header);
     else if (header->kind == RPI_FRAME_CTS)
-        receive_cts(comm, rank, header);
+        rpi_cts_receive(comm, rank, header);
     else if (header->kind == RPI_FRAME_FIN)
         rpi_peer_receive_fin(comm, rank, header);
     else if (header->kind == RPI_FRAME_PROBE || header->kind == RPI_FRAME_REJECT)
@@ -279,7 +189,8 @@ void rpi_flow_receive(rp_comm *comm, int rank, const rpi_frame_header *header) {
     else if (header->kind == RPI_FRAME_PING)
         return; /* it is, and will say so when it leaves */
     else if (header->kind != RPI_FRAME_CREDIT)
-        fail_strange(comm, rank, "sent what joins links, or shapes them, in place", header);
+        rpi_flow_fail_strange(comm, rank, "sent what joins links, or shapes them, in place",
+                              header);
     else if (header->sequence > peer->eager_limit)
         peer->eager_limit = header->sequence;
 }

@@ -22,14 +22,8 @@ rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header,
 /* The chunk it is for has started here. */
 void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *header,
                      size_t bytes);
-/* A frame says that its sender has started its chunk, wherever the frame still lies. */
-void rpi_flow_note_started(rp_request *request, int rank, const rpi_frame_header *header);
 /* Frames of flow control itself, which are used up at once. */
 void rpi_flow_receive(rp_comm *comm, int rank, const rpi_frame_header *header);
-/* `rank` wants to be told of this request's chunks. */
-void rpi_flow_note_cts_request(rp_request *request, int rank);
-/* Tell ranks that wait for it what has started; `moved`: more will be soon. */
-void rpi_flow_send_cts(rp_request *request, bool moved);
 void rpi_flow_send_credit(rp_comm *comm); /* tell ranks how much more they may send unasked */
 
 #endif

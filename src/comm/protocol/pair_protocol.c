@@ -9,9 +9,12 @@
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 #include "comm/protocol/control_frame.h"
+#include "comm/protocol/operation_kinds.h"
 #include "comm/protocol/unexpected.h"
 
 #include "base/status.h"
+
+#include <stdio.h>
 
 static int tag_of(uint64_t sequence) {
     return (int)(sequence >> RPI_P2P_TAG_SHIFT & (RPI_P2P_NUMBERS - 1));
@@ -22,13 +25,36 @@ static bool is_ours(const rp_comm *comm, int rank, uint64_t sequence) {
     return ((sequence & RPI_P2P_UPWARD) != 0) == (comm->rank < rank);
 }
 
-bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
+/* It is a receiver's RTR, whose send comes later. */
+static bool is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
     return is_ours(comm, rank, header->sequence) && header->bytes == 0;
+}
+
+static uint64_t sequence_of(bool upward, int tag, uint32_t number) {
+    return RPI_P2P_SEQUENCE | (upward ? RPI_P2P_UPWARD : 0) |
+           (uint64_t)tag << RPI_P2P_TAG_SHIFT | number;
+}
+
+/* Of a receive from any rank, the number it has until its sender is known. */
+static rp_status number(rp_request *request) {
+    rp_comm *comm = request->comm;
+    if (rpi_request_is_unbound(request)) {
+        request->sequence = sequence_of(false, request->tag, 0);
+        return RP_OK;
+    }
+    rpi_tag *tag = NULL;
+    RP_TRY(rpi_tags_get(&comm->peers[request->peer].tags, request->tag, &tag));
+    uint32_t *count = rpi_p2p_is_send(request) ? &tag->sent : &tag->received;
+    *count = rpi_tag_next(*count);
+    bool upward = rpi_p2p_is_send(request) == (comm->rank < request->peer);
+    request->sequence = sequence_of(upward, request->tag, *count);
+    return RP_OK;
 }
 
 /* ---- RTS frames ---- */
 
-bool rpi_p2p_has_rts(const rp_request *request) {
+/* The sender has announced the message that this receive is for. */
+static bool has_rts(const rp_request *request) {
     rp_comm *comm = request->comm;
     pthread_mutex_lock(&comm->context->lock);
     const rpi_tag *tag = rpi_tags_find(&comm->peers[request->peer].tags, request->tag);
@@ -66,14 +92,7 @@ void rpi_p2p_receive_rts(rp_comm *comm, int rank, const rpi_frame_header *header
         rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
 }
 
-/* ---- receives from any rank ---- */
-
-bool rpi_p2p_is_unbound(const rp_request *request) {
-    return request->collective == RPI_SENDRECV && request->peer == RPI_ANYBODY;
-}
-
-bool rpi_p2p_is_alone(const rp_request *request) {
-    if (request->collective != RPI_SENDRECV) return false;
+static bool is_alone(const rp_request *request) {
     /* What comes from the other side first: the RTR, or the data. */
     const rpi_chunk *first = request->chunks;
     int other = 1 - request->compiled->schedule.rank;
@@ -87,18 +106,19 @@ static bool has_token(const rp_request *request) {
     bool waits = connection->head && !connection->holder && connection->comm == comm;
     if (waits && connection->header.sequence == request->sequence) return true;
     const rpi_chunk *first = request->chunks;
-    return (first && first->unexpected[RPI_PAIR_RECEIVER].first) ||
-           !rpi_p2p_is_alone(request) ||
+    return (first && first->unexpected[RPI_PAIR_RECEIVER].first) || !is_alone(request) ||
            rpi_unexpected_find(comm, request->peer, request->sequence);
 }
 
 /* True: done, or of no use any more. */
-bool rpi_p2p_send_rts(const rp_request *request) {
+static bool send_rts(const rp_request *request) {
     if (has_token(request)) return true;
     rpi_frame_header header = request->header;
     header.kind = RPI_FRAME_RTS;
     return rpi_control_frame_send(request->comm, request->peer, &header) == RP_OK;
 }
+
+/* ---- receives from any rank ---- */
 
 /* Under the lock: whose RTS for the tag has waited longest. */
 static int first_sender(const rp_comm *comm, int tag) {
@@ -120,7 +140,7 @@ bool rpi_p2p_bind(rp_request *request) {
     int rank = first_sender(comm, request->tag);
     if (rank != RPI_ANYBODY) {
         request->peer = rank;
-        (void)rpi_p2p_number(request); /* the tag is in the table: nothing to allocate */
+        (void)number(request); /* the tag is in the table: nothing to allocate */
         request->header.sequence = request->sequence;
         /* What else it has announced stands behind what others have by now. */
         rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->announcements;
@@ -128,3 +148,70 @@ bool rpi_p2p_bind(rp_request *request) {
     pthread_mutex_unlock(&comm->context->lock);
     return rank != RPI_ANYBODY;
 }
+
+/* ---- the kind ---- */
+
+static rp_status compile(rp_request *request, const char *algorithm,
+                         const rpi_plan_request *plan, const rpi_load *load) {
+    return rpi_comm_compiled_schedule(request->comm, request->collective, algorithm, plan, load,
+                                      &request->compiled);
+}
+
+static int rank_of(const rp_request *request, int peer) {
+    (void)peer;
+    return request->peer;
+}
+
+static int other_side(const rp_request *request, int rank) {
+    (void)rank;
+    return 1 - request->compiled->schedule.rank;
+}
+
+static void see(const rp_request *request) {
+    (void)request; /* numbers of pairs are compared with tags */
+}
+
+/* A receive needs no announcement: its RTR is one. */
+static void announce(rp_request *request) {
+    if (!request->has_rts) request->has_rts = !rpi_p2p_is_send(request) || send_rts(request);
+}
+
+/* Data answers an RTR. */
+static bool has_cts(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    (void)chunk;
+    return instruction->from != RPI_SLOT_RTR;
+}
+
+/* An RTR, which may wait for the RTS. */
+static rp_status await_rts(rp_request *request, int rank, uint32_t chunk) {
+    (void)rank;
+    (void)chunk;
+    if (has_rts(request)) return RP_OK;
+    request->awaits_control = request->comm->control_frames;
+    return RP_PENDING;
+}
+
+static void name(const rp_request *request, char *text, size_t bytes) {
+    char tag[32] = "", peer[16] = "any rank";
+    if (request->tag) snprintf(tag, sizeof tag, " with tag %d", request->tag);
+    if (request->peer >= 0) snprintf(peer, sizeof peer, "rank %d", request->peer);
+    snprintf(text, bytes, "%s %s%s", rpi_p2p_is_send(request) ? "send to" : "receive from",
+             peer, tag);
+}
+
+const rpi_operation_kind rpi_operation_pair = {
+    .by_pair = true,
+    .compile = compile,
+    .number = number,
+    .rank_of = rank_of,
+    .source = other_side,
+    .destination = other_side,
+    .see = see,
+    .announce = announce,
+    .is_alone = is_alone,
+    .has_cts = has_cts,
+    .await_cts = await_rts,
+    .is_future = is_future,
+    .refuse = rpi_receive_fail_chunk,
+    .name = name,
+};

@@ -69,13 +69,13 @@ void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_he
     rp_comm *comm = request->comm;
     char words[448];
     rpi_disagreement_text(request, header, rank, words, sizeof words);
-    if (request->collective == RPI_SENDRECV)
+    if (request->kind->by_pair)
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s", words);
     else if (header->signature == request->header.signature) /* but for a block's length */
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s %llu: %s",
                            rpi_collective_name(request->collective),
-                           rpi_sequence_number(request->sequence), words);
+                           rpi_number_in_words(comm, request->sequence), words);
     else
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "operation %llu: %s",
-                           rpi_sequence_number(request->sequence), words);
+                           rpi_number_in_words(comm, request->sequence), words);
 }

@@ -42,6 +42,8 @@ void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_he
 
 /* ---- refuse.c [progress] ---- */
 
+/* A frame of a chunk that is over, of an operation that may not be. Makes it known. */
+rp_status rpi_receive_fail_chunk(rp_comm *comm, int rank, const rpi_frame_header *header);
 /* A frame of an operation that is over, or of none. Makes it known. */
 rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
                                     const rp_request *request);

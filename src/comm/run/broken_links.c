@@ -3,7 +3,6 @@
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
 #include "comm/core/request.h"
-#include "comm/protocol/pair_protocol.h"
 #include "comm/protocol/unexpected.h"
 #include "comm/run/executor.h"
 #include "comm/run/in_place.h"
@@ -91,15 +90,15 @@ static void need_of_peer(const rp_request *request, int peer, need *n) {
 static need need_of(const rp_request *request, int rank) {
     need n = {0};
     if (!request->comm->is_numbered && rank == 0) n.frames++; /* it gives the number */
-    if (rpi_p2p_is_unbound(request)) {
+    if (rpi_request_is_unbound(request)) {
         n.frames = is_alone(request->comm); /* one who may still send is enough */
         return n;
     }
-    if (request->collective == RPI_SENDRECV && request->peer != rank) return n;
+    if (!rpi_request_concerns(request, rank)) return n;
     int peer = rpi_request_peer(request, rank);
+    int into = request->kind->destination(request, rank);
     need_of_peer(request, peer, &n);
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        need_of_peer(request, rpi_neighborhood_destination(&request->neighborhood, rank), &n);
+    if (into != peer) need_of_peer(request, into, &n);
     for (const rpi_chunk *chunk = request->chunks; peer >= 0 && chunk; chunk = chunk->next)
         have_come(chunk->unexpected[peer].first, &n);
     const rpi_unexpected *unexpected =

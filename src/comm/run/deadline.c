@@ -110,9 +110,9 @@ static rp_request *foremost(rp_comm *comm) {
     rp_request *waited = comm->waited;
     if (waited && atomic_load(&waited->done)) waited = NULL; /* its caller may free it */
     pthread_mutex_unlock(&comm->context->lock);
-    if (waited && waited->collective == RPI_SENDRECV) return waited;
+    if (waited && !waited->kind->takes_turns) return waited;
     rp_request *request = comm->queue;
-    while (request && request->collective == RPI_SENDRECV) request = request->next;
+    while (request && !request->kind->takes_turns) request = request->next;
     return request ? request : comm->queue;
 }
 
@@ -192,8 +192,7 @@ static void look_at_links(rp_comm *comm, int64_t now_ns) {
 static bool may_trickle(const rp_comm *comm, const rp_request *request, int64_t now_ns) {
     int64_t since_ns = now_ns - span_ns(comm->timeout_s);
     if (comm->context->trickled_ns <= since_ns || comm->exchanged_ns <= since_ns) return false;
-    if (request->collective != RPI_SENDRECV || (comm->queue == request && !request->next))
-        return true;
+    if (!request->kind->by_pair || (comm->queue == request && !request->next)) return true;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
         if (chunk->received[0] > 0 || chunk->received[1] > 0) return true;
     return false;
@@ -205,9 +204,8 @@ static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
     bool is_first = true;
     rp_request *stuck = NULL;
     for (rp_request *request = comm->queue; request; request = request->next) {
-        bool is_pair = request->collective == RPI_SENDRECV;
-        if (!is_pair && !is_first) continue;
-        is_first &= is_pair;
+        if (request->kind->takes_turns && !is_first) continue;
+        is_first &= !request->kind->takes_turns;
         int64_t due_ns = look_at(request, now_ns) + end;
         if (due_ns <= now_ns && !stuck && !may_trickle(comm, request, now_ns)) stuck = request;
         if (due_ns > now_ns && due_ns < *next_ns) *next_ns = due_ns;

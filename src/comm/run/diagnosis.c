@@ -3,7 +3,7 @@
 #include "comm/core/chunk.h"
 #include "comm/core/request.h"
 #include "comm/protocol/flow.h"
-#include "comm/protocol/pair_protocol.h"
+#include "comm/protocol/operation_kinds.h"
 
 #include "base/c_locale.h"
 #include "base/clock.h"
@@ -44,11 +44,10 @@ static bool is_held_for(const rpi_chunk *chunk, int peer) {
 /* Does the oldest operation still wait for a frame from this rank? */
 static bool is_late(const rp_request *request, int rank) {
     const rpi_compiled_schedule *compiled = request->compiled;
-    if (rpi_p2p_is_unbound(request)) return true;
-    if (request->collective == RPI_SENDRECV && request->peer != rank) return false;
-    int peer = rpi_request_peer(request, rank), into = peer;
-    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
-        into = rpi_neighborhood_destination(&request->neighborhood, rank);
+    if (rpi_request_is_unbound(request)) return true;
+    if (!rpi_request_concerns(request, rank)) return false;
+    int peer = rpi_request_peer(request, rank);
+    int into = request->kind->destination(request, rank);
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next) {
         if (into >= 0 && is_held_for(chunk, into)) return true;
         if (peer >= 0 &&
@@ -62,7 +61,7 @@ static bool is_late(const rp_request *request, int rank) {
  * that lets ours leave. */
 rpi_control_gap rpi_request_gap(const rp_request *request) {
     rpi_control_gap first = {.from = -1};
-    if (rpi_p2p_is_unbound(request)) return first;
+    if (rpi_request_is_unbound(request)) return first;
     if (!request->comm->is_numbered) return (rpi_control_gap){.from = 0}; /* who numbers it */
     const rpi_compiled_schedule *compiled = request->compiled;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
@@ -86,16 +85,17 @@ static void note_rank(int *slot, int rank) {
 }
 
 /* Collectives come one after the other, and so do rounds; nothing else is before or after. */
-static bool is_comparable(uint64_t a, uint64_t b) {
-    return a == b ||
-           (!((a | b) & RPI_P2P_SEQUENCE) && rpi_is_exchange(a) == rpi_is_exchange(b));
+static bool is_comparable(const rp_comm *comm, uint64_t a, uint64_t b) {
+    const rpi_operation_kind *kind = rpi_operation_kind_of(comm, a);
+    return a == b || (!kind->by_pair && kind == rpi_operation_kind_of(comm, b));
 }
 
 /* Of ranks that wait elsewhere, one that owes us a frame says most. */
 static void note_elsewhere(rpi_diagnosis *s, const rp_request *oldest, int rank,
                            uint64_t sequence) {
     bool late = is_late(oldest, rank);
-    s->behind |= is_comparable(sequence, oldest->sequence) && sequence < oldest->sequence;
+    s->behind |=
+        is_comparable(oldest->comm, sequence, oldest->sequence) && sequence < oldest->sequence;
     if (s->elsewhere >= 0 && (s->elsewhere_is_late || !late)) return;
     s->elsewhere = rank;
     s->elsewhere_is_late = late;
@@ -117,7 +117,7 @@ static void note_observation(rpi_diagnosis *s, const rp_request *oldest, int ran
                              uint64_t sequence, rpi_control_gap gap) {
     rpi_observation *first = &s->first;
     if (sequence == 0 || (gap.from < 0 && sequence >= oldest->sequence)) return;
-    if (!is_comparable(sequence, oldest->sequence)) {
+    if (!is_comparable(oldest->comm, sequence, oldest->sequence)) {
         s->is_mixed = true;
         return;
     }
@@ -165,13 +165,13 @@ rpi_diagnosis rpi_diagnosis_make(rp_comm *comm, const rp_request *oldest, int64_
                        .computing = -1,
                        .late = -1,
                        .first = {.waiter = -1}};
-    bool is_exchange = rpi_is_exchange(oldest->sequence);
+    bool late_first = oldest->kind->among_neighbors;
     note_observation(&s, oldest, comm->rank, oldest->sequence, rpi_request_gap(oldest));
-    for (int rank = 0; is_exchange && rank < comm->world; rank++)
+    for (int rank = 0; late_first && rank < comm->world; rank++)
         if (may_delay(comm, oldest, rank) && is_late(oldest, rank))
             diagnose_rank(&s, comm, rank);
     for (int rank = 0; rank < comm->world; rank++)
-        if (may_delay(comm, oldest, rank) && !(is_exchange && is_late(oldest, rank)))
+        if (may_delay(comm, oldest, rank) && !(late_first && is_late(oldest, rank)))
             diagnose_rank(&s, comm, rank);
     return s;
 }

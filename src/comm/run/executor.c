@@ -7,6 +7,7 @@
 #include "comm/core/request.h"
 #include "comm/device/device.h"
 #include "comm/parts/parts.h"
+#include "comm/protocol/clear_to_send.h"
 #include "comm/protocol/exchange_protocol.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/number_waiting.h"
@@ -274,12 +275,16 @@ static bool advance(rp_request *request, int *budget) {
     return moved;
 }
 
+static bool is_alone(const rp_request *request) {
+    return request->kind->is_alone && request->kind->is_alone(request);
+}
+
 /* Somebody will go on to make progress for another operation, but for sends and receives whose
  * other side is not there perhaps much later. */
 static bool others_move(const rpi_context *context, const rp_request *request) {
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
         for (const rp_request *other = comm->queue; other; other = other->next)
-            if (other != request && !rpi_p2p_is_alone(other)) return true;
+            if (other != request && !is_alone(other)) return true;
     return false;
 }
 
@@ -310,20 +315,17 @@ static void remove_from_queue(rp_comm *comm, rp_request **at) {
 
 /* Collectives have one number on all ranks, sends and receives one for each pair. */
 static int rank_of_number(const rp_request *request) {
-    return request->collective == RPI_SENDRECV ? request->peer : RPI_ALL_RANKS;
+    return request->kind->by_pair ? request->peer : RPI_ALL_RANKS;
 }
 
 bool rpi_request_enter(rp_request *request) {
     rp_comm *comm = request->comm;
-    bool is_exchange = rpi_is_exchange(request->sequence);
-    if (is_exchange)
-        comm->seen_exchange = request->sequence;
-    else if (request->collective != RPI_SENDRECV)
-        comm->seen_sequence = request->sequence;
+    const rpi_operation_kind *kind = request->kind;
+    kind->see(request);
     rp_status status =
         rpi_index_put(&comm->by_number, request->sequence, rank_of_number(request), request);
     if (status == RP_OK)
-        return rpi_receive_compare(request) && (!is_exchange || rpi_exchanges_check_over(comm));
+        return rpi_receive_compare(request) && (!kind->check_over || kind->check_over(comm));
     rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
     return false;
 }
@@ -341,27 +343,24 @@ static bool only_frames_move(const rp_request *request) {
     return true;
 }
 
-/* Tell the receiver of a send, find the sender for a receive; true: it may advance. */
-static bool prepare_pair(rp_request *request) {
-    if (rpi_p2p_is_unbound(request)) return rpi_p2p_bind(request) && rpi_request_enter(request);
-    if (rpi_p2p_is_send(request) && !request->has_rts)
-        request->has_rts = rpi_p2p_send_rts(request);
+/* What has its number is announced; a receive from any rank looks for its sender first. False:
+ * it has none yet. */
+static bool prepare(rp_request *request) {
+    if (rpi_request_is_unbound(request))
+        return rpi_p2p_bind(request) && rpi_request_enter(request);
+    if (request->kind->announce) request->kind->announce(request);
     return true;
 }
 
-static bool run_p2p(rp_request *request, int *budget) {
+static bool run_request(rp_request *request, int *budget) {
     bool waits =
         request->awaits_frame || request->awaits_control == request->comm->control_frames;
-    if ((waits && !request->device) || !prepare_pair(request)) return false;
-    if (advance(request, budget)) return true;
-    bool told = request->has_rts || request->compiled->schedule.rank != 0;
-    request->awaits_frame = told && !request->device && only_frames_move(request);
-    return false;
-}
-
-static bool run_collective(rp_request *request, int *budget) {
+    if ((waits && !request->device) || !prepare(request)) return false;
     bool moved = advance(request, budget);
-    if (request->asking) rpi_flow_send_cts(request, moved);
+    if (request->asking) rpi_cts_send(request, moved);
+    if (!moved)
+        request->awaits_frame =
+            request->has_rts && !request->device && only_frames_move(request);
     return moved;
 }
 
@@ -373,18 +372,15 @@ static int iteration_instructions(const rpi_context *context, rpi_urgency urgenc
 
 static bool run_queue(rp_comm *comm, rpi_urgency urgency) {
     bool moved = false;
-    int budget = iteration_instructions(comm->context, urgency), collectives = 0;
+    int budget = iteration_instructions(comm->context, urgency), turns = 0;
     for (rp_request **at = &comm->queue; *at;) {
         rp_request *request = *at;
-        bool p2p = request->collective == RPI_SENDRECV;
         if (request->urgency != urgency) {
             at = &request->next;
             continue;
         }
-        if (p2p)
-            moved |= run_p2p(request, &budget);
-        else if (collectives++ < RPI_ACTIVE_OPERATIONS)
-            moved |= run_collective(request, &budget);
+        if (!request->kind->takes_turns || turns++ < RPI_ACTIVE_OPERATIONS)
+            moved |= run_request(request, &budget);
         if (atomic_load(&comm->failed)) return true;
         if (request->awaits_frame || !complete(request)) {
             at = &request->next;
@@ -430,7 +426,7 @@ static bool take_posted(rpi_context *context) {
         if (!comm) break;
         for (rp_request *request = first; request; request = request->next) {
             count_queued(comm, request, 1);
-            if (!atomic_load(&comm->failed) && !rpi_p2p_is_unbound(request))
+            if (!atomic_load(&comm->failed) && !rpi_request_is_unbound(request))
                 (void)rpi_request_enter(request);
         }
         if (first) rpi_comm_progressed(comm, rpi_now_ns());

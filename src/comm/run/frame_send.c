@@ -17,10 +17,9 @@
 static size_t put_edge_weight(const rpi_chunk *chunk, const rpi_instruction *instruction,
                               void *payload) {
     const rp_request *request = chunk->request;
-    if (request->collective != RPI_NEIGHBOUR_ALL_REDUCE) return 0;
-    memcpy(payload, &request->neighborhood.places[instruction->peer].weight,
-           RPI_EDGE_WEIGHT_BYTES);
-    return RPI_EDGE_WEIGHT_BYTES;
+    size_t ahead = request->kind->ahead_bytes;
+    if (ahead) memcpy(payload, &request->neighborhood.places[instruction->peer].weight, ahead);
+    return ahead;
 }
 
 /* *out_bytes: of encodings, no more than there is room for. */

@@ -95,7 +95,7 @@ const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_instruction *
     int slot = source_of(chunk, send);
     if (!sharing || bytes < IN_PLACE_LEAST) return NULL;
     if (slot != RPI_SLOT_IN && slot != RPI_SLOT_OUT) return NULL;
-    if (chunk->request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return NULL; /* has a weight */
+    if (chunk->request->kind->ahead_bytes) return NULL; /* has a weight */
     if (is_summed_here(chunk, send)) return NULL;
     const unsigned char *payload = one_slice(chunk, send, slot);
     return payload && sharing->reaches(link, payload, bytes) ? payload : NULL;

@@ -9,7 +9,6 @@
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 #include "comm/protocol/control_frame.h"
-#include "comm/protocol/pair_protocol.h"
 #include "comm/run/executor.h"
 
 #include "base/clock.h"
@@ -63,7 +62,7 @@ void rpi_links_call_late(rp_comm *comm, int64_t idle_ns) {
     comm->called_ns = now_ns;
     comm->calls_on = false;
     for (const rp_request *request = comm->queue; request; request = request->next) {
-        if (rpi_p2p_is_unbound(request)) call_all(comm);
+        if (rpi_request_is_unbound(request)) call_all(comm);
         for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
             call_for_chunk(comm, chunk);
     }

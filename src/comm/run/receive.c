@@ -32,6 +32,7 @@
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
 #include "comm/core/request.h"
+#include "comm/protocol/clear_to_send.h"
 #include "comm/protocol/exchange_protocol.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/open_close.h"
@@ -58,12 +59,13 @@ static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
  * and RTRs of a send that is here. */
 static rp_status check_unopened(rp_comm *comm, int rank, const rpi_frame_header *header,
                                 const rp_request *request) {
-    if (header->kind == RPI_FRAME_EAGER || (request && header->sequence & RPI_P2P_SEQUENCE))
+    if (header->kind == RPI_FRAME_EAGER || (request && !request->kind->needs_cts))
         return RP_PENDING;
     rpi_comm_fail_text(comm, RP_CORRUPT, rank,
                        "rank %d sent chunk %u of operation %llu, which rank %d has not begun "
                        "with",
-                       rank, header->chunk, rpi_sequence_number(header->sequence), comm->rank);
+                       rank, header->chunk, rpi_number_in_words(comm, header->sequence),
+                       comm->rank);
     return RP_CORRUPT;
 }
 
@@ -77,7 +79,7 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
         rpi_receive_fail_mismatch(request, rank, header);
         return RP_MISMATCH;
     }
-    if (request && !rpi_exchange_expects(request, rank)) return RP_MISMATCH;
+    if (request && !rpi_request_expects(request, rank)) return RP_MISMATCH;
     rpi_chunk *chunk = request ? find_chunk(request, header->chunk) : NULL;
     if (request && header->chunk >= request->next_chunk &&
         header->chunk < (uint32_t)request->partition.split.chunks)
@@ -98,14 +100,9 @@ static rp_status fail_part(const rp_request *request, int rank, const rpi_frame_
     return RP_CORRUPT;
 }
 
-/* Of a frame's payload, before the encodings. */
-static size_t edge_weight_bytes(const rp_request *request) {
-    return request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_EDGE_WEIGHT_BYTES : 0;
-}
-
 static double read_edge_weight(const rp_request *request, const void *payload) {
     double edge_weight = 1;
-    if (edge_weight_bytes(request) && payload)
+    if (request->kind->ahead_bytes && payload)
         memcpy(&edge_weight, payload, sizeof edge_weight);
     return edge_weight;
 }
@@ -115,7 +112,7 @@ static rp_status check_part(const rpi_chunk *chunk, const rpi_instruction *instr
                             const void *payload, size_t bytes) {
     const rp_request *request = chunk->request;
     const rpi_partition *partition = &request->partition;
-    size_t ahead = edge_weight_bytes(request);
+    size_t ahead = request->kind->ahead_bytes;
     if (bytes < ahead) return RP_FAIL(CORRUPT, "it has no weight");
     double edge_weight = read_edge_weight(request, payload);
     if (!isfinite(edge_weight)) return RP_FAIL(CORRUPT, "its weight is %g", edge_weight);
@@ -166,7 +163,7 @@ static rpi_encoded_slot *finish_recv(rpi_chunk *chunk, int rank, int index) {
 
 static void fill_slot(const rp_request *request, rpi_encoded_slot *encoded_slot,
                       rpi_frame_buffer *buffer) {
-    size_t ahead = edge_weight_bytes(request);
+    size_t ahead = request->kind->ahead_bytes;
     if (buffer->written) {
         encoded_slot->state = RPI_ENCODED_THERE;
         rpi_frame_buffer_give(request->comm->context, buffer);
@@ -240,16 +237,10 @@ static void adopt_from(rpi_chunk *chunk, int rank) {
     forget_empty(comm, rank, sequence, unexpected);
 }
 
-/* Whose frames may belong to the request: of a send or receive the other side's alone, since
- * numbers count by pair. */
-static bool concerns(const rp_request *request, int rank) {
-    return request->collective != RPI_SENDRECV || request->peer == rank;
-}
-
 void rpi_receive_claim(rpi_chunk *chunk) {
     const rpi_index *unexpected = &chunk->request->comm->unexpected;
     for (int rank = 0; unexpected->count && rank < chunk->request->comm->world; rank++)
-        if (concerns(chunk->request, rank)) adopt_from(chunk, rank);
+        if (rpi_request_concerns(chunk->request, rank)) adopt_from(chunk, rank);
 }
 
 static bool compare_with(rp_request *request, int rank) {
@@ -260,9 +251,9 @@ static bool compare_with(rp_request *request, int rank) {
          buffer = buffer->next) {
         const rpi_frame_header *header = &buffer->header;
         bool agrees = rpi_request_agrees(request, header);
-        if (agrees && !rpi_exchange_expects(request, rank)) return false;
+        if (agrees && !rpi_request_expects(request, rank)) return false;
         if (agrees && header->chunk < (uint32_t)request->partition.split.chunks)
-            rpi_flow_note_started(request, rank, header);
+            rpi_cts_note_started(request, rank, header);
         else if (agrees)
             (void)rpi_receive_fail_finished(comm, rank, header, request);
         else
@@ -270,8 +261,8 @@ static bool compare_with(rp_request *request, int rank) {
         if (atomic_load(&comm->failed)) return false;
     }
     if (unexpected->expects && !rpi_exchange_sends(request, rank)) return false;
-    if (unexpected->asks && !rpi_exchange_expects(request, rank)) return false;
-    if (unexpected->asks) rpi_flow_note_cts_request(request, rank);
+    if (unexpected->asks && !rpi_request_expects(request, rank)) return false;
+    if (unexpected->asks) rpi_cts_note_request(request, rank);
     forget_empty(comm, rank, request->sequence, unexpected);
     return true;
 }
@@ -279,7 +270,7 @@ static bool compare_with(rp_request *request, int rank) {
 bool rpi_receive_compare(rp_request *request) {
     const rp_comm *comm = request->comm;
     for (int rank = 0; comm->unexpected.count && rank < comm->world; rank++)
-        if (concerns(request, rank) && !compare_with(request, rank)) return false;
+        if (rpi_request_concerns(request, rank) && !compare_with(request, rank)) return false;
     return true;
 }
 
@@ -333,7 +324,7 @@ static rp_status move_head(rpi_connection *connection, int rank) {
         }
         rpi_frames_append(&unexpected->frames, buffer);
         rp_request *request = rpi_request_find(comm, rank, connection->header.sequence);
-        if (request) rpi_flow_note_started(request, rank, &connection->header);
+        if (request) rpi_cts_note_started(request, rank, &connection->header);
     }
     rpi_connection_release(connection);
     return RP_OK;
@@ -515,7 +506,7 @@ static bool place_head(rpi_connection *connection, int rank) {
         rpi_connection_release(connection);
         return true;
     }
-    size_t ahead = edge_weight_bytes(chunk->request);
+    size_t ahead = chunk->request->kind->ahead_bytes;
     connection->holder = chunk;
     connection->held_slot = (int)(encoded_slot - chunk->encoded_slots);
     *encoded_slot =

@@ -8,6 +8,7 @@
 #include "comm/protocol/flow.h"
 #include "comm/protocol/numbering.h"
 #include "comm/protocol/open_close.h"
+#include "comm/protocol/operation_kinds.h"
 #include "comm/protocol/unexpected.h"
 #include "comm/protocol/window_table.h"
 #include "comm/run/executor.h"
@@ -293,6 +294,7 @@ rp_status rpi_comm_new(rpi_context *context, int rank, int world, const int *mem
     rp_comm *comm = NULL;
     RP_TRY(rpi_alloc(sizeof *comm, "a communicator", &comm));
     comm->context = context;
+    comm->kinds = rpi_operation_kinds;
     comm->rank = rank;
     comm->world = world;
     comm->inbox_end = &comm->inbox;

@@ -1,0 +1,90 @@
+/* The contract of a kind of operation: how its requests are numbered, whose frames are theirs
+ * and what ranks say to each other about them. Everything else is the same for all of them.
+ *
+ *     collective   all ranks take part, in one order protocol/collective_kind.c exchange     a
+ * rank and its neighbours, round by round          protocol/exchange_protocol.c pair one sends,
+ * the other receives, tag by tag          protocol/pair_protocol.c
+ *
+ * protocol/operation_kinds.c is the catalogue. Who has a request asks its `kind`, who has a
+ * frame's number the communicator's table (rpi_operation_kind_of()); nobody compares either
+ * with a kind by name.
+ *
+ * The top two bits of a number say its kind, so that frames need no other word for it:
+ *
+ *     0                operations of the communicator so far
+ *     1                rounds of neighbours, which are counted by themselves: not all ranks
+ * take part in all 2, 3             messages so far of a pair, a direction and a tag */
+#ifndef RPI_COMM_OPERATION_KIND_H
+#define RPI_COMM_OPERATION_KIND_H
+
+#include "comm/core/compiled_schedule.h"
+#include "net/bytes/frame.h"
+#include "redpoll/comm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RPI_EXCHANGE_SEQUENCE (UINT64_C(1) << 62)
+#define RPI_P2P_SEQUENCE      (UINT64_C(1) << 63)
+#define RPI_P2P_UPWARD        (UINT64_C(1) << 62) /* from the lower rank to the higher */
+#define RPI_P2P_TAG_SHIFT     31
+#define RPI_P2P_NUMBERS       (UINT64_C(1) << 31)
+
+enum { RPI_NUMBER_KIND_SHIFT = 62, RPI_NUMBER_KINDS = 4 };
+
+/* What an operation moves, as far as its compiled schedule depends on it. */
+typedef struct rpi_load {
+    bool lossy;   /* some codec is */
+    bool device;  /* elements lie in memory of a GPU */
+    bool plain;   /* bytes are values: nothing is lossy, or held back by error feedback */
+    size_t bytes; /* of all elements */
+    size_t granule_bytes; /* of the longest granule, as values */
+} rpi_load;
+
+struct rpi_chunk;
+
+typedef struct rpi_operation_kind {
+    const char *noun; /* "operation", before the number in messages; NULL: that says nothing */
+    uint64_t first;   /* what such messages take off the number */
+
+    bool takes_turns;     /* of those in a queue the first few move; else each by itself */
+    bool by_pair;         /* two ranks have a part in it, and number it by themselves */
+    bool needs_cts;       /* frames may leave once its receiver has begun, and are asked for */
+    bool among_neighbors; /* only they have a part in it */
+    bool chooses;         /* it has several algorithms, of which callers may name one */
+    size_t ahead_bytes;   /* of each payload, before its encodings: the weight of its edge */
+
+    /* Making one. Its collective, neighborhood or peer, partition and device are there. */
+    rp_status (*compile)(rp_request *request, const char *algorithm,
+                         const rpi_plan_request *plan, const rpi_load *load);
+    rp_status (*number)(rp_request *request); /* [lock] sets its `sequence` */
+
+    /* Ranks behind the peers of its schedule. A rank may be two peers: one that we receive from
+     * and one that we send to; -1: it is not among these. */
+    int (*rank_of)(const rp_request *request, int peer);
+    int (*source)(const rp_request *request, int rank);
+    int (*destination)(const rp_request *request, int rank);
+
+    /* [progress] from here on, but for `name`. */
+    void (*see)(const rp_request *request); /* it enters the queue */
+    bool (*check_over)(rp_comm *comm); /* has; what came for earlier ones is refused; or NULL */
+    void (*announce)(rp_request *request); /* to its receiver, before it moves; or NULL */
+    /* Its other side has not been heard of, and may not be for long; NULL: never. */
+    bool (*is_alone)(const rp_request *request);
+    /* Does this rank wait for a vector of that one? Not: made known. NULL: of all. */
+    bool (*expects)(rp_request *request, int rank);
+    /* The frame of a SEND may leave; else RP_PENDING once it has been asked for. */
+    bool (*has_cts)(const struct rpi_chunk *chunk, const rpi_instruction *instruction);
+    rp_status (*await_cts)(rp_request *request, int rank, uint32_t chunk);
+
+    /* Of frames without a request here: is that still to come? */
+    bool (*is_future)(const rp_comm *comm, int rank, const rpi_frame_header *header);
+    /* It is over, and wanted nothing more: made known. */
+    rp_status (*refuse)(rp_comm *comm, int rank, const rpi_frame_header *header);
+
+    /* "all-reduce 5" */
+    void (*name)(const rp_request *request, char *text, size_t bytes);
+} rpi_operation_kind;
+
+#endif

@@ -1,0 +1,98 @@
+/* Kinds of operations: the catalogue, and which kind a number is of. */
+#include "comm/core/communicator.h"
+#include "comm/core/request.h"
+#include "comm/protocol/operation_kinds.h"
+
+#include "harness/check.h"
+
+#include <string.h>
+
+/* Add a row: a number, whose it is, and how heartbeats call it. */
+static const struct {
+    uint64_t sequence;
+    const rpi_operation_kind *kind;
+    const char *text;
+    unsigned long long in_words;
+} numbers[] = {
+    {1, &rpi_operation_collective, "operation 1", 1},
+    {RPI_EXCHANGE_SEQUENCE - 1, &rpi_operation_collective, "operation 4611686018427387903",
+     RPI_EXCHANGE_SEQUENCE - 1},
+    {RPI_EXCHANGE_SEQUENCE, &rpi_operation_exchange, "round 0", 0},
+    {RPI_EXCHANGE_SEQUENCE + 7, &rpi_operation_exchange, "round 7", 7},
+    {RPI_P2P_SEQUENCE - 1, &rpi_operation_exchange, "round 4611686018427387903",
+     RPI_EXCHANGE_SEQUENCE - 1},
+    {RPI_P2P_SEQUENCE, &rpi_operation_pair, "a send or receive", RPI_P2P_SEQUENCE},
+    {RPI_P2P_SEQUENCE | 3, &rpi_operation_pair, "a send or receive", RPI_P2P_SEQUENCE | 3},
+    {RPI_P2P_SEQUENCE | RPI_P2P_UPWARD | 3, &rpi_operation_pair, "a send or receive",
+     RPI_P2P_SEQUENCE | RPI_P2P_UPWARD | 3},
+    {UINT64_MAX, &rpi_operation_pair, "a send or receive", UINT64_MAX},
+};
+
+static void a_number_says_its_kind(void) {
+    const rp_comm comm = {.kinds = rpi_operation_kinds};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char text[64];
+        rpi_sequence_text(numbers[i].sequence, text, sizeof text);
+        CHECK_MSG(strcmp(text, numbers[i].text) == 0, "'%s' is not '%s'", text,
+                  numbers[i].text);
+        CHECK(rpi_operation_kind_of(&comm, numbers[i].sequence) == numbers[i].kind);
+        CHECK_EQ(rpi_number_in_words(&comm, numbers[i].sequence), numbers[i].in_words);
+    }
+}
+
+/* What is not marked as one that may be NULL is called without a look. */
+static void kinds_are_whole(void) {
+    for (int i = 0; i < RPI_NUMBER_KINDS; i++) {
+        const rpi_operation_kind *kind = rpi_operation_kinds[i];
+        CHECK(kind->compile && kind->number && kind->rank_of && kind->source);
+        CHECK(kind->destination && kind->see && kind->has_cts && kind->await_cts);
+        CHECK(kind->is_future && kind->refuse && kind->name);
+        /* A number that counts by pair has no place in the order of all ranks. */
+        CHECK_EQ(kind->by_pair, !kind->takes_turns);
+        CHECK_EQ(kind->by_pair, !kind->noun);
+        CHECK_MSG(!kind->ahead_bytes || kind->among_neighbors, "edges have weights");
+    }
+}
+
+/* Whose frames, which peers: as each kind sees a rank of a world of four. */
+static void ranks_and_peers(void) {
+    rp_neighbor places[] = {{.rank = 1}, {.rank = 2}, {.rank = 1}, {.rank = 3}};
+    rpi_compiled_schedule receives = {.schedule = {.rank = RPI_PAIR_RECEIVER, .world = 2}};
+    rp_request collective = {.kind = &rpi_operation_collective, .peer = RPI_NO_PEER};
+    rp_request pair = {.kind = &rpi_operation_pair, .peer = 3, .compiled = &receives};
+    /* Rank 2 hears from 1 and sends to 1 and 3. */
+    rp_request exchange = {
+        .kind = &rpi_operation_exchange,
+        .peer = RPI_NO_PEER,
+        .neighborhood = {.sources = 1, .destinations = 2, .self = 1, .places = places}};
+    for (int rank = 0; rank < 4; rank++) {
+        CHECK_EQ(rpi_request_rank(&collective, rank), rank);
+        CHECK_EQ(rpi_request_peer(&collective, rank), rank);
+        CHECK_EQ(collective.kind->destination(&collective, rank), rank);
+        CHECK(rpi_request_concerns(&collective, rank));
+        CHECK_EQ(rpi_request_rank(&pair, 0), 3);
+        CHECK_EQ(rpi_request_peer(&pair, rank), RPI_PAIR_SENDER);
+        CHECK_EQ(rpi_request_concerns(&pair, rank), rank == 3);
+        CHECK_EQ(rpi_request_rank(&exchange, rank), places[rank].rank);
+        CHECK(rpi_request_concerns(&exchange, rank));
+    }
+    CHECK_EQ(rpi_request_peer(&exchange, 1), 0);
+    CHECK_EQ(rpi_request_peer(&exchange, 3), -1);
+    CHECK_EQ(exchange.kind->destination(&exchange, 1), 2);
+    CHECK_EQ(exchange.kind->destination(&exchange, 3), 3);
+    CHECK_EQ(exchange.kind->destination(&exchange, 0), -1);
+    CHECK(rpi_request_expects(&collective, 0) && rpi_request_expects(&exchange, 1));
+}
+
+static void only_receives_from_any_rank_are_unbound(void) {
+    rp_request request = {.kind = &rpi_operation_pair, .peer = RPI_ANYBODY};
+    CHECK(rpi_request_is_unbound(&request));
+    request.peer = 0;
+    CHECK(!rpi_request_is_unbound(&request));
+    request = (rp_request){.kind = &rpi_operation_collective, .peer = RPI_NO_PEER};
+    CHECK(!rpi_request_is_unbound(&request));
+}
+
+CASES({"a_number_says_its_kind", a_number_says_its_kind}, {"kinds_are_whole", kinds_are_whole},
+      {"ranks_and_peers", ranks_and_peers},
+      {"only_receives_from_any_rank_are_unbound", only_receives_from_any_rank_are_unbound})

@@ -79,12 +79,19 @@ static inline bool rpi_group_is_block(const rpi_device_call *call) {
     return call->bucket > RPI_LARGE_BUCKET;
 }
 
-/* A kernel of groups, over all buckets. */
+/* A kernel of groups of so many threads, over all buckets. */
+static inline cudaError_t rpi_group_launch_by(int lanes, rpi_cuda_kernel kernel,
+                                              const rpi_device_call *call,
+                                              cudaStream_t stream) {
+    unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), RPI_BLOCK / (unsigned)lanes);
+    return rpi_kernel_launch(kernel, blocks, call, stream);
+}
+
 static inline cudaError_t rpi_group_launch(rpi_cuda_kernel kernel, const rpi_device_call *call,
                                            cudaStream_t stream) {
-    unsigned a_block = rpi_group_is_block(call) ? 1 : RPI_BLOCK / RPI_WARP;
-    return rpi_kernel_launch(kernel, rpi_blocks_for(rpi_device_buckets(call), a_block), call,
-                             stream);
+    int lanes = RPI_WARP;
+    if (rpi_group_is_block(call)) lanes = RPI_BLOCK;
+    return rpi_group_launch_by(lanes, kernel, call, stream);
 }
 
 #endif

@@ -82,14 +82,14 @@ static int load_call(const rpi_device_call *call) {
     return error;
 }
 
-/* By the options that choose a kernel: what buckets are held in, with and without a residual.
- */
+/* By the options that choose a kernel: what buckets are held in, with and without a residual,
+ * whether they lie well. */
 static int load_kind(int kind, int type) {
     static const uint64_t buckets[] = {512, 1024, RPI_LARGE_BUCKET, 2 * RPI_LARGE_BUCKET};
     static const int bits[] = {4, 0};
-    static float residual;
+    alignas(16) static float residual; /* it lies well */
     int error = 0;
-    for (int choice = 0; choice < 96 && !error; choice++) {
+    for (int choice = 0; choice < 192 && !error; choice++) {
         rpi_device_call call = {};
         call.kind = kind;
         call.type = type;
@@ -97,7 +97,8 @@ static int load_kind(int kind, int type) {
         call.residual = choice / 4 % 2 ? &residual : NULL;
         call.stochastic = choice / 8 % 2;
         call.bits = bits[choice / 16 % 2];
-        call.wire_type = choice / 32;
+        call.wire_type = choice / 32 % 3;
+        call.encoded = choice / 96 ? (uint8_t *)1 : NULL;
         error = load_call(&call);
     }
     return error;

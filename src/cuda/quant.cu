@@ -1,7 +1,9 @@
 /* q1 to q8: a warp for each bucket, which keeps it in registers where it is not too long, a
- * block where buckets are large. Where it is kept nowhere (stochastic rounding computes more
- * than it reads), the second half of an encoding finds its elements in the cache. */
+ * block where buckets are large, which keeps up to 8192 elements so. Where it is kept nowhere
+ * (stochastic rounding computes more than it reads), the second half of an encoding finds its
+ * elements in the cache. */
 #include "cuda/group.h"
+#include "cuda/quant_whole_lanes.h"
 
 template <int TYPE, bool FEEDBACK, bool STOCHASTIC, int LANES>
 static __global__ void encode(rpi_device_call call) {
@@ -43,16 +45,70 @@ static __global__ void decode_held(rpi_device_call call) {
         rpi_quant_lane_unpack(&call, TYPE, ADDS, OCTETS, i, lane, RPI_WARP);
 }
 
+/* A bucket that is not whole, or of which every element is the same, or nearly so. */
+template <int TYPE, bool FEEDBACK, int LANES>
+static __device__ __noinline__ void encode_odd(const rpi_device_call *call, uint64_t bucket) {
+    int lane = rpi_group_lane<LANES>();
+    rpi_quant_range range =
+        rpi_group_join<LANES>(rpi_quant_lane_range(call, TYPE, FEEDBACK, bucket, lane, LANES));
+    rpi_quant_lane_encode(call, TYPE, FEEDBACK, 0, bucket, range, lane, LANES);
+}
+
+template <int TYPE, bool FEEDBACK, int OCTETS, int LANES>
+static __global__ void __launch_bounds__(RPI_BLOCK)
+    encode_whole(const __grid_constant__ rpi_device_call call) {
+    const uint64_t bucket = (uint64_t)OCTETS * LANES * RPI_OCTET;
+    int lane = rpi_group_lane<LANES>();
+    uint64_t whole = call.count / bucket, buckets = whole + (call.count % bucket != 0);
+    for (uint64_t i = rpi_group_first<LANES>(); i < buckets; i += rpi_group_count<LANES>()) {
+        rpi_quant_held held;
+        if (i == whole) {
+            encode_odd<TYPE, FEEDBACK, LANES>(&call, i);
+            continue;
+        }
+        rpi_quant_range range = rpi_group_join<LANES>(
+            rpi_quant_whole_take(&call, TYPE, FEEDBACK, OCTETS, i, lane, LANES, &held));
+        rpi_quant_scale scale = rpi_quant_scale_of(&range, call.bits);
+        rpi_divisor unit = rpi_divisor_of(scale.unit);
+        if (unit.divides)
+            encode_odd<TYPE, FEEDBACK, LANES>(&call, i);
+        else
+            rpi_quant_whole_put(&call, FEEDBACK, OCTETS, i, scale, unit, lane, LANES, &held);
+    }
+}
+
 static bool is_held(const rpi_device_call *call, int octets) {
     return call->bucket <= (uint64_t)octets * RPI_WARP * RPI_OCTET;
 }
 
+/* NULL: its buckets are not whole. */
+template <int TYPE, bool FEEDBACK, int LANES>
+static rpi_cuda_kernel encode_whole_of(const rpi_device_call *call) {
+    switch (rpi_quant_whole_octets(call, LANES)) {
+    case 2: return encode_whole<TYPE, FEEDBACK, 2, LANES>;
+    case RPI_QUANT_HELD: return encode_whole<TYPE, FEEDBACK, RPI_QUANT_HELD, LANES>;
+    default: return NULL;
+    }
+}
+
+/* A warp holds no bucket beyond this one: it would read it twice, and is no match for a block
+ * there. */
+static int encode_lanes(const rpi_device_call *call) {
+    if (is_held(call, RPI_QUANT_HELD)) return RPI_WARP;
+    return RPI_BLOCK;
+}
+
 template <int TYPE, bool FEEDBACK, bool STOCHASTIC>
 static rpi_cuda_kernel encode_of(const rpi_device_call *call) {
+    bool by_warp = encode_lanes(call) == RPI_WARP;
+    rpi_cuda_kernel whole = STOCHASTIC ? NULL
+                            : by_warp  ? encode_whole_of<TYPE, FEEDBACK, RPI_WARP>(call)
+                                       : encode_whole_of<TYPE, FEEDBACK, RPI_BLOCK>(call);
+    if (whole) return whole;
     if (!STOCHASTIC && is_held(call, 2)) return encode_held<TYPE, FEEDBACK, 2>;
     if (!STOCHASTIC && is_held(call, 4)) return encode_held<TYPE, FEEDBACK, 4>;
-    return rpi_group_is_block(call) ? encode<TYPE, FEEDBACK, STOCHASTIC, RPI_BLOCK>
-                                    : encode<TYPE, FEEDBACK, STOCHASTIC, RPI_WARP>;
+    return STOCHASTIC && by_warp ? encode<TYPE, FEEDBACK, true, RPI_WARP>
+                                 : encode<TYPE, FEEDBACK, STOCHASTIC, RPI_BLOCK>;
 }
 
 struct encode_family {
@@ -79,7 +135,8 @@ struct decode_family {
 };
 
 cudaError_t rpi_quant_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
-    return rpi_group_launch(rpi_kernel_for<encode_family>(call->type, call), call, stream);
+    return rpi_group_launch_by(encode_lanes(call),
+                               rpi_kernel_for<encode_family>(call->type, call), call, stream);
 }
 
 /* Sums are floats, whatever the type of the data. */

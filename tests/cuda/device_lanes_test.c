@@ -4,8 +4,11 @@
 
 #include "base/rng.h"
 #include "cuda/device_cases.h"
-#include "cuda/quant_lanes.h"
+#include "cuda/quant_whole_lanes.h"
 #include "harness/check.h"
+
+#include <math.h>
+#include <string.h>
 
 static int lanes; /* of a bucket of the quantiser */
 
@@ -29,6 +32,71 @@ static void by_a_warp(void) {
 static void by_a_block(void) {
     lanes = 256;
     device_cases_run(&loops, 30);
+}
+
+/* Elements of any spread, anywhere; few that are far apart; of any bits. */
+static float drawn(rpi_rng *rng, int kind, float scale, float base) {
+    float u = 2 * rpi_rng_uniform(rng) - 1;
+    if (kind == 4) return (float)((int)(rpi_rng_u32(rng) % 33) - 16);
+    if (kind != 5) return base + u * scale;
+    float any = rpi_float_of_bits(rpi_rng_u32(rng));
+    return rpi_float_is_finite(any) ? any : 1;
+}
+
+static void draw_bucket(rpi_rng *rng, float *x, uint64_t count) {
+    int kind = (int)(rpi_rng_u32(rng) % 6), power = (int)(rpi_rng_u32(rng) % 180) - 90;
+    float scale = ldexpf(1, kind < 2 ? power : power / 9);
+    float base = kind == 3 ? ldexpf(2 * rpi_rng_uniform(rng) - 1, power) : 0;
+    for (uint64_t i = 0; i < count; i++) x[i] = drawn(rng, kind, scale, base);
+}
+
+enum { WHOLE = 8 * 512, WHOLE_BYTES = WHOLE / 512 * (8 + 64 * 8) };
+
+/* By the definition: a difference is told by bytes and by what they leave. */
+static void compare_whole(const rpi_device_call *call, int together, long *different) {
+    static uint8_t wanted[WHOLE_BYTES];
+    static float left[WHOLE];
+    rpi_device_call plain = *call;
+    float *residual = call->residual;
+    memset(wanted, 0, sizeof wanted);
+    memset(call->encoded, 0, sizeof wanted);
+    memcpy(left, residual, sizeof left);
+    lane_loops_encode(call, together);
+    plain.encoded = wanted;
+    plain.residual = left;
+    for (uint64_t i = 0; i < rpi_device_buckets(call); i++) {
+        rpi_quant_range range = rpi_quant_lane_range(&plain, 0, 1, i, 0, 1);
+        rpi_quant_lane_encode(&plain, 0, 1, 0, i, range, 0, 1);
+    }
+    *different += memcmp(wanted, call->encoded, sizeof wanted) != 0;
+    *different += memcmp(left, residual, sizeof left) != 0;
+}
+
+/* No level of a whole bucket is bounded: no unit takes one out of its bits. */
+static void whole_buckets_by(int together, uint64_t bucket, int rounds) {
+    _Alignas(16) static float x[WHOLE], residual[WHOLE];
+    _Alignas(16) static uint8_t encoded[WHOLE_BYTES];
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, bucket);
+    long different = 0, before = lane_loops_whole();
+    for (int i = 0; i < rounds; i++) {
+        rpi_device_call call = {.kind = RPI_DEVICE_QUANT, .bits = 1 + i % 8, .bucket = bucket};
+        call.count = WHOLE;
+        call.x = x;
+        call.residual = residual;
+        call.encoded = encoded;
+        for (uint64_t k = 0; k < WHOLE; k += bucket) draw_bucket(&rng, x + k, bucket);
+        memset(residual, 0, sizeof residual);
+        compare_whole(&call, together, &different);
+    }
+    CHECK_EQ(different, 0);
+    CHECK(lane_loops_whole() - before > (long)(WHOLE / bucket) * rounds / 2);
+}
+
+static void levels_need_no_bounds(void) {
+    int rounds = check_long() ? 20000 : 800;
+    whole_buckets_by(32, 512, rounds);
+    whole_buckets_by(32, 1024, rounds / 2);
+    whole_buckets_by(256, 4096, rounds / 2);
 }
 
 /* Quotients from 0 to 255, by a bucket's unit of any size: near levels, where a wrong last bit
@@ -70,5 +138,6 @@ static void what_has_no_kernels(void) {
 }
 
 CASES({"by_a_warp", by_a_warp}, {"by_a_block", by_a_block},
+      {"levels_need_no_bounds", levels_need_no_bounds},
       {"quotients_are_true_ones", quotients_are_true_ones},
       {"what_has_no_kernels", what_has_no_kernels})

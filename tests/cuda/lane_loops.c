@@ -2,11 +2,14 @@
 
 #include "codec/sign_kernels.h"
 #include "cuda/convert_lanes.h"
+#include "cuda/quant_whole_lanes.h"
 #include "cuda/randk_lanes.h"
 #include "cuda/sign_lanes.h"
 #include "cuda/topk_lanes.h"
 #include "cuda/varied_lanes.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,8 +59,34 @@ static void quant_encode_held(const rpi_device_call *call, uint64_t bucket, int 
                            &held[lane]);
 }
 
+static atomic_long whole_buckets;
+
+long lane_loops_whole(void) {
+    return atomic_load(&whole_buckets);
+}
+
+/* False: this bucket has to be done otherwise. */
+static bool quant_encode_whole(const rpi_device_call *call, uint64_t bucket) {
+    static _Thread_local rpi_quant_held held[LANES_MAX];
+    int octets = rpi_quant_whole_octets(call, lanes), feedback = call->residual != NULL;
+    if (!octets || rpi_device_bucket_count(call, bucket) < call->bucket) return false;
+    rpi_quant_range range = rpi_quant_no_range();
+    for (int lane = 0; lane < lanes; lane++)
+        range = rpi_quant_join(range, rpi_quant_whole_take(call, call->type, feedback, octets,
+                                                           bucket, lane, lanes, &held[lane]));
+    rpi_quant_scale scale = rpi_quant_scale_of(&range, call->bits);
+    rpi_divisor unit = rpi_divisor_of(scale.unit);
+    if (unit.divides) return false;
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_quant_whole_put(call, feedback, octets, bucket, scale, unit, lane, lanes,
+                            &held[lane]);
+    atomic_fetch_add(&whole_buckets, 1);
+    return true;
+}
+
 static void quant_encode(const rpi_device_call *call, uint64_t bucket) {
     int feedback = call->residual != NULL;
+    if (quant_encode_whole(call, bucket)) return;
     if (held_octets(call) && !call->stochastic) {
         quant_encode_held(call, bucket, held_octets(call));
         return;

@@ -86,7 +86,7 @@ static bool look_at_slot(const rpi_trainer *t, int slot, rpi_step_fault *fault) 
         int64_t at = rpi_first_nonfinite(values, owned.count);
         if (at < 0) continue;
         *fault = (rpi_step_fault){.kind = RPI_FAULT_SLOT + slot,
-                                  .index = tensor_at(t->weights, false, owned.first + at),
+                                  .index = tensor_at(t, false, owned.first + at),
                                   .value = (double)values[at]};
         return true;
     }

@@ -66,7 +66,10 @@ static rp_status read_options(account *it) {
     it->options.batch = asked->batch;
     it->options.recompute = asked->recompute;
     RP_TRY(rpi_compute_parse(asked->dtype, &it->options.compute));
-    return rpi_optimizer_find(asked->optimizer, &it->optimizer);
+    RP_TRY(rpi_optimizer_find(asked->optimizer, &it->optimizer));
+    it->options.sharers = asked->zero ? (int)asked->ranks : 1;
+    it->options.whole_tensors = it->optimizer->whole_tensors;
+    return RP_OK;
 }
 
 /* ---- memory of a rank ---- */
@@ -80,7 +83,7 @@ static memory memory_of(const account *it) {
     double arena = (double)found->parameters * sizeof(float);
     memory m = {.parameters = arena,
                 .gradients = arena,
-                .optimizer = arena * it->optimizer->slot_count,
+                .optimizer = (double)found->owned * sizeof(float) * it->optimizer->slot_count,
                 .states = (double)found->states * sizeof(float),
                 .activations = (double)found->facts.memory_bytes,
                 .workspace = (double)found->facts.workspace_bytes};
@@ -123,7 +126,12 @@ static void print_bytes(const char *what, double bytes) {
 static void print_memory(const account *it) {
     memory m = memory_of(it);
     char what[96];
-    snprintf(what, sizeof what, "optimizer's state (%s)", it->optimizer->name);
+    int used = snprintf(what, sizeof what, "optimizer's state (%s", it->optimizer->name);
+    if (it->options.sharers > 1)
+        snprintf(what + used, sizeof what - (size_t)used, ", of %d ranks)",
+                 it->options.sharers);
+    else
+        snprintf(what + used, sizeof what - (size_t)used, ")");
     printf("\nmemory of a rank\n");
     print_bytes("parameters", m.parameters);
     print_bytes("gradients", m.gradients);

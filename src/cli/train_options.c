@@ -179,6 +179,10 @@ const rpi_option rpi_train_table[] = {
     {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_FLAG,
      FIELD(error_feedback), "on", 0, 0, "on|off",
      "add what a lossy codec lost to the next gradient", NULL},
+    {"zero", NULL, "optimizer.zero_stage", RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 3, "0|1",
+     "1: ranks share the optimizer's state, and each steps its part of the parameters, of "
+     "--strategy all-reduce; 0, each has all of it, when absent",
+     NULL},
     {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),
      NULL, 0, 1e12, "N", "first steps with exact gradients", NULL},
     {"bucket-mb", NULL, "communication.bucket_mb", RPI_OPTION_REAL, FIELD(bucket_mb), "4",

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/backend.h"
+#include "train/ownership.h"
 #include "train/program_set.h"
 
 #include <stdio.h>
@@ -88,11 +89,34 @@ static rp_status compile(const char *model, const rpi_account_options *options, 
     return rpi_program_set_compile(&it->set, true, options->batch, &it->program);
 }
 
+/* As `redpoll train` shares it by default: with its buckets, and exact gradients. */
+static rp_status count_owned(const rpi_account_options *options, const rpi_weights *weights,
+                             int64_t *out_most) {
+    enum { BUCKET_BYTES = 4 << 20 };
+    rpi_ownership ownership = {0};
+    *out_most = rpi_weights_count(weights);
+    if (options->sharers <= 1) return RP_OK;
+    const rpi_ownership_options cut = {.weights = weights,
+                                       .ranks = options->sharers,
+                                       .bucket_bytes = BUCKET_BYTES,
+                                       .granule = RPI_OWNED_LINE,
+                                       .whole_tensors = options->whole_tensors};
+    RP_TRY(rpi_ownership_cut(&cut, &ownership));
+    *out_most = 0;
+    for (int rank = 0; rank < options->sharers; rank++) {
+        int64_t own = rpi_ownership_elements(&ownership, rank);
+        if (own > *out_most) *out_most = own;
+    }
+    rpi_ownership_close(&ownership);
+    return RP_OK;
+}
+
 rp_status rpi_model_account_make(const char *model, const rpi_account_options *options,
                                  rpi_model_account *out_account) {
     counted it = {0};
     rpi_model_account account = {0};
     rp_status status = compile(model, options, &it);
+    if (status == RP_OK) status = count_owned(options, it.weights, &account.owned);
     if (status == RP_OK) status = add_layers(&account, &it.network, it.program);
     if (status == RP_OK) {
         account.facts = rpi_program_get_facts(it.program);

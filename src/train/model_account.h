@@ -15,6 +15,8 @@ typedef struct rpi_account_options {
     /* Of which tensor rank of how many; 0 ranks: of a model in one piece. */
     int tensor_ranks, tensor_rank;
     bool repeats_sums; /* rpi_tensor_split.repeats */
+    int sharers;       /* ranks that share the optimizer's state; up to 1: each has all of it */
+    bool whole_tensors; /* of which it steps no part of a tensor */
 } rpi_account_options;
 
 /* Nodes and parameters whose names begin alike: "h.3", "layer1.0", "wte". */
@@ -26,6 +28,7 @@ typedef struct rpi_layer_account {
 
 typedef struct rpi_model_account {
     int64_t parameters, states; /* elements of all */
+    int64_t owned;              /* of parameters, that one rank steps, who has most */
     rpi_program_facts facts;
     rpi_layer_account *layers; /* as the graph goes */
     int layer_count;

@@ -59,6 +59,7 @@ typedef struct rpi_train_options {
     const char *strategy, *codec, *algorithm; /* algorithm NULL: chosen */
     double bucket_mb;                         /* MiB of gradients in one all-reduce */
     bool error_feedback;
+    int64_t zero;         /* what ranks share: 0 nothing, 1 the optimizer's state */
     int64_t warmup_exact; /* first steps with the exact codec */
 
     const char *backend; /* NULL: the fastest */

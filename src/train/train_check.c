@@ -1,4 +1,5 @@
 #include "base/status.h"
+#include "plan/plan.h"
 #include "redpoll/adaptive.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_folder.h"
@@ -6,6 +7,7 @@
 #include "train/data/stages.h"
 #include "train/huggingface/hf_pictures.h"
 #include "train/huggingface/hf_weights.h"
+#include "train/strategies/sharded.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -245,6 +247,40 @@ static rp_status check_stages(const rpi_train_options *o, const rpi_strategy *st
                    stages, world, world == 1 ? "" : "s", stages, fit, fewer + stages);
 }
 
+/* An all-reduce in two halves: not every algorithm of it has them. */
+static rp_status check_halves(const rpi_train_options *o) {
+    const char *algorithm = rpi_sharded_algorithm(o->algorithm);
+    const rpi_algorithm *found = NULL;
+    if (!algorithm || (rpi_algorithm_find(RPI_REDUCE_SCATTER, algorithm, &found) == RP_OK &&
+                       rpi_algorithm_find(RPI_ALL_GATHER, algorithm, &found) == RP_OK))
+        return RP_OK;
+    return RP_FAIL(
+        INVALID,
+        "--algorithm %s, with --zero 1: sums go to their owners, and parameters come "
+        "back; sra, ring and two-level are made of these",
+        o->algorithm);
+}
+
+/* What ranks share of a model's memory, as ZeRO counts it. */
+static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *strategy) {
+    if (!o->zero) return RP_OK;
+    if (o->zero != 1)
+        return RP_FAIL(INVALID,
+                       "--zero %lld: 0, or 1, by which ranks share the optimizer's state; each "
+                       "has all gradients and all parameters",
+                       (long long)o->zero);
+    if (o->stages > 1)
+        return RP_FAIL(UNSUPPORTED,
+                       "--zero 1 with --pp %lld: ranks that share the optimizer's state hold "
+                       "whole models so far; leave one of the two out",
+                       (long long)o->stages);
+    if (strategy->shares_optimizer) return check_halves(o);
+    return RP_FAIL(INVALID,
+                   "--zero 1 is for --strategy all-reduce, whose ranks take the same steps; by "
+                   "%s each has an optimizer of its own",
+                   strategy->name);
+}
+
 static rp_status check_world(const rpi_train_options *o, int world) {
     const rpi_strategy *strategy = NULL;
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
@@ -264,6 +300,7 @@ static rp_status check_world(const rpi_train_options *o, int world) {
         .error_feedback = o->error_feedback,
     };
     RP_TRY(rpi_strategy_check(strategy, &request));
+    RP_TRY(check_zero(o, strategy));
     int servers = strategy->servers && world ? strategy->servers(request.options) : 0;
     int64_t batch = 0;
     int stages = o->stages > 1 ? (int)o->stages : 1;

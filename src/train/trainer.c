@@ -58,7 +58,7 @@ static rp_status create_part(rpi_trainer *t) {
 }
 
 static rp_status create_weights(rpi_trainer *t) {
-    if (rpi_trainer_is_staged(t)) return create_part(t);
+    if (rpi_train_place_is_staged(&t->place)) return create_part(t);
     const rpi_gradient_memory travelling = {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
@@ -86,8 +86,8 @@ static rp_status build_network(rpi_trainer *t) {
     RP_TRY(rpi_program_set_open(&t->network, t->weights, backend, &options, compute,
                                 &t->programs));
     t->programs.recompute = t->options->recompute;
-    t->programs.in_flight = rpi_trainer_is_staged(t);
-    t->programs.halves = rpi_trainer_is_staged(t) && t->stage.schedule->splits;
+    t->programs.in_flight = rpi_train_place_is_staged(&t->place);
+    t->programs.halves = rpi_train_place_is_staged(&t->place) && t->stage.schedule->splits;
     return RP_OK;
 }
 
@@ -97,7 +97,21 @@ static bool feeds_back(const rpi_trainer *t) {
            strategy->feeds_back(rpi_strategy_options(t->options->strategy));
 }
 
-static rp_status open_optimizer(rpi_trainer *t) {
+static int64_t bucket_bytes(const rpi_trainer *t) {
+    return (int64_t)(t->options->bucket_mb * 1048576.0);
+}
+
+static rp_status share_optimizer(rpi_trainer *t) {
+    if (!t->options->zero || t->place.replicas == 1) return RP_OK;
+    const rpi_ownership_options options = {.weights = t->weights,
+                                           .ranks = t->place.replicas,
+                                           .bucket_bytes = bucket_bytes(t),
+                                           .granule = rpi_ownership_granule(&t->codec, NULL),
+                                           .whole_tensors = t->optimizer.kind->whole_tensors};
+    return rpi_ownership_cut(&options, &t->ownership);
+}
+
+static rp_status open_optimizer_of(rpi_trainer *t, const rpi_arena_range *owned, int count) {
     const rpi_train_options *o = t->options;
     const rpi_optimizer_state_options options = {.kind = t->optimizer.kind,
                                                  .network = &t->network,
@@ -105,8 +119,21 @@ static rp_status open_optimizer(rpi_trainer *t) {
                                                  .rates = rpi_train_rates(o),
                                                  .decays_all = strcmp(o->decay, "all") == 0,
                                                  .clip = o->clip,
-                                                 .threads = (int)o->threads};
+                                                 .threads = (int)o->threads,
+                                                 .owned = owned,
+                                                 .owned_count = count};
     return rpi_optimizer_state_open(&options, &t->optimizer);
+}
+
+static rp_status open_optimizer(rpi_trainer *t) {
+    rpi_arena_range *owned = NULL;
+    int count = 0;
+    RP_TRY(share_optimizer(t));
+    if (t->ownership.count)
+        RP_TRY(rpi_ownership_ranges(&t->ownership, t->place.replica, &owned, &count));
+    rp_status status = open_optimizer_of(t, owned, count);
+    rpi_free(owned);
+    return status;
 }
 
 static rp_status allocate(rpi_trainer *t) {
@@ -116,7 +143,6 @@ static rp_status allocate(rpi_trainer *t) {
     if (lossy && t->codec.every)
         RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->levels));
     t->lossy_from = RPI_LOSSY_UNKNOWN;
-    RP_TRY(rpi_strategy_find(t->options->strategy, &t->strategy));
     if (lossy && t->options->error_feedback && feeds_back(t))
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
     return t->options->trace ? rpi_timeline_create(1 << 18, &t->timeline) : RP_OK;
@@ -138,14 +164,6 @@ static rp_status choose_rates(rpi_trainer *t) {
     RP_TRY(rpi_lr_check(t->schedule, &t->lr));
     RP_TRY(rp_adaptive_codec_parse(o->codec, &t->codec));
     return rpi_optimizer_find(o->optimizer, &t->optimizer.kind);
-}
-
-rp_comm *rpi_trainer_replicas(const rpi_trainer *t) {
-    return t->comms.replicas ? t->comms.replicas : t->comm;
-}
-
-bool rpi_trainer_is_staged(const rpi_trainer *t) {
-    return t->place.grid.size[RPI_AXIS_STAGE] > 1;
 }
 
 void rpi_trainer_update(rpi_trainer *t, int64_t first, int64_t count) {
@@ -174,7 +192,7 @@ static void update(void *context, int64_t first, int64_t count) {
 /* What has parts on other stages is measured when all of them are there. */
 static void measure(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
-    if (rpi_trainer_is_staged(t)) return;
+    if (rpi_train_place_is_staged(&t->place)) return;
     int64_t start_ns = rpi_now_ns();
     rpi_optimizer_state_measure(&t->optimizer, (rpi_arena_range){first, count});
     rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
@@ -184,7 +202,7 @@ static rp_status measured(void *context, rp_comm *parts) {
     rpi_trainer *t = context;
     int64_t start_ns = rpi_now_ns();
     if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));
-    if (rpi_trainer_is_staged(t)) {
+    if (rpi_train_place_is_staged(&t->place)) {
         RP_TRY(rpi_partial_sums_tie(&t->sums));
         if (t->options->clip > 0) RP_TRY(rpi_partial_sums_measure(&t->sums, &t->optimizer));
         t->waited_ns += rpi_now_ns() - start_ns;
@@ -209,8 +227,8 @@ static double rate(void *context) {
 
 rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
-    bool waits_for_all = o->clip > 0 || rpi_trainer_is_staged(t);
-    rpi_strategy_setup setup = {.comm = rpi_trainer_replicas(t),
+    bool waits_for_all = o->clip > 0 || rpi_train_place_is_staged(&t->place);
+    rpi_strategy_setup setup = {.comm = rpi_grid_comms_replicas(&t->comms, t->comm),
                                 .workers = t->place.servers ? t->place.workers : 0,
                                 .may_return = o->returns != NULL,
                                 .first_ranks = t->losses.first_ranks,
@@ -223,11 +241,12 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .options = rpi_strategy_options(o->strategy),
                                 .algorithm = o->algorithm,
                                 .seed = (uint64_t)o->seed,
-                                .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
+                                .bucket_bytes = bucket_bytes(t),
                                 .warmup_exact = o->warmup_exact,
                                 .clip = o->clip,
                                 .residual = t->residual,
                                 .optimizer = &t->optimizer,
+                                .ownership = t->ownership.count ? &t->ownership : NULL,
                                 .timeline = t->timeline,
                                 .update = update,
                                 .measure = waits_for_all ? measure : NULL,
@@ -287,6 +306,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     if (t->replica_self) t->replica->close(t->replica_self);
     rpi_program_set_close(&t->programs);
     rpi_optimizer_state_close(&t->optimizer);
+    rpi_ownership_close(&t->ownership);
     rpi_free(t->residual);
     rpi_free(t->levels);
     rpi_weights_destroy(t->weights);

@@ -50,9 +50,10 @@ typedef struct rpi_trainer {
     int64_t step; /* steps done */
     rpi_weights *weights;
     rpi_optimizer_state optimizer;
-    float *residual;    /* error feedback, in the order of the arena, or NULL */
-    uint8_t *levels;    /* of bits, one a parameter; NULL: none are chosen */
-    int64_t lossy_from; /* of codec auto alone: rpi_strategy_setup */
+    rpi_ownership ownership; /* of replicas that share it; zeros: each has all of it */
+    float *residual;         /* error feedback, in the order of the arena, or NULL */
+    uint8_t *levels;         /* of bits, one a parameter; NULL: none are chosen */
+    int64_t lossy_from;      /* of codec auto alone: rpi_strategy_setup */
 
     int64_t total_steps;
     const rpi_strategy *strategy;
@@ -92,10 +93,6 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *trainer);
 void rpi_trainer_close_strategy(rpi_trainer *trainer); /* one that is not open is fine */
 void rpi_trainer_close(rpi_trainer *trainer);          /* zeros are fine */
 
-/* Those that hold what this rank holds. */
-rp_comm *rpi_trainer_replicas(const rpi_trainer *trainer);
-/* Is a replica several stages? */
-bool rpi_trainer_is_staged(const rpi_trainer *trainer);
 
 /* Once there are weights and programs: who makes gradients. */
 rp_status rpi_trainer_open_replica(rpi_trainer *trainer);

@@ -38,6 +38,11 @@ shows '^resnet50:stem=imagenet \(classification\): 25,557,032 parameters$' \
 also '^a step of 1 images of 3x224x224 in 1000 classes'
 also "^  optimizer's state \(sgd\) +102\.2 MB\$"
 also '^  fc +2,049,000 '
+# Of four ranks each has a quarter, to a cache line of each bucket; of whole tensors, the largest at least.
+shows "^  optimizer's state \(adamw, of 4 ranks\) +709\.[67] MB\$" --model gpt2:medium --zero 1 -n 4 --batch-size 1 --seq-length 64
+also '^  gradients +1419\.3 MB$'
+shows "^  optimizer's state \(lamb, of 4 ranks\) +7[0-9][0-9]\.[0-9] MB\$" --model gpt2:medium --zero 1 -n 4 --optimizer lamb --batch-size 1 --seq-length 64
+shows "^  optimizer's state \(adamw\) +2838\.6 MB\$" --model gpt2:medium --zero 1 --batch-size 1 --seq-length 64
 shows ' 8 tokens,' --model gpt2:layers=1,hidden=8,heads=2,vocabulary=16,positions=8
 shows '^llama:7b \(language-model\): 6,738,415,616 parameters$' --model llama:7b
 

@@ -27,21 +27,35 @@ static rp_status check_model(const rpi_safetensors *file, const char *path, cons
     return RP_OK;
 }
 
+/* What this rank owns of a slot of the optimizer. */
+static rp_status read_slot(rpi_trainer *t, int slot, int record,
+                           const rpi_piece_files *pieces) {
+    char name[RPI_CHECKPOINT_NAME];
+    const rpi_parameter *parameter = &t->network.parameters[record];
+    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+    const rpi_arena_range tensor = {weight->first, weight->count};
+    rpi_arena_range run = {0};
+    rpi_checkpoint_slot_name(t->optimizer.kind, slot, parameter->name, name);
+    while (rpi_optimizer_state_next(&t->optimizer, tensor, &run)) {
+        rpi_tensor_piece piece = rpi_network_piece(&t->network, record);
+        piece.tensor = name;
+        piece.first = run.first - weight->first;
+        piece.count = run.count;
+        RP_TRY(rpi_piece_files_read(pieces, &piece,
+                                    rpi_optimizer_state_slot(&t->optimizer, slot, run.first)));
+    }
+    return RP_OK;
+}
+
 static rp_status read_pieces(rpi_trainer *t, const rpi_piece_files *pieces) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
-        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        if (!weight) continue;
-        rpi_tensor_piece piece = rpi_network_piece(&t->network, i);
+        if (!rpi_weights_find(t->weights, parameter->name)) continue;
+        const rpi_tensor_piece piece = rpi_network_piece(&t->network, i);
         RP_TRY(rpi_piece_files_read(pieces, &piece,
                                     rpi_network_elements(&t->network, t->weights, i)));
-        for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
-            char name[RPI_CHECKPOINT_NAME];
-            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, name);
-            piece.tensor = name;
-            RP_TRY(rpi_piece_files_read(
-                pieces, &piece, rpi_optimizer_state_slot(&t->optimizer, s, weight->first)));
-        }
+        for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++)
+            RP_TRY(read_slot(t, s, i, pieces));
     }
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
     return RP_OK;

@@ -54,7 +54,7 @@ static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
     tensor.tensor = name;
     rpi_piece_saver saver = {
         .grid = &t->place.grid, .rank = t->place.rank, .replicas = RPI_REPLICAS_SLICE};
-    if (rpi_trainer_is_staged(t))
+    if (rpi_train_place_is_staged(&t->place))
         (void)rpi_stage_holds(&t->stage, &t->network, record, &saver.first_stage,
                               &saver.last_stage);
     return rpi_piece_list_share(list, &tensor, &saver, elements);
@@ -65,12 +65,38 @@ static rp_status list_state(const rpi_trainer *t, const float *states, int recor
                             rpi_piece_list *list) {
     const char *name = t->network.parameters[record].name;
     const rpi_weight *weight = rpi_weights_find(t->weights, name);
-    if (!rpi_trainer_is_staged(t)) return RP_OK;
+    if (!rpi_train_place_is_staged(&t->place)) return RP_OK;
     return add_pieces(t, name, record, states + weight->first, list);
 }
 
-static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piece_list *list) {
+/* What this rank owns of a slot, where ranks have parts of it. */
+static rp_status add_owned(const rpi_trainer *t, const char *name, int record, int slot,
+                           rpi_piece_list *list) {
+    const rpi_weight *weight = rpi_weights_find(t->weights, t->network.parameters[record].name);
+    const rpi_arena_range tensor = {weight->first, weight->count};
+    rpi_arena_range run = {0};
+    while (rpi_optimizer_state_next(&t->optimizer, tensor, &run)) {
+        rpi_tensor_piece piece = rpi_network_piece(&t->network, record);
+        piece.tensor = name;
+        piece.first = run.first - weight->first;
+        piece.count = run.count;
+        RP_TRY(rpi_piece_list_add(list, &piece,
+                                  rpi_optimizer_state_slot(&t->optimizer, slot, run.first)));
+    }
+    return RP_OK;
+}
+
+static rp_status add_slot(const rpi_trainer *t, int slot, int record, rpi_piece_list *list) {
     char name[RPI_CHECKPOINT_NAME];
+    const rpi_parameter *parameter = &t->network.parameters[record];
+    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+    rpi_checkpoint_slot_name(t->optimizer.kind, slot, parameter->name, name);
+    if (t->ownership.count) return add_owned(t, name, record, slot, list);
+    return add_pieces(t, name, record,
+                      rpi_optimizer_state_slot(&t->optimizer, slot, weight->first), list);
+}
+
+static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piece_list *list) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
@@ -81,11 +107,7 @@ static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piec
         }
         RP_TRY(add_pieces(t, parameter->name, i,
                           rpi_weights_value_at(t->weights, weight->index), list));
-        for (int s = 0; s < t->optimizer.kind->slot_count; s++) {
-            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name, name);
-            RP_TRY(add_pieces(t, name, i,
-                              rpi_optimizer_state_slot(&t->optimizer, s, weight->first), list));
-        }
+        for (int s = 0; s < t->optimizer.kind->slot_count; s++) RP_TRY(add_slot(t, s, i, list));
     }
     return RP_OK;
 }

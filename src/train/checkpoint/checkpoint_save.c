@@ -7,6 +7,7 @@
 #include "train/checkpoint/piece_files.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/tensor_list.h"
+#include "train/checkpoint/whole_slots.h"
 #include "train/consensus.h"
 #include "train/divergence.h"
 
@@ -15,12 +16,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static void list_model(const rpi_trainer *t, const float *states, rpi_tensor_list *list) {
+/* What rank 0 writes that is of all ranks. */
+typedef struct of_all {
+    float *states; /* running statistics, their means */
+    rpi_whole_slots slots;
+} of_all;
+
+static void list_model(const rpi_trainer *t, const of_all *all, rpi_tensor_list *list) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        const float *arena = parameter->is_state ? states : rpi_weights_values(t->weights);
-        if (rpi_trainer_is_staged(t)) continue;
+        const float *arena = parameter->is_state ? all->states : rpi_weights_values(t->weights);
+        if (rpi_train_place_is_staged(&t->place)) continue;
         if (!parameter->is_state && rpi_checkpoint_in_pieces(t)) continue;
         snprintf(rpi_tensor_list_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
         rpi_tensor_list_add(list, parameter, arena + weight->first);
@@ -28,7 +35,7 @@ static void list_model(const rpi_trainer *t, const float *states, rpi_tensor_lis
             rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name,
                                      rpi_tensor_list_name(list));
             rpi_tensor_list_add(list, parameter,
-                                rpi_optimizer_state_slot(&t->optimizer, s, weight->first));
+                                rpi_whole_slots_at(&all->slots, t, s, weight->first));
         }
     }
 }
@@ -44,7 +51,7 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
 
 enum { MODEL_METADATA = 19 };
 
-static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
+static rp_status write_model_with(const rpi_trainer *t, const char *folder, const of_all *all,
                                   const char *levels) {
     char step[24], world[24], parts[24], stages[24], seed[24], batch[24], shape[64],
         lossy_from[24], codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
@@ -74,7 +81,8 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     metadata[entries++] = (rpi_metadata){"strategy", t->options->strategy};
     metadata[entries++] =
         (rpi_metadata){"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"};
-    if (rpi_trainer_is_staged(t)) metadata[entries++] = (rpi_metadata){"stages", stages};
+    if (rpi_train_place_is_staged(&t->place))
+        metadata[entries++] = (rpi_metadata){"stages", stages};
     if (t->levels) metadata[entries++] = (rpi_metadata){"codec_levels", levels};
     if (t->levels && t->codec.fastest)
         metadata[entries++] = (rpi_metadata){"codec_lossy_from", lossy_from};
@@ -83,17 +91,17 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     rpi_tensor_list list;
     RP_TRY(rpi_tensor_list_open((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS),
                                 &list));
-    list_model(t, states, &list);
+    list_model(t, all, &list);
     rpi_checkpoint_path(folder, path, sizeof path);
     rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, entries);
     rpi_tensor_list_close(&list);
     return status;
 }
 
-static rp_status write_model(const rpi_trainer *t, const char *folder, const float *states) {
+static rp_status write_model(const rpi_trainer *t, const char *folder, const of_all *all) {
     char *levels = NULL;
     RP_TRY(levels_text(t, &levels));
-    rp_status status = write_model_with(t, folder, states, levels);
+    rp_status status = write_model_with(t, folder, all, levels);
     rpi_free(levels);
     return status;
 }
@@ -124,14 +132,14 @@ static void take_newest_back(const newest_names *names) {
 }
 
 /* Rank 0's: the new model takes the name of the newest, which stays beside it if it may. */
-static rp_status replace_newest(const rpi_trainer *t, const char *folder, const float *states) {
+static rp_status replace_newest(const rpi_trainer *t, const char *folder, const of_all *all) {
     bool stays = t->newest_is_good && t->good_step != t->step && kept_of(t->options) > 1;
-    if (!stays) return write_model(t, folder, states);
+    if (!stays) return write_model(t, folder, all);
     newest_names names;
     rpi_checkpoint_path(folder, names.newest, sizeof names.newest);
     rpi_checkpoint_earlier_path(folder, t->good_step, names.earlier);
     RP_TRY(put_newest_by(&names));
-    rp_status status = write_model(t, folder, states);
+    rp_status status = write_model(t, folder, all);
     if (status != RP_OK) take_newest_back(&names);
     return status;
 }
@@ -203,22 +211,33 @@ static rp_status tell(rpi_trainer *t, rp_status status) {
     return rpi_fail(status, __FILE__, __LINE__, "%s", message);
 }
 
-rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
-    float *states = NULL;
+/* All of it is sound, and here. Collective. */
+static rp_status gather(rpi_trainer *t, of_all *all) {
     rp_status status = rpi_alloc_array((size_t)rpi_weights_states_count(t->weights),
-                                       sizeof *states, "running statistics", &states);
+                                       sizeof *all->states, "running statistics", &all->states);
     if (status != RP_OK) return tell(t, status);
-    status = rpi_trainer_average_states(t, states);
-    if (status == RP_OK) status = rpi_divergence_check(t, states);
-    if (status == RP_OK) status = tell(t, rpi_checkpoint_write_rank(t, folder, states));
-    if (status == RP_OK) status = rp_barrier(t->comm);
+    RP_TRY(rpi_trainer_average_states(t, all->states));
+    RP_TRY(rpi_divergence_check(t, all->states));
+    return rpi_checkpoint_in_pieces(t) ? RP_OK
+                                       : tell(t, rpi_whole_slots_gather(t, &all->slots));
+}
+
+static rp_status write_all(rpi_trainer *t, const char *folder, const of_all *all) {
     rpi_consensus consensus = {0};
-    if (status == RP_OK) status = rpi_consensus_enter(t, &consensus);
-    if (status == RP_OK && t->place.rank == 0)
-        status = tell(t, replace_newest(t, folder, states));
+    RP_TRY(tell(t, rpi_checkpoint_write_rank(t, folder, all->states)));
+    RP_TRY(rp_barrier(t->comm));
+    rp_status status = rpi_consensus_enter(t, &consensus);
+    if (status == RP_OK && t->place.rank == 0) status = tell(t, replace_newest(t, folder, all));
     rpi_consensus_leave(t, &consensus);
-    if (status == RP_OK) status = remove_old(t, folder);
-    rpi_free(states);
+    return status == RP_OK ? remove_old(t, folder) : status;
+}
+
+rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
+    of_all all = {0};
+    rp_status status = gather(t, &all);
+    if (status == RP_OK) status = write_all(t, folder, &all);
+    rpi_whole_slots_free(&all.slots);
+    rpi_free(all.states);
     if (status != RP_OK) return status;
     t->good_step = t->step;
     snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);

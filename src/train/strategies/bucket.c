@@ -29,16 +29,24 @@ static rp_status fill_segments(const rpi_network *network, rpi_weights *weights,
     return RP_OK;
 }
 
+int rpi_bucket_end(const rpi_weights *weights, int first, int64_t bytes) {
+    int end = first, parameters = rpi_weights_parameter_count(weights);
+    for (int64_t count = 0; end < parameters; end++) {
+        if (end > first && count * (int64_t)sizeof(float) >= bytes) break;
+        count += rpi_weights_parameter(weights, end)->count;
+    }
+    return end;
+}
+
 static void cut(rpi_buckets *buckets, const rpi_weights *weights, int64_t bytes) {
-    rpi_bucket *bucket = NULL;
-    for (int i = 0; i < buckets->segment_count; i++) {
-        const rpi_weight *weight = rpi_weights_parameter(weights, i);
-        if (!bucket || bucket->count * (int64_t)sizeof(float) >= bytes) {
-            bucket = &buckets->buckets[buckets->count++];
-            *bucket = (rpi_bucket){.first = weight->first, .segment = i};
-        }
-        bucket->count += weight->count;
-        bucket->segment_count++;
+    for (int first = 0, end; first < buckets->segment_count; first = end) {
+        rpi_bucket *bucket = &buckets->buckets[buckets->count++];
+        end = rpi_bucket_end(weights, first, bytes);
+        *bucket = (rpi_bucket){.first = rpi_weights_parameter(weights, first)->first,
+                               .segment = first,
+                               .segment_count = end - first};
+        for (int i = first; i < end; i++)
+            bucket->count += rpi_weights_parameter(weights, i)->count;
     }
 }
 

@@ -24,6 +24,8 @@ typedef struct rpi_buckets {
  * tensors that compress get `codec` and their part of `residual` (NULL: none). */
 rp_status rpi_buckets_create(const rpi_network *network, rpi_weights *weights, int64_t bytes,
                              const rp_codec *codec, float *residual, rpi_buckets *out_buckets);
+/* A bucket begins with the first-th parameter of the arena: with which one does the next? */
+int rpi_bucket_end(const rpi_weights *weights, int first, int64_t bytes);
 void rpi_buckets_destroy(rpi_buckets *buckets); /* zeros are fine */
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/option.h"
 #include "redpoll/comm.h"
 #include "train/models/network.h"
-#include "train/optimizer_state.h"
+#include "train/ownership.h"
 #include "train/timeline.h"
 
 typedef struct rpi_strategy_setup {
@@ -31,8 +31,9 @@ typedef struct rpi_strategy_setup {
     int64_t warmup_exact;
     double clip;                          /* largest norm of gradients; 0: any */
     float *residual;                      /* one float an element of the gradients, or NULL */
-    const rpi_optimizer_state *optimizer; /* of what this rank owns: all, but for strategies
-                                             whose ranks share it */
+    const rpi_optimizer_state *optimizer; /* of what this rank owns: all, without: */
+    const rpi_ownership *ownership; /* of strategies that share it: who owns what; NULL: every
+                                       rank owns everything */
     rpi_timeline *timeline;
     /* The gradients in this range are the world's: step these parameters. */
     void (*update)(void *context, int64_t first, int64_t count);
@@ -122,9 +123,10 @@ typedef struct rpi_strategy_report {
 
 typedef struct rpi_strategy {
     const char *name, *summary;
-    int most_ranks;       /* 0: any number */
-    bool replicas_differ; /* between steps, by intention: nobody compares them */
-    bool sends_gradients; /* from where they lie: other ranks may read them there */
+    int most_ranks;        /* 0: any number */
+    bool replicas_differ;  /* between steps, by intention: nobody compares them */
+    bool shares_optimizer; /* its ranks may own a part each (setup.ownership) */
+    bool sends_gradients;  /* from where they lie: other ranks may read them there */
     /* What may stand behind its name and a colon, into a struct of its own (see
      * rpi_strategy_read): rows of RPI_STRATEGY_OPTION, which help and documents show. NULL:
      * nothing. */

@@ -1,6 +1,9 @@
 /* Every rank sums everybody's gradients, bucket by bucket while the backward pass still runs,
  * and then steps its own copy of the parameters; copies stay equal because the sums are.
  *
+ * Where ranks share the optimizer each gets the sums of what it owns alone, steps that, and
+ * gives it to the others: exact sums and the steps from them are the same.
+ *
  * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean
  * over the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What
  * a lossy codec loses stays in the residual and joins the next step's gradient. */
@@ -11,6 +14,7 @@
 #include "base/status.h"
 #include "train/strategies/codec_trial.h"
 #include "train/strategies/gradients_seen.h"
+#include "train/strategies/sharded.h"
 
 #include <stdio.h>
 
@@ -18,6 +22,7 @@ typedef struct all_reduce {
     rpi_strategy_setup setup;
     rpi_buckets lossy, exact;     /* `exact`: the same buckets for the warm-up's steps */
     rp_request **requests;        /* one a bucket */
+    rpi_sharded sharded;          /* zeros: every rank steps everything */
     int64_t *posted_ns, *done_ns; /* one a bucket; done 0: not seen done yet */
     const rpi_buckets *current;
     int posted;              /* buckets of this step */
@@ -34,6 +39,7 @@ static void close_all_reduce(void *context) {
     /* What a failure left in flight still borrows the gradients. */
     for (int i = 0; i < self->posted; i++)
         if (self->requests[i]) (void)rp_request_wait(&self->requests[i]);
+    rpi_sharded_close(&self->sharded);
     rpi_bit_chooser_close(&self->chooser);
     rpi_buckets_destroy(&self->lossy);
     rpi_buckets_destroy(&self->exact);
@@ -58,6 +64,7 @@ static rp_status prepare(all_reduce *self) {
                                     .comm = s->comm,
                                     .algorithm = s->algorithm,
                                     .lossy_from = s->lossy_from};
+    RP_TRY(rpi_sharded_open(s, self->lossy.count, &self->sharded));
     size_t count = (size_t)self->lossy.count;
     RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
     RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));
@@ -109,16 +116,27 @@ static rp_status ask(all_reduce *self) {
     return RP_OK;
 }
 
+static rp_collective_options options_of(const all_reduce *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    bool is_shared = rpi_sharded_is_open(&self->sharded);
+    rp_collective_options options =
+        RP_COLLECTIVE_OPTIONS(.algorithm = s->algorithm, .reduce = RP_SUM, .seed = s->seed,
+                              .step = (uint64_t)self->step);
+    if (is_shared) options.algorithm = rpi_sharded_algorithm(s->algorithm);
+    return options;
+}
+
 static rp_status post(all_reduce *self, int index) {
     const rpi_bucket *bucket = &self->current->buckets[index];
     if (self->asks) RP_TRY(ask(self));
     for (int i = 0; self->measures && i < bucket->segment_count; i++)
         RP_TRY(rpi_bit_chooser_measure(&self->chooser, bucket->segment + i));
-    rp_collective_options options =
-        RP_COLLECTIVE_OPTIONS(.algorithm = self->setup.algorithm, .reduce = RP_SUM,
-                              .seed = self->setup.seed, .step = (uint64_t)self->step);
+    rp_collective_options options = options_of(self);
     self->posted_ns[index] = rpi_now_ns();
     self->done_ns[index] = 0;
+    if (rpi_sharded_is_open(&self->sharded))
+        return rpi_sharded_scatter_start(&self->sharded, self->current, index, &options,
+                                         &self->requests[index]);
     return rp_all_reduce_start(self->setup.comm, self->current->segments + bucket->segment,
                                (size_t)bucket->segment_count, &options, &self->requests[index]);
 }
@@ -150,22 +168,23 @@ static void trace(all_reduce *self, int i, int64_t start_ns, int64_t end_ns) {
         rpi_timeline_add(timeline, RPI_LANE_EXPOSED, "wait for bucket", i, start_ns, end_ns);
 }
 
-/* Wait for the buckets in turn and hand each on: the next one travels meanwhile. */
-static rp_status collect(all_reduce *self,
-                         void (*take)(void *context, int64_t first, int64_t count),
-                         int64_t *out_exposed_ns) {
-    int64_t exposed = 0;
-    for (int i = 0; i < self->posted; i++) {
-        const rpi_bucket *bucket = &self->current->buckets[i];
-        int64_t start = rpi_now_ns();
-        RP_TRY(rp_request_wait(&self->requests[i]));
-        int64_t end = rpi_now_ns();
-        exposed += end - start;
-        if (self->setup.timeline) trace(self, i, start, end);
-        take(self->setup.context, bucket->first, bucket->count);
-    }
-    *out_exposed_ns = exposed;
+/* Wait for a bucket: the next one travels meanwhile. */
+static rp_status wait_for(all_reduce *self, int i, int64_t *in_out_exposed_ns) {
+    int64_t start = rpi_now_ns();
+    RP_TRY(rp_request_wait(&self->requests[i]));
+    int64_t end = rpi_now_ns();
+    *in_out_exposed_ns += end - start;
+    if (self->setup.timeline) trace(self, i, start, end);
     return RP_OK;
+}
+
+/* A bucket's sums are there, of all of it or of what this rank owns: step that. */
+static rp_status update(all_reduce *self, int i) {
+    const rpi_bucket *bucket = &self->current->buckets[i];
+    rp_collective_options options = options_of(self);
+    self->setup.update(self->setup.context, bucket->first, bucket->count);
+    if (!rpi_sharded_is_open(&self->sharded)) return RP_OK;
+    return rpi_sharded_gather_start(&self->sharded, self->current, i, &options);
 }
 
 static rp_status choose(all_reduce *self) {
@@ -176,29 +195,53 @@ static rp_status choose(all_reduce *self) {
     return RP_OK;
 }
 
-/* Every rank has all sums, and so the same norm without a word more. */
-static rp_status sum_and_update(all_reduce *self, int64_t *out_exposed_ns) {
+/* Every rank has all sums, and so the same norm without a word more; or its own, of which
+ * squares are summed. */
+static rp_status measure_all(all_reduce *self, int64_t *in_out_exposed_ns) {
     const rpi_strategy_setup *s = &self->setup;
-    if (!s->measure) return collect(self, s->update, out_exposed_ns);
-    RP_TRY(collect(self, s->measure, out_exposed_ns));
-    RP_TRY(s->measured(s->context, NULL));
     for (int i = 0; i < self->posted; i++) {
         const rpi_bucket *bucket = &self->current->buckets[i];
-        s->update(s->context, bucket->first, bucket->count);
+        RP_TRY(wait_for(self, i, in_out_exposed_ns));
+        s->measure(s->context, bucket->first, bucket->count);
     }
+    return s->measured(s->context, rpi_sharded_is_open(&self->sharded) ? s->comm : NULL);
+}
+
+static rp_status sum_and_update(all_reduce *self, int64_t *in_out_exposed_ns) {
+    if (self->setup.measure) RP_TRY(measure_all(self, in_out_exposed_ns));
+    for (int i = 0; i < self->posted; i++) {
+        if (!self->setup.measure) RP_TRY(wait_for(self, i, in_out_exposed_ns));
+        RP_TRY(update(self, i));
+    }
+    return RP_OK;
+}
+
+/* What the others own has come back. */
+static rp_status take_back(all_reduce *self, int64_t *in_out_exposed_ns) {
+    if (!rpi_sharded_is_open(&self->sharded)) return RP_OK;
+    int64_t start = rpi_now_ns();
+    for (int i = 0; i < self->posted; i++)
+        RP_TRY(rpi_sharded_gather_wait(&self->sharded, self->current, i));
+    int64_t end = rpi_now_ns();
+    *in_out_exposed_ns += end - start;
+    rpi_timeline_add(self->setup.timeline, RPI_LANE_EXPOSED, "wait for parameters", -1, start,
+                     end);
     return RP_OK;
 }
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
     all_reduce *self = context;
     RP_TRY(rpi_gradients_seen_check(&self->seen, rpi_weights_count(self->setup.weights)));
+    *out_exposed_ns = 0;
     RP_TRY(sum_and_update(self, out_exposed_ns));
+    RP_TRY(take_back(self, out_exposed_ns));
     return self->measures ? choose(self) : RP_OK;
 }
 
 const rpi_strategy rpi_strategy_all_reduce = {
     .name = "all-reduce",
     .summary = "every rank sums all gradients; communication under the backward pass",
+    .shares_optimizer = true,
     .sends_gradients = true,
     .open = open_all_reduce,
     .close = close_all_reduce,

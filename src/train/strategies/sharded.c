@@ -1,0 +1,105 @@
+#include "train/strategies/sharded.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+rp_status rpi_sharded_open(const rpi_strategy_setup *setup, int buckets, rpi_sharded *out) {
+    rpi_sharded s = {.comm = setup->comm,
+                     .ownership = setup->ownership,
+                     .weights = setup->weights,
+                     .buckets = buckets};
+    if (!setup->ownership) return RP_OK;
+    size_t parts = (size_t)s.ownership->count;
+    rp_status status = rpi_alloc_array(parts, sizeof *s.gradients, "parts", &s.gradients);
+    if (status == RP_OK) status = rpi_alloc_array(parts, sizeof *s.values, "parts", &s.values);
+    if (status == RP_OK)
+        status = rpi_alloc_array((size_t)buckets, sizeof(rp_request *), "requests", &s.gathers);
+    if (status == RP_OK)
+        *out = s;
+    else
+        rpi_sharded_close(&s);
+    return status;
+}
+
+void rpi_sharded_close(rpi_sharded *s) {
+    for (int i = 0; s->gathers && i < s->buckets; i++)
+        if (s->gathers[i]) (void)rp_request_wait(&s->gathers[i]);
+    rpi_free(s->gradients);
+    rpi_free(s->values);
+    rpi_free(s->gathers);
+    *s = (rpi_sharded){0};
+}
+
+const char *rpi_sharded_algorithm(const char *all_reduce) {
+    return all_reduce && strcmp(all_reduce, "sra") == 0 ? "direct" : all_reduce;
+}
+
+/* The part of a whole tensor's segment that begins with element `first` of the tensor. */
+static rp_segment part_of(const rp_segment *whole, int64_t first, int64_t count) {
+    rp_segment part = *whole;
+    part.data = (float *)whole->data + first;
+    part.count = (size_t)count;
+    part.first = (uint64_t)first;
+    if (part.residual) part.residual += first;
+    return part;
+}
+
+/* Which parts a bucket has: they lie in the order of the arena, as buckets do. */
+static int parts_of(const rpi_sharded *s, const rpi_bucket *bucket, int *out_first) {
+    const rpi_ownership *o = s->ownership;
+    int first = 0, end = o->count;
+    while (first < end) {
+        int middle = first + (end - first) / 2;
+        if (o->parts[middle].range.first < bucket->first)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    *out_first = first;
+    while (end < o->count && o->parts[end].range.first < bucket->first + bucket->count) end++;
+    return end - first;
+}
+
+rp_status rpi_sharded_scatter_start(rpi_sharded *s, const rpi_buckets *buckets, int index,
+                                    const rp_collective_options *options,
+                                    rp_request **out_request) {
+    int first = 0, count = parts_of(s, &buckets->buckets[index], &first);
+    for (int i = first; i < first + count; i++) {
+        const rpi_owned_part *part = &s->ownership->parts[i];
+        const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);
+        s->gradients[i] = (rp_owned_segment){
+            .segment = part_of(&buckets->segments[part->parameter],
+                               part->range.first - weight->first, part->range.count),
+            .owner = part->owner};
+    }
+    return rp_reduce_scatter_segments_start(s->comm, s->gradients + first, (size_t)count,
+                                            options, out_request);
+}
+
+rp_status rpi_sharded_gather_start(rpi_sharded *s, const rpi_buckets *buckets, int index,
+                                   const rp_collective_options *options) {
+    int first = 0, count = parts_of(s, &buckets->buckets[index], &first);
+    for (int i = first; i < first + count; i++) {
+        const rpi_owned_part *part = &s->ownership->parts[i];
+        const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);
+        s->values[i] = (rp_owned_segment){
+            .segment = {.data = rpi_weights_values(s->weights) + part->range.first,
+                        .count = (size_t)part->range.count,
+                        .dtype = RP_F32,
+                        .tensor = buckets->segments[part->parameter].tensor,
+                        .first = (uint64_t)(part->range.first - weight->first)},
+            .owner = part->owner};
+    }
+    return rp_all_gather_segments_start(s->comm, s->values + first, (size_t)count, options,
+                                        &s->gathers[index]);
+}
+
+rp_status rpi_sharded_gather_wait(rpi_sharded *s, const rpi_buckets *buckets, int index) {
+    const rpi_bucket *bucket = &buckets->buckets[index];
+    if (!s->gathers[index]) return RP_OK;
+    RP_TRY(rp_request_wait(&s->gathers[index]));
+    rpi_weights_changed(s->weights, bucket->first, bucket->count);
+    return RP_OK;
+}

@@ -12,7 +12,7 @@ rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
     memcpy(out_states, rpi_weights_states(t->weights), count * sizeof(float));
     if (count == 0 || t->place.replicas == 1) return RP_OK;
     rp_segment segment = {.data = out_states, .count = count, .dtype = RP_F32};
-    return rp_all_reduce(rpi_grid_comms_replicas(&t->comms, t->comm), &segment, 1,
+    return rp_all_reduce(rpi_trainer_replicas(t), &segment, 1,
                          &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG));
 }
 

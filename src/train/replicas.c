@@ -137,7 +137,7 @@ static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_
     tell_where(t, tables, typical, where);
     tell_what_to_do(t, advice);
     /* All ranks know it before the first one gives up. */
-    (void)rp_barrier(rpi_grid_comms_replicas(&t->comms, t->comm));
+    (void)rp_barrier(rpi_trainer_replicas(t));
     return RP_FAIL(MISMATCH, "replicas are not equal after step %lld: %s%s; %s",
                    (long long)t->step, who, where, advice);
 }
@@ -151,8 +151,8 @@ static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
                            "checksums", &tables));
     uint32_t *own = tables + tensors * (size_t)t->place.replicas;
     checksums_of_tensors(t, own);
-    rp_status status = rp_all_gather(rpi_grid_comms_replicas(&t->comms, t->comm), own, tables,
-                                     tensors, RP_U32, NULL, NULL);
+    rp_status status =
+        rp_all_gather(rpi_trainer_replicas(t), own, tables, tensors, RP_U32, NULL, NULL);
     if (status == RP_OK) status = report(t, all, tables);
     rpi_free(tables);
     return status;
@@ -162,8 +162,7 @@ rp_status rpi_replicas_check(rpi_trainer *t) {
     if (t->place.replicas == 1 || t->strategy->replicas_differ) return RP_OK;
     uint32_t own = checksum_of_all(t), *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)t->place.replicas, sizeof *all, "checksums", &all));
-    rp_status status = rp_all_gather(rpi_grid_comms_replicas(&t->comms, t->comm), &own, all, 1,
-                                     RP_U32, NULL, NULL);
+    rp_status status = rp_all_gather(rpi_trainer_replicas(t), &own, all, 1, RP_U32, NULL, NULL);
     if (status == RP_OK && holders(t, all, all[0]) < t->place.replicas)
         status = compare_tensors(t, all);
     rpi_free(all);

@@ -104,9 +104,7 @@ static int lost_rank(const char *why, int world) {
 static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERROR_BYTES]) {
     char place[RPI_GRID_TEXT];
     snprintf(message, RPI_ERROR_BYTES, "%s", why);
-    if (!t->replica_self || !rpi_train_place_is_staged(&t->place) ||
-        strstr(why, "; lost: rank "))
-        return;
+    if (!t->replica_self || !rpi_trainer_is_staged(t) || strstr(why, "; lost: rank ")) return;
     snprintf(message, RPI_ERROR_BYTES, "%s: %s",
              rpi_train_place_text(&t->place, t->place.rank, place), why);
     int lost = lost_rank(why, t->place.world);

@@ -59,7 +59,7 @@ static void waited(void *context, const char *what, int64_t micro_batch, int64_t
 }
 
 static rp_status open_stage_links(rpi_trainer *t) {
-    if (!rpi_train_place_is_staged(&t->place)) return RP_OK;
+    if (!rpi_trainer_is_staged(t)) return RP_OK;
     t->links = (rpi_stage_links){.stages = t->comms.stages, .waited = waited, .context = t};
     return rpi_partial_sums_open(&t->stage, &t->network, t->weights, t->comms.stages, &t->sums);
 }
@@ -73,14 +73,12 @@ rp_status rpi_trainer_open_replica(rpi_trainer *t) {
                                      .mixup = &t->mixup,
                                      .memories = &t->memories,
                                      .micro_batch = t->micro_batch,
-                                     .stage = rpi_train_place_is_staged(&t->place) ? &t->stage
-                                                                                   : NULL,
+                                     .stage = rpi_trainer_is_staged(t) ? &t->stage : NULL,
                                      .links = &t->links,
                                      .gradient_final = on_gradient_final,
                                      .on_run = on_run,
                                      .context = t};
-    t->replica =
-        rpi_train_place_is_staged(&t->place) ? &rpi_replica_pipeline : &rpi_replica_alone;
+    t->replica = rpi_trainer_is_staged(t) ? &rpi_replica_pipeline : &rpi_replica_alone;
     return t->replica->open(&setup, &t->replica_self);
 }
 

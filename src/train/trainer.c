@@ -58,7 +58,7 @@ static rp_status create_part(rpi_trainer *t) {
 }
 
 static rp_status create_weights(rpi_trainer *t) {
-    if (rpi_train_place_is_staged(&t->place)) return create_part(t);
+    if (rpi_trainer_is_staged(t)) return create_part(t);
     const rpi_gradient_memory travelling = {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
@@ -86,8 +86,8 @@ static rp_status build_network(rpi_trainer *t) {
     RP_TRY(rpi_program_set_open(&t->network, t->weights, backend, &options, compute,
                                 &t->programs));
     t->programs.recompute = t->options->recompute;
-    t->programs.in_flight = rpi_train_place_is_staged(&t->place);
-    t->programs.halves = rpi_train_place_is_staged(&t->place) && t->stage.schedule->splits;
+    t->programs.in_flight = rpi_trainer_is_staged(t);
+    t->programs.halves = rpi_trainer_is_staged(t) && t->stage.schedule->splits;
     return RP_OK;
 }
 
@@ -192,7 +192,7 @@ static void update(void *context, int64_t first, int64_t count) {
 /* What has parts on other stages is measured when all of them are there. */
 static void measure(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
-    if (rpi_train_place_is_staged(&t->place)) return;
+    if (rpi_trainer_is_staged(t)) return;
     int64_t start_ns = rpi_now_ns();
     rpi_optimizer_state_measure(&t->optimizer, (rpi_arena_range){first, count});
     rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
@@ -202,7 +202,7 @@ static rp_status measured(void *context, rp_comm *parts) {
     rpi_trainer *t = context;
     int64_t start_ns = rpi_now_ns();
     if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));
-    if (rpi_train_place_is_staged(&t->place)) {
+    if (rpi_trainer_is_staged(t)) {
         RP_TRY(rpi_partial_sums_tie(&t->sums));
         if (t->options->clip > 0) RP_TRY(rpi_partial_sums_measure(&t->sums, &t->optimizer));
         t->waited_ns += rpi_now_ns() - start_ns;
@@ -227,8 +227,8 @@ static double rate(void *context) {
 
 rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
-    bool waits_for_all = o->clip > 0 || rpi_train_place_is_staged(&t->place);
-    rpi_strategy_setup setup = {.comm = rpi_grid_comms_replicas(&t->comms, t->comm),
+    bool waits_for_all = o->clip > 0 || rpi_trainer_is_staged(t);
+    rpi_strategy_setup setup = {.comm = rpi_trainer_replicas(t),
                                 .workers = t->place.servers ? t->place.workers : 0,
                                 .may_return = o->returns != NULL,
                                 .first_ranks = t->losses.first_ranks,

@@ -93,6 +93,14 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *trainer);
 void rpi_trainer_close_strategy(rpi_trainer *trainer); /* one that is not open is fine */
 void rpi_trainer_close(rpi_trainer *trainer);          /* zeros are fine */
 
+/* Those that hold what this rank holds. */
+static inline rp_comm *rpi_trainer_replicas(const rpi_trainer *trainer) {
+    return trainer->comms.replicas ? trainer->comms.replicas : trainer->comm;
+}
+/* Is a replica several stages? */
+static inline bool rpi_trainer_is_staged(const rpi_trainer *trainer) {
+    return trainer->place.grid.size[RPI_AXIS_STAGE] > 1;
+}
 
 /* Once there are weights and programs: who makes gradients. */
 rp_status rpi_trainer_open_replica(rpi_trainer *trainer);

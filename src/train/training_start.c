@@ -63,6 +63,12 @@ static void tell_split(const rpi_training *r) {
     r->hooks->note(r->hooks->context, line);
 }
 
+/* Which stage has which layers. */
+static void tell_stages(const rpi_training *r) {
+    if (rpi_trainer_is_staged(&r->trainer) && r->hooks->note)
+        r->hooks->note(r->hooks->context, r->trainer.stage.text);
+}
+
 /* Nothing is written before every rank has come this far. */
 static rp_status open_output(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
@@ -115,6 +121,7 @@ rp_status rpi_training_start(rpi_training *r, rp_comm *comm) {
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
     tell_split(r);
+    tell_stages(r);
     RP_TRY(rpi_readmission_open(t, &r->readmission));
     RP_TRY(make_history(r));
     r->saved_step = r->evaluated_step = r->sampled_step = -1;

@@ -66,7 +66,7 @@ bool rpi_checkpoint_keeps_alone(const rpi_trainer *t) {
 }
 
 bool rpi_checkpoint_in_pieces(const rpi_trainer *t) {
-    if (rpi_train_place_is_staged(&t->place)) return true;
+    if (rpi_trainer_is_staged(t)) return true;
     return t->options->checkpoint_pieces && t->place.world > 1 &&
            !t->strategy->replicas_differ && !t->place.servers;
 }

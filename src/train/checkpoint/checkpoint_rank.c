@@ -54,7 +54,7 @@ static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
     tensor.tensor = name;
     rpi_piece_saver saver = {
         .grid = &t->place.grid, .rank = t->place.rank, .replicas = RPI_REPLICAS_SLICE};
-    if (rpi_train_place_is_staged(&t->place))
+    if (rpi_trainer_is_staged(t))
         (void)rpi_stage_holds(&t->stage, &t->network, record, &saver.first_stage,
                               &saver.last_stage);
     return rpi_piece_list_share(list, &tensor, &saver, elements);
@@ -65,7 +65,7 @@ static rp_status list_state(const rpi_trainer *t, const float *states, int recor
                             rpi_piece_list *list) {
     const char *name = t->network.parameters[record].name;
     const rpi_weight *weight = rpi_weights_find(t->weights, name);
-    if (!rpi_train_place_is_staged(&t->place)) return RP_OK;
+    if (!rpi_trainer_is_staged(t)) return RP_OK;
     return add_pieces(t, name, record, states + weight->first, list);
 }
 

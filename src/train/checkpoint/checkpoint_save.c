@@ -27,7 +27,7 @@ static void list_model(const rpi_trainer *t, const of_all *all, rpi_tensor_list 
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         const float *arena = parameter->is_state ? all->states : rpi_weights_values(t->weights);
-        if (rpi_train_place_is_staged(&t->place)) continue;
+        if (rpi_trainer_is_staged(t)) continue;
         if (!parameter->is_state && rpi_checkpoint_in_pieces(t)) continue;
         snprintf(rpi_tensor_list_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
         rpi_tensor_list_add(list, parameter, arena + weight->first);
@@ -81,8 +81,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     metadata[entries++] = (rpi_metadata){"strategy", t->options->strategy};
     metadata[entries++] =
         (rpi_metadata){"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"};
-    if (rpi_train_place_is_staged(&t->place))
-        metadata[entries++] = (rpi_metadata){"stages", stages};
+    if (rpi_trainer_is_staged(t)) metadata[entries++] = (rpi_metadata){"stages", stages};
     if (t->levels) metadata[entries++] = (rpi_metadata){"codec_levels", levels};
     if (t->levels && t->codec.fastest)
         metadata[entries++] = (rpi_metadata){"codec_lossy_from", lossy_from};

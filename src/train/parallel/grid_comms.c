@@ -88,10 +88,6 @@ void rpi_grid_comms_close(rpi_grid_comms *comms) {
     *comms = (rpi_grid_comms){0};
 }
 
-rp_comm *rpi_grid_comms_replicas(const rpi_grid_comms *comms, rp_comm *world) {
-    return comms->replicas ? comms->replicas : world;
-}
-
 void rpi_grid_comms_abort(const rpi_grid_comms *comms, rp_status status, const char *message) {
     if (comms->stages) rp_comm_abort(comms->stages, status, message);
     if (comms->replicas) rp_comm_abort(comms->replicas, status, message);

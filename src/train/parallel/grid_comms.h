@@ -16,8 +16,6 @@ typedef struct rpi_grid_comms {
 rp_status rpi_grid_comms_open(rp_comm *world, const rpi_train_place *place,
                               rpi_grid_comms *out_comms);
 void rpi_grid_comms_close(rpi_grid_comms *comms); /* zeros are fine */
-/* Those that hold what this rank holds: of these, or all of the world. */
-rp_comm *rpi_grid_comms_replicas(const rpi_grid_comms *comms, rp_comm *world);
 
 /* As rp_comm_abort() of each, before that of the world: one that has failed by itself on some
  * rank tells nothing on to the others. */

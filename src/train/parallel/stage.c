@@ -1,10 +1,12 @@
 #include "train/parallel/stage.h"
 
+#include "base/append.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "plan/stage_cut.h"
 #include "train/models/layer_names.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -196,8 +198,36 @@ static rp_status look_at(const rpi_network *network, const rpi_network_part *all
                    s);
 }
 
-static rp_status take_parts(const cuts *c, const rpi_network *network, const int *first,
-                            rpi_model_stage *s) {
+/* A node's block, or itself. */
+static void name_layer(const rpi_graph *graph, int node, char name[RPI_LAYER_NAME]) {
+    const char *own = rpi_graph_node(graph, node)->name;
+    rpi_layer_of(own, name);
+    size_t length = strlen(name);
+    if (!length || !isdigit((unsigned char)name[length - 1]))
+        snprintf(name, RPI_LAYER_NAME, "%s", own);
+}
+
+/* Which part has what. */
+static void tell_parts(const rpi_network *network, const double *costs,
+                       const rpi_network_part *all, rpi_model_stage *s) {
+    double sum = cost_of(costs, 0, rpi_graph_node_count(network->graph));
+    rpi_append(s->text, sizeof s->text, "%s over %d stages:", s->schedule->name, s->stages);
+    for (int p = 0; p < s->stages * s->chunks; p++) {
+        char first[RPI_LAYER_NAME], last[RPI_LAYER_NAME], stage[32] = "";
+        const rpi_network_part *part = &all[p];
+        name_layer(network->graph, part->first_node, first);
+        name_layer(network->graph, part->end_node - 1, last);
+        if (s->chunks > 1)
+            snprintf(stage, sizeof stage, " on stage %d",
+                     rpi_pipeline_stage(s->schedule, s->stages, p));
+        double share = sum > 0 ? cost_of(costs, part->first_node, part->end_node) / sum : 0;
+        rpi_append(s->text, sizeof s->text, "%s %s to %s%s (%.0f %%%s)", p ? "," : "", first,
+                   last, stage, 100 * share, p ? "" : " of the operations");
+    }
+}
+
+static rp_status take_parts(const cuts *c, const rpi_network *network, const double *costs,
+                            const int *first, rpi_model_stage *s) {
     int parts = s->stages * s->chunks;
     rpi_network_part *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)s->chunks, sizeof *s->parts, "parts", &s->parts));
@@ -205,6 +235,7 @@ static rp_status take_parts(const cuts *c, const rpi_network *network, const int
     for (int p = 0; p < parts; p++) all[p] = part_at(c, network, first, parts, p);
     for (int k = 0; k < s->chunks; k++)
         s->parts[k] = all[rpi_pipeline_part(s->schedule, s->stages, s->stage, k)];
+    tell_parts(network, costs, all, s);
     rp_status status = RP_OK;
     for (int i = 0; i < network->parameter_count && status == RP_OK; i++)
         status = look_at(network, all, parts, i, s);
@@ -218,7 +249,7 @@ static rp_status open_parts(const rpi_network *network, const double *costs, con
     RP_TRY(check_parts(c, network, s));
     RP_TRY(rpi_alloc_array((size_t)parts + 1, sizeof *first, "parts", &first));
     rp_status status = choose(c, network, costs, parts, first);
-    if (status == RP_OK) status = take_parts(c, network, first, s);
+    if (status == RP_OK) status = take_parts(c, network, costs, first, s);
     rpi_free(first);
     return status;
 }

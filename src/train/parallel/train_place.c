@@ -93,7 +93,3 @@ void rpi_train_place_work(const rpi_train_place *place, int64_t count, int64_t *
                           int64_t *out_end) {
     share(count, place->worker, place->workers, out_first, out_end);
 }
-
-bool rpi_train_place_is_staged(const rpi_train_place *place) {
-    return place->grid.size[RPI_AXIS_STAGE] > 1;
-}

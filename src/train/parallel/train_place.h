@@ -39,9 +39,6 @@ const char *rpi_train_place_text(const rpi_train_place *place, int rank,
 /* The rank that holds in another replica what this one holds in its own. */
 int rpi_train_place_twin(const rpi_train_place *place, int replica);
 
-/* Is a replica several stages? */
-bool rpi_train_place_is_staged(const rpi_train_place *place);
-
 /* Ranks have left or come; each is a replica. Who learns from what stays. */
 void rpi_train_place_move(rpi_train_place *place, int rank, int world);
 

@@ -201,4 +201,94 @@ static void every_layout_is_the_serial_training(void) {
             if (fits(&models[m], &layouts[l])) check_layout(&models[m], &layouts[l]);
 }
 
-CASES({"every_layout_is_the_serial_training", every_layout_is_the_serial_training})
+/* ---- another layout goes on ---- */
+
+typedef struct leg {
+    int stages;
+    const char *schedule;
+} leg;
+
+/* One step in each of several layouts, of so many replicas, in one folder. */
+static rp_status train_in_legs(rpi_train_options *options, const leg *legs, int count,
+                               int replicas, rpi_train_result *result) {
+    for (int i = 0; i < count; i++) {
+        options->steps = i + 1;
+        options->stages = legs[i].stages;
+        options->schedule = legs[i].schedule;
+        options->resume = i ? options->out : NULL;
+        RP_TRY(ranks_train(options, replicas * legs[i].stages, result));
+    }
+    return RP_OK;
+}
+
+static rpi_train_options of_constant_rate(const model_row *row) {
+    rpi_train_options options = options_of(row);
+    options.lr_schedule = "constant";
+    options.micro_batch_size = 3;
+    options.keep = 1;
+    return options;
+}
+
+static void a_run_goes_on_in_another_layout(void) {
+    static const leg legs[] = {{2, "1f1b"}, {1, "1f1b"}, {4, "zb-h1"}, {2, "zb-v"}};
+    enum { LEGS = sizeof legs / sizeof legs[0] };
+    for (int m = 0; m < MODELS; m++) {
+        int replicas = models[m].statistics ? 1 : 2;
+        rpi_train_options options = of_constant_rate(&models[m]);
+        rpi_train_result whole = {0}, parts = {0};
+        options.steps = LEGS;
+        options.out = ranks_folder("whole");
+        options.overwrite = true;
+        REQUIRE_OK(ranks_train(&options, replicas, &whole));
+        char name[64];
+        snprintf(name, sizeof name, "legs-of-%s", models[m].name);
+        options.out = ranks_folder(name);
+        options.overwrite = false;
+        REQUIRE_OK(train_in_legs(&options, legs, LEGS, replicas, &parts));
+        check_near(whole.last_loss, parts.last_loss, models[m].tie, models[m].name);
+        double off = compare(ranks_folder("whole"), ranks_folder(name));
+        CHECK_MSG(off <= models[m].tie, "%s: a tensor is off by %.3g", models[m].name, off);
+    }
+}
+
+/* Error feedback belongs to a rank's own gradients; in another layout each replica takes an
+ * equal part of what all of them owe. */
+static void what_a_lossy_codec_owes_goes_on(void) {
+    static const leg same[] = {{2, "1f1b"}, {2, "1f1b"}, {2, "1f1b"}};
+    static const leg other[] = {{2, "1f1b"}, {1, "1f1b"}, {3, "1f1b"}};
+    model_row wide = models[2];
+    wide.model = "llama:layers=3,hidden=64,heads=2,vocabulary=261,positions=32";
+    rpi_train_options options = of_constant_rate(&wide);
+    rpi_train_result whole = {0}, legs = {0}, moved = {0};
+    options.codec = "q4";
+    options.steps = 3;
+    options.stages = 2;
+    REQUIRE_OK(ranks_train(&options, 4, &whole));
+    options.out = ranks_folder("owed");
+    REQUIRE_OK(train_in_legs(&options, same, 3, 2, &legs));
+    CHECK_MSG(whole.last_loss == legs.last_loss, "%.17g, %.17g", whole.last_loss,
+              legs.last_loss);
+    options.out = ranks_folder("owed-by-others");
+    REQUIRE_OK(train_in_legs(&options, other, 3, 2, &moved));
+    check_near(whole.last_loss, moved.last_loss, 1e-2, "another layout");
+}
+
+/* A learning rate that nothing survives: every rank says where it was noticed. */
+static void what_diverges_is_named_with_its_stage(void) {
+    rpi_train_options options = of_constant_rate(&models[2]);
+    options.optimizer = "sgd";
+    options.lr = 1e30;
+    options.clip = 0;
+    options.stages = 2;
+    options.steps = 6;
+    CHECK(ranks_train(&options, 4, NULL) == RP_CORRUPT);
+    for (int rank = 0; rank < 4; rank++)
+        CHECK_MSG(strstr(ranks_message(rank), "training has diverged at step") &&
+                      strstr(ranks_message(rank), "on rank 0, stage 0 of replica 0"),
+                  "rank %d says '%s'", rank, ranks_message(rank));
+}
+
+CASES({"every_layout_is_the_serial_training", every_layout_is_the_serial_training},
+      {"a_run_goes_on_in_another_layout", a_run_goes_on_in_another_layout},
+      {"what_a_lossy_codec_owes_goes_on", what_a_lossy_codec_owes_goes_on},
+      {"what_diverges_is_named_with_its_stage", what_diverges_is_named_with_its_stage})

@@ -52,10 +52,12 @@ static rp_status make_program(rank_graph *g, rpi_value_id loss, rpi_value_id see
     return rpi_instance_create(g->program, &g->instance);
 }
 
-/* Returns the status, with its words whatever closing says. */
-static rp_status close_graph(rank_graph *g, rp_status status) {
+/* Nobody leaves before the others have noticed. Returns the status, with its words whatever is
+ * said meanwhile. */
+static rp_status close_graph(rank_graph *g, rp_comm *comm, rp_status status) {
     char words[RPI_ERROR_BYTES];
     snprintf(words, sizeof words, "%s", status == RP_OK ? "" : rp_last_error()->message);
+    (void)rp_barrier(comm);
     rpi_instance_destroy(g->instance);
     rpi_program_destroy(g->program);
     rpi_session_destroy(g->session);
@@ -127,7 +129,7 @@ static rp_status two_layers(void *context, rp_comm *comm) {
         walk(&g, "second.weight", (const float[]){1, 2, 4, 5, -1, -2, -4, -5}, false);
         walk(&g, "second.bias", dy, false);
     }
-    return close_graph(&g, status);
+    return close_graph(&g, comm, status);
 }
 
 static void columns_and_rows(void) {
@@ -264,8 +266,7 @@ static rp_status one_loss(void *context, rp_comm *comm) {
         for (int i = 0; i < 4; i++) dz[i] = (float)row->dz[i];
         walk(&g, "z", dz, false);
     }
-    RP_TRY(rp_barrier(comm)); /* so that nobody leaves before the others have noticed */
-    return close_graph(&g, status);
+    return close_graph(&g, comm, status);
 }
 
 static void losses_are_of_the_whole_vocabulary(void) {
@@ -310,7 +311,7 @@ static rp_status one_norm(void *context, rp_comm *comm) {
         status = rpi_tensor_square_sum(comm, &network, g.weights, &squares);
     }
     CHECK_NEAR(sqrt(rpi_square_sum_value(&squares)), 12.2474487139, 1e-9);
-    return close_graph(&g, status);
+    return close_graph(&g, comm, status);
 }
 
 static void norms_count_each_element_once(void) {

@@ -19,8 +19,8 @@ enum { ROWS = 3, TOKENS = 12, RUNS = 2, SEED = 5, VOCABULARY = 67 };
 #define BERT  "bert:layers=2,hidden=24,heads=6,vocabulary=67,positions=16"
 #define VIT   "vit:layers=2,hidden=24,heads=6,patch=7"
 
-/* A row a model, with what it is tried with: a stranger adds one. Of tp ranks 2, 3, 4 and 6
- * those that are in `ranks`. 67 tokens and 34 units inside divide over none of them. */
+/* A row a model, with what it is tried with, over each number of ranks in `ranks`: a stranger
+ * adds one. 67 tokens, 34 and 50 units inside divide over few of them. */
 static const struct model_row {
     const char *text;
     int ranks[4];
@@ -28,50 +28,56 @@ static const struct model_row {
     bool recompute, repeats;
     const char *backend; /* NULL: the reference */
     const char *transport;
+    int sums; /* all-reduces of a run: two a block each way, of tokens and of logits */
 } rows[] = {
-    {GPT2, {2, 3}, 0, false, false, NULL, NULL},
-    {GPT2, {2}, 0.1, true, false, NULL, "shm"},
+    {GPT2, {2, 3}, 0, false, false, NULL, NULL, 10},
+    {GPT2, {2}, 0.1, true, false, NULL, "shm", 10},
     {GPT2 ",dropout=0.2,attention-dropout=0.1,intermediate=50",
      {2, 3},
      0,
      true,
      true,
      NULL,
-     NULL},
-    {GPT2, {6}, 0, false, false, "cpu", NULL},
-    {LLAMA ",kv-heads=2", {2, 6}, 0, false, false, NULL, NULL},
+     NULL,
+     12},
+    {GPT2, {6}, 0, false, false, "cpu", NULL, 10},
+    {LLAMA ",kv-heads=2", {2, 6}, 0, false, false, NULL, NULL, 10},
     {"llama:layers=1,hidden=16,heads=8,kv-heads=2,vocabulary=67",
      {4, 8},
      0,
      false,
      false,
      NULL,
-     NULL},
+     NULL,
+     6},
     {LLAMA ",kv-heads=1,qk-norm=on,attention-bias=on,mlp-bias=on",
      {2, 3},
      0,
      true,
      true,
      NULL,
-     NULL},
+     NULL,
+     12},
     {LLAMA ",kv-heads=3,tied=on,attention-dropout=0.2,qk-norm=on",
      {3, 6},
      0.2,
      true,
      false,
      "cpu",
-     NULL},
-    {BERT, {2, 3}, 0, false, false, NULL, NULL},
-    {BERT ",dropout=0.1,attention-dropout=0.1,pre-ln=on", {6}, 0, true, true, NULL, NULL},
-    {BERT ",spans=on", {2}, 0, false, false, "cpu", NULL},
-    {VIT, {2, 3}, 0, false, false, NULL, NULL},
+     NULL,
+     10},
+    {BERT, {2, 3}, 0, false, false, NULL, NULL, 10},
+    {BERT ",dropout=0.1,attention-dropout=0.1,pre-ln=on", {6}, 0, true, true, NULL, NULL, 12},
+    {BERT ",spans=on", {2}, 0, false, false, "cpu", NULL, 9},
+    {VIT, {2, 3}, 0, false, false, NULL, NULL, 8},
     {VIT ",dropout=0.2,attention-dropout=0.1,intermediate=50",
      {2, 6},
      0,
      true,
      true,
      "cpu",
-     NULL},
+     NULL,
+     10},
 };
 enum { MODELS = sizeof rows / sizeof rows[0] };
 
@@ -318,7 +324,9 @@ static void check_together(const trial *t, int ranks) {
         CHECK_EQ(t->traffic[r].sums, t->traffic[0].sums);
         CHECK_EQ(t->traffic[r].summed_bytes, t->traffic[0].summed_bytes);
     }
-    CHECK(t->traffic[0].sums > 0 && t->traffic[0].summed_bytes > 0);
+    CHECK_MSG(t->traffic[0].sums == RUNS * t->row->sums, "%s: %lld sums, %d are wanted",
+              t->row->text, (long long)t->traffic[0].sums, RUNS * t->row->sums);
+    CHECK(t->traffic[0].summed_bytes > 0);
     CHECK_NEAR(covered, (double)rpi_weights_count(t->whole->weights), 1e-6 * covered);
 }
 

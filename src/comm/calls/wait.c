@@ -73,7 +73,7 @@ rp_status rp_request_free(rp_request **in_out_request) {
 int rp_request_source(const rp_request *request) {
     if (!request) (void)RP_FAIL(INVALID, "request is NULL");
     bool is_known = request && (atomic_load(&request->done) || atomic_load(&request->enqueued));
-    return is_known ? request->peer : -1;
+    return is_known && request->peer >= 0 ? request->peer : -1;
 }
 
 rp_status rp_request_notify(rp_request *request, rp_completions *completions, uint64_t token) {

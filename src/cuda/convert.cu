@@ -22,6 +22,11 @@ template <int TYPE, int WIRE, bool ADDS> static __global__ void decode(rpi_devic
                                  (int)rpi_device_least(call.count - i, RPI_OCTET));
 }
 
+static __global__ void divide(rpi_device_call call) {
+    for (uint64_t i = first_element(); i < call.count; i += step())
+        rpi_convert_divide_octet(&call, i, (int)rpi_device_least(call.count - i, RPI_OCTET));
+}
+
 /* Families of families: by the type of the data, and by that in which elements travel. */
 template <int TYPE> struct encode_to {
     template <int WIRE> static rpi_cuda_kernel of(const rpi_device_call *call) {
@@ -73,4 +78,8 @@ cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
         adds ? rpi_kernel_for<decode_from<RPI_DEVICE_F32, true>>(call->wire_type, call)
              : rpi_kernel_for<decode_family>(call->type, call);
     return launch(kernel, call, stream);
+}
+
+cudaError_t rpi_convert_launch_divide(const rpi_device_call *call, cudaStream_t stream) {
+    return launch(divide, call, stream);
 }

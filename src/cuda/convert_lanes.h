@@ -35,4 +35,15 @@ RPI_HOST_DEVICE void rpi_convert_decode_octet(const rpi_device_call *call, int t
     rpi_octet_deliver(type, adds, call->y, i, n, &y);
 }
 
+/* A sum's mean. NaN stays what it is, as a CPU has it. */
+RPI_HOST_DEVICE void rpi_convert_divide_octet(const rpi_device_call *call, uint64_t i, int n) {
+    float divisor = (float)call->divisor;
+    rpi_octet y;
+    rpi_octet_load(RPI_DEVICE_F32, call->y, i, n, &y);
+    RPI_UNROLL
+    for (int k = 0; k < RPI_OCTET; k++)
+        if (y.value[k] == y.value[k]) y.value[k] = y.value[k] / divisor;
+    rpi_octet_store(RPI_DEVICE_F32, call->y, i, n, &y);
+}
+
 #endif

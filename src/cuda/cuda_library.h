@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file or of rpi_device_call. */
-enum { RPI_CUDA_INTERFACE = 6 };
+enum { RPI_CUDA_INTERFACE = 7 };
 /* What device_of() says of memory that is not a GPU's, or of a context of its own there. */
 enum { RPI_CUDA_HOST = -1, RPI_CUDA_FOREIGN = -2 };
 #define RPI_CUDA_ENTRY "rpi_cuda_library_table"
@@ -46,6 +46,8 @@ typedef struct rpi_cuda_library {
     int (*encode)(const rpi_device_call *call, void *stream);
     /* adds: y are floats, to which the values are added. */
     int (*decode)(const rpi_device_call *call, int adds, void *stream);
+    /* y: count floats, each becomes what it is divided by `divisor`. */
+    int (*divide)(const rpi_device_call *call, void *stream);
 
     int (*allocate)(size_t bytes, void **out); /* of the device */
     int (*release)(void *memory);

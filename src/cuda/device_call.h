@@ -29,6 +29,7 @@ typedef struct rpi_device_call {
     int bits, stochastic; /* of RPI_DEVICE_QUANT; bits of kept values that are levels, or 0 */
     uint32_t kept; /* of each whole bucket by RPI_DEVICE_RANDK, at most by RPI_DEVICE_TOPK */
     uint32_t quarters;       /* of RPI_DEVICE_VARIED */
+    int divisor;             /* of divide() alone, of a sum of so many; not 0 */
     uint64_t bucket;         /* elements; 0 for RPI_DEVICE_CONVERT */
     uint64_t count;          /* elements; 0: only the kernel is loaded */
     uint64_t first;          /* index in its tensor of the first one */

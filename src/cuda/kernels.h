@@ -39,6 +39,7 @@ static rpi_cuda_kernel rpi_kernel_for(int type, const rpi_device_call *call) {
 cudaError_t rpi_convert_launch_encode(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
                                       cudaStream_t stream);
+cudaError_t rpi_convert_launch_divide(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_quant_launch_encode(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_quant_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
 cudaError_t rpi_randk_launch_encode(const rpi_device_call *call, cudaStream_t stream);

@@ -74,6 +74,10 @@ static int decode(const rpi_device_call *call, int adds, void *stream) {
     }
 }
 
+static int divide(const rpi_device_call *call, void *stream) {
+    return rpi_convert_launch_divide(call, (cudaStream_t)stream);
+}
+
 /* ---- kernels are loaded ---- */
 
 static int load_call(const rpi_device_call *call) {
@@ -108,7 +112,8 @@ static int load() {
     static const int kinds[] = {RPI_DEVICE_CONVERT, RPI_DEVICE_QUANT, RPI_DEVICE_RANDK,
                                 RPI_DEVICE_SIGN};
     static const int types[] = {RPI_DEVICE_F32, RPI_DEVICE_F16, RPI_DEVICE_BF16};
-    int error = 0;
+    const rpi_device_call none = {};
+    int error = divide(&none, NULL);
     for (int kind : kinds)
         for (int type : types)
             if (!error) error = load_kind(kind, type);
@@ -289,6 +294,7 @@ rpi_cuda_library_table(void) {
                                            scratch_bytes,
                                            encode,
                                            decode,
+                                           divide,
                                            allocate,
                                            release,
                                            pin,

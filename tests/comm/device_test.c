@@ -125,6 +125,41 @@ static void every_algorithm(void) {
         }
 }
 
+/* Copies of what is added or held back: with kernels for a codec, of floats, only what travels
+ * goes between a GPU and the host. */
+static long copied(job j, int world) {
+    stand_in *control = device_begin();
+    size_t data = (j.counts[0] + j.counts[1]) * rp_dtype_bytes(j.dtype);
+    size_t residual = (j.counts[0] + j.counts[1]) * sizeof(float);
+    size_t users = (size_t)world * (STEPS * (2 * data + residual) + residual);
+    long before = atomic_load(&control->crossed);
+    compare(j, world, 0);
+    return atomic_load(&control->crossed) - before - (long)users;
+}
+
+static void sums_stay_there(void) {
+    static const rp_reduction reductions[] = {RP_SUM, RP_AVG};
+    static const char *const codecs[] = {"q4", "q8:bucket=64", "bf16"};
+    for (int world = 2; world <= 4; world++)
+        for (int i = 0; i < 6; i++) {
+            job j = {.codec = codecs[i % 3],
+                     .dtype = RP_F32,
+                     .reduce = reductions[i / 3],
+                     .counts = {200003, 0},
+                     .feedback = true,
+                     .there = 31};
+            long bytes = copied(j, world);
+            CHECK_MSG(bytes == 0, "%s, reduction %d: copies of %ld bytes in a world of %d",
+                      j.codec, (int)j.reduce, bytes, world);
+        }
+    job on_host = {.codec = "q4",
+                   .dtype = RP_F32,
+                   .reduce = RP_PREMUL_SUM,
+                   .counts = {200003, 0},
+                   .there = 31};
+    CHECK(copied(on_host, 2) > 0); /* the host adds */
+}
+
 static void every_dtype_and_reduction(void) {
     device_begin();
     for (int dtype = 0; dtype <= RP_C128; dtype++)
@@ -352,7 +387,7 @@ static void nothing_is_left(void) {
     device_check_empty();
 }
 
-CASES({"every_algorithm", every_algorithm},
+CASES({"sums_stay_there", sums_stay_there}, {"every_algorithm", every_algorithm},
       {"every_dtype_and_reduction", every_dtype_and_reduction},
       {"some_ranks_only", some_ranks_only}, {"every_codec", every_codec},
       {"between_hosts", between_hosts}, {"other_gpus_stay_closed", other_gpus_stay_closed},

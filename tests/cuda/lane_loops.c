@@ -40,6 +40,11 @@ static void convert_decode(const rpi_device_call *call, int adds) {
                                  (int)rpi_device_least(call->count - i, RPI_OCTET));
 }
 
+void lane_loops_divide(const rpi_device_call *call) {
+    for (uint64_t i = 0; i < call->count; i += RPI_OCTET)
+        rpi_convert_divide_octet(call, i, (int)rpi_device_least(call->count - i, RPI_OCTET));
+}
+
 /* Octets of a lane that keeps its part of a bucket, as quant.cu has it; 0: it does not. */
 static int held_octets(const rpi_device_call *call) {
     uint64_t octets = (call->bucket + RPI_OCTET - 1) / RPI_OCTET;

@@ -10,6 +10,7 @@ void lane_loops_encode(const rpi_device_call *call, int lanes);
 /* adds: y are floats, to which the values are added. */
 void lane_loops_decode(const rpi_device_call *call, int adds, int lanes);
 
+void lane_loops_divide(const rpi_device_call *call);
 /* Buckets, so far, that were encoded as quant_whole_lanes.h does it. */
 long lane_loops_whole(void);
 

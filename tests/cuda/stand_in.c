@@ -45,7 +45,7 @@ typedef struct event {
     bool freed;
 } event;
 
-typedef enum op_kind { COPY, ENCODE, DECODE, RECORD, WAIT, CALL } op_kind;
+typedef enum op_kind { COPY, ENCODE, DECODE, DIVIDE, RECORD, WAIT, CALL } op_kind;
 
 typedef struct op {
     struct op *next;
@@ -178,6 +178,10 @@ static bool translate(op *o) {
         o->from = reach(o->from, o->bytes);
         return o->to && o->from;
     }
+    if (o->kind == DIVIDE) {
+        call->y = reach(call->y, call->count * element);
+        return call->y != NULL;
+    }
     call->encoded = reach(call->encoded, 1);
     if (encodes) call->x = reach(call->x, call->count * element);
     if (!encodes) call->y = reach(call->y, call->count * element);
@@ -196,6 +200,7 @@ static void work(op *o) {
         if (atomic_load(&control.spills)) o->call.encoded[atomic_load(&control.spills)] ^= 1;
         break;
     case DECODE: lane_loops_decode(&o->call, o->adds, LANES); break;
+    case DIVIDE: lane_loops_divide(&o->call); break;
     case CALL: o->function(o->context); break;
     case RECORD:
     case WAIT: break;
@@ -203,7 +208,12 @@ static void work(op *o) {
 }
 
 static bool touches_memory(const op *o) {
-    return o->kind == COPY || o->kind == ENCODE || o->kind == DECODE;
+    return o->kind == COPY || o->kind == ENCODE || o->kind == DECODE || o->kind == DIVIDE;
+}
+
+/* Between a device and the host. */
+static bool is_crossing(const op *o) {
+    return (device_at(o->to) == RPI_CUDA_HOST) != (device_at(o->from) == RPI_CUDA_HOST);
 }
 
 /* Under the lock, which it releases meanwhile. After an error nothing touches memory. */
@@ -216,6 +226,7 @@ static void run_first(stream *s) {
         sleep_us(delay_us);
         pthread_mutex_lock(&state.lock);
     }
+    if (o->kind == COPY && is_crossing(o)) control.crossed += (long)o->bytes;
     bool dead = state.sticky[s->device] != NONE && touches_memory(o);
     if (!dead && touches_memory(o) && !translate(o)) {
         state.sticky[s->device] = ILLEGAL_ADDRESS;
@@ -225,7 +236,7 @@ static void run_first(stream *s) {
     if (!dead) work(o);
     pthread_mutex_lock(&state.lock);
     if (o->kind == COPY) control.copies++;
-    if (o->kind == ENCODE || o->kind == DECODE) control.kernels++;
+    if (touches_memory(o) && o->kind != COPY) control.kernels++;
     if (o->kind == RECORD && o->event->done < o->time) o->event->done = o->time;
     s->first = o->next;
     if (!s->first) s->end = &s->first;
@@ -397,6 +408,10 @@ static int encode(const rpi_device_call *call, void *handle) {
 
 static int decode(const rpi_device_call *call, int adds, void *handle) {
     return launch(&(op){.kind = DECODE, .call = *call, .adds = adds}, handle);
+}
+
+static int divide(const rpi_device_call *call, void *handle) {
+    return launch(&(op){.kind = DIVIDE, .call = *call}, handle);
 }
 
 /* The first gap that is long enough. */
@@ -695,6 +710,7 @@ static const rpi_cuda_library table = {
     .scratch_bytes = scratch_bytes,
     .encode = encode,
     .decode = decode,
+    .divide = divide,
     .allocate = allocate,
     .release = release,
     .pin = pin,

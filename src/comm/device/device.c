@@ -85,19 +85,29 @@ static void free_lanes(rpi_device *device) {
     }
 }
 
+static void give_back(const rpi_device *device, int side, void *memory) {
+    const rpi_cuda_library *cuda = device->cuda;
+    if (memory) (void)(side == RPI_SIDE_HOST ? cuda->unpin(memory) : cuda->release(memory));
+}
+
+static void free_pool(rpi_device *device, int side) {
+    rpi_pinned_pool *pool = &device->pools[side];
+    for (int size = 0; size < RPI_PINNED_SIZES; size++)
+        for (rpi_pinned *pinned = pool->unused[size], *after; pinned; pinned = after) {
+            after = pinned->next;
+            if (!pinned->of_pool) give_back(device, side, pinned->data);
+            rpi_free(pinned);
+        }
+    give_back(device, side, pool->memory);
+}
+
 /* Of a GPU that cannot be used any more nothing can be given back. */
 static void free_device(rpi_device *device) {
     rpi_cuda_before before;
     bool entered = rpi_device_enter(device, &before) == RP_OK;
     free_lanes(device);
     rpi_marks_free(device, device->marks);
-    for (int size = 0; size < RPI_PINNED_SIZES; size++)
-        for (rpi_pinned *pinned = device->pinned[size], *after; pinned; pinned = after) {
-            after = pinned->next;
-            if (!pinned->of_pool) (void)device->cuda->unpin(pinned->data);
-            rpi_free(pinned);
-        }
-    (void)device->cuda->unpin(device->pool);
+    for (int side = 0; side < RPI_SIDES; side++) free_pool(device, side);
     if (entered) rpi_device_leave(device, &before);
     rpi_free(device);
 }
@@ -139,34 +149,49 @@ static int size_of(size_t bytes) {
     return size;
 }
 
+static void fill_pool(rpi_device *device, int side, size_t bytes) {
+    const rpi_cuda_library *cuda = device->cuda;
+    rpi_pinned_pool *pool = &device->pools[side];
+    if (pool->memory) return;
+    if (side == RPI_SIDE_HOST ? cuda->pin(bytes, &pool->memory)
+                              : cuda->allocate(bytes, &pool->memory))
+        return;
+    pool->bytes = bytes;
+}
+
+/* One of the parts of a chunk is summed by this rank. */
 void rpi_pinned_fill(rpi_device *device, size_t bytes) {
-    if (device->pool || device->cuda->pin(bytes, &device->pool)) return;
-    device->pool_bytes = bytes;
+    fill_pool(device, RPI_SIDE_HOST, bytes);
+    fill_pool(device, RPI_SIDE_GPU, bytes / 2);
 }
 
 /* Some of the pool, where that has room. */
-static void *cut_from_pool(rpi_device *device, size_t bytes) {
-    if (!device->pool || device->pool_bytes - device->pool_used < bytes) return NULL;
-    device->pool_used += bytes;
-    return (unsigned char *)device->pool + device->pool_used - bytes;
+static void *cut_from_pool(rpi_pinned_pool *pool, size_t bytes) {
+    if (!pool->memory || pool->bytes - pool->used < bytes) return NULL;
+    pool->used += bytes;
+    return (unsigned char *)pool->memory + pool->used - bytes;
 }
 
-static rp_status pin_alone(rpi_device *device, size_t bytes, void **out) {
+static rp_status take_alone(rpi_device *device, int side, size_t bytes, void **out) {
     rpi_cuda_before before;
+    const rpi_cuda_library *cuda = device->cuda;
     RP_TRY(rpi_device_enter(device, &before));
-    rp_status status = rpi_cuda_pin(device->cuda, bytes, out);
+    rp_status status = side == RPI_SIDE_HOST
+                           ? rpi_cuda_pin(cuda, bytes, out)
+                           : rpi_cuda_check(cuda, cuda->allocate(bytes, out), "accumulators");
     rpi_device_leave(device, &before);
     return status;
 }
 
-static rp_status make_pinned(rpi_device *device, int size, rpi_pinned **out_pinned) {
+static rp_status make_pinned(rpi_device *device, int side, int size, rpi_pinned **out_pinned) {
     size_t bytes = (size_t)1 << (SMALLEST_BITS + size);
     rpi_pinned *pinned = NULL;
     RP_TRY(rpi_alloc(sizeof *pinned, "pinned memory", &pinned));
-    void *data = cut_from_pool(device, bytes);
+    void *data = cut_from_pool(&device->pools[side], bytes);
     pinned->size = size;
+    pinned->side = side;
     pinned->of_pool = data != NULL;
-    rp_status status = data ? RP_OK : pin_alone(device, bytes, &data);
+    rp_status status = data ? RP_OK : take_alone(device, side, bytes, &data);
     if (status != RP_OK) {
         rpi_free(pinned);
         return status;
@@ -176,18 +201,27 @@ static rp_status make_pinned(rpi_device *device, int size, rpi_pinned **out_pinn
     return RP_OK;
 }
 
-rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned) {
+static rp_status take(rpi_device *device, int side, size_t bytes, rpi_pinned **out_pinned) {
     int size = size_of(bytes);
     if (size >= RPI_PINNED_SIZES) return RP_FAIL(NOMEM, "%zu bytes cannot be pinned", bytes);
-    rpi_pinned *pinned = device->pinned[size];
-    if (!pinned) return make_pinned(device, size, out_pinned);
-    device->pinned[size] = pinned->next;
+    rpi_pinned **unused = &device->pools[side].unused[size], *pinned = *unused;
+    if (!pinned) return make_pinned(device, side, size, out_pinned);
+    *unused = pinned->next;
     *out_pinned = pinned;
     return RP_OK;
 }
 
+rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned) {
+    return take(device, RPI_SIDE_HOST, bytes, out_pinned);
+}
+
+rp_status rpi_accumulator_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned) {
+    return take(device, RPI_SIDE_GPU, bytes, out_pinned);
+}
+
 void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned) {
     if (!pinned) return;
-    pinned->next = device->pinned[pinned->size];
-    device->pinned[pinned->size] = pinned;
+    rpi_pinned **unused = &device->pools[pinned->side].unused[pinned->size];
+    pinned->next = *unused;
+    *unused = pinned;
 }

@@ -1,14 +1,14 @@
 /* Operations whose elements lie in memory of a GPU.
  *
- * The host adds and sends, the GPU encodes and decodes; between the two go copies and kernels
- * that are put into streams of the operation's own and done later. Nothing here waits for the
+ * The host sends, the GPU encodes, decodes and, where it can, adds (run/device_sums.h); between
+ * the two go copies and kernels that are put into streams of the operation's own and done later. Nothing here waits for the
  * GPU: an instruction is begun, put off, and looked at again in later iterations until its mark
  * has come.
  *
  *   an instruction whose turn has come (rpi_device_run)
  *     |
  *     |-- kernels can do it: ENCODE of IN into pinned bytes, DECODE of pinned bytes into OUT,
- *     |   COPY of IN into OUT
+ *     |   COPY of IN into OUT; all that touches an accumulator which lies on the GPU
  *     |     | put into a lane, a mark behind it
  *     |     v
  *     |   begun -- its mark has come --------------------------------------> finished
@@ -59,13 +59,23 @@ struct rpi_context;
 struct rpi_chunk;
 struct rp_request;
 
-/* Memory of the host that the GPU reaches. */
+/* Memory of the host that the GPU reaches; or the GPU's own, for accumulators. */
 typedef struct rpi_pinned {
     struct rpi_pinned *next;
     int size;     /* its class: device.c */
+    int side;     /* RPI_SIDE_ */
     bool of_pool; /* it was not pinned alone */
     unsigned char *data;
 } rpi_pinned;
+
+enum { RPI_SIDE_HOST, RPI_SIDE_GPU, RPI_SIDES };
+
+/* Kept until the context is closed. [progress] */
+typedef struct rpi_pinned_pool {
+    rpi_pinned *unused[RPI_PINNED_SIZES];
+    void *memory; /* had before anything is put into lanes */
+    size_t used, bytes;
+} rpi_pinned_pool;
 
 /* A place in a lane. */
 typedef struct rpi_mark {
@@ -101,11 +111,9 @@ typedef struct rpi_device {
     rpi_bell *bell;
     bool is_lost; /* [progress] it has not come to what a transfer gave it, which is lost: what
                      is pinned for it is kept for good */
-    rpi_lane lanes[RPI_LANES];            /* of all requests; made by the first one */
-    rpi_mark *marks;                      /* [progress] free ones */
-    rpi_pinned *pinned[RPI_PINNED_SIZES]; /* [progress] */
-    void *pool; /* [progress] pinned before anything is put into lanes */
-    size_t pool_used, pool_bytes;
+    rpi_lane lanes[RPI_LANES]; /* of all requests; made by the first one */
+    rpi_mark *marks;           /* [progress] free ones */
+    rpi_pinned_pool pools[RPI_SIDES];
 } rpi_device;
 
 /* What the input is changed by before it counts: calls/contributions.c. */
@@ -159,6 +167,7 @@ typedef struct rpi_device_chunk {
     rpi_staged *staged[RPI_STAGED_KINDS]; /* [parts] */
     rpi_device_step *steps;               /* [steps] */
     rpi_pinned **encoded_slots; /* [encoded_slots] of those that are RPI_ENCODED_PINNED */
+    rpi_pinned **sums;          /* [parts] accumulators on the GPU; NULL: the host adds */
     bool closing;
     uint64_t mark; /* of RPI_LANE_INTO */
 } rpi_device_chunk;
@@ -184,6 +193,8 @@ void rpi_bell_ring(void *bell); /* and one holder less; on a thread of the GPU's
 void rpi_bell_leave(rpi_bell *bell);
 /* [progress] */
 rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
+/* Of the GPU's memory. */
+rp_status rpi_accumulator_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
 /* For many small ones: where it cannot be had, each is pinned when it is needed. */
 void rpi_pinned_fill(rpi_device *device, size_t bytes);
 void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned); /* NULL is fine */

@@ -21,15 +21,16 @@ rp_status rpi_device_chunk_new(const rpi_compiled_schedule *compiled,
     size_t steps = (size_t)schedule->count * sizeof(rpi_device_step);
     size_t head = rpi_align_up(sizeof(rpi_device_chunk));
     unsigned char *memory = NULL;
-    RP_TRY(rpi_alloc(head + RPI_STAGED_KINDS * parts + steps +
-                         (size_t)schedule->encoded_slots * sizeof(rpi_pinned *),
-                     "the state of a chunk", &memory));
+    size_t pinned = (size_t)(schedule->encoded_slots + schedule->parts) * sizeof(rpi_pinned *);
+    RP_TRY(rpi_alloc(head + RPI_STAGED_KINDS * parts + steps + pinned, "the state of a chunk",
+                     &memory));
     rpi_device_chunk *chunk = (rpi_device_chunk *)(void *)memory;
     memory += head;
     for (int kind = 0; kind < RPI_STAGED_KINDS; kind++, memory += parts)
         chunk->staged[kind] = (rpi_staged *)(void *)memory;
     chunk->steps = (rpi_device_step *)(void *)memory;
     chunk->encoded_slots = (rpi_pinned **)(void *)(memory + steps);
+    chunk->sums = chunk->encoded_slots + schedule->encoded_slots;
     *out_chunk = chunk;
     return RP_OK;
 }
@@ -59,6 +60,10 @@ void rpi_device_chunk_release(rpi_chunk *chunk) {
             give(transfer, device->staged[kind][part].memory);
             device->staged[kind][part] = (rpi_staged){0};
         }
+    for (int part = 0; part < schedule->parts; part++) {
+        give(transfer, device->sums[part]);
+        device->sums[part] = NULL;
+    }
     memset(device->steps, 0, (size_t)schedule->count * sizeof *device->steps);
     device->closing = false;
     device->mark = 0;

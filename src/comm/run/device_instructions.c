@@ -4,6 +4,7 @@
 #include "comm/core/request.h"
 #include "comm/device/device.h"
 #include "comm/parts/parts.h"
+#include "comm/run/device_sums.h"
 #include "comm/run/in_place.h"
 
 #include "base/log.h"
@@ -76,7 +77,7 @@ void rpi_device_ran(rpi_chunk *chunk, const rpi_instruction *instruction) {
 
 /* ---- what the GPU does ---- */
 
-static rp_status begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane) {
+rp_status rpi_device_begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane) {
     rpi_device_step *step =
         &chunk->device->steps[instruction - chunk->request->compiled->instruction];
     RP_TRY(rpi_lane_mark(chunk->request->device, lane, &step->mark));
@@ -96,8 +97,8 @@ static void say_once(const rpi_slice *slice) {
 }
 
 /* Kernels, or a copy where elements travel as they are. */
-static bool knows_slice(const rpi_slice *slice, const rp_encode_context *context,
-                        rpi_device_call *call, bool *out_copies) {
+bool rpi_device_knows_slice(const rpi_slice *slice, const rp_encode_context *context,
+                            rpi_device_call *call, bool *out_copies) {
     *out_copies = rp_codec_is_exact(slice->codec, slice->extent->dtype) && !context->residual;
     if (*out_copies) return true;
     if (!slice->varies && rpi_device_call_of(slice->codec, slice->extent->dtype, slice->count,
@@ -107,7 +108,7 @@ static bool knows_slice(const rpi_slice *slice, const rp_encode_context *context
     return false;
 }
 
-static bool knows_part(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+bool rpi_device_knows_part(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     rpi_device_call call;
     rpi_slice slice;
     bool copies, any = false;
@@ -115,7 +116,7 @@ static bool knows_part(const rpi_chunk *chunk, const rpi_instruction *instructio
          rpi_walk_next(&walk, &slice);) {
         rp_encode_context context = rpi_slice_context(chunk->request, &slice);
         context.residual = instruction->kind == RPI_STEP_ENCODE ? slice.residual : NULL;
-        if (!knows_slice(&slice, &context, &call, &copies)) return false;
+        if (!rpi_device_knows_slice(&slice, &context, &call, &copies)) return false;
         any = true;
     }
     return any;
@@ -129,8 +130,10 @@ static rp_status encode_slice(rpi_chunk *chunk, const rpi_instruction *instructi
     bool copies;
     context.role = (uint32_t)instruction->role + 2 * (uint32_t)chunk->request->comm->rank;
     context.residual = slice->residual;
-    const void *values = rpi_device_place(chunk, RPI_STAGED_IN, slice);
-    if (!knows_slice(slice, &context, &call, &copies))
+    const void *values = instruction->from == RPI_SLOT_SUM
+                             ? rpi_device_sum_place(chunk, instruction->part, slice)
+                             : rpi_device_place(chunk, RPI_STAGED_IN, slice);
+    if (!rpi_device_knows_slice(slice, &context, &call, &copies))
         return RP_FAIL(INTERNAL, "a piece of a part that kernels know is not known to them");
     if (copies) return rpi_transfer_copy(transfer, RPI_LANE_FROM, out, values, slice->bytes);
     call.x = values;
@@ -146,9 +149,13 @@ static bool has_staged_residual(const rpi_chunk *chunk, int part) {
 }
 
 static bool takes_encode(const rpi_chunk *chunk, const rpi_instruction *instruction) {
-    return instruction->kind == RPI_STEP_ENCODE && instruction->from == RPI_SLOT_IN &&
+    bool is_sum = instruction->from == RPI_SLOT_SUM;
+    if (is_sum && !rpi_device_adds(chunk, instruction->part)) return false;
+    return instruction->kind == RPI_STEP_ENCODE &&
+           (is_sum || instruction->from == RPI_SLOT_IN) &&
            !rpi_device_changes(chunk, instruction->part) && !is_put_off(chunk, instruction) &&
-           !has_staged_residual(chunk, instruction->part) && knows_part(chunk, instruction);
+           !has_staged_residual(chunk, instruction->part) &&
+           rpi_device_knows_part(chunk, instruction);
 }
 
 static rp_status put_encodings(rpi_chunk *chunk, const rpi_instruction *instruction,
@@ -160,10 +167,8 @@ static rp_status put_encodings(rpi_chunk *chunk, const rpi_instruction *instruct
     return RP_OK;
 }
 
-static rp_status with_device(rpi_chunk *chunk, const rpi_instruction *instruction,
-                             rp_status (*put)(rpi_chunk *, const rpi_instruction *,
-                                              unsigned char *),
-                             unsigned char *bytes) {
+rp_status rpi_device_put(rpi_chunk *chunk, const rpi_instruction *instruction,
+                         rpi_device_putting *put, unsigned char *bytes) {
     const rpi_device *device = chunk->request->device->device;
     rpi_cuda_before before;
     RP_TRY(rpi_device_enter(device, &before));
@@ -191,14 +196,14 @@ static rp_status begin_encode(rpi_chunk *chunk, const rpi_instruction *instructi
     RP_TRY(rpi_transfer_open(transfer));
     RP_TRY(rpi_pinned_take(transfer->device, bytes, pinned));
     *encoded_slot = pinned_slot(encoded_slot, *pinned, bytes);
-    RP_TRY(with_device(chunk, instruction, put_encodings, (*pinned)->data));
-    return begun(chunk, instruction, RPI_LANE_FROM);
+    RP_TRY(rpi_device_put(chunk, instruction, put_encodings, (*pinned)->data));
+    return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
 }
 
 /* Bytes that came, where the GPU reads them. RP_PENDING: they are not what was sent any more.
  */
-static rp_status pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction) {
-    int index = instruction->from - RPI_SLOT_ENCODED;
+rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot) {
+    int index = slot - RPI_SLOT_ENCODED;
     rpi_encoded_slot *encoded_slot = &chunk->encoded_slots[index];
     rpi_pinned *pinned = NULL;
     if (encoded_slot->state == RPI_ENCODED_PINNED) return RP_OK;
@@ -222,7 +227,7 @@ static rp_status decode_slice(rpi_chunk *chunk, const rpi_slice *slice, unsigned
     void *values = rpi_device_place(chunk, RPI_STAGED_OUT, slice);
     rpi_device_call call;
     bool copies;
-    if (!knows_slice(slice, &context, &call, &copies))
+    if (!rpi_device_knows_slice(slice, &context, &call, &copies))
         return RP_FAIL(INTERNAL, "a piece of a part that kernels know is not known to them");
     if (copies) return rpi_transfer_copy(transfer, RPI_LANE_INTO, values, in, slice->bytes);
     call.encoded = in;
@@ -247,7 +252,8 @@ static bool takes_decode(const rpi_chunk *chunk, const rpi_instruction *instruct
     bool has_bytes = encoded_slot->state == RPI_ENCODED_FRAME ||
                      encoded_slot->state == RPI_ENCODED_BUFFER ||
                      encoded_slot->state == RPI_ENCODED_PINNED;
-    return has_bytes && encoded_slot->edge_weight == 1 && knows_part(chunk, instruction);
+    return has_bytes && encoded_slot->edge_weight == 1 &&
+           rpi_device_knows_part(chunk, instruction);
 }
 
 /* It writes the whole part: what the host has written there before is nothing now. */
@@ -259,12 +265,12 @@ static void take_from_host(rpi_chunk *chunk, int part) {
 
 static rp_status begin_decode(rpi_chunk *chunk, const rpi_instruction *instruction) {
     RP_TRY(rpi_transfer_open(chunk->request->device));
-    RP_TRY(pin_slot(chunk, instruction));
+    RP_TRY(rpi_device_pin_slot(chunk, instruction, instruction->from));
     take_from_host(chunk, instruction->part);
     unsigned char *bytes =
         chunk->device->encoded_slots[instruction->from - RPI_SLOT_ENCODED]->data;
-    RP_TRY(with_device(chunk, instruction, put_decodings, bytes));
-    return begun(chunk, instruction, RPI_LANE_INTO);
+    RP_TRY(rpi_device_put(chunk, instruction, put_decodings, bytes));
+    return rpi_device_begun(chunk, instruction, RPI_LANE_INTO);
 }
 
 /* IN to OUT, as it is. */
@@ -291,7 +297,7 @@ static rp_status begin_copy(rpi_chunk *chunk, const rpi_instruction *instruction
         RP_TRY(rpi_transfer_copy(transfer, RPI_LANE_INTO, into, from,
                                  rpi_device_bytes(RPI_STAGED_IN, &slice)));
     }
-    if (any) return begun(chunk, instruction, RPI_LANE_INTO);
+    if (any) return rpi_device_begun(chunk, instruction, RPI_LANE_INTO);
     chunk->device->steps[instruction - chunk->request->compiled->instruction].begun = true;
     return RP_OK;
 }
@@ -303,6 +309,8 @@ static rp_status begin(rpi_chunk *chunk, const rpi_instruction *instruction, boo
     if (takes_encode(chunk, instruction)) return begin_encode(chunk, instruction);
     if (takes_decode(chunk, instruction)) return begin_decode(chunk, instruction);
     if (takes_copy(chunk, instruction)) return begin_copy(chunk, instruction);
+    if (rpi_device_sums_take(chunk, instruction))
+        return rpi_device_sums_begin(chunk, instruction);
     *out_device = false;
     return gather(chunk, instruction);
 }
@@ -321,13 +329,14 @@ rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
 /* Inputs that sums will need on the host come while frames do. */
 rp_status rpi_device_chunk_begin(rpi_chunk *chunk) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    RP_TRY(rpi_device_sums_open(chunk));
     for (int i = 0; i < compiled->schedule.count; i++) {
         const rpi_instruction *instruction = &compiled->instruction[i];
         bool sums = !instruction->fused &&
                     (instruction->kind == RPI_STEP_ADD ||
                      (instruction->kind == RPI_STEP_COPY && instruction->into == RPI_SLOT_SUM));
         bool reads = instruction->from == RPI_SLOT_IN || instruction->first == RPI_SLOT_IN;
-        if (!sums || !reads) continue;
+        if (!sums || !reads || rpi_device_adds(chunk, instruction->part)) continue;
         rp_status status = rpi_device_fetch_input(chunk, instruction->part);
         if (status < 0) return status;
     }

@@ -1,0 +1,38 @@
+/* Sums in memory of a GPU. Where every instruction of a part that touches its accumulator is
+ * one that the GPU can do, the accumulator lies there, and so do this rank's own values and the
+ * owner's residual: only encodings go between it and the host. All of a part's is put into one
+ * lane. Elsewhere the host adds, on copies (device.h). [progress] */
+#ifndef RPI_COMM_DEVICE_SUMS_H
+#define RPI_COMM_DEVICE_SUMS_H
+
+#include "comm/core/chunk.h"
+#include "comm/device/device.h"
+#include "cuda/device_codec.h"
+
+/* The chunk starts: which parts are summed there. */
+rp_status rpi_device_sums_open(rpi_chunk *chunk);
+bool rpi_device_adds(const rpi_chunk *chunk, int part);
+/* Where the GPU has a slice's part of the accumulator. */
+void *rpi_device_sum_place(const rpi_chunk *chunk, int part, const rpi_slice *slice);
+/* An instruction, but an ENCODE, on the accumulator of such a part; RP_PENDING: it is begun. */
+bool rpi_device_sums_take(const rpi_chunk *chunk, const rpi_instruction *instruction);
+rp_status rpi_device_sums_begin(rpi_chunk *chunk, const rpi_instruction *instruction);
+
+/* ---- device_instructions.c ---- */
+
+/* Kernels, or a copy where elements travel as they are. */
+bool rpi_device_knows_slice(const rpi_slice *slice, const rp_encode_context *context,
+                            rpi_device_call *call, bool *out_copies);
+bool rpi_device_knows_part(const rpi_chunk *chunk, const rpi_instruction *instruction);
+/* Bytes that came, where the GPU reads them. RP_PENDING: they are not what was sent any more.
+ */
+rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot);
+/* What puts an instruction's copies and kernels into a lane, with its device chosen. */
+typedef rp_status rpi_device_putting(rpi_chunk *chunk, const rpi_instruction *instruction,
+                                     unsigned char *bytes);
+rp_status rpi_device_put(rpi_chunk *chunk, const rpi_instruction *instruction,
+                         rpi_device_putting *put, unsigned char *bytes);
+/* All of it is in the lane. */
+rp_status rpi_device_begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane);
+
+#endif

@@ -31,7 +31,9 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     bool forward = external->forward_start || external->forward_finish;
     bool backward = external->backward_start || external->backward_finish;
     if (!forward && !backward)
-        return RP_FAIL(INVALID, "no function is given, neither forward nor backward");
+        return RP_FAIL(INVALID,
+                       "no function is given: neither forward_start and forward_finish, nor "
+                       "backward_start and backward_finish");
     if (external->output_count < 0 || external->output_count > RPI_NODE_OUTPUTS)
         return RP_FAIL(INVALID, "%d outputs; at most %d are allowed", external->output_count,
                        (int)RPI_NODE_OUTPUTS);

@@ -120,6 +120,14 @@ SIMD int64_t find_first(simd_row x, int64_t count, float value) {
     return 0;
 }
 
+/* From the largest one, as exponentials want it; that can be infinite. */
+SIMD double sum_of_logits(simd_row x, int64_t classes, float shift, float shifted) {
+    if (shift < INFINITY) return (double)classes * (double)shift + (double)shifted;
+    double sum = 0;
+    for (int64_t j = 0; j < classes; j++) sum += (double)element(x, j);
+    return sum;
+}
+
 SIMD void describe_row(const rpi_kernel_statistics *it, int64_t row, float *out) {
     simd_row x = row_of(it->logits, row);
     int64_t classes = rpi_statistics_classes(it), label = it->labels[row] - it->first;
@@ -127,7 +135,7 @@ SIMD void describe_row(const rpi_kernel_statistics *it, int64_t row, float *out)
     row_sums sums = sum_row(x, classes, shift, NULL, true);
     out[RPI_STATISTICS_LSE] = (float)((double)shift + log((double)sums.exponentials));
     out[RPI_STATISTICS_LABEL] = label >= 0 && label < classes ? element(x, label) : 0;
-    out[RPI_STATISTICS_SUM] = (float)((double)classes * (double)shift + (double)sums.shifted);
+    out[RPI_STATISTICS_SUM] = (float)sum_of_logits(x, classes, shift, sums.shifted);
     out[RPI_STATISTICS_LARGEST] = most;
     out[RPI_STATISTICS_INDEX] = (float)(it->first + find_first(x, classes, most));
 }

@@ -183,6 +183,11 @@ const rpi_option rpi_train_table[] = {
      "1: ranks share the optimizer's state, and each steps its part of the parameters, of "
      "--strategy all-reduce; 0, each has all of it, when absent",
      NULL},
+    {"weights-codec", NULL, "communication.weights_codec", RPI_OPTION_TEXT,
+     FIELD(weights_codec), NULL, 0, 0, "CODEC",
+     "with --zero 1, of the parameters that owners send to the other ranks, as q8: all ranks "
+     "compute with what it makes of them; fp32, exact, when absent",
+     rpi_check_codec},
     {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),
      NULL, 0, 1e12, "N", "first steps with exact gradients", NULL},
     {"bucket-mb", NULL, "communication.bucket_mb", RPI_OPTION_REAL, FIELD(bucket_mb), "4",

@@ -75,7 +75,8 @@ static rp_status open_parts(const rpi_optimizer_state_options *o, rpi_optimizer_
     int64_t elements = 0;
     RP_TRY(list_parameters(o, s));
     RP_TRY(list_owned(o, s, &elements));
-    for (int i = 0; i < s->kind->slot_count; i++)
+    s->slot_count = s->kind->slot_count + s->keeps_values;
+    for (int i = 0; i < s->slot_count; i++)
         RP_TRY(
             rpi_alloc_array((size_t)elements, sizeof(float), "optimizer state", &s->slots[i]));
     return RP_OK;
@@ -87,7 +88,8 @@ rp_status rpi_optimizer_state_open(const rpi_optimizer_state_options *o,
                                  .weights = o->weights,
                                  .rates = o->rates,
                                  .clip = o->clip,
-                                 .threads = o->threads};
+                                 .threads = o->threads,
+                                 .keeps_values = o->keeps_values};
     rp_status status = open_parts(o, &state);
     if (status != RP_OK) {
         rpi_optimizer_state_close(&state);
@@ -99,7 +101,7 @@ rp_status rpi_optimizer_state_open(const rpi_optimizer_state_options *o,
 }
 
 void rpi_optimizer_state_close(rpi_optimizer_state *s) {
-    for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(s->slots[i]);
+    for (int i = 0; i < s->slot_count; i++) rpi_free(s->slots[i]);
     rpi_free(s->parameters);
     rpi_free(s->owned);
     rpi_free(s->places);
@@ -111,6 +113,15 @@ float *rpi_optimizer_state_slot(const rpi_optimizer_state *s, int slot, int64_t 
         if (first >= s->owned[i].first && first < end_of(s->owned[i]))
             return s->slots[slot] + s->places[i] + (first - s->owned[i].first);
     return NULL;
+}
+
+float *rpi_optimizer_state_values(const rpi_optimizer_state *s, int64_t first) {
+    if (s->keeps_values) return rpi_optimizer_state_slot(s, s->kind->slot_count, first);
+    return rpi_weights_values(s->weights) + first;
+}
+
+const char *rpi_optimizer_state_slot_name(const rpi_optimizer_state *s, int slot) {
+    return slot < s->kind->slot_count ? s->kind->slot_names[slot] : "value";
 }
 
 bool rpi_optimizer_state_is_part(const rpi_optimizer_state *s) {
@@ -190,6 +201,28 @@ void rpi_optimizer_state_step_apart(const rpi_optimizer_state *s, const rpi_opti
     }
 }
 
+void rpi_optimizer_state_keep_values(rpi_optimizer_state *s) {
+    if (!s->keeps_values || s->has_values) return;
+    const float *values = rpi_weights_values(s->weights);
+    for (int i = 0; i < s->owned_count; i++)
+        memcpy(s->slots[s->kind->slot_count] + s->places[i], values + s->owned[i].first,
+               (size_t)s->owned[i].count * sizeof *values);
+    s->has_values = true;
+}
+
+/* Kept values, run by run; the weights learn of them from who gathers them. */
+static void step_kept(rpi_optimizer_state *s, rpi_optimizer_step u) {
+    rpi_arena_range run = {0}, all = u.range;
+    const float *gradients = rpi_weights_gradients(s->weights);
+    rpi_optimizer_state_keep_values(s);
+    while (rpi_optimizer_state_next(s, all, &run)) {
+        u.range = run;
+        u.values = rpi_optimizer_state_values(s, run.first);
+        u.gradient = (float *)gradients + run.first;
+        rpi_optimizer_state_step_apart(s, &u);
+    }
+}
+
 void rpi_optimizer_state_step(rpi_optimizer_state *s, uint64_t updates, double learning_rate,
                               rpi_arena_range range) {
     rpi_optimizer_step u = {.range = range,
@@ -198,6 +231,10 @@ void rpi_optimizer_state_step(rpi_optimizer_state *s, uint64_t updates, double l
                             .gradient_scale = s->scale,
                             .values = rpi_weights_values(s->weights) + range.first,
                             .gradient = rpi_weights_gradients(s->weights) + range.first};
+    if (s->keeps_values) {
+        step_kept(s, u);
+        return;
+    }
     rpi_optimizer_state_step_apart(s, &u);
     rpi_weights_changed(s->weights, range.first, range.count);
 }

@@ -28,6 +28,9 @@ typedef struct rpi_optimizer_state_options {
     /* In the order of the arena, without overlap; NULL: all of it. */
     const rpi_arena_range *owned;
     int owned_count;
+    /* What is stepped are values of the state's own, in a slot behind the kind's: the weights
+     * hold what others made of them (an all-gather with a lossy codec). */
+    bool keeps_values;
 } rpi_optimizer_state_options;
 
 /* One parameter in the arena. */
@@ -47,7 +50,11 @@ typedef struct rpi_optimizer_state {
     rpi_arena_range *owned;
     int64_t *places; /* of each owned range in the slots */
     int owned_count;
-    float *slots[RPI_OPTIMIZER_SLOTS]; /* of the owned elements, one range behind the other */
+    /* Of the owned elements, one range behind the other: the kind's, and values where they are
+     * kept. */
+    float *slots[RPI_OPTIMIZER_SLOTS + 1];
+    int slot_count;
+    bool keeps_values, has_values; /* the second: they are not to be taken from the weights */
     /* Of the step at hand: the squares of what was measured, their root (NaN: not measured),
      * and what gradients are therefore multiplied by (0: nothing). */
     rpi_square_sum squares;
@@ -64,6 +71,15 @@ void rpi_optimizer_state_close(rpi_optimizer_state *state); /* zeros are fine */
 /* Where element `first` of the arena has its state; NULL: it is not owned. Those behind it
  * follow to the end of the owned range. */
 float *rpi_optimizer_state_slot(const rpi_optimizer_state *state, int slot, int64_t first);
+
+/* Where the owned elements from `first` on have their values: in the weights, or kept. */
+float *rpi_optimizer_state_values(const rpi_optimizer_state *state, int64_t first);
+/* "exp_avg", or of the slot behind the kind's, "value". */
+const char *rpi_optimizer_state_slot_name(const rpi_optimizer_state *state, int slot);
+
+/* Values that are kept are taken from the weights, unless they are there (has_values); nothing
+ * where none are kept. The first step does it, too. */
+void rpi_optimizer_state_keep_values(rpi_optimizer_state *state);
 
 /* Do ranks share what is owned, so that this one has state of a part alone? */
 bool rpi_optimizer_state_is_part(const rpi_optimizer_state *state);

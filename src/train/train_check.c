@@ -261,8 +261,20 @@ static rp_status check_halves(const rpi_train_options *o) {
         o->algorithm);
 }
 
+static rp_status check_weights_codec(const rpi_train_options *o) {
+    rp_codec codec;
+    if (!o->weights_codec) return RP_OK;
+    RP_TRY(rp_codec_parse(o->weights_codec, &codec));
+    if (o->zero || rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "--weights-codec %s is of parameters that owners send to the other ranks: "
+                   "say --zero 1, too",
+                   o->weights_codec);
+}
+
 /* What ranks share of a model's memory, as ZeRO counts it. */
 static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *strategy) {
+    RP_TRY(check_weights_codec(o));
     if (!o->zero) return RP_OK;
     if (o->zero != 1)
         return RP_FAIL(INVALID,

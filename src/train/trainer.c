@@ -101,13 +101,18 @@ static int64_t bucket_bytes(const rpi_trainer *t) {
     return (int64_t)(t->options->bucket_mb * 1048576.0);
 }
 
+static bool keeps_values(const rpi_trainer *t) {
+    return t->ownership.count && !rp_codec_is_exact(&t->weights_codec, RP_F32);
+}
+
 static rp_status share_optimizer(rpi_trainer *t) {
     if (!t->options->zero || t->place.replicas == 1) return RP_OK;
-    const rpi_ownership_options options = {.weights = t->weights,
-                                           .ranks = t->place.replicas,
-                                           .bucket_bytes = bucket_bytes(t),
-                                           .granule = rpi_ownership_granule(&t->codec, NULL),
-                                           .whole_tensors = t->optimizer.kind->whole_tensors};
+    const rpi_ownership_options options = {
+        .weights = t->weights,
+        .ranks = t->place.replicas,
+        .bucket_bytes = bucket_bytes(t),
+        .granule = rpi_ownership_granule(&t->codec, &t->weights_codec),
+        .whole_tensors = t->optimizer.kind->whole_tensors};
     return rpi_ownership_cut(&options, &t->ownership);
 }
 
@@ -121,7 +126,8 @@ static rp_status open_optimizer_of(rpi_trainer *t, const rpi_arena_range *owned,
                                                  .clip = o->clip,
                                                  .threads = (int)o->threads,
                                                  .owned = owned,
-                                                 .owned_count = count};
+                                                 .owned_count = count,
+                                                 .keeps_values = keeps_values(t)};
     return rpi_optimizer_state_open(&options, &t->optimizer);
 }
 
@@ -163,6 +169,7 @@ static rp_status choose_rates(rpi_trainer *t) {
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &t->schedule));
     RP_TRY(rpi_lr_check(t->schedule, &t->lr));
     RP_TRY(rp_adaptive_codec_parse(o->codec, &t->codec));
+    if (o->weights_codec) RP_TRY(rp_codec_parse(o->weights_codec, &t->weights_codec));
     return rpi_optimizer_find(o->optimizer, &t->optimizer.kind);
 }
 
@@ -246,6 +253,7 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .clip = o->clip,
                                 .residual = t->residual,
                                 .optimizer = &t->optimizer,
+                                .weights_codec = t->weights_codec,
                                 .ownership = t->ownership.count ? &t->ownership : NULL,
                                 .timeline = t->timeline,
                                 .update = update,

@@ -33,6 +33,7 @@ typedef struct rpi_trainer {
     int64_t waited_ns;     /* for other stages, in the step at hand */
     rpi_losses losses;
     rp_adaptive_codec codec;
+    rp_codec weights_codec; /* of ranks that share the optimizer; exact as a rule */
     int64_t global_batch;
     const rpi_lr_schedule *schedule;
     rpi_lr_options lr;

@@ -136,6 +136,47 @@ static rp_status check_kind(void *context, rp_comm *comm) {
     return status;
 }
 
+/* Kept values are stepped in the place of the weights', from what those were. */
+static rp_status check_kept(void *context, rp_comm *comm) {
+    rpi_train_options options = ranks_options();
+    rpi_trainer t;
+    options.optimizer = context;
+    RP_TRY(rpi_trainer_open(&t, &options, comm));
+    rpi_optimizer_state state, kept;
+    int64_t elements = rpi_weights_count(t.weights);
+    float *values = rpi_weights_values(t.weights), before = values[100];
+    const rpi_arena_range part = {64, elements - 64};
+    rpi_optimizer_state_options of_part = {.kind = t.optimizer.kind,
+                                           .network = &t.network,
+                                           .weights = t.weights,
+                                           .rates = rpi_train_rates(t.options),
+                                           .owned = &part,
+                                           .owned_count = 1};
+    CHECK_OK(rpi_optimizer_state_open(&of_part, &state));
+    of_part.keeps_values = true;
+    CHECK_OK(rpi_optimizer_state_open(&of_part, &kept));
+    CHECK_EQ(kept.slot_count, state.slot_count + 1);
+    fill_gradients(&t, 0);
+    rpi_optimizer_state_step(&kept, 0, 0.1, (rpi_arena_range){0, elements});
+    CHECK(values[100] == before);
+    fill_gradients(&t, 0);
+    rpi_optimizer_state_step(&state, 0, 0.1, (rpi_arena_range){0, elements});
+    CHECK(values[100] != before);
+    CHECK(!memcmp(rpi_optimizer_state_values(&kept, 64), values + 64,
+                  (size_t)part.count * sizeof *values));
+    CHECK(rpi_optimizer_state_values(&state, 64) == values + 64);
+    CHECK(!strcmp(rpi_optimizer_state_slot_name(&kept, state.slot_count), "value"));
+    rpi_optimizer_state_close(&state);
+    rpi_optimizer_state_close(&kept);
+    rpi_trainer_close(&t);
+    return RP_OK;
+}
+
+static void kept_values_are_stepped(void) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        CHECK_OK(ranks_run(1, check_kept, (void *)kinds[i]));
+}
+
 static void owners_of_parts_are_one_of_all(void) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         CHECK_OK(ranks_run(1, check_kind, (void *)kinds[i]));
@@ -172,4 +213,5 @@ static void what_cannot_be_owned_is_refused(void) {
 }
 
 CASES({"owners of parts are one of all", owners_of_parts_are_one_of_all},
+      {"kept values are stepped", kept_values_are_stepped},
       {"what cannot be owned is refused", what_cannot_be_owned_is_refused})

@@ -1,7 +1,8 @@
-/* Ranks that share the optimizer (--zero 1) are ranks that each have all of it:
- * the same bytes for exact gradients, and a training as good for lossy ones. */
+/* Ranks that share the optimizer (--zero 1) are ranks that each have all of it: the same bytes
+ * for exact gradients, and a training as good for lossy ones. */
 #include "base/memory.h"
 #include "harness/check.h"
+#include "train/checkpoint/safetensors.h"
 #include "train/data/token_writer.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
@@ -32,8 +33,7 @@ static const training_row trainings[] = {
     {"mlp of 2", 2, "mlp:hidden=48", "sgd", "all", 0, 0.0625, 1, 0, "reference", false},
     {"mlp of 3, lamb", 3, "mlp:hidden=48", "lamb", "all", 0.1, 4, 2, 2, NULL, false},
     {"mlp of 7", 7, "mlp:hidden=48", "adamw", "weights", 0.1, 0.001, 1, 2, NULL, false},
-    /* More ranks than some tensors have elements, and than the first bucket has
-       lines. */
+    /* More ranks than some tensors have elements, and than the first bucket has lines. */
     {"a narrow mlp of 8", 8, "mlp:hidden=3", "adamw", "all", 0.1, 0.0001, 1, 0, NULL, false},
     {"resnet of 2", 2, "resnet20:width=2", "adamw", "weights", 0.2, 0.01, 2, 2, NULL, false},
     {"resnet of 7", 7, "resnet20:width=2,norm=group", "sgd", "all", 0, 4, 1, 0, NULL, false},
@@ -140,8 +140,8 @@ static rp_status note_held(void *context, rp_comm *comm) {
     return status;
 }
 
-/* Every element has one owner, and none has more than its share but for a line
- * of each bucket; of whole tensors, than its share and the largest tensor. */
+/* Every element has one owner, and none has more than its share but for a line of each bucket;
+ * of whole tensors, than its share and the largest tensor. */
 static void each_has_its_share(void) {
     for (int i = 0; i < TRAININGS; i++) {
         held it = {.row = &trainings[i]};
@@ -161,8 +161,7 @@ static void each_has_its_share(void) {
 
 /* ---- lossy gradients ---- */
 
-/* Of tensors that are large enough for a codec; a text that is learnt in these
- * steps. */
+/* Of tensors that are large enough for a codec; a text that is learnt in these steps. */
 static rpi_train_options lossy_options(void) {
     rpi_train_options options = options_of(&trainings[0]);
     options.model = "gpt2:layers=2,hidden=64,heads=2,vocabulary=257,positions=64";
@@ -192,8 +191,7 @@ static void lossy_gradients_train_as_well(void) {
 
 /* ---- checkpoints ---- */
 
-/* Who saves after three steps, and who goes on to six: tables to add rows to.
- */
+/* Who saves after three steps, and who goes on to six: tables to add rows to. */
 typedef struct world_row {
     int world;
     int64_t zero;
@@ -248,8 +246,7 @@ static void any_world_goes_on(void) {
     }
 }
 
-/* Error feedback of ranks that share is what they would have had without the
- * interruption. */
+/* Error feedback of ranks that share is what they would have had without the interruption. */
 static void feedback_goes_on(void) {
     for (int pieces = 0; pieces < 2; pieces++) {
         const world_row row = {3, 1, pieces};
@@ -268,6 +265,82 @@ static void feedback_goes_on(void) {
         }
         CHECK(ranks_same_file(model_file(&all), model_file(&rest)));
     }
+}
+
+/* ---- lossy parameters ---- */
+
+/* All ranks compute with the same bits, those that a checkpoint has, and learn as well from
+ * them; owners step what they keep. */
+static void lossy_parameters_train_as_well(void) {
+    rpi_train_options options = lossy_options();
+    rpi_train_result exact = {0}, lossy = {0};
+    options.zero = 1;
+    options.check_replicas = 7;
+    options.steps = 150;
+    run(&options, "exact parameters", 3, &exact);
+    options.weights_codec = "q8";
+    run(&options, "lossy parameters", 3, &lossy);
+    CHECK_MSG(lossy.test.loss != exact.test.loss, "nothing is lossy: %g", lossy.test.loss);
+    CHECK_MSG(exact.test.loss < 0.4 && lossy.test.loss < 0.4, "%g, and exact %g",
+              lossy.test.loss, exact.test.loss); /* of 5.5 at first */
+}
+
+/* What owners keep goes on as if nothing had happened: of as many ranks to the same bytes, of
+ * others, and of a run without the codec, from the exact parameters. */
+static void kept_values_go_on(void) {
+    for (int pieces = 0; pieces < 2; pieces++) {
+        const world_row row = {3, 1, pieces};
+        rpi_train_options half = resumable(&row, 3), all = resumable(&row, 6), rest = all;
+        rpi_train_result result = {0};
+        half.weights_codec = all.weights_codec = rest.weights_codec = "q8";
+        run(&half, "kept half", 3, NULL);
+        run(&all, "kept all", 3, NULL);
+        rest.resume = ranks_folder("kept half");
+        rest.overwrite = false;
+        run(&rest, pieces ? "kept rest of pieces" : "kept rest", 3, NULL);
+        CHECK_MSG(ranks_same_file(model_file(&all), model_file(&rest)), "pieces %d", pieces);
+        rest.resume = ranks_folder("kept half");
+        run(&rest, pieces ? "kept by two of pieces" : "kept by two", 2, &result);
+        CHECK_EQ(result.steps, 3);
+    }
+}
+
+static void element_of(const char *folder, const char *tensor, float *out_value) {
+    rpi_safetensors *file = NULL;
+    const char *path = ranks_path(ranks_folder(folder), "model.safetensors");
+    REQUIRE_OK(rpi_safetensors_open(path, &file));
+    const rpi_named_tensor *entry = rpi_safetensors_find(file, tensor);
+    REQUIRE(entry);
+    CHECK_OK(rpi_safetensors_read_part(file, entry, 1000, 1, out_value));
+    rpi_safetensors_close(file);
+}
+
+/* The next step with no rate: the parameters of a run without the codec are those kept. */
+static void exact_runs_take_what_was_kept(void) {
+    const world_row row = {3, 1, false};
+    rpi_train_options half = resumable(&row, 3), rest = resumable(&row, 4);
+    half.weights_codec = "q8";
+    run(&half, "kept", 3, NULL);
+    float kept = 0, sent = 0, taken = 1;
+    element_of("kept", "optimizer.value.fc1.weight", &kept);
+    element_of("kept", "fc1.weight", &sent);
+    CHECK(kept != sent);
+    rest.zero = 0;
+    rest.lr = 0;
+    rest.lr_warmup_steps = 0;
+    rest.overwrite = false;
+    rest.resume = ranks_folder("kept");
+    run(&rest, "taken", 2, NULL);
+    element_of("taken", "fc1.weight", &taken);
+    CHECK_MSG(taken == kept, "%.9g, and kept %.9g, sent %.9g", taken, kept, sent);
+}
+
+static void a_codec_of_parameters_wants_owners(void) {
+    rpi_train_options options = ranks_options();
+    options.weights_codec = "q8";
+    CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID, "say --zero 1, too");
+    options.weights_codec = "fp32";
+    CHECK_OK(ranks_train(&options, 2, NULL));
 }
 
 /* ---- failures ---- */
@@ -352,5 +425,9 @@ static void what_cannot_be_shared_is_refused(void) {
 CASES({"shared is whole", shared_is_whole}, {"each has its share", each_has_its_share},
       {"lossy gradients train as well", lossy_gradients_train_as_well},
       {"any world goes on", any_world_goes_on}, {"feedback goes on", feedback_goes_on},
+      {"lossy parameters train as well", lossy_parameters_train_as_well},
+      {"kept values go on", kept_values_go_on},
+      {"exact runs take what was kept", exact_runs_take_what_was_kept},
+      {"a codec of parameters wants owners", a_codec_of_parameters_wants_owners},
       {"who leaves is named", who_leaves_is_named}, {"memory may run out", memory_may_run_out},
       {"what cannot be shared is refused", what_cannot_be_shared_is_refused})

@@ -79,10 +79,10 @@ void rpi_checkpoint_shape_text(const rpi_trainer *t, char *text, size_t bytes) {
     t->network.task->describe(&t->source.shape, text, bytes);
 }
 
-void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const char *parameter,
-                              char name[RPI_CHECKPOINT_NAME]) {
-    snprintf(name, RPI_CHECKPOINT_NAME, "optimizer.%s.%s", optimizer->slot_names[slot],
-             parameter);
+void rpi_checkpoint_slot_name(const rpi_optimizer_state *optimizer, int slot,
+                              const char *parameter, char name[RPI_CHECKPOINT_NAME]) {
+    snprintf(name, RPI_CHECKPOINT_NAME, "optimizer.%s.%s",
+             rpi_optimizer_state_slot_name(optimizer, slot), parameter);
 }
 
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,

@@ -27,9 +27,11 @@ bool rpi_checkpoint_keeps_alone(const rpi_trainer *trainer);
 void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, size_t bytes);
 /* "1x28x28 images of 10 classes" */
 void rpi_checkpoint_shape_text(const rpi_trainer *trainer, char *text, size_t bytes);
+/* Of what owners keep, where the model has what a codec makes of it. */
+#define RPI_CHECKPOINT_KEPT "optimizer.value"
 /* "optimizer.momentum.fc.weight" */
-void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const char *parameter,
-                              char name[RPI_CHECKPOINT_NAME]);
+void rpi_checkpoint_slot_name(const rpi_optimizer_state *optimizer, int slot,
+                              const char *parameter, char name[RPI_CHECKPOINT_NAME]);
 /* "value", "optimizer.momentum", "gossip.0": what ranks with parameters of their own have of
  * each, beside the states, in the order of the arena; how many. */
 enum { RPI_CHECKPOINT_OWN = 1 + RPI_OPTIMIZER_SLOTS + RPI_STRATEGY_STATES };

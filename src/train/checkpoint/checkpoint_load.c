@@ -35,7 +35,7 @@ static rp_status read_slot(rpi_trainer *t, int slot, int record,
     const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
     const rpi_arena_range tensor = {weight->first, weight->count};
     rpi_arena_range run = {0};
-    rpi_checkpoint_slot_name(t->optimizer.kind, slot, parameter->name, name);
+    rpi_checkpoint_slot_name(&t->optimizer, slot, parameter->name, name);
     while (rpi_optimizer_state_next(&t->optimizer, tensor, &run)) {
         rpi_tensor_piece piece = rpi_network_piece(&t->network, record);
         piece.tensor = name;
@@ -47,6 +47,24 @@ static rp_status read_slot(rpi_trainer *t, int slot, int record,
     return RP_OK;
 }
 
+/* What owners have stepped, where ranks compute with what a codec makes of it: kept again, or,
+ * by a run whose ranks compute with it, the parameter. A file without such has the parameter,
+ * from which they begin. */
+static rp_status read_kept_values(rpi_trainer *t, int index, const rpi_piece_files *pieces) {
+    char name[RPI_CHECKPOINT_NAME];
+    const rpi_parameter *parameter = &t->network.parameters[index];
+    rpi_checkpoint_entry_name(RPI_CHECKPOINT_KEPT, parameter->name, name);
+    bool is_there = rpi_piece_files_has(pieces, name);
+    t->optimizer.has_values = t->optimizer.keeps_values && is_there;
+    if (!is_there) return RP_OK;
+    if (t->optimizer.keeps_values)
+        return read_slot(t, t->optimizer.kind->slot_count, index, pieces);
+    rpi_tensor_piece piece = rpi_network_piece(&t->network, index);
+    piece.tensor = name;
+    return rpi_piece_files_read(pieces, &piece,
+                                rpi_network_elements(&t->network, t->weights, index));
+}
+
 static rp_status read_pieces(rpi_trainer *t, const rpi_piece_files *pieces) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
@@ -56,6 +74,7 @@ static rp_status read_pieces(rpi_trainer *t, const rpi_piece_files *pieces) {
                                     rpi_network_elements(&t->network, t->weights, i)));
         for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++)
             RP_TRY(read_slot(t, s, i, pieces));
+        if (!parameter->is_state) RP_TRY(read_kept_values(t, i, pieces));
     }
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
     return RP_OK;

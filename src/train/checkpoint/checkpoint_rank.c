@@ -90,7 +90,7 @@ static rp_status add_slot(const rpi_trainer *t, int slot, int record, rpi_piece_
     char name[RPI_CHECKPOINT_NAME];
     const rpi_parameter *parameter = &t->network.parameters[record];
     const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-    rpi_checkpoint_slot_name(t->optimizer.kind, slot, parameter->name, name);
+    rpi_checkpoint_slot_name(&t->optimizer, slot, parameter->name, name);
     if (t->ownership.count) return add_owned(t, name, record, slot, list);
     return add_pieces(t, name, record,
                       rpi_optimizer_state_slot(&t->optimizer, slot, weight->first), list);
@@ -107,7 +107,7 @@ static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piec
         }
         RP_TRY(add_pieces(t, parameter->name, i,
                           rpi_weights_value_at(t->weights, weight->index), list));
-        for (int s = 0; s < t->optimizer.kind->slot_count; s++) RP_TRY(add_slot(t, s, i, list));
+        for (int s = 0; s < t->optimizer.slot_count; s++) RP_TRY(add_slot(t, s, i, list));
     }
     return RP_OK;
 }

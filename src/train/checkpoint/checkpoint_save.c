@@ -31,8 +31,8 @@ static void list_model(const rpi_trainer *t, const of_all *all, rpi_tensor_list 
         if (!parameter->is_state && rpi_checkpoint_in_pieces(t)) continue;
         snprintf(rpi_tensor_list_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
         rpi_tensor_list_add(list, parameter, arena + weight->first);
-        for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++) {
-            rpi_checkpoint_slot_name(t->optimizer.kind, s, parameter->name,
+        for (int s = 0; s < t->optimizer.slot_count && !parameter->is_state; s++) {
+            rpi_checkpoint_slot_name(&t->optimizer, s, parameter->name,
                                      rpi_tensor_list_name(list));
             rpi_tensor_list_add(list, parameter,
                                 rpi_whole_slots_at(&all->slots, t, s, weight->first));
@@ -88,7 +88,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     if (rpi_checkpoint_in_pieces(t))
         metadata[entries++] = (rpi_metadata){RPI_PIECE_RANKS_KEY, world};
     rpi_tensor_list list;
-    RP_TRY(rpi_tensor_list_open((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS),
+    RP_TRY(rpi_tensor_list_open((size_t)t->network.parameter_count * (2 + RPI_OPTIMIZER_SLOTS),
                                 &list));
     list_model(t, all, &list);
     rpi_checkpoint_path(folder, path, sizeof path);
@@ -215,6 +215,7 @@ static rp_status gather(rpi_trainer *t, of_all *all) {
     rp_status status = rpi_alloc_array((size_t)rpi_weights_states_count(t->weights),
                                        sizeof *all->states, "running statistics", &all->states);
     if (status != RP_OK) return tell(t, status);
+    rpi_optimizer_state_keep_values(&t->optimizer);
     RP_TRY(rpi_trainer_average_states(t, all->states));
     RP_TRY(rpi_divergence_check(t, all->states));
     return rpi_checkpoint_in_pieces(t) ? RP_OK

@@ -333,6 +333,10 @@ static int find_tensor(const rpi_piece_files *files, const char *tensor) {
     return found ? first : -1;
 }
 
+bool rpi_piece_files_has(const rpi_piece_files *files, const char *tensor) {
+    return find_tensor(files, tensor) >= 0 || rpi_safetensors_find(files->model, tensor);
+}
+
 rp_status rpi_piece_files_read(const rpi_piece_files *files, const rpi_tensor_piece *wanted,
                                float *out) {
     int first = find_tensor(files, wanted->tensor);

@@ -54,6 +54,7 @@ void rpi_piece_files_close(rpi_piece_files *files); /* NULL is fine */
  * tensor; RP_MISMATCH: of another shape, naming both; RP_CORRUPT: one is NaN or infinite. */
 rp_status rpi_piece_files_read(const rpi_piece_files *files, const rpi_tensor_piece *wanted,
                                float *out);
+bool rpi_piece_files_has(const rpi_piece_files *files, const char *tensor);
 /* The same of a whole tensor. */
 rp_status rpi_piece_files_read_whole(const rpi_piece_files *files, const char *tensor,
                                      const rpi_shape *shape, float *out);

@@ -53,13 +53,13 @@ static rp_status gather_slot(const rpi_trainer *t, int slot, float **out_whole) 
 }
 
 rp_status rpi_whole_slots_gather(const rpi_trainer *t, rpi_whole_slots *out_slots) {
-    for (int s = 0; t->ownership.count && s < t->optimizer.kind->slot_count; s++)
+    for (int s = 0; t->ownership.count && s < t->optimizer.slot_count; s++)
         RP_TRY(gather_slot(t, s, &out_slots->copies[s]));
     return RP_OK;
 }
 
 void rpi_whole_slots_free(rpi_whole_slots *slots) {
-    for (int s = 0; s < RPI_OPTIMIZER_SLOTS; s++) rpi_free(slots->copies[s]);
+    for (int s = 0; s <= RPI_OPTIMIZER_SLOTS; s++) rpi_free(slots->copies[s]);
     *slots = (rpi_whole_slots){0};
 }
 

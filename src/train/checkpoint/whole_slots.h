@@ -6,7 +6,7 @@
 #include "train/trainer.h"
 
 typedef struct rpi_whole_slots { /* zeros: none but the trainer's own */
-    float *copies[RPI_OPTIMIZER_SLOTS];
+    float *copies[RPI_OPTIMIZER_SLOTS + 1];
 } rpi_whole_slots;
 
 /* Collective where ranks have parts; rank 0 gets all of them. */

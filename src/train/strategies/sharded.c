@@ -6,7 +6,10 @@
 #include <string.h>
 
 rp_status rpi_sharded_open(const rpi_strategy_setup *setup, int buckets, rpi_sharded *out) {
-    rpi_sharded s = {.comm = setup->comm,
+    rpi_sharded s = {.optimizer = setup->optimizer,
+                     .codec = setup->weights_codec,
+                     .network = setup->network,
+                     .comm = setup->comm,
                      .ownership = setup->ownership,
                      .weights = setup->weights,
                      .buckets = buckets};
@@ -78,19 +81,31 @@ rp_status rpi_sharded_scatter_start(rpi_sharded *s, const rpi_buckets *buckets, 
                                             options, out_request);
 }
 
+/* From the values that its owner has to those of all. */
+static rp_owned_segment values_of(const rpi_sharded *s, const rpi_owned_part *part,
+                                  uint32_t tensor) {
+    const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);
+    rp_owned_segment segment = {
+        .segment = {.data = rpi_weights_values(s->weights) + part->range.first,
+                    .count = (size_t)part->range.count,
+                    .dtype = RP_F32,
+                    .tensor = tensor,
+                    .first = (uint64_t)(part->range.first - weight->first)},
+        .owner = part->owner};
+    if (!s->optimizer->keeps_values) return segment;
+    if (part->owner == rp_comm_rank(s->comm))
+        segment.own = rpi_optimizer_state_values(s->optimizer, part->range.first);
+    if (rpi_parameter_compresses(&s->network->parameters[tensor]))
+        segment.segment.codec = s->codec;
+    return segment;
+}
+
 rp_status rpi_sharded_gather_start(rpi_sharded *s, const rpi_buckets *buckets, int index,
                                    const rp_collective_options *options) {
     int first = 0, count = parts_of(s, &buckets->buckets[index], &first);
     for (int i = first; i < first + count; i++) {
         const rpi_owned_part *part = &s->ownership->parts[i];
-        const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);
-        s->values[i] = (rp_owned_segment){
-            .segment = {.data = rpi_weights_values(s->weights) + part->range.first,
-                        .count = (size_t)part->range.count,
-                        .dtype = RP_F32,
-                        .tensor = buckets->segments[part->parameter].tensor,
-                        .first = (uint64_t)(part->range.first - weight->first)},
-            .owner = part->owner};
+        s->values[i] = values_of(s, part, buckets->segments[part->parameter].tensor);
     }
     return rp_all_gather_segments_start(s->comm, s->values + first, (size_t)count, options,
                                         &s->gathers[index]);

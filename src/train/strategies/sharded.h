@@ -11,6 +11,9 @@ typedef struct rpi_sharded {
     rp_comm *comm;
     const rpi_ownership *ownership;
     rpi_weights *weights;
+    const rpi_optimizer_state *optimizer;
+    rp_codec codec; /* of values; those of tensors that do not compress travel exact */
+    const rpi_network *network;
     rp_owned_segment *gradients, *values; /* one a part */
     rp_request **gathers;                 /* one a bucket; NULL: none under way */
     int buckets;

@@ -32,6 +32,7 @@ typedef struct rpi_strategy_setup {
     double clip;                          /* largest norm of gradients; 0: any */
     float *residual;                      /* one float an element of the gradients, or NULL */
     const rpi_optimizer_state *optimizer; /* of what this rank owns: all, without: */
+    rp_codec weights_codec; /* of the way of stepped values to ranks that do not own them */
     const rpi_ownership *ownership; /* of strategies that share it: who owns what; NULL: every
                                        rank owns everything */
     rpi_timeline *timeline;

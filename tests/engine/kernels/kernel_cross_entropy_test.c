@@ -149,5 +149,80 @@ static void gradients_are_differences(void) {
     kernel_buffers_free();
 }
 
+/* ---- a slice of the classes ---- */
+
+static void describe(const rpi_kernel_run *run, const void *args) {
+    rpi_kernel_statistics_run(run, args);
+}
+
+/* Slices with and without padding, labels within and without; both passes of every form. */
+static void statistics_match(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 2);
+    for (int i = 0; i < 24; i++) {
+        problem drawn;
+        int64_t classes = i == 0 ? 30522 : kernel_size(&rng, 700);
+        int64_t rows = kernel_size(&rng, i == 0 ? 4 : 40), first = i % 2 ? classes : 0;
+        fill(&drawn, &rng, rows, classes, false);
+        for (int64_t r = 0; r < rows; r++)
+            if (drawn.labels[r] != IGNORED && i % 3) drawn.labels[r] += (int32_t)first;
+        rpi_kernel_statistics it = {.rows = rows,
+                                    .classes = classes,
+                                    .first = first,
+                                    .whole = first + classes - (i % 4 == 3 ? classes / 3 : 0),
+                                    .logits = drawn.args.logits,
+                                    .labels = drawn.labels,
+                                    .ignored = IGNORED,
+                                    .statistics = kernel_floats(rows * RPI_STATISTICS)};
+        kernel_check(&(kernel_case){
+            "statistics",
+            describe,
+            &it,
+            {{"statistics", it.statistics, rows * RPI_STATISTICS, RP_F32, 1e-5, 1e-3}}});
+        it.gradients = kernel_normal(rows * RPI_STATISTICS, 1, 5);
+        it.dlogits = drawn.args.dlogits;
+        kernel_check(&(kernel_case){
+            "statistics",
+            describe,
+            &it,
+            {{"dlogits", it.dlogits.data, rows * it.dlogits.stride, RP_F32, 1e-5, 1e-6}}});
+        kernel_buffers_free();
+    }
+}
+
+/* What has no exponentials, or is no number, in every form. */
+static void statistics_of_edges(void) {
+    enum { CLASSES = 20 };
+    static const int32_t labels[] = {3};
+    float logits[CLASSES], of[RPI_STATISTICS];
+    rpi_kernel_statistics it = {.rows = 1,
+                                .classes = CLASSES,
+                                .whole = CLASSES,
+                                .logits = rpi_kernel_f32(logits, CLASSES),
+                                .labels = labels,
+                                .ignored = IGNORED,
+                                .statistics = of};
+    for (int isa = 0; isa <= (int)rpi_cpu_isa(); isa++) {
+        const rpi_kernel_run run = {.threads = 1, .isa = (rpi_isa)isa};
+        for (int c = 0; c < CLASSES; c++) logits[c] = -INFINITY;
+        rpi_kernel_statistics_run(&run, &it);
+        CHECK(of[RPI_STATISTICS_LSE] == -INFINITY && of[RPI_STATISTICS_LARGEST] == -INFINITY);
+        logits[7] = 1000;
+        rpi_kernel_statistics_run(&run, &it);
+        CHECK(of[RPI_STATISTICS_LSE] == 1000 && of[RPI_STATISTICS_INDEX] == 7);
+        logits[8] = NAN;
+        rpi_kernel_statistics_run(&run, &it);
+        CHECK(isnan(of[RPI_STATISTICS_LSE]));
+        logits[8] = INFINITY;
+        rpi_kernel_statistics_run(&run, &it);
+        CHECK(isnan(of[RPI_STATISTICS_LSE]));
+        it.first = it.whole; /* all is padding */
+        rpi_kernel_statistics_run(&run, &it);
+        CHECK(of[RPI_STATISTICS_LSE] == -INFINITY && of[RPI_STATISTICS_SUM] == 0);
+        it.first = 0;
+    }
+}
+
 CASES({"losses_and_gradients_match", losses_and_gradients_match}, {"in_place", in_place},
-      {"edges", edges}, {"gradients_are_differences", gradients_are_differences})
+      {"edges", edges}, {"statistics match", statistics_match},
+      {"statistics of edges", statistics_of_edges},
+      {"gradients_are_differences", gradients_are_differences})

@@ -113,6 +113,19 @@ RPI_SIMD_BODY(cross_entropy)(const void *args, int64_t begin, int64_t end) {
 
 /* ---- of a slice of the classes ---- */
 
+/* Of the elements as they are: sums of their distances from the largest lose what cancels. */
+SIMD float total(simd_row x, int64_t count) {
+    vf sum[CHAINS] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
+    for (int64_t i = 0; i < count; i += SPAN)
+        for (int v = 0; v < CHAINS && i + v * RPI_LANES < count; v++) {
+            int64_t k = i + v * RPI_LANES, live = count - k;
+            vf value = row_load(x, k, live);
+            if (live < RPI_LANES) value = vf_first(value, live);
+            sum[v] = vf_add(sum[v], value);
+        }
+    return vf_sum(vf_add(vf_add(sum[0], sum[2]), vf_add(sum[1], sum[3])));
+}
+
 /* Where x has this value first; 0: it is nowhere. */
 SIMD int64_t find_first(simd_row x, int64_t count, float value) {
     for (int64_t j = 0; j < count; j++)
@@ -120,22 +133,14 @@ SIMD int64_t find_first(simd_row x, int64_t count, float value) {
     return 0;
 }
 
-/* From the largest one, as exponentials want it; that can be infinite. */
-SIMD double sum_of_logits(simd_row x, int64_t classes, float shift, float shifted) {
-    if (shift < INFINITY) return (double)classes * (double)shift + (double)shifted;
-    double sum = 0;
-    for (int64_t j = 0; j < classes; j++) sum += (double)element(x, j);
-    return sum;
-}
-
 SIMD void describe_row(const rpi_kernel_statistics *it, int64_t row, float *out) {
     simd_row x = row_of(it->logits, row);
     int64_t classes = rpi_statistics_classes(it), label = it->labels[row] - it->first;
     float most = largest(x, classes), shift = most > -INFINITY ? most : 0;
-    row_sums sums = sum_row(x, classes, shift, NULL, true);
+    row_sums sums = sum_row(x, classes, shift, NULL, false);
     out[RPI_STATISTICS_LSE] = (float)((double)shift + log((double)sums.exponentials));
     out[RPI_STATISTICS_LABEL] = label >= 0 && label < classes ? element(x, label) : 0;
-    out[RPI_STATISTICS_SUM] = (float)sum_of_logits(x, classes, shift, sums.shifted);
+    out[RPI_STATISTICS_SUM] = total(x, classes);
     out[RPI_STATISTICS_LARGEST] = most;
     out[RPI_STATISTICS_INDEX] = (float)(it->first + find_first(x, classes, most));
 }

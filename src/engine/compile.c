@@ -423,8 +423,25 @@ static rp_status emit_second_halves(rpi_compiler *compiler, const int *waiting, 
     return RP_OK;
 }
 
+/* Is the input of both what an external node made, which sends its gradient on? That is
+ * complete only when both have added to it. */
+static bool share_sent_gradient(const rpi_compiler *compiler, const rpi_compiled_unit *a,
+                                const rpi_compiled_unit *b) {
+    const rpi_graph *graph = compiler->program->graph;
+    for (int i = 0; i < a->unit.input_count; i++) {
+        const rpi_value *value = rpi_graph_value(graph, a->inputs[i]);
+        if (value->kind != RPI_VALUE_ACTIVATION) continue;
+        const rpi_node *maker = rpi_graph_node(graph, value->producer);
+        if (!rpi_is_external(maker->op) || !rpi_external_sends(maker)) continue;
+        for (int j = 0; j < b->unit.input_count; j++)
+            if (b->inputs[j] == a->inputs[i]) return true;
+    }
+    return false;
+}
+
 /* A second half follows its first, but for two cases: all of them come last where the caller
- * runs the halves apart, and what an external node sends goes on its way in front of it. */
+ * runs the halves apart, and what an external node sends goes on its way in front of it, and of
+ * those of all units that have a part in it. */
 static rp_status emit_backward_pass(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     bool apart = compiler->options->halves_apart;
@@ -438,8 +455,11 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
                            &waiting));
     for (int i = compiler->unit_count - 1; i >= 0; i--) {
         rpi_compiled_unit *unit = &compiler->units[i];
-        if (!apart && !rpi_is_external(unit->unit.nodes[0]->op))
-            RP_TRY(emit_second_halves(compiler, waiting, &first, count));
+        bool sends =
+            rpi_is_external(unit->unit.nodes[0]->op) ||
+            (count > first &&
+             share_sent_gradient(compiler, unit, &compiler->units[waiting[count - 1]]));
+        if (!apart && !sends) RP_TRY(emit_second_halves(compiler, waiting, &first, count));
         RP_TRY(repeat_segment(compiler, unit->segment, repeated));
         RP_TRY(in_unit(emit_backward(compiler, unit), unit));
         if (unit->unit.wanted && has_second_half(unit)) waiting[count++] = i;

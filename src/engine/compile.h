@@ -133,6 +133,7 @@ rp_status rpi_compile_resolve(rpi_compiler *compiler);
 /* emit_external.c */
 rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *unit,
                                     rpi_pass pass);
+bool rpi_external_sends(const rpi_node *node);            /* it has a backward */
 bool rpi_external_passes(const rpi_compiled_unit *unit);  /* outputs are inputs */
 bool rpi_external_repeats(const rpi_compiled_unit *unit); /* in recomputation */
 rp_status rpi_emit_external_backward(rpi_compiler *compiler, rpi_compiled_unit *unit);

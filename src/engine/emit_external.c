@@ -100,6 +100,11 @@ static rp_status pass_values(rpi_compiler *compiler, const rpi_compiled_unit *un
     return RP_OK;
 }
 
+bool rpi_external_sends(const rpi_node *node) {
+    const rpi_external_attributes *external = node->attributes;
+    return external->backward_start || external->backward_finish;
+}
+
 bool rpi_external_passes(const rpi_compiled_unit *unit) {
     const rpi_external_attributes *external = unit->unit.nodes[0]->attributes;
     return !external->forward_start && !external->forward_finish;

@@ -195,6 +195,52 @@ static void hides_under_weights(void) {
     rpi_graph_destroy(graph);
 }
 
+/* Queries and keys of one input: its gradient leaves when both have added to it, in front of
+ * the gradients of both weights. */
+static void hides_under_both_weights(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    rpi_instance *instance = NULL;
+    record r = {0};
+    doubler d = {0};
+    static const int32_t labels[ROWS] = {0, 2};
+    const float scale = 1;
+    const void *inputs[] = {labels, &scale};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id label = rpi_graph_input(graph, "labels", RP_I32, SHAPE(ROWS));
+    rpi_value_id factor = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id x = rpi_graph_parameter(graph, "x", SHAPE(ROWS, WIDTH)), y[2];
+    x = rpi_relu(graph, "before", x);
+    x = rpi_external(graph, "wire", x,
+                     (rpi_external_attributes){
+                         .context = &d, .backward_start = start, .backward_finish = finish});
+    for (int i = 0; i < 2; i++) {
+        rpi_value_id w = rpi_graph_parameter(graph, i ? "w k" : "w q", SHAPE(WIDTH, WIDTH));
+        y[i] = rpi_linear(graph, i ? "k" : "q", x, w, RPI_NO_VALUE);
+    }
+    rpi_value_id loss = rpi_softmax_cross_entropy(
+        graph, "loss", rpi_add(graph, "sum", y[0], y[1]), label, factor);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    for (int64_t i = 0; i < rpi_weights_count(weights); i++)
+        rpi_weights_values(weights)[i] = 0.1f * (float)(i + 1);
+    rpi_program_options options = {.training = true};
+    REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
+    REQUIRE_OK(rpi_instance_run(
+        instance, &(rpi_run_options){.inputs = inputs, .on_step = on_step, .context = &r}));
+    int begin = position(&r, "loss softmax_cross_entropy", 0);
+    int k = position(&r, "k linear", begin), q = position(&r, "q linear", begin);
+    int sent = position(&r, "wire start", begin), came = position(&r, "wire finish", begin);
+    CHECK(k > begin && k < q && q < sent);
+    for (int i = 0; i < 2; i++) {
+        int weight = position(&r, i ? "k linear" : "q linear", sent);
+        CHECK(weight > sent && weight < came);
+    }
+    CHECK(came < position(&r, "before relu", sent));
+    solo_close(instance);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
 /* Straight on a parameter, whose gradient must go to the arena, and beside another consumer. */
 static void on_a_parameter(void) {
     rpi_graph *graph = NULL;
@@ -504,5 +550,7 @@ static void bad_nodes(void) {
 CASES({"several_values", several_values}, {"cancelled", cancelled},
       {"a_failed_finish_is_not_cancelled", a_failed_finish_is_not_cancelled},
       {"bad_nodes", bad_nodes}, {"both_halves", both_halves}, {"numbers", numbers},
-      {"hides_under_weights", hides_under_weights}, {"on_a_parameter", on_a_parameter},
-      {"halves_alone", halves_alone}, {"passes forward", passes_forward}, {"failing", failing})
+      {"hides_under_weights", hides_under_weights},
+      {"hides_under_both_weights", hides_under_both_weights},
+      {"on_a_parameter", on_a_parameter}, {"halves_alone", halves_alone},
+      {"passes forward", passes_forward}, {"failing", failing})

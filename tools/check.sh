@@ -38,7 +38,7 @@ formatted() {
 }
 
 shell_scripts() { # the file names that some list with ls are of their own making
-    git ls-files '*.sh' .ci/run | xargs shellcheck --severity=warning --exclude=SC2010
+    git ls-files '*.sh' '*.sbatch' .ci/run | xargs shellcheck --severity=warning --exclude=SC2010
 }
 
 python_style() {
@@ -89,7 +89,7 @@ if python=$(sh tools/torch_venv.sh); then
     tools=$(dirname "$python")
     step ruff python_style
     step mypy python_types
-    step hadolint "$tools/hadolint" python/Dockerfile
+    step hadolint "$tools/hadolint" python/Dockerfile examples/kubernetes/mpi.Dockerfile
 else
     skip "ruff, mypy and hadolint" "no virtual environment of the Python tests"
 fi

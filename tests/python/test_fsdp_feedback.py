@@ -161,11 +161,23 @@ def test_nothing_is_lost_in_sum(case):
                 assert missing < 0.8 * without[name][0]
 
 
+def made(options):
+    """A model, over the mesh that options name, and the other options."""
+    options = dict(options)
+    shape = options.pop("mesh", None)
+    if shape is None:
+        return make("fsdp2"), options
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("between", "inside"))
+    return make("fsdp2", mesh=mesh), options
+
+
 def trained(rank, world, options, steps, saved=None, shards=None):
     """Shards and state after `steps` steps, from a saved state on."""
     import redpoll.torch
 
-    model = make("fsdp2")
+    model, options = made(options)
     state = redpoll.torch.compress(model, min_size=MIN_SIZE, **options)
     optimizer = torch.optim.SGD(
         [one for one in model.parameters() if one.requires_grad], lr=0.1
@@ -203,11 +215,19 @@ def state_without(saved):
     return {**own, "residuals": {}}
 
 
+RESUMED = {  # how many ranks, and what is asked for
+    "q4": (2, {"grads": "q4", "weights": "q8"}),
+    "stochastic": (3, {"grads": "q2:rounding=stochastic", "weights": "q8"}),
+    "whole": (2, {"replicate": "q4:rounding=stochastic", "mesh": (2, 1)}),
+}
+
+
 @pytest.mark.parametrize("of", ["own", "all"])
-@pytest.mark.parametrize("grads", ["q4", "q2:rounding=stochastic"])
-def test_a_run_that_resumes_has_the_bits_of_one_that_went_through(grads, of):
-    options = {"grads": grads, "weights": "q8", "error_feedback": True}
-    for same, lost in values(run_group(resumes, 2, options, of)):
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_run_that_resumes_has_the_bits_of_one_that_went_through(case, of):
+    world, options = RESUMED[case]
+    options = {**options, "error_feedback": True}
+    for same, lost in values(run_group(resumes, world, options, of)):
         assert same and not lost
 
 
@@ -223,10 +243,12 @@ def keeps(rank, world, steps, saved):
     for step in range(steps):
         backward(model, rank, step)
         model.zero_grad()
-    held = {name: state.residual(name) for name in MATRICES}
-    means = {n: torch.zeros(1) if one is None else one / world for n, one in held.items()}
-    for one in means.values():
-        dist.all_reduce(one)
+    means = {}
+    for name, parameter in model.named_parameters():
+        if name in MATRICES:
+            held = state.residual(name)
+            means[name] = torch.zeros(parameter.shape) if held is None else held / world
+            dist.all_reduce(means[name])
     return means, state.state_dict(of="all")
 
 

@@ -20,7 +20,7 @@ class OwnedRun(NamedTuple):
     owner: int
     start: int  # bytes from the beginning of the flat buffer
     own_start: int  # the same of the owner's buffer
-    count: int  # elements
+    numel: int
     dtype: torch.dtype
     codec: Optional[Codec]  # None: exact
     number: int  # of the tensor's part: what keys stochastic rounding, equal on all ranks
@@ -45,7 +45,7 @@ class OwnedRuns:
             segment = entry.segment
             exact = run.codec is None
             segment.dtype = moved_number(run.dtype) if exact else reduced_number(run.dtype)
-            segment.count, segment.tensor, entry.owner = run.count, run.number, run.owner
+            segment.count, segment.tensor, entry.owner = run.numel, run.number, run.owner
             if run.codec is not None:
                 segment.codec = run.codec.structure
         self.flat_bytes = max((_end(run, run.start) for run in self._runs), default=0)
@@ -71,4 +71,4 @@ class OwnedRuns:
 
 
 def _end(run: OwnedRun, start: int) -> int:
-    return start + run.count * run.dtype.itemsize
+    return start + run.numel * run.dtype.itemsize

@@ -254,7 +254,7 @@ def compress(
     grads: of FSDP: the codec of the gradients' reduce-scatter; "q8" by default.
     weights: of FSDP2: the codec of the weights' all-gathers, which are two thirds of its bytes;
         None: exact. "q8" by default, where neither this nor `grads` is given and the weights
-        are of one type; the shards that the optimizer steps stay exact.
+        are of a type that it takes; the shards that the optimizer steps stay exact.
     replicate: of FSDP2 with hybrid sharding: the codec of the all-reduce between the replicas;
         exact by default. Of replicate(), and of hybrid sharding over one rank, nothing else
         travels: the codec is that of `grads` then where this is None.

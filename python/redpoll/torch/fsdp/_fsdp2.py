@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 
-from ..codecs._buckets import held_dtype
+from ..codecs._buckets import held_dtype, tensor_id
 from ..codecs._policy import Piece, Policy
 from ..codecs._rules import Rules
 from ..comm._codec import Codec
@@ -20,7 +20,7 @@ from ..comm._work import Work
 from ..comm.registered import staging
 from ._feedback import Layout
 from ._sharded import ShardedState, Unit, internals
-from ._spans import Field, Span, row_spans
+from ._spans import Field, Span, byte_spans, row_spans
 
 log = logging.getLogger("redpoll")
 
@@ -47,7 +47,12 @@ class ShardedUnit(Unit):
     def fields(self, trained_only: bool) -> list[Field]:
         """Of one row of the unit's buffers."""
         return [
-            Field(one.padded_sharded_param_size.numel(), self._name(one), one._orig_size)
+            Field(
+                one.padded_sharded_param_size.numel(),
+                self._name(one),
+                one._orig_size,
+                one.mp_policy.param_dtype or one.sharded_param.dtype,
+            )
             for one in self.param_group.fsdp_params
             if one.sharded_param.requires_grad or not trained_only
         ]
@@ -80,7 +85,9 @@ class ShardedUnit(Unit):
 
     def check_in_place(self) -> None:
         group = self.param_group
-        given = [(group._reduce_scatter_comm, LossyReduceScatter, "reduce-scatter")]
+        given: list[tuple[Any, type, str]] = [
+            (group._reduce_scatter_comm, LossyReduceScatter, "reduce-scatter")
+        ]
         if self.rules("weights") is not None:
             given.append((group._all_gather_comm, LossyAllGather, "all-gather"))
         for comm, kind, name in given:
@@ -101,15 +108,18 @@ class ShardedUnit(Unit):
             assert rules is not None  # else nobody asks
             fields = self.fields(trained_only=kind != "weights")
             known = self._spans[kind, world, trained] = row_spans(fields, world, rules)
-        own = sum(span.blocks[0][1] for span in known)
+        self._check_row(kind, known, row)
+        return known
+
+    def _check_row(self, kind: str, spans: list[Span], row: int) -> None:
+        own = sum(span.blocks[0][1] for span in spans)
         if own != row:
             raise RuntimeError(
                 f"{self.label}: {row} elements a rank of {kind} came where its parameters have "
-                f"{own}: parameters without a gradient in this step, or mixed types. "
+                f"{own}: parameters without a gradient in this step. "
                 "They cannot be told apart, and so not be compressed; give them another "
                 "fully_shard() unit, or leave this kind exact"
             )
-        return known
 
     @property
     def shards(self) -> Any:
@@ -138,15 +148,29 @@ class ShardedUnit(Unit):
 
     @functools.cached_property
     def may_gather(self) -> bool:
-        """Weights are of one type, which the codec takes, and gathered as PyTorch does it."""
+        """Some weights are of a type that the codec takes, and they are gathered as PyTorch
+        does it."""
         group, rules = self.param_group, self.state.weights
-        types = {
-            one.mp_policy.param_dtype or one.sharded_param.dtype for one in group.fsdp_params
-        }
-        if rules is None or len(types) != 1 or not _gathers_itself(group):
+        if rules is None or not _gathers_itself(group):
             return False
-        (dtype,) = types
-        return all(codec.supports(held_dtype(dtype)) for codec in rules.codecs())
+        if any(hasattr(one._sharded_local_tensor, _EXTENSION) for one in group.fsdp_params):
+            return False
+        types = {held_dtype(field.dtype) for field in self.fields(trained_only=False)}
+        return any(all(codec.supports(one) for codec in rules.codecs()) for one in types)
+
+    def gathered_spans(self, row: torch.Tensor, world: int) -> Optional[list[Span]]:
+        """Of a row of weights, as FSDP2 gathers them; None: there is nothing to be lossy."""
+        fields, rules = self.fields(trained_only=False), self.rules("weights")
+        assert rules is not None  # else nobody asks
+        if len({field.dtype for field in fields}) == 1:
+            return self.spans("weights", row.numel(), world) if _is_real(row) else None
+        key = ("bytes", world, tuple(field.dtype for field in fields))
+        if key not in self._spans:
+            lenient = not self.state.asked.weights
+            self._spans[key] = byte_spans(fields, world, rules, lenient)
+        known = self._spans[key]
+        self._check_row("weights", known, row.nbytes)
+        return known
 
     @property
     def stages(self) -> bool:
@@ -210,8 +234,9 @@ class ShardedUnit(Unit):
                 f"{torch.__version__} (or that step broke off); they would travel exact, or "
                 "not at all: leave replicate= out"
             )
+        number = self.step << 32 | tensor_id(self.label)  # of no other unit's, nor step's
         communicator_of(self.replicas).policy.expect(
-            output, self._pieces(output), self.has_come
+            _Expected(weakref.ref(output), self._pieces(output), number, self.has_come)
         )
 
     def _pieces(self, output: torch.Tensor) -> Optional[list[Piece]]:
@@ -221,9 +246,8 @@ class ShardedUnit(Unit):
         for span in self.spans("replicate", output.numel(), world):
             count, codec = span.blocks[rank][1], self._codec(span, output.dtype)
             codec = codec if lossy else None
-            own = Span(span.codec, span.name, [(0, count)])
             if count:
-                residual = self._residual("replicate", own, codec, output.dtype)
+                residual = self._residual("replicate", span, codec, output.dtype, count)
                 pieces.append(Piece(count, codec, residual))
         is_plain = all(one.codec is None and one.residual is None for one in pieces)
         return None if is_plain else pieces
@@ -259,10 +283,18 @@ class LossyReduceScatter(_OfUnit):
     called for one that is whole: FSDP2 asks it for two buffers, and reduces the second between
     replicas."""
 
+    _has_input = False
+
     def allocate(
         self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
-        buffer = super().allocate(size, dtype=dtype, device=device)
+        """FSDP2 asks for the input, then for the output, of which gradients stay views, and
+        which no other rank reads."""
+        is_output, self._has_input = self._has_input, not self._has_input
+        if is_output and self._stages:
+            buffer: torch.Tensor = self.inner.allocate(size, dtype=dtype, device=device)
+        else:
+            buffer = super().allocate(size, dtype=dtype, device=device)
         if self.unit.is_whole:
             self.unit.expect_all_reduce(buffer)
         return buffer
@@ -275,6 +307,7 @@ class LossyReduceScatter(_OfUnit):
         op: Any,
         async_op: bool = False,
     ) -> Optional[Work]:
+        self._has_input = False
         self.unit.expect_all_reduce(output_tensor)
         if self.unit.state.grads.is_exact:  # and perhaps another backend's
             inner: Work = self.inner(output_tensor, input_tensor, group, op, async_op)
@@ -300,14 +333,9 @@ class LossyAllGather(_OfUnit):
         arguments = (output_tensor, input_tensor, group, async_op)
         if not self.unit.gathers_lossy(group):
             return self._exact(*arguments)
-        if not (input_tensor.is_floating_point() or input_tensor.is_complex()):
-            if not self.unit.state.asked.weights:
-                return self._exact(*arguments)
-            raise RuntimeError(
-                f"{self.unit.label}: its weights are gathered as bytes, because they are of "
-                "mixed types; they cannot be compressed"
-            )
-        spans = self.unit.spans("weights", input_tensor.numel(), group.size())
+        spans = self.unit.gathered_spans(input_tensor, group.size())
+        if spans is None:
+            return self._exact(*arguments)
         return self.unit.all_gather(output_tensor, input_tensor, group, spans)
 
     def _exact(self, *arguments: Any) -> Optional[Work]:
@@ -325,7 +353,8 @@ def _awaited(work: Work, async_op: bool) -> Optional[Work]:
 
 class _Expected(NamedTuple):
     tensor: weakref.ref[torch.Tensor]
-    pieces: Optional[list[Piece]]
+    pieces: Optional[list[Piece]]  # None: it travels as before
+    number: int  # which keys stochastic rounding: a run that resumes has the same
     has_come: Callable[[], None]
 
 
@@ -339,16 +368,15 @@ class ReplicatePolicy(Policy):
         self.before = before
         self.seed = seed
         self._expected: Optional[_Expected] = None
+        self._number: Optional[int] = None  # of what is posted next
 
-    def expect(
-        self,
-        tensor: torch.Tensor,
-        pieces: Optional[list[Piece]],
-        has_come: Callable[[], None],
-    ) -> None:
-        """This tensor comes next, of all that are announced. pieces: None: it travels as
-        before."""
-        self._expected = _Expected(weakref.ref(tensor), pieces, has_come)
+    def expect(self, expected: _Expected) -> None:
+        """This tensor comes next, of all that are announced."""
+        self._expected = expected
+
+    def next_step(self) -> int:
+        number, self._number = self._number, None
+        return super().next_step() if number is None else number
 
     def pieces_of(self, tensor: torch.Tensor, op: object) -> Sequence[Piece] | None:
         expected = self._expected
@@ -356,6 +384,7 @@ class ReplicatePolicy(Policy):
             self._expected = None
             expected.has_come()
             if expected.pieces is not None:
+                self._number = expected.number
                 return expected.pieces
         return self.before.pieces_of(tensor, op) if self.before else None
 
@@ -424,6 +453,12 @@ def _place_policies(state: ShardedState, units: list[ShardedUnit]) -> None:
             communicator.policy = ReplicatePolicy(communicator.policy, state.seed)
 
 
+def _is_real(row: torch.Tensor) -> bool:
+    return row.is_floating_point() or row.is_complex()
+
+
+_EXTENSION = "fsdp_pre_all_gather"
+"""Of tensors that say themselves what is gathered of them."""
 _KNOWN = ("DefaultReduceScatter", "ProcessGroupAllocReduceScatter")
 _KNOWN_GATHERS = ("DefaultAllGather", "ProcessGroupAllocAllGather")
 

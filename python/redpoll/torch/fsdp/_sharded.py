@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from ..codecs._buckets import check_dtype, held_dtype, in_reals, tensor_id
+from ..codecs._buckets import check_dtype, in_reals, tensor_id
 from ..codecs._rules import Rules
 from ..comm import _cuda
 from ..comm._codec import Codec
@@ -314,33 +314,31 @@ class Unit:
     def _each_run(
         self, kind: str, spans: list[Span], dtype: torch.dtype, lossy: bool
     ) -> list[OwnedRun]:
-        real = held_dtype(dtype)
-        size, found = real.itemsize, []
-        filled: dict[int, int] = {}  # elements of each owner so far
+        found: list[OwnedRun] = []
+        filled: dict[int, int] = {}  # bytes of each owner so far
         for span in spans:
-            if dtype.is_complex:
-                span = span.doubled()
+            real, blocks = span.in_bytes(dtype)
             codec = self._codec(span, real) if lossy else None
-            residual, at = self._residual(kind, span, codec, real), 0
-            for owner, (first, count) in enumerate(span.blocks):
+            total, at = sum(count for _, count in blocks), 0
+            residual = self._residual(kind, span, codec, real, total)
+            for owner, (start, count) in enumerate(blocks):
                 own, number = filled.get(owner, 0), (tensor_id(span.name) + owner) % 2**32
-                place = (owner, first * size, own * size, count)
+                place = (owner, start, own, count)
                 if count:
-                    run = OwnedRun(*place, real, codec, number, residual, at)
-                    found.append(run)
-                filled[owner], at = own + count, at + count
+                    found.append(OwnedRun(*place, real, codec, number, residual, at))
+                filled[owner], at = own + count * real.itemsize, at + count
         return found
 
     def _residual(
-        self, kind: str, span: Span, codec: Codec | None, dtype: torch.dtype
+        self, kind: str, span: Span, codec: Codec | None, dtype: torch.dtype, count: int
     ) -> torch.Tensor | None:
-        """What is held back of a span; in an exact step what there was goes out."""
+        """What is held back of a span of so many elements; in an exact step what there was goes
+        out."""
         feedback, key = self.state.feedback, f"{kind}/{span.name}"
         if not self.state.error_feedback or kind == "weights" or span.codec is None:
             return None
         if codec is None or codec.is_exact(dtype):
             return feedback.get(key)
-        count = sum(count for _, count in span.blocks)
         return feedback.ensure(key, count, self.home)
 
     @staticmethod

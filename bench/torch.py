@@ -35,6 +35,13 @@ ON_GPU = {
     "gpt2": {**GPT2, "batch": 8, "context": 512, "samples": "sequences"},
 }
 EXACT = {"gloo": ["gloo", None], "redpoll": ["redpoll", None]}
+FSDP = {**GPT, "what": "fsdp", "layers": 4, "batch": 2, "vocabulary": 2048}
+SHARDED = {
+    "gloo": ["gloo", None],
+    "redpoll": ["redpoll", None],
+    "redpoll q8": ["redpoll", {}],
+    "redpoll q4": ["redpoll", {"grads": "q4", "weights": "q8", "error_feedback": True}],
+}
 GROUPS = 20  # of a turn
 LOSSY = {**EXACT, "redpoll q4": ["redpoll", "q4"]}
 
@@ -285,6 +292,32 @@ def link(options):
             yield row
 
 
+def fsdp(options):
+    """FSDP2, a GPT of 4 blocks, 2 hosts (namespaces, tbf); bound: of computing and sending"""
+    print_row(
+        f"{'rate':>9} {'':>10} {'step ms':>8} {'MB sent':>8} {'bound ms':>8} {'of bound':>8} "
+        f"{'x exact':>7}   goal"
+    )
+    for rate in options.asked_rates or ["200mbit"]:
+        job = {**FSDP, "contestants": SHARDED, "rounds": options.rounds}
+        found = start(job, 2, rate)
+        seconds, sent = medians(found["seconds"]), found["sent"]
+        for name in SHARDED:
+            bits = 8 * (sent[name] or sent["redpoll"])
+            wire = 0.0 if rate == "unlimited" else bits / bits_a_second(rate)
+            bound = max(seconds["alone"], wire)
+            row = {"rate": rate, "backend": name, "step_s": seconds[name], "bound_s": bound}
+            row.update(sent=sent[name], alone_s=seconds["alone"], wire_s=wire)
+            row.update(of_bound=seconds[name] / bound)
+            row.update(ratio=seconds["redpoll"] / seconds[name])
+            print_row(
+                f"{rate:>9} {name:>10} {1e3 * row['step_s']:8.1f} {bits / 8e6:8.2f} "
+                f"{1e3 * bound:8.1f} {100 * row['of_bound']:6.0f} % {row['ratio']:6.2f}x   "
+                f"{FSDP_GOALS.get((rate, name), '')}"
+            )
+            yield row
+
+
 def gpu(options):
     """DDP, 2 ranks on one GPU, bf16, hosts of a shaped link (namespaces), samples/s"""
     if not has_gpu():
@@ -320,6 +353,10 @@ LINK_GOALS = {
     ("100mbit", "redpoll q4"): ">= 3.2x, >= 85 %",
     **{(r, "redpoll"): ">= 1x" for r in ("unlimited", "1gbit", "200mbit", "100mbit")},
 }
+FSDP_GOALS = {
+    ("200mbit", "redpoll q8"): "<= 115 %, >= 2.5x",
+    ("200mbit", "redpoll q4"): "<= 115 %",
+}
 SECTIONS = {
     "all-reduce": all_reduce,
     "operations": operations,
@@ -327,6 +364,7 @@ SECTIONS = {
     "steps": steps,
     "overhead": overhead,
     "link": link,
+    "fsdp": fsdp,
     "gpu": gpu,
 }
 

@@ -180,6 +180,41 @@ def steps(job: dict) -> dict:
     return {"seconds": seconds, "gradient_bytes": gradient_bytes}
 
 
+def sharded(module, group, options: dict | None):
+    """The module under FSDP2, a unit a block; compressed if options are given."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = DeviceMesh.from_group(group, "cpu")
+    for block in module.layers:
+        fully_shard(block, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    if options is not None:
+        redpoll.torch.compress(module, **options)
+    return module
+
+
+def fsdp(job: dict) -> dict:
+    """Seconds of one training step of the model alone and under FSDP2 for each contestant, and
+    the bytes that a rank of it sends in a step (of gloo: as many as of Redpoll's exact).
+
+    job["contestants"]: name to [backend, options of compress() or null]."""
+    group_of = groups()
+    module, inputs, targets = model_and_batch(job)
+    turns = {"alone": stepper(copy.deepcopy(module), inputs, targets)}
+    for name, (backend, options) in job["contestants"].items():
+        model = sharded(copy.deepcopy(module), group_of[backend], options)
+        turns[name] = stepper(model, inputs, targets)
+    sent = {}
+    for name, step in turns.items():
+        step()  # the first one makes what later ones use again
+        before = sum(one.wire_bytes_sent for one in redpoll.torch.stats().values())
+        step()
+        after = sum(one.wire_bytes_sent for one in redpoll.torch.stats().values())
+        sent[name] = after - before
+    return {"seconds": take_turns(turns, job["rounds"]), "sent": sent}
+
+
 def bare_all_reduce(values: torch.Tensor):
     """The library's blocking all-reduce over a communicator without Python in between: every
     structure is made once, and a call is one call through ctypes."""
@@ -234,6 +269,7 @@ MEASUREMENTS = {
     "operations": operations,
     "groups": new_groups,
     "steps": steps,
+    "fsdp": fsdp,
     "overhead": overhead,
 }
 

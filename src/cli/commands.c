@@ -27,6 +27,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan_local_sgd,
     &rpi_command_plan_pipeline,
     &rpi_command_plan_failures,
+    &rpi_command_plan_spot,
     &rpi_command_plan_cost,
     &rpi_command_plan_break_even,
     &rpi_command_plan_train,

@@ -31,6 +31,7 @@ extern const rpi_command rpi_command_plan_local_sgd;
 extern const rpi_command rpi_command_plan_pipeline;
 extern const rpi_command rpi_command_plan_scaling;
 extern const rpi_command rpi_command_plan_failures;
+extern const rpi_command rpi_command_plan_spot;
 extern const rpi_command rpi_command_plan_cost;
 extern const rpi_command rpi_command_plan_break_even;
 extern const rpi_command rpi_command_plan_train;

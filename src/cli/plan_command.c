@@ -393,7 +393,8 @@ const rpi_command rpi_command_plan = {
         "'redpoll plan local-sgd' for exchanges every so many steps, 'redpoll plan pipeline' "
         "for "
         "the stages of a pipeline; 'redpoll plan failures' "
-        "says what failures take of a training, and how often to save; 'redpoll plan cost' "
+        "says what failures take of a training, and how often to save, 'redpoll plan spot' "
+        "what a trace of spot nodes leaves of it; 'redpoll plan cost' "
         "what a training costs, 'redpoll plan break-even' from which rate of the link on a "
         "codec pays; 'redpoll plan train' predicts whole trainings, and 'redpoll plan check' "
         "says how well.",

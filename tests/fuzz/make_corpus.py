@@ -186,6 +186,12 @@ def planner() -> None:
     put("measured", "large", head + b"1e9,1e9,1e9,1e9,1e9,1e9,1e9,3,none,1e300\n")
     put("measured", "stages", head + b"64,1,16777216,16777216,1,16777216,16777216,0,none,1\n")
     put("measured", "cells", b"," * 70 + b"\n")
+    put("spot_trace", "counts", b"# mine\nsecond,nodes\n0,4\n60,3\n60,5\n900,0\n1800,2\n")
+    events = b"second,event,node\n0,join,a\n0,join,b\n99,lost,a\n"
+    put("spot_trace", "events", events + b"150,join,a\n1e9,lost,b\n")
+    put("spot_trace", "twice", events + b"150,join,b\n")
+    put("spot_trace", "large", b"second,nodes\n1e-300,1e7\n1e12,0\n")
+    put("spot_trace", "holes", b"second,nodes\r\n,\r\n")
     put(
         "devices",
         "good",

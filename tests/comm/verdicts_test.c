@@ -135,7 +135,7 @@ static void start_a_mismatch(rp_comm *world, int rank, int count, void *context)
         rp_status status = rp_request_test(request);
         bool is_soon = rpi_now_ns() - start_ns < RPI_SECOND_NS / 2;
         CHECK_MSG(!is_soon || status == RP_PENDING, "%s", rp_status_name(status));
-        CHECK(atomic_load(&group->failed));
+        CHECK(rpi_comm_has_failed(group));
     }
     world_meet();
     if (rank == 0) pthread_mutex_unlock(&world->context->control->lock);

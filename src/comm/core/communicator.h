@@ -31,7 +31,7 @@
  * A folder includes those that stand before it.
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [progress] belongs to whoever
- * owns the progress of the context (`is_owned`, handed over under the lock), so that an
+ * owns the progress of the context (its `owner`, handed over under the lock), so that an
  * iteration runs unlocked; [poster] to whoever posts, one at a time by contract. */
 #ifndef RPI_COMM_COMMUNICATOR_H
 #define RPI_COMM_COMMUNICATOR_H
@@ -77,8 +77,20 @@ typedef struct rpi_flow_edge {
     bool asks;           /* it wants to be told */
 } rpi_flow_edge;
 
+/* request.c draws the steps. */
+typedef enum rpi_request_stage {
+    RPI_REQUEST_IDLE, /* in the pool */
+    RPI_REQUEST_MADE, /* its caller's, who fills it in */
+    RPI_REQUEST_POSTED,
+    RPI_REQUEST_UNBOUND, /* in the queue: a receive from any rank that has no sender yet */
+    RPI_REQUEST_QUEUED,
+    RPI_REQUEST_PARKED, /* and nothing but a frame can move it: iterations leave it out */
+    RPI_REQUEST_DONE,
+} rpi_request_stage;
+
 struct rp_request {
-    struct rp_request *next;    /* in the inbox, the queue or the pool */
+    rpi_request_stage stage; /* whose it is: its caller's, then [progress], then its caller's */
+    struct rp_request *next; /* in the inbox, the queue or the pool */
     struct rp_request *sibling; /* among all of the communicator */
     rp_comm *comm;
     const rpi_operation_kind *kind; /* set by its caller, before all that follows */
@@ -103,17 +115,31 @@ struct rp_request {
     int asking;          /* [progress] ranks that want to be told of started chunks */
     uint64_t moved;      /* [progress] instructions that were done when it was last looked at */
     int64_t moved_ns;    /* since when it has not moved; from its posting on */
-    bool has_rts;      /* [progress] point to point: the receiver knows, or need not be told */
-    bool awaits_frame; /* [progress] nothing but a frame can move it: iterations leave it out */
+    bool has_rts; /* [progress] point to point: the receiver knows, or need not be told */
     uint64_t
         awaits_control; /* [progress] nor before comm->control_frames has changed from this */
     struct rpi_transfer *device;   /* elements lie in memory of a GPU: device.h; else NULL */
     struct rpi_transfer *transfer; /* that, kept for the next request; NULL: none so far */
     atomic_bool enqueued; /* set once: nothing but the GPU's part is left, or it is done */
-    atomic_bool done;     /* set once, under the lock, after status and message */
+    atomic_bool done;     /* the same of RPI_REQUEST_DONE, after status and message */
     rp_status status;
     char message[sizeof((rpi_failure *)0)->text];
 };
+
+/* making.c draws the steps. */
+typedef enum rpi_comm_making {
+    RPI_COMM_UNNUMBERED, /* waits for its number */
+    RPI_COMM_NUMBERED,   /* is open under it, perhaps not on all members */
+    RPI_COMM_GIVEN_UP,   /* and a member has left, before all had met as far as is known here */
+    RPI_COMM_MET,        /* all members have opened it */
+} rpi_comm_making;
+
+/* failure.c draws the steps. */
+typedef enum rpi_comm_health {
+    RPI_COMM_WELL,
+    RPI_COMM_FAILED, /* nothing moves any more */
+    RPI_COMM_JUDGED, /* and `failure` is known */
+} rpi_comm_health;
 
 /* Another rank of a communicator. */
 typedef struct rpi_peer {
@@ -159,11 +185,9 @@ struct rp_comm {
     bool has_broken;                  /* [progress] some peer is */
     bool is_open;                     /* part of the context */
     bool is_made;                     /* of another communicator */
-    bool is_numbered; /* [progress] and has its number, under which it is open */
-    bool is_revoked;  /* its failure is known here, and perhaps nowhere else yet */
-    bool is_given_up; /* [progress] a member has, before all had met */
-    bool has_met;     /* [progress] all members have opened it */
-    void *identity;   /* name and members, as others compare them; NULL: told to all */
+    bool is_revoked;        /* its failure is known here, and perhaps nowhere else yet */
+    rpi_comm_making making; /* [progress] how far */
+    void *identity;         /* name and members, as others compare them; NULL: told to all */
     size_t identity_bytes;
     rpi_rank_set untold; /* [progress] of the numberer: who has not been told yet */
     int untold_count;    /* [progress] */
@@ -191,10 +215,9 @@ struct rp_comm {
     rp_comm_stats stats;                       /* [lock] */
     int64_t busy_since_ns;                     /* [lock] */
     rpi_failure failure;                       /* [lock] status RP_OK while all is well */
-    rpi_failure report;  /* [lock] what this rank has found; RP_OK: nothing */
-    int64_t decision_ns; /* [lock] when that is the failure, unless one is heard */
-    atomic_bool failed;  /* nothing moves any more; set once */
-    atomic_bool judged;  /* `failure` is known; set after it, once */
+    rpi_failure report;             /* [lock] what this rank has found; RP_OK: nothing */
+    int64_t decision_ns;            /* [lock] when that is the failure, unless one is heard */
+    _Atomic rpi_comm_health health; /* changed under the lock: failure.c */
 
     rp_request *queue, **queue_end; /* [progress] in posting order */
     int queued[RPI_URGENCIES];      /* [progress] how many of these are how urgent */
@@ -223,6 +246,15 @@ struct rp_comm {
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
 };
+
+/* It has its number, under which it is open. */
+static inline bool rpi_comm_is_numbered(const rp_comm *comm) {
+    return comm->making != RPI_COMM_UNNUMBERED;
+}
+
+static inline bool rpi_comm_has_failed(const rp_comm *comm) {
+    return atomic_load(&comm->health) != RPI_COMM_WELL;
+}
 
 /* Others only compare it with now: no order is needed. */
 static inline void rpi_comm_progressed(rp_comm *comm, int64_t now_ns) {
@@ -257,6 +289,11 @@ static inline const rpi_operation_kind *rpi_operation_kind_of(const rp_comm *com
 static inline unsigned long long rpi_number_in_words(const rp_comm *comm, uint64_t sequence) {
     return sequence - rpi_operation_kind_of(comm, sequence)->first;
 }
+
+/* ---- making.c ---- */
+
+/* The next step of its making. [progress], or not open yet. */
+void rpi_comm_go_to(rp_comm *comm, rpi_comm_making making);
 
 /* ---- failure.c ---- */
 

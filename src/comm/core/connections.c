@@ -224,6 +224,7 @@ void rpi_peer_receive_fin(rp_comm *comm, int rank, const rpi_frame_header *heade
     if (is_other) fail_gone(comm, (int)lost - 1, rank);
     /* The first such frame of a making counts: what comes behind it finds that it has failed.
      */
-    if (!comm->has_met && header->count != RPI_FIN_VOID) comm->is_given_up = true;
+    if (comm->making != RPI_COMM_MET && header->count != RPI_FIN_VOID)
+        rpi_comm_go_to(comm, RPI_COMM_GIVEN_UP);
     rpi_peer_leave(comm, rank);
 }

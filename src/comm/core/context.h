@@ -119,6 +119,15 @@ typedef struct rpi_fin {
     int count;           /* of them */
 } rpi_fin;
 
+/* Who owns progress, one thread at a time: progress_owner.c draws the steps. */
+typedef enum rpi_progress_owner {
+    RPI_OWNER_NONE,
+    RPI_OWNER_WAITER, /* a caller, until what it waits for is done */
+    RPI_OWNER_LOOK,   /* a caller, for one iteration */
+    RPI_OWNER_THREAD, /* the progress thread, until somebody else wants it */
+    RPI_OWNER_GUEST,  /* who changes what is the owner's: communicators, windows */
+} rpi_progress_owner;
+
 typedef struct rpi_context {
     int rank, world;
     rpi_mesh *mesh;       /* NULL in a world of one */
@@ -138,18 +147,18 @@ typedef struct rpi_context {
     uint64_t iterations; /* [progress] so far */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;  /* for waiters: progress has no owner, a request is done */
-    pthread_cond_t work;     /* for the progress thread: progress is its own */
-    int wake_fd;             /* wakes a sleeping progress owner */
-    bool is_owned;           /* [lock] somebody owns progress */
-    atomic_int yield_wanted; /* the progress thread shall release progress */
-    atomic_int acquirers;    /* threads that need it for a moment: waiters give it up, too */
-    atomic_bool asleep;      /* the progress owner sleeps, or is about to */
-    atomic_bool posted;      /* `callers` is not empty */
-    rp_comm *callers;        /* [lock] with an inbox that the progress owner has not seen */
-    atomic_int windows;      /* that neighbours may write into at any time: always served */
-    int in_flight;           /* [lock] requests posted and not complete, of all communicators */
-    int64_t busy_since_ns;   /* [lock] */
+    pthread_cond_t changed;   /* for waiters: progress has no owner, a request is done */
+    pthread_cond_t work;      /* for the progress thread: progress is its own */
+    int wake_fd;              /* wakes a sleeping progress owner */
+    rpi_progress_owner owner; /* [lock] of progress: progress_owner.c */
+    atomic_int yield_wanted;  /* the progress thread shall release progress */
+    atomic_int acquirers;     /* threads that need it for a moment: waiters give it up, too */
+    atomic_bool asleep;       /* the progress owner sleeps, or is about to */
+    atomic_bool posted;       /* `callers` is not empty */
+    rp_comm *callers;         /* [lock] with an inbox that the progress owner has not seen */
+    atomic_int windows;       /* that neighbours may write into at any time: always served */
+    int in_flight;         /* [lock] requests posted and not complete, of all communicators */
+    int64_t busy_since_ns; /* [lock] */
 
     rp_comm *comms;                /* [progress] all that are open */
     rp_comm *active, **active_end; /* [progress] those an iteration looks at */

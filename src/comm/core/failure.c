@@ -1,9 +1,10 @@
 /* The first failure of the world: found here or heard of, it fails everything in flight.
  *
- *      well --- rpi_comm_fail() ---> failed: nothing moves; what is in flight waits for
+ *      WELL --- rpi_comm_fail() ---> FAILED: nothing moves; what is in flight waits for
  *        |                             |  the decision, RPI_CONTROL_DECISION_S at most
- *        | another rank's is heard     v
- *        '-------------------------> judged: `failure` is known, everything completes with it
+ *        | another rank's is heard,    v
+ *        | or rpi_comm_fail_here()   JUDGED: `failure` is known, everything completes with it;
+ *        '---------------------------> it stays the first, whatever else is heard
  *
  * Who finds a failure waits for nobody: he may own progress, and have been called by what
  * does not block. */
@@ -14,18 +15,24 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/states.h"
 #include "base/status.h"
 
 #include <stdarg.h>
 #include <string.h>
 
+static const rpi_states next[] = {
+    [RPI_COMM_WELL] = RPI_STATE(RPI_COMM_FAILED) | RPI_STATE(RPI_COMM_JUDGED),
+    [RPI_COMM_FAILED] = RPI_STATE(RPI_COMM_JUDGED),
+    [RPI_COMM_JUDGED] = RPI_STATE(RPI_COMM_JUDGED), /* two threads may hear of it at once */
+};
+
 static void record(rp_comm *comm, const rpi_failure *failure) {
     pthread_mutex_lock(&comm->context->lock);
     if (comm->failure.status == RP_OK) comm->failure = *failure;
+    RPI_ENTER(next, comm->health, RPI_COMM_JUDGED);
     pthread_cond_broadcast(&comm->context->changed);
     pthread_mutex_unlock(&comm->context->lock);
-    atomic_store(&comm->failed, true);
-    atomic_store(&comm->judged, true);
 }
 
 /* "tp0: ...": of a communicator that is made of another. */
@@ -44,7 +51,7 @@ static bool keep_report(rp_comm *comm, const rpi_failure *failure) {
         comm->report = *failure;
         name_comm(comm, &comm->report);
         comm->decision_ns = rpi_deadline_ns(RPI_CONTROL_DECISION_S);
-        atomic_store(&comm->failed, true);
+        RPI_ENTER(next, comm->health, RPI_COMM_FAILED);
     }
     pthread_mutex_unlock(&comm->context->lock);
     return is_first;
@@ -52,9 +59,9 @@ static bool keep_report(rp_comm *comm, const rpi_failure *failure) {
 
 bool rpi_comm_is_judged(rp_comm *comm) {
     rpi_failure first;
-    if (atomic_load(&comm->judged)) return true;
+    if (atomic_load(&comm->health) == RPI_COMM_JUDGED) return true;
     bool is_heard = comm->group && rpi_control_failed(comm->group, &first);
-    if (!is_heard && !atomic_load(&comm->failed)) return false;
+    if (!is_heard && !rpi_comm_has_failed(comm)) return false;
     pthread_mutex_lock(&comm->context->lock);
     rpi_failure report = comm->report;
     bool is_late = report.status != RP_OK && rpi_now_ns() >= comm->decision_ns;
@@ -68,7 +75,7 @@ bool rpi_comm_is_judged(rp_comm *comm) {
 
 /* The decision may be another rank's earlier failure, of which ours is a consequence. */
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
-    if (atomic_load(&comm->failed) || !keep_report(comm, failure)) return;
+    if (rpi_comm_has_failed(comm) || !keep_report(comm, failure)) return;
     if (!comm->group)
         record(comm, &comm->report);
     else
@@ -77,13 +84,13 @@ void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
 
 void rpi_comm_await_decision(rp_comm *comm) {
     rpi_failure first;
-    if (!atomic_load(&comm->failed) || rpi_comm_is_judged(comm)) return;
+    if (!rpi_comm_has_failed(comm) || rpi_comm_is_judged(comm)) return;
     (void)rpi_control_wait_failed(comm->group, comm->decision_ns, &first);
     (void)rpi_comm_is_judged(comm);
 }
 
 void rpi_comm_fail_here(rp_comm *comm, const rpi_failure *failure) {
-    if (atomic_load(&comm->failed)) return;
+    if (rpi_comm_has_failed(comm)) return;
     if (comm->group) rpi_control_publish(comm->group, failure);
     record(comm, failure);
 }

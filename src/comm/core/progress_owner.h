@@ -5,6 +5,8 @@
 #include "comm/core/context.h"
 
 void rpi_progress_acquire(rpi_context *context); /* waits for it; also from a progress thread */
+/* Under the lock. False: somebody owns it. */
+bool rpi_progress_take_locked(rpi_context *context, rpi_progress_owner owner);
 void rpi_progress_release(rpi_context *context);
 void rpi_progress_release_locked(rpi_context *context); /* the same under the lock */
 void rpi_progress_wake(rpi_context *context);

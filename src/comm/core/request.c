@@ -1,4 +1,15 @@
-/* Requests: pooled, posted in order, completed once. */
+/* Requests: pooled, posted in order, completed once.
+ *
+ *      IDLE ----> MADE ----> POSTED ----> QUEUED <----> PARKED     has its number; frames that
+ *       ^           |          |            ^  |           |       come are its own
+ *       |   refused |          |            |  |           |
+ *       |           |          '-------> UNBOUND           |       has none until it has found
+ *       |           |                       |  |           |       its sender
+ *       |           |                       v  v           v
+ *       '-----------'<------ freed ------------------ DONE         its status is known
+ *
+ * MADE is its caller's, as is DONE; all between is [progress]. What has failed completes from
+ * wherever it is. */
 #include "comm/core/request.h"
 #include "comm/core/communicator.h"
 #include "comm/core/completions.h"
@@ -7,10 +18,25 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/states.h"
 #include "base/status.h"
 #include "net/memory/buffers.h"
 
 #include <string.h>
+
+static const rpi_states stages[] = {
+    [RPI_REQUEST_IDLE] = RPI_STATE(RPI_REQUEST_MADE),
+    [RPI_REQUEST_MADE] = RPI_STATE(RPI_REQUEST_POSTED) | RPI_STATE(RPI_REQUEST_IDLE),
+    [RPI_REQUEST_POSTED] = RPI_STATE(RPI_REQUEST_UNBOUND) | RPI_STATE(RPI_REQUEST_QUEUED),
+    [RPI_REQUEST_UNBOUND] = RPI_STATE(RPI_REQUEST_QUEUED) | RPI_STATE(RPI_REQUEST_DONE),
+    [RPI_REQUEST_QUEUED] = RPI_STATE(RPI_REQUEST_PARKED) | RPI_STATE(RPI_REQUEST_DONE),
+    [RPI_REQUEST_PARKED] = RPI_STATE(RPI_REQUEST_QUEUED) | RPI_STATE(RPI_REQUEST_DONE),
+    [RPI_REQUEST_DONE] = RPI_STATE(RPI_REQUEST_IDLE),
+};
+
+void rpi_request_go_to(rp_request *request, rpi_request_stage stage) {
+    RPI_ENTER(stages, request->stage, stage);
+}
 
 static rp_request *take_idle(rp_comm *comm) {
     pthread_mutex_lock(&comm->context->lock);
@@ -33,19 +59,22 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
         RP_TRY(rpi_alloc(sizeof *request, "a request", &request));
         enlist(comm, request);
     }
-    *request = (rp_request){.comm = comm,
+    *request = (rp_request){.stage = request->stage,
+                            .comm = comm,
                             .sibling = request->sibling,
                             .partition = request->partition,
                             .neighborhood = request->neighborhood,
                             .edges = request->edges,
                             .transfer = request->transfer,
                             .peer = RPI_NO_PEER};
+    rpi_request_go_to(request, RPI_REQUEST_MADE);
     *out_request = request;
     return RP_OK;
 }
 
 void rpi_request_free(rp_request *request) {
     rp_comm *comm = request->comm;
+    rpi_request_go_to(request, RPI_REQUEST_IDLE);
     rpi_partition_clear(&request->partition);
     pthread_mutex_lock(&comm->context->lock);
     request->next = comm->idle_requests;
@@ -91,6 +120,7 @@ void rpi_comm_call(rp_comm *comm) {
 /* Under the lock. */
 static void put_into_inbox(rp_request *request) {
     rp_comm *comm = request->comm;
+    rpi_request_go_to(request, RPI_REQUEST_POSTED);
     *comm->inbox_end = request;
     comm->inbox_end = &request->next;
     be_caller(comm);
@@ -158,6 +188,7 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
     if (comm->group) rpi_control_note_posted(comm->group, comm->in_flight, false);
     comm->stats.encode_s = rpi_seconds(comm->encode_ns);
     comm->stats.decode_s = rpi_seconds(comm->decode_ns);
+    rpi_request_go_to(request, RPI_REQUEST_DONE);
     atomic_store(&request->done, true);
     atomic_store(&request->enqueued, true);
     if (request->completions) rpi_completions_put(request->completions, request->token);

@@ -30,6 +30,8 @@ static inline bool rpi_request_concerns(const rp_request *request, int rank) {
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);
 /* Sign and number it; RP_OK: it counts as in flight and must be put into the inbox. */
 rp_status rpi_request_admit(rp_request *request);
+/* The next stage of a request. */
+void rpi_request_go_to(rp_request *request, rpi_request_stage stage);
 /* rpi_progress_once() is to follow: it moves the first bytes and calls the progress thread. */
 void rpi_request_enqueue(rp_request *request);
 rp_status rpi_request_post(rp_request *request); /* both */

@@ -24,7 +24,7 @@ static void open_under(rp_comm *comm, rpi_offer **at) {
 static rp_comm *first_waiting(rpi_context *context, rpi_offer ***out_offer) {
     rp_comm *first = NULL;
     for (rp_comm *comm = context->comms; comm; comm = comm->next) {
-        if (comm->is_numbered || !comm->queue || atomic_load(&comm->failed)) continue;
+        if (rpi_comm_is_numbered(comm) || !comm->queue || rpi_comm_has_failed(comm)) continue;
         rpi_offer **offer = rpi_offer_for(context, comm);
         if (!offer) continue;
         first = comm;

@@ -34,7 +34,8 @@ void rpi_identity_free(rp_comm *comm) {
 }
 
 bool rpi_making_is_void(const rp_comm *comm) {
-    if (!comm->is_made || comm->has_met || comm->is_given_up) return false;
+    if (!comm->is_made || comm->making == RPI_COMM_MET || comm->making == RPI_COMM_GIVEN_UP)
+        return false;
     rp_status status = rpi_comm_failure(comm).status;
     return status == RP_TIMEOUT || status == RP_PEER;
 }
@@ -45,7 +46,7 @@ bool rpi_making_is_void(const rp_comm *comm) {
 void rpi_number_take(rp_comm *comm, uint32_t numberer, uint32_t number) {
     comm->id = numberer;
     comm->epoch = number;
-    comm->is_numbered = true;
+    rpi_comm_go_to(comm, RPI_COMM_NUMBERED);
     for (rp_request *request = comm->queue; request; request = request->next) {
         request->header.communicator = numberer;
         request->header.epoch = number;
@@ -68,7 +69,7 @@ static rp_status give(rp_comm *comm) {
 }
 
 rp_status rpi_number_begin(rp_comm *comm) {
-    if (comm->is_numbered) return RP_OK;
+    if (rpi_comm_is_numbered(comm)) return RP_OK;
     if (comm->rank == 0) return give(comm);
     comm->context->unnumbered++;
     return RP_OK;
@@ -157,7 +158,7 @@ static void give_up(rp_comm *comm) {
 }
 
 void rpi_number_end(rp_comm *comm) {
-    if (comm->is_numbered) return;
+    if (rpi_comm_is_numbered(comm)) return;
     comm->context->unnumbered--;
     if (comm->identity && !rpi_making_is_void(comm)) give_up(comm);
 }

@@ -80,7 +80,7 @@ rp_status rpi_context_open(rp_comm *comm) {
 rp_status rpi_context_add(rp_comm *comm) {
     RP_TRY(rpi_number_begin(comm));
     enlist(comm);
-    rp_status status = comm->is_numbered ? rpi_context_open(comm) : RP_OK;
+    rp_status status = rpi_comm_is_numbered(comm) ? rpi_context_open(comm) : RP_OK;
     if (comm->untold_count) rpi_context_activate(comm);
     if (status != RP_OK) (void)rpi_context_remove(comm);
     return status;
@@ -117,13 +117,13 @@ bool rpi_context_remove(rp_comm *comm) {
     if (*at) *at = comm->next;
     deactivate(comm);
     rpi_number_end(comm);
-    if (comm->is_numbered)
+    if (rpi_comm_is_numbered(comm))
         rpi_index_remove(&context->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS);
     for (int rank = rpi_rank_set_next(&context->heads, 0); rank >= 0;
          rank = rpi_rank_set_next(&context->heads, rank + 1))
         if (context->connections[rank].comm == comm)
             rpi_connection_release(&context->connections[rank]);
-    if (atomic_load(&comm->failed)) context->failed = true;
+    if (rpi_comm_has_failed(comm)) context->failed = true;
     return !context->comms;
 }
 

@@ -353,8 +353,8 @@ bool rpi_windows_serve(rp_comm *comm) {
     bool moved = false;
     comm->windows_due = false;
     for (rp_window *window = comm->windows; window; window = window->next)
-        if (!atomic_load(&comm->failed)) moved |= serve(window);
-    if (atomic_load(&comm->failed)) comm->windows_due = false;
+        if (!rpi_comm_has_failed(comm)) moved |= serve(window);
+    if (rpi_comm_has_failed(comm)) comm->windows_due = false;
     return moved;
 }
 

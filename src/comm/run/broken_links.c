@@ -89,8 +89,8 @@ static void need_of_peer(const rp_request *request, int peer, need *n) {
 
 static need need_of(const rp_request *request, int rank) {
     need n = {0};
-    if (!request->comm->is_numbered && rank == 0) n.frames++; /* it gives the number */
-    if (rpi_request_is_unbound(request)) {
+    if (!rpi_comm_is_numbered(request->comm) && rank == 0) n.frames++; /* it gives the number */
+    if (request->stage == RPI_REQUEST_UNBOUND) {
         n.frames = is_alone(request->comm); /* one who may still send is enough */
         return n;
     }

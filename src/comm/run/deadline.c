@@ -218,7 +218,7 @@ static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
 void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
     int64_t part = span_ns(comm->timeout_s) / 8;
     bool is_soon = now_ns < comm->scan_ns && comm->scan_ns - now_ns <= part;
-    if (is_soon || !comm->queue || !comm->group || atomic_load(&comm->failed)) return;
+    if (is_soon || !comm->queue || !comm->group || rpi_comm_has_failed(comm)) return;
     comm->scan_ns = now_ns + part;
     look_at_links(comm, now_ns);
     const rp_request *stuck = find_stuck(comm, now_ns, &comm->scan_ns);
@@ -229,7 +229,7 @@ void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
 }
 
 void rpi_deadline_check(rp_comm *comm) {
-    if (!comm->queue || atomic_load(&comm->failed)) return;
+    if (!comm->queue || rpi_comm_has_failed(comm)) return;
     int64_t idle = rpi_now_ns() - comm->progress_ns;
     if (fail_late_device(comm, idle) || !comm->group) return;
     note_gap(comm, idle);

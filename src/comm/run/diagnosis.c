@@ -44,7 +44,7 @@ static bool is_held_for(const rpi_chunk *chunk, int peer) {
 /* Does the oldest operation still wait for a frame from this rank? */
 static bool is_late(const rp_request *request, int rank) {
     const rpi_compiled_schedule *compiled = request->compiled;
-    if (rpi_request_is_unbound(request)) return true;
+    if (request->stage == RPI_REQUEST_UNBOUND) return true;
     if (!rpi_request_concerns(request, rank)) return false;
     int peer = rpi_request_peer(request, rank);
     int into = request->kind->destination(request, rank);
@@ -61,8 +61,9 @@ static bool is_late(const rp_request *request, int rank) {
  * that lets ours leave. */
 rpi_control_gap rpi_request_gap(const rp_request *request) {
     rpi_control_gap first = {.from = -1};
-    if (rpi_request_is_unbound(request)) return first;
-    if (!request->comm->is_numbered) return (rpi_control_gap){.from = 0}; /* who numbers it */
+    if (request->stage == RPI_REQUEST_UNBOUND) return first;
+    if (!rpi_comm_is_numbered(request->comm))
+        return (rpi_control_gap){.from = 0}; /* who numbers it */
     const rpi_compiled_schedule *compiled = request->compiled;
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
         for (int i = 0; i < compiled->schedule.count; i++) {

@@ -253,10 +253,10 @@ static bool advance_here(rp_request *request, int *budget) {
         int ran = run_chunk(chunk, *budget);
         *budget -= ran;
         moved |= ran > 0;
-        if (atomic_load(&comm->failed)) return true;
+        if (rpi_comm_has_failed(comm)) return true;
     }
     moved |= retire_chunks(request);
-    if (request->device && !atomic_load(&comm->failed)) rpi_device_note_enqueued(request);
+    if (request->device && !rpi_comm_has_failed(comm)) rpi_device_note_enqueued(request);
     return moved;
 }
 
@@ -346,21 +346,23 @@ static bool only_frames_move(const rp_request *request) {
 /* What has its number is announced; a receive from any rank looks for its sender first. False:
  * it has none yet. */
 static bool prepare(rp_request *request) {
-    if (rpi_request_is_unbound(request))
-        return rpi_p2p_bind(request) && rpi_request_enter(request);
+    if (request->stage == RPI_REQUEST_UNBOUND) {
+        if (!rpi_p2p_bind(request)) return false;
+        rpi_request_go_to(request, RPI_REQUEST_QUEUED);
+        return rpi_request_enter(request);
+    }
     if (request->kind->announce) request->kind->announce(request);
     return true;
 }
 
 static bool run_request(rp_request *request, int *budget) {
-    bool waits =
-        request->awaits_frame || request->awaits_control == request->comm->control_frames;
+    bool waits = request->stage == RPI_REQUEST_PARKED ||
+                 request->awaits_control == request->comm->control_frames;
     if ((waits && !request->device) || !prepare(request)) return false;
     bool moved = advance(request, budget);
     if (request->asking) rpi_cts_send(request, moved);
-    if (!moved)
-        request->awaits_frame =
-            request->has_rts && !request->device && only_frames_move(request);
+    if (!moved && request->has_rts && !request->device && only_frames_move(request))
+        rpi_request_go_to(request, RPI_REQUEST_PARKED);
     return moved;
 }
 
@@ -381,14 +383,15 @@ static bool run_queue(rp_comm *comm, rpi_urgency urgency) {
         }
         if (!request->kind->takes_turns || turns++ < RPI_ACTIVE_OPERATIONS)
             moved |= run_request(request, &budget);
-        if (atomic_load(&comm->failed)) return true;
-        if (request->awaits_frame || !complete(request)) {
+        if (rpi_comm_has_failed(comm)) return true;
+        if (request->stage == RPI_REQUEST_PARKED || !complete(request)) {
             at = &request->next;
             continue;
         }
         remove_from_queue(comm, at);
         rpi_index_remove(&comm->by_number, request->sequence, rank_of_number(request));
-        comm->has_met = true; /* the first of a communicator that is made is a barrier */
+        /* The first of a communicator that is made is a barrier. */
+        if (comm->making != RPI_COMM_MET) rpi_comm_go_to(comm, RPI_COMM_MET);
         rpi_request_complete(request, RP_OK, "");
         moved = true;
     }
@@ -426,8 +429,9 @@ static bool take_posted(rpi_context *context) {
         if (!comm) break;
         for (rp_request *request = first; request; request = request->next) {
             count_queued(comm, request, 1);
-            if (!atomic_load(&comm->failed) && !rpi_request_is_unbound(request))
-                (void)rpi_request_enter(request);
+            bool is_unbound = rpi_request_is_unbound(request);
+            rpi_request_go_to(request, is_unbound ? RPI_REQUEST_UNBOUND : RPI_REQUEST_QUEUED);
+            if (!rpi_comm_has_failed(comm) && !is_unbound) (void)rpi_request_enter(request);
         }
         if (first) rpi_comm_progressed(comm, rpi_now_ns());
         rpi_context_activate(comm);
@@ -506,7 +510,7 @@ static void fail_queue(rp_comm *comm) {
 static bool run_urgency(rpi_context *context, rpi_urgency urgency) {
     bool moved = false;
     for (rp_comm *comm = context->active; comm; comm = comm->next_active) {
-        if (!comm->queued[urgency] || !comm->is_numbered || atomic_load(&comm->failed))
+        if (!comm->queued[urgency] || !rpi_comm_is_numbered(comm) || rpi_comm_has_failed(comm))
             continue;
         if (!run_queue(comm, urgency)) continue;
         rpi_comm_progressed(comm, rpi_now_ns());
@@ -526,18 +530,18 @@ static bool run_operations(rpi_context *context) {
  * operations that wait. */
 static bool iterate_over(rp_comm *comm) {
     bool served = false;
-    if (comm->untold_count && !atomic_load(&comm->failed)) rpi_number_send(comm);
-    if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_send_credit(comm);
-    if (comm->rejects_due && !atomic_load(&comm->failed)) rpi_exchanges_send_rejects(comm);
+    if (comm->untold_count && !rpi_comm_has_failed(comm)) rpi_number_send(comm);
+    if (comm->credit_due && !rpi_comm_has_failed(comm)) rpi_flow_send_credit(comm);
+    if (comm->rejects_due && !rpi_comm_has_failed(comm)) rpi_exchanges_send_rejects(comm);
     if (comm->windows) served = rpi_windows_serve(comm);
-    if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
-    if (atomic_load(&comm->failed) && rpi_comm_is_judged(comm)) fail_queue(comm);
+    if (!rpi_comm_has_failed(comm)) rpi_comm_check_links(comm);
+    if (rpi_comm_has_failed(comm) && rpi_comm_is_judged(comm)) fail_queue(comm);
     return served;
 }
 
 static bool is_idle(const rp_comm *comm) {
     return !comm->queue && !comm->credit_due && !comm->rejects_due && !comm->windows_due &&
-           (!comm->untold_count || atomic_load(&comm->failed));
+           (!comm->untold_count || rpi_comm_has_failed(comm));
 }
 
 /* Is bulk to leave room for others? */

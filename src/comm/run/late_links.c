@@ -46,7 +46,7 @@ static void call_for_chunk(rp_comm *comm, const rpi_chunk *chunk) {
 
 static bool may_call(const rp_comm *comm) {
     const rpi_mesh *mesh = comm->context->mesh;
-    return mesh && mesh->on_need && comm->queue && comm->is_numbered &&
+    return mesh && mesh->on_need && comm->queue && rpi_comm_is_numbered(comm) &&
            (comm->calls_on || comm->called_ns <= comm->progress_ns);
 }
 
@@ -62,7 +62,7 @@ void rpi_links_call_late(rp_comm *comm, int64_t idle_ns) {
     comm->called_ns = now_ns;
     comm->calls_on = false;
     for (const rp_request *request = comm->queue; request; request = request->next) {
-        if (rpi_request_is_unbound(request)) call_all(comm);
+        if (request->stage == RPI_REQUEST_UNBOUND) call_all(comm);
         for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
             call_for_chunk(comm, chunk);
     }

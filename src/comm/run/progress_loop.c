@@ -89,7 +89,7 @@ static int64_t next_deadline_ns(const rpi_context *context) {
     int64_t next_ns = RPI_NEVER_NS;
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active) {
         int64_t own_ns = rpi_deadline_next_ns(comm);
-        if (atomic_load(&comm->failed)) own_ns = comm->decision_ns;
+        if (rpi_comm_has_failed(comm)) own_ns = comm->decision_ns;
         if (comm->ending) own_ns = rpi_now_ns() + ENDING_NS;
         if (own_ns < next_ns) next_ns = own_ns;
     }
@@ -101,7 +101,7 @@ static int64_t next_deadline_ns(const rpi_context *context) {
 static bool has_failed(const rpi_context *context) {
     if (context->breaks != context->judged) return true;
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
-        if (atomic_load(&comm->judged) && !comm->ending) return true;
+        if (atomic_load(&comm->health) == RPI_COMM_JUDGED && !comm->ending) return true;
     return false;
 }
 
@@ -234,7 +234,7 @@ static void make_progress(rpi_context *context, const atomic_bool *until, int64_
 }
 
 void rpi_progress_unattended(rpi_context *context) {
-    context->is_owned = true;
+    (void)rpi_progress_take_locked(context, RPI_OWNER_THREAD);
     pthread_mutex_unlock(&context->lock);
     make_progress(context, NULL, RPI_NEVER_NS);
     pthread_mutex_lock(&context->lock);
@@ -255,8 +255,7 @@ void rpi_progress_once(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     rpi_context *context = comm->context;
     pthread_mutex_lock(&context->lock);
-    bool mine = !context->is_owned;
-    if (mine) context->is_owned = true;
+    bool mine = rpi_progress_take_locked(context, RPI_OWNER_LOOK);
     pthread_mutex_unlock(&context->lock);
     if (!mine) {
         sched_yield();
@@ -300,9 +299,9 @@ static void sleep_for_change(rpi_context *context, int64_t deadline_ns) {
     pthread_cond_timedwait(&context->changed, &context->lock, &at);
 }
 
-/* Under the lock, which it releases meanwhile; the caller counts as wanting to own progress. */
+/* Under the lock, which it releases meanwhile; the caller counted as wanting to own progress,
+ * and does. */
 static void progress_for(rpi_context *context, const atomic_bool *until, int64_t deadline_ns) {
-    context->is_owned = true;
     atomic_fetch_sub(&context->yield_wanted, 1);
     pthread_mutex_unlock(&context->lock);
     make_progress(context, until, deadline_ns);
@@ -322,7 +321,8 @@ static bool wait_until(rp_request *request, const atomic_bool *until, int64_t de
     if (comm->waiters++ == 0) note_wait(comm, request, deadline_ns);
     atomic_fetch_add(&context->yield_wanted, 1);
     while (!atomic_load(until) && rpi_now_ns() < deadline_ns) {
-        if (!context->is_owned && atomic_load(&context->acquirers) == 0) {
+        if (atomic_load(&context->acquirers) == 0 &&
+            rpi_progress_take_locked(context, RPI_OWNER_WAITER)) {
             progress_for(context, until, deadline_ns);
             continue;
         }

@@ -150,7 +150,8 @@ static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *h
 static rpi_encoded_slot *finish_recv(rpi_chunk *chunk, int rank, int index) {
     const rpi_instruction *instruction = &chunk->request->compiled->instruction[index];
     chunk->received[rpi_request_peer(chunk->request, rank)]++;
-    chunk->request->awaits_frame = false;
+    if (chunk->request->stage == RPI_REQUEST_PARKED)
+        rpi_request_go_to(chunk->request, RPI_REQUEST_QUEUED);
     chunk->request->awaits_control = 0;
     rpi_chunk_finish(chunk, index);
     if (instruction->into < RPI_SLOT_ENCODED) return NULL;
@@ -258,7 +259,7 @@ static bool compare_with(rp_request *request, int rank) {
             (void)rpi_receive_fail_finished(comm, rank, header, request);
         else
             rpi_receive_fail_mismatch(request, rank, header);
-        if (atomic_load(&comm->failed)) return false;
+        if (rpi_comm_has_failed(comm)) return false;
     }
     if (unexpected->expects && !rpi_exchange_sends(request, rank)) return false;
     if (unexpected->asks && !rpi_request_expects(request, rank)) return false;
@@ -345,7 +346,7 @@ bool rpi_unexpected_queue(rpi_context *context) {
     for (int rank = rpi_rank_set_next(&context->heads, 0); rank >= 0;
          rank = rpi_rank_set_next(&context->heads, rank + 1)) {
         rpi_connection *connection = &context->connections[rank];
-        if (atomic_load(&connection->comm->failed)) continue;
+        if (rpi_comm_has_failed(connection->comm)) continue;
         moved |= queue_unexpected(connection, rank);
     }
     return moved;
@@ -369,7 +370,7 @@ void rpi_unexpected_queue_overdue(rpi_context *context) {
     int64_t now = rank >= 0 ? rpi_now_ns() : 0;
     for (; rank >= 0; rank = rpi_rank_set_next(&context->heads, rank + 1)) {
         rpi_connection *connection = &context->connections[rank];
-        if (atomic_load(&connection->comm->failed) || !is_overdue(connection, now)) continue;
+        if (rpi_comm_has_failed(connection->comm) || !is_overdue(connection, now)) continue;
         (void)queue_unexpected(connection, rank);
     }
 }
@@ -403,7 +404,7 @@ static rp_status find_comm(rpi_context *context, int rank, const rpi_frame_heade
     if (comm->place_of[rank] < 0)
         return RP_FAIL(MISMATCH, "rank %d sent to communicator '%s', which it is no member of",
                        rank, comm->name);
-    if (atomic_load(&comm->failed)) return RP_PENDING;
+    if (rpi_comm_has_failed(comm)) return RP_PENDING;
     *out_comm = comm;
     return RP_OK;
 }
@@ -532,7 +533,7 @@ static bool take_head(rpi_context *context, int rank) {
         receive_head(connection, place);
     } else if (place_head(connection, place)) {
         return true;
-    } else if (atomic_load(&comm->failed)) {
+    } else if (rpi_comm_has_failed(comm)) {
         rpi_connection_release(connection); /* others' frames stand behind it */
     } else {
         return false;

@@ -327,7 +327,8 @@ static rp_status open_comm(rp_comm *comm, meeting_place *place,
     RP_TRY(rpi_comm_set_options(comm, options));
     comm->id = RPI_WORLD_NUMBERER;
     comm->epoch = comm->context->world_epoch = options->epoch;
-    comm->is_numbered = comm->context->has_had_world = true;
+    rpi_comm_go_to(comm, RPI_COMM_NUMBERED);
+    comm->context->has_had_world = true;
     comm->is_shaped = options->link != NULL;
     comm->links_are_hosts = options->link && !options->host;
     if (comm->world > 1)
@@ -487,7 +488,7 @@ static rpi_frame_header fin_header(const rp_comm *comm) {
 
 static void note_fin(rp_comm *comm) {
     rpi_frame_header header = fin_header(comm);
-    if (comm->is_numbered) rpi_context_note_fin(comm, &header);
+    if (rpi_comm_is_numbered(comm)) rpi_context_note_fin(comm, &header);
 }
 
 /* Members that live on with the context hear that nothing more comes from here, and where a
@@ -496,7 +497,7 @@ static void note_fin(rp_comm *comm) {
  */
 static bool send_fin(rp_comm *comm, int *next) {
     rpi_frame_header header = fin_header(comm);
-    for (; comm->is_numbered && *next < comm->world; ++*next) {
+    for (; rpi_comm_is_numbered(comm) && *next < comm->world; ++*next) {
         const rpi_peer *peer = &comm->peers[*next];
         if (!rpi_peer_link(peer) || peer->broken) continue;
         peer->connection->full = false;
@@ -529,7 +530,7 @@ void rpi_comm_send_death(rp_comm *comm) {
  * left, but not that another rank has died, which rank 0 would tell, if it were not stopped. */
 static void linger(rp_comm *comm, bool last) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
-    bool failed = atomic_load(&comm->failed);
+    bool failed = rpi_comm_has_failed(comm);
     int told = last && !(failed && whose_death(comm)) ? comm->world : 0;
     if (!last) note_fin(comm);
     for (;;) {

@@ -137,7 +137,8 @@ static rp_status open_one(call *c, size_t i, uint32_t number) {
     c->comms[i] = comm;
     comm->id = rpi_list_numberer(context, c->parent->members[0]);
     comm->epoch = number;
-    comm->is_numbered = comm->has_met = true;
+    rpi_comm_go_to(comm, RPI_COMM_NUMBERED);
+    rpi_comm_go_to(comm, RPI_COMM_MET);
     uint64_t scope = ((uint64_t)number + 1) << 32 | comm->id;
     if (context->control)
         RP_TRY(rpi_control_group_open(context->control, scope, comm->members, comm->world,

@@ -4,6 +4,7 @@
 #include "comm/core/request.h"
 #include "comm/device/device.h"
 #include "comm/parts/parts.h"
+#include "comm/run/device_steps.h"
 #include "comm/run/device_sums.h"
 #include "comm/run/in_place.h"
 
@@ -77,51 +78,6 @@ void rpi_device_ran(rpi_chunk *chunk, const rpi_instruction *instruction) {
 
 /* ---- what the GPU does ---- */
 
-rp_status rpi_device_begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane) {
-    rpi_device_step *step =
-        &chunk->device->steps[instruction - chunk->request->compiled->instruction];
-    RP_TRY(rpi_lane_mark(chunk->request->device, lane, &step->mark));
-    step->lane = (uint8_t)lane;
-    step->begun = true;
-    return RP_PENDING;
-}
-
-static void say_once(const rpi_slice *slice) {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    char text[64];
-    if (atomic_flag_test_and_set(&said)) return;
-    rpi_log(RP_LOG_INFO,
-            "%s by %s: encoded on the host, though it lies in memory of a GPU (docs/comm.md)",
-            rp_dtype_name(slice->extent->dtype),
-            rp_codec_text(slice->codec, text, sizeof text));
-}
-
-/* Kernels, or a copy where elements travel as they are. */
-bool rpi_device_knows_slice(const rpi_slice *slice, const rp_encode_context *context,
-                            rpi_device_call *call, bool *out_copies) {
-    *out_copies = rp_codec_is_exact(slice->codec, slice->extent->dtype) && !context->residual;
-    if (*out_copies) return true;
-    if (!slice->varies && rpi_device_call_of(slice->codec, slice->extent->dtype, slice->count,
-                                             context, call) == RP_OK)
-        return true;
-    if (!rp_codec_is_exact(slice->codec, slice->extent->dtype)) say_once(slice);
-    return false;
-}
-
-bool rpi_device_knows_part(const rpi_chunk *chunk, const rpi_instruction *instruction) {
-    rpi_device_call call;
-    rpi_slice slice;
-    bool copies, any = false;
-    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
-         rpi_walk_next(&walk, &slice);) {
-        rp_encode_context context = rpi_slice_context(chunk->request, &slice);
-        context.residual = instruction->kind == RPI_STEP_ENCODE ? slice.residual : NULL;
-        if (!rpi_device_knows_slice(&slice, &context, &call, &copies)) return false;
-        any = true;
-    }
-    return any;
-}
-
 static rp_status encode_slice(rpi_chunk *chunk, const rpi_instruction *instruction,
                               const rpi_slice *slice, unsigned char *out) {
     rpi_transfer *transfer = chunk->request->device;
@@ -167,25 +123,6 @@ static rp_status put_encodings(rpi_chunk *chunk, const rpi_instruction *instruct
     return RP_OK;
 }
 
-rp_status rpi_device_put(rpi_chunk *chunk, const rpi_instruction *instruction,
-                         rpi_device_putting *put, unsigned char *bytes) {
-    const rpi_device *device = chunk->request->device->device;
-    rpi_cuda_before before;
-    RP_TRY(rpi_device_enter(device, &before));
-    rp_status status = put(chunk, instruction, bytes);
-    rpi_device_leave(device, &before);
-    return status;
-}
-
-static rpi_encoded_slot pinned_slot(const rpi_encoded_slot *encoded_slot,
-                                    const rpi_pinned *pinned, size_t bytes) {
-    return (rpi_encoded_slot){.state = RPI_ENCODED_PINNED,
-                              .readers = encoded_slot->readers,
-                              .data = pinned->data,
-                              .bytes = bytes,
-                              .edge_weight = encoded_slot->edge_weight};
-}
-
 static rp_status begin_encode(rpi_chunk *chunk, const rpi_instruction *instruction) {
     rpi_transfer *transfer = chunk->request->device;
     int index = instruction->into - RPI_SLOT_ENCODED;
@@ -195,29 +132,9 @@ static rp_status begin_encode(rpi_chunk *chunk, const rpi_instruction *instructi
                                             instruction->part, instruction->level);
     RP_TRY(rpi_transfer_open(transfer));
     RP_TRY(rpi_pinned_take(transfer->device, bytes, pinned));
-    *encoded_slot = pinned_slot(encoded_slot, *pinned, bytes);
+    *encoded_slot = rpi_device_pinned_slot(encoded_slot, *pinned, bytes);
     RP_TRY(rpi_device_put(chunk, instruction, put_encodings, (*pinned)->data));
     return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
-}
-
-/* Bytes that came, where the GPU reads them. RP_PENDING: they are not what was sent any more.
- */
-rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot) {
-    int index = slot - RPI_SLOT_ENCODED;
-    rpi_encoded_slot *encoded_slot = &chunk->encoded_slots[index];
-    rpi_pinned *pinned = NULL;
-    if (encoded_slot->state == RPI_ENCODED_PINNED) return RP_OK;
-    RP_TRY(rpi_pinned_take(chunk->request->device->device, encoded_slot->bytes, &pinned));
-    memcpy(pinned->data, encoded_slot->data, encoded_slot->bytes);
-    if (!rpi_in_place_is_valid(chunk, instruction)) {
-        rpi_pinned_give(chunk->request->device->device, pinned);
-        return RP_PENDING;
-    }
-    rpi_encoded_slot there = pinned_slot(encoded_slot, pinned, encoded_slot->bytes);
-    rpi_encoded_slot_empty(chunk, index);
-    *encoded_slot = there;
-    chunk->device->encoded_slots[index] = pinned;
-    return RP_OK;
 }
 
 static rp_status decode_slice(rpi_chunk *chunk, const rpi_slice *slice, unsigned char *in) {

@@ -2,6 +2,7 @@
 
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
+#include "comm/run/device_steps.h"
 
 #include "base/status.h"
 

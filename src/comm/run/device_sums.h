@@ -7,7 +7,6 @@
 
 #include "comm/core/chunk.h"
 #include "comm/device/device.h"
-#include "cuda/device_codec.h"
 
 /* The chunk starts: which parts are summed there. */
 rp_status rpi_device_sums_open(rpi_chunk *chunk);
@@ -17,22 +16,5 @@ void *rpi_device_sum_place(const rpi_chunk *chunk, int part, const rpi_slice *sl
 /* An instruction, but an ENCODE, on the accumulator of such a part; RP_PENDING: it is begun. */
 bool rpi_device_sums_take(const rpi_chunk *chunk, const rpi_instruction *instruction);
 rp_status rpi_device_sums_begin(rpi_chunk *chunk, const rpi_instruction *instruction);
-
-/* ---- device_instructions.c ---- */
-
-/* Kernels, or a copy where elements travel as they are. */
-bool rpi_device_knows_slice(const rpi_slice *slice, const rp_encode_context *context,
-                            rpi_device_call *call, bool *out_copies);
-bool rpi_device_knows_part(const rpi_chunk *chunk, const rpi_instruction *instruction);
-/* Bytes that came, where the GPU reads them. RP_PENDING: they are not what was sent any more.
- */
-rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot);
-/* What puts an instruction's copies and kernels into a lane, with its device chosen. */
-typedef rp_status rpi_device_putting(rpi_chunk *chunk, const rpi_instruction *instruction,
-                                     unsigned char *bytes);
-rp_status rpi_device_put(rpi_chunk *chunk, const rpi_instruction *instruction,
-                         rpi_device_putting *put, unsigned char *bytes);
-/* All of it is in the lane. */
-rp_status rpi_device_begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane);
 
 #endif

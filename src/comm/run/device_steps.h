@@ -1,0 +1,28 @@
+/* How an instruction is begun on a GPU, whatever it does: what kernels can do, bytes where it
+ * reaches them, what is put into a lane, and the mark behind it. [progress] */
+#ifndef RPI_COMM_DEVICE_STEPS_H
+#define RPI_COMM_DEVICE_STEPS_H
+
+#include "comm/core/chunk.h"
+#include "comm/device/device.h"
+#include "cuda/device_codec.h"
+
+/* Kernels, or a copy where elements travel as they are. */
+bool rpi_device_knows_slice(const rpi_slice *slice, const rp_encode_context *context,
+                            rpi_device_call *call, bool *out_copies);
+bool rpi_device_knows_part(const rpi_chunk *chunk, const rpi_instruction *instruction);
+/* Bytes that came, where the GPU reads them. RP_PENDING: they are not what was sent any more.
+ */
+rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot);
+/* What puts an instruction's copies and kernels into a lane, with its device chosen. */
+typedef rp_status rpi_device_putting(rpi_chunk *chunk, const rpi_instruction *instruction,
+                                     unsigned char *bytes);
+rp_status rpi_device_put(rpi_chunk *chunk, const rpi_instruction *instruction,
+                         rpi_device_putting *put, unsigned char *bytes);
+/* All of it is in the lane. */
+rp_status rpi_device_begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane);
+/* What an encoded slot becomes whose bytes lie there. */
+rpi_encoded_slot rpi_device_pinned_slot(const rpi_encoded_slot *encoded_slot,
+                                        const rpi_pinned *pinned, size_t bytes);
+
+#endif

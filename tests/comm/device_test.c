@@ -145,7 +145,7 @@ static void sums_stay_there(void) {
             job j = {.codec = codecs[i % 3],
                      .dtype = RP_F32,
                      .reduce = reductions[i / 3],
-                     .counts = {200003, 0},
+                     .counts = {60003, 0},
                      .feedback = true,
                      .there = 31};
             long bytes = copied(j, world);
@@ -155,7 +155,7 @@ static void sums_stay_there(void) {
     job on_host = {.codec = "q4",
                    .dtype = RP_F32,
                    .reduce = RP_PREMUL_SUM,
-                   .counts = {200003, 0},
+                   .counts = {60003, 0},
                    .there = 31};
     CHECK(copied(on_host, 2) > 0); /* the host adds */
 }

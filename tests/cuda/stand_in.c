@@ -237,6 +237,8 @@ static void run_first(stream *s) {
     pthread_mutex_lock(&state.lock);
     if (o->kind == COPY) control.copies++;
     if (touches_memory(o) && o->kind != COPY) control.kernels++;
+    if (o->kind == RECORD) control.records++;
+    if (o->kind == CALL) control.calls++;
     if (o->kind == RECORD && o->event->done < o->time) o->event->done = o->time;
     s->first = o->next;
     if (!s->first) s->end = &s->first;

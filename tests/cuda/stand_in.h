@@ -34,6 +34,7 @@ typedef struct stand_in {
     /* What there is, to see that it is given back: */
     atomic_long allocated, pinned, streams, events;
     atomic_long copies, kernels; /* done so far */
+    atomic_long records, calls;  /* events and functions of the host, done so far */
     atomic_long crossed; /* bytes of copies between a device and the host, done so far */
     atomic_long pending; /* put into streams and not done yet */
     atomic_long held_up; /* calls that waited for what was frozen */

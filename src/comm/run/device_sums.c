@@ -166,5 +166,9 @@ rp_status rpi_device_sums_begin(rpi_chunk *chunk, const rpi_instruction *instruc
         in = chunk->device->encoded_slots[slot - RPI_SLOT_ENCODED]->data;
     }
     RP_TRY(rpi_device_put(chunk, instruction, put, in));
-    return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
+    if (slot != RPI_NO_SLOT || instruction->into != RPI_SLOT_SUM)
+        return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
+    /* Nothing is given back, and whatever reads the sum is put behind it: no mark is needed. */
+    chunk->device->steps[instruction - chunk->request->compiled->instruction].begun = true;
+    return RP_OK;
 }

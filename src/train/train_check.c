@@ -281,11 +281,6 @@ static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *stra
                        "--zero %lld: 0, or 1, by which ranks share the optimizer's state; each "
                        "has all gradients and all parameters",
                        (long long)o->zero);
-    if (o->stages > 1)
-        return RP_FAIL(UNSUPPORTED,
-                       "--zero 1 with --pp %lld: ranks that share the optimizer's state hold "
-                       "whole models so far; leave one of the two out",
-                       (long long)o->stages);
     if (strategy->shares_optimizer) return check_halves(o);
     return RP_FAIL(INVALID,
                    "--zero 1 is for --strategy all-reduce, whose ranks take the same steps; by "

@@ -42,6 +42,15 @@ static bool others_read_gradients(const rpi_trainer *t) {
     return t->strategy->sends_gradients && may_be_exact;
 }
 
+/* A rank that owns a part of a table's gradient on one stage has not that on the other. */
+static rp_status check_ties(const rpi_trainer *t) {
+    if (!t->options->zero || t->place.replicas == 1 || !t->stage.tie_count) return RP_OK;
+    return RP_FAIL(UNSUPPORTED,
+                   "--zero 1 with --pp %d: %s is on two stages, which own different parts of "
+                   "it; leave one of the two out",
+                   t->stage.stages, t->network.parameters[t->stage.ties[0].parameter].name);
+}
+
 static rp_status create_part(rpi_trainer *t) {
     const rpi_pipeline_kind *schedule = NULL;
     double *costs = NULL;
@@ -53,6 +62,7 @@ static rp_status create_part(rpi_trainer *t) {
                                       t->place.grid.size[RPI_AXIS_STAGE], stage, &t->stage);
     rpi_free(costs);
     RP_TRY(status);
+    RP_TRY(check_ties(t));
     t->place.counts = rpi_stage_ends(&t->stage);
     return rpi_stage_weights(&t->stage, &t->network, &t->weights);
 }
@@ -208,10 +218,14 @@ static void measure(void *context, int64_t first, int64_t count) {
 static rp_status measured(void *context, rp_comm *parts) {
     rpi_trainer *t = context;
     int64_t start_ns = rpi_now_ns();
-    if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));
     if (rpi_trainer_is_staged(t)) {
         RP_TRY(rpi_partial_sums_tie(&t->sums));
-        if (t->options->clip > 0) RP_TRY(rpi_partial_sums_measure(&t->sums, &t->optimizer));
+        if (t->options->clip > 0) rpi_partial_sums_measure(&t->sums, &t->optimizer);
+    }
+    if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));
+    if (rpi_trainer_is_staged(t)) {
+        if (t->options->clip > 0)
+            RP_TRY(rpi_optimizer_state_sum(&t->optimizer, t->comms.stages));
         t->waited_ns += rpi_now_ns() - start_ns;
     }
     if (t->options->clip > 0) rpi_optimizer_state_clip(&t->optimizer);

@@ -58,19 +58,11 @@ rp_status rpi_partial_sums_tie(const rpi_partial_sums *s) {
     return RP_OK;
 }
 
-static void measure_own(const rpi_partial_sums *s, rpi_optimizer_state *optimizer) {
+void rpi_partial_sums_measure(const rpi_partial_sums *s, rpi_optimizer_state *optimizer) {
     for (int i = 0; i < s->network->parameter_count; i++) {
         const rpi_parameter *parameter = &s->network->parameters[i];
         const rpi_weight *weight = rpi_weights_find(s->weights, parameter->name);
         if (!weight || weight->is_state || !rpi_stage_counts(s->stage, i)) continue;
         rpi_optimizer_state_measure(optimizer, (rpi_arena_range){weight->first, weight->count});
     }
-}
-
-rp_status rpi_partial_sums_measure(const rpi_partial_sums *s, rpi_optimizer_state *optimizer) {
-    measure_own(s, optimizer);
-    rp_segment numbers = {.data = &optimizer->squares,
-                          .count = sizeof optimizer->squares / sizeof(int64_t),
-                          .dtype = RP_I64};
-    return rp_all_reduce(s->stages, &numbers, 1, NULL);
 }

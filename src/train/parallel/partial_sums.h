@@ -25,9 +25,10 @@ void rpi_partial_sums_close(rpi_partial_sums *sums); /* zeros are fine */
 /* Gradients of tied tables become those of both ends. Collective over the stages that have
  * some. */
 rp_status rpi_partial_sums_tie(const rpi_partial_sums *sums);
-/* All of this rank's gradients join the norm of the step at hand, and so do those of the other
- * stages; a tied table counts once. Collective over the stages. */
-rp_status rpi_partial_sums_measure(const rpi_partial_sums *sums,
-                                   rpi_optimizer_state *optimizer);
+/* What this rank owns of the gradients that its stage counts joins the norm of the step at
+ * hand, a tied table's on one stage alone. Local: sums over ranks are
+ * rpi_optimizer_state_sum().
+ */
+void rpi_partial_sums_measure(const rpi_partial_sums *sums, rpi_optimizer_state *optimizer);
 
 #endif

@@ -18,6 +18,17 @@ rp_status rpi_check_link(const char *text);
 #define RPI_ROW_LINK(field, yaml, fallback, help)                                              \
     {"link", NULL, yaml, RPI_OPTION_TEXT, field, fallback, 0, 0, "RATE,LATENCY", help,         \
      rpi_check_link}
+#define RPI_ROW_LOCAL(field, fallback, help)                                                   \
+    {"local", NULL, NULL, RPI_OPTION_TEXT, field, fallback, 0, 0, "RATE,LATENCY", help,        \
+     rpi_check_link}
+#define RPI_ROW_BUCKET(field, yaml, help)                                                      \
+    {"bucket-mb", NULL, yaml, RPI_OPTION_REAL, field, "4", 1e-3, 1e6, "MIB", help, NULL}
+/* What a rank runs on: a machine that was measured, and tables of devices. */
+#define RPI_ROW_MACHINE(field, yaml, help)                                                     \
+    {"machine", NULL, yaml, RPI_OPTION_TEXT, field, NULL, 0, 0, "FILE", help, NULL}
+#define RPI_ROW_DEVICES(field)                                                                 \
+    {"devices", NULL, NULL, RPI_OPTION_LIST, field, NULL, 0, 0, "FILE",                        \
+     "of more devices (docs/planning.md); each time one more", NULL}
 #define RPI_ROW_CODEC(field, yaml, fallback, help)                                             \
     {"codec", NULL, yaml, RPI_OPTION_TEXT, field, fallback, 0, 0, "CODEC", help,               \
      rpi_check_codec}

@@ -42,8 +42,7 @@ static const rpi_option options[] = {
     RPI_ROW_LINK(FIELD(link), NULL, "50Mbit,5ms", "of each host, each way"),
     {"hosts", NULL, NULL, RPI_OPTION_COUNT, FIELD(hosts), NULL, 1, MOST_RANKS, "N",
      "that the ranks are on, evenly; each is on its own when absent", NULL},
-    {"local", NULL, NULL, RPI_OPTION_TEXT, FIELD(local), "5GB,2us", 0, 0, "RATE,LATENCY",
-     "between ranks of one host", rpi_check_link},
+    RPI_ROW_LOCAL(FIELD(local), "5GB,2us", "between ranks of one host"),
     RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
     {0},
 };

@@ -46,8 +46,7 @@ static const rpi_option options[] = {
      "of a micro-batch that go from stage to stage, and of their gradient back", NULL},
     {"hosts", NULL, NULL, RPI_OPTION_COUNT, FIELD(hosts), NULL, 1, RPI_PIPELINE_STAGES, "N",
      "that the stages are on, evenly; each is on its own when absent", NULL},
-    {"local", NULL, NULL, RPI_OPTION_TEXT, FIELD(local), "5GB,2us", 0, 0, "RATE,LATENCY",
-     "between stages of one host", rpi_check_link},
+    RPI_ROW_LOCAL(FIELD(local), "5GB,2us", "between stages of one host"),
     {"kept", NULL, NULL, RPI_OPTION_TEXT, FIELD(kept), NULL, 0, 0, "BYTES[,BYTES]",
      "of a micro-batch on a stage (with --layers of a layer), from its forward pass on; of "
      "these, what only weights need",

@@ -4,6 +4,7 @@
 #define RPI_CLI_PLAN_TRAINING_H
 
 #include "base/option.h"
+#include "cli/option_rows.h"
 #include "plan/foresight/layout_search.h"
 #include "plan/foresight/machine_account.h"
 
@@ -51,18 +52,17 @@ void rpi_planned_training_close(rpi_planned_training *planned);
      "gpt2:layers=48,hidden=6144,heads=64", NULL},                                             \
     {"device", NULL, NULL, RPI_OPTION_TEXT, F(device), NULL, 0, 0, "NAME",                     \
      "that each rank has: a100-80g; others are listed where there is none", NULL},             \
-    {"machine", NULL, NULL, RPI_OPTION_TEXT, F(machine), NULL, 0, 0, "FILE",                   \
-     "in its place: a machine as redpoll bench machine -o measured it", NULL},                 \
-    {"devices", NULL, NULL, RPI_OPTION_LIST, F(devices), NULL, 0, 0, "FILE",                   \
-     "of more devices (docs/planning.md); each time one more", NULL},                          \
+    RPI_ROW_MACHINE(F(machine), NULL,                                                          \
+                    "in its place: a machine as redpoll bench machine -o measured it"),        \
+    RPI_ROW_DEVICES(F(devices)),                                                               \
     {"hosts", NULL, NULL, RPI_OPTION_COUNT, F(hosts), "1", 1, 16384, "N", "of the training",   \
      NULL},                                                                                    \
     {"ranks-per-host", NULL, NULL, RPI_OPTION_COUNT, F(ranks_per_host), NULL, 1, 1024, "N",    \
      "that each host has; when absent 8, or as many as --machine was measured with", NULL},    \
-    {"link", NULL, NULL, RPI_OPTION_TEXT, F(link), NULL, 0, 0, "RATE,LATENCY",                 \
-     "of a host, each way, which its ranks share: 200Gbit,5us", rpi_check_link},               \
-    {"local", NULL, NULL, RPI_OPTION_TEXT, F(local), NULL, 0, 0, "RATE,LATENCY",               \
-     "of a rank to the others of its host; the device's when absent", rpi_check_link},         \
+    RPI_ROW_LINK(F(link), NULL, NULL,                                                          \
+                 "of a host, each way, which its ranks share: 200Gbit,5us"),                   \
+    RPI_ROW_LOCAL(F(local), NULL,                                                              \
+                  "of a rank to the others of its host; the device's when absent"),            \
     {"tp", NULL, NULL, RPI_OPTION_COUNT, F(tp), NULL, 1, 1024, "N",                            \
      "tensor-parallel ranks; the best when absent, and so for what follows", NULL},            \
     {"pp", NULL, NULL, RPI_OPTION_COUNT, F(pp), NULL, 1, 1024, "N", "stages of a pipeline",    \

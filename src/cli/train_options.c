@@ -190,8 +190,7 @@ const rpi_option rpi_train_table[] = {
      rpi_check_codec},
     {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),
      NULL, 0, 1e12, "N", "first steps with exact gradients", NULL},
-    {"bucket-mb", NULL, "communication.bucket_mb", RPI_OPTION_REAL, FIELD(bucket_mb), "4",
-     0.001, 1e6, "MIB", "gradients in one all-reduce", NULL},
+    RPI_ROW_BUCKET(FIELD(bucket_mb), "communication.bucket_mb", "gradients in one all-reduce"),
 
     {"out", NULL, "checkpoints.checkpoints_path", RPI_OPTION_TEXT, FIELD(out), NULL, 0, 0,
      "FOLDER", "where results go; runs/MODEL-DATA-TIME when absent", NULL},
@@ -245,11 +244,10 @@ const rpi_option rpi_train_table[] = {
      "write trace.json for ui.perfetto.dev", NULL},
     {"profile", NULL, "logging.profile", RPI_OPTION_FLAG, FIELD(profile), NULL, 0, 0, NULL,
      "at the end, say where a step's time goes, by kind of work", NULL},
-    {"machine", NULL, "logging.machine", RPI_OPTION_TEXT, offsetof(rpi_train_settings, machine),
-     NULL, 0, 0, "FILE",
-     "say before the first step what a step will take, by this machine (redpoll bench machine "
-     "-o), and keep that with the run for redpoll report",
-     NULL},
+    RPI_ROW_MACHINE(offsetof(rpi_train_settings, machine), "logging.machine",
+                    "say before the first step what a step will take, by this machine (redpoll "
+                    "bench machine "
+                    "-o), and keep that with the run for redpoll report"),
     {"dtype", NULL, "model.dtype", RPI_OPTION_TEXT, FIELD(dtype), "fp32", 0, 0, "TYPE",
      "of what matrix products and convolutions multiply: fp32, or bf16 (summed in fp32; "
      "parameters stay fp32), on processors with AVX512-BF16 or AMX",

@@ -35,10 +35,10 @@ static const rpi_option options[] = {
      "each figure as a file", NULL},
     {"markdown", NULL, NULL, RPI_OPTION_FLAG, FIELD(markdown), NULL, 0, 0, NULL,
      "print the comparison as a table in Markdown", NULL},
-    {"machine", NULL, NULL, RPI_OPTION_TEXT, FIELD(machine), NULL, 0, 0, "FILE",
-     "what a machine makes of each run, beside what was measured: a file of redpoll bench "
-     "machine -o; when absent the one that redpoll train --machine recorded with the run",
-     NULL},
+    RPI_ROW_MACHINE(
+        FIELD(machine), NULL,
+        "what a machine makes of each run, beside what was measured: a file of redpoll bench "
+        "machine -o; when absent the one that redpoll train --machine recorded with the run"),
     RPI_ROW_JSON(FIELD(json), "print the comparison, and forecasts, as one JSON object "
                               "(docs/json.md)"),
     {"csv", NULL, NULL, RPI_OPTION_TEXT, FIELD(csv), NULL, 0, 0, "FOLDER",

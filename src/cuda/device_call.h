@@ -59,6 +59,12 @@ RPI_HOST_DEVICE uint64_t rpi_device_buckets(const rpi_device_call *call) {
     return (call->count + call->bucket - 1) / call->bucket;
 }
 
+/* Encodings that begin elsewhere are written and read byte by byte. */
+RPI_HOST_DEVICE uint64_t rpi_device_alignment(const rpi_device_call *call) {
+    if (call->kind == RPI_DEVICE_CONVERT) return 16;
+    return call->bits == 8 ? 8 : 4;
+}
+
 /* ---- encoding to bytes that vary ----
  *
  * scratch: [buckets] lengths | [buckets] offsets | [buckets] slots of the most that a bucket

@@ -14,7 +14,7 @@ RPI_HOST_DEVICE int rpi_quant_whole_octets(const rpi_device_call *call, int lane
     if (call->stochastic || call->bucket % row) return 0;
     if (octets != 2 && octets != RPI_QUANT_HELD) return 0;
     if (!rpi_is_aligned(call->x, 16) || !rpi_is_aligned(call->residual, 16)) return 0;
-    return rpi_is_aligned(call->encoded, call->bits == 8 ? 8 : 4) ? (int)octets : 0;
+    return rpi_is_aligned(call->encoded, rpi_device_alignment(call)) ? (int)octets : 0;
 }
 
 /* ---- reading ---- */

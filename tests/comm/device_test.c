@@ -18,7 +18,8 @@ typedef struct job {
     const char *algorithm, *codec;
     rp_dtype dtype;
     rp_reduction reduce;
-    size_t counts[2]; /* of two segments; the second is exact */
+    size_t counts[2]; /* of two segments; the second is exact, unless */
+    bool both;        /* have the codec */
     bool feedback;
     int there; /* a bit for each rank whose elements lie with its GPU */
 } job;
@@ -54,7 +55,8 @@ static void reduce(rp_comm *comm, const job *j, bool there, unsigned char *resul
                                    .tensor = (uint32_t)s,
                                    .residual = j->feedback ? residual[s].at : NULL};
     }
-    if (j->codec) CHECK_OK(rp_codec_parse(j->codec, &segments[0].codec));
+    for (int s = 0; j->codec && s < 1 + j->both; s++)
+        CHECK_OK(rp_codec_parse(j->codec, &segments[s].codec));
     for (int step = 0; step < STEPS; step++) {
         void *stream = memory_stream(there);
         for (int s = 0; s < 2; s++) {
@@ -158,6 +160,24 @@ static void sums_stay_there(void) {
                    .counts = {60003, 0},
                    .there = 31};
     CHECK(copied(on_host, 2) > 0); /* the host adds */
+}
+
+/* Behind a piece of an odd length. */
+static void pieces_of_any_length(void) {
+    static const char *const codecs[] = {"q4:bucket=64", "q8:bucket=64", "bf16", "q3", "sign"};
+    stand_in *control = device_begin();
+    long before = atomic_load(&control->ragged);
+    for (int world = 2; world <= 3; world++)
+        for (int i = 0; i < 5; i++)
+            for (int dtype = 0; dtype < 2; dtype++)
+                compare((job){.codec = codecs[i],
+                              .dtype = dtype ? RP_BF16 : RP_F32,
+                              .counts = {5003, 3001},
+                              .both = true,
+                              .feedback = true,
+                              .there = 31},
+                        world, i % 2 ? 0 : 9000);
+    CHECK_EQ(atomic_load(&control->ragged) - before, 0);
 }
 
 static void every_dtype_and_reduction(void) {
@@ -387,7 +407,8 @@ static void nothing_is_left(void) {
     device_check_empty();
 }
 
-CASES({"sums_stay_there", sums_stay_there}, {"every_algorithm", every_algorithm},
+CASES({"sums_stay_there", sums_stay_there}, {"pieces_of_any_length", pieces_of_any_length},
+      {"every_algorithm", every_algorithm},
       {"every_dtype_and_reduction", every_dtype_and_reduction},
       {"some_ranks_only", some_ranks_only}, {"every_codec", every_codec},
       {"between_hosts", between_hosts}, {"other_gpus_stay_closed", other_gpus_stay_closed},

@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_library.h"
 #include "cuda/lane_loops.h"
+#include "cuda/octet.h"
 #include "cuda/place.h"
 
 #include <pthread.h>
@@ -216,6 +217,12 @@ static bool is_crossing(const op *o) {
     return (device_at(o->to) == RPI_CUDA_HOST) != (device_at(o->from) == RPI_CUDA_HOST);
 }
 
+static bool is_ragged(const op *o) {
+    if (o->kind != ENCODE && o->kind != DECODE) return false;
+    return device_at(o->call.encoded) == RPI_CUDA_HOST &&
+           !rpi_is_aligned(o->call.encoded, rpi_device_alignment(&o->call));
+}
+
 /* Under the lock, which it releases meanwhile. After an error nothing touches memory. */
 static void run_first(stream *s) {
     op *o = s->first;
@@ -226,6 +233,7 @@ static void run_first(stream *s) {
         sleep_us(delay_us);
         pthread_mutex_lock(&state.lock);
     }
+    if (is_ragged(o)) control.ragged++;
     if (o->kind == COPY && is_crossing(o)) control.crossed += (long)o->bytes;
     bool dead = state.sticky[s->device] != NONE && touches_memory(o);
     if (!dead && touches_memory(o) && !translate(o)) {

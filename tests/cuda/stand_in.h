@@ -34,10 +34,11 @@ typedef struct stand_in {
     /* What there is, to see that it is given back: */
     atomic_long allocated, pinned, streams, events;
     atomic_long copies, kernels; /* done so far */
-    atomic_long records, calls;  /* events and functions of the host, done so far */
-    atomic_long crossed; /* bytes of copies between a device and the host, done so far */
-    atomic_long pending; /* put into streams and not done yet */
-    atomic_long held_up; /* calls that waited for what was frozen */
+    atomic_long ragged; /* kernels so far that took encodings with the host byte by byte */
+    atomic_long records, calls; /* events and functions of the host, done so far */
+    atomic_long crossed;        /* bytes of copies between a device and the host, done so far */
+    atomic_long pending;        /* put into streams and not done yet */
+    atomic_long held_up;        /* calls that waited for what was frozen */
     /* Devices that a thread has opened since the last start: by choosing them, or the first one
      * by any call without having chosen. */
     atomic_bool opened[STAND_IN_DEVICES];

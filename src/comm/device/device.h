@@ -1,9 +1,9 @@
 /* Operations whose elements lie in memory of a GPU.
  *
  * The host sends, the GPU encodes, decodes and, where it can, adds (run/device_sums.h); between
- * the two go copies and kernels that are put into streams of the operation's own and done later. Nothing here waits for the
- * GPU: an instruction is begun, put off, and looked at again in later iterations until its mark
- * has come.
+ * the two go copies and kernels that are put into streams of the operation's own and done
+ * later. Nothing here waits for the GPU: an instruction is begun, put off, and looked at again
+ * in later iterations until its mark has come.
  *
  *   an instruction whose turn has come (rpi_device_run)
  *     |
@@ -167,6 +167,7 @@ typedef struct rpi_device_chunk {
     rpi_staged *staged[RPI_STAGED_KINDS]; /* [parts] */
     rpi_device_step *steps;               /* [steps] */
     rpi_pinned **encoded_slots; /* [encoded_slots] of those that are RPI_ENCODED_PINNED */
+    rpi_pinned **ragged;        /* [encoded_slots] the GPU's copies of them (device_steps.h) */
     rpi_pinned **sums;          /* [parts] accumulators on the GPU; NULL: the host adds */
     bool closing;
     uint64_t mark; /* of RPI_LANE_INTO */

@@ -21,7 +21,8 @@ rp_status rpi_device_chunk_new(const rpi_compiled_schedule *compiled,
     size_t steps = (size_t)schedule->count * sizeof(rpi_device_step);
     size_t head = rpi_align_up(sizeof(rpi_device_chunk));
     unsigned char *memory = NULL;
-    size_t pinned = (size_t)(schedule->encoded_slots + schedule->parts) * sizeof(rpi_pinned *);
+    size_t pinned =
+        (size_t)(2 * schedule->encoded_slots + schedule->parts) * sizeof(rpi_pinned *);
     RP_TRY(rpi_alloc(head + RPI_STAGED_KINDS * parts + steps + pinned, "the state of a chunk",
                      &memory));
     rpi_device_chunk *chunk = (rpi_device_chunk *)(void *)memory;
@@ -30,7 +31,8 @@ rp_status rpi_device_chunk_new(const rpi_compiled_schedule *compiled,
         chunk->staged[kind] = (rpi_staged *)(void *)memory;
     chunk->steps = (rpi_device_step *)(void *)memory;
     chunk->encoded_slots = (rpi_pinned **)(void *)(memory + steps);
-    chunk->sums = chunk->encoded_slots + schedule->encoded_slots;
+    chunk->ragged = chunk->encoded_slots + schedule->encoded_slots;
+    chunk->sums = chunk->ragged + schedule->encoded_slots;
     *out_chunk = chunk;
     return RP_OK;
 }
@@ -48,7 +50,8 @@ static void give(rpi_transfer *transfer, rpi_pinned *pinned) {
 
 void rpi_device_encoded_give(rpi_chunk *chunk, int encoded_slot) {
     give(chunk->request->device, chunk->device->encoded_slots[encoded_slot]);
-    chunk->device->encoded_slots[encoded_slot] = NULL;
+    give(chunk->request->device, chunk->device->ragged[encoded_slot]);
+    chunk->device->encoded_slots[encoded_slot] = chunk->device->ragged[encoded_slot] = NULL;
 }
 
 void rpi_device_chunk_release(rpi_chunk *chunk) {

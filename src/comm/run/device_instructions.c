@@ -133,7 +133,10 @@ static rp_status begin_encode(rpi_chunk *chunk, const rpi_instruction *instructi
     RP_TRY(rpi_transfer_open(transfer));
     RP_TRY(rpi_pinned_take(transfer->device, bytes, pinned));
     *encoded_slot = rpi_device_pinned_slot(encoded_slot, *pinned, bytes);
-    RP_TRY(rpi_device_put(chunk, instruction, put_encodings, (*pinned)->data));
+    unsigned char *out = NULL;
+    RP_TRY(rpi_device_begin_slot(chunk, instruction, instruction->into, RPI_LANE_FROM, &out));
+    RP_TRY(rpi_device_put(chunk, instruction, put_encodings, out));
+    RP_TRY(rpi_device_end_slot(chunk, instruction->into, RPI_LANE_FROM, bytes));
     return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
 }
 
@@ -184,8 +187,8 @@ static rp_status begin_decode(rpi_chunk *chunk, const rpi_instruction *instructi
     RP_TRY(rpi_transfer_open(chunk->request->device));
     RP_TRY(rpi_device_pin_slot(chunk, instruction, instruction->from));
     take_from_host(chunk, instruction->part);
-    unsigned char *bytes =
-        chunk->device->encoded_slots[instruction->from - RPI_SLOT_ENCODED]->data;
+    unsigned char *bytes = NULL;
+    RP_TRY(rpi_device_begin_slot(chunk, instruction, instruction->from, RPI_LANE_INTO, &bytes));
     RP_TRY(rpi_device_put(chunk, instruction, put_decodings, bytes));
     return rpi_device_begun(chunk, instruction, RPI_LANE_INTO);
 }

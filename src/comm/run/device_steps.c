@@ -95,3 +95,45 @@ rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instructi
     chunk->device->encoded_slots[index] = pinned;
     return RP_OK;
 }
+
+/* A piece of the part would not begin as kernels want it. */
+static bool is_ragged(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    rpi_device_call call;
+    rpi_slice slice;
+    size_t at = 0;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
+         rpi_walk_next(&walk, &slice); at += slice.bytes) {
+        rp_encode_context context = rpi_slice_context(chunk->request, &slice);
+        bool copies = false;
+        if (rpi_device_knows_slice(&slice, &context, &call, &copies) && !copies &&
+            at % rpi_device_alignment(&call))
+            return true;
+    }
+    return false;
+}
+
+/* Where the GPU has no memory for a copy, kernels take the slot as it is. */
+rp_status rpi_device_begin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot,
+                                int lane, unsigned char **out_bytes) {
+    int index = slot - RPI_SLOT_ENCODED;
+    rpi_transfer *transfer = chunk->request->device;
+    rpi_pinned **copy = &chunk->device->ragged[index];
+    size_t bytes = chunk->encoded_slots[index].bytes;
+    *out_bytes = chunk->device->encoded_slots[index]->data;
+    if (!is_ragged(chunk, instruction)) return RP_OK;
+    rp_status status = *copy ? RP_OK : rpi_accumulator_take(transfer->device, bytes, copy);
+    if (status == RP_NOMEM) return RP_OK;
+    RP_TRY(status);
+    if (instruction->kind != RPI_STEP_ENCODE)
+        RP_TRY(rpi_transfer_copy(transfer, lane, (*copy)->data, *out_bytes, bytes));
+    *out_bytes = (*copy)->data;
+    return RP_OK;
+}
+
+rp_status rpi_device_end_slot(rpi_chunk *chunk, int slot, int lane, size_t bytes) {
+    int index = slot - RPI_SLOT_ENCODED;
+    const rpi_pinned *copy = chunk->device->ragged[index];
+    if (!copy) return RP_OK;
+    return rpi_transfer_copy(chunk->request->device, lane,
+                             chunk->device->encoded_slots[index]->data, copy->data, bytes);
+}

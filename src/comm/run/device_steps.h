@@ -14,6 +14,14 @@ bool rpi_device_knows_part(const rpi_chunk *chunk, const rpi_instruction *instru
 /* Bytes that came, where the GPU reads them. RP_PENDING: they are not what was sent any more.
  */
 rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot);
+/* Where a piece of the part would not begin as kernels want it (its length follows from how
+ * many elements stand before it), they would take it byte by byte, each over PCIe: then kernels
+ * work on a copy of the encoded slot in the GPU's memory. *out_bytes: where they work. The lane
+ * has the copying where the slot is read. */
+rp_status rpi_device_begin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot,
+                                int lane, unsigned char **out_bytes);
+/* Behind what has written it. */
+rp_status rpi_device_end_slot(rpi_chunk *chunk, int slot, int lane, size_t bytes);
 /* What puts an instruction's copies and kernels into a lane, with its device chosen. */
 typedef rp_status rpi_device_putting(rpi_chunk *chunk, const rpi_instruction *instruction,
                                      unsigned char *bytes);

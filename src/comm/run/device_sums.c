@@ -163,7 +163,7 @@ rp_status rpi_device_sums_begin(rpi_chunk *chunk, const rpi_instruction *instruc
     RP_TRY(rpi_transfer_open(chunk->request->device));
     if (slot != RPI_NO_SLOT) {
         RP_TRY(rpi_device_pin_slot(chunk, instruction, slot));
-        in = chunk->device->encoded_slots[slot - RPI_SLOT_ENCODED]->data;
+        RP_TRY(rpi_device_begin_slot(chunk, instruction, slot, RPI_LANE_FROM, &in));
     }
     RP_TRY(rpi_device_put(chunk, instruction, put, in));
     if (slot != RPI_NO_SLOT || instruction->into != RPI_SLOT_SUM)

@@ -1,9 +1,9 @@
 /* The contract of a kind of operation: how its requests are numbered, whose frames are theirs
  * and what ranks say to each other about them. Everything else is the same for all of them.
  *
- *     collective   all ranks take part, in one order protocol/collective_kind.c exchange     a
- * rank and its neighbours, round by round          protocol/exchange_protocol.c pair one sends,
- * the other receives, tag by tag          protocol/pair_protocol.c
+ *     collective   all ranks, in one order                 collective_kind.c
+ *     exchange     a rank and its neighbours, by rounds    exchange_protocol.c
+ *     pair         a sender and a receiver, by tags        pair_protocol.c
  *
  * protocol/operation_kinds.c is the catalogue. Who has a request asks its `kind`, who has a
  * frame's number the communicator's table (rpi_operation_kind_of()); nobody compares either
@@ -11,9 +11,10 @@
  *
  * The top two bits of a number say its kind, so that frames need no other word for it:
  *
- *     0                operations of the communicator so far
- *     1                rounds of neighbours, which are counted by themselves: not all ranks
- * take part in all 2, 3             messages so far of a pair, a direction and a tag */
+ *     0      operations of the communicator so far
+ *     1      rounds of neighbours, counted by themselves: not all ranks take part in all
+ *     2, 3   messages so far of a pair, a direction and a tag
+ */
 #ifndef RPI_COMM_OPERATION_KIND_H
 #define RPI_COMM_OPERATION_KIND_H
 

@@ -49,7 +49,7 @@ static bool can_do(const rpi_instruction *instruction) {
 
 static bool can_add(const rpi_chunk *chunk, int part) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
-    if (chunk->request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return false;
+    if (chunk->request->kind->among_neighbors) return false;
     if (compiled->sum_of_part[part] < 0 || rpi_device_changes(chunk, part)) return false;
     for (int i = 0; i < compiled->schedule.count; i++) {
         const rpi_instruction *instruction = &compiled->instruction[i];

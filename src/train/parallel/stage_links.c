@@ -35,6 +35,11 @@ bool rpi_link_is_done(const rp_request *request) {
     return !request || rp_request_test((rp_request *)request) != RP_PENDING;
 }
 
-rp_status rpi_link_settle(rp_request **request) {
-    return *request ? rp_request_wait(request) : RP_OK;
+rp_status rpi_link_settle(const rpi_stage_links *links, rp_request **request) {
+    if (!*request) return RP_OK;
+    int64_t start = rpi_now_ns();
+    bool waits = links && links->waited && !rpi_link_is_done(*request);
+    rp_status status = rp_request_wait(request);
+    if (waits) links->waited(links->context, "a send", -1, start, rpi_now_ns());
+    return status;
 }

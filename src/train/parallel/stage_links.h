@@ -41,7 +41,7 @@ rp_status rpi_link_wait(const rpi_stage_links *links, rpi_link_way way, int64_t 
                         rp_request **request);
 /* Is its memory free again? One that failed is: its status comes with rpi_link_settle(). */
 bool rpi_link_is_done(const rp_request *request);
-/* Wait for a send; NULL is fine. */
-rp_status rpi_link_settle(rp_request **request);
+/* Wait for a send. *request NULL is fine; links NULL: nobody hears how long it took. */
+rp_status rpi_link_settle(const rpi_stage_links *links, rp_request **request);
 
 #endif

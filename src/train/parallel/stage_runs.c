@@ -33,17 +33,17 @@ static void close_size(rpi_stage_size *size) {
     *size = (rpi_stage_size){0};
 }
 
-static rp_status settle_slot(rpi_stage_slot *slot) {
-    rp_status forward = rpi_link_settle(&slot->forward_sent);
-    rp_status backward = rpi_link_settle(&slot->backward_sent);
+static rp_status settle_slot(const rpi_stage_links *links, rpi_stage_slot *slot) {
+    rp_status forward = rpi_link_settle(links, &slot->forward_sent);
+    rp_status backward = rpi_link_settle(links, &slot->backward_sent);
     return forward != RP_OK ? forward : backward;
 }
 
 /* What a failure left in flight still borrows the slots' memory. */
 static void close_slot(rpi_stage_slot *slot) {
-    (void)settle_slot(slot);
-    (void)rpi_link_settle(&slot->given_request);
-    (void)rpi_link_settle(&slot->seed_request);
+    (void)settle_slot(NULL, slot);
+    (void)rpi_link_settle(NULL, &slot->given_request);
+    (void)rpi_link_settle(NULL, &slot->seed_request);
     rpi_free(slot->given);
     rpi_free(slot->seed);
 }
@@ -67,8 +67,9 @@ int rpi_stage_runs_chunk_of(const rpi_stage_runs *runs, int part) {
 
 /* ---- room ---- */
 
-static rp_status settle_all(rpi_stage_chunk *chunk) {
-    for (int i = 0; i < chunk->slot_count; i++) RP_TRY(settle_slot(&chunk->slots[i]));
+static rp_status settle_all(const rpi_stage_runs *runs, rpi_stage_chunk *chunk) {
+    for (int i = 0; i < chunk->slot_count; i++)
+        RP_TRY(settle_slot(runs->setup->links, &chunk->slots[i]));
     return RP_OK;
 }
 
@@ -88,7 +89,7 @@ static rp_status make_slot(const rpi_stage_runs *runs, rpi_stage_chunk *chunk) {
 rp_status rpi_stage_runs_reserve(rpi_stage_runs *runs, int index, int slots) {
     rpi_stage_chunk *chunk = &runs->chunks[index];
     if (slots <= chunk->slot_count) return RP_OK;
-    RP_TRY(settle_all(chunk));
+    RP_TRY(settle_all(runs, chunk));
     RP_TRY(rpi_grow_array((size_t)chunk->slot_count, (size_t)slots, sizeof *chunk->slots,
                           "runs in flight", &chunk->slots));
     while (chunk->slot_count < slots) RP_TRY(make_slot(runs, chunk));
@@ -116,7 +117,7 @@ static void move_to_front(rpi_stage_chunk *chunk, int index) {
 static rp_status add_size(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool training,
                           int64_t samples) {
     rpi_stage_size size = {.samples = samples, .training = training};
-    RP_TRY(settle_all(chunk));
+    RP_TRY(settle_all(runs, chunk));
     RP_TRY(rpi_program_set_compile_part(runs->setup->programs, chunk->part, training, samples,
                                         &size.program));
     if (chunk->size_count == RPI_STAGE_SIZES)
@@ -147,7 +148,7 @@ rp_status rpi_stage_runs_compile(rpi_stage_runs *runs, int index, bool training,
 rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, int64_t samples) {
     int64_t most = runs->setup->micro_batch;
     for (int k = 0; k < runs->stage->chunks; k++) {
-        RP_TRY(settle_all(&runs->chunks[k]));
+        RP_TRY(settle_all(runs, &runs->chunks[k]));
         runs->chunks[k].acquired = runs->chunks[k].done = 0;
     }
     runs->samples = samples;
@@ -167,7 +168,7 @@ static rp_status post(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool trainin
     int64_t samples = rpi_stage_runs_samples(runs, micro_batch);
     rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
     const rpi_stage_links *links = runs->setup->links;
-    RP_TRY(settle_slot(slot));
+    RP_TRY(settle_slot(links, slot));
     chunk->acquired++;
     rpi_link_message given = {.stage = chunk->before,
                               .border = chunk->part->part - 1,

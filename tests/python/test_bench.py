@@ -38,14 +38,17 @@ def test_a_section_measures_both_backends(section: str, figures: set[str]) -> No
     assert rows and all(row[figure] > 0 for row in rows for figure in figures)
 
 
-def run_rank(rank: int, world: int, port: int, job: str) -> str:
-    """bench/pytorch/local_steps.py as the driver starts it; its output."""
+def run_rank(
+    rank: int, world: int, port: int, job: str, program: str = "local_steps.py"
+) -> str:
+    """A program of bench/pytorch/ as the driver starts it; its output."""
     place = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world}
     os.environ.update({name: str(value) for name, value in place.items()})
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    sys.argv = ["local_steps.py", job]
+    sys.argv = [program, job]
+    sys.path.insert(0, str(BENCH / "pytorch"))
     with contextlib.redirect_stdout(io.StringIO()) as text:
-        runpy.run_path(str(BENCH / "pytorch" / "local_steps.py"), run_name="__main__")
+        runpy.run_path(str(BENCH / "pytorch" / program), run_name="__main__")
     return text.getvalue()
 
 
@@ -102,3 +105,14 @@ def test_local_steps_refuse_what_they_cannot_do(words: list[str], text: str) -> 
     command = [sys.executable, str(BENCH / "local_steps.py"), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and text in done.stderr, done.stderr
+
+
+def test_fsdp2_sends_fewer_bytes() -> None:
+    """What the section that needs network namespaces starts in each of them."""
+    job = {"what": "fsdp", "model": "gpt", "layers": 1, "width": 64, "context": 8, "batch": 1}
+    contestants = {"gloo": ["gloo", None], "exact": ["redpoll", None], "q8": ["redpoll", {}]}
+    job.update(vocabulary=64, rounds=1, contestants=contestants)
+    text, _ = values(run_ranks(run_rank, 2, free_port(), json.dumps(job), "measure.py"))
+    found = json.loads(text.splitlines()[-1])
+    assert all(found["seconds"][name] for name in ("alone", *contestants))
+    assert found["sent"]["gloo"] < 2 * found["sent"]["q8"] < found["sent"]["exact"]

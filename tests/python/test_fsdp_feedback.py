@@ -281,8 +281,9 @@ def warned(rank, world, saved):
 
 def test_what_cannot_be_handed_on_is_dropped_and_said():
     _, saved = values(run_group(keeps, 2, 3, None))[0]
-    for step, held, said in values(run_group(warned, 4, saved)):
-        assert step == 3 and held is None and len(said) == 1
+    for rank, (step, held, said) in enumerate(values(run_group(warned, 4, saved))):
+        assert step == 3 and held is None
+        assert len(said) == (1 if rank < 2 else 0)  # by those who would have taken it over
 
 
 def counts(rank, world, options):

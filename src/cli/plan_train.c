@@ -134,26 +134,13 @@ static rp_status make_bill(const settings *s, rpi_train_offer *o) {
 
 /* ---- a training, and those that it is compared with ---- */
 
-static rp_status refuse_unfit(const rpi_train_offer *o) {
-    const rpi_candidate *c = &o->found.least;
-    rpi_memory_item item = rpi_rank_memory_largest(&c->forecast.memory);
-    return RP_FAIL(
-        INVALID,
-        "it does not fit: of %lld layouts the smallest (tp %lld, pp %lld, dp %lld, zero "
-        "%d) needs %.1f GB of a rank's %.1f GB, of which %s are %.1f GB; what helps: %s",
-        (long long)o->found.tried, (long long)c->layout.tensor, (long long)c->layout.pipeline,
-        (long long)c->layout.data, c->layout.zero, c->forecast.memory.all * 1e-9,
-        rpi_plan_device_value(&o->planned.machine.device, RPI_FACT_MEMORY_BYTES) * 1e-9,
-        rpi_memory_names[item], c->forecast.memory.bytes[item] * 1e-9, rpi_memory_advice[item]);
-}
-
 static rp_status plan_offer(const settings *s, rpi_train_offer *o) {
     o->said = s->training;
     RP_TRY(rpi_plan_training_read(&o->said, true, &o->planned));
     rpi_planned_training *p = &o->planned;
     RP_TRY(rpi_layouts_search(&p->layout, &p->open, &p->machine, p->ranks, (int)s->top,
                               &o->found));
-    if (!o->found.count) return refuse_unfit(o);
+    if (!o->found.count) return rpi_train_refuse_unfit(o);
     return make_bill(s, o);
 }
 

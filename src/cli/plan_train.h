@@ -62,6 +62,12 @@ rp_status rpi_train_goal_find(rpi_train_planner plan, void (*close)(rpi_train_of
 rp_status rpi_train_codec_pays_below(const rpi_train_offer *offer, double *out_bytes_per_s);
 const char *rpi_train_codec_of(const rpi_train_offer *offer);
 
+/* ---- plan_train_fit.c ---- */
+
+/* RP_INVALID: none of its layouts fits; the largest item of the smallest, what makes that
+ * smaller, and on how many more hosts one would. */
+rp_status rpi_train_refuse_unfit(const rpi_train_offer *offer);
+
 /* ---- printing ---- */
 
 void rpi_train_offers_print(const rpi_train_offer *offers, int count, bool explain);

@@ -155,6 +155,12 @@ refused '--tp 8 does not divide the 12 heads' $small --tp 8
 refused '13 stages are more than the 12 layers|no layout' $small --tp 1 --ranks-per-host 13 --pp 13 --global-batch-size 13
 refused 'it does not fit: of [0-9]+ layouts the smallest .* needs [0-9.]+ GB of a rank.s 11\.0 GB, .* what helps: ' \
     --model llama:70b --device rtx2080ti --precision fp16 --global-batch-size 64 --seq-length 2048
+# More hosts on which it fits are named, and true; the layout that was asked for may fit on none.
+large='--model llama:70b --device a100-40g --global-batch-size 64'
+refused 'more hosts; it fits on 4 hosts \(tp 4, pp 8, dp 1, zero 0, recompute full\)$' $large
+shows '^1 of 1 layouts fit' $large --hosts 4 --link 1Gbit,1us --tp 4 --pp 8 --dp 1 --zero 0 --recompute full --micro-batch-size 1
+refused 'what helps: --zero 1, more --tp or --pp, or more hosts; it fits on 4 hosts ' $large --hosts 2 --link 1Gbit,1us
+refused 'what helps: --zero 1, more --tp or --pp, or more hosts$' $large --tp 8 --pp 1 --dp 1
 refused 'v100 has no bf16_flops: it does not multiply in bf16' --device v100 --global-batch-size 64
 refused "resnet50 is no decoder of transformer blocks" --model resnet50 $small
 refused "hidden=770 is no multiple of heads=12" --model gpt2:hidden=770 $small

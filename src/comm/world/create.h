@@ -3,6 +3,7 @@
 #define RPI_COMM_CREATE_H
 
 #include "comm/core/communicator.h"
+#include "net/world/launch_watch.h"
 
 #define RPI_COMM_NAME "world" /* where options name none */
 
@@ -23,9 +24,35 @@ rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options);
 /* It has its name and id, and the context its links: frames come from here on. */
 rp_status rpi_comm_begin(rp_comm *comm);
 void rpi_comm_free(rp_comm *comm); /* no part of a context any more; NULL is fine */
+
+/* ---- destroy.c ---- */
+
 /* Of a communicator that has failed by a death: all members hear by their links who is dead, as
  * the control connection tells it while rank 0 lives. [progress] */
 void rpi_comm_send_death(rp_comm *comm);
+
+/* ---- connect_world.c ---- */
+
+#define RPI_CONNECT_S 60.0 /* for all ranks to come, where options say no other time */
+
+/* What the first communicator of a context is made over. */
+typedef struct rpi_meeting_place {
+    const rp_store *store;
+    const rp_store *launchers; /* the same store, where it is the launcher's; else NULL */
+    char prefix[256];          /* of keys */
+    rpi_launch_watch watch;
+} rpi_meeting_place;
+
+/* Of options: seconds, or 0 for the fallback. */
+static inline double rpi_time_or(double value, double fallback) {
+    return value > 0 ? value : fallback;
+}
+
+/* Under which the ranks of a communicator find each other in a store. */
+void rpi_meeting_name(const char *name, uint32_t epoch, char *text, size_t bytes);
+/* All ranks have come, with the same options; the communicator has its name and epoch. */
+rp_status rpi_comm_connect_world(rp_comm *comm, rpi_meeting_place *place,
+                                 const rp_comm_options *options);
 
 /* ---- revoke.c ---- */
 

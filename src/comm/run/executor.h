@@ -10,11 +10,22 @@
 /* Take in what has come, run what may run: one iteration over everything in flight; true when
  * something moved. */
 bool rpi_progress_iterate(rpi_context *context);
-/* Its frames, buffers and itself. */
-void rpi_chunk_release(rpi_chunk *chunk);
+
+/* ---- operation_run.c ---- */
+
 /* A request has its number: frames that came before it are looked at. False: a failure was made
  * known. */
 bool rpi_request_enter(rp_request *request);
+void rpi_request_leave(const rp_request *request); /* none that come are its own any more */
+/* Its turn, of *budget instructions at most; true when something moved. */
+bool rpi_request_run(rp_request *request, int *budget);
+bool rpi_request_is_over(const rp_request *request); /* nothing is left to do */
+
+/* ---- chunk_pool.c ---- */
+
+rp_status rpi_chunk_start(rp_request *request); /* the next one */
+/* Its frames, buffers and itself. */
+void rpi_chunk_release(rpi_chunk *chunk);
 
 /* ---- instructions.c ---- */
 

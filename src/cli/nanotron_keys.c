@@ -21,7 +21,7 @@ const rpi_nanotron_key rpi_nanotron_settings[] = {
     {"parallelism.tp_mode", "ALL_REDUCE|REDUCE_SCATTER|null", NULL},
     {"parallelism.tp_linear_async_communication", NULL, NULL},
     {"parallelism.tp_recompute_allgather", NULL, NULL},
-    {"parallelism.moe_layer_recompute", NULL, NULL}, /* no layer has experts */
+    {"parallelism.moe_layer_recompute", NULL, NULL},   /* no layer has experts */
     {"optimizer.accumulate_grad_in_fp32", NULL, NULL}, /* they are added in fp32 in any case */
     {"optimizer.weight_decay_exclude_named_params", "null", "--decay weights leaves out norms"},
     {"optimizer.optimizer_factory.torch_adam_is_fused", NULL, NULL},

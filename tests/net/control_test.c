@@ -767,6 +767,74 @@ static void who_hangs_up_before_its_welcome_is_not_dead(void) {
     gather(parties, WORLD, WORLD, outlive_one_that_hangs_up);
 }
 
+/* ---- a coordinator that hangs up before its welcome ---- */
+
+typedef struct short_coordinator {
+    int listener;
+    bool says_a_word; /* before it hangs up */
+    atomic_bool hung_up;
+} short_coordinator;
+
+/* Takes one caller, and nobody behind it. */
+static void *coordinate_shortly(void *context) {
+    short_coordinator *self = context;
+    rpi_control_record word = {.kind = RPI_CONTROL_ADDRESS, .rank = 1, .text = "1 127.0.0.1"};
+    struct pollfd wait = {.fd = self->listener, .events = POLLIN};
+    CHECK(poll(&wait, 1, 20000) == 1);
+    rpi_control_connection caller = {.fd = rpi_stream_accept(self->listener)};
+    close(self->listener);
+    word.text_bytes = (uint16_t)strlen(word.text);
+    if (self->says_a_word) CHECK_OK(rpi_control_connection_send(&caller, &word));
+    atomic_store(&self->hung_up, true);
+    close(caller.fd);
+    return NULL;
+}
+
+static rp_status look_who_ended(void *context) {
+    short_coordinator *self = context;
+    if (!atomic_load(&self->hung_up)) return RP_OK;
+    return RP_FAIL(PEER, "rank 3 was killed by signal 9 (Killed)");
+}
+
+static rp_status ask_nobody(void *context) {
+    (void)context;
+    return RP_OK;
+}
+
+static void who_ended_first_is_named(void) {
+    static const struct {
+        bool says_a_word, is_known;
+        const char *named;
+    } rows[] = {{true, true, "rank 3 was killed"},
+                {false, true, "rank 3 was killed"},
+                {true, false, "rank 0 ended"},
+                {false, false, "rank 0 ended"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        short_coordinator coordinator = {.says_a_word = rows[i].says_a_word};
+        rp_store store = {0};
+        rpi_control *control = NULL;
+        pthread_t thread;
+        int port = 0;
+        char address[64];
+        REQUIRE_OK(rp_store_open_local(&store));
+        REQUIRE_OK(rpi_stream_listen(NULL, 0, &coordinator.listener, &port));
+        snprintf(address, sizeof address, "%d 127.0.0.1", port);
+        REQUIRE_OK(
+            store.ops->set(store.context, "world/control", address, strlen(address) + 1));
+        REQUIRE(pthread_create(&thread, NULL, coordinate_shortly, &coordinator) == 0);
+        rpi_control_options options = {
+            .prefix = "world",
+            .timeout_s = 20,
+            .beat_s = 0.01,
+            .look = {.ask = rows[i].is_known ? look_who_ended : ask_nobody,
+                     .context = &coordinator}};
+        CHECK_FAILS(rpi_control_open(&store, 2, WORLD, &options, &control), PEER,
+                    rows[i].named);
+        pthread_join(thread, NULL);
+        rp_store_close(&store);
+    }
+}
+
 static void successors_are_the_first_behind_rank_0(void) {
     for (int world = 1; world <= 2 * RPI_CONTROL_SUCCESSORS; world++)
         for (int rank = 0; rank < world; rank++) /* the last has nobody to decide for */
@@ -1070,6 +1138,7 @@ CASES({"the_first_failure_is_the_first", the_first_failure_is_the_first},
        runs_of_groups_are_broken_where_members_differ},
       {"others_beat_on_without_rank_0", others_beat_on_without_rank_0},
       {"others_beat_on_when_rank_0_has_died", others_beat_on_when_rank_0_has_died},
+      {"who_ended_first_is_named", who_ended_first_is_named},
       {"who_hangs_up_before_its_welcome_is_not_dead",
        who_hangs_up_before_its_welcome_is_not_dead},
       {"successors_are_the_first_behind_rank_0", successors_are_the_first_behind_rank_0},

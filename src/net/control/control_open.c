@@ -282,6 +282,17 @@ static void destroy(rpi_control *control) {
     rpi_free(control);
 }
 
+/* Rank 0 has hung up: that it has ended may follow from another's end, which who asks around
+ * knows of by now. */
+static rp_status find_first_end(rp_status status, const rpi_look *look) {
+    rpi_kept_error hung_up;
+    if (status != RP_PEER || !look->ask) return status;
+    rpi_error_keep(&hung_up);
+    if (look->ask(look->context) == RP_PEER) return RP_PEER;
+    rpi_error_put_back(&hung_up);
+    return status;
+}
+
 static rp_status open_control(rpi_control *control, const rp_store *store,
                               const rpi_control_options *options) {
     int64_t deadline_ns = rpi_deadline_ns(options->timeout_s);
@@ -292,7 +303,8 @@ static rp_status open_control(rpi_control *control, const rp_store *store,
     RP_TRY(allocate(control));
     if (control->rank == RPI_CONTROL_COORDINATOR)
         return open_coordinator(control, store, key, options, deadline_ns);
-    rp_status status = open_leaf(control, store, key, options, deadline_ns);
+    rp_status status =
+        find_first_end(open_leaf(control, store, key, options, deadline_ns), &options->look);
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "the control connection: ");
 }
 

@@ -4,9 +4,10 @@
  *     the connection   MEETING -- everybody has come --> OPEN -- close() --> CLOSING
  *                         '------ close() ---> GIVEN_UP
  *
- *     its thread       GATHERS -- OPEN: says welcome --> SERVES -- CLOSING: says goodbye -->
- * LEAVES
- *                         '------ GIVEN_UP, or CLOSING: says goodbye ------------------------^
+ *     its thread       GATHERS -- OPEN: says welcome --> SERVES
+ *                         |         CLOSING: says goodbye  |
+ *                         |                                v
+ *                         '------ GIVEN_UP, or CLOSING --> LEAVES
  *
  *     of its rank      FOLLOWS, LEADS, SEEKS, CALLS or ALONE: control_succession.c
  *     of a failure     control_arbiter.c */

@@ -750,13 +750,15 @@ static void outlive_one_that_hangs_up(party *self) {
         hang_up_on(2);
     }
     pthread_barrier_wait(self->together);
-    if (self->rank < 2) return;
-    rpi_failure heard;
-    rpi_control_group *group = open_from(self, 50, 2);
-    hear_all_since(self, group, 2, rpi_now_ns());
-    hear_last(self, group, 2); /* a rank that is suspected would be decided on before */
-    rpi_control_group_close(group);
-    CHECK(!rpi_control_failed(rpi_control_everybody(self->control), &heard));
+    if (self->rank >= 2) {
+        rpi_failure heard;
+        rpi_control_group *group = open_from(self, 50, 2);
+        hear_all_since(self, group, 2, rpi_now_ns());
+        hear_last(self, group, 2); /* a rank that is suspected would be decided on before */
+        rpi_control_group_close(group);
+        CHECK(!rpi_control_failed(rpi_control_everybody(self->control), &heard));
+    }
+    pthread_barrier_wait(self->together);
 }
 
 static void who_hangs_up_before_its_welcome_is_not_dead(void) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
 
 import pytest
 import torch
@@ -231,6 +232,17 @@ def test_a_run_that_resumes_has_the_bits_of_one_that_went_through(case, of):
         assert same and not lost
 
 
+def packed(found):
+    """As bytes: tensors would go through memory of the rank, which may have ended by then."""
+    file = io.BytesIO()
+    torch.save(found, file)
+    return file.getvalue()
+
+
+def unpacked(data):
+    return torch.load(io.BytesIO(data), weights_only=False)
+
+
 def keeps(rank, world, steps, saved):
     """What this rank holds of every matrix, in units of the mean, and its whole state."""
     import redpoll.torch
@@ -249,13 +261,13 @@ def keeps(rank, world, steps, saved):
             held = state.residual(name)
             means[name] = torch.zeros(parameter.shape) if held is None else held / world
             dist.all_reduce(means[name])
-    return means, state.state_dict(of="all")
+    return packed((means, state.state_dict(of="all")))
 
 
 @pytest.mark.parametrize("before, after", [(2, 3), (3, 2), (3, 1), (1, 2)])
 def test_another_world_takes_over_what_is_held_back(before, after):
-    means, saved = values(run_group(keeps, before, 3, None))[0]
-    for found, _ in values(run_group(keeps, after, 0, saved)):
+    means, saved = unpacked(values(run_group(keeps, before, 3, None))[0])
+    for found, _ in map(unpacked, values(run_group(keeps, after, 0, saved))):
         for name, one in means.items():
             assert before == 1 or one.norm() > 0
             assert torch.allclose(found[name], one, atol=1e-7)
@@ -276,13 +288,14 @@ def warned(rank, world, saved):
     state = redpoll.torch.compress(make("fsdp2", mesh=mesh), min_size=MIN_SIZE, **options)
     state.load_state_dict(saved)
     said = [record.getMessage() for record in handler.buffer]
-    return state.step, state.residual("first.weight"), [one for one in said if "dropped" in one]
+    held = state.residual("first.weight") is not None
+    return state.step, held, [one for one in said if "dropped" in one]
 
 
 def test_what_cannot_be_handed_on_is_dropped_and_said():
-    _, saved = values(run_group(keeps, 2, 3, None))[0]
+    _, saved = unpacked(values(run_group(keeps, 2, 3, None))[0])
     for rank, (step, held, said) in enumerate(values(run_group(warned, 4, saved))):
-        assert step == 3 and held is None
+        assert step == 3 and not held
         assert len(said) == (1 if rank < 2 else 0)  # by those who would have taken it over
 
 

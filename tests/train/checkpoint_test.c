@@ -192,13 +192,15 @@ static void flip(const char *path, long at, unsigned char bits) {
 static void a_damaged_checkpoint_gives_way_to_the_one_before(void) {
     static const struct {
         const char *file, *said;
-        int cut; /* to nothing, instead of one bit; 2: gone */
+        int cut; /* to nothing, instead of one bit; 2: gone; 3: another run's */
     } damages[] = {
         {"model.safetensors", "model.safetensors is damaged: its bytes do not match", 0},
         {"model.safetensors", "model.safetensors is no safetensors file: it is too short", 1},
         {"model.safetensors", "model.safetensors is missing", 2},
         {"rank-1-of-2-step-10.safetensors", "the part of rank 1 of the checkpoint", 0},
         {"rank-0-of-2-step-10.safetensors", "rank-0-of-2-step-10.safetensors is missing", 2},
+        {"rank-1-of-2-step-10.safetensors", "rank-1-of-2-step-10.safetensors is of another run",
+         3},
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         rpi_train_options options = small_options("q4");
@@ -206,12 +208,18 @@ static void a_damaged_checkpoint_gives_way_to_the_one_before(void) {
         options.keep = 2;
         options.out = ranks_folder("sound");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
+        rpi_train_options another = options;
+        another.seed = 7;
+        another.out = ranks_folder("another");
+        REQUIRE_OK(ranks_train(&another, 2, NULL));
         options.out = ranks_folder("hurt");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
         const char *hurt = ranks_path(options.out, damages[i].file);
         if (damages[i].cut == 0) flip(hurt, -9, 4);
         if (damages[i].cut == 1) REQUIRE(truncate(hurt, 0) == 0);
         if (damages[i].cut == 2) REQUIRE(unlink(hurt) == 0);
+        if (damages[i].cut == 3)
+            REQUIRE(rename(ranks_path(another.out, damages[i].file), hurt) == 0);
         options.resume = options.out;
         options.overwrite = false;
         CHECK_OK(rpi_checkpoint_check(&options));

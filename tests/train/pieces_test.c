@@ -218,7 +218,7 @@ static void check_sum(const char *folder, const struct layout *l) {
     for (int i = 0; i < TENSORS; i++) all += rpi_shape_count(&rows[i].shape);
     for (int rank = 0; rank < world; rank++) {
         rpi_safetensors *file = NULL;
-        REQUIRE_OK(rpi_checkpoint_open_rank(folder, rank, world, STEP, &file));
+        REQUIRE_OK(rpi_checkpoint_open_rank(NULL, folder, rank, world, STEP, &file));
         sum += elements_of(file);
         rpi_safetensors_close(file);
     }

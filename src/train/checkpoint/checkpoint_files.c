@@ -1,5 +1,7 @@
 #include "train/checkpoint/checkpoint_files.h"
 
+#include "train/checkpoint/rank_checksums.h"
+
 #include "train/checkpoint/checkpoint.h"
 
 #include "base/status.h"
@@ -154,13 +156,14 @@ static rp_status check_part(const rpi_safetensors *file, const char *path, int r
                    wanted);
 }
 
-rp_status rpi_checkpoint_open_rank(const char *folder, int rank, int world, int64_t step,
-                                   rpi_safetensors **out_file) {
+rp_status rpi_checkpoint_open_rank(const rpi_safetensors *model, const char *folder, int rank,
+                                   int world, int64_t step, rpi_safetensors **out_file) {
     char path[RPI_CHECKPOINT_PATH];
     rpi_safetensors *file = NULL;
     rpi_checkpoint_rank_path(folder, rank, world, step, path);
     rp_status status = rpi_safetensors_open(path, &file);
     if (status == RP_OK) status = check_part(file, path, rank, world, step);
+    if (status == RP_OK) status = rpi_rank_checksums_check(model, file, rank);
     if (status == RP_OK) {
         *out_file = file;
         return RP_OK;

@@ -53,13 +53,14 @@ rp_status rpi_checkpoint_number(const rpi_safetensors *file, const char *path, c
 /* RP_CORRUPT: it has no checksum. Damage may hit just the checksum's name, and whatever else
  * would tell that the file is ours. */
 rp_status rpi_checkpoint_check_writer(const rpi_safetensors *file, const char *path);
-/* What belongs to one rank, and is that and no other's. */
-rp_status rpi_checkpoint_open_rank(const char *folder, int rank, int world, int64_t step,
-                                   rpi_safetensors **out_file);
+/* What belongs to one rank, and is that and no other's, and was saved with this model (NULL:
+ * with any). */
+rp_status rpi_checkpoint_open_rank(const rpi_safetensors *model, const char *folder, int rank,
+                                   int world, int64_t step, rpi_safetensors **out_file);
 /* checkpoint_rank.c: write that file, if this rank has something for it. states: the mean of
- * the replicas' running statistics. */
+ * the replicas' running statistics. *out_checksum: of the file; 0 without one. */
 rp_status rpi_checkpoint_write_rank(const rpi_trainer *trainer, const char *folder,
-                                    const float *states);
+                                    const float *states, uint32_t *out_checksum);
 /* Do ranks save parameters and optimizer in pieces, each a part of them? Always where none
  * holds the whole model; running statistics are in pieces then, too. Where ranks have
  * parameters or optimizers of their own, rank 0 saves what all agree on. */

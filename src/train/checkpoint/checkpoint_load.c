@@ -132,11 +132,12 @@ static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, int64
 }
 
 /* The sum over all old ranks, in double, and our part of it. */
-static rp_status gather_residuals(rpi_trainer *t, const char *folder, const origin *o,
-                                  float *scratch, double *sums) {
+static rp_status gather_residuals(rpi_trainer *t, const rpi_safetensors *model,
+                                  const char *folder, const origin *o, float *scratch,
+                                  double *sums) {
     for (int rank = 0; rank < o->world; rank++) {
         rpi_safetensors *file = NULL;
-        RP_TRY(rpi_checkpoint_open_rank(folder, rank, (int)o->world, o->step, &file));
+        RP_TRY(rpi_checkpoint_open_rank(model, folder, rank, (int)o->world, o->step, &file));
         rp_status status = add_residual(t, file, o->stages, scratch, sums);
         rpi_safetensors_close(file);
         RP_TRY(status);
@@ -148,13 +149,14 @@ static rp_status gather_residuals(rpi_trainer *t, const char *folder, const orig
 }
 
 /* Another number of ranks: each takes an equal part of all that is owed. */
-static rp_status share_residuals(rpi_trainer *t, const char *folder, const origin *o) {
+static rp_status share_residuals(rpi_trainer *t, const rpi_safetensors *model,
+                                 const char *folder, const origin *o) {
     size_t count = (size_t)rpi_weights_count(t->weights);
     float *scratch = NULL;
     double *sums = NULL;
     rp_status status = rpi_alloc_array(count, sizeof *scratch, "error feedback", &scratch);
     if (status == RP_OK) status = rpi_alloc_array(count, sizeof *sums, "error feedback", &sums);
-    if (status == RP_OK) status = gather_residuals(t, folder, o, scratch, sums);
+    if (status == RP_OK) status = gather_residuals(t, model, folder, o, scratch, sums);
     rpi_free(scratch);
     rpi_free(sums);
     return status;
@@ -234,15 +236,17 @@ static bool is_same_layout(const rpi_trainer *t, const origin *o) {
            o->stages == t->place.grid.size[RPI_AXIS_STAGE];
 }
 
-static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) {
+static rp_status read_rank(rpi_trainer *t, const rpi_safetensors *model, const char *folder,
+                           const origin *o) {
     bool feedback = o->feedback;
     int64_t world = o->world, step = o->step;
     bool goes_on = goes_on_apart(t, o);
     if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on, goes_on)) return RP_OK;
     if (!is_same_layout(t, o))
-        return t->residual && feedback && !o->apart ? share_residuals(t, folder, o) : RP_OK;
+        return t->residual && feedback && !o->apart ? share_residuals(t, model, folder, o)
+                                                    : RP_OK;
     rpi_safetensors *file = NULL;
-    RP_TRY(rpi_checkpoint_open_rank(folder, t->place.rank, t->place.world, step, &file));
+    RP_TRY(rpi_checkpoint_open_rank(model, folder, t->place.rank, t->place.world, step, &file));
     rp_status status = read_own_states(t, file);
     bool fits = o->apart == goes_on; /* a residual belongs to what was sent */
     if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
@@ -354,7 +358,7 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     RP_TRY(read_model(t, file, folder));
     RP_TRY(read_levels(t, file, path));
     RP_TRY(read_lossy_from(t, file, path, out_origin->world));
-    return read_rank(t, folder, out_origin);
+    return read_rank(t, file, folder, out_origin);
 }
 
 /* Checkpoints of a folder in the order in which they are tried. */

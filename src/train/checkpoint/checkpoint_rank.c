@@ -114,7 +114,8 @@ static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piec
 
 /* Which rank's part it is stands in it, too: a name is changed or copied easily. */
 static rp_status write_rank_with(const rpi_trainer *t, const char *folder,
-                                 const rpi_tensor_list *list, const char *pieces) {
+                                 const rpi_tensor_list *list, const char *pieces,
+                                 uint32_t *out_checksum) {
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, t->place.rank, t->place.world, t->step, path);
     char part[64], remembered[24], counter[24];
@@ -129,12 +130,13 @@ static rp_status write_rank_with(const rpi_trainer *t, const char *folder,
         metadata[entries++] = (rpi_metadata){"counter", counter};
     }
     if (pieces) metadata[entries++] = (rpi_metadata){RPI_PIECES_KEY, pieces};
-    return rpi_safetensors_write(path, list->tensors, list->count, metadata, (int)entries);
+    return rpi_safetensors_write_summed(path, list->tensors, list->count, metadata,
+                                        (int)entries, out_checksum);
 }
 
 /* What belongs to the rank alone, and behind it the rank's pieces. */
 static rp_status list_and_write(const rpi_trainer *t, const char *folder, const float *states,
-                                bool has_own, rpi_piece_list *pieces) {
+                                bool has_own, rpi_piece_list *pieces, uint32_t *out_checksum) {
     size_t own = (size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN);
     const char *text = NULL;
     rpi_tensor_list list;
@@ -146,19 +148,20 @@ static rp_status list_and_write(const rpi_trainer *t, const char *folder, const 
                                 &list));
     if (has_own) list_rank(t, &list);
     for (int i = 0; i < pieces->count; i++) list.tensors[list.count++] = pieces->tensors[i];
-    rp_status status = write_rank_with(t, folder, &list, text);
+    rp_status status = write_rank_with(t, folder, &list, text, out_checksum);
     rpi_tensor_list_close(&list);
     return status;
 }
 
 rp_status rpi_checkpoint_write_rank(const rpi_trainer *t, const char *folder,
-                                    const float *states) {
+                                    const float *states, uint32_t *out_checksum) {
     bool differs = t->strategy->replicas_differ || t->residual;
     bool has_own = rpi_checkpoint_has_rank_files(t, t->place.world, differs,
                                                  rpi_checkpoint_keeps_alone(t));
     rpi_piece_list pieces = {0};
+    *out_checksum = 0;
     if (!has_own && !rpi_checkpoint_in_pieces(t)) return RP_OK;
-    rp_status status = list_and_write(t, folder, states, has_own, &pieces);
+    rp_status status = list_and_write(t, folder, states, has_own, &pieces, out_checksum);
     rpi_piece_list_close(&pieces);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "redpoll/version.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/piece_files.h"
+#include "train/checkpoint/rank_checksums.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/tensor_list.h"
 #include "train/checkpoint/whole_slots.h"
@@ -20,6 +21,7 @@
 typedef struct of_all {
     float *states; /* running statistics, their means */
     rpi_whole_slots slots;
+    char *rank_checksums; /* NULL: there are no rank files */
 } of_all;
 
 static void list_model(const rpi_trainer *t, const of_all *all, rpi_tensor_list *list) {
@@ -49,7 +51,7 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
     return RP_OK;
 }
 
-enum { MODEL_METADATA = 19 };
+enum { MODEL_METADATA = 20 };
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const of_all *all,
                                   const char *levels) {
@@ -87,6 +89,8 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         metadata[entries++] = (rpi_metadata){"codec_lossy_from", lossy_from};
     if (rpi_checkpoint_in_pieces(t))
         metadata[entries++] = (rpi_metadata){RPI_PIECE_RANKS_KEY, world};
+    if (all->rank_checksums)
+        metadata[entries++] = (rpi_metadata){RPI_RANK_CHECKSUMS_KEY, all->rank_checksums};
     rpi_tensor_list list;
     RP_TRY(rpi_tensor_list_open((size_t)t->network.parameter_count * (2 + RPI_OPTIMIZER_SLOTS),
                                 &list));
@@ -222,10 +226,11 @@ static rp_status gather(rpi_trainer *t, of_all *all) {
                                        : tell(t, rpi_whole_slots_gather(t, &all->slots));
 }
 
-static rp_status write_all(rpi_trainer *t, const char *folder, const of_all *all) {
+static rp_status write_all(rpi_trainer *t, const char *folder, of_all *all) {
+    uint32_t checksum = 0;
     rpi_consensus consensus = {0};
-    RP_TRY(tell(t, rpi_checkpoint_write_rank(t, folder, all->states)));
-    RP_TRY(rp_barrier(t->comm));
+    RP_TRY(tell(t, rpi_checkpoint_write_rank(t, folder, all->states, &checksum)));
+    RP_TRY(rpi_rank_checksums_gather(t, checksum, &all->rank_checksums));
     rp_status status = rpi_consensus_enter(t, &consensus);
     if (status == RP_OK && t->place.rank == 0) status = tell(t, replace_newest(t, folder, all));
     rpi_consensus_leave(t, &consensus);
@@ -238,6 +243,7 @@ rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     if (status == RP_OK) status = write_all(t, folder, &all);
     rpi_whole_slots_free(&all.slots);
     rpi_free(all.states);
+    rpi_free(all.rank_checksums);
     if (status != RP_OK) return status;
     t->good_step = t->step;
     snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);

@@ -76,7 +76,8 @@ static rp_status open_ranks(rpi_piece_files *files, const char *folder, int64_t 
     RP_TRY(rpi_alloc_array((size_t)ranks, sizeof *files->lists, "files", &files->lists));
     files->rank_count = (int)ranks;
     for (int r = 0; r < files->rank_count; r++) {
-        RP_TRY(rpi_checkpoint_open_rank(folder, r, files->rank_count, step, &files->ranks[r]));
+        RP_TRY(rpi_checkpoint_open_rank(files->model, folder, r, files->rank_count, step,
+                                        &files->ranks[r]));
         RP_TRY(take_list(files, r));
     }
     return RP_OK;

@@ -30,6 +30,10 @@ typedef struct rpi_metadata {
  * under this name stays. RP_INVALID: a dtype that the format does not have (c64, c128). */
 rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
                                 const rpi_metadata *metadata, int metadata_count);
+/* The same; *out_checksum: that of the file. */
+rp_status rpi_safetensors_write_summed(const char *path, const rpi_named_tensor *tensors,
+                                       int count, const rpi_metadata *metadata,
+                                       int metadata_count, uint32_t *out_checksum);
 
 typedef struct rpi_safetensors rpi_safetensors;
 
@@ -48,6 +52,7 @@ const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *ke
 
 /* Did it have a checksum, which then was right? */
 bool rpi_safetensors_is_verified(const rpi_safetensors *file);
+uint32_t rpi_safetensors_checksum(const rpi_safetensors *file); /* 0: it had none */
 
 /* Copy a tensor's elements to out. RP_NOT_FOUND: none of this name; RP_MISMATCH: another dtype
  * or shape, naming both. */

@@ -32,6 +32,7 @@ struct rpi_safetensors {
     entry *entries; /* in order of name, for lookups */
     int count;
     bool is_verified;
+    uint32_t checksum;
 };
 
 static rp_status damaged(const rpi_safetensors *file, const char *what, const char *name) {
@@ -189,6 +190,7 @@ static rp_status check_checksum(rpi_safetensors *file, const uint8_t *size, char
     uint32_t crc = rpi_crc32c(rpi_crc32c(0, size, LENGTH_BYTES), text, length);
     if (valid) RP_TRY(add_data(file, &crc));
     file->is_verified = valid && crc == wanted;
+    file->checksum = file->is_verified ? crc : 0;
     if (file->is_verified) return RP_OK;
     return RP_FAIL(CORRUPT, "%s is damaged: its bytes do not match its checksum", file->path);
 }
@@ -273,6 +275,10 @@ const char *rpi_safetensors_path(const rpi_safetensors *file) {
 
 bool rpi_safetensors_is_verified(const rpi_safetensors *file) {
     return file->is_verified;
+}
+
+uint32_t rpi_safetensors_checksum(const rpi_safetensors *file) {
+    return file->checksum;
 }
 
 static rp_status read_bytes(const rpi_safetensors *file, const entry *e, uint64_t from,

@@ -70,7 +70,7 @@ static prefix make_prefix(char *text) {
 }
 
 /* Of everything that will be in the file; ours is the first member of the metadata. */
-static void write_checksum(prefix *p, const rpi_named_tensor *tensors, int count) {
+static uint32_t write_checksum(prefix *p, const rpi_named_tensor *tensors, int count) {
     uint32_t crc = rpi_crc32c(0, p->size, sizeof p->size);
     crc = rpi_crc32c(crc, p->text, p->length);
     crc = rpi_crc32c(crc, spaces, p->padding);
@@ -78,12 +78,13 @@ static void write_checksum(prefix *p, const rpi_named_tensor *tensors, int count
         if (bytes_of(&tensors[i]))
             crc = rpi_crc32c(crc, tensors[i].data, bytes_of(&tensors[i]));
     rpi_checksum_write(rpi_checksum_digits(p->text, p->length), crc);
+    return crc;
 }
 
 static rp_status put_all(FILE *stream, char *text, const rpi_named_tensor *tensors, int count,
-                         const char *path) {
+                         const char *path, uint32_t *out_checksum) {
     prefix p = make_prefix(text);
-    write_checksum(&p, tensors, count);
+    *out_checksum = write_checksum(&p, tensors, count);
     RP_TRY(put(stream, p.size, sizeof p.size, path));
     RP_TRY(put(stream, p.text, p.length, path));
     RP_TRY(put(stream, spaces, p.padding, path));
@@ -100,15 +101,24 @@ static rp_status check_dtypes(const char *path, const rpi_named_tensor *tensors,
     return RP_OK;
 }
 
-rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
-                                const rpi_metadata *metadata, int metadata_count) {
+rp_status rpi_safetensors_write_summed(const char *path, const rpi_named_tensor *tensors,
+                                       int count, const rpi_metadata *metadata,
+                                       int metadata_count, uint32_t *out_checksum) {
     rpi_replacement file;
     RP_TRY(check_dtypes(path, tensors, count));
     char *text = header_text(tensors, count, metadata, metadata_count);
     if (!text) return RP_FAIL(NOMEM, "no memory for the header of %s", path);
     rp_status status = rpi_replacement_open(path, &file);
     if (status == RP_OK)
-        status = rpi_replacement_close(&file, put_all(file.stream, text, tensors, count, path));
+        status = rpi_replacement_close(
+            &file, put_all(file.stream, text, tensors, count, path, out_checksum));
     cJSON_free(text);
     return status;
+}
+
+rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
+                                const rpi_metadata *metadata, int metadata_count) {
+    uint32_t checksum = 0;
+    return rpi_safetensors_write_summed(path, tensors, count, metadata, metadata_count,
+                                        &checksum);
 }

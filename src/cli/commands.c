@@ -2,6 +2,7 @@
 
 static const rpi_command *const catalogue[] = {
     &rpi_command_train,
+    &rpi_command_verify,
     &rpi_command_run,
     &rpi_command_doctor,
     &rpi_command_data_tokenize,

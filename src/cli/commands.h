@@ -5,6 +5,7 @@
 #include "cli/command.h"
 
 extern const rpi_command rpi_command_train;
+extern const rpi_command rpi_command_verify;
 extern const rpi_command rpi_command_run;
 extern const rpi_command rpi_command_doctor;
 extern const rpi_command rpi_command_data_tokenize;

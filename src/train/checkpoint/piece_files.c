@@ -338,6 +338,26 @@ bool rpi_piece_files_has(const rpi_piece_files *files, const char *tensor) {
     return find_tensor(files, tensor) >= 0 || rpi_safetensors_find(files->model, tensor);
 }
 
+static bool has_element(const rpi_tensor_piece *piece, int64_t element) {
+    rpi_piece_walk walk;
+    rpi_shard_run run;
+    rpi_piece_begin(piece, &walk);
+    while (rpi_piece_next(&walk, &run))
+        if (element >= run.whole && element < run.whole + run.count) return true;
+    return false;
+}
+
+int rpi_piece_files_rank_of(const rpi_piece_files *files, const char *tensor, int64_t element) {
+    int first = find_tensor(files, tensor);
+    for (int i = 0; first >= 0 && i < count_alike(files, first); i++) {
+        const stored *one = &files->pieces[first + i];
+        if (!has_element(&one->piece, element)) continue;
+        for (int r = 0; r < files->rank_count; r++)
+            if (files->ranks[r] == one->file) return r;
+    }
+    return -1;
+}
+
 rp_status rpi_piece_files_read(const rpi_piece_files *files, const rpi_tensor_piece *wanted,
                                float *out) {
     int first = find_tensor(files, wanted->tensor);

@@ -58,5 +58,8 @@ bool rpi_piece_files_has(const rpi_piece_files *files, const char *tensor);
 /* The same of a whole tensor. */
 rp_status rpi_piece_files_read_whole(const rpi_piece_files *files, const char *tensor,
                                      const rpi_shape *shape, float *out);
+/* The rank whose file has an element of a tensor, in the whole tensor's order; -1: it is in the
+ * model's own, which is of all ranks. */
+int rpi_piece_files_rank_of(const rpi_piece_files *files, const char *tensor, int64_t element);
 
 #endif

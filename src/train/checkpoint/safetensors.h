@@ -45,6 +45,8 @@ void rpi_safetensors_close(rpi_safetensors *file); /* NULL is fine */
 int rpi_safetensors_count(const rpi_safetensors *file);
 /* data is NULL: see rpi_safetensors_read(). Valid until the file is closed. */
 const rpi_named_tensor *rpi_safetensors_at(const rpi_safetensors *file, int index);
+/* Where it begins among the bytes of all: in the order in which tensors were written. */
+uint64_t rpi_safetensors_begin(const rpi_safetensors *file, int index);
 /* NULL when there is none such. */
 const rpi_named_tensor *rpi_safetensors_find(const rpi_safetensors *file, const char *name);
 const char *rpi_safetensors_path(const rpi_safetensors *file);

@@ -258,6 +258,10 @@ static const entry *find(const rpi_safetensors *file, const char *name) {
                        : NULL;
 }
 
+uint64_t rpi_safetensors_begin(const rpi_safetensors *file, int index) {
+    return file->entries[index].begin;
+}
+
 const rpi_named_tensor *rpi_safetensors_find(const rpi_safetensors *file, const char *name) {
     const entry *e = find(file, name);
     return e ? &e->tensor : NULL;

@@ -1,0 +1,132 @@
+/* Why a layout may differ from one rank, and by how much. A new reason is a row. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "redpoll/adaptive.h"
+#include "train/models/model.h"
+#include "train/parallel/node_costs.h"
+#include "train/parallel/stage.h"
+#include "train/parallel/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Sums of f32 in another order are off by some units in the last place. */
+#define OTHER_ORDER                                                                            \
+    {                                                                                          \
+        { 1e-6, 1e-5, 1e-5, 1e-5, 0 }                                                          \
+    }
+#define ROUNDED                                                                                \
+    {                                                                                          \
+        { 2e-2, 2e-2, 2e-2, 2e-2, 2e-2 }                                                       \
+    }
+#define NOTHING_PROMISED                                                                       \
+    {                                                                                          \
+        { INFINITY, INFINITY, INFINITY, INFINITY, INFINITY }                                   \
+    }
+
+static bool is_tied(const rpi_verify_layout *l) {
+    return l->stages > 1 && l->has_ties;
+}
+
+static bool adds_in_replicas(const rpi_verify_layout *l) {
+    return l->replicas > 1 && l->micro_batches > 1;
+}
+
+static bool cuts_short_batches(const rpi_verify_layout *l) {
+    return l->replicas > 1 && l->has_short_batch;
+}
+
+static bool is_bf16(const rpi_verify_layout *l) {
+    const char *dtype = l->options->dtype;
+    bool is_layout = l->stages > 1 || l->replicas > 1;
+    return is_layout && dtype && strcmp(dtype, "bf16") == 0;
+}
+
+static bool is_lossy(const rpi_verify_layout *l) {
+    rp_adaptive_codec codec;
+    if (l->replicas == 1 || rp_adaptive_codec_parse(l->options->codec, &codec) != RP_OK)
+        return false;
+    return codec.every > 0 || !rp_codec_is_exact(&codec.codec, RP_F32);
+}
+
+static bool has_lossy_weights(const rpi_verify_layout *l) {
+    rp_codec codec;
+    const char *text = l->options->weights_codec;
+    if (l->replicas == 1 || !text || rp_codec_parse(text, &codec) != RP_OK) return false;
+    return !rp_codec_is_exact(&codec, RP_F32);
+}
+
+static bool has_replicas(const rpi_verify_layout *l) {
+    return l->replicas > 1;
+}
+
+static const rpi_verify_reason reasons[] = {
+    {"tie",
+     "a table is at both ends of the model: its gradients from there and here are added last",
+     is_tied, OTHER_ORDER},
+    {"order", "each replica adds up the gradients of its own micro-batches first",
+     adds_in_replicas, OTHER_ORDER},
+    {"short batch", "replicas share the last batch of the data, which is short, in other parts",
+     cuts_short_batches, OTHER_ORDER},
+    {"bf16", "products of bf16 have 8 bits: where sums meet in another order they show",
+     is_bf16, ROUNDED},
+    {"codec", "gradients travel by a lossy codec: only --tolerance says how far is too far",
+     is_lossy, NOTHING_PROMISED},
+    {"weights codec",
+     "parameters travel by a lossy codec: only --tolerance says how far is too far",
+     has_lossy_weights, NOTHING_PROMISED},
+    {"statistics",
+     "running statistics of batches are the mean of the replicas' own, one rank's go on from "
+     "each micro-batch to the next",
+     has_replicas,
+     {{0, 0, 0, 0, INFINITY}}},
+};
+enum { REASONS = sizeof reasons / sizeof reasons[0] };
+
+const rpi_verify_reason *rpi_verify_reason_at(int index) {
+    return index >= 0 && index < REASONS ? &reasons[index] : NULL;
+}
+
+rpi_verify_bounds rpi_verify_bounds_of(const rpi_verify_layout *layout) {
+    rpi_verify_bounds all = {{0}};
+    for (int i = 0; i < REASONS; i++) {
+        if (!reasons[i].applies(layout)) continue;
+        for (int k = 0; k < RPI_VERIFY_KINDS; k++)
+            all.of[k] = fmax(all.of[k], reasons[i].bounds.of[k]);
+    }
+    return all;
+}
+
+/* ---- ties ---- */
+
+/* Of a network, whose tables are tied or not whatever the length of a sequence. */
+static rp_status count_ties(const rpi_network *network, const rpi_train_options *o,
+                            int *out_ties) {
+    const rpi_pipeline_kind *schedule = NULL;
+    rpi_model_stage stage = {0};
+    double *costs = NULL;
+    RP_TRY(rpi_pipeline_kind_find(o->schedule ? o->schedule : "1f1b", &schedule));
+    RP_TRY(rpi_node_costs(network, &costs));
+    rp_status status = rpi_stage_open(network, costs, schedule, (int)o->stages, 0, &stage);
+    if (status == RP_OK) *out_ties = stage.tie_count;
+    rpi_stage_close(&stage);
+    rpi_free(costs);
+    return status;
+}
+
+rp_status rpi_verify_find_ties(const rpi_train_options *o, bool *out_has_ties) {
+    enum { SHORT_SEQUENCE = 8 };
+    rpi_model_choice choice;
+    rpi_network network = {0};
+    rpi_data_shape shape = {.sequence = SHORT_SEQUENCE};
+    int ties = 0;
+    *out_has_ties = false;
+    if (o->stages < 2) return RP_OK;
+    RP_TRY(rpi_model_parse(o->model, &choice));
+    if (strcmp(rpi_model_task(&choice), "classification") == 0) return RP_OK;
+    RP_TRY(rpi_network_build(o->model, &shape, &network));
+    rp_status status = count_ties(&network, o, &ties);
+    rpi_network_close(&network);
+    *out_has_ties = ties > 0;
+    return status;
+}

@@ -28,7 +28,7 @@ from ranks import free_port, run_ranks, values
 
 WORLD, STEPS, HALF, BATCH = 2, 8, 4, 4
 CODEC = {"codec": "q4", "min_size": 200}
-TIMEOUT = 600
+TIMEOUT = 240
 
 
 def needs(*packages):
@@ -38,11 +38,25 @@ def needs(*packages):
             pytest.skip(f"{package} is not installed")
 
 
-def torchrun(rank, world, port):
+def torchrun(rank, world, ports):
     place = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world}
     os.environ.update({name: str(value) for name, value in place.items()})
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(MASTER_ADDR="127.0.0.1", PORTS=",".join(map(str, ports)))
+    next_port()
     logging.disable(logging.INFO)
+
+
+def next_port():
+    """Each group has a store of its own: rank 1 must not find the one before, which rank 0 is
+    about to close."""
+    os.environ["MASTER_PORT"], _, os.environ["PORTS"] = os.environ["PORTS"].partition(",")
+
+
+def free_ports():
+    ports: set[int] = set()
+    while len(ports) < 4:
+        ports.add(free_port())
+    return tuple(ports)
 
 
 def flat(model):
@@ -124,10 +138,11 @@ def leave():
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     gc.collect()
+    next_port()
 
 
-def accelerate_tells(rank, world, port, folder):
-    torchrun(rank, world, port)
+def accelerate_tells(rank, world, ports, folder):
+    torchrun(rank, world, ports)
     gloo, _, _ = accelerated(rank)
     leave()
     with instead_of_gloo():
@@ -169,7 +184,7 @@ def test_accelerate(tmp_path):
     needs("accelerate")
     folder = str(tmp_path / "saved")
     for told in values(
-        run_ranks(accelerate_tells, WORLD, free_port(), folder, timeout=TIMEOUT)
+        run_ranks(accelerate_tells, WORLD, free_ports(), folder, timeout=TIMEOUT)
     ):
         check(told)
 
@@ -230,10 +245,10 @@ def trained(folder, *, callback=None, adapted=False, resume=None, dies_in=None):
     return kept, type(dist.group.WORLD).__name__, same_everywhere(kept)
 
 
-def trainer_tells(rank, world, port, folder, adapted):
+def trainer_tells(rank, world, ports, folder, adapted):
     from redpoll.torch.integrations.transformers import CompressCallback
 
-    torchrun(rank, world, port)
+    torchrun(rank, world, ports)
     made = functools.partial(trained, adapted=adapted)
     gloo, _, _ = made(folder)
     leave()
@@ -269,7 +284,7 @@ def trainer_tells(rank, world, port, folder, adapted):
 @pytest.mark.parametrize("adapted", [False, True], ids=["whole", "peft"])
 def test_trainer(tmp_path, adapted):
     needs("accelerate", "transformers", *(["peft"] if adapted else []))
-    place = (free_port(), str(tmp_path / "run"), adapted)
+    place = (free_ports(), str(tmp_path / "run"), adapted)
     outcomes = run_ranks(trainer_tells, WORLD, *place, timeout=TIMEOUT)
     (told,) = values(outcomes[:1])  # rank 1 has been killed
     check(told)
@@ -321,8 +336,8 @@ def lightning_script(
     return trainer, flat(module)
 
 
-def lightning_tells(rank, world, port, folder):
-    torchrun(rank, world, port)
+def lightning_tells(rank, world, ports, folder):
+    torchrun(rank, world, ports)
     import pytorch_lightning  # noqa: F401  before the callback, which follows it
 
     from redpoll.torch.integrations.lightning import CompressCallback
@@ -330,6 +345,7 @@ def lightning_tells(rank, world, port, folder):
     run = functools.partial(lightning_script, rank, folder)
     _, gloo = run(backend="gloo")
     dist.destroy_process_group()
+    next_port()
     _, exact = run(backend="redpoll")
     backend = type(dist.group.WORLD).__name__
     _, lossy = run(backend="redpoll", callback=CompressCallback(**CODEC))
@@ -361,7 +377,7 @@ def lightning_tells(rank, world, port, folder):
 
 def test_lightning(tmp_path):
     needs("pytorch_lightning")
-    place = (free_port(), str(tmp_path))
+    place = (free_ports(), str(tmp_path))
     outcomes = run_ranks(lightning_tells, WORLD, *place, timeout=TIMEOUT)
     (told,) = values(outcomes[:1])  # rank 1 has been killed
     check(told)

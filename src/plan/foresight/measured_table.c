@@ -1,6 +1,7 @@
 #include "plan/foresight/measured_table.h"
 
 #include "base/append.h"
+#include "base/byte_order_mark.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -77,7 +78,7 @@ typedef struct reader {
     const rpi_training_layout *otherwise;
     int places[COLUMNS]; /* of the columns in a line; -1: absent */
     char *cells[MOST_CELLS];
-    int cell_count;
+    int cell_count, column_count;
 } reader;
 
 /* ---- cells ---- */
@@ -116,6 +117,7 @@ static int column_of(const char *name) {
 
 static rp_status read_header(reader *r, char unused[RPI_UNUSED_TEXT]) {
     for (int c = 0; c < COLUMNS; c++) r->places[c] = -1;
+    r->column_count = r->cell_count;
     for (int i = 0; i < r->cell_count; i++) {
         int c = column_of(r->cells[i]);
         if (c < 0)
@@ -256,6 +258,9 @@ static rp_status read_row(const reader *r, rpi_measured_row *out) {
 
 static rp_status add_row(rpi_measured_table *t, const reader *r, int line) {
     rpi_measured_row row = {.line = line};
+    if (r->cell_count > r->column_count)
+        return RP_FAIL(INVALID, "%d cells, and the first line names %d; numbers have no commas",
+                       r->cell_count, r->column_count);
     size_t count = (size_t)t->count;
     RP_TRY(read_row(r, &row));
     if ((count & (count - 1)) == 0)
@@ -266,6 +271,7 @@ static rp_status add_row(rpi_measured_table *t, const reader *r, int line) {
 
 static rp_status parse(char *text, reader *r, rpi_measured_table *t) {
     bool has_header = false;
+    text = rpi_after_byte_order_mark(text);
     for (int number = 1; *text; number++) {
         char *line = text;
         size_t length = strcspn(line, "\n");

@@ -1,5 +1,6 @@
 #include "plan/foresight/spot_trace.h"
 
+#include "base/byte_order_mark.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -22,7 +23,7 @@ typedef struct event {
 typedef struct reader {
     int places[COLUMNS]; /* of the columns in a line; -1: absent */
     char *cells[MOST_CELLS];
-    int cell_count, line;
+    int cell_count, column_count, line;
     rpi_spot_change *changes;
     event *events;
     int count, event_count;
@@ -134,8 +135,12 @@ static rp_status take_line(reader *r, char *line, bool *has_header) {
     RP_TRY(split(r, line));
     if (!*has_header) {
         *has_header = true;
+        r->column_count = r->cell_count;
         return read_header(r);
     }
+    if (r->cell_count > r->column_count)
+        return RP_FAIL(INVALID, "%d cells, and the first line names %d; numbers have no commas",
+                       r->cell_count, r->column_count);
     RP_TRY(number(r, SECOND, 1e12, &second));
     RP_TRY(row_of(r, second, &row));
     return r->places[NODES] >= 0 ? take_count(r, row) : take_event(r, row);
@@ -165,6 +170,7 @@ static rp_status check_events(reader *r) {
 
 static rp_status read_lines(reader *r, char *text) {
     bool has_header = false;
+    text = rpi_after_byte_order_mark(text);
     for (r->line = 1; text; r->line++) {
         char *end = strchr(text, '\n');
         if (end) *end = '\0';

@@ -38,8 +38,9 @@ static void rows_are_read(void) {
 static void rates_are_times(void) {
     static const char *const tables[] = {"gpus,global_batch,tokens_per_s\n4,8,1024",
                                          "gpus,global_batch,tokens_per_s_gpu\n4,8,256",
-                                         "gpus,global_batch,iteration_s\n4,8,4"};
-    for (int i = 0; i < 3; i++) {
+                                         "gpus,global_batch,iteration_s\n4,8,4",
+                                         "\xef\xbb\xbfgpus,global_batch,iteration_s\n4,8,4"};
+    for (int i = 0; i < 4; i++) {
         rpi_measured_table t;
         REQUIRE_OK(parse(tables[i], &t));
         CHECK_NEAR(t.rows[0].step_s, 4, 1e-12);
@@ -63,6 +64,7 @@ static const struct {
     {"gpus,iteration_s\n1,0", "iteration_s: '0' is not above 0"},
     {"gpus,iteration_s\n1,nan", "iteration_s: 'nan' is not"},
     {"gpus,iteration_s\n1,3s", "iteration_s: '3s' is not a number"},
+    {"gpus,iteration_s\n1,1,000", "line 2: 3 cells, and the first line names 2"},
     {"gpus,iteration_s\n1.5,3", "gpus: '1.5' is no whole number"},
     {"gpus,iteration_s\n-1,3", "gpus: '-1' is no whole number"},
     {"gpus,iteration_s\n0,3", "gpus: 0 is too few"},

@@ -23,8 +23,9 @@ static const struct {
     rpi_spot_rules rules;
     double all, useful, lost, saving, standing, waiting, spare; /* node seconds, by hand */
 } known[] = {
-    /* Two nodes for 1000 s: 10 of work, 1 to save, 90 times, and 10 more. */
-    {"second,nodes\n0,2\n1000,2\n",
+    /* Two nodes for 1000 s: 10 of work, 1 to save, 90 times, and 10 more; as a spreadsheet
+     * writes it. */
+    {"\xef\xbb\xbfsecond,nodes\n0,2\n1000,2\n",
      {2, 1, 10, 1, false, 0, false, 0, 0},
      2000,
      1820,
@@ -226,6 +227,7 @@ static const struct {
     {"second,nodes\n1,two\n", "line 2: nodes: "},
     {"second,nodes\n1,-2\n", "line 2: nodes: '-2' is not from 0"},
     {"second,nodes\n1,1.5\n", "line 2: nodes: 1.5 is no whole number"},
+    {"second,nodes\n1,1,000\n", "line 2: 3 cells, and the first line names 2"},
     {"second,nodes\n1,1e12\n", "line 2: nodes: '1e12' is not from 0"},
     {"second,nodes\n9,1\n8,1\n", "line 3: second 8 is before 9 of a line above"},
     {EVENTS "1,joins,a\n", "line 2: event: 'joins' is not join or lost"},

@@ -100,14 +100,14 @@ static void find(rpi_verify_finding *found, int64_t step, rpi_verify_kind kind,
     *found = (rpi_verify_finding){.step = step,
                                   .kind = kind,
                                   .tensor = bound > 0 ? d->worst : d->first,
-                                  .relative = rpi_verify_relative(d),
+                                  .relative = d->relative,
                                   .bound = bound};
 }
 
 static void take(comparison *c, int64_t step, rpi_verify_kind kind,
                  const rpi_verify_difference *d) {
     rpi_verify_row *row = &c->result->rows[kind];
-    double bound = bound_at(c, kind, step, d->scale), relative = rpi_verify_relative(d);
+    double bound = bound_at(c, kind, step, d->scale), relative = d->relative;
     bool is_beyond = d->differing && (relative > bound || bound == 0);
     row->compared += d->compared;
     row->differing += d->differing;

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/optimizer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/piece_files.h"
@@ -23,11 +24,6 @@ const char *rpi_verify_kind_name(rpi_verify_kind kind) {
     return names[kind];
 }
 
-double rpi_verify_relative(const rpi_verify_difference *d) {
-    if (d->largest == 0) return 0;
-    return d->scale > 0 ? d->largest / d->scale : INFINITY;
-}
-
 /* ---- what differs ---- */
 
 static void note_tensor(rpi_verify_difference *d, const rpi_verify_tensor *tensor,
@@ -37,6 +33,10 @@ static void note_tensor(rpi_verify_difference *d, const rpi_verify_tensor *tenso
     if (d->differing++ == 0) d->first = *tensor;
     if (is_worst) d->worst = *tensor;
     d->largest = fmax(d->largest, largest);
+}
+
+static void end_difference(rpi_verify_difference *d) {
+    if (d->largest > 0) d->relative = d->scale > 0 ? d->largest / d->scale : INFINITY;
 }
 
 void rpi_verify_numbers(const char *name, double one, double other, rpi_verify_difference *d) {
@@ -49,6 +49,7 @@ void rpi_verify_numbers(const char *name, double one, double other, rpi_verify_d
     d->scale = fabs(one);
     double largest = fabs(one - other);
     note_tensor(d, &number, isnan(largest) ? INFINITY : largest);
+    end_difference(d);
 }
 
 /* Elements that are finite, as whoever read them has seen to. */
@@ -97,15 +98,67 @@ static bool ends_with(const char *text, const char *end) {
     return length >= bytes && strcmp(text + length - bytes, end) == 0;
 }
 
+/* Tensors of one kind and, of the optimizer's, one slot: squares of gradients are far smaller
+ * than gradients, and would hide behind them. */
+typedef struct tensor_group {
+    rpi_verify_kind kind;
+    char slot[RPI_VERIFY_NAME]; /* "optimizer.exp_avg."; "": no slot */
+    rpi_verify_difference difference;
+} tensor_group;
+
+enum { GROUPS = RPI_VERIFY_KINDS + RPI_OPTIMIZER_SLOTS + 2 };
+typedef struct tensor_groups {
+    tensor_group of[GROUPS];
+    int count;
+} tensor_groups;
+
+static const char optimizer_prefix[] = "optimizer.";
+
+static bool is_of_optimizer(const char *tensor) {
+    return strncmp(tensor, optimizer_prefix, sizeof optimizer_prefix - 1) == 0;
+}
+
 static rpi_verify_kind kind_of(const char *tensor) {
-    if (strncmp(tensor, "optimizer.", 10) == 0) return RPI_VERIFY_OPTIMIZER;
+    if (is_of_optimizer(tensor)) return RPI_VERIFY_OPTIMIZER;
     bool is_statistic = ends_with(tensor, ".running_mean") || ends_with(tensor, ".running_var");
     return is_statistic ? RPI_VERIFY_STATISTICS : RPI_VERIFY_PARAMETERS;
 }
 
+static rp_status group_of(tensor_groups *groups, const char *tensor, tensor_group **out_group) {
+    tensor_group found = {.kind = kind_of(tensor)};
+    size_t begin = sizeof optimizer_prefix - 1, length = 0;
+    if (is_of_optimizer(tensor)) length = begin + strcspn(tensor + begin, ".") + 1;
+    snprintf(found.slot, sizeof found.slot, "%.*s", (int)length, tensor);
+    for (int i = 0; i < groups->count; i++) {
+        *out_group = &groups->of[i];
+        if (groups->of[i].kind == found.kind && strcmp(groups->of[i].slot, found.slot) == 0)
+            return RP_OK;
+    }
+    if (groups->count == GROUPS)
+        return RP_FAIL(CORRUPT, "%s: no optimizer has so many slots", tensor);
+    groups->of[groups->count] = found;
+    *out_group = &groups->of[groups->count++];
+    return RP_OK;
+}
+
+static void merge(const rpi_verify_difference *d, rpi_verify_difference *into) {
+    bool is_first = !into->differing || d->first.place < into->first.place;
+    bool is_worst = !into->compared || d->relative > into->relative;
+    if (d->differing && is_first) into->first = d->first;
+    if (is_worst) {
+        into->worst = d->worst;
+        into->relative = d->relative;
+        into->scale = d->scale;
+    }
+    into->compared += d->compared;
+    into->differing += d->differing;
+    into->largest = fmax(into->largest, d->largest);
+}
+
 static rp_status compare_read(const saved *runs, const rpi_named_tensor *t, float *elements,
-                              rpi_verify_difference *d) {
-    rpi_verify_tensor tensor = {.count = rpi_shape_count(&t->shape), .rank = -1};
+                              rpi_verify_difference *d, int place) {
+    rpi_verify_tensor tensor = {
+        .place = place, .count = rpi_shape_count(&t->shape), .rank = -1};
     float *other = elements + tensor.count;
     RP_TRY(rpi_piece_files_read_whole(runs[0].pieces, t->name, &t->shape, elements));
     RP_TRY(rpi_piece_files_read_whole(runs[1].pieces, t->name, &t->shape, other));
@@ -119,12 +172,14 @@ static rp_status compare_read(const saved *runs, const rpi_named_tensor *t, floa
 }
 
 static rp_status compare_tensor(const saved *runs, const rpi_named_tensor *t,
-                                rpi_verify_difference *kinds) {
+                                tensor_groups *groups, int place) {
     float *elements = NULL;
+    tensor_group *group = NULL;
     size_t count = (size_t)rpi_shape_count(&t->shape);
     if (t->dtype != RP_F32) return RP_OK;
+    RP_TRY(group_of(groups, t->name, &group));
     RP_TRY(rpi_alloc_array(2 * count, sizeof *elements, t->name, &elements));
-    rp_status status = compare_read(runs, t, elements, &kinds[kind_of(t->name)]);
+    rp_status status = compare_read(runs, t, elements, &group->difference, place);
     rpi_free(elements);
     return status;
 }
@@ -140,7 +195,7 @@ static int by_begin(const void *a, const void *b) {
 }
 
 /* In the model's order, in which a rank that holds all of it has written them. */
-static rp_status compare_all(const saved *runs, rpi_verify_difference *kinds) {
+static rp_status compare_all(const saved *runs, tensor_groups *groups) {
     const rpi_safetensors *file = runs[0].model;
     int count = rpi_safetensors_count(file);
     placed *order = NULL;
@@ -149,7 +204,7 @@ static rp_status compare_all(const saved *runs, rpi_verify_difference *kinds) {
     for (int i = 0; i < count; i++) order[i] = (placed){i, rpi_safetensors_begin(file, i)};
     qsort(order, (size_t)count, sizeof *order, by_begin);
     for (int i = 0; i < count && status == RP_OK; i++)
-        status = compare_tensor(runs, rpi_safetensors_at(file, order[i].index), kinds);
+        status = compare_tensor(runs, rpi_safetensors_at(file, order[i].index), groups, i);
     rpi_free(order);
     return status;
 }
@@ -157,11 +212,16 @@ static rp_status compare_all(const saved *runs, rpi_verify_difference *kinds) {
 rp_status rpi_verify_checkpoints(const char *one, const char *other, int64_t step,
                                  rpi_verify_difference out_kinds[RPI_VERIFY_KINDS]) {
     saved runs[2] = {{0}};
+    tensor_groups groups = {0};
     for (int k = RPI_VERIFY_PARAMETERS; k < RPI_VERIFY_KINDS; k++)
         out_kinds[k] = (rpi_verify_difference){0};
     rp_status status = open_saved(one, step, &runs[0]);
     if (status == RP_OK) status = open_saved(other, step, &runs[1]);
-    if (status == RP_OK) status = compare_all(runs, out_kinds);
+    if (status == RP_OK) status = compare_all(runs, &groups);
+    for (int i = 0; i < groups.count; i++) {
+        end_difference(&groups.of[i].difference);
+        merge(&groups.of[i].difference, &out_kinds[groups.of[i].kind]);
+    }
     close_saved(&runs[0]);
     close_saved(&runs[1]);
     return status;

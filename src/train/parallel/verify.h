@@ -25,6 +25,7 @@ const char *rpi_verify_kind_name(rpi_verify_kind kind); /* "parameters" */
 /* One tensor, or number, that differs: the same in bits is equal. */
 typedef struct rpi_verify_tensor {
     char name[RPI_VERIFY_NAME];
+    int place;                /* in the model's order */
     int64_t count, differing; /* elements, and how many of them differ */
     int64_t element;          /* the one that differs most, in the whole tensor's order */
     double one, other;        /* it, of either run */
@@ -35,13 +36,14 @@ typedef struct rpi_verify_tensor {
 typedef struct rpi_verify_difference {
     int64_t compared, differing; /* tensors */
     double largest;              /* difference of two elements */
-    double scale;                /* the largest magnitude of the first run's elements */
+    double scale;                /* the largest magnitude of the first run's elements; of a
+                                    slot's where `relative` comes from, for slots differ in it */
+    double relative;             /* largest / scale, the largest such; 0: bit-equal, or signs
+                                    of zero differ */
     rpi_verify_tensor first;     /* that differs, in the model's order */
-    rpi_verify_tensor worst;     /* that differs most */
+    rpi_verify_tensor worst;     /* that differs most, by `relative` */
 } rpi_verify_difference;
 
-/* largest / scale; 0: bit-equal, or signs of zero differ. */
-double rpi_verify_relative(const rpi_verify_difference *difference);
 /* One number of each; both NaN: it was not measured. */
 void rpi_verify_numbers(const char *name, double one, double other,
                         rpi_verify_difference *out_difference);

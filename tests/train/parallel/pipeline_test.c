@@ -5,9 +5,8 @@
  * is trained in it. */
 #include "base/status.h"
 #include "harness/check.h"
-#include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/piece_files.h"
 #include "train/data/token_writer.h"
+#include "train/parallel/verify.h"
 #include "train/trained_model.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
@@ -113,52 +112,19 @@ static rpi_train_options options_of(const model_row *row) {
 
 /* ---- what comes out ---- */
 
-static double worst; /* of the runs compared last */
-
-static void compare_tensor(const float *a, const float *b, int64_t count) {
-    for (int64_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
-    if (worst == 0 && memcmp(a, b, (size_t)count * sizeof *a) != 0) worst = 1e-300;
-}
-
-typedef struct saved_run {
-    rpi_safetensors *file;
-    rpi_piece_files *pieces;
-} saved_run;
-
-static rp_status open_run(const char *folder, saved_run *run) {
-    RP_TRY(rpi_safetensors_open(ranks_path(folder, "model.safetensors"), &run->file));
-    return rpi_piece_files_open(run->file, folder, &run->pieces);
-}
-
-static void close_run(saved_run *run) {
-    rpi_piece_files_close(run->pieces);
-    rpi_safetensors_close(run->file);
-}
-
-static void compare_one(const saved_run *a, const saved_run *b, const rpi_named_tensor *t) {
-    int64_t count = rpi_shape_count(&t->shape);
-    float *x = malloc((size_t)count * sizeof(float)),
-          *y = malloc((size_t)count * sizeof(float));
-    CHECK_OK(rpi_piece_files_read_whole(a->pieces, t->name, &t->shape, x));
-    CHECK_OK(rpi_piece_files_read_whole(b->pieces, t->name, &t->shape, y));
-    compare_tensor(x, y, count);
-    free(x);
-    free(y);
-}
-
 /* Tensors of a run that has whole ones, against those of another, in pieces or not: the largest
  * difference; 1e-300: it is one of signs of zero. */
 static double compare(const char *whole, const char *other) {
-    saved_run runs[2] = {{0}};
-    worst = 0;
-    CHECK_OK(open_run(whole, &runs[0]));
-    CHECK_OK(open_run(other, &runs[1]));
-    int count = rpi_safetensors_count(runs[0].file);
-    CHECK(count > 10);
-    for (int i = 0; i < count; i++)
-        compare_one(&runs[0], &runs[1], rpi_safetensors_at(runs[0].file, i));
-    close_run(&runs[0]);
-    close_run(&runs[1]);
+    rpi_verify_difference kinds[RPI_VERIFY_KINDS];
+    double worst = 0;
+    int64_t compared = 0;
+    CHECK_OK(rpi_verify_checkpoints(whole, other, 0, kinds));
+    for (int k = RPI_VERIFY_PARAMETERS; k < RPI_VERIFY_KINDS; k++) {
+        compared += kinds[k].compared;
+        worst = fmax(worst, kinds[k].largest);
+        if (kinds[k].differing) worst = fmax(worst, 1e-300);
+    }
+    CHECK(compared > 10);
     return worst;
 }
 

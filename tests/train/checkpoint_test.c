@@ -376,6 +376,24 @@ static void a_checkpoint_of_another_model_names_both(void) {
     CHECK_FAILS(rpi_checkpoint_check(&options), NOT_FOUND, "no checkpoint to go on from");
 }
 
+static void a_checkpoint_of_another_optimizer_names_both(void) {
+    rpi_train_options options = small_options("fp32");
+    options.optimizer = "adamw";
+    options.out = ranks_folder("adamw");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    options.resume = options.out;
+    options.overwrite = false;
+    options.steps = 12;
+    options.optimizer = "lamb"; /* whose state has the same names */
+    CHECK_OK(rpi_checkpoint_check(&options));
+    options.optimizer = "sgd";
+    CHECK_FAILS(rpi_checkpoint_check(&options), MISMATCH,
+                "holds the state of --optimizer adamw");
+    for (int world = 1; world <= 2; world++)
+        CHECK_FAILS(ranks_train(&options, world, NULL), MISMATCH,
+                    "leave --optimizer out, or say adamw");
+}
+
 static void a_model_in_other_words_is_the_same(void) {
     rpi_train_options options = small_options("fp32");
     options.steps = 1;
@@ -461,6 +479,8 @@ CASES({"stopping changes no byte", stopping_changes_no_byte},
       {"another rank's part is refused", another_ranks_part_is_refused},
       {"another number of ranks keeps what is owed",
        another_number_of_ranks_keeps_what_is_owed},
+      {"a checkpoint of another optimizer names both",
+       a_checkpoint_of_another_optimizer_names_both},
       {"a checkpoint of another model names both", a_checkpoint_of_another_model_names_both},
       {"a model in other words is the same", a_model_in_other_words_is_the_same},
       {"going on and starting over exclude each other",

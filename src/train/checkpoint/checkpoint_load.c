@@ -27,6 +27,28 @@ static rp_status check_model(const rpi_safetensors *file, const char *path, cons
     return RP_OK;
 }
 
+static bool has_slot(const rpi_optimizer *kind, const char *name) {
+    for (int s = 0; s < kind->slot_count; s++)
+        if (strcmp(kind->slot_names[s], name) == 0) return true;
+    return false;
+}
+
+/* Optimizers whose state has the same names go on from one another. */
+static rp_status check_optimizer(const rpi_safetensors *file, const char *path,
+                                 const char *optimizer) {
+    const char *has = rpi_safetensors_metadata(file, "optimizer");
+    const rpi_optimizer *was = NULL, *now = NULL;
+    RP_TRY(rpi_optimizer_find(optimizer, &now));
+    if (!has || rpi_optimizer_find(has, &was) != RP_OK) return RP_OK;
+    for (int s = 0; s < now->slot_count; s++)
+        if (!has_slot(was, now->slot_names[s]))
+            return RP_FAIL(MISMATCH,
+                           "%s holds the state of --optimizer %s, from which %s, whose %s it "
+                           "has not, cannot go on; leave --optimizer out, or say %s",
+                           path, has, optimizer, now->slot_names[s], has);
+    return RP_OK;
+}
+
 /* What this rank owns of a slot of the optimizer. */
 static rp_status read_slot(rpi_trainer *t, int slot, int record,
                            const rpi_piece_files *pieces) {
@@ -354,6 +376,7 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     char shape[64];
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
     RP_TRY(check_model(file, path, t->network.text, shape));
+    RP_TRY(check_optimizer(file, path, t->optimizer.kind->name));
     RP_TRY(read_origin(file, path, t->options->strategy, out_origin));
     RP_TRY(read_model(t, file, folder));
     RP_TRY(read_levels(t, file, path));
@@ -466,6 +489,7 @@ rp_status rpi_checkpoint_check(const rpi_train_options *options) {
         path_of(options->resume, i < 0 ? NEWEST : earlier[i], path);
         rp_status status = rpi_safetensors_open(path, &file);
         if (status == RP_OK) status = check_model(file, path, options->model, NULL);
+        if (status == RP_OK) status = check_optimizer(file, path, options->optimizer);
         rpi_safetensors_close(file);
         if (!is_damage(status)) return status;
         if (i < 0) rpi_error_keep(&first);

@@ -9,6 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- options ---- */
+
+static bool is_own(const rpi_command *command, const char *name) {
+    for (const rpi_option *o = command->options; o->name; o++)
+        if (strcmp(o->name, name) == 0) return true;
+    return false;
+}
+
+const rpi_option *rpi_command_option_at(const rpi_command *command, int index) {
+    for (const rpi_option *o = command->options; o->name; o++)
+        if (index-- == 0) return o;
+    for (const rpi_option *o = command->also ? command->also->options : NULL; o && o->name; o++)
+        if (!is_own(command, o->name) && index-- == 0) return o;
+    return NULL;
+}
+
 /* ---- help ---- */
 
 void rpi_command_print_row(const char *head, const char *text, FILE *stream) {
@@ -35,6 +51,9 @@ void rpi_command_print_help(const rpi_command *command, FILE *stream) {
     rpi_print_wrapped(stream, command->about, 0, 0);
     if (command->options->name) fputc('\n', stream);
     rpi_options_help(command->options, stream);
+    if (command->also)
+        fprintf(stream, "\nand the options of redpoll %s ('redpoll %s --help')\n",
+                command->also->name, command->also->name);
     for (int i = 0; command->inner_at && command->inner_at(i).name; i++) {
         rpi_inner_options inner = command->inner_at(i);
         print_inner(&inner, stream);

@@ -25,6 +25,8 @@ typedef struct rpi_command {
     const char *notes;         /* further paragraphs behind the options; NULL: none */
     const char *examples;      /* lines, indented by two */
     const rpi_option *options; /* its table */
+    /* The command whose options it takes, too, but for those of its own names; NULL: none. */
+    const struct rpi_command *also;
     rpi_inner_options (*inner_at)(int index); /* NULL: values have no options of their own */
     /* What its one word may be, past the end NULL; NULL: takes none, or any. */
     const char *(*word_at)(int index);
@@ -35,6 +37,9 @@ typedef struct rpi_command {
 
 /* The catalogue; NULL past the end. */
 const rpi_command *rpi_command_at(int index);
+
+/* An option that it takes, its own first, then those of `also`; NULL past the end. */
+const rpi_option *rpi_command_option_at(const rpi_command *command, int index);
 
 /* What `--help` prints; and a row of it, or of another list. */
 void rpi_command_print_help(const rpi_command *command, FILE *stream);

@@ -59,8 +59,9 @@ static void print_quoted(const char *text) {
 /* "train -n", "run -n" ...: one letter may mean different things to different commands. */
 static void print_bash_aliases(const rpi_option *option) {
     const rpi_command *command;
+    const rpi_option *o;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
-        for (const rpi_option *o = command->options; o->name; o++)
+        for (int k = 0; (o = rpi_command_option_at(command, k)) != NULL; k++)
             if (o->alias && strcmp(o->name, option->name) == 0)
                 printf("|'%s -%s'", command->name, o->alias);
 }
@@ -86,8 +87,9 @@ static void print_bash_values(void) {
 }
 
 static void print_bash_options(const rpi_command *command) {
+    const rpi_option *o;
     printf("    '%s') words='", command->name);
-    for (const rpi_option *o = command->options; o->name; o++) {
+    for (int k = 0; (o = rpi_command_option_at(command, k)) != NULL; k++) {
         printf("--%s ", o->name);
         if (o->alias) printf("-%s ", o->alias);
         if (!takes_value(o)) printf("--no-%s ", o->name);
@@ -212,8 +214,9 @@ static void print_zsh_spelling(const rpi_option *option, const char *spelling) {
 
 static void print_zsh_command(const rpi_command *command) {
     char spelling[80];
+    const rpi_option *o;
     printf("        '%s') _arguments \\\n", command->name);
-    for (const rpi_option *o = command->options; o->name; o++) {
+    for (int k = 0; (o = rpi_command_option_at(command, k)) != NULL; k++) {
         snprintf(spelling, sizeof spelling, "--%s", o->name);
         print_zsh_spelling(o, spelling);
         if (!o->alias) continue;
@@ -324,6 +327,7 @@ static void print_fish_option(const rpi_command *command, const rpi_option *opti
 
 static void print_fish(void) {
     const rpi_command *command;
+    const rpi_option *o;
     printf("# Completion of redpoll for fish, written by `redpoll completion fish`.\n"
            "function __redpoll_is\n"
            "    set -l words (commandline -opc)\n"
@@ -346,7 +350,7 @@ static void print_fish(void) {
             print_quoted(command->summary);
             printf("'\n");
         }
-        for (const rpi_option *o = command->options; o->name; o++)
+        for (int k = 0; (o = rpi_command_option_at(command, k)) != NULL; k++)
             print_fish_option(command, o);
         for (int k = 0; command->word_at && command->word_at(k); k++)
             printf("complete -c redpoll -n '__redpoll_is %s' -a %s\n", command->name,

@@ -191,6 +191,7 @@ static void print_options(void) {
         if (!command->options->name) continue;
         printf("\n## redpoll %s\n\n", command->name);
         rpi_options_markdown(command->options, stdout);
+        if (command->also) printf("\nAnd the options of `redpoll %s`.\n", command->also->name);
         for (int k = 0; command->inner_at && command->inner_at(k).name; k++) {
             rpi_inner_options inner = command->inner_at(k);
             print_inner_options(&inner);

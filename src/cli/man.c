@@ -177,6 +177,8 @@ static void print_command(const rpi_command *command) {
     print_section("DESCRIPTION");
     print_paragraphs(command->about);
     print_options(command->options);
+    if (command->also)
+        printf(".PP\nAnd the options of \\fBredpoll %s\\fR(1).\n", command->also->name);
     for (int i = 0; command->inner_at && command->inner_at(i).name; i++) {
         rpi_inner_options inner = command->inner_at(i);
         print_inner(&inner);

@@ -246,7 +246,7 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_verify = {
     .name = "verify",
     .summary = "this layout of a training against one rank",
-    .words = "-n N [OPTIONS] [OPTIONS OF redpoll train]",
+    .words = "-n N [OPTIONS]",
     .about = "Trains a few steps over ranks, as redpoll train does with the same options or "
              "the same "
              "--config, and the same steps on one rank, with the same samples in the same "
@@ -265,5 +265,6 @@ const rpi_command rpi_command_verify = {
         "  redpoll verify --config examples/gpt2-kjv.yaml -n 2 --steps 3\n"
         "  redpoll verify --model mlp --data synthetic -n 2 --codec q4 --tolerance 0.05\n",
     .options = options,
+    .also = &rpi_command_train,
     .run = run,
 };

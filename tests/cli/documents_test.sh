@@ -107,6 +107,8 @@ if command -v bash >noise; then
     in_bash redpoll train --codec = q && offered bash q4 && not_offered bash bf16
     in_bash redpoll bench all-reduce --tr && offered bash --transport
     in_bash redpoll bench all-reduce --transport '' && offered bash auto shm tcp
+    in_bash redpoll verify --pp && offered bash --pp && not_offered bash --tolerance
+    in_bash redpoll verify --model vi && offered bash vit
     in_bash redpoll plan b && offered bash broadcast barrier
     in_bash redpoll plan g && offered bash gossip gather
     in_bash redpoll plan gather --lo && offered bash --local

@@ -228,6 +228,8 @@ def options_of(redpoll: Path) -> dict[str, set[str]]:
         elif line.startswith("| `-"):
             of.update(re.findall(r"--[a-z][\w-]*", line.split("|")[1]))
             of.update(re.findall(r"--no-[\w-]+", line))
+        elif also := re.match(r"And the options of `redpoll ([a-z ]+)`", line):
+            of.update(options[also[1]])  # which stands before
     return options
 
 

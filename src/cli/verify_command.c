@@ -116,7 +116,7 @@ static rp_status measure_layout(rpi_verify_job *job) {
         .options = o, .stages = model.size[RPI_AXIS_STAGE], .replicas = job->place.replicas};
     RP_TRY(rpi_train_global_batch(o, l->replicas, &job->global_batch));
     l->micro_batches = rpi_train_micro_batches(o, l->replicas, job->global_batch);
-    return rpi_verify_find_ties(o, &l->has_ties);
+    return rpi_verify_find_ties(o, l);
 }
 
 static void name_runs(rpi_verify_job *job) {

@@ -43,6 +43,7 @@ expects 0 "$equal" $llama --pp 2 -n 2 --micro-batch-size 4
 expects 0 "$equal" $llama --pp 3 -n 3 --micro-batch-size 4 --schedule zb-h1 --recompute
 expects 0 'each replica adds up the gradients of its own micro-batches first' $llama --pp 2 -n 4 --micro-batch-size 4
 expects 0 'a table is at both ends of the model' --model gpt2:$sizes $text --pp 2 -n 2 --micro-batch-size 8
+expects 0 'a parameter is read at several places' --model gpt2:$sizes $text -n 2
 expects 0 "$equal" --model resnet20:width=2 $pictures --pp 2 -n 2 --micro-batch-size 8 --steps 2
 expects 0 'running statistics .* none  differs' --model resnet20:width=2 $pictures -n 2 --steps 2
 expects 0 'promises no bound' --model mlp:hidden=32 $pictures -n 2 --codec q4

@@ -63,6 +63,7 @@ typedef struct rpi_verify_layout {
     int stages, replicas;
     int64_t micro_batches; /* of a replica in a step */
     bool has_ties;         /* a table is at both ends of the stages */
+    bool has_shared;       /* a parameter is read at several places, as a tied table */
     bool has_short_batch;  /* among those learnt from */
 } rpi_verify_layout;
 
@@ -82,7 +83,9 @@ const rpi_verify_reason *rpi_verify_reason_at(int index);
 
 /* Of all reasons that apply. */
 rpi_verify_bounds rpi_verify_bounds_of(const rpi_verify_layout *layout);
-/* Has the model of these options a table that stages at both ends hold, in so many stages? */
-rp_status rpi_verify_find_ties(const rpi_train_options *options, bool *out_has_ties);
+/* has_ties and has_shared of the model of these options, in its stages. RP_INVALID: it cannot
+ * be cut into so many, and what would fit. */
+rp_status rpi_verify_find_ties(const rpi_train_options *options,
+                               rpi_verify_layout *in_out_layout);
 
 #endif

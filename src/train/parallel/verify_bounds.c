@@ -28,6 +28,10 @@ static bool is_tied(const rpi_verify_layout *l) {
     return l->stages > 1 && l->has_ties;
 }
 
+static bool shares_in_replicas(const rpi_verify_layout *l) {
+    return l->replicas > 1 && l->has_shared;
+}
+
 static bool adds_in_replicas(const rpi_verify_layout *l) {
     return l->replicas > 1 && l->micro_batches > 1;
 }
@@ -64,6 +68,10 @@ static const rpi_verify_reason reasons[] = {
     {"tie",
      "a table is at both ends of the model: its gradients from there and here are added last",
      is_tied, OTHER_ORDER},
+    {"shared",
+     "a parameter is read at several places: one rank adds up its gradients place by place, "
+     "replicas first their own",
+     shares_in_replicas, OTHER_ORDER},
     {"order", "each replica adds up the gradients of its own micro-batches first",
      adds_in_replicas, OTHER_ORDER},
     {"short batch", "replicas share the last batch of the data, which is short, in other parts",
@@ -114,19 +122,38 @@ static rp_status count_ties(const rpi_network *network, const rpi_train_options 
     return status;
 }
 
-rp_status rpi_verify_find_ties(const rpi_train_options *o, bool *out_has_ties) {
+static bool is_shared(const rpi_graph *graph, rpi_value_id value) {
+    int readers = 0;
+    for (int n = 0; n < rpi_graph_node_count(graph); n++) {
+        const rpi_node *node = rpi_graph_node(graph, n);
+        for (int i = 0; i < node->input_count; i++) readers += node->inputs[i] == value;
+    }
+    return readers > 1;
+}
+
+static bool has_shared(const rpi_network *network) {
+    for (int p = 0; p < network->parameter_count; p++)
+        if (!network->parameters[p].is_state &&
+            is_shared(network->graph, network->parameters[p].value))
+            return true;
+    return false;
+}
+
+/* Models of images share nothing, and need the size of an image. */
+rp_status rpi_verify_find_ties(const rpi_train_options *o, rpi_verify_layout *layout) {
     enum { SHORT_SEQUENCE = 8 };
     rpi_model_choice choice;
     rpi_network network = {0};
     rpi_data_shape shape = {.sequence = SHORT_SEQUENCE};
     int ties = 0;
-    *out_has_ties = false;
-    if (o->stages < 2) return RP_OK;
+    rp_status status = RP_OK;
+    layout->has_ties = layout->has_shared = false;
     RP_TRY(rpi_model_parse(o->model, &choice));
     if (strcmp(rpi_model_task(&choice), "classification") == 0) return RP_OK;
     RP_TRY(rpi_network_build(o->model, &shape, &network));
-    rp_status status = count_ties(&network, o, &ties);
+    layout->has_shared = has_shared(&network);
+    if (o->stages > 1) status = count_ties(&network, o, &ties);
+    layout->has_ties = ties > 0;
     rpi_network_close(&network);
-    *out_has_ties = ties > 0;
     return status;
 }

@@ -155,23 +155,25 @@ static void numbers_are_compared_by_bits(void) {
 typedef struct bound_row {
     int stages, replicas;
     int64_t micro_batches;
-    bool has_ties, has_short_batch;
+    bool has_ties, has_shared, has_short_batch;
     const char *codec, *weights_codec, *dtype, *reasons;
     double loss, parameters, statistics;
 } bound_row;
 
 #define NONE HUGE_VAL
 static const bound_row bounds[] = {
-    {1, 1, 8, false, false, "q4", NULL, NULL, "", 0, 0, 0},
-    {4, 1, 8, false, true, "fp32", NULL, "fp32", "", 0, 0, 0},
-    {1, 4, 1, true, false, "fp32", NULL, NULL, "statistics ", 0, 0, NONE},
-    {2, 1, 4, true, false, "fp32", NULL, NULL, "tie ", 1e-6, 1e-5, 0},
-    {1, 2, 4, false, false, "fp32", NULL, NULL, "order statistics ", 1e-6, 1e-5, NONE},
-    {1, 2, 1, false, true, "fp32", NULL, NULL, "short batch statistics ", 1e-6, 1e-5, NONE},
-    {2, 1, 4, false, false, "fp32", NULL, "bf16", "bf16 ", 2e-2, 2e-2, 2e-2},
-    {1, 2, 1, false, false, "q4", NULL, NULL, "codec statistics ", NONE, NONE, NONE},
-    {1, 2, 1, false, false, "auto", NULL, NULL, "codec statistics ", NONE, NONE, NONE},
-    {1, 2, 1, false, false, "fp32", "q8", NULL, "weights codec statistics ", NONE, NONE, NONE},
+    {1, 1, 8, 0, 0, 0, "q4", NULL, NULL, "", 0, 0, 0},
+    {1, 1, 8, 0, 1, 0, "fp32", NULL, NULL, "", 0, 0, 0},
+    {4, 1, 8, 0, 0, 1, "fp32", NULL, "fp32", "", 0, 0, 0},
+    {1, 4, 1, 1, 0, 0, "fp32", NULL, NULL, "statistics ", 0, 0, NONE},
+    {1, 2, 1, 0, 1, 0, "fp32", NULL, NULL, "shared statistics ", 1e-6, 1e-5, NONE},
+    {2, 1, 4, 1, 1, 0, "fp32", NULL, NULL, "tie ", 1e-6, 1e-5, 0},
+    {1, 2, 4, 0, 0, 0, "fp32", NULL, NULL, "order statistics ", 1e-6, 1e-5, NONE},
+    {1, 2, 1, 0, 0, 1, "fp32", NULL, NULL, "short batch statistics ", 1e-6, 1e-5, NONE},
+    {2, 1, 4, 0, 0, 0, "fp32", NULL, "bf16", "bf16 ", 2e-2, 2e-2, 2e-2},
+    {1, 2, 1, 0, 0, 0, "q4", NULL, NULL, "codec statistics ", NONE, NONE, NONE},
+    {1, 2, 1, 0, 0, 0, "auto", NULL, NULL, "codec statistics ", NONE, NONE, NONE},
+    {1, 2, 1, 0, 0, 0, "fp32", "q8", NULL, "weights codec statistics ", NONE, NONE, NONE},
 };
 enum { BOUNDS = sizeof bounds / sizeof bounds[0] };
 
@@ -180,8 +182,13 @@ static void a_layout_has_the_bounds_of_its_reasons(void) {
         const bound_row *row = &bounds[i];
         rpi_train_options options = {
             .codec = row->codec, .weights_codec = row->weights_codec, .dtype = row->dtype};
-        rpi_verify_layout layout = {&options,           row->stages,   row->replicas,
-                                    row->micro_batches, row->has_ties, row->has_short_batch};
+        rpi_verify_layout layout = {.options = &options,
+                                    .stages = row->stages,
+                                    .replicas = row->replicas,
+                                    .micro_batches = row->micro_batches,
+                                    .has_ties = row->has_ties,
+                                    .has_shared = row->has_shared,
+                                    .has_short_batch = row->has_short_batch};
         rpi_verify_bounds of = rpi_verify_bounds_of(&layout);
         char names[256] = "";
         const rpi_verify_reason *reason;
@@ -196,24 +203,34 @@ static void a_layout_has_the_bounds_of_its_reasons(void) {
     }
 }
 
-static bool has_ties(const char *model, int64_t stages) {
-    rpi_train_options options = {.model = model, .stages = stages};
-    bool ties = false;
-    CHECK_OK(rpi_verify_find_ties(&options, &ties));
-    return ties;
-}
+/* Add a row: a model, and whether stages, or several of its nodes, share a parameter. */
+static const struct {
+    const char *model;
+    int64_t stages;
+    bool has_ties, has_shared;
+} shared[] = {
+    {"gpt2:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 2, true, true},
+    {"gpt2:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 1, false, true},
+    {"llama:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 2, false, false},
+    {"llama:layers=2,hidden=16,heads=2,vocabulary=64,positions=16,tied=on", 2, true, true},
+    {"bert:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 2, true, true},
+    {"transformer-xl:layers=2,hidden=16,heads=2,vocabulary=64", 1, false, true},
+    {"resnet20:width=2", 2, false, false},
+};
+enum { SHARED = sizeof shared / sizeof shared[0] };
 
-static void ties_are_found(void) {
-    CHECK(has_ties("gpt2:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 2));
-    CHECK(!has_ties("gpt2:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 1));
-    CHECK(!has_ties("llama:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 2));
-    CHECK(has_ties("llama:layers=2,hidden=16,heads=2,vocabulary=64,positions=16,tied=on", 2));
-    CHECK(has_ties("bert:layers=2,hidden=16,heads=2,vocabulary=64,positions=16", 2));
-    CHECK(!has_ties("resnet20:width=2", 2));
+static void what_is_shared_is_found(void) {
+    for (int i = 0; i < SHARED; i++) {
+        rpi_train_options options = {.model = shared[i].model, .stages = shared[i].stages};
+        rpi_verify_layout layout = {0};
+        CHECK_OK(rpi_verify_find_ties(&options, &layout));
+        CHECK_MSG(layout.has_ties == shared[i].has_ties, "ties of %s", shared[i].model);
+        CHECK_MSG(layout.has_shared == shared[i].has_shared, "shared by %s", shared[i].model);
+    }
 }
 
 CASES({"a_changed_element_is_found", a_changed_element_is_found},
       {"the_first_and_the_worst_are_told_apart", the_first_and_the_worst_are_told_apart},
       {"numbers_are_compared_by_bits", numbers_are_compared_by_bits},
       {"a_layout_has_the_bounds_of_its_reasons", a_layout_has_the_bounds_of_its_reasons},
-      {"ties_are_found", ties_are_found})
+      {"what_is_shared_is_found", what_is_shared_is_found})

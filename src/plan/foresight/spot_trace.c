@@ -88,16 +88,18 @@ static rp_status number(const reader *r, int column, double most, double *out) {
 
 /* The row of this second: the last one, or a new one that begins as that ended. */
 static rp_status row_of(reader *r, double second, rpi_spot_change **out) {
-    rpi_spot_change *last = r->count ? &r->changes[r->count - 1] : NULL;
-    if (last && second < last->second)
-        return RP_FAIL(INVALID, "second %.9g is before %.9g of a line above", second,
-                       last->second);
-    if (!last || second > last->second) {
-        r->changes[r->count] =
-            (rpi_spot_change){.second = second, .alive = last ? last->alive : 0};
-        last = &r->changes[r->count++];
+    rpi_spot_change next = {.second = second};
+    if (r->count) {
+        rpi_spot_change *last = &r->changes[r->count - 1];
+        if (second < last->second)
+            return RP_FAIL(INVALID, "second %.9g is before %.9g of a line above", second,
+                           last->second);
+        *out = last;
+        if (second <= last->second) return RP_OK;
+        next.alive = last->alive;
     }
-    *out = last;
+    *out = &r->changes[r->count++];
+    **out = next;
     return RP_OK;
 }
 

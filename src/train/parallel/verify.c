@@ -39,12 +39,16 @@ static void end_difference(rpi_verify_difference *d) {
     if (d->largest > 0) d->relative = d->scale > 0 ? d->largest / d->scale : INFINITY;
 }
 
+static bool is_same_bits(const void *one, const void *other, size_t bytes) {
+    return memcmp(one, other, bytes) == 0;
+}
+
 void rpi_verify_numbers(const char *name, double one, double other, rpi_verify_difference *d) {
     *d = (rpi_verify_difference){0};
     if (isnan(one) && isnan(other)) return;
     rpi_verify_tensor number = {.count = 1, .one = one, .other = other, .rank = -1};
     snprintf(number.name, sizeof number.name, "%s", name);
-    number.differing = memcmp(&one, &other, sizeof one) != 0;
+    number.differing = !is_same_bits(&one, &other, sizeof one);
     d->compared = 1;
     d->scale = fabs(one);
     double largest = fabs(one - other);
@@ -58,7 +62,7 @@ static void compare_elements(const float *one, const float *other, double *in_ou
     double largest = -1;
     for (int64_t i = 0; i < tensor->count; i++) {
         *in_out_scale = fmax(*in_out_scale, fabs((double)one[i]));
-        if (memcmp(&one[i], &other[i], sizeof *one) == 0) continue;
+        if (is_same_bits(&one[i], &other[i], sizeof *one)) continue;
         double distance = fabs((double)one[i] - (double)other[i]);
         tensor->differing++;
         if (distance <= largest) continue;

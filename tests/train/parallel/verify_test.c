@@ -58,6 +58,24 @@ static void change(const char *path, const char *entry, int64_t element, float f
     rpi_safetensors_close(file);
 }
 
+/* The model's file, which is metadata alone where all is in pieces, takes any files of ranks
+ * from here on: it says no longer which it was saved with. */
+static void let_any_ranks_pass(const char *folder) {
+    static const char *const keys[] = {"redpoll", "model", "shape",
+                                       "step",    "world", RPI_PIECE_RANKS_KEY};
+    enum { KEYS = sizeof keys / sizeof keys[0] };
+    char path[600];
+    rpi_safetensors *file = NULL;
+    rpi_metadata metadata[KEYS];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    REQUIRE_OK(rpi_safetensors_open(path, &file));
+    CHECK_EQ(rpi_safetensors_count(file), 0);
+    for (int m = 0; m < KEYS; m++)
+        metadata[m] = (rpi_metadata){keys[m], rpi_safetensors_metadata(file, keys[m])};
+    CHECK_OK(rpi_safetensors_write(path, NULL, 0, metadata, KEYS));
+    rpi_safetensors_close(file);
+}
+
 /* Add a row: one element of what a rank saved of two stages is changed. */
 typedef struct spoiled_row {
     int rank;
@@ -109,6 +127,7 @@ static void a_changed_element_is_found(void) {
         }
     }
     CHECK(rpi_verify_checkpoints(one.out, other.out, 3, kinds) == RP_NOT_FOUND);
+    let_any_ranks_pass(other.out);
     for (int i = 0; i < SPOILED; i++) check_spoiled(&spoiled[i], one.out, other.out);
 }
 
@@ -120,6 +139,7 @@ static void the_first_and_the_worst_are_told_apart(void) {
     REQUIRE_OK(ranks_train(&one, 1, NULL));
     other.stages = 2;
     REQUIRE_OK(ranks_train(&other, 2, NULL));
+    let_any_ranks_pass(other.out);
     snprintf(path, sizeof path, "%s/rank-0-of-2-step-2.safetensors", other.out);
     change(path, "conv1.weight@0", 0, 1, 0.01F);
     snprintf(path, sizeof path, "%s/rank-1-of-2-step-2.safetensors", other.out);

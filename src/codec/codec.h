@@ -46,6 +46,7 @@ typedef struct rpi_codec_kind {
     uint8_t bits_min, bits_max; /* 0, 0: the name carries no bits */
     const rpi_codec_option *options; /* NULL: it has none */
     bool varies;                     /* encodings may be shorter than encoded_bytes() says */
+    bool sparse;       /* elements come back as 0: of use only where a residual keeps them */
     bool uses_context; /* decoding does: seed, step, tensor and first are agreed on */
 
     int (*supports)(const rp_codec *codec, rp_dtype dtype);

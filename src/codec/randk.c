@@ -133,6 +133,7 @@ const rpi_codec_kind rpi_codec_randk = {
     .summary = "k elements of each bucket at random places that all ranks know",
     .wire_id = 6,
     .options = options,
+    .sparse = true,
     .uses_context = true,
     .supports = rpi_sparse_supports,
     .is_exact = rpi_sparse_is_exact,

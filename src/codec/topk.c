@@ -297,6 +297,7 @@ const rpi_codec_kind rpi_codec_topk = {
     .wire_id = 5,
     .options = options,
     .varies = true,
+    .sparse = true,
     .supports = rpi_sparse_supports,
     .is_exact = rpi_sparse_is_exact,
     .encoded_bytes = topk_encoded_bytes,

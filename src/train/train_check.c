@@ -1,4 +1,5 @@
 #include "base/status.h"
+#include "codec/codec.h"
 #include "plan/plan.h"
 #include "redpoll/adaptive.h"
 #include "train/checkpoint/checkpoint.h"
@@ -265,10 +266,17 @@ static rp_status check_weights_codec(const rpi_train_options *o) {
     rp_codec codec;
     if (!o->weights_codec) return RP_OK;
     RP_TRY(rp_codec_parse(o->weights_codec, &codec));
-    if (o->zero || rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
+    if (rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
+    if (o->zero && rpi_codec_kind_of(&codec)->sparse)
+        return RP_FAIL(
+            INVALID,
+            "--weights-codec %s: ranks would compute with zeros for all other parameters, as "
+            "nothing is held back on this way; name a codec that sends each, such as q8",
+            o->weights_codec);
+    if (o->zero) return RP_OK;
     return RP_FAIL(INVALID,
                    "--weights-codec %s is of parameters that owners send to the other ranks: "
-                   "say --zero 1, too",
+                   "say --zero 1, too, or --weights-codec= to do without",
                    o->weights_codec);
 }
 

@@ -341,6 +341,13 @@ static void a_codec_of_parameters_wants_owners(void) {
     CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID, "say --zero 1, too");
     options.weights_codec = "fp32";
     CHECK_OK(ranks_train(&options, 2, NULL));
+    options.zero = 1;
+    static const char *const sparse[] = {"topk", "randk:k=64"};
+    for (int i = 0; i < 2; i++) {
+        options.weights_codec = sparse[i];
+        CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID,
+                    "a codec that sends each, such as q8");
+    }
 }
 
 /* ---- failures ---- */

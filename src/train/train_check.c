@@ -218,23 +218,23 @@ static rp_status check_stages(const rpi_train_options *o, const rpi_strategy *st
     RP_TRY(rpi_train_grid(o, &model));
     if (model.size[RPI_AXIS_STAGE] == 1) return RP_OK;
     if (strategy->replicas_differ || strategy->run)
-        return RP_FAIL(UNSUPPORTED,
+        return RP_FAIL(INVALID,
                        "--pp %lld with --strategy %s: stages hold one model together, whose "
                        "replicas stay equal; --strategy all-reduce is for them",
                        (long long)o->stages, strategy->name);
     if (chooses_bits)
-        return RP_FAIL(UNSUPPORTED,
+        return RP_FAIL(INVALID,
                        "--pp %lld with --codec %s: bits are chosen by a rank that sees the "
                        "whole model; name a codec, such as q4",
                        (long long)o->stages, o->codec);
     if (o->sample_every)
-        return RP_FAIL(UNSUPPORTED,
+        return RP_FAIL(INVALID,
                        "--sample-every with --pp %lld: no rank holds the whole model; redpoll "
                        "generate --model FOLDER reads a checkpoint",
                        (long long)o->stages);
     RP_TRY(rpi_model_parse(o->model, &choice));
     if (rpi_model_memory(&choice) > 0)
-        return RP_FAIL(UNSUPPORTED,
+        return RP_FAIL(INVALID,
                        "--pp %lld with %s: its memory of segments is with the rank that holds "
                        "all layers; memory=0 has none, or leave --pp out",
                        (long long)o->stages, o->model);

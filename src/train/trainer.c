@@ -45,7 +45,7 @@ static bool others_read_gradients(const rpi_trainer *t) {
 /* A rank that owns a part of a table's gradient on one stage has not that on the other. */
 static rp_status check_ties(const rpi_trainer *t) {
     if (!t->options->zero || t->place.replicas == 1 || !t->stage.tie_count) return RP_OK;
-    return RP_FAIL(UNSUPPORTED,
+    return RP_FAIL(INVALID,
                    "--zero 1 with --pp %d: %s is on two stages, which own different parts of "
                    "it; leave one of the two out",
                    t->stage.stages, t->network.parameters[t->stage.ties[0].parameter].name);

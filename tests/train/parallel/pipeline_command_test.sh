@@ -56,7 +56,9 @@ if [ -s hf/model.safetensors ]; then pass; else complain "nothing was exported";
 refused() {
     what=$1
     shift
-    if "$redpoll" train --data tokens:corpus --seq-length 16 --steps 1 --out refused "$@" >out 2>err; then complain "$* is not refused"; fi
+    "$redpoll" train --data tokens:corpus --seq-length 16 --steps 1 --out refused "$@" >out 2>err
+    code=$?
+    if [ $code -eq 2 ]; then pass; else complain "$*: exit code $code, not 2"; fi
     says err "$what"
 }
 refused 'pp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --pp 2 -n 3

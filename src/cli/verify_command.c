@@ -171,10 +171,16 @@ static int remove_one(const char *path, const struct stat *facts, int kind, stru
     return 0;
 }
 
-static void drop_folder(const rpi_verify_job *job) {
+static void remove_tree(const char *path) {
     enum { DESCRIPTORS = 16 };
-    if (!job->asked->out && job->folder[0])
-        nftw(job->folder, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+    nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+}
+
+/* What ranks of a run that failed have printed stays: the launcher has named it. */
+static void drop_folder(const rpi_verify_job *job, bool keeps_logs) {
+    if (job->asked->out) return;
+    remove_tree(keeps_logs ? job->other : job->folder);
+    if (keeps_logs) remove_tree(job->one);
 }
 
 /* ---- running ---- */
@@ -197,12 +203,14 @@ static int compare(const rpi_verify_job *job) {
 }
 
 static int run_job(rpi_verify_job *job) {
+    enum { KILLED = 128 }; /* codes from here on: by a signal */
     rp_status status = check(job);
     if (status == RP_OK) status = make_folder(job);
     if (status != RP_OK) return failed(status);
     int code = rpi_verify_train(job);
+    bool keeps_logs = code != 0 && code < KILLED; /* whoever was told to end wants nothing */
     if (code == 0) code = compare(job);
-    drop_folder(job);
+    drop_folder(job, keeps_logs);
     return code;
 }
 

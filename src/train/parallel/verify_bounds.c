@@ -1,6 +1,7 @@
 /* Why a layout may differ from one rank, and by how much. A new reason is a row. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "plan/plan.h"
 #include "redpoll/adaptive.h"
 #include "train/models/model.h"
 #include "train/parallel/node_costs.h"
@@ -34,6 +35,15 @@ static bool shares_in_replicas(const rpi_verify_layout *l) {
 
 static bool adds_in_replicas(const rpi_verify_layout *l) {
     return l->replicas > 1 && l->micro_batches > 1;
+}
+
+/* Sums of two ranks are the same in either order. */
+static bool adds_elsewhere(const rpi_verify_layout *l) {
+    const rpi_algorithm *algorithm = NULL;
+    const char *name = l->options->algorithm;
+    if (l->replicas < 3 || !name) return false;
+    return rpi_algorithm_find(RPI_ALL_REDUCE, name, &algorithm) == RP_OK &&
+           !algorithm->rank_order;
 }
 
 static bool cuts_short_batches(const rpi_verify_layout *l) {
@@ -74,6 +84,8 @@ static const rpi_verify_reason reasons[] = {
      shares_in_replicas, OTHER_ORDER},
     {"order", "each replica adds up the gradients of its own micro-batches first",
      adds_in_replicas, OTHER_ORDER},
+    {"algorithm", "the all-reduce that was named adds up in another order than that of ranks",
+     adds_elsewhere, OTHER_ORDER},
     {"short batch", "replicas share the last batch of the data, which is short, in other parts",
      cuts_short_batches, OTHER_ORDER},
     {"bf16", "products of bf16 have 8 bits: where sums meet in another order they show",

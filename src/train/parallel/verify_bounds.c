@@ -78,6 +78,11 @@ static const rpi_verify_reason reasons[] = {
     {"tie",
      "a table is at both ends of the model: its gradients from there and here are added last",
      is_tied, OTHER_ORDER},
+    {"kernels",
+     "some kernels add to the gradients of the micro-batches before while they sum up; "
+     "replicas "
+     "round theirs first",
+     has_replicas, OTHER_ORDER},
     {"shared",
      "a parameter is read at several places: one rank adds up its gradients place by place, "
      "replicas first their own",

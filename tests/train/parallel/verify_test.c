@@ -185,15 +185,16 @@ static const bound_row bounds[] = {
     {1, 1, 8, 0, 0, 0, "q4", NULL, NULL, "", 0, 0, 0},
     {1, 1, 8, 0, 1, 0, "fp32", NULL, NULL, "", 0, 0, 0},
     {4, 1, 8, 0, 0, 1, "fp32", NULL, "fp32", "", 0, 0, 0},
-    {1, 4, 1, 1, 0, 0, "fp32", NULL, NULL, "statistics ", 0, 0, NONE},
-    {1, 2, 1, 0, 1, 0, "fp32", NULL, NULL, "shared statistics ", 1e-6, 1e-5, NONE},
+    {1, 4, 1, 1, 0, 0, "fp32", NULL, NULL, "kernels statistics ", 1e-6, 1e-5, NONE},
+    {1, 2, 1, 0, 1, 0, "fp32", NULL, NULL, "kernels shared statistics ", 1e-6, 1e-5, NONE},
     {2, 1, 4, 1, 1, 0, "fp32", NULL, NULL, "tie ", 1e-6, 1e-5, 0},
-    {1, 2, 4, 0, 0, 0, "fp32", NULL, NULL, "order statistics ", 1e-6, 1e-5, NONE},
-    {1, 2, 1, 0, 0, 1, "fp32", NULL, NULL, "short batch statistics ", 1e-6, 1e-5, NONE},
+    {1, 2, 4, 0, 0, 0, "fp32", NULL, NULL, "kernels order statistics ", 1e-6, 1e-5, NONE},
+    {1, 2, 1, 0, 0, 1, "fp32", NULL, NULL, "kernels short batch statistics ", 1e-6, 1e-5, NONE},
     {2, 1, 4, 0, 0, 0, "fp32", NULL, "bf16", "bf16 ", 2e-2, 2e-2, 2e-2},
-    {1, 2, 1, 0, 0, 0, "q4", NULL, NULL, "codec statistics ", NONE, NONE, NONE},
-    {1, 2, 1, 0, 0, 0, "auto", NULL, NULL, "codec statistics ", NONE, NONE, NONE},
-    {1, 2, 1, 0, 0, 0, "fp32", "q8", NULL, "weights codec statistics ", NONE, NONE, NONE},
+    {1, 2, 1, 0, 0, 0, "q4", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
+    {1, 2, 1, 0, 0, 0, "auto", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
+    {1, 2, 1, 0, 0, 0, "fp32", "q8", NULL, "kernels weights codec statistics ", NONE, NONE,
+     NONE},
 };
 enum { BOUNDS = sizeof bounds / sizeof bounds[0] };
 

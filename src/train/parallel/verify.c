@@ -26,6 +26,18 @@ const char *rpi_verify_kind_name(rpi_verify_kind kind) {
 
 /* ---- what differs ---- */
 
+static uint64_t double_bits(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static uint32_t float_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 static void note_tensor(rpi_verify_difference *d, const rpi_verify_tensor *tensor,
                         double largest) {
     if (!tensor->differing) return;
@@ -39,16 +51,12 @@ static void end_difference(rpi_verify_difference *d) {
     if (d->largest > 0) d->relative = d->scale > 0 ? d->largest / d->scale : INFINITY;
 }
 
-static bool is_same_bits(const void *one, const void *other, size_t bytes) {
-    return memcmp(one, other, bytes) == 0;
-}
-
 void rpi_verify_numbers(const char *name, double one, double other, rpi_verify_difference *d) {
     *d = (rpi_verify_difference){0};
     if (isnan(one) && isnan(other)) return;
     rpi_verify_tensor number = {.count = 1, .one = one, .other = other, .rank = -1};
     snprintf(number.name, sizeof number.name, "%s", name);
-    number.differing = !is_same_bits(&one, &other, sizeof one);
+    number.differing = double_bits(one) != double_bits(other);
     d->compared = 1;
     d->scale = fabs(one);
     double largest = fabs(one - other);
@@ -62,7 +70,7 @@ static void compare_elements(const float *one, const float *other, double *in_ou
     double largest = -1;
     for (int64_t i = 0; i < tensor->count; i++) {
         *in_out_scale = fmax(*in_out_scale, fabs((double)one[i]));
-        if (is_same_bits(&one[i], &other[i], sizeof *one)) continue;
+        if (float_bits(one[i]) == float_bits(other[i])) continue;
         double distance = fabs((double)one[i] - (double)other[i]);
         tensor->differing++;
         if (distance <= largest) continue;

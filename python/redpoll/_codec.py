@@ -53,6 +53,11 @@ class CodecOfText:
         return bool(self.structure.rounding == 1)
 
     @property
+    def sparse(self) -> bool:
+        """True when elements come back as 0: of use only where a residual keeps them."""
+        return self._text.partition(":")[0] in ("topk", "randk")
+
+    @property
     def granule(self) -> int:
         """Elements that are encoded together; cuts of a tensor must fall on multiples of it."""
         return int(_abi.rp_codec_granule(self.reference))

@@ -607,6 +607,25 @@ def test_where_every_rank_has_all_gradients_travel_as_asked(kind, asked):
     assert answers[0][1] < 0.8 * exact[0][1]
 
 
+def refuse_sparse(rank, world, kind):
+    import redpoll.torch
+
+    cases = [{"weights": "topk"}, {"rules": {"*": "randk"}}]
+    return [
+        refusal(
+            ValueError,
+            functools.partial(redpoll.torch.compress, make(kind), **one, min_size=MIN_SIZE),
+        )
+        for one in cases
+    ]
+
+
+def test_weights_of_which_a_part_is_left_out_are_refused():
+    for told in values(run_group(refuse_sparse, 2, "fsdp2")):
+        assert "topk" in told[0] and "randk" in told[1]
+        assert all('weights="q8"' in one for one in told)
+
+
 def refuse_whole(rank, world, kind):
     import redpoll.torch
 

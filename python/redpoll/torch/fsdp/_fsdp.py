@@ -67,9 +67,16 @@ def compress_sharded(
         weights = None  # it gathers them itself
     for codec in (grads, weights, replicate):
         parse_codec(codec)  # auto, which Rules take, is for DDP
+    weight_rules = None if weights is None else Rules(weights, rules, min_size)
+    for lossy in weight_rules.codecs() if weight_rules else ():
+        if lossy.sparse:
+            raise ValueError(
+                f"weights take no {lossy}: what it leaves out would be computed with as 0; "
+                'weights="q8" is for them, and weights=None keeps them exact, rules and all'
+            )
     state = ShardedState(
         Rules(grads, rules, min_size),
-        None if weights is None else Rules(weights, rules, min_size),
+        weight_rules,
         None if replicate is None else Rules(replicate, rules, min_size),
         warmup_steps,
         seed,

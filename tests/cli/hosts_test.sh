@@ -437,15 +437,15 @@ deaths_before_the_first_step() {
 if [ "${REDPOLL_GENERATION:-0}" -eq 0 ] && [ $RANK -eq 2 ]; then
     [ "$1" = before ] && kill -KILL $$
     pid=$$
-    (until [ -e met ]; do sleep .05; done; sleep .3; kill -KILL $pid) &
-    : >met
+    # It comes by a connection to the store, the first socket that is its own.
+    (until readlink /proc/$pid/exe | grep -q redpoll && ls -l /proc/$pid/fd | grep -q socket:; do sleep .05; done; sleep 1; kill -KILL $pid) &
 fi
 [ "$1" != while ] || [ $RANK -ne 1 ] || { until grep -q "is started again" err; do sleep .05; done; sleep .5; }
 exec "$2" train --model mlp --data synthetic --train-images 64 --test-images 16 --global-batch-size 16 --threads 1 --steps 5 \
     --strategy parameter-server:servers=1,on-loss=continue --restart 1 --connect-timeout 10min
 EOF
     for where in "-n 3" "-H big:1,small:2"; do
-        rm -rf met runs
+        rm -rf runs
         on_hosts 0 $where --on-loss continue --restart 1 sh early before "$redpoll"
         has out 'step 5/5'
         on_hosts 1 $where --on-loss continue --restart 1 sh early while "$redpoll"

@@ -788,7 +788,7 @@ static void *coordinate_shortly(void *context) {
     word.text_bytes = (uint16_t)strlen(word.text);
     if (self->says_a_word) CHECK_OK(rpi_control_connection_send(&caller, &word));
     atomic_store(&self->hung_up, true);
-    close(caller.fd);
+    rpi_control_connection_close(&caller);
     return NULL;
 }
 

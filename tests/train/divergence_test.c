@@ -178,21 +178,52 @@ static void the_same_on_all_is_of_every_rank(void) {
               ranks_message(0));
 }
 
-/* The four bytes before the end of the file become NaN, as a version that saved what had
- * diverged would have written them: with a checksum that is right. */
-static void spoil(const char *path) {
-    float value = NAN;
-    size_t bytes = 0;
+/* A file whose bytes have changed, with a checksum that is right: its digits before, and now.
+ */
+typedef struct signed_anew {
+    char before[RPI_CHECKSUM_DIGITS], now[RPI_CHECKSUM_DIGITS];
+} signed_anew;
+
+static signed_anew sign(const char *path, unsigned char *data, size_t bytes) {
+    signed_anew it = {0};
     uint32_t old;
-    unsigned char *data = ranks_file(path, &bytes);
-    REQUIRE(data);
-    memcpy(data + bytes - sizeof value, &value, sizeof value);
     char *digits = rpi_checksum_digits((char *)data + 8, bytes - 8);
-    CHECK(digits && rpi_checksum_take(digits, &old));
-    if (digits) rpi_checksum_write(digits, rpi_crc32c(0, data, bytes));
+    CHECK(digits != NULL);
+    if (!digits) return it;
+    memcpy(it.before, digits, sizeof it.before);
+    CHECK(rpi_checksum_take(digits, &old));
+    rpi_checksum_write(digits, rpi_crc32c(0, data, bytes));
+    memcpy(it.now, digits, sizeof it.now);
     FILE *stream = fopen(path, "wb");
     CHECK(stream && fwrite(data, 1, bytes, stream) == bytes);
     if (stream) fclose(stream);
+    return it;
+}
+
+/* The four bytes before the end of the file become NaN, as a version that saved what had
+ * diverged would have written them. */
+static signed_anew spoil(const char *path) {
+    float value = NAN;
+    size_t bytes = 0;
+    unsigned char *data = ranks_file(path, &bytes);
+    signed_anew it = {0};
+    CHECK(data != NULL);
+    if (!data) return it;
+    memcpy(data + bytes - sizeof value, &value, sizeof value);
+    it = sign(path, data, bytes);
+    free(data);
+    return it;
+}
+
+/* The model's file says that it was saved with that one. */
+static void say_saved_with(const char *path, const signed_anew *rank_file) {
+    size_t bytes = 0;
+    unsigned char *data = ranks_file(path, &bytes);
+    REQUIRE(data);
+    char *at = memmem(data, bytes, rank_file->before, sizeof rank_file->before);
+    CHECK(at != NULL);
+    if (at) memcpy(at, rank_file->now, sizeof rank_file->now);
+    (void)sign(path, data, bytes);
     free(data);
 }
 
@@ -204,7 +235,8 @@ static void checkpoints_with_nan_are_refused(void) {
         options.steps = 3;
         options.out = ranks_folder(i ? "damaged-rank" : "damaged-model");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
-        spoil(ranks_path(options.out, files[i]));
+        signed_anew spoiled = spoil(ranks_path(options.out, files[i]));
+        if (i) say_saved_with(ranks_path(options.out, files[0]), &spoiled);
         options.resume = options.out;
         options.steps = 5;
         CHECK_FAILS(ranks_train(&options, 2, NULL), CORRUPT, "is NaN: this checkpoint is of");

@@ -59,10 +59,8 @@ static rp_status read_slot(rpi_trainer *t, int slot, int record,
     rpi_arena_range run = {0};
     rpi_checkpoint_slot_name(&t->optimizer, slot, parameter->name, name);
     while (rpi_optimizer_state_next(&t->optimizer, tensor, &run)) {
-        rpi_tensor_piece piece = rpi_network_piece(&t->network, record);
-        piece.tensor = name;
-        piece.first = run.first - weight->first;
-        piece.count = run.count;
+        const rpi_tensor_piece piece = rpi_network_piece_run(
+            &t->network, record, name, run.first - weight->first, run.count);
         RP_TRY(rpi_piece_files_read(pieces, &piece,
                                     rpi_optimizer_state_slot(&t->optimizer, slot, run.first)));
     }

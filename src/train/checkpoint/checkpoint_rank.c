@@ -63,9 +63,9 @@ static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
 /* Running statistics are whole in the model's file where a rank has all of them. */
 static rp_status list_state(const rpi_trainer *t, const float *states, int record,
                             rpi_piece_list *list) {
+    if (!rpi_trainer_is_staged(t)) return RP_OK;
     const char *name = t->network.parameters[record].name;
     const rpi_weight *weight = rpi_weights_find(t->weights, name);
-    if (!rpi_trainer_is_staged(t)) return RP_OK;
     return add_pieces(t, name, record, states + weight->first, list);
 }
 
@@ -76,10 +76,8 @@ static rp_status add_owned(const rpi_trainer *t, const char *name, int record, i
     const rpi_arena_range tensor = {weight->first, weight->count};
     rpi_arena_range run = {0};
     while (rpi_optimizer_state_next(&t->optimizer, tensor, &run)) {
-        rpi_tensor_piece piece = rpi_network_piece(&t->network, record);
-        piece.tensor = name;
-        piece.first = run.first - weight->first;
-        piece.count = run.count;
+        const rpi_tensor_piece piece = rpi_network_piece_run(
+            &t->network, record, name, run.first - weight->first, run.count);
         RP_TRY(rpi_piece_list_add(list, &piece,
                                   rpi_optimizer_state_slot(&t->optimizer, slot, run.first)));
     }

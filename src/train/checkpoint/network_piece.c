@@ -14,6 +14,15 @@ rpi_tensor_piece rpi_network_piece(const rpi_network *network, int index) {
     return piece;
 }
 
+rpi_tensor_piece rpi_network_piece_run(const rpi_network *network, int index,
+                                       const char *tensor, int64_t first, int64_t count) {
+    rpi_tensor_piece piece = rpi_network_piece(network, index);
+    piece.tensor = tensor;
+    piece.first = first;
+    piece.count = count;
+    return piece;
+}
+
 rp_status rpi_network_read(const rpi_network *network, const rpi_piece_files *files,
                            rpi_weights *weights) {
     for (int i = 0; i < network->parameter_count; i++) {

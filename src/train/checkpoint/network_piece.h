@@ -9,6 +9,11 @@
  * part of the model. Borrows the name. */
 rpi_tensor_piece rpi_network_piece(const rpi_network *network, int index);
 
+/* A run of that alone, from element `first` of what this rank has on, of a tensor that is cut
+ * as the record is: one of the optimizer's. Borrows `tensor`. */
+rpi_tensor_piece rpi_network_piece_run(const rpi_network *network, int index,
+                                       const char *tensor, int64_t first, int64_t count);
+
 /* The values of all records that the weights have, from whatever pieces they were saved in.
  * Failures as of rpi_piece_files_read(). */
 rp_status rpi_network_read(const rpi_network *network, const rpi_piece_files *files,

@@ -44,6 +44,8 @@ rp_status rpi_check_link(const char *text);
      "repeats before", NULL}
 #define RPI_ROW_SEED(field, help)                                                              \
     {"seed", NULL, NULL, RPI_OPTION_COUNT, field, "1", 0, 0, "N", help, NULL}
+#define RPI_ROW_SPAN(name, field, fallback, help)                                              \
+    { name, NULL, NULL, RPI_OPTION_TEXT, field, fallback, 0, 0, "TIME", help, rpi_check_span }
 #define RPI_ROW_JSON(field, help)                                                              \
     {"json", NULL, NULL, RPI_OPTION_FLAG, field, NULL, 0, 0, NULL, help, NULL}
 #define RPI_ROW_TLS(field, yaml, help)                                                         \

@@ -19,24 +19,24 @@ typedef struct settings {
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
-#define SPAN(name, field, fallback, help)                                                      \
-    {                                                                                          \
-        name, NULL, NULL, RPI_OPTION_TEXT, FIELD(field), fallback, 0, 0, "TIME", help,         \
-            rpi_check_span                                                                     \
-    }
 static const rpi_option options[] = {
     {"nodes", NULL, NULL, RPI_OPTION_COUNT, FIELD(nodes), "1", 1, 1e7, "N",
      "of which the job needs all", NULL},
     {"failures", NULL, NULL, RPI_OPTION_TEXT, FIELD(failures), NULL, 0, 0, "RATE",
      "6.5/1000-node-days, or of the whole job 1/3h", rpi_check_node_rate},
-    SPAN("save", save, NULL, "for which the work stands still while it is saved: 30s"),
-    SPAN("durable", durable, "0",
-         "behind that until the save is safe, where it goes on beside the work"),
-    SPAN("restart", restart, NULL, "from when a failure is found until the work goes on: 5min"),
-    SPAN("detect", detect, "0", "until a failure is found, such as the time-out of a hang"),
-    SPAN("work", work, "30d", "of the training, without saves and failures"),
-    SPAN("interval", interval, NULL, "of work between two saves, beside the best one"),
-    SPAN("step", step, NULL, "of a training step, of which an interval has a whole number"),
+    RPI_ROW_SPAN("save", FIELD(save), NULL,
+                 "for which the work stands still while it is saved: 30s"),
+    RPI_ROW_SPAN("durable", FIELD(durable), "0",
+                 "behind that until the save is safe, where it goes on beside the work"),
+    RPI_ROW_SPAN("restart", FIELD(restart), NULL,
+                 "from when a failure is found until the work goes on: 5min"),
+    RPI_ROW_SPAN("detect", FIELD(detect), "0",
+                 "until a failure is found, such as the time-out of a hang"),
+    RPI_ROW_SPAN("work", FIELD(work), "30d", "of the training, without saves and failures"),
+    RPI_ROW_SPAN("interval", FIELD(interval), NULL,
+                 "of work between two saves, beside the best one"),
+    RPI_ROW_SPAN("step", FIELD(step), NULL,
+                 "of a training step, of which an interval has a whole number"),
     {"replicas", NULL, NULL, RPI_OPTION_COUNT, FIELD(replicas), NULL, 1, 1e7, "N",
      "that an elastic job has, which goes on while one is away", NULL},
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
@@ -44,7 +44,7 @@ static const rpi_option options[] = {
     {"preemptions", NULL, NULL, RPI_OPTION_TEXT, FIELD(preemptions), NULL, 0, 0, "RATE",
      "of spot nodes, which are taken back, besides --failures: 5/100-node-hours",
      rpi_check_node_rate},
-    SPAN("notice", notice, "0", "that a node gets before it is taken back"),
+    RPI_ROW_SPAN("notice", FIELD(notice), "0", "that a node gets before it is taken back"),
     {"spot-price", NULL, NULL, RPI_OPTION_TEXT, FIELD(spot_price), NULL, 0, 0, "PRICE",
      "of a spot node; --price is then of one that is not taken back", rpi_check_price},
     {"simulate", NULL, NULL, RPI_OPTION_COUNT, FIELD(runs), "0", 0, RPI_FAILURE_RUNS, "N",

@@ -24,22 +24,21 @@ typedef struct settings {
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
-#define SPAN(name, field, fallback, help)                                                      \
-    {                                                                                          \
-        name, NULL, NULL, RPI_OPTION_TEXT, FIELD(field), fallback, 0, 0, "TIME", help,         \
-            rpi_check_span                                                                     \
-    }
 static const rpi_option options[] = {
     {"nodes", NULL, NULL, RPI_OPTION_COUNT, FIELD(nodes), NULL, 1, 1e7, "N",
      "of the world at most, others are spares; all that there ever are when absent", NULL},
     {"least", NULL, NULL, RPI_OPTION_COUNT, FIELD(least), "1", 1, 1e7, "N",
      "nodes below which it waits", NULL},
-    SPAN("save", save, NULL, "for which the work stands still while it is saved: 30s"),
-    SPAN("restart", restart, NULL, "from a change of the world until the work goes on: 5min"),
-    SPAN("notice", notice, "0", "that a node gets before it is taken back"),
-    SPAN("interval", interval, NULL, "of work between two saves, beside the best ones"),
-    SPAN("stall", stall, "5s", "elastic: for which all stand where a node is lost"),
-    SPAN("join", join, "60s", "elastic: for which a node that joins is idle"),
+    RPI_ROW_SPAN("save", FIELD(save), NULL,
+                 "for which the work stands still while it is saved: 30s"),
+    RPI_ROW_SPAN("restart", FIELD(restart), NULL,
+                 "from a change of the world until the work goes on: 5min"),
+    RPI_ROW_SPAN("notice", FIELD(notice), "0", "that a node gets before it is taken back"),
+    RPI_ROW_SPAN("interval", FIELD(interval), NULL,
+                 "of work between two saves, beside the best ones"),
+    RPI_ROW_SPAN("stall", FIELD(stall), "5s",
+                 "elastic: for which all stand where a node is lost"),
+    RPI_ROW_SPAN("join", FIELD(join), "60s", "elastic: for which a node that joins is idle"),
     {"spot-price", NULL, NULL, RPI_OPTION_TEXT, FIELD(spot_price), NULL, 0, 0, "PRICE",
      "of a spot node: 0.91/node-hour, in any currency", rpi_check_price},
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",

@@ -15,7 +15,6 @@ const rpi_nanotron_key rpi_nanotron_settings[] = {
     {"general.consumed_train_samples", NULL, NULL},
     {"general.benchmark_csv_path", "null", "redpoll report makes tables of a run"},
     {"general.ignore_sanity_checks", NULL, NULL},
-    {"parallelism.tp", "1", PARALLEL},
     {"parallelism.expert_parallel_size", "1|null", PARALLEL},
     {"parallelism.context_parallel_size", "1|null", PARALLEL},
     {"parallelism.tp_mode", "ALL_REDUCE|REDUCE_SCATTER|null", NULL},

@@ -85,6 +85,14 @@ const rpi_option rpi_train_table[] = {
      "samples in one run of the model: a rank's part of a step, --batch-size, is then made of "
      "such runs",
      NULL},
+    {"tp", NULL, "parallelism.tp", RPI_OPTION_COUNT, FIELD(tensor_ranks), NULL, 1,
+     RPI_TENSOR_RANKS, "N",
+     "ranks that share each layer of one model, heads and the wide middle; 1 when absent",
+     NULL},
+    {"dp", NULL, "parallelism.replicas", RPI_OPTION_COUNT, FIELD(replicas), NULL, 1, 1 << 20,
+     "N",
+     "replicas that there must be, each of --tp x --pp ranks; as many as -n makes when absent",
+     NULL},
     {"pp", NULL, "parallelism.pp", RPI_OPTION_COUNT, FIELD(stages), NULL, 1,
      RPI_PIPELINE_STAGES, "N",
      "ranks that hold one model together, each some of its blocks: a pipeline through which "

@@ -409,11 +409,11 @@ static rp_status find_nonfinite(rpi_instance *instance, const rpi_run_options *o
     for (int i = 0; i < program->forward_count; i++) {
         const rpi_program_step *step = &program->steps[i];
         rp_status status = run_step(instance, &map, i, options, &next, &done);
-        bool is_finite = status == RP_OK && has_finite_output(&map, step);
-        if (is_finite) continue;
-        cancel_pending(instance, 0, done, i);
-        if (status == RP_OK) *out_name = step->name;
-        return status;
+        if (status != RP_OK) {
+            cancel_pending(instance, 0, done, i);
+            return status;
+        }
+        if (!*out_name && !has_finite_output(&map, step)) *out_name = step->name;
     }
     return RP_OK;
 }

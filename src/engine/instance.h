@@ -86,10 +86,11 @@ rp_status rpi_instance_run(rpi_instance *instance, const rpi_run_options *run);
 /* Give the arena back without a backward pass. */
 void rpi_instance_drop(rpi_instance *instance);
 
-/* For a run that gave NaN or infinity: its forward pass again, with the same options, up to the
- * first kernel whose output holds one. *out_name: of its node, as rpi_node has it (not a copy),
- * and of its first where several are fused; NULL when all outputs are finite. Slower than a run
- * by a read of each activation; states are updated once more. */
+/* For a run that gave NaN or infinity: its forward pass again, with the same options, to the
+ * end, as ranks that share its layers may meet in any, and the first kernel whose output holds
+ * one. *out_name: of its node, as rpi_node has it (not a copy), and of its first where several
+ * are fused; NULL when all outputs are finite. Slower than a run by a read of each activation;
+ * states are updated once more. */
 rp_status rpi_instance_find_nonfinite(rpi_instance *instance, const rpi_run_options *run,
                                       const char **out_name);
 

@@ -16,7 +16,7 @@ enum { FAULT = sizeof(rpi_step_fault) / sizeof(double), TEXT = 512, ADVICE = 256
 static int record_named(const rpi_network *network, const char *name) {
     int record = 0;
     while (strcmp(network->parameters[record].name, name) != 0) record++;
-    return record;
+    return network->parameters[record].index;
 }
 
 /* The record of the tensor that holds element `at` of the arena of parameters, or of states: a
@@ -57,16 +57,8 @@ static int node_named(const rpi_graph *graph, const char *name) {
     return -1;
 }
 
-rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
+static rp_status trace_outputs(rpi_trainer *t, rpi_instance *instance,
                                const rpi_run_options *run, double loss) {
-    if (isfinite(loss) && t->fault.kind == RPI_FAULT_NONE) {
-        look(t, RPI_FAULT_STATE, rpi_weights_states(t->weights), 0,
-             rpi_weights_states_count(t->weights), &t->fault);
-        return RP_OK;
-    }
-    if (look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
-             rpi_weights_count(t->weights), &t->fault))
-        return RP_OK;
     const char *name = NULL;
     RP_TRY(rpi_instance_find_nonfinite(instance, run, &name));
     if (name)
@@ -75,6 +67,34 @@ rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
     else if (!isfinite(loss))
         t->fault = (rpi_step_fault){.kind = RPI_FAULT_LOSS, .value = loss};
     return RP_OK;
+}
+
+static bool look_at_parameters(rpi_trainer *t) {
+    return look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
+                rpi_weights_count(t->weights), &t->fault);
+}
+
+/* Ranks that share layers have the same loss, and run again together or not at all: where none
+ * of them has parameters that explain it. */
+static rp_status trace_together(rpi_trainer *t, rpi_instance *instance,
+                                const rpi_run_options *run, double loss) {
+    if (isfinite(loss)) return RP_OK;
+    int32_t found = look_at_parameters(t);
+    const rp_segment any = {.data = &found, .count = 1, .dtype = RP_I32};
+    RP_TRY(rp_all_reduce(t->comms.tensor, &any, 1,
+                         &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX)));
+    return found ? RP_OK : trace_outputs(t, instance, run, loss);
+}
+
+rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
+                               const rpi_run_options *run, double loss) {
+    if (rpi_trainer_is_split(t)) return trace_together(t, instance, run, loss);
+    if (isfinite(loss) && t->fault.kind == RPI_FAULT_NONE) {
+        look(t, RPI_FAULT_STATE, rpi_weights_states(t->weights), 0,
+             rpi_weights_states_count(t->weights), &t->fault);
+        return RP_OK;
+    }
+    return look_at_parameters(t) ? RP_OK : trace_outputs(t, instance, run, loss);
 }
 
 /* In the state of what this rank owns; nobody else has it. */
@@ -121,10 +141,12 @@ rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
 
 /* ---- telling ---- */
 
+/* A rank may have heard of a tensor that it has nothing of. */
 static const char *tensor_name(const rpi_trainer *t, const rpi_step_fault *fault) {
     int index = (int)fault->index;
-    if (index < 0 || index >= t->network.parameter_count) return "?";
-    return t->network.parameters[index].name;
+    for (int i = 0; i < t->network.parameter_count; i++)
+        if (t->network.parameters[i].index == index) return t->network.parameters[i].name;
+    return "a tensor of another rank";
 }
 
 static void tell_output(const rpi_trainer *t, const rpi_step_fault *fault, char *text) {

@@ -174,16 +174,6 @@ int64_t rpi_train_micro_batches(const rpi_train_options *o, int replicas, int64_
     return o->accumulate ? o->accumulate : 1;
 }
 
-rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
-    const rpi_pipeline_kind *schedule = NULL;
-    if (o->stages < 0 || o->stages > RPI_PIPELINE_STAGES)
-        return RP_FAIL(INVALID, "--pp %lld: 1 to %d stages are allowed", (long long)o->stages,
-                       RPI_PIPELINE_STAGES);
-    if (o->schedule) RP_TRY(rpi_pipeline_kind_find(o->schedule, &schedule));
-    *out_model = (rpi_grid){{1, 1, 1, o->stages ? (int)o->stages : 1}};
-    return RP_OK;
-}
-
 rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t *out_batch) {
     char text[64];
     if (o->global_batch_size < 0 || o->batch_size < 0)
@@ -208,44 +198,6 @@ rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t 
                        (long long)(o->batch_size * runs), (long long)global);
     *out_batch = global;
     return RP_OK;
-}
-
-/* What a model in stages does not go with, yet or ever. */
-static rp_status check_stages(const rpi_train_options *o, const rpi_strategy *strategy,
-                              bool chooses_bits, int world) {
-    rpi_model_choice choice;
-    rpi_grid model;
-    RP_TRY(rpi_train_grid(o, &model));
-    if (model.size[RPI_AXIS_STAGE] == 1) return RP_OK;
-    if (strategy->replicas_differ || strategy->run)
-        return RP_FAIL(INVALID,
-                       "--pp %lld with --strategy %s: stages hold one model together, whose "
-                       "replicas stay equal; --strategy all-reduce is for them",
-                       (long long)o->stages, strategy->name);
-    if (chooses_bits)
-        return RP_FAIL(INVALID,
-                       "--pp %lld with --codec %s: bits are chosen by a rank that sees the "
-                       "whole model; name a codec, such as q4",
-                       (long long)o->stages, o->codec);
-    if (o->sample_every)
-        return RP_FAIL(INVALID,
-                       "--sample-every with --pp %lld: no rank holds the whole model; redpoll "
-                       "generate --model FOLDER reads a checkpoint",
-                       (long long)o->stages);
-    RP_TRY(rpi_model_parse(o->model, &choice));
-    if (rpi_model_memory(&choice) > 0)
-        return RP_FAIL(INVALID,
-                       "--pp %lld with %s: its memory of segments is with the rank that holds "
-                       "all layers; memory=0 has none, or leave --pp out",
-                       (long long)o->stages, o->model);
-    int stages = model.size[RPI_AXIS_STAGE], fewer = world / stages * stages;
-    if (world % stages == 0) return RP_OK;
-    char fit[32] = "";
-    if (fewer) snprintf(fit, sizeof fit, "-n %d or ", fewer);
-    return RP_FAIL(INVALID,
-                   "--pp %d and %d rank%s: a replica takes %d of them; %s-n %d would "
-                   "fit",
-                   stages, world, world == 1 ? "" : "s", stages, fit, fewer + stages);
 }
 
 /* An all-reduce in two halves: not every algorithm of it has them. */
@@ -318,9 +270,10 @@ static rp_status check_world(const rpi_train_options *o, int world) {
     RP_TRY(check_zero(o, strategy));
     int servers = strategy->servers && world ? strategy->servers(request.options) : 0;
     int64_t batch = 0;
-    int stages = o->stages > 1 ? (int)o->stages : 1;
-    RP_TRY(check_stages(o, strategy, codec.every > 0, world));
-    return rpi_train_global_batch(o, (world - servers) / stages, &batch);
+    int each =
+        (o->stages > 1 ? (int)o->stages : 1) * (o->tensor_ranks > 1 ? (int)o->tensor_ranks : 1);
+    RP_TRY(rpi_train_check_replica(o, strategy, codec.every > 0, world));
+    return rpi_train_global_batch(o, (world - servers) / each, &batch);
 }
 
 rp_status rpi_train_check(const rpi_train_options *options, int world) {

@@ -99,12 +99,12 @@ static int lost_rank(const char *why, int world) {
     return rank < world ? rank : -1;
 }
 
-/* Of a rank that holds a stage, which one it is, and which one is lost: others hear it in these
- * words. */
+/* Of a rank that holds a part of a model, which one it is, and which one is lost: others hear
+ * it in these words. */
 static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERROR_BYTES]) {
     char place[RPI_GRID_TEXT];
     snprintf(message, RPI_ERROR_BYTES, "%s", why);
-    if (!t->replica_self || !rpi_trainer_is_staged(t) || strstr(why, "; lost: rank ")) return;
+    if (!t->replica_self || !rpi_trainer_has_part(t) || strstr(why, "; lost: rank ")) return;
     snprintf(message, RPI_ERROR_BYTES, "%s: %s",
              rpi_train_place_text(&t->place, t->place.rank, place), why);
     int lost = lost_rank(why, t->place.world);

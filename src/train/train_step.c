@@ -9,6 +9,7 @@
 
 static rp_status on_gradient_final(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
+    RP_TRY(rpi_trainer_sum_tensors(t, first, count));
     rpi_divergence_watch(t, first, count);
     return t->strategy->gradient_final(t->strategy_self, first, count);
 }
@@ -44,7 +45,9 @@ static rp_status on_run(void *context, const rpi_replica_run *run) {
     }
     if (t->fault_is_traced) return RP_OK;
     RP_TRY(rpi_divergence_trace(t, run->instance, run->options, run->loss));
-    t->fault_is_traced = t->fault.kind != RPI_FAULT_NONE;
+    /* Of ranks that trace together, on all of them or none. */
+    t->fault_is_traced =
+        rpi_trainer_is_split(t) ? !isfinite(run->loss) : t->fault.kind != RPI_FAULT_NONE;
     return RP_OK;
 }
 
@@ -58,14 +61,15 @@ static void waited(void *context, const char *what, int64_t micro_batch, int64_t
     rpi_timeline_add(t->timeline, RPI_LANE_EXPOSED, name, micro_batch, start_ns, end_ns);
 }
 
-static rp_status open_stage_links(rpi_trainer *t) {
-    if (!rpi_trainer_is_staged(t)) return RP_OK;
+static rp_status open_part(rpi_trainer *t) {
+    const rpi_model_stage *stage = rpi_trainer_is_staged(t) ? &t->stage : NULL;
+    if (!rpi_trainer_has_part(t)) return RP_OK;
     t->links = (rpi_stage_links){.stages = t->comms.stages, .waited = waited, .context = t};
-    return rpi_partial_sums_open(&t->stage, &t->network, t->weights, t->comms.stages, &t->sums);
+    return rpi_partial_sums_open(stage, &t->network, t->weights, t->comms.stages, &t->sums);
 }
 
 rp_status rpi_trainer_open_replica(rpi_trainer *t) {
-    RP_TRY(open_stage_links(t));
+    RP_TRY(open_part(t));
     const rpi_replica_setup setup = {.network = &t->network,
                                      .shape = &t->source.shape,
                                      .weights = t->weights,
@@ -150,7 +154,9 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rpi_optimizer_state_begin(&t->optimizer);
     t->strategy->begin(t->strategy_self, t->step);
     rpi_source_batch batch;
+    int64_t in_layers = rpi_trainer_tensor_wait_ns(t);
     RP_TRY(rpi_trainer_learn(t, t->step, &batch, &metrics.loss));
+    t->waited_ns += rpi_trainer_tensor_wait_ns(t) - in_layers;
     metrics.count = count_of(t, &batch);
     metrics.unit = t->network.task->unit;
     RP_TRY(rpi_losses_survive(&t->losses, report(t, &batch, metrics.loss, start)));

@@ -51,6 +51,13 @@ static rp_status check_ties(const rpi_trainer *t) {
                    t->stage.stages, t->network.parameters[t->stage.ties[0].parameter].name);
 }
 
+/* Slices of layers may cost more on one rank than on the next; all are cut alike. */
+static rp_status agree_on_costs(const rpi_trainer *t, double *costs) {
+    if (!rpi_trainer_is_split(t)) return RP_OK;
+    size_t nodes = (size_t)rpi_graph_node_count(t->network.graph);
+    return rp_broadcast(t->comms.tensor, costs, nodes, RP_F64, NULL);
+}
+
 static rp_status create_part(rpi_trainer *t) {
     const rpi_pipeline_kind *schedule = NULL;
     double *costs = NULL;
@@ -58,12 +65,14 @@ static rp_status create_part(rpi_trainer *t) {
     RP_TRY(rpi_pipeline_kind_find(t->options->schedule ? t->options->schedule : "1f1b",
                                   &schedule));
     RP_TRY(rpi_node_costs(&t->network, &costs));
-    rp_status status = rpi_stage_open(&t->network, costs, schedule,
-                                      t->place.grid.size[RPI_AXIS_STAGE], stage, &t->stage);
+    rp_status status = agree_on_costs(t, costs);
+    if (status == RP_OK)
+        status = rpi_stage_open(&t->network, costs, schedule,
+                                t->place.grid.size[RPI_AXIS_STAGE], stage, &t->stage);
     rpi_free(costs);
     RP_TRY(status);
     RP_TRY(check_ties(t));
-    t->place.counts = rpi_stage_ends(&t->stage);
+    t->place.counts = rpi_stage_ends(&t->stage) && t->network.tensor_rank == 0;
     return rpi_stage_weights(&t->stage, &t->network, &t->weights);
 }
 
@@ -72,7 +81,7 @@ static rp_status create_weights(rpi_trainer *t) {
     const rpi_gradient_memory travelling = {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
-    if (others_read_gradients(t))
+    if (others_read_gradients(t) && !rpi_trainer_has_part(t))
         return rpi_weights_create_with(n->graph, n->loss, &travelling, &t->weights);
     return rpi_weights_create(n->graph, n->loss, &t->weights);
 }
@@ -80,12 +89,17 @@ static rp_status create_weights(rpi_trainer *t) {
 static rp_status build_network(rpi_trainer *t) {
     const rpi_loss_options loss = {.smoothing = t->options->label_smoothing,
                                    .mixes = t->options->mixup > 0};
-    RP_TRY(rpi_network_build_for(t->options->model, &t->source.shape, &loss, &t->network));
+    rpi_tensor_split split;
+    RP_TRY(rpi_trainer_open_split(t, &split));
+    RP_TRY(rpi_network_build_split(t->options->model, &t->source.shape, &loss, &split,
+                                   &t->network));
     RP_TRY(rpi_mixup_open(t->options->mixup, &t->source.shape,
                           t->global_batch / t->place.workers, &t->mixup));
     const rpi_shape *logits = &rpi_graph_value(t->network.graph, t->network.logits)->shape;
-    rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
+    rpi_source_limit(&t->source, t->network.whole_logits ? t->network.whole_logits
+                                                         : logits->size[logits->dims - 1]);
     RP_TRY(create_weights(t));
+    RP_TRY(rpi_trainer_open_tensor_sums(t));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
     RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->place.workers, &t->memories));
     const rpi_backend *backend = rpi_backend_default();
@@ -206,26 +220,32 @@ static void update(void *context, int64_t first, int64_t count) {
     rpi_profile_add(t->profile, "update", t->optimizer.kind->name, rpi_now_ns() - start_ns);
 }
 
-/* What has parts on other stages is measured when all of them are there. */
+/* What has parts on other ranks of the replica is measured when all of them are there. */
 static void measure(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
-    if (rpi_trainer_is_staged(t)) return;
+    if (rpi_trainer_has_part(t)) return;
     int64_t start_ns = rpi_now_ns();
     rpi_optimizer_state_measure(&t->optimizer, (rpi_arena_range){first, count});
     rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
 }
 
+/* Of what this rank's replicas have measured, over all ranks of a replica. */
+static rp_status sum_over_replica(rpi_trainer *t) {
+    if (t->options->clip <= 0) return RP_OK;
+    if (t->comms.stages) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, t->comms.stages));
+    return t->comms.tensor ? rpi_optimizer_state_sum(&t->optimizer, t->comms.tensor) : RP_OK;
+}
+
 static rp_status measured(void *context, rp_comm *parts) {
     rpi_trainer *t = context;
     int64_t start_ns = rpi_now_ns();
-    if (rpi_trainer_is_staged(t)) {
+    if (rpi_trainer_has_part(t)) {
         RP_TRY(rpi_partial_sums_tie(&t->sums));
         if (t->options->clip > 0) rpi_partial_sums_measure(&t->sums, &t->optimizer);
     }
     if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));
-    if (rpi_trainer_is_staged(t)) {
-        if (t->options->clip > 0)
-            RP_TRY(rpi_optimizer_state_sum(&t->optimizer, t->comms.stages));
+    if (rpi_trainer_has_part(t)) {
+        RP_TRY(sum_over_replica(t));
         t->waited_ns += rpi_now_ns() - start_ns;
     }
     if (t->options->clip > 0) rpi_optimizer_state_clip(&t->optimizer);
@@ -334,10 +354,11 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_weights_destroy(t->weights);
     rpi_memories_close(&t->memories);
     rpi_mixup_close(&t->mixup);
+    rpi_trainer_close_sums(t);
     rpi_network_close(&t->network);
+    rpi_trainer_close_split(t);
     rpi_source_close(&t->source);
     rpi_losses_close(&t->losses);
-    rpi_partial_sums_close(&t->sums);
     rpi_stage_close(&t->stage);
     rpi_grid_comms_close(&t->comms);
     *t = (rpi_trainer){0};

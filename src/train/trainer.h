@@ -12,6 +12,8 @@
 #include "train/parallel/grid_comms.h"
 #include "train/parallel/partial_sums.h"
 #include "train/parallel/replica.h"
+#include "train/parallel/tensor_nodes.h"
+#include "train/parallel/tensor_sums.h"
 #include "train/parallel/train_place.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
@@ -29,8 +31,10 @@ typedef struct rpi_trainer {
     rpi_grid_comms comms;  /* of some, where a replica has several ranks */
     rpi_model_stage stage; /* then: what this one holds of the model */
     rpi_stage_links links;
-    rpi_partial_sums sums; /* of what several stages make parts of */
-    int64_t waited_ns;     /* for other stages, in the step at hand */
+    rpi_tensor_nodes *tensor_nodes; /* where ranks that share layers meet; NULL: none do */
+    rpi_tensor_sums *tensor_sums;   /* of gradients of which each of them makes a part */
+    rpi_partial_sums sums;          /* of what several ranks of a replica make parts of */
+    int64_t waited_ns;              /* for the replica's other ranks, in the step at hand */
     rpi_losses losses;
     rp_adaptive_codec codec;
     rp_codec weights_codec; /* of ranks that share the optimizer; exact as a rule */
@@ -102,6 +106,29 @@ static inline rp_comm *rpi_trainer_replicas(const rpi_trainer *trainer) {
 static inline bool rpi_trainer_is_staged(const rpi_trainer *trainer) {
     return trainer->place.grid.size[RPI_AXIS_STAGE] > 1;
 }
+/* Do several ranks share its layers? */
+static inline bool rpi_trainer_is_split(const rpi_trainer *trainer) {
+    return trainer->place.grid.size[RPI_AXIS_TENSOR] > 1;
+}
+/* Has a rank a part of a model alone, by stages or by layers that are shared? */
+static inline bool rpi_trainer_has_part(const rpi_trainer *trainer) {
+    return !rpi_train_place_is_alone(&trainer->place);
+}
+
+/* ---- trainer_tensor.c: of ranks that share each layer ---- */
+
+/* What the network is built with, zeros where none do. Collective over them. */
+rp_status rpi_trainer_open_split(rpi_trainer *trainer, rpi_tensor_split *out_split);
+/* Once there are weights. Collective likewise. */
+rp_status rpi_trainer_open_tensor_sums(rpi_trainer *trainer);
+/* Gradients in a range of the arena are final on this rank: on all that make parts of them.
+ * Collective likewise; blocks. */
+rp_status rpi_trainer_sum_tensors(rpi_trainer *trainer, int64_t first, int64_t count);
+/* How long the thread that computes has waited in layers, since the beginning. */
+int64_t rpi_trainer_tensor_wait_ns(const rpi_trainer *trainer);
+void rpi_trainer_tell_tensor(const rpi_trainer *trainer, char *text, size_t bytes);
+void rpi_trainer_close_sums(rpi_trainer *trainer);
+void rpi_trainer_close_split(rpi_trainer *trainer);
 
 /* Once there are weights and programs: who makes gradients. */
 rp_status rpi_trainer_open_replica(rpi_trainer *trainer);
@@ -164,6 +191,10 @@ rp_status rpi_train_global_batch(const rpi_train_options *options, int world,
 /* Runs of the model that a replica makes of its share of such a batch, the last of which may be
  * short. `world`: replicas. */
 int64_t rpi_train_micro_batches(const rpi_train_options *options, int world, int64_t batch);
+/* What several ranks that hold a model together do not go with, yet or ever; RP_INVALID. */
+rp_status rpi_train_check_replica(const rpi_train_options *options,
+                                  const rpi_strategy *strategy, bool chooses_bits, int world);
+enum { RPI_TENSOR_RANKS = 4096 };
 /* How a replica is made of ranks; RP_INVALID: no number of ranks, or no schedule. */
 rp_status rpi_train_grid(const rpi_train_options *options, rpi_grid *out_model);
 

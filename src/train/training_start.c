@@ -63,10 +63,14 @@ static void tell_split(const rpi_training *r) {
     r->hooks->note(r->hooks->context, line);
 }
 
-/* Which stage has which layers. */
-static void tell_stages(const rpi_training *r) {
+/* Which stage has which layers, and what this rank has of them. */
+static void tell_layout(const rpi_training *r) {
+    char line[160];
     if (rpi_trainer_is_staged(&r->trainer) && r->hooks->note)
         r->hooks->note(r->hooks->context, r->trainer.stage.text);
+    if (!rpi_trainer_is_split(&r->trainer) || !r->hooks->note) return;
+    rpi_trainer_tell_tensor(&r->trainer, line, sizeof line);
+    r->hooks->note(r->hooks->context, line);
 }
 
 /* Nothing is written before every rank has come this far. */
@@ -121,7 +125,7 @@ rp_status rpi_training_start(rpi_training *r, rp_comm *comm) {
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
     tell_split(r);
-    tell_stages(r);
+    tell_layout(r);
     RP_TRY(rpi_readmission_open(t, &r->readmission));
     RP_TRY(make_history(r));
     r->saved_step = r->evaluated_step = r->sampled_step = -1;

@@ -68,7 +68,7 @@ bool rpi_checkpoint_keeps_alone(const rpi_trainer *t) {
 }
 
 bool rpi_checkpoint_in_pieces(const rpi_trainer *t) {
-    if (rpi_trainer_is_staged(t)) return true;
+    if (rpi_trainer_has_part(t)) return true;
     return t->options->checkpoint_pieces && t->place.world > 1 &&
            !t->strategy->replicas_differ && !t->place.servers;
 }
@@ -85,6 +85,11 @@ void rpi_checkpoint_slot_name(const rpi_optimizer_state *optimizer, int slot,
                               const char *parameter, char name[RPI_CHECKPOINT_NAME]) {
     snprintf(name, RPI_CHECKPOINT_NAME, "optimizer.%s.%s",
              rpi_optimizer_state_slot_name(optimizer, slot), parameter);
+}
+
+const rpi_shape *rpi_checkpoint_own_shape(const rpi_trainer *t,
+                                          const rpi_parameter *parameter) {
+    return &rpi_graph_value(t->network.graph, parameter->value)->shape;
 }
 
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,

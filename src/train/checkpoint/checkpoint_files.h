@@ -41,6 +41,9 @@ typedef struct rpi_checkpoint_vector {
 } rpi_checkpoint_vector;
 int rpi_checkpoint_own_vectors(const rpi_trainer *trainer,
                                rpi_checkpoint_vector out_vectors[RPI_CHECKPOINT_OWN]);
+/* What this rank has of a parameter. */
+const rpi_shape *rpi_checkpoint_own_shape(const rpi_trainer *trainer,
+                                          const rpi_parameter *parameter);
 /* A layer's memory: its name and shape, rows x tokens x width. */
 void rpi_checkpoint_memory(const rpi_trainer *trainer, int layer,
                            char name[RPI_CHECKPOINT_NAME], rpi_shape *out_shape);

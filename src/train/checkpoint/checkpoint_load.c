@@ -123,9 +123,9 @@ static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
 /* What the metadata says of the run that saved it. */
 typedef struct origin {
     int64_t step, world, seed, batch;
-    int64_t stages; /* that held one model together */
-    int servers;    /* of its ranks sent nothing */
-    int64_t parts;  /* of the batch: more than ranks that learnt, when some had died */
+    int64_t stages, tensor_ranks; /* that held one model together */
+    int servers;                  /* of its ranks sent nothing */
+    int64_t parts; /* of the batch: more than ranks that learnt, when some had died */
     bool feedback;
     bool apart; /* its ranks had parameters of their own, or optimizers (of a world of one:
                    something that the model file has not): */
@@ -133,32 +133,87 @@ typedef struct origin {
     bool alike; /* its strategy was this run's, options and all */
 } origin;
 
-/* Add a rank's residual to the sums. */
-static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, int64_t stages,
-                              float *scratch, double *sums) {
+/* ---- error feedback of another layout ---- */
+
+/* What one rank of it owes of one tensor, on its way into this rank's sums. */
+typedef struct owed {
+    float *part, *whole; /* what that rank had, and where it belongs */
+    double *sums;        /* of this rank's tensor */
+} owed;
+
+static int64_t largest_tensor(const rpi_network *network) {
+    int64_t most = 0;
+    for (int i = 0; i < network->parameter_count; i++) {
+        int64_t count = rpi_shape_count(&network->parameters[i].shape);
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+static rp_status add_own_run(void *context, const rpi_parameter *parameter,
+                             const rpi_shard_run *run) {
+    const owed *o = context;
+    (void)parameter;
+    for (int64_t e = 0; e < run->count; e++)
+        o->sums[run->local + e] += (double)o->whole[run->whole + e];
+    return RP_OK;
+}
+
+/* Where tensor ranks had the same elements, the first of them owes for all. */
+static rp_status put_in_whole(const rpi_shard_record *record, int ranks, int rank,
+                              const owed *o) {
+    const rpi_grid grid = {{ranks, 1, 1, 1}};
+    rpi_shard_cursor cursor;
+    int64_t count = 1;
+    for (int d = 0; d < record->dims; d++) count *= record->shape[d];
+    memset(o->whole, 0, (size_t)count * sizeof *o->whole);
+    RP_TRY(rpi_shard_begin(record, &grid, rank, RPI_REPLICAS_COPY, &cursor));
+    for (rpi_shard_run run; rpi_shard_next(&cursor, &run);)
+        if (run.holder == 0)
+            memcpy(o->whole + run.whole, o->part + run.local,
+                   (size_t)run.count * sizeof *o->whole);
+    return RP_OK;
+}
+
+static rp_status add_tensor(const rpi_trainer *t, int index, const rpi_safetensors *file,
+                            const char *name, int ranks, int rank, owed *o) {
+    rpi_shard_record record = rpi_parameter_record(&t->network.parameters[index]);
+    rpi_shape shape = {.dims = record.dims};
+    RP_TRY(rpi_shard_check(&record, ranks));
+    rpi_shard_shape(&record, ranks, rank, shape.size);
+    RP_TRY(rpi_safetensors_read_finite(file, name, &shape, o->part));
+    RP_TRY(put_in_whole(&record, ranks, rank, o));
+    return rpi_network_runs(&t->network, index, add_own_run, o);
+}
+
+/* Add a rank's residual to the sums. Tensors may be missing: another stage's, or of which its
+ * run sent exactly what this one does not. */
+static rp_status add_residual(const rpi_trainer *t, const rpi_safetensors *file,
+                              const origin *from, int rank, owed *o, double *sums) {
+    bool has_parts = from->stages > 1 || from->tensor_ranks > 1 || rpi_trainer_has_part(t);
+    int ranks = (int)from->tensor_ranks;
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
-        /* Another stage's, of this run or of the one that saved it. */
-        if (!weight || (stages > 1 && !rpi_safetensors_find(file, name))) continue;
-        RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape, scratch));
-        for (int64_t e = 0; e < weight->count; e++)
-            sums[weight->first + e] += (double)scratch[e];
+        if (!weight || (has_parts && !rpi_safetensors_find(file, name))) continue;
+        o->sums = sums + weight->first;
+        RP_TRY(add_tensor(t, i, file, name, ranks, rank % ranks, o));
     }
     return RP_OK;
 }
 
 /* The sum over all old ranks, in double, and our part of it. */
 static rp_status gather_residuals(rpi_trainer *t, const rpi_safetensors *model,
-                                  const char *folder, const origin *o, float *scratch,
+                                  const char *folder, const origin *from, owed *o,
                                   double *sums) {
-    for (int rank = 0; rank < o->world; rank++) {
+    for (int rank = 0; rank < from->world; rank++) {
         rpi_safetensors *file = NULL;
-        RP_TRY(rpi_checkpoint_open_rank(model, folder, rank, (int)o->world, o->step, &file));
-        rp_status status = add_residual(t, file, o->stages, scratch, sums);
+        RP_TRY(
+            rpi_checkpoint_open_rank(model, folder, rank, (int)from->world, from->step, &file));
+        rp_status status = add_residual(t, file, from, rank, o, sums);
         rpi_safetensors_close(file);
         RP_TRY(status);
     }
@@ -170,14 +225,18 @@ static rp_status gather_residuals(rpi_trainer *t, const rpi_safetensors *model,
 
 /* Another number of ranks: each takes an equal part of all that is owed. */
 static rp_status share_residuals(rpi_trainer *t, const rpi_safetensors *model,
-                                 const char *folder, const origin *o) {
+                                 const char *folder, const origin *from) {
     size_t count = (size_t)rpi_weights_count(t->weights);
-    float *scratch = NULL;
+    size_t most = (size_t)largest_tensor(&t->network);
+    owed o = {0};
     double *sums = NULL;
-    rp_status status = rpi_alloc_array(count, sizeof *scratch, "error feedback", &scratch);
+    rp_status status = rpi_alloc_array(most, sizeof *o.part, "error feedback", &o.part);
+    if (status == RP_OK)
+        status = rpi_alloc_array(most, sizeof *o.whole, "error feedback", &o.whole);
     if (status == RP_OK) status = rpi_alloc_array(count, sizeof *sums, "error feedback", &sums);
-    if (status == RP_OK) status = gather_residuals(t, model, folder, o, scratch, sums);
-    rpi_free(scratch);
+    if (status == RP_OK) status = gather_residuals(t, model, folder, from, &o, sums);
+    rpi_free(o.part);
+    rpi_free(o.whole);
     rpi_free(sums);
     return status;
 }
@@ -189,7 +248,7 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
         if (!weight || parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
-        RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
+        RP_TRY(rpi_safetensors_read_finite(file, name, rpi_checkpoint_own_shape(t, parameter),
                                            t->residual + weight->first));
     }
     return RP_OK;
@@ -253,7 +312,8 @@ static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, cons
 
 static bool is_same_layout(const rpi_trainer *t, const origin *o) {
     return o->world == t->place.world && o->servers == t->place.servers &&
-           o->stages == t->place.grid.size[RPI_AXIS_STAGE];
+           o->stages == t->place.grid.size[RPI_AXIS_STAGE] &&
+           o->tensor_ranks == t->place.grid.size[RPI_AXIS_TENSOR];
 }
 
 static rp_status read_rank(rpi_trainer *t, const rpi_safetensors *model, const char *folder,
@@ -307,7 +367,11 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
     o->stages = 1;
     if (rpi_safetensors_metadata(file, "stages"))
         RP_TRY(rpi_checkpoint_number(file, path, "stages", 1, o->world, &o->stages));
-    o->parts = (o->world - o->servers) / o->stages;
+    o->tensor_ranks = 1;
+    if (rpi_safetensors_metadata(file, "tensor_ranks"))
+        RP_TRY(
+            rpi_checkpoint_number(file, path, "tensor_ranks", 1, o->world, &o->tensor_ranks));
+    o->parts = (o->world - o->servers) / o->stages / o->tensor_ranks;
     if (rpi_safetensors_metadata(file, "batch_parts"))
         RP_TRY(rpi_checkpoint_number(file, path, "batch_parts", 1, 1 << 20, &o->parts));
     o->alike = name && rpi_strategy_alike(name, now);
@@ -322,6 +386,10 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
     if (o->stages != t->place.grid.size[RPI_AXIS_STAGE])
         add_note(note, bytes, "saved by %lld stage%s, continued by %d", (long long)o->stages,
                  o->stages == 1 ? "" : "s", t->place.grid.size[RPI_AXIS_STAGE]);
+    if (o->tensor_ranks != t->place.grid.size[RPI_AXIS_TENSOR])
+        add_note(note, bytes, "layers were shared by %lld rank%s, now by %d",
+                 (long long)o->tensor_ranks, o->tensor_ranks == 1 ? "" : "s",
+                 t->place.grid.size[RPI_AXIS_TENSOR]);
     if (o->seed != t->options->seed)
         add_note(note, bytes, "the seed was %lld, now %lld", (long long)o->seed,
                  (long long)t->options->seed);

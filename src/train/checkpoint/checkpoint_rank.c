@@ -43,6 +43,7 @@ static void list_rank(const rpi_trainer *t, rpi_tensor_list *list) {
         } else if (t->residual && rpi_parameter_compresses(parameter)) {
             rpi_checkpoint_entry_name("residual", parameter->name, rpi_tensor_list_name(list));
             rpi_tensor_list_add(list, parameter, t->residual + weight->first);
+            list->tensors[list->count - 1].shape = *rpi_checkpoint_own_shape(t, parameter);
         }
     }
 }
@@ -63,17 +64,16 @@ static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
 /* Running statistics are whole in the model's file where a rank has all of them. */
 static rp_status list_state(const rpi_trainer *t, const float *states, int record,
                             rpi_piece_list *list) {
-    if (!rpi_trainer_is_staged(t)) return RP_OK;
+    if (!rpi_trainer_has_part(t)) return RP_OK;
     const char *name = t->network.parameters[record].name;
     const rpi_weight *weight = rpi_weights_find(t->weights, name);
     return add_pieces(t, name, record, states + weight->first, list);
 }
 
-/* What this rank owns of a slot, where ranks have parts of it. */
-static rp_status add_owned(const rpi_trainer *t, const char *name, int record, int slot,
-                           rpi_piece_list *list) {
+/* What this rank owns of a slot in a range of the arena, where ranks have parts of it. */
+static rp_status add_owned_in(const rpi_trainer *t, const char *name, int record, int slot,
+                              rpi_arena_range tensor, rpi_piece_list *list) {
     const rpi_weight *weight = rpi_weights_find(t->weights, t->network.parameters[record].name);
-    const rpi_arena_range tensor = {weight->first, weight->count};
     rpi_arena_range run = {0};
     while (rpi_optimizer_state_next(&t->optimizer, tensor, &run)) {
         const rpi_tensor_piece piece = rpi_network_piece_run(
@@ -82,6 +82,35 @@ static rp_status add_owned(const rpi_trainer *t, const char *name, int record, i
                                   rpi_optimizer_state_slot(&t->optimizer, slot, run.first)));
     }
     return RP_OK;
+}
+
+typedef struct owned_runs {
+    const rpi_trainer *t;
+    const char *name;
+    int record, slot;
+    int64_t begin; /* of the tensor in the arena */
+    rpi_piece_list *list;
+} owned_runs;
+
+/* Of what several tensor ranks have, the first one's. */
+static rp_status add_owned_run(void *context, const rpi_parameter *parameter,
+                               const rpi_shard_run *run) {
+    const owned_runs *o = context;
+    (void)parameter;
+    if (run->holder > 0) return RP_OK;
+    return add_owned_in(o->t, o->name, o->record, o->slot,
+                        (rpi_arena_range){o->begin + run->local, run->count}, o->list);
+}
+
+static rp_status add_owned(const rpi_trainer *t, const char *name, int record, int slot,
+                           rpi_piece_list *list) {
+    const rpi_parameter *parameter = &t->network.parameters[record];
+    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+    owned_runs runs = {t, name, record, slot, weight->first, list};
+    if (parameter->is_copied)
+        return rpi_network_runs(&t->network, record, add_owned_run, &runs);
+    return add_owned_in(t, name, record, slot, (rpi_arena_range){weight->first, weight->count},
+                        list);
 }
 
 static rp_status add_slot(const rpi_trainer *t, int slot, int record, rpi_piece_list *list) {

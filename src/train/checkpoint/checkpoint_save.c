@@ -29,7 +29,7 @@ static void list_model(const rpi_trainer *t, const of_all *all, rpi_tensor_list 
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         const float *arena = parameter->is_state ? all->states : rpi_weights_values(t->weights);
-        if (rpi_trainer_is_staged(t)) continue;
+        if (rpi_trainer_has_part(t)) continue;
         if (!parameter->is_state && rpi_checkpoint_in_pieces(t)) continue;
         snprintf(rpi_tensor_list_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
         rpi_tensor_list_add(list, parameter, arena + weight->first);
@@ -55,7 +55,7 @@ enum { MODEL_METADATA = 20 };
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const of_all *all,
                                   const char *levels) {
-    char step[24], world[24], parts[24], stages[24], seed[24], batch[24], shape[64],
+    char step[24], world[24], parts[24], stages[24], tensor[24], seed[24], batch[24], shape[64],
         lossy_from[24], codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
     rpi_metadata metadata[MODEL_METADATA] = {{0}};
     size_t entries = 0;
@@ -63,6 +63,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     snprintf(world, sizeof world, "%d", t->place.world);
     snprintf(parts, sizeof parts, "%d", t->place.workers);
     snprintf(stages, sizeof stages, "%d", t->place.grid.size[RPI_AXIS_STAGE]);
+    snprintf(tensor, sizeof tensor, "%d", t->place.grid.size[RPI_AXIS_TENSOR]);
     snprintf(seed, sizeof seed, "%lld", (long long)t->options->seed);
     snprintf(batch, sizeof batch, "%lld", (long long)t->global_batch);
     snprintf(lossy_from, sizeof lossy_from, "%lld", (long long)t->lossy_from);
@@ -84,6 +85,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
     metadata[entries++] =
         (rpi_metadata){"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"};
     if (rpi_trainer_is_staged(t)) metadata[entries++] = (rpi_metadata){"stages", stages};
+    if (rpi_trainer_is_split(t)) metadata[entries++] = (rpi_metadata){"tensor_ranks", tensor};
     if (t->levels) metadata[entries++] = (rpi_metadata){"codec_levels", levels};
     if (t->levels && t->codec.fastest)
         metadata[entries++] = (rpi_metadata){"codec_lossy_from", lossy_from};

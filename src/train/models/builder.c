@@ -32,6 +32,7 @@ rpi_value_id rpi_declare(rpi_builder *builder, rpi_parameter record) {
                                    : rpi_graph_parameter(builder->graph, record.name, shape);
     if (record.value == RPI_NO_VALUE) return RPI_NO_VALUE;
     record.dtype = RP_F32;
+    record.is_copied = rpi_tensor_split_copies(&builder->split, &record);
     record.name = rpi_graph_value(builder->graph, record.value)->name;
     builder->parameters[builder->count++] = record;
     return record.value;

@@ -206,6 +206,14 @@ static rp_status check_split(const rpi_model_choice *choice, const rpi_tensor_sp
                    choice->model->name, names);
 }
 
+rp_status rpi_network_check_split(const char *model_text, int tensor_ranks) {
+    const rpi_tensor_split split = {.ranks = tensor_ranks};
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(model_text, &choice));
+    rp_status fits = check_split(&choice, &split);
+    return fits == RP_OK ? RP_OK : rpi_fail_context(fits, "model %s: ", model_text);
+}
+
 rp_status rpi_network_build_split(const char *model_text, const rpi_data_shape *shape,
                                   const rpi_loss_options *loss, const rpi_tensor_split *split,
                                   rpi_network *out_network) {

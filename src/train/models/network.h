@@ -62,6 +62,9 @@ rp_status rpi_network_build_for(const char *model, const rpi_data_shape *shape,
 rp_status rpi_network_build_split(const char *model, const rpi_data_shape *shape,
                                   const rpi_loss_options *loss, const rpi_tensor_split *split,
                                   rpi_network *out_network);
+/* Can so many ranks hold it? Before any data are there; building may find more. RP_INVALID as
+ * above. */
+rp_status rpi_network_check_split(const char *model, int tensor_ranks);
 /* The same model as a decoder, for inference: tokens (batch x sequence) that follow those of
  * earlier runs, whose keys and values lie in caches. Inputs of the graph are the tokens, the
  * position, and the caches, each batch x memory x its width, or the memories of a model that

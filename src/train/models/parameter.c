@@ -3,7 +3,8 @@
 #include "base/rng.h"
 
 bool rpi_parameter_compresses(const rpi_parameter *parameter) {
-    return parameter->shape.dims > 1 && rpi_shape_count(&parameter->shape) >= RPI_EXACT_BELOW;
+    return parameter->shape.dims > 1 && !parameter->is_copied &&
+           rpi_shape_count(&parameter->shape) >= RPI_EXACT_BELOW;
 }
 
 rpi_shard_record rpi_parameter_record(const rpi_parameter *parameter) {

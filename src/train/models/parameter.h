@@ -38,9 +38,13 @@ typedef struct rpi_parameter {
     /* The gradient of each rank that holds an element is a part of it, their sum the whole: of
      * what is shared by heads that several ranks have. Else each has the whole gradient. */
     bool adds;
+    /* Several tensor ranks have elements of it that are the same: they must stay so, whatever
+     * travels with them. Set by rpi_declare(). */
+    bool is_copied;
 } rpi_parameter;
 
-/* Smaller tensors and vectors travel exact: they are cheap and delicate. */
+/* Smaller tensors and vectors travel exact: they are cheap and delicate. So does what several
+ * tensor ranks have, as each of them would round it in other company. */
 enum { RPI_EXACT_BELOW = 10000 };
 
 bool rpi_parameter_compresses(const rpi_parameter *parameter);

@@ -22,6 +22,18 @@ bool rpi_tensor_split_shape(rpi_graph *graph, const rpi_tensor_split *split,
     return rpi_shard_count(&record, split->ranks, split->rank) > 0;
 }
 
+bool rpi_tensor_split_copies(const rpi_tensor_split *split, const rpi_parameter *parameter) {
+    const rpi_grid grid = {{split->ranks, 1, 1, 1}};
+    rpi_shard_record record = rpi_parameter_record(parameter);
+    rpi_shard_cursor cursor;
+    if (!rpi_tensor_is_split(split)) return false;
+    if (rpi_shard_begin(&record, &grid, split->rank, RPI_REPLICAS_COPY, &cursor) != RP_OK)
+        return false;
+    for (rpi_shard_run run; rpi_shard_next(&cursor, &run);)
+        if (run.holders > 1) return true;
+    return false;
+}
+
 void rpi_tensor_split_range(const rpi_tensor_split *split, int64_t length, int64_t *out_first,
                             int64_t *out_end) {
     *out_first = 0;

@@ -44,6 +44,9 @@ static inline bool rpi_tensor_is_split(const rpi_tensor_split *split) {
 bool rpi_tensor_split_shape(rpi_graph *graph, const rpi_tensor_split *split,
                             const rpi_parameter *record, rpi_shape *out_shape);
 
+/* Have several ranks the same elements of a record that has been checked? */
+bool rpi_tensor_split_copies(const rpi_tensor_split *split, const rpi_parameter *record);
+
 /* A node of this kind over x. */
 rpi_value_id rpi_tensor_split_node(rpi_graph *graph, const rpi_tensor_split *split,
                                    rpi_tensor_node node, const char *name, rpi_value_id x);

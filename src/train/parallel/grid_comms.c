@@ -8,13 +8,19 @@ typedef struct group_row {
     unsigned axes;
     const char *name;
     rp_priority priority;
+    bool of_one; /* also where each rank is one of its own */
 } group_row;
 
 static const group_row rows[] = {
-    {RPI_AXES_DATA | RPI_AXES_CONTEXT, "replicas", RP_PRIORITY_BULK},
-    {RPI_AXES_STAGE, "stages", RP_PRIORITY_URGENT},
+    {RPI_AXES_DATA | RPI_AXES_CONTEXT, "replicas", RP_PRIORITY_BULK, true},
+    {RPI_AXES_STAGE, "stages", RP_PRIORITY_URGENT, false},
+    {RPI_AXES_TENSOR, "tensor", RP_PRIORITY_URGENT, false},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static bool is_made(const rpi_grid *grid, int row) {
+    return rows[row].of_one || rpi_grid_group_size(grid, rows[row].axes) > 1;
+}
 
 typedef struct group_list {
     rp_group *groups;
@@ -26,7 +32,8 @@ typedef struct group_list {
 
 static int count_groups(const rpi_grid *grid) {
     int count = 0;
-    for (int i = 0; i < ROWS; i++) count += rpi_grid_group_count(grid, rows[i].axes);
+    for (int i = 0; i < ROWS; i++)
+        if (is_made(grid, i)) count += rpi_grid_group_count(grid, rows[i].axes);
     return count;
 }
 
@@ -55,15 +62,17 @@ static rp_status fill_list(const rpi_grid *grid, group_list *list) {
     RP_TRY(rpi_alloc_array(count, sizeof *list->groups, "groups", &list->groups));
     RP_TRY(rpi_alloc_array(count, sizeof *list->comms, "groups", &list->comms));
     RP_TRY(rpi_alloc_array(world * ROWS, sizeof *list->ranks, "groups", &list->ranks));
-    for (int i = 0; i < ROWS; i++) add_groups(grid, i, list->ranks + (size_t)i * world, list);
+    for (int i = 0; i < ROWS; i++)
+        if (is_made(grid, i)) add_groups(grid, i, list->ranks + (size_t)i * world, list);
     return RP_OK;
 }
 
 static void take(const rpi_grid *grid, int rank, const group_list *list,
                  rpi_grid_comms *out_comms) {
-    rp_comm **kinds[ROWS] = {&out_comms->replicas, &out_comms->stages};
+    rp_comm **kinds[ROWS] = {&out_comms->replicas, &out_comms->stages, &out_comms->tensor};
     int first = 0;
     for (int i = 0; i < ROWS; i++) {
+        if (!is_made(grid, i)) continue;
         *kinds[i] = list->comms[first + rpi_grid_group_of(grid, rows[i].axes, rank)];
         first += rpi_grid_group_count(grid, rows[i].axes);
     }
@@ -83,12 +92,15 @@ rp_status rpi_grid_comms_open(rp_comm *world, const rpi_train_place *place,
 }
 
 void rpi_grid_comms_close(rpi_grid_comms *comms) {
+    rp_comm_destroy(comms->tensor);
     rp_comm_destroy(comms->stages);
     rp_comm_destroy(comms->replicas);
     *comms = (rpi_grid_comms){0};
 }
 
 void rpi_grid_comms_abort(const rpi_grid_comms *comms, rp_status status, const char *message) {
+    if (comms->layers) rp_comm_abort(comms->layers, status, message);
+    if (comms->tensor) rp_comm_abort(comms->tensor, status, message);
     if (comms->stages) rp_comm_abort(comms->stages, status, message);
     if (comms->replicas) rp_comm_abort(comms->replicas, status, message);
 }
@@ -113,4 +125,6 @@ void rpi_grid_comms_stats(const rpi_grid_comms *comms, const rp_comm *world,
     add_stats(world, out_stats);
     add_stats(comms->replicas, out_stats);
     add_stats(comms->stages, out_stats);
+    add_stats(comms->tensor, out_stats);
+    add_stats(comms->layers, out_stats);
 }

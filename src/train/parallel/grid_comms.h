@@ -9,6 +9,8 @@
 typedef struct rpi_grid_comms {
     rp_comm *replicas; /* ranks that hold what this one holds: gradients are summed over them */
     rp_comm *stages;   /* of this replica, by stage; what travels here goes first */
+    rp_comm *tensor;   /* that share the layers of this stage of this replica */
+    rp_comm *layers;   /* borrowed: where those meet in a layer (tensor_nodes.h) */
 } rpi_grid_comms;
 
 /* None where each rank is a replica of its own. Collective over the world, which outlives them.

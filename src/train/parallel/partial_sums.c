@@ -19,7 +19,7 @@ rp_status rpi_partial_sums_open(const rpi_model_stage *stage, const rpi_network 
     rpi_partial_sums s = {
         .stage = stage, .network = network, .weights = weights, .stages = stages};
     int64_t most = 0;
-    for (int i = 0; i < stage->tie_count; i++)
+    for (int i = 0; stage && i < stage->tie_count; i++)
         if (is_ours(&s, &stage->ties[i]) && weight_of(&s, &stage->ties[i])->count > most)
             most = weight_of(&s, &stage->ties[i])->count;
     if (most) RP_TRY(rpi_alloc_array((size_t)most, sizeof *s.theirs, "a tie", &s.theirs));
@@ -58,11 +58,39 @@ rp_status rpi_partial_sums_tie(const rpi_partial_sums *s) {
     return RP_OK;
 }
 
+/* Runs that lie one behind the other are measured as one. */
+typedef struct measuring {
+    rpi_optimizer_state *optimizer;
+    int64_t begin; /* of the tensor in the arena */
+    rpi_arena_range ahead;
+} measuring;
+
+static void measure_ahead(measuring *m) {
+    if (m->ahead.count) rpi_optimizer_state_measure(m->optimizer, m->ahead);
+    m->ahead = (rpi_arena_range){0};
+}
+
+static rp_status measure_run(void *context, const rpi_parameter *parameter,
+                             const rpi_shard_run *run) {
+    measuring *m = context;
+    int64_t first = m->begin + run->local;
+    (void)parameter;
+    if (run->holder > 0) return RP_OK;
+    if (m->ahead.count && m->ahead.first + m->ahead.count != first) measure_ahead(m);
+    if (!m->ahead.count) m->ahead.first = first;
+    m->ahead.count += run->count;
+    return RP_OK;
+}
+
+/* Records were checked when they were declared: their runs cannot fail. */
 void rpi_partial_sums_measure(const rpi_partial_sums *s, rpi_optimizer_state *optimizer) {
     for (int i = 0; i < s->network->parameter_count; i++) {
         const rpi_parameter *parameter = &s->network->parameters[i];
         const rpi_weight *weight = rpi_weights_find(s->weights, parameter->name);
-        if (!weight || weight->is_state || !rpi_stage_counts(s->stage, i)) continue;
-        rpi_optimizer_state_measure(optimizer, (rpi_arena_range){weight->first, weight->count});
+        if (!weight || weight->is_state) continue;
+        if (s->stage && !rpi_stage_counts(s->stage, i)) continue;
+        measuring m = {.optimizer = optimizer, .begin = weight->first};
+        (void)rpi_network_runs(s->network, i, measure_run, &m);
+        measure_ahead(&m);
     }
 }

@@ -1,6 +1,7 @@
-/* What the stages of a replica make parts of: gradients of tables that two of them hold, and
- * the norm of all gradients. Both after the replicas have summed theirs, and always in the same
- * order, so that every copy is stepped by the same bits. */
+/* What the ranks of a replica make parts of: gradients of tables that two stages hold, and the
+ * norm of all gradients, of which tensor ranks have slices and copies. Both after the replicas
+ * have summed theirs, and always in the same order, so that every copy is stepped by the same
+ * bits. */
 #ifndef RPI_TRAIN_PARTIAL_SUMS_H
 #define RPI_TRAIN_PARTIAL_SUMS_H
 
@@ -9,14 +10,15 @@
 #include "train/parallel/stage.h"
 
 typedef struct rpi_partial_sums {
-    const rpi_model_stage *stage; /* borrowed, as all */
+    const rpi_model_stage *stage; /* borrowed, as all; NULL: it is the only one */
     const rpi_network *network;
     rpi_weights *weights;
     rp_comm *stages; /* by stage */
     float *theirs;   /* room for the gradient of a tied table; NULL: there is none */
 } rpi_partial_sums;
 
-/* Borrows what it is given. Zeros are a rank that holds a whole model. */
+/* Borrows what it is given; stage NULL: there are no others. Zeros are a rank that holds a
+ * whole model. */
 rp_status rpi_partial_sums_open(const rpi_model_stage *stage, const rpi_network *network,
                                 rpi_weights *weights, rp_comm *stages,
                                 rpi_partial_sums *out_sums);
@@ -26,7 +28,8 @@ void rpi_partial_sums_close(rpi_partial_sums *sums); /* zeros are fine */
  * some. */
 rp_status rpi_partial_sums_tie(const rpi_partial_sums *sums);
 /* What this rank owns of the gradients that its stage counts joins the norm of the step at
- * hand, a tied table's on one stage alone. Local: sums over ranks are
+ * hand: a tied table's on one stage alone, and of what several tensor ranks hold the first
+ * one's. Local: sums over ranks are
  * rpi_optimizer_state_sum().
  */
 void rpi_partial_sums_measure(const rpi_partial_sums *sums, rpi_optimizer_state *optimizer);

@@ -154,6 +154,10 @@ rpi_tensor_traffic rpi_tensor_nodes_traffic(const rpi_tensor_nodes *nodes) {
 
 /* ---- the communicator ---- */
 
+rp_comm *rpi_tensor_nodes_comm(const rpi_tensor_nodes *nodes) {
+    return nodes->comm;
+}
+
 static rp_status open_comm(rp_comm *group, rpi_tensor_nodes *nodes) {
     const rp_comm_options options =
         RP_COMM_OPTIONS(.name = nodes->options.name ? nodes->options.name : "tensor",

@@ -48,4 +48,7 @@ typedef struct rpi_tensor_traffic {
 } rpi_tensor_traffic;
 rpi_tensor_traffic rpi_tensor_nodes_traffic(const rpi_tensor_nodes *nodes);
 
+/* Its communicator: to be aborted, or asked for what it has sent. */
+rp_comm *rpi_tensor_nodes_comm(const rpi_tensor_nodes *nodes);
+
 #endif

@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <stdlib.h>
+
 /* Runs of elements that so many ranks, side by side, hold: one operation. */
 typedef struct shared_by {
     int holders;
@@ -13,12 +15,21 @@ typedef struct shared_by {
 
 enum { KINDS = 4 }; /* of how many ranks share: all of them, or those of one key head */
 
+/* What is summed of one tensor: neighbours among the segments of a kind. */
+typedef struct shared_tensor {
+    int64_t at; /* in the arena: ranks have their tensors in one order */
+    int kind;
+    size_t first, count;
+} shared_tensor;
+
 struct rpi_tensor_sums {
     const rpi_network *network;
     rpi_weights *weights;
     shared_by kinds[KINDS];
     int kind_count;
     int64_t elements;
+    shared_tensor *tensors; /* in the order of the arena */
+    size_t tensor_count;
 };
 
 static rp_status kind_of(rpi_tensor_sums *sums, int holders, shared_by **out_kind) {
@@ -71,12 +82,43 @@ static rp_status open_comm(rp_comm *group, shared_by *kind) {
     return status;
 }
 
+static size_t end_of_tensor(const shared_by *kind, size_t first) {
+    size_t end = first;
+    while (end < kind->count && kind->segments[end].tensor == kind->segments[first].tensor)
+        end++;
+    return end;
+}
+
+static int by_place(const void *a, const void *b) {
+    const shared_tensor *x = a, *y = b;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static rp_status list_tensors(rpi_tensor_sums *sums) {
+    const float *arena = rpi_weights_gradients(sums->weights);
+    size_t most = 0;
+    for (int k = 0; k < sums->kind_count; k++) most += sums->kinds[k].count;
+    if (!most) return RP_OK;
+    RP_TRY(rpi_alloc_array(most, sizeof *sums->tensors, "shared gradients", &sums->tensors));
+    for (int k = 0; k < sums->kind_count; k++)
+        for (size_t i = 0, end; i < sums->kinds[k].count; i = end) {
+            end = end_of_tensor(&sums->kinds[k], i);
+            sums->tensors[sums->tensor_count++] =
+                (shared_tensor){.at = (const float *)sums->kinds[k].segments[i].data - arena,
+                                .kind = k,
+                                .first = i,
+                                .count = end - i};
+        }
+    qsort(sums->tensors, sums->tensor_count, sizeof *sums->tensors, by_place);
+    return RP_OK;
+}
+
 static rp_status open_sums(rp_comm *group, rpi_tensor_sums *sums) {
     for (int i = 0; i < sums->network->parameter_count; i++)
         if (sums->network->parameters[i].adds)
             RP_TRY(rpi_network_runs(sums->network, i, add_run, sums));
     for (int i = 0; i < sums->kind_count; i++) RP_TRY(open_comm(group, &sums->kinds[i]));
-    return RP_OK;
+    return list_tensors(sums);
 }
 
 rp_status rpi_tensor_sums_create(rp_comm *group, const rpi_network *network,
@@ -98,6 +140,7 @@ void rpi_tensor_sums_destroy(rpi_tensor_sums *sums) {
         rp_comm_destroy(sums->kinds[i].comm);
         rpi_free(sums->kinds[i].segments);
     }
+    rpi_free(sums->tensors);
     rpi_free(sums);
 }
 
@@ -110,6 +153,18 @@ rp_status rpi_tensor_sums_run(rpi_tensor_sums *sums) {
     for (int i = 0; i < sums->kind_count; i++)
         RP_TRY(rp_all_reduce(sums->kinds[i].comm, sums->kinds[i].segments, sums->kinds[i].count,
                              &options));
+    return RP_OK;
+}
+
+rp_status rpi_tensor_sums_final(rpi_tensor_sums *sums, int64_t first, int64_t count) {
+    const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
+    for (size_t i = 0; i < sums->tensor_count; i++) {
+        const shared_tensor *tensor = &sums->tensors[i];
+        shared_by *kind = &sums->kinds[tensor->kind];
+        if (tensor->at < first || tensor->at >= first + count) continue;
+        RP_TRY(
+            rp_all_reduce(kind->comm, kind->segments + tensor->first, tensor->count, &options));
+    }
     return RP_OK;
 }
 

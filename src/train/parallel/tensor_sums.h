@@ -24,6 +24,9 @@ int64_t rpi_tensor_sums_count(const rpi_tensor_sums *sums);
 /* Collective; blocks. Once for what each backward pass, or the last of several that accumulate,
  * has left: what is summed twice is too much. */
 rp_status rpi_tensor_sums_run(rpi_tensor_sums *sums);
+/* The same of gradients in [first, first + count) of the arena alone, as they are final. Ranks
+ * tell their ranges in the order of the arena, and cut them as they like between tensors. */
+rp_status rpi_tensor_sums_final(rpi_tensor_sums *sums, int64_t first, int64_t count);
 
 /* The squares of all gradients, each element of the model once, whoever has it and however many
  * do: the same to the last bit as of one rank that holds the whole model and has the same

@@ -1,5 +1,7 @@
-/* A pipeline is the serial training: losses, parameters and the optimizer's state of models in
- * stages are those of ranks that hold whole models, bit for bit, but where a table is tied.
+/* A replica of several ranks is the serial training: losses, parameters and the optimizer's
+ * state of models in stages are those of ranks that hold whole models, bit for bit, but where a
+ * table is tied; and of models whose layers several ranks share, within what sums in another
+ * order round.
  *
  * Add a row to `models`, and it is trained in every layout; a row to `layouts`, and every model
  * is trained in it. */
@@ -24,19 +26,20 @@ typedef struct model_row {
     const char *optimizer;
     double tie;      /* how far what follows from a tied table may be off; 0: bit-equal */
     bool statistics; /* of a batch, which are one replica's: compared without replicas */
+    int heads;       /* over which tensor ranks divide; 0: none share its layers */
 } model_row;
 
 #define SIZES "layers=4,hidden=16,heads=2,vocabulary=261,positions=32"
 static const model_row models[] = {
-    {"gpt2", "gpt2:" SIZES, "tokens", "sgd", 1e-6, false},
+    {"gpt2", "gpt2:" SIZES, "tokens", "sgd", 1e-6, false, 2},
     {"gpt2-dropout", "gpt2:" SIZES ",dropout=0.2,attention-dropout=0.1", "tokens", "sgd", 1e-6,
-     false},
-    {"llama", "llama:" SIZES ",kv-heads=1", "tokens", "adamw", 0, false},
-    {"llama-tied", "llama:" SIZES ",tied=on", "tokens", "sgd", 1e-6, false},
-    {"bert", "bert:" SIZES, "masked", "sgd", 1e-6, false},
+     false, 2},
+    {"llama", "llama:" SIZES ",kv-heads=1", "tokens", "adamw", 0, false, 2},
+    {"llama-tied", "llama:" SIZES ",tied=on,qk-norm=on", "tokens", "sgd", 1e-6, false, 2},
+    {"bert", "bert:" SIZES, "masked", "sgd", 1e-6, false, 2},
     {"vit", "vit:patch=14,layers=4,hidden=12,heads=3,dropout=0.1", "synthetic", "adamw", 0,
-     false},
-    {"resnet", "resnet20:width=2", "synthetic", "sgd", 0, true},
+     false, 3},
+    {"resnet", "resnet20:width=2", "synthetic", "sgd", 0, true, 0},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -48,23 +51,33 @@ typedef struct layout_row {
     bool recompute;
     const char *backend;
     int64_t zero; /* of models without ties: replicas share the optimizer's state */
+    int tensor;   /* ranks that share each layer; 0: one */
 } layout_row;
 
 static const layout_row layouts[] = {
-    {false, 2, 1, "1f1b", 3, false, "reference", 0},
-    {false, 2, 1, "1f1b", 12, false, "reference", 0},
-    {false, 3, 1, "1f1b", 3, true, "reference", 0},
-    {true, 2, 2, "1f1b", 2, false, "reference", 0},
-    {false, 2, 1, "afab", 2, false, "reference", 0},
-    {false, 2, 1, "eager-1f1b", 2, false, "reference", 0},
-    {true, 3, 1, "zb-h1", 3, true, "reference", 0},
-    {false, 2, 1, "zb-h2", 3, false, "reference", 0},
-    {true, 2, 1, "zb-v", 3, false, "reference", 0},
-    {false, 2, 1, "interleaved", 3, false, "reference", 0},
-    {false, 2, 1, "1f1b", 3, false, NULL, 0},
-    {false, 4, 1, "zb-h1", 1, false, NULL, 0},
-    {true, 2, 2, "1f1b", 3, false, "reference", 1},
-    {false, 2, 3, "interleaved", 2, false, "reference", 1},
+    {false, 2, 1, "1f1b", 3, false, "reference", 0, 0},
+    {false, 2, 1, "1f1b", 12, false, "reference", 0, 0},
+    {false, 3, 1, "1f1b", 3, true, "reference", 0, 0},
+    {true, 2, 2, "1f1b", 2, false, "reference", 0, 0},
+    {false, 2, 1, "afab", 2, false, "reference", 0, 0},
+    {false, 2, 1, "eager-1f1b", 2, false, "reference", 0, 0},
+    {true, 3, 1, "zb-h1", 3, true, "reference", 0, 0},
+    {false, 2, 1, "zb-h2", 3, false, "reference", 0, 0},
+    {true, 2, 1, "zb-v", 3, false, "reference", 0, 0},
+    {false, 2, 1, "interleaved", 3, false, "reference", 0, 0},
+    {false, 2, 1, "1f1b", 3, false, NULL, 0, 0},
+    {false, 4, 1, "zb-h1", 1, false, NULL, 0, 0},
+    {true, 2, 2, "1f1b", 3, false, "reference", 1, 0},
+    {false, 2, 3, "interleaved", 2, false, "reference", 1, 0},
+    {true, 1, 1, NULL, 3, false, "reference", 0, 2},
+    {true, 1, 2, NULL, 3, true, NULL, 0, 2},
+    {false, 1, 2, NULL, 3, false, NULL, 1, 2},
+    {true, 1, 1, NULL, 4, false, "reference", 0, 3},
+    {false, 1, 3, NULL, 2, false, "reference", 0, 2},
+    {false, 2, 1, "zb-h1", 3, true, "reference", 0, 2},
+    {true, 2, 2, "1f1b", 3, false, "reference", 0, 2},
+    {false, 2, 2, "interleaved", 3, false, NULL, 1, 2},
+    {false, 2, 1, "zb-v", 3, false, "reference", 0, 3},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -113,15 +126,16 @@ static rpi_train_options options_of(const model_row *row) {
 /* ---- what comes out ---- */
 
 /* Tensors of a run that has whole ones, against those of another, in pieces or not: the largest
- * difference; 1e-300: it is one of signs of zero. */
-static double compare(const char *whole, const char *other) {
+ * difference, relative to the largest element of its kind where asked for; 1e-300: it is one of
+ * signs of zero. */
+static double compare(const char *whole, const char *other, bool relative) {
     rpi_verify_difference kinds[RPI_VERIFY_KINDS];
     double worst = 0;
     int64_t compared = 0;
     CHECK_OK(rpi_verify_checkpoints(whole, other, 0, kinds));
     for (int k = RPI_VERIFY_PARAMETERS; k < RPI_VERIFY_KINDS; k++) {
         compared += kinds[k].compared;
-        worst = fmax(worst, kinds[k].largest);
+        worst = fmax(worst, relative ? kinds[k].relative : kinds[k].largest);
         if (kinds[k].differing) worst = fmax(worst, 1e-300);
     }
     CHECK(compared > 10);
@@ -132,37 +146,63 @@ static void check_near(double a, double b, double tie, const char *what) {
     CHECK_MSG(tie > 0 ? fabs(a - b) <= tie * fabs(a) : a == b, "%s: %.17g, %.17g", what, a, b);
 }
 
+/* How far what follows may be off: losses, and tensors after all steps. */
+typedef struct bounds {
+    double loss, tensor;
+} bounds;
+
+static bounds bounds_of(const model_row *row, const layout_row *layout, int64_t steps) {
+    if (layout->tensor > 1) return (bounds){1e-6 * (double)steps, 1e-5 * (double)steps};
+    return (bounds){row->tie, row->tie};
+}
+
+/* By adamw an element whose gradient is rounding alone goes a whole step either way. */
+static const char *optimizer_of(const model_row *row, const layout_row *layout) {
+    return layout->tensor > 1 ? "sgd" : row->optimizer;
+}
+
+static int ranks_of(const layout_row *layout) {
+    return layout->replicas * layout->stages * (layout->tensor ? layout->tensor : 1);
+}
+
 /* The same micro-batches on ranks that hold whole models. */
 static void check_layout(const model_row *row, const layout_row *layout) {
     char name[96], serial[128];
     rpi_train_result one = {0}, many = {0};
     rpi_train_options options = options_of(row);
-    snprintf(name, sizeof name, "%s-%d-%d-%s-%d", row->name, layout->stages, layout->replicas,
-             layout->schedule, (int)(layout - layouts));
+    bounds most = bounds_of(row, layout, options.steps);
+    snprintf(name, sizeof name, "%s-%d-%d-%d-%s-%d", row->name, layout->tensor, layout->stages,
+             layout->replicas, layout->schedule ? layout->schedule : "",
+             (int)(layout - layouts));
     snprintf(serial, sizeof serial, "%s-serial", name);
+    options.optimizer = optimizer_of(row, layout);
     options.micro_batch_size = layout->micro_batch;
     options.recompute = layout->recompute;
     options.backend = layout->backend;
     options.out = ranks_folder(serial);
     REQUIRE_OK(ranks_train(&options, layout->replicas, &one));
     options.stages = layout->stages;
+    options.tensor_ranks = layout->tensor;
+    options.replicas = layout->replicas;
     options.schedule = layout->schedule;
     options.zero = layout->zero;
     options.out = ranks_folder(name);
-    REQUIRE_OK(ranks_train(&options, layout->replicas * layout->stages, &many));
-    check_near(one.last_loss, many.last_loss, row->tie, name);
-    check_near(one.test.loss, many.test.loss, row->tie, name);
+    REQUIRE_OK(ranks_train(&options, ranks_of(layout), &many));
+    check_near(one.last_loss, many.last_loss, most.loss, name);
+    check_near(one.test.loss, many.test.loss, most.loss, name);
+    check_near(one.test.accuracy, many.test.accuracy, most.loss, name);
     CHECK_EQ(one.test.count, many.test.count);
     CHECK(one.last_loss > 0);
-    double off = compare(ranks_folder(serial), ranks_folder(name));
-    CHECK_MSG(off <= row->tie, "%s: a tensor is off by %.3g", name, off);
+    double off = compare(ranks_folder(serial), ranks_folder(name), layout->tensor > 1);
+    CHECK_MSG(off <= most.tensor, "%s: a tensor is off by %.3g", name, off);
 }
 
 /* In the short test one model is trained in all layouts. */
 static bool fits(const model_row *row, const layout_row *layout) {
     bool is_for_all = strcmp(row->name, "llama") == 0;
+    if (layout->tensor > 1 && (!row->heads || row->heads % layout->tensor)) return false;
     if (!check_long() && !layout->is_quick && !is_for_all) return false;
-    if (layout->zero && row->tie > 0) return false;
+    if (layout->zero && layout->stages > 1 && row->tie > 0) return false;
     return !row->statistics || (layout->replicas == 1 && layout->micro_batch > 1);
 }
 
@@ -177,6 +217,7 @@ static void every_layout_is_the_serial_training(void) {
 typedef struct leg {
     int stages;
     const char *schedule;
+    int tensor; /* 0: one */
 } leg;
 
 /* One step in each of several layouts, of so many replicas, in one folder. */
@@ -184,10 +225,12 @@ static rp_status train_in_legs(rpi_train_options *options, const leg *legs, int 
                                int replicas, rpi_train_result *result) {
     for (int i = 0; i < count; i++) {
         options->steps = i + 1;
+        int tensor = legs[i].tensor ? legs[i].tensor : 1;
         options->stages = legs[i].stages;
         options->schedule = legs[i].schedule;
+        options->tensor_ranks = tensor;
         options->resume = i ? options->out : NULL;
-        RP_TRY(ranks_train(options, replicas * legs[i].stages, result));
+        RP_TRY(ranks_train(options, replicas * legs[i].stages * tensor, result));
     }
     return RP_OK;
 }
@@ -201,7 +244,7 @@ static rpi_train_options of_constant_rate(const model_row *row) {
 }
 
 static void a_run_goes_on_in_another_layout(void) {
-    static const leg legs[] = {{2, "1f1b"}, {1, "1f1b"}, {4, "zb-h1"}, {2, "zb-v"}};
+    static const leg legs[] = {{2, "1f1b", 0}, {1, "1f1b", 0}, {4, "zb-h1", 0}, {2, "zb-v", 0}};
     enum { LEGS = sizeof legs / sizeof legs[0] };
     for (int m = 0; m < MODELS; m++) {
         bool is_quick = m == 0 || m == 2 || models[m].statistics;
@@ -220,16 +263,42 @@ static void a_run_goes_on_in_another_layout(void) {
         options.zero = models[m].tie == 0; /* of one replica that is nothing */
         REQUIRE_OK(train_in_legs(&options, legs, LEGS, replicas, &parts));
         check_near(whole.last_loss, parts.last_loss, models[m].tie, models[m].name);
-        double off = compare(ranks_folder("whole"), ranks_folder(name));
+        double off = compare(ranks_folder("whole"), ranks_folder(name), false);
         CHECK_MSG(off <= models[m].tie, "%s: a tensor is off by %.3g", models[m].name, off);
+    }
+}
+
+/* From one rank to two that share its layers and back, with stages and without. */
+static void a_run_goes_on_with_other_tensor_ranks(void) {
+    static const leg legs[] = {{1, NULL, 0},   {1, NULL, 2}, {2, "1f1b", 2},
+                               {2, "1f1b", 0}, {1, NULL, 2}, {1, NULL, 0}};
+    enum { LEGS = sizeof legs / sizeof legs[0] };
+    for (int m = 0; m < MODELS; m++) {
+        if (models[m].heads != 2 || (!check_long() && m != 0 && m != 2)) continue;
+        char name[64];
+        rpi_train_options options = of_constant_rate(&models[m]);
+        rpi_train_result whole = {0}, parts = {0};
+        options.optimizer = "sgd";
+        options.steps = LEGS;
+        options.out = ranks_folder("whole");
+        options.overwrite = true;
+        REQUIRE_OK(ranks_train(&options, 2, &whole));
+        snprintf(name, sizeof name, "tensor-legs-of-%s", models[m].name);
+        options.out = ranks_folder(name);
+        options.overwrite = false;
+        options.zero = models[m].tie == 0;
+        REQUIRE_OK(train_in_legs(&options, legs, LEGS, 2, &parts));
+        check_near(whole.last_loss, parts.last_loss, 1e-6 * LEGS, models[m].name);
+        double off = compare(ranks_folder("whole"), ranks_folder(name), true);
+        CHECK_MSG(off <= 1e-5 * LEGS, "%s: a tensor is off by %.3g", models[m].name, off);
     }
 }
 
 /* Error feedback belongs to a rank's own gradients; in another layout each replica takes an
  * equal part of what all of them owe. */
 static void what_a_lossy_codec_owes_goes_on(void) {
-    static const leg same[] = {{2, "1f1b"}, {2, "1f1b"}, {2, "1f1b"}};
-    static const leg other[] = {{2, "1f1b"}, {1, "1f1b"}, {3, "1f1b"}};
+    static const leg same[] = {{2, "1f1b", 0}, {2, "1f1b", 0}, {2, "1f1b", 0}};
+    static const leg other[] = {{2, "1f1b", 0}, {1, "1f1b", 0}, {3, "1f1b", 0}};
     model_row wide = models[2];
     wide.model = "llama:layers=3,hidden=64,heads=2,vocabulary=261,positions=32";
     rpi_train_options options = of_constant_rate(&wide);
@@ -243,6 +312,27 @@ static void what_a_lossy_codec_owes_goes_on(void) {
     CHECK_MSG(whole.last_loss == legs.last_loss, "%.17g, %.17g", whole.last_loss,
               legs.last_loss);
     options.out = ranks_folder("owed-by-others");
+    REQUIRE_OK(train_in_legs(&options, other, 3, 2, &moved));
+    check_near(whole.last_loss, moved.last_loss, 1e-2, "another layout");
+}
+
+/* The same of ranks that share layers: what they owe is of their slices. */
+static void what_tensor_ranks_owe_goes_on(void) {
+    static const leg same[] = {{1, NULL, 2}, {1, NULL, 2}, {1, NULL, 2}};
+    static const leg other[] = {{1, NULL, 2}, {1, NULL, 0}, {1, NULL, 2}};
+    model_row wide = models[2];
+    wide.model = "llama:layers=2,hidden=128,heads=2,vocabulary=261,positions=32";
+    rpi_train_options options = of_constant_rate(&wide);
+    rpi_train_result whole = {0}, legs = {0}, moved = {0};
+    options.codec = "q4";
+    options.steps = 3;
+    options.tensor_ranks = 2;
+    REQUIRE_OK(ranks_train(&options, 4, &whole));
+    options.out = ranks_folder("tensor-owed");
+    REQUIRE_OK(train_in_legs(&options, same, 3, 2, &legs));
+    CHECK_MSG(whole.last_loss == legs.last_loss, "%.17g, %.17g", whole.last_loss,
+              legs.last_loss);
+    options.out = ranks_folder("tensor-owed-by-others");
     REQUIRE_OK(train_in_legs(&options, other, 3, 2, &moved));
     check_near(whole.last_loss, moved.last_loss, 1e-2, "another layout");
 }
@@ -262,7 +352,26 @@ static void what_diverges_is_named_with_its_stage(void) {
                   "rank %d says '%s'", rank, ranks_message(rank));
 }
 
+/* A loss that is not finite is traced by all ranks that share the layers, to the same kernel.
+ */
+static void what_diverges_is_traced_by_tensor_ranks(void) {
+    rpi_train_options options = of_constant_rate(&models[2]);
+    options.optimizer = "sgd";
+    options.lr = 1e30;
+    options.clip = 0;
+    options.tensor_ranks = 2;
+    options.steps = 6;
+    CHECK(ranks_train(&options, 4, NULL) == RP_CORRUPT);
+    for (int rank = 0; rank < 4; rank++)
+        CHECK_MSG(strstr(ranks_message(rank), "training has diverged at step") &&
+                      strstr(ranks_message(rank), "first of the forward pass, on every rank"),
+                  "rank %d says '%s'", rank, ranks_message(rank));
+}
+
 CASES({"every_layout_is_the_serial_training", every_layout_is_the_serial_training},
       {"a_run_goes_on_in_another_layout", a_run_goes_on_in_another_layout},
+      {"a_run_goes_on_with_other_tensor_ranks", a_run_goes_on_with_other_tensor_ranks},
       {"what_a_lossy_codec_owes_goes_on", what_a_lossy_codec_owes_goes_on},
+      {"what_tensor_ranks_owe_goes_on", what_tensor_ranks_owe_goes_on},
+      {"what_diverges_is_traced_by_tensor_ranks", what_diverges_is_traced_by_tensor_ranks},
       {"what_diverges_is_named_with_its_stage", what_diverges_is_named_with_its_stage})

@@ -1,0 +1,115 @@
+/* How a replica is made of ranks, and what that does not go with. */
+#include "base/status.h"
+#include "plan/plan.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+
+rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
+    const rpi_pipeline_kind *schedule = NULL;
+    if (o->stages < 0 || o->stages > RPI_PIPELINE_STAGES)
+        return RP_FAIL(INVALID, "--pp %lld: 1 to %d stages are allowed", (long long)o->stages,
+                       RPI_PIPELINE_STAGES);
+    if (o->tensor_ranks < 0 || o->tensor_ranks > RPI_TENSOR_RANKS)
+        return RP_FAIL(INVALID, "--tp %lld: 1 to %d ranks are allowed",
+                       (long long)o->tensor_ranks, RPI_TENSOR_RANKS);
+    if (o->schedule) RP_TRY(rpi_pipeline_kind_find(o->schedule, &schedule));
+    *out_model = (rpi_grid){
+        {o->tensor_ranks ? (int)o->tensor_ranks : 1, 1, 1, o->stages ? (int)o->stages : 1}};
+    return RP_OK;
+}
+
+/* "--pp 2", "--tp 2", or "--tp 2 --pp 2": how a replica is made. Returns text. */
+static const char *replica_text(const rpi_grid *model, char text[64]) {
+    int tensor = model->size[RPI_AXIS_TENSOR], stages = model->size[RPI_AXIS_STAGE], used = 0;
+    if (tensor > 1) used = snprintf(text, 64, "--tp %d", tensor);
+    if (stages > 1)
+        snprintf(text + used, 64 - (size_t)used, "%s--pp %d", used ? " " : "", stages);
+    return text;
+}
+
+static rp_status check_ranks(const rpi_train_options *o, const rpi_grid *model, int world) {
+    char text[64] = "", fit[32] = "";
+    int each = model->size[RPI_AXIS_TENSOR] * model->size[RPI_AXIS_STAGE];
+    int fewer = world / each * each;
+    if (world && o->replicas && o->replicas * each != world)
+        return RP_FAIL(
+            INVALID,
+            "--dp %lld x %d rank%s a replica is %lld, and there %s %d; -n %lld would fit",
+            (long long)o->replicas, each, each == 1 ? "" : "s", (long long)(o->replicas * each),
+            world == 1 ? "is" : "are", world, (long long)(o->replicas * each));
+    if (world % each == 0) return RP_OK;
+    if (fewer) snprintf(fit, sizeof fit, "-n %d or ", fewer);
+    return RP_FAIL(INVALID, "%s and %d rank%s: a replica takes %d of them; %s-n %d would fit",
+                   replica_text(model, text), world, world == 1 ? "" : "s", each, fit,
+                   fewer + each);
+}
+
+/* What a rank of a part of a model has not. */
+static rp_status check_part(const rpi_train_options *o, const rpi_grid *model,
+                            const rpi_strategy *strategy, bool chooses_bits) {
+    char text[64] = "";
+    rpi_model_choice choice;
+    replica_text(model, text);
+    if (strategy->replicas_differ || strategy->run)
+        return RP_FAIL(INVALID,
+                       "%s with --strategy %s: %s hold one model together, whose replicas stay "
+                       "equal; --strategy all-reduce is for them",
+                       text, strategy->name,
+                       model->size[RPI_AXIS_STAGE] > 1 ? "stages" : "ranks");
+    if (chooses_bits)
+        return RP_FAIL(INVALID,
+                       "%s with --codec %s: bits are chosen by a rank that sees the "
+                       "whole model; name a codec, such as q4",
+                       text, o->codec);
+    if (o->sample_every)
+        return RP_FAIL(INVALID,
+                       "--sample-every with %s: no rank holds the whole model; redpoll "
+                       "generate --model FOLDER reads a checkpoint",
+                       text);
+    RP_TRY(rpi_model_parse(o->model, &choice));
+    if (rpi_model_memory(&choice) > 0)
+        return RP_FAIL(INVALID,
+                       "%s with %s: its memory of segments is with the rank that holds "
+                       "all layers; memory=0 has none, or leave %s out",
+                       text, o->model, model->size[RPI_AXIS_STAGE] > 1 ? "--pp" : "--tp");
+    return RP_OK;
+}
+
+/* Copies that tensor ranks have of one parameter stay equal: sums of three replicas and more
+ * must not depend on what lies beside it. */
+static rp_status check_tensor_sums(const rpi_train_options *o, int replicas) {
+    const rpi_algorithm *algorithm = NULL;
+    if (!o->algorithm || replicas < 3) return RP_OK;
+    RP_TRY(rpi_algorithm_find(RPI_ALL_REDUCE, o->algorithm, &algorithm));
+    if (algorithm->rank_order) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "--algorithm %s with --tp %lld and %d replicas: it adds up in an order that "
+                   "differs from rank to rank, and copies of a norm would drift apart; sra "
+                   "adds in the order of ranks",
+                   o->algorithm, (long long)o->tensor_ranks, replicas);
+}
+
+static rp_status check_tensor(const rpi_train_options *o, int replicas) {
+    const rpi_optimizer *optimizer = NULL;
+    if (o->tensor_ranks <= 1) return RP_OK;
+    rp_status fits = rpi_network_check_split(o->model, (int)o->tensor_ranks);
+    if (fits != RP_OK) return rpi_fail_context(fits, "--tp %lld: ", (long long)o->tensor_ranks);
+    RP_TRY(rpi_optimizer_find(o->optimizer, &optimizer));
+    if (optimizer->whole_tensors)
+        return RP_FAIL(INVALID,
+                       "--optimizer %s with --tp %lld: it steps a tensor by what all of its "
+                       "elements are, and no rank has all of them; adamw steps each by itself",
+                       optimizer->name, (long long)o->tensor_ranks);
+    return check_tensor_sums(o, replicas);
+}
+
+rp_status rpi_train_check_replica(const rpi_train_options *o, const rpi_strategy *strategy,
+                                  bool chooses_bits, int world) {
+    rpi_grid model;
+    RP_TRY(rpi_train_grid(o, &model));
+    int each = model.size[RPI_AXIS_TENSOR] * model.size[RPI_AXIS_STAGE];
+    if (each > 1) RP_TRY(check_part(o, &model, strategy, chooses_bits));
+    RP_TRY(check_tensor(o, world / each));
+    return check_ranks(o, &model, world);
+}

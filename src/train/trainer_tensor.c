@@ -1,0 +1,56 @@
+/* What a trainer has where several ranks share each layer of a model: the nodes in which they
+ * meet, and the gradients of which each makes a part. */
+#include "base/append.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "train/trainer.h"
+
+rp_status rpi_trainer_open_split(rpi_trainer *t, rpi_tensor_split *out_split) {
+    *out_split = (rpi_tensor_split){0};
+    if (!rpi_trainer_is_split(t)) return RP_OK;
+    const rpi_tensor_nodes_options options = {.name = "layers"};
+    RP_TRY(rpi_tensor_nodes_create(t->comms.tensor, &options, &t->tensor_nodes));
+    t->comms.layers = rpi_tensor_nodes_comm(t->tensor_nodes);
+    *out_split = rpi_tensor_nodes_split(t->tensor_nodes);
+    return RP_OK;
+}
+
+rp_status rpi_trainer_open_tensor_sums(rpi_trainer *t) {
+    if (!rpi_trainer_is_split(t)) return RP_OK;
+    return rpi_tensor_sums_create(t->comms.tensor, &t->network, t->weights, &t->tensor_sums);
+}
+
+rp_status rpi_trainer_sum_tensors(rpi_trainer *t, int64_t first, int64_t count) {
+    if (!t->tensor_sums) return RP_OK;
+    int64_t start = rpi_now_ns();
+    RP_TRY(rpi_tensor_sums_final(t->tensor_sums, first, count));
+    t->waited_ns += rpi_now_ns() - start;
+    return RP_OK;
+}
+
+int64_t rpi_trainer_tensor_wait_ns(const rpi_trainer *t) {
+    return t->tensor_nodes ? rpi_tensor_nodes_traffic(t->tensor_nodes).wait_ns : 0;
+}
+
+/* "2 ranks share each layer: rank 0 has 61,234 of 113,456 parameters" */
+void rpi_trainer_tell_tensor(const rpi_trainer *t, char *text, size_t bytes) {
+    text[0] = '\0';
+    rpi_append(
+        text, bytes, "%d ranks share each layer: rank %d has %lld of %lld parameters",
+        t->place.grid.size[RPI_AXIS_TENSOR], t->place.rank,
+        (long long)rpi_weights_count(t->weights),
+        (long long)rpi_parameters_total(t->network.parameters, t->network.parameter_count));
+}
+
+void rpi_trainer_close_sums(rpi_trainer *t) {
+    rpi_partial_sums_close(&t->sums);
+    rpi_tensor_sums_destroy(t->tensor_sums);
+    t->tensor_sums = NULL;
+}
+
+/* Behind the network, whose graph names them. */
+void rpi_trainer_close_split(rpi_trainer *t) {
+    rpi_tensor_nodes_destroy(t->tensor_nodes);
+    t->tensor_nodes = NULL;
+    t->comms.layers = NULL;
+}

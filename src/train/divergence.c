@@ -79,6 +79,7 @@ static bool look_at_parameters(rpi_trainer *t) {
 static rp_status trace_together(rpi_trainer *t, rpi_instance *instance,
                                 const rpi_run_options *run, double loss) {
     if (isfinite(loss)) return RP_OK;
+    RP_TRY(rpi_trainer_complete(t));
     int32_t found = look_at_parameters(t);
     const rp_segment any = {.data = &found, .count = 1, .dtype = RP_I32};
     RP_TRY(rp_all_reduce(t->comms.tensor, &any, 1,
@@ -94,6 +95,7 @@ rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
              rpi_weights_states_count(t->weights), &t->fault);
         return RP_OK;
     }
+    RP_TRY(rpi_trainer_complete(t));
     return look_at_parameters(t) ? RP_OK : trace_outputs(t, instance, run, loss);
 }
 
@@ -126,6 +128,7 @@ static bool look_at_state(const rpi_trainer *t, const float *mean_states,
 
 rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
     rpi_step_fault fault = {0};
+    RP_TRY(rpi_trainer_complete(t));
     if (!look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
               rpi_weights_count(t->weights), &fault))
         look_at_state(t, mean_states, &fault);

@@ -160,6 +160,7 @@ static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
 
 rp_status rpi_replicas_check(rpi_trainer *t) {
     if (t->place.replicas == 1 || t->strategy->replicas_differ) return RP_OK;
+    RP_TRY(rpi_trainer_complete(t));
     uint32_t own = checksum_of_all(t), *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)t->place.replicas, sizeof *all, "checksums", &all));
     rp_status status = rp_all_gather(rpi_trainer_replicas(t), &own, all, 1, RP_U32, NULL, NULL);

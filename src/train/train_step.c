@@ -14,6 +14,19 @@ static rp_status on_gradient_final(void *context, int64_t first, int64_t count) 
     return t->strategy->gradient_final(t->strategy_self, first, count);
 }
 
+static rp_status on_parameter(void *context, int index, rpi_parameter_event event) {
+    rpi_trainer *t = context;
+    int64_t start_ns = rpi_now_ns();
+    RP_TRY(t->strategy->use(t->strategy_self, index, event));
+    t->waited_ns += rpi_now_ns() - start_ns;
+    return RP_OK;
+}
+
+rp_status rpi_trainer_complete(rpi_trainer *t) {
+    if (!t->strategy_self || !t->strategy->complete) return RP_OK;
+    return t->strategy->complete(t->strategy_self);
+}
+
 static void on_step(void *context, const rpi_step_report *report) {
     rpi_trainer *t = context;
     rpi_timeline_add(t->timeline, RPI_LANE_COMPUTE, report->name, -1, report->start_ns,
@@ -80,6 +93,7 @@ rp_status rpi_trainer_open_replica(rpi_trainer *t) {
                                      .stage = rpi_trainer_is_staged(t) ? &t->stage : NULL,
                                      .links = &t->links,
                                      .gradient_final = on_gradient_final,
+                                     .on_parameter = t->strategy->use ? on_parameter : NULL,
                                      .on_run = on_run,
                                      .context = t};
     t->replica = rpi_trainer_is_staged(t) ? &rpi_replica_pipeline : &rpi_replica_alone;

@@ -34,7 +34,8 @@ typedef struct rpi_trainer {
     rpi_tensor_nodes *tensor_nodes; /* where ranks that share layers meet; NULL: none do */
     rpi_tensor_sums *tensor_sums;   /* of gradients of which each of them makes a part */
     rpi_partial_sums sums;          /* of what several ranks of a replica make parts of */
-    int64_t waited_ns;              /* for the replica's other ranks, in the step at hand */
+    int64_t
+        waited_ns; /* for the replica's other ranks, and for parameters, in the step at hand */
     rpi_losses losses;
     rp_adaptive_codec codec;
     rp_codec weights_codec; /* of ranks that share the optimizer; exact as a rule */
@@ -144,6 +145,10 @@ void rpi_trainer_update(rpi_trainer *trainer, int64_t first, int64_t count);
 /* The gradients of this rank's part of a step: deal, forward, backward. Local. */
 rp_status rpi_trainer_learn(rpi_trainer *trainer, int64_t step, rpi_source_batch *out_batch,
                             double *out_loss);
+
+/* All values of parameters are there, for whoever reads them outside of a step: the last one
+ * may have left some under way. Local. */
+rp_status rpi_trainer_complete(rpi_trainer *trainer);
 
 /* Step elements that lie elsewhere, of which the gradient does, too. Any thread, one for an
  * element. */

@@ -48,6 +48,7 @@ static rp_status write_sample(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     rpi_text text = {0};
     r->sampled_step = t->step;
+    RP_TRY(rpi_trainer_complete(t));
     if (t->place.rank != 0) return RP_OK;
     RP_TRY(rpi_text_sample_write(t, &text));
     rp_status status = rpi_metrics_sample(r->metrics, t->step, r->options->prompt, text.at);

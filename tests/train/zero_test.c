@@ -159,6 +159,39 @@ static void each_has_its_share(void) {
     }
 }
 
+/* ---- what comes back late ---- */
+
+/* A step may end before all of its parameters are back: who reads them asks for them first, and
+ * then has those of the other ranks. */
+static rp_status read_between_steps(void *context, rp_comm *comm) {
+    rpi_train_options options = options_of(context);
+    rpi_trainer t;
+    rpi_step_metrics metrics;
+    options.zero = 1;
+    rp_status status = rpi_trainer_open(&t, &options, comm);
+    for (int step = 0; step < STEPS && status == RP_OK; step++) {
+        status = rpi_trainer_step(&t, &metrics);
+        if (status == RP_OK && step % 2) status = rpi_trainer_complete(&t);
+        if (status != RP_OK || step % 2 == 0) continue;
+        size_t count = (size_t)rpi_weights_count(t.weights);
+        int world = rp_comm_world(comm);
+        float *values = rpi_weights_values(t.weights);
+        float *all = malloc((size_t)world * count * sizeof *all);
+        if (!all) return RP_NOMEM;
+        status = rp_all_gather(comm, values, all, count, RP_F32, NULL, NULL);
+        for (int rank = 0; rank < world && status == RP_OK; rank++)
+            CHECK(!memcmp(values, all + (size_t)rank * count, count * sizeof *all));
+        free(all);
+    }
+    rpi_trainer_close(&t);
+    return status;
+}
+
+static void parameters_are_there_when_asked_for(void) {
+    for (int i = 0; i < TRAININGS; i += 3)
+        CHECK_OK(ranks_run(trainings[i].world, read_between_steps, (void *)&trainings[i]));
+}
+
 /* ---- lossy gradients ---- */
 
 /* Of tensors that are large enough for a codec; a text that is learnt in these steps. */
@@ -430,6 +463,7 @@ static void what_cannot_be_shared_is_refused(void) {
 }
 
 CASES({"shared is whole", shared_is_whole}, {"each has its share", each_has_its_share},
+      {"parameters are there when asked for", parameters_are_there_when_asked_for},
       {"lossy gradients train as well", lossy_gradients_train_as_well},
       {"any world goes on", any_world_goes_on}, {"feedback goes on", feedback_goes_on},
       {"lossy parameters train as well", lossy_parameters_train_as_well},

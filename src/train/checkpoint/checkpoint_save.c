@@ -221,6 +221,7 @@ static rp_status gather(rpi_trainer *t, of_all *all) {
     rp_status status = rpi_alloc_array((size_t)rpi_weights_states_count(t->weights),
                                        sizeof *all->states, "running statistics", &all->states);
     if (status != RP_OK) return tell(t, status);
+    RP_TRY(rpi_trainer_complete(t));
     rpi_optimizer_state_keep_values(&t->optimizer);
     RP_TRY(rpi_trainer_average_states(t, all->states));
     RP_TRY(rpi_divergence_check(t, all->states));

@@ -60,6 +60,7 @@ static rp_status learn_part(const alone *self, const rpi_replica_batch *batch, i
                                .first_sample = batch->first_sample + first,
                                .accumulate = first > 0,
                                .on_gradient_final = is_last ? s->gradient_final : NULL,
+                               .on_parameter = s->on_parameter,
                                .on_step = batch->on_step,
                                .context = s->context};
     return run_and_tell(s, instance, &options, first, count, in_out_loss);
@@ -90,7 +91,10 @@ static rp_status evaluate(void *context, const rpi_source_batch *samples,
     RP_TRY(rpi_program_set_get(self->setup.programs, false, count, &instance));
     rpi_replica_inputs(&self->setup, samples, &plain, 0, inputs);
     rpi_memories_inputs(memories, 0, inputs);
-    RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
+    RP_TRY(
+        rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs,
+                                                      .on_parameter = self->setup.on_parameter,
+                                                      .context = self->setup.context}));
     RP_TRY(rpi_memories_take(memories, instance, 0, count));
     rpi_memories_turn(memories);
     return rpi_replica_score_of(&self->setup, instance, count, out_score);

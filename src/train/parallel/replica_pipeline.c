@@ -161,6 +161,11 @@ static void on_step(void *context, const rpi_step_report *report) {
     self->on_step(self->setup.context, report);
 }
 
+static rp_status on_parameter(void *context, int index, rpi_parameter_event event) {
+    const pipeline *self = context;
+    return self->setup.on_parameter(self->setup.context, index, event);
+}
+
 /* ---- passes ---- */
 
 static const void *given_of(pipeline *self, const rpi_stage_chunk *chunk,
@@ -199,6 +204,7 @@ static rp_status prepare(pipeline *self, const rpi_replica_batch *batch, int k, 
                           .first_sample = batch->first_sample + first,
                           .accumulate = micro_batch > 0 || self->setup.stage->shares,
                           .on_gradient_final = is_last ? on_final : NULL,
+                          .on_parameter = self->setup.on_parameter ? on_parameter : NULL,
                           .on_step = self->on_step ? on_step : NULL,
                           .context = self};
     return RP_OK;
@@ -283,7 +289,11 @@ static rp_status evaluate_part(pipeline *self, const rpi_source_batch *samples, 
     if (slot->given_request)
         RP_TRY(rpi_link_wait(self->setup.links, RPI_LINK_ACTIVATION, 0, &slot->given_request));
     slot->givens[0] = given_of(self, chunk, slot, 0);
-    slot->options = (rpi_run_options){.inputs = slot->inputs, .given = slot->givens};
+    slot->options =
+        (rpi_run_options){.inputs = slot->inputs,
+                          .given = slot->givens,
+                          .on_parameter = self->setup.on_parameter ? on_parameter : NULL,
+                          .context = self};
     RP_TRY(rpi_instance_forward(slot->instance, &slot->options));
     return rpi_stage_runs_send(&self->runs, k, 0, RPI_LINK_ACTIVATION);
 }

@@ -69,6 +69,18 @@ rp_status rpi_buckets_create(const rpi_network *network, rpi_weights *weights, i
     return RP_OK;
 }
 
+int rpi_buckets_find(const rpi_buckets *buckets, int parameter) {
+    int first = 0, end = buckets->count;
+    while (end - first > 1) {
+        int middle = first + (end - first) / 2;
+        if (buckets->buckets[middle].segment <= parameter)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
 void rpi_buckets_destroy(rpi_buckets *buckets) {
     rpi_free(buckets->buckets);
     rpi_free(buckets->segments);

@@ -26,6 +26,8 @@ rp_status rpi_buckets_create(const rpi_network *network, rpi_weights *weights, i
                              const rp_codec *codec, float *residual, rpi_buckets *out_buckets);
 /* A bucket begins with the first-th parameter of the arena: with which one does the next? */
 int rpi_bucket_end(const rpi_weights *weights, int first, int64_t bytes);
+/* Which bucket the index-th parameter of the arena is in. */
+int rpi_buckets_find(const rpi_buckets *buckets, int parameter);
 void rpi_buckets_destroy(rpi_buckets *buckets); /* zeros are fine */
 
 #endif

@@ -118,3 +118,8 @@ rp_status rpi_sharded_gather_wait(rpi_sharded *s, const rpi_buckets *buckets, in
     rpi_weights_changed(s->weights, bucket->first, bucket->count);
     return RP_OK;
 }
+
+rp_status rpi_sharded_complete(rpi_sharded *s, const rpi_buckets *buckets) {
+    for (int i = 0; i < s->buckets; i++) RP_TRY(rpi_sharded_gather_wait(s, buckets, i));
+    return RP_OK;
+}

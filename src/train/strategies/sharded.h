@@ -36,9 +36,11 @@ const char *rpi_sharded_algorithm(const char *all_reduce);
 rp_status rpi_sharded_scatter_start(rpi_sharded *sharded, const rpi_buckets *buckets, int index,
                                     const rp_collective_options *options,
                                     rp_request **out_request);
-/* Post the way of its stepped values to all ranks, and wait for that. */
+/* Post the way of its stepped values to all ranks. */
 rp_status rpi_sharded_gather_start(rpi_sharded *sharded, const rpi_buckets *buckets, int index,
                                    const rp_collective_options *options);
+/* Wait for that, where it is under way; and for that of all buckets. */
 rp_status rpi_sharded_gather_wait(rpi_sharded *sharded, const rpi_buckets *buckets, int index);
+rp_status rpi_sharded_complete(rpi_sharded *sharded, const rpi_buckets *buckets);
 
 #endif

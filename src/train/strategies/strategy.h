@@ -5,6 +5,7 @@
 #define RPI_TRAIN_STRATEGY_H
 
 #include "base/option.h"
+#include "engine/program.h"
 #include "redpoll/comm.h"
 #include "train/models/network.h"
 #include "train/ownership.h"
@@ -147,6 +148,14 @@ typedef struct rpi_strategy {
      * without gaps, while the backward pass still runs. Does not block. RP_INTERNAL: they are
      * not those that come next. */
     rp_status (*gradient_final)(void *self, int64_t first, int64_t count);
+    /* What the engine tells of the index-th parameter while the model runs, learning or judging
+     * (rpi_run_options.on_parameter): values that are needed are there when this returns. Waits
+     * may follow for what an earlier finish() has left under way. NULL: all values are there.
+     */
+    rp_status (*use)(void *self, int parameter, rpi_parameter_event event);
+    /* Values of all parameters are to be read or written outside of the model: wait for what an
+     * earlier finish() has left under way. NULL: nothing ever is. */
+    rp_status (*complete)(void *self);
     /* A traced step: note what communication has ended meanwhile. NULL: nothing to note. */
     void (*observe)(void *self);
     /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked.

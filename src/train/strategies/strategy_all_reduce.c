@@ -2,7 +2,9 @@
  * and then steps its own copy of the parameters; copies stay equal because the sums are.
  *
  * Where ranks share the optimizer each gets the sums of what it owns alone, steps that, and
- * gives it to the others: exact sums and the steps from them are the same.
+ * gives it to the others: exact sums and the steps from them are the same. What comes back is
+ * under way while the next batch is dealt and the first layers compute: a bucket of it is
+ * waited for where the next step first reads one of its tensors.
  *
  * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean
  * over the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What
@@ -178,12 +180,24 @@ static rp_status wait_for(all_reduce *self, int i, int64_t *in_out_exposed_ns) {
     return RP_OK;
 }
 
+/* What the others own of a bucket has come back. */
+static rp_status take_back(all_reduce *self, int index) {
+    if (!self->sharded.gathers[index]) return RP_OK;
+    int64_t start = rpi_now_ns();
+    RP_TRY(rpi_sharded_gather_wait(&self->sharded, &self->lossy, index));
+    rpi_timeline_add(self->setup.timeline, RPI_LANE_EXPOSED, "wait for parameters", index,
+                     start, rpi_now_ns());
+    return RP_OK;
+}
+
 /* A bucket's sums are there, of all of it or of what this rank owns: step that. */
 static rp_status update(all_reduce *self, int i) {
     const rpi_bucket *bucket = &self->current->buckets[i];
+    bool is_shared = rpi_sharded_is_open(&self->sharded);
     rp_collective_options options = options_of(self);
+    if (is_shared) RP_TRY(take_back(self, i)); /* of a step before: nothing has read it since */
     self->setup.update(self->setup.context, bucket->first, bucket->count);
-    if (!rpi_sharded_is_open(&self->sharded)) return RP_OK;
+    if (!is_shared) return RP_OK;
     return rpi_sharded_gather_start(&self->sharded, self->current, i, &options);
 }
 
@@ -207,26 +221,34 @@ static rp_status measure_all(all_reduce *self, int64_t *in_out_exposed_ns) {
     return s->measured(s->context, rpi_sharded_is_open(&self->sharded) ? s->comm : NULL);
 }
 
+/* The buckets of the first layers are the last: where all sums are there, they go first. */
+static rp_status update_all(all_reduce *self) {
+    for (int i = self->posted - 1; i >= 0; i--) RP_TRY(update(self, i));
+    return RP_OK;
+}
+
 static rp_status sum_and_update(all_reduce *self, int64_t *in_out_exposed_ns) {
-    if (self->setup.measure) RP_TRY(measure_all(self, in_out_exposed_ns));
+    if (self->setup.measure) {
+        RP_TRY(measure_all(self, in_out_exposed_ns));
+        return update_all(self);
+    }
     for (int i = 0; i < self->posted; i++) {
-        if (!self->setup.measure) RP_TRY(wait_for(self, i, in_out_exposed_ns));
+        RP_TRY(wait_for(self, i, in_out_exposed_ns));
         RP_TRY(update(self, i));
     }
     return RP_OK;
 }
 
-/* What the others own has come back. */
-static rp_status take_back(all_reduce *self, int64_t *in_out_exposed_ns) {
+static rp_status use(void *context, int parameter, rpi_parameter_event event) {
+    all_reduce *self = context;
+    if (!rpi_sharded_is_open(&self->sharded) || event != RPI_VALUES_NEEDED) return RP_OK;
+    return take_back(self, rpi_buckets_find(&self->lossy, parameter));
+}
+
+static rp_status complete(void *context) {
+    all_reduce *self = context;
     if (!rpi_sharded_is_open(&self->sharded)) return RP_OK;
-    int64_t start = rpi_now_ns();
-    for (int i = 0; i < self->posted; i++)
-        RP_TRY(rpi_sharded_gather_wait(&self->sharded, self->current, i));
-    int64_t end = rpi_now_ns();
-    *in_out_exposed_ns += end - start;
-    rpi_timeline_add(self->setup.timeline, RPI_LANE_EXPOSED, "wait for parameters", -1, start,
-                     end);
-    return RP_OK;
+    return rpi_sharded_complete(&self->sharded, &self->lossy);
 }
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
@@ -234,7 +256,6 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     RP_TRY(rpi_gradients_seen_check(&self->seen, rpi_weights_count(self->setup.weights)));
     *out_exposed_ns = 0;
     RP_TRY(sum_and_update(self, out_exposed_ns));
-    RP_TRY(take_back(self, out_exposed_ns));
     return self->measures ? choose(self) : RP_OK;
 }
 
@@ -247,6 +268,8 @@ const rpi_strategy rpi_strategy_all_reduce = {
     .close = close_all_reduce,
     .begin = begin,
     .gradient_final = gradient_final,
+    .use = use,
+    .complete = complete,
     .observe = observe,
     .finish = finish,
 };

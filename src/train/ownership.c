@@ -30,6 +30,10 @@ int64_t rpi_ownership_granule(const rp_adaptive_codec *gradients, const rp_codec
     return granule > 1 ? (int64_t)granule : RPI_OWNED_LINE;
 }
 
+static int tie_of(const rpi_ownership_options *o, int parameter) {
+    return o->ties ? o->ties[parameter] : 0;
+}
+
 /* ---- by elements ---- */
 
 /* Where the share of rank `rank` of a bucket ends: near a rank's part of its elements, at a
@@ -46,6 +50,7 @@ static void cut_tensor(const rpi_ownership_options *o, int parameter, rpi_arena_
                        rpi_ownership *out) {
     const rpi_weight *weight = rpi_weights_parameter(o->weights, parameter);
     int64_t first = weight->first, end = first + weight->count;
+    if (tie_of(o, parameter)) bucket = (rpi_arena_range){first, weight->count};
     for (int rank = 0; rank < o->ranks; rank++) {
         int64_t share = rank < o->ranks - 1 ? end_of_share(o, weight, bucket, rank) : end;
         add_part(out, parameter, (rpi_arena_range){first, share - first}, rank);
@@ -69,8 +74,14 @@ static int largest_left(const rpi_weights *weights, const int *owners, int param
 /* The largest first, each to who has least. */
 static void deal_tensors(const rpi_ownership_options *o, int *owners, int64_t *loads) {
     int parameters = rpi_weights_parameter_count(o->weights);
-    for (int i = 0; i < parameters; i++) owners[i] = -1;
-    for (int dealt = 0; dealt < parameters; dealt++) {
+    int tied = 0;
+    for (int i = 0; i < parameters; i++) {
+        owners[i] = tie_of(o, i) ? (tie_of(o, i) - 1) % o->ranks : -1;
+        if (owners[i] < 0) continue;
+        loads[owners[i]] += rpi_weights_parameter(o->weights, i)->count;
+        tied++;
+    }
+    for (int dealt = tied; dealt < parameters; dealt++) {
         int tensor = largest_left(o->weights, owners, parameters), owner = 0;
         for (int rank = 1; rank < o->ranks; rank++)
             if (loads[rank] < loads[owner]) owner = rank;

@@ -30,6 +30,9 @@ typedef struct rpi_ownership_options {
     int64_t bucket_bytes; /* as gradients travel (strategies/bucket.h) */
     int64_t granule;      /* tensors are cut at multiples of it, at least 1 */
     bool whole_tensors;   /* nothing is cut: the largest first, each to who has least */
+    /* Of each parameter that others hold in an arena of their own, too, its number among those,
+     * from 1 on, and 0 of others: it is cut by itself, the same there as here. NULL: none. */
+    const int *ties;
 } rpi_ownership_options;
 
 /* Of a cut at which the codecs of gradients, of all levels that may be chosen, and of

@@ -42,15 +42,6 @@ static bool others_read_gradients(const rpi_trainer *t) {
     return t->strategy->sends_gradients && may_be_exact;
 }
 
-/* A rank that owns a part of a table's gradient on one stage has not that on the other. */
-static rp_status check_ties(const rpi_trainer *t) {
-    if (!t->options->zero || t->place.replicas == 1 || !t->stage.tie_count) return RP_OK;
-    return RP_FAIL(INVALID,
-                   "--zero 1 with --pp %d: %s is on two stages, which own different parts of "
-                   "it; leave one of the two out",
-                   t->stage.stages, t->network.parameters[t->stage.ties[0].parameter].name);
-}
-
 /* Slices of layers may cost more on one rank than on the next; all are cut alike. */
 static rp_status agree_on_costs(const rpi_trainer *t, double *costs) {
     if (!rpi_trainer_is_split(t)) return RP_OK;
@@ -71,7 +62,6 @@ static rp_status create_part(rpi_trainer *t) {
                                 t->place.grid.size[RPI_AXIS_STAGE], stage, &t->stage);
     rpi_free(costs);
     RP_TRY(status);
-    RP_TRY(check_ties(t));
     t->place.counts = rpi_stage_ends(&t->stage) && t->network.tensor_rank == 0;
     return rpi_stage_weights(&t->stage, &t->network, &t->weights);
 }
@@ -129,15 +119,31 @@ static bool keeps_values(const rpi_trainer *t) {
     return t->ownership.count && !rp_codec_is_exact(&t->weights_codec, RP_F32);
 }
 
+/* Of each parameter its number among the model's ties, from 1 on. */
+static void number_ties(const rpi_trainer *t, int *ties) {
+    for (int i = 0; i < t->stage.tie_count; i++) {
+        const char *name = t->network.parameters[t->stage.ties[i].parameter].name;
+        const rpi_weight *weight = rpi_weights_find(t->weights, name);
+        if (weight) ties[weight->index] = i + 1;
+    }
+}
+
 static rp_status share_optimizer(rpi_trainer *t) {
+    int *ties = NULL;
     if (!t->options->zero || t->place.replicas == 1) return RP_OK;
+    RP_TRY(rpi_alloc_array((size_t)rpi_weights_parameter_count(t->weights), sizeof *ties,
+                           "ties", &ties));
+    number_ties(t, ties);
     const rpi_ownership_options options = {
         .weights = t->weights,
         .ranks = t->place.replicas,
         .bucket_bytes = bucket_bytes(t),
         .granule = rpi_ownership_granule(&t->codec, &t->weights_codec),
-        .whole_tensors = t->optimizer.kind->whole_tensors};
-    return rpi_ownership_cut(&options, &t->ownership);
+        .whole_tensors = t->optimizer.kind->whole_tensors,
+        .ties = ties};
+    rp_status status = rpi_ownership_cut(&options, &t->ownership);
+    rpi_free(ties);
+    return status;
 }
 
 static rp_status open_optimizer_of(rpi_trainer *t, const rpi_arena_range *owned, int count) {
@@ -240,7 +246,7 @@ static rp_status measured(void *context, rp_comm *parts) {
     rpi_trainer *t = context;
     int64_t start_ns = rpi_now_ns();
     if (rpi_trainer_has_part(t)) {
-        RP_TRY(rpi_partial_sums_tie(&t->sums));
+        RP_TRY(rpi_partial_sums_tie(&t->sums, &t->optimizer));
         if (t->options->clip > 0) rpi_partial_sums_measure(&t->sums, &t->optimizer);
     }
     if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));

@@ -34,8 +34,7 @@ typedef struct rpi_trainer {
     rpi_tensor_nodes *tensor_nodes; /* where ranks that share layers meet; NULL: none do */
     rpi_tensor_sums *tensor_sums;   /* of gradients of which each of them makes a part */
     rpi_partial_sums sums;          /* of what several ranks of a replica make parts of */
-    int64_t
-        waited_ns; /* for the replica's other ranks, and for parameters, in the step at hand */
+    int64_t waited_ns; /* for others of the replica and for parameters, in the step at hand */
     rpi_losses losses;
     rp_adaptive_codec codec;
     rp_codec weights_codec; /* of ranks that share the optimizer; exact as a rule */

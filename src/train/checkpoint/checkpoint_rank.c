@@ -118,7 +118,10 @@ static rp_status add_slot(const rpi_trainer *t, int slot, int record, rpi_piece_
     const rpi_parameter *parameter = &t->network.parameters[record];
     const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
     rpi_checkpoint_slot_name(&t->optimizer, slot, parameter->name, name);
-    if (t->ownership.count) return add_owned(t, name, record, slot, list);
+    if (t->ownership.count) {
+        bool is_counted = !rpi_trainer_is_staged(t) || rpi_stage_counts(&t->stage, record);
+        return is_counted ? add_owned(t, name, record, slot, list) : RP_OK;
+    }
     return add_pieces(t, name, record,
                       rpi_optimizer_state_slot(&t->optimizer, slot, weight->first), list);
 }

@@ -33,11 +33,11 @@ void rpi_partial_sums_close(rpi_partial_sums *s) {
 }
 
 /* A sum of two is the same in either order. */
-static rp_status tie_one(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
-    const rpi_weight *weight = weight_of(s, tie);
-    float *own = rpi_weights_gradients(s->weights) + weight->first;
+static rp_status tie_run(const rpi_partial_sums *s, const rpi_stage_tied *tie,
+                         rpi_arena_range run) {
+    float *own = rpi_weights_gradients(s->weights) + run.first;
     int peer = tie->stages[tie->stages[0] == s->stage->stage];
-    size_t count = (size_t)weight->count;
+    size_t count = (size_t)run.count;
     rp_request *sent = NULL, *received = NULL;
     RP_TRY(rp_recv_start(s->stages, s->theirs, count, RP_F32, peer, TIE_TAG, &received));
     rp_status status = rp_send_start(s->stages, own, count, RP_F32, peer, TIE_TAG, &sent);
@@ -46,15 +46,25 @@ static rp_status tie_one(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
     if (status == RP_OK) status = there;
     if (status != RP_OK)
         return rpi_fail_context(
-            status, "the gradient of %s, of which stages %d and %d have parts: ", weight->name,
-            tie->stages[0], tie->stages[1]);
+            status, "the gradient of %s, of which stages %d and %d have parts: ",
+            s->network->parameters[tie->parameter].name, tie->stages[0], tie->stages[1]);
     for (size_t i = 0; i < count; i++) own[i] += s->theirs[i];
     return RP_OK;
 }
 
-rp_status rpi_partial_sums_tie(const rpi_partial_sums *s) {
+static rp_status tie_one(const rpi_partial_sums *s, const rpi_stage_tied *tie,
+                         const rpi_optimizer_state *optimizer) {
+    const rpi_weight *weight = weight_of(s, tie);
+    const rpi_arena_range tensor = {weight->first, weight->count};
+    rpi_arena_range run = {0};
+    while (rpi_optimizer_state_next(optimizer, tensor, &run)) RP_TRY(tie_run(s, tie, run));
+    return RP_OK;
+}
+
+rp_status rpi_partial_sums_tie(const rpi_partial_sums *s,
+                               const rpi_optimizer_state *optimizer) {
     for (int i = 0; s->stage && i < s->stage->tie_count; i++)
-        if (is_ours(s, &s->stage->ties[i])) RP_TRY(tie_one(s, &s->stage->ties[i]));
+        if (is_ours(s, &s->stage->ties[i])) RP_TRY(tie_one(s, &s->stage->ties[i], optimizer));
     return RP_OK;
 }
 

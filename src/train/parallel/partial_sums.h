@@ -24,9 +24,10 @@ rp_status rpi_partial_sums_open(const rpi_model_stage *stage, const rpi_network 
                                 rpi_partial_sums *out_sums);
 void rpi_partial_sums_close(rpi_partial_sums *sums); /* zeros are fine */
 
-/* Gradients of tied tables become those of both ends. Collective over the stages that have
- * some. */
-rp_status rpi_partial_sums_tie(const rpi_partial_sums *sums);
+/* Gradients of tied tables, of what this rank owns of them, become those of both ends, at which
+ * the same is owned. Collective over the stages that have some. */
+rp_status rpi_partial_sums_tie(const rpi_partial_sums *sums,
+                               const rpi_optimizer_state *optimizer);
 /* What this rank owns of the gradients that its stage counts joins the norm of the step at
  * hand: a tied table's on one stage alone, and of what several tensor ranks hold the first
  * one's. Local: sums over ranks are

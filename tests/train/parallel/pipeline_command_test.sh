@@ -68,7 +68,6 @@ refused "strategy gossip: .*all-reduce is for them" --model gpt2 --pp 2 -n 2 --s
 refused 'its memory of segments' --model transformer-xl --pp 2 -n 2
 refused 'bits are chosen' --model gpt2 --pp 2 -n 2 --codec auto
 refused 'sample-every with --pp 2' --model gpt2 --pp 2 -n 2 --sample-every 1 --prompt a
-refused 'wte.weight is on two stages' --model gpt2:layers=2,hidden=16,heads=2,vocabulary=257,positions=16 --pp 2 -n 4 --zero 1
 refused 'schedule' --model gpt2 --pp 2 -n 2 --schedule zb-h3
 refused 'not made of micro-batches of 3 on 2 replicas; --global-batch-size 24 is' --model gpt2 --pp 2 -n 4 --global-batch-size 20 --micro-batch-size 3
 

@@ -22,6 +22,7 @@ struct rpi_config {
     made_text *made;
     yaml_document_t document;
     bool has_document, is_nanotron;
+    const char *tensor_note;
 };
 
 /* More than any file of settings needs, and little enough to look through at once. Aliases let
@@ -274,7 +275,12 @@ static rp_status prepare(const char *path, rpi_config *config) {
     config->is_nanotron = rpi_nanotron_is(document);
     RP_TRY(rpi_nanotron_check_family(path, document));
     RP_TRY(check_repeated(path, document));
+    config->tensor_note = rpi_nanotron_tensor_note(document);
     return rpi_nanotron_translate(path, document);
+}
+
+const char *rpi_config_tensor_note(const rpi_config *config) {
+    return config->tensor_note;
 }
 
 /* A file that is none is a mistake in the words. */

@@ -20,6 +20,8 @@ rp_status rpi_config_read(const char *path, const rpi_option *table, void *targe
 /* The two halves of it: a file read once may be applied to several targets. */
 rp_status rpi_config_open(const char *path, rpi_config **out_config);
 rp_status rpi_config_apply(rpi_config *config, const rpi_option *table, void *target);
+/* A line for who trains with ranks that share layers (nanotron.h); NULL: none. */
+const char *rpi_config_tensor_note(const rpi_config *config);
 void rpi_config_free(rpi_config *config);
 
 #endif

@@ -243,14 +243,26 @@ static rp_status put_evaluation(const rpi_nanotron *t) {
     return put_number(t, "evaluation.images", count);
 }
 
-/* Their dp counts replicas, ours ranks: a replica has as many as its pipeline has stages. */
+/* Their dp counts replicas, ours ranks: a replica has as many as tp and pp make. */
 static rp_status put_ranks(const rpi_nanotron *t) {
     long long stages = number_at(t, "parallelism.pp", 1), ranks;
+    long long tensor = number_at(t, "parallelism.tp", 1);
     if (!*text_at(t, "parallelism.pp_engine")) (void)take(t, "parallelism.pp_engine");
-    if (stages <= 1) return RP_OK;
-    if (__builtin_mul_overflow(number_at(t, "parallelism.dp", 1), stages, &ranks))
-        return RP_FAIL(INVALID, "%s:%zu: parallelism.pp is too large", t->file, t->line + 1);
+    if (stages <= 1 && tensor <= 1) return RP_OK;
+    if (__builtin_mul_overflow(number_at(t, "parallelism.dp", 1), stages > 1 ? stages : 1,
+                               &ranks) ||
+        __builtin_mul_overflow(ranks, tensor > 1 ? tensor : 1, &ranks))
+        return RP_FAIL(INVALID, "%s:%zu: parallelism.tp x pp is too large", t->file,
+                       t->line + 1);
     return put_number(t, "parallelism.dp", ranks);
+}
+
+const char *rpi_nanotron_tensor_note(yaml_document_t *document) {
+    rpi_nanotron t;
+    if (!begin("", document, &t)) return NULL;
+    if (strcasecmp(text_at(&t, "parallelism.tp_mode"), "REDUCE_SCATTER") != 0) return NULL;
+    return "tp_mode REDUCE_SCATTER: between layers each rank holds all tokens here, as by "
+           "ALL_REDUCE: the same training, in more memory";
 }
 
 static rp_status put_defaults(const rpi_nanotron *t) {

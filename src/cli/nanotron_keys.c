@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SECTION  RPI_NANOTRON_SECTION
-#define PARALLEL "ranks share the data, as dp says, and the layers, as pp says"
+#define SECTION RPI_NANOTRON_SECTION
+#define PARALLEL                                                                               \
+    "ranks share the data, as dp says, the layers, as pp says, and each layer, as tp says"
 
 const rpi_nanotron_key rpi_nanotron_settings[] = {
     {"general.project", NULL, NULL},

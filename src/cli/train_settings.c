@@ -41,6 +41,7 @@ static void drop_alternatives(rpi_train_settings *s, const rpi_train_settings *s
     if (said->train.global_batch_size && !said->train.batch_size) t->batch_size = 0;
     if (said->train.accumulate && !said->train.micro_batch_size) t->micro_batch_size = 0;
     if (said->train.micro_batch_size && !said->train.accumulate) t->accumulate = 1;
+    t->replicas = said->train.replicas; /* it is of the ranks that there are now */
     if (said->train.data && strcmp(said->train.data, t->data) != 0) t->data_dir = NULL;
 }
 
@@ -152,6 +153,8 @@ rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
         RP_TRY(take_over(s, &said, from, argc, argv));
     else
         RP_TRY(apply_words(from, argc, argv, s));
+    if (from->config && s->train.tensor_ranks > 1 && rpi_config_tensor_note(from->config))
+        note_change(s, rpi_config_tensor_note(from->config));
     RP_TRY(open_model(s));
     RP_TRY(use_own_names(s));
     RP_TRY(choose_rate(s, &said));

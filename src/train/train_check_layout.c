@@ -71,7 +71,7 @@ static rp_status check_part(const rpi_train_options *o, const rpi_grid *model,
     if (rpi_model_memory(&choice) > 0)
         return RP_FAIL(INVALID,
                        "%s with %s: its memory of segments is with the rank that holds "
-                       "all layers; memory=0 has none, or leave %s out",
+                       "all layers; leave %s out",
                        text, o->model, model->size[RPI_AXIS_STAGE] > 1 ? "--pp" : "--tp");
     return RP_OK;
 }
@@ -109,7 +109,7 @@ rp_status rpi_train_check_replica(const rpi_train_options *o, const rpi_strategy
     rpi_grid model;
     RP_TRY(rpi_train_grid(o, &model));
     int each = model.size[RPI_AXIS_TENSOR] * model.size[RPI_AXIS_STAGE];
-    if (each > 1) RP_TRY(check_part(o, &model, strategy, chooses_bits));
     RP_TRY(check_tensor(o, world / each));
+    if (each > 1) RP_TRY(check_part(o, &model, strategy, chooses_bits));
     return check_ranks(o, &model, world);
 }

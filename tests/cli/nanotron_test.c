@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { KEYS = 27, LONGEST = 8192 };
+enum { KEYS = 28, LONGEST = 8192 };
 
 typedef struct found {
     const char *at[KEYS];
@@ -46,6 +46,7 @@ static const rpi_option table[] = {
     KEY(24, "parallelism.pp"),
     KEY(25, "parallelism.pp_engine"),
     KEY(26, "optimizer.zero_stage"),
+    KEY(27, "parallelism.tp"),
     {0},
 };
 
@@ -189,10 +190,13 @@ static void what_is_left_out_is_what_nanotron_takes(void) {
                "optimizer:\n"
                "  optimizer_factory: {name: sgd}\n"
                "  learning_rate_scheduler: {learning_rate: 0.1, lr_warmup_steps: 10}\n"
-               "parallelism: {dp: 3, pp: 2, pp_engine: null}\n"
+               "parallelism: {dp: 3, pp: 2, tp: 4, tp_mode: REDUCE_SCATTER, pp_engine: null,\n"
+               "  tp_linear_async_communication: false}\n"
                "data_stages: null\n",
         &f, &config));
-    check_key(&f, "parallelism.dp", "6"); /* ranks, not replicas */
+    check_key(&f, "parallelism.dp", "24"); /* ranks, not replicas */
+    check_key(&f, "parallelism.tp", "4");
+    CHECK(strstr(rpi_config_tensor_note(config), "the same training, in more memory"));
     check_key(&f, "parallelism.pp", "2");
     check_key(&f, "parallelism.pp_engine", "");
     check_key(&f, "model.name",
@@ -295,7 +299,6 @@ static const struct {
     {"general.consumed_train_samples", "~", NULL},
     {"general.benchmark_csv_path", "null", "bench.csv"},
     {"general.ignore_sanity_checks", "true", NULL},
-    {"parallelism.tp", "1", "2"},
     {"parallelism.expert_parallel_size", "1", "4"},
     {"parallelism.context_parallel_size", "1", "2"},
     {"parallelism.tp_mode", "REDUCE_SCATTER", "OTHER"},
@@ -445,9 +448,11 @@ static void what_we_have_not_is_refused(void) {
     static const struct {
         const char *text, *part;
     } bad[] = {
-        {LITTLE "parallelism: {tp: 2}\n", "nanotron.yaml:2: parallelism.tp is 2; redpoll train "
-                                          "has 1 only: ranks share the data, "
-                                          "as dp says, and the layers, as pp says"},
+        {LITTLE "parallelism: {context_parallel_size: 2}\n",
+         "nanotron.yaml:2: parallelism.context_parallel_size is 2; redpoll train "
+         "has 1|null only: ranks share the data, as dp says, the layers, as pp says, and each "
+         "layer, as tp says"},
+        {LITTLE "parallelism: {tp: 4000000000, dp: 4000000000}\n", "tp x pp is too large"},
         {LITTLE "optimizer: {learning_rate_scheduler: {lr_warmup_steps: 3, lr_warmup_style: "
                 "constant}}\n",
          "lr_warmup_style is constant; redpoll train has linear|null only"},

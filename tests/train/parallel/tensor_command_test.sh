@@ -1,0 +1,138 @@
+#!/bin/sh
+# Ranks that share layers by the command line: what goes on with their runs and reads them, what does
+# not go together, and what is said when a rank is killed. usage: tensor_command_test.sh REDPOLL
+# shellcheck disable=SC2154 # $folder is that of cases.sh
+set -u
+redpoll=$1
+. "$(dirname "$0")/../../harness/cases.sh"
+mark="test-$$"
+export REDPOLL_TEST_MARK="$mark" OMP_NUM_THREADS=1
+
+says() {
+    if grep -qE -e "$2" "$1"; then pass; else complain "no '$2' in $1: $(tail -n 20 "$1") $(tail -n 20 err)"; fi
+}
+model=llama:layers=2,hidden=16,heads=4,kv-heads=2,vocabulary=257,positions=16
+# trains OUT WORDS...: a few steps of a small LLaMA
+trains() {
+    to=$1
+    shift
+    if "$redpoll" train --model $model --data tokens:corpus,validation=5% --seq-length 16 \
+        --global-batch-size 8 --micro-batch-size 2 --optimizer sgd --clip 0.5 --threads 1 --eval-images 8 --log-every 1 --out "$to" "$@" \
+        >out 2>err; then pass; else complain "$*: $(cat err)"; fi
+}
+# near WHAT A B: numbers of two files, a line each, are within a millionth of each other
+near() {
+    if paste "$2" "$3" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-6 * $1) bad = 1; n++ } END { exit bad || !n }'; then
+        pass
+    else
+        complain "$1: $(paste "$2" "$3")"
+    fi
+}
+losses() {
+    grep -o '"loss":[^,]*' "$1/metrics.jsonl" | cut -d: -f2
+}
+
+i=0
+while [ $i -lt 200 ]; do
+    echo "the red poll trains on seed $i."
+    i=$((i + 1))
+done >text
+"$redpoll" data tokenize --tokenizer byte --in text --out corpus >out 2>err || complain "$(cat err)"
+
+# ---- one training, in one layout and another ----
+trains serial --steps 5
+trains run --steps 1 --tp 2 -n 2
+says out '2 ranks share each layer: rank 0 has [0-9]+ of [0-9]+ parameters'
+# goes_on PATTERN WORDS...
+goes_on() {
+    pattern=$1
+    shift
+    "$redpoll" train --resume run "$@" >out 2>err || complain "$*: $(cat err)"
+    says out "$pattern"
+}
+goes_on 'layers were shared by 2 ranks, now by 1' --steps 2 --tp 1 -n 1
+goes_on 'layers were shared by 1 rank, now by 4' --steps 3 --tp 4 -n 4
+goes_on 'saved by 1 stage, continued by 2; layers were shared by 4 ranks, now by 2' --steps 4 --tp 2 --pp 2 -n 4
+goes_on 'saved by 2 stages, continued by 1' --steps 5 --tp 2 --dp 2 -n 4 --zero 1 --pp 1
+losses serial >wanted
+losses run >had
+near losses wanted had
+
+# ---- what reads its checkpoint ----
+for run in run serial; do
+    "$redpoll" eval --model $run 2>err | grep -o 'perplexity [0-9.]*' >$run.eval || complain "$(cat err)"
+    "$redpoll" generate --model $run --prompt 'the red' --max-new-tokens 4 --temperature 0 >$run.text 2>err || complain "$(cat err)"
+    "$redpoll" export --from $run --to hf:$run.hf >out 2>err || complain "$(cat err)"
+done
+if [ -s run.eval ] && cmp -s run.eval serial.eval; then pass; else complain "$(cat run.eval serial.eval)"; fi
+if cmp -s run.text serial.text; then pass; else complain "other texts: $(cat run.text serial.text)"; fi
+# A folder of Hugging Face's is where tensor ranks start from.
+for n in 1 2; do
+    "$redpoll" train --model hf:serial.hf --data tokens:corpus --seq-length 16 --global-batch-size 8 --threads 1 --steps 1 --no-eval \
+        --tp $n -n $n --out from$n >out 2>err || complain "hf: $(cat err)"
+    losses from$n >from$n.loss
+done
+near 'from a folder' from1.loss from2.loss
+
+# ---- nanotron's files ----
+cat >tiny.yaml <<END
+model: {dtype: float32, model_config: {hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2,
+  intermediate_size: 32, vocab_size: 257, max_position_embeddings: 16}}
+parallelism: {dp: 1, pp: 1, tp: 2, tp_mode: REDUCE_SCATTER, tp_linear_async_communication: true}
+tokens: {sequence_length: 16, micro_batch_size: 4, batch_accumulation_per_replica: 2, train_steps: 1}
+END
+"$redpoll" train --config tiny.yaml --data tokens:corpus --threads 1 --no-eval --out tiny >out 2>err || complain "$(cat err)"
+says out 'tp_mode REDUCE_SCATTER: .*the same training, in more memory'
+says out '2 ranks share each layer'
+
+# ---- what does not go together: add a row ----
+# refused WHAT WORDS...
+refused() {
+    what=$1
+    shift
+    "$redpoll" train --data tokens:corpus --seq-length 16 --steps 1 --out refused "$@" >out 2>err
+    code=$?
+    if [ $code -eq 2 ]; then pass; else complain "$*: exit code $code, not 2"; fi
+    says err "$what"
+}
+refused 'tp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --tp 2 -n 3
+refused 'tp 2 --pp 2 and 6 ranks: a replica takes 4 of them; -n 4 or -n 8 would fit' --model gpt2 --tp 2 --pp 2 -n 6
+refused 'dp 3 x 2 ranks a replica is 6, and there are 4; -n 6 would fit' --model gpt2 --tp 2 --dp 3 -n 4
+refused 'heads=12 over 5 tensor ranks: they divide over 1, 2, 3, 4, 6, 12' --model gpt2 --tp 5 -n 5
+refused 'kv-heads=4 over 6 tensor ranks' --model llama:layers=1,hidden=48,heads=12,kv-heads=4 --tp 6 -n 6
+refused 'strategy gossip: .*all-reduce is for them' --model gpt2 --tp 2 -n 2 --strategy gossip
+refused 'transformer-xl is held by one rank as a whole' --model transformer-xl --tp 2 -n 2
+refused 'bits are chosen' --model gpt2 --tp 2 -n 2 --codec auto
+refused 'sample-every with --tp 2' --model gpt2 --tp 2 -n 2 --sample-every 1 --prompt a
+refused 'optimizer lamb with --tp 2' --model gpt2 --tp 2 -n 2 --optimizer lamb
+refused 'algorithm ring with --tp 2 and 3 replicas' --model gpt2 --tp 2 -n 6 --algorithm ring
+refused 'resnet20 is held by one rank as a whole' --model resnet20 --data synthetic --tp 2 -n 2
+refused 'mlp is held by one rank as a whole' --model mlp --data synthetic --tp 2 -n 2
+"$redpoll" info --model gpt2 --tp 5 >out 2>err && complain 'info takes five ranks'
+says err 'they divide over 1, 2, 3, 4, 6, 12'
+
+# ---- a rank is killed: all others say which one ----
+# find_rank RANK: its process
+find_rank() {
+    for process in $(grep -lzx "REDPOLL_TEST_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
+        if tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -qx "RANK=$1"; then echo "$process"; fi
+    done
+}
+timeout 200 "$redpoll" train --model vit:patch=14,layers=2,hidden=12,heads=2 --data synthetic --train-images 240 --test-images 40 --threads 1 \
+    --global-batch-size 24 --micro-batch-size 3 --tp 2 -n 4 --steps 1000000 --no-eval --no-checkpoint --log-every 1 --out killed >out 2>err &
+run=$!
+tries=0
+while ! grep -q '"step":3,' killed/metrics.jsonl 2>/dev/null && [ $tries -lt 1000 ] && kill -0 $run; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+process=$(find_rank 3)
+# shellcheck disable=SC2086 # one, or none
+kill -KILL $process || complain 'no rank 3 to kill'
+wait $run
+says err 'rank 3 was killed by signal 9'
+for rank in 0 1 2; do
+    if [ $rank -eq 0 ]; then begin='redpoll: '; else begin="\\[$rank\\] redpoll: "; fi
+    says err "^$begin.*lost: rank 3, tensor 1 of replica 1"
+done
+finish

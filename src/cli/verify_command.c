@@ -100,7 +100,8 @@ static rp_status check_method(const rpi_train_settings *s) {
                        "--split %s gives ranks samples of their own, which one rank does not "
                        "see in these batches; iid is compared",
                        o->split);
-    if (o->mixup > 0 && s->world.ranks > (o->stages ? o->stages : 1))
+    int64_t each = (o->stages ? o->stages : 1) * (o->tensor_ranks ? o->tensor_ranks : 1);
+    if (o->mixup > 0 && s->world.ranks > each)
         return RP_FAIL(INVALID, "--mixup blends pictures of a replica's part of a step, and "
                                 "one rank has other parts; leave it out");
     return RP_OK;
@@ -112,8 +113,10 @@ static rp_status measure_layout(rpi_verify_job *job) {
     rpi_grid model;
     RP_TRY(rpi_train_grid(o, &model));
     RP_TRY(rpi_train_place_open(&model, 0, (int)job->train.world.ranks, 0, &job->place));
-    *l = (rpi_verify_layout){
-        .options = o, .stages = model.size[RPI_AXIS_STAGE], .replicas = job->place.replicas};
+    *l = (rpi_verify_layout){.options = o,
+                             .stages = model.size[RPI_AXIS_STAGE],
+                             .replicas = job->place.replicas,
+                             .tensor_ranks = model.size[RPI_AXIS_TENSOR]};
     RP_TRY(rpi_train_global_batch(o, l->replicas, &job->global_batch));
     l->micro_batches = rpi_train_micro_batches(o, l->replicas, job->global_batch);
     return rpi_verify_find_ties(o, l);
@@ -269,7 +272,7 @@ const rpi_command rpi_command_verify = {
              "use.",
     .examples =
         "  redpoll verify --model gpt2:layers=4,hidden=128 --data tokens:data/kjv \\\n"
-        "      --optimizer adamw --pp 2 -n 4 --micro-batch-size 4\n"
+        "      --optimizer adamw --tp 2 --pp 2 -n 4 --micro-batch-size 4\n"
         "  redpoll verify --config examples/gpt2-kjv.yaml -n 2 --steps 3\n"
         "  redpoll verify --model mlp --data synthetic -n 2 --codec q4 --tolerance 0.05\n",
     .options = options,

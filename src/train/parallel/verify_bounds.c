@@ -52,7 +52,7 @@ static bool cuts_short_batches(const rpi_verify_layout *l) {
 
 static bool is_bf16(const rpi_verify_layout *l) {
     const char *dtype = l->options->dtype;
-    bool is_layout = l->stages > 1 || l->replicas > 1;
+    bool is_layout = l->stages > 1 || l->replicas > 1 || l->tensor_ranks > 1;
     return is_layout && dtype && strcmp(dtype, "bf16") == 0;
 }
 
@@ -70,6 +70,10 @@ static bool has_lossy_weights(const rpi_verify_layout *l) {
     return !rp_codec_is_exact(&codec, RP_F32);
 }
 
+static bool shares_layers(const rpi_verify_layout *l) {
+    return l->tensor_ranks > 1;
+}
+
 static bool has_replicas(const rpi_verify_layout *l) {
     return l->replicas > 1;
 }
@@ -78,6 +82,10 @@ static const rpi_verify_reason reasons[] = {
     {"tie",
      "a table is at both ends of the model: its gradients from there and here are added last",
      is_tied, OTHER_ORDER},
+    {"tensor",
+     "ranks that share a layer add up its inputs' parts, and what each token loses, rank by "
+     "rank",
+     shares_layers, OTHER_ORDER},
     {"kernels",
      "some kernels add to the gradients of the micro-batches before while they sum up; "
      "replicas "

@@ -173,7 +173,7 @@ static void numbers_are_compared_by_bits(void) {
 
 /* Add a row: what is said of a layout, and its reasons, in the order of their table. */
 typedef struct bound_row {
-    int stages, replicas;
+    int stages, replicas, tensor_ranks;
     int64_t micro_batches;
     bool has_ties, has_shared, has_short_batch;
     const char *codec, *weights_codec, *dtype, *reasons;
@@ -182,18 +182,22 @@ typedef struct bound_row {
 
 #define NONE HUGE_VAL
 static const bound_row bounds[] = {
-    {1, 1, 8, 0, 0, 0, "q4", NULL, NULL, "", 0, 0, 0},
-    {1, 1, 8, 0, 1, 0, "fp32", NULL, NULL, "", 0, 0, 0},
-    {4, 1, 8, 0, 0, 1, "fp32", NULL, "fp32", "", 0, 0, 0},
-    {1, 4, 1, 1, 0, 0, "fp32", NULL, NULL, "kernels statistics ", 1e-6, 1e-5, NONE},
-    {1, 2, 1, 0, 1, 0, "fp32", NULL, NULL, "kernels shared statistics ", 1e-6, 1e-5, NONE},
-    {2, 1, 4, 1, 1, 0, "fp32", NULL, NULL, "tie ", 1e-6, 1e-5, 0},
-    {1, 2, 4, 0, 0, 0, "fp32", NULL, NULL, "kernels order statistics ", 1e-6, 1e-5, NONE},
-    {1, 2, 1, 0, 0, 1, "fp32", NULL, NULL, "kernels short batch statistics ", 1e-6, 1e-5, NONE},
-    {2, 1, 4, 0, 0, 0, "fp32", NULL, "bf16", "bf16 ", 2e-2, 2e-2, 2e-2},
-    {1, 2, 1, 0, 0, 0, "q4", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
-    {1, 2, 1, 0, 0, 0, "auto", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
-    {1, 2, 1, 0, 0, 0, "fp32", "q8", NULL, "kernels weights codec statistics ", NONE, NONE,
+    {1, 1, 1, 8, 0, 0, 0, "q4", NULL, NULL, "", 0, 0, 0},
+    {1, 1, 1, 8, 0, 1, 0, "fp32", NULL, NULL, "", 0, 0, 0},
+    {4, 1, 1, 8, 0, 0, 1, "fp32", NULL, "fp32", "", 0, 0, 0},
+    {1, 4, 1, 1, 1, 0, 0, "fp32", NULL, NULL, "kernels statistics ", 1e-6, 1e-5, NONE},
+    {1, 2, 1, 1, 0, 1, 0, "fp32", NULL, NULL, "kernels shared statistics ", 1e-6, 1e-5, NONE},
+    {2, 1, 1, 4, 1, 1, 0, "fp32", NULL, NULL, "tie ", 1e-6, 1e-5, 0},
+    {1, 2, 1, 4, 0, 0, 0, "fp32", NULL, NULL, "kernels order statistics ", 1e-6, 1e-5, NONE},
+    {1, 2, 1, 1, 0, 0, 1, "fp32", NULL, NULL, "kernels short batch statistics ", 1e-6, 1e-5,
+     NONE},
+    {2, 1, 1, 4, 0, 0, 0, "fp32", NULL, "bf16", "bf16 ", 2e-2, 2e-2, 2e-2},
+    {1, 2, 1, 1, 0, 0, 0, "q4", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
+    {1, 2, 1, 1, 0, 0, 0, "auto", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
+    {1, 1, 2, 8, 0, 1, 0, "fp32", NULL, "fp32", "tensor ", 1e-6, 1e-5, 0},
+    {1, 1, 2, 8, 0, 1, 0, "fp32", NULL, "bf16", "tensor bf16 ", 2e-2, 2e-2, 2e-2},
+    {2, 2, 2, 1, 0, 0, 0, "fp32", NULL, NULL, "tensor kernels statistics ", 1e-6, 1e-5, NONE},
+    {1, 2, 1, 1, 0, 0, 0, "fp32", "q8", NULL, "kernels weights codec statistics ", NONE, NONE,
      NONE},
 };
 enum { BOUNDS = sizeof bounds / sizeof bounds[0] };
@@ -206,6 +210,7 @@ static void a_layout_has_the_bounds_of_its_reasons(void) {
         rpi_verify_layout layout = {.options = &options,
                                     .stages = row->stages,
                                     .replicas = row->replicas,
+                                    .tensor_ranks = row->tensor_ranks,
                                     .micro_batches = row->micro_batches,
                                     .has_ties = row->has_ties,
                                     .has_shared = row->has_shared,

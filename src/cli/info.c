@@ -46,6 +46,8 @@ static const rpi_option options[] = {
      "of --model: fp32 or bf16, as redpoll train --dtype", NULL},
     {"optimizer", NULL, NULL, RPI_OPTION_TEXT, FIELD(optimizer), "adamw", 0, 0, "NAME",
      "of --model: whose state needs memory, too", NULL},
+    {"tp", NULL, NULL, RPI_OPTION_COUNT, FIELD(tensor_ranks), "1", 1, 4096, "N",
+     "of --model: ranks that share each layer, as redpoll train --tp; each rank's part", NULL},
     {"zero", NULL, NULL, RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 1, "0|1",
      "of --model: as redpoll train --zero, with --ranks", NULL},
     RPI_ROWS_RANKS(FIELD(ranks), NULL, "1", 1, 1 << 16,

@@ -1,5 +1,6 @@
 #include "cli/info_model.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "cli/command.h"
 #include "engine/backend.h"
@@ -20,6 +21,8 @@ typedef struct account {
     char model[RPI_MODEL_TEXT];
     rpi_account_options options;
     rpi_model_account found;
+    rpi_model_account *ranks; /* of tensor ranks that share its layers; NULL: none do */
+    int64_t whole;            /* parameters of all of them together */
 } account;
 
 /* ---- what was asked for ---- */
@@ -69,7 +72,11 @@ static rp_status read_options(account *it) {
     RP_TRY(rpi_optimizer_find(asked->optimizer, &it->optimizer));
     it->options.sharers = asked->zero ? (int)asked->ranks : 1;
     it->options.whole_tensors = it->optimizer->whole_tensors;
-    return RP_OK;
+    it->options.tensor_ranks = asked->tensor_ranks > 1 ? (int)asked->tensor_ranks : 0;
+    if (!it->options.tensor_ranks) return RP_OK;
+    rp_status fits = rpi_network_check_split(it->model, it->options.tensor_ranks);
+    return fits == RP_OK ? RP_OK
+                         : rpi_fail_context(fits, "--tp %d: ", it->options.tensor_ranks);
 }
 
 /* ---- memory of a rank ---- */
@@ -78,8 +85,7 @@ typedef struct memory {
     double parameters, gradients, optimizer, states, activations, workspace, all;
 } memory;
 
-static memory memory_of(const account *it) {
-    const rpi_model_account *found = &it->found;
+static memory memory_of(const account *it, const rpi_model_account *found) {
     double arena = (double)found->parameters * sizeof(float);
     memory m = {.parameters = arena,
                 .gradients = arena,
@@ -124,7 +130,7 @@ static void print_bytes(const char *what, double bytes) {
 }
 
 static void print_memory(const account *it) {
-    memory m = memory_of(it);
+    memory m = memory_of(it, &it->found);
     char what[96];
     int used = snprintf(what, sizeof what, "optimizer's state (%s", it->optimizer->name);
     if (it->options.sharers > 1)
@@ -143,6 +149,21 @@ static void print_memory(const account *it) {
     printf(
         "  With a lossy codec error feedback takes as much as the parameters it is for; data,\n"
         "  libraries and packed copies of weights come on top.\n");
+}
+
+/* Slices are not always equal, and the first rank adds biases. */
+static void print_ranks(const account *it) {
+    char parameters[COUNT_TEXT];
+    if (!it->ranks) return;
+    printf("\n  %-11s %14s %16s %14s\n", "tensor rank", "parameters", "step, GFLOP",
+           "memory, MB");
+    for (int r = 0; r < it->options.tensor_ranks; r++) {
+        const rpi_program_facts *facts = &it->ranks[r].facts;
+        printf("  %-11d %14s %16.4g %14.1f\n", r,
+               count_text(it->ranks[r].parameters, parameters),
+               1e-9 * (double)(facts->forward_flops + facts->backward_flops),
+               1e-6 * memory_of(it, &it->ranks[r]).all);
+    }
 }
 
 static bool are_alike(const rpi_layer_account *a, const rpi_layer_account *b) {
@@ -182,9 +203,13 @@ static void print_layers(const rpi_model_account *found) {
 static void print_table(const account *it) {
     char parameters[COUNT_TEXT];
     printf("%s (%s): %s parameters\n", it->asked->model, it->task,
-           count_text(it->found.parameters, parameters));
+           count_text(it->whole, parameters));
+    if (it->ranks)
+        printf("%d ranks share each layer; of the first one, with %s parameters:\n",
+               it->options.tensor_ranks, count_text(it->found.parameters, parameters));
     print_samples(it);
     print_memory(it);
+    print_ranks(it);
     print_layers(&it->found);
 }
 
@@ -196,7 +221,7 @@ static void add_flops(cJSON *object, int64_t forward, int64_t backward) {
 }
 
 static void add_memory(const account *it, cJSON *object) {
-    memory m = memory_of(it);
+    memory m = memory_of(it, &it->found);
     cJSON_AddNumberToObject(object, "parameters_bytes", m.parameters);
     cJSON_AddNumberToObject(object, "gradients_bytes", m.gradients);
     cJSON_AddNumberToObject(object, "optimizer_bytes", m.optimizer);
@@ -205,13 +230,27 @@ static void add_memory(const account *it, cJSON *object) {
     cJSON_AddNumberToObject(object, "workspace_bytes", m.workspace);
 }
 
+static void add_ranks(const account *it, cJSON *object) {
+    if (!it->ranks) return;
+    cJSON *list = cJSON_AddArrayToObject(object, "by_tensor_rank");
+    for (int r = 0; r < it->options.tensor_ranks; r++) {
+        const rpi_model_account *found = &it->ranks[r];
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddNumberToObject(row, "parameters", (double)found->parameters);
+        add_flops(row, found->facts.forward_flops, found->facts.backward_flops);
+        cJSON_AddNumberToObject(row, "memory_bytes", memory_of(it, found).all);
+        cJSON_AddItemToArray(list, row);
+    }
+}
+
 static void print_json(const account *it) {
     const rpi_model_account *found = &it->found;
     const rpi_data_shape *shape = &it->options.shape;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "model", it->model);
     cJSON_AddStringToObject(object, "task", it->task);
-    cJSON_AddNumberToObject(object, "parameters", (double)found->parameters);
+    cJSON_AddNumberToObject(object, "parameters", (double)it->whole);
+    add_ranks(it, object);
     cJSON_AddNumberToObject(object, "batch_size", (double)it->options.batch);
     if (shape->sequence)
         cJSON_AddNumberToObject(object, "seq_length", shape->sequence);
@@ -235,14 +274,47 @@ static void print_json(const account *it) {
     rpi_command_print_json(object);
 }
 
+/* ---- of which ranks ---- */
+
+static rp_status count_whole(account *it) {
+    rpi_account_options whole = it->options;
+    rpi_model_account found = {0};
+    whole.tensor_ranks = 0;
+    RP_TRY(rpi_model_account_make(it->model, &whole, &found));
+    it->whole = found.parameters;
+    rpi_model_account_free(&found);
+    return RP_OK;
+}
+
+static rp_status count_ranks(account *it) {
+    int ranks = it->options.tensor_ranks;
+    it->whole = it->found.parameters;
+    if (!ranks) return RP_OK;
+    RP_TRY(count_whole(it));
+    RP_TRY(rpi_alloc_array((size_t)ranks, sizeof *it->ranks, "ranks", &it->ranks));
+    for (int r = 0; r < ranks; r++) {
+        it->options.tensor_rank = r;
+        RP_TRY(rpi_model_account_make(it->model, &it->options, &it->ranks[r]));
+    }
+    return RP_OK;
+}
+
+static void close_account(account *it) {
+    for (int r = 0; it->ranks && r < it->options.tensor_ranks; r++)
+        rpi_model_account_free(&it->ranks[r]);
+    rpi_free(it->ranks);
+    rpi_model_account_free(&it->found);
+}
+
 rp_status rpi_info_model_print(const rpi_info_model *info) {
     account it = {.asked = info};
     RP_TRY(read_options(&it));
-    RP_TRY(rpi_model_account_make(it.model, &it.options, &it.found));
-    if (info->json)
+    rp_status status = rpi_model_account_make(it.model, &it.options, &it.found);
+    if (status == RP_OK) status = count_ranks(&it);
+    if (status == RP_OK && info->json)
         print_json(&it);
-    else
+    else if (status == RP_OK)
         print_table(&it);
-    rpi_model_account_free(&it.found);
-    return RP_OK;
+    close_account(&it);
+    return status;
 }

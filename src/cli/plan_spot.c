@@ -1,46 +1,33 @@
 /* `redpoll plan spot`: a training on spot nodes, played through over a trace of them. */
 #include "base/memory.h"
-#include "base/regular_file.h"
 #include "base/status.h"
-#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/option_rows.h"
-#include "cli/plan_words.h"
-#include "plan/foresight/interval_rule.h"
-#include "plan/foresight/node_rate.h"
-#include "plan/foresight/spot_replay.h"
+#include "cli/plan_spot_said.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 
-enum { MOST_FILE = 1 << 26, ROWS = 4 };
+enum { ROWS = 4 };
 
 typedef struct settings {
-    const char *file, *save, *restart, *notice, *interval, *stall, *join, *spot_price, *price;
-    int64_t nodes, least;
+    const char *file, *save, *restart, *price;
+    rpi_spot_said spot;
+    int64_t nodes;
     bool json;
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
+#define SAID(name)  offsetof(settings, spot.name)
 static const rpi_option options[] = {
     {"nodes", NULL, NULL, RPI_OPTION_COUNT, FIELD(nodes), NULL, 1, 1e7, "N",
      "of the world at most, others are spares; all that there ever are when absent", NULL},
-    {"least", NULL, NULL, RPI_OPTION_COUNT, FIELD(least), "1", 1, 1e7, "N",
-     "nodes below which it waits", NULL},
     RPI_ROW_SPAN("save", FIELD(save), NULL,
                  "for which the work stands still while it is saved: 30s"),
     RPI_ROW_SPAN("restart", FIELD(restart), NULL,
                  "from a change of the world until the work goes on: 5min"),
-    RPI_ROW_SPAN("notice", FIELD(notice), "0", "that a node gets before it is taken back"),
-    RPI_ROW_SPAN("interval", FIELD(interval), NULL,
-                 "of work between two saves, beside the best ones"),
-    RPI_ROW_SPAN("stall", FIELD(stall), "5s",
-                 "elastic: for which all stand where a node is lost"),
-    RPI_ROW_SPAN("join", FIELD(join), "60s", "elastic: for which a node that joins is idle"),
-    {"spot-price", NULL, NULL, RPI_OPTION_TEXT, FIELD(spot_price), NULL, 0, 0, "PRICE",
-     "of a spot node: 0.91/node-hour, in any currency", rpi_check_price},
+    RPI_ROWS_SPOT(SAID),
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
      "of a node that is not taken back", rpi_check_price},
     RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
@@ -65,84 +52,36 @@ typedef struct plan {
 
 /* ---- what was said ---- */
 
-static double span_of(const char *text) {
-    double seconds = 0;
-    if (text) (void)rpi_parse_span(text, &seconds); /* was checked */
-    return seconds;
-}
-
-static double price_of(const char *text) {
-    double price = -1;
-    if (text) (void)rpi_price_parse(text, &price);
-    return price;
-}
-
 static rp_status check_said(const settings *s) {
     if (!s->file)
         return RP_FAIL(INVALID, "which trace of nodes that came and went? docs/planning.md has "
                                 "its columns");
     if (!s->save) return RP_FAIL(INVALID, "how long does a save take? --save 30s");
     if (!s->restart) return RP_FAIL(INVALID, "how long does a restart take? --restart 5min");
-    if (s->interval && !(span_of(s->interval) > 0))
-        return RP_FAIL(INVALID, "--interval 0 leaves no work between two saves");
-    if (s->nodes && s->least > s->nodes)
-        return RP_FAIL(INVALID, "--least %lld is more than --nodes %lld", (long long)s->least,
-                       (long long)s->nodes);
-    return RP_OK;
-}
-
-static rp_status read_trace(const settings *s, plan *p) {
-    char *text = NULL;
-    size_t bytes;
-    RP_TRY(rpi_regular_file_read(s->file, MOST_FILE, &text, &bytes));
-    rp_status status = rpi_spot_trace_parse(text, &p->trace);
-    rpi_free(text);
-    if (status != RP_OK) return rpi_fail_context(status, "%s: ", s->file);
-    p->facts = rpi_spot_trace_facts(&p->trace);
-    if (p->facts.node_seconds == 0) return RP_FAIL(INVALID, "%s: it never has a node", s->file);
-    if (s->least > p->facts.most_nodes)
-        return RP_FAIL(INVALID, "--least %lld: the trace has %lld nodes at most",
-                       (long long)s->least, (long long)p->facts.most_nodes);
-    return RP_OK;
+    return rpi_spot_said_check(&s->spot, "nodes", s->nodes);
 }
 
 /* ---- ways to train ---- */
 
 static rpi_spot_rules rules_of(const plan *p) {
     const settings *s = p->s;
-    return (rpi_spot_rules){.most = s->nodes ? s->nodes : p->facts.most_nodes,
-                            .least = s->least,
-                            .save_s = span_of(s->save),
-                            .notice_fits = span_of(s->notice) > 0 &&
-                                           span_of(s->notice) >= span_of(s->save),
-                            .restart_s = span_of(s->restart),
-                            .stall_s = span_of(s->stall),
-                            .join_s = span_of(s->join)};
+    return rpi_spot_rules_of(&s->spot, s->nodes ? s->nodes : p->facts.most_nodes,
+                             rpi_spot_span(s->save), rpi_spot_span(s->restart));
 }
 
 static void add_row(plan *p, const char *name, rpi_spot_rules rules) {
     p->rows[p->row_count++] = (row){name, rules, rpi_spot_replay(&p->trace, &rules)};
 }
 
-/* By as many failures in its time as the trace has changes of the world. */
-static double exact_interval(const plan *p, rpi_spot_rules rules) {
-    rules.interval_s = p->facts.seconds;
-    double changes = (double)rpi_spot_replay(&p->trace, &rules).changes;
-    rpi_failures f = {.failures_per_s = fmax(changes, 1) / p->facts.seconds,
-                      .save_s = fmax(rules.save_s, 1),
-                      .restart_s = rules.restart_s};
-    return rpi_interval_rule_at(0)->interval_s(&f);
-}
-
 static void add_rows(plan *p) {
     rpi_spot_rules rules = rules_of(p);
-    rules.interval_s = exact_interval(p, rules);
+    rules.interval_s = rpi_spot_exact_interval(&p->trace, rules);
     add_row(p, "restarts, exact", rules);
     rpi_spot_rules best = rules;
     best.interval_s = rpi_spot_best_interval(&p->trace, &rules);
     add_row(p, "restarts, best", best);
-    if (p->s->interval) rules.interval_s = span_of(p->s->interval);
-    if (p->s->interval) add_row(p, "restarts, yours", rules);
+    if (p->s->spot.interval) rules.interval_s = rpi_spot_span(p->s->spot.interval);
+    if (p->s->spot.interval) add_row(p, "restarts, yours", rules);
     rules.is_elastic = true;
     add_row(p, "elastic", rules);
 }
@@ -169,10 +108,10 @@ static void print_facts(const plan *p) {
            (long long)f->largest_burst);
     if (p->rows[0].rules.notice_fits)
         printf("a notice of %s is enough for a save: no work is lost\n",
-               rpi_time_text(span_of(p->s->notice), time));
-    else if (span_of(p->s->notice) > 0)
+               rpi_time_text(rpi_spot_span(p->s->spot.notice), time));
+    else if (rpi_spot_span(p->s->spot.notice) > 0)
         printf("a notice of %s is too short for a save\n",
-               rpi_time_text(span_of(p->s->notice), time));
+               rpi_time_text(rpi_spot_span(p->s->spot.notice), time));
 }
 
 static void print_rows(const plan *p) {
@@ -259,9 +198,11 @@ static void print_json(const plan *p) {
 
 static rp_status work(void *context) {
     const settings *s = context;
-    plan p = {.s = s, .spot_price = price_of(s->spot_price), .price = price_of(s->price)};
+    plan p = {.s = s,
+              .spot_price = rpi_spot_price(s->spot.spot_price),
+              .price = rpi_spot_price(s->price)};
     RP_TRY(check_said(s));
-    rp_status status = read_trace(s, &p);
+    rp_status status = rpi_spot_trace_read(s->file, s->spot.least, &p.trace, &p.facts);
     if (status == RP_OK) {
         add_rows(&p);
         if (s->json)
@@ -269,7 +210,7 @@ static rp_status work(void *context) {
         else
             print_plan(&p);
     }
-    rpi_free(p.trace.changes);
+    if (status == RP_OK) rpi_free(p.trace.changes);
     return rpi_plan_mistake(status);
 }
 

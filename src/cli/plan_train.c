@@ -6,67 +6,52 @@
 #include "cli/commands.h"
 #include "cli/option_rows.h"
 #include "cli/plan_words.h"
-#include "plan/foresight/interval_rule.h"
-#include "plan/foresight/node_rate.h"
 
-#include <ctype.h>
-#include <math.h>
 #include <string.h>
 
 enum { MOST_WORDS = 64, COMPARE_BYTES = 1024 };
 
 typedef struct settings {
     rpi_plan_training training; /* first: options of --compare are read into a copy */
-    const char *price, *tokens, *failures, *save, *restart, *within;
+    rpi_train_whole whole;
+    const char *within;
     double budget;
     rpi_option_list compare;
     int64_t top;
     bool explain, json;
 } settings;
 
-/* "2T", "300B", "5e11": how people count tokens. */
-static rp_status tokens_of(const char *text, double *out) {
-    char number[32];
-    size_t length = strlen(text);
-    double unit = 1;
-    if (length && length < sizeof number && strchr("KMBT", text[length - 1])) {
-        unit = text[length - 1] == 'K'   ? 1e3
-               : text[length - 1] == 'M' ? 1e6
-               : text[length - 1] == 'B' ? 1e9
-                                         : 1e12;
-        memcpy(number, text, length);
-        number[length - 1] = '\0';
-        text = number;
-    }
-    RP_TRY(rpi_parse_real(text, out));
-    *out *= unit;
-    if (!(*out > 0) || !isfinite(*out)) return RP_FAIL(INVALID, "tokens are above 0: 300B, 2T");
-    return RP_OK;
-}
-
 static rp_status check_tokens(const char *text) {
     double tokens;
-    return tokens_of(text, &tokens);
+    return rpi_train_tokens(text, &tokens);
 }
 
 #define FIELD(name) offsetof(settings, name)
 #define SAID(name)  offsetof(settings, training.name)
+#define SPOT(name)  offsetof(settings, whole.spot_said.name)
 static const rpi_option options[] = {
     RPI_ROWS_PLAN_TRAINING(SAID),
     {"top", NULL, NULL, RPI_OPTION_COUNT, FIELD(top), "8", 1, 1000, "N", "layouts to show",
      NULL},
     {"explain", NULL, NULL, RPI_OPTION_FLAG, FIELD(explain), NULL, 0, 0, NULL,
      "every term of the best layout, with its formula and its source", NULL},
-    {"tokens", NULL, NULL, RPI_OPTION_TEXT, FIELD(tokens), NULL, 0, 0, "N",
+    {"tokens", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.tokens), NULL, 0, 0, "N",
      "of the whole training: 300B, 2T", check_tokens},
-    {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(price), NULL, 0, 0, "PRICE",
+    {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.price), NULL, 0, 0, "PRICE",
      "of a host: 10.4/node-hour, in any currency", rpi_check_price},
-    {"failures", NULL, NULL, RPI_OPTION_TEXT, FIELD(failures), NULL, 0, 0, "RATE",
+    {"failures", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.failures), NULL, 0, 0, "RATE",
      "6.5/1000-node-days, or of the whole job 1/3h", rpi_check_node_rate},
-    {"save", NULL, NULL, RPI_OPTION_TEXT, FIELD(save), NULL, 0, 0, "TIME",
+    {"save", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.save), NULL, 0, 0, "TIME",
      "for which the work stands still while it is saved: 30s", rpi_check_span},
-    {"restart", NULL, NULL, RPI_OPTION_TEXT, FIELD(restart), "5min", 0, 0, "TIME",
+    {"restart", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.restart), "5min", 0, 0, "TIME",
      "from a failure until the work goes on", rpi_check_span},
+    {"spot", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.spot), NULL, 0, 0, "TRACE",
+     "on spot nodes, which come and are taken back as in this file (docs/planning.md)", NULL},
+    {"elastic", NULL, NULL, RPI_OPTION_FLAG, FIELD(whole.elastic), NULL, 0, 0, NULL,
+     "with the spot nodes that are left it goes on, and does not restart", NULL},
+    {"pay-spares", NULL, NULL, RPI_OPTION_FLAG, FIELD(whole.pay_spares), "on", 0, 0, NULL,
+     "spot nodes beyond --hosts are paid for, too, and stand by", NULL},
+    RPI_ROWS_SPOT(SPOT),
     {"within", NULL, NULL, RPI_OPTION_TEXT, FIELD(within), NULL, 0, 0, "TIME",
      "the cheapest hosts that are done in it, up to --hosts: 48h", rpi_check_span},
     {"budget", NULL, NULL, RPI_OPTION_REAL, FIELD(budget), NULL, 0, 1e15, "MONEY",
@@ -79,59 +64,6 @@ static const rpi_option options[] = {
     {0},
 };
 
-/* ---- what the whole training comes to ---- */
-
-/* As it was said, or as long as the disk of --machine takes for parameters and optimizer. */
-static rp_status save_time(const settings *s, const rpi_train_offer *o, double *out) {
-    const rpi_training_layout *l = &o->found.best[0].layout;
-    double each = l->precision->weight + l->precision->optimizer;
-    if (s->save) return rpi_parse_span(s->save, out);
-    *out = -1;
-    if (o->planned.account)
-        *out = rpi_machine_account_save_s(o->planned.account,
-                                          rpi_transformer_count(&l->model).all * each);
-    return *out > 0 ? RP_OK : RP_FAIL(INVALID, "how long does a save take? --save 30s");
-}
-
-static rp_status fail_often(const settings *s, const rpi_train_offer *o, double work_s,
-                            rpi_train_bill *b) {
-    rpi_node_rate rate;
-    rpi_failures f = {0};
-    RP_TRY(rpi_node_rate_parse(s->failures, &rate));
-    RP_TRY(save_time(s, o, &f.save_s));
-    RP_TRY(rpi_parse_span(s->restart, &f.restart_s));
-    if (f.save_s == 0)
-        return RP_FAIL(INVALID, "a save of 0 s costs nothing: save after every step");
-    f.failures_per_s = rpi_node_rate_of(&rate, (double)o->said.hosts);
-    double best_s = rpi_interval_rule_at(0)->interval_s(&f);
-    double step_s = o->found.best[0].forecast.step_s;
-    b->has_failures = true;
-    b->stop_every_s = 1 / f.failures_per_s;
-    return rpi_failures_account(&f, rpi_interval_fit(&f, best_s, step_s), work_s, &b->failures);
-}
-
-static rp_status make_bill(const settings *s, rpi_train_offer *o) {
-    rpi_train_bill *b = &o->bill;
-    const rpi_forecast *f = &o->found.best[0].forecast;
-    *b = (rpi_train_bill){.price = -1, .cost = -1};
-    if (!s->tokens) return RP_OK;
-    RP_TRY(tokens_of(s->tokens, &b->tokens));
-    double work_s = b->tokens / f->tokens_per_s, wall_s = work_s;
-    if (s->failures) {
-        RP_TRY(fail_often(s, o, work_s, b));
-        wall_s = b->failures.expected_s;
-    }
-    b->hours = wall_s / 3600;
-    b->low_hours = b->hours * f->low_s / f->step_s;
-    b->high_hours = b->hours * f->high_s / f->step_s;
-    b->node_hours = b->hours * (double)o->said.hosts;
-    if (s->price) RP_TRY(rpi_price_parse(s->price, &b->price));
-    if (s->price) b->cost = b->node_hours * b->price;
-    const rpi_plan_device_fact *watts = &o->planned.machine.device.facts[RPI_FACT_WATTS];
-    if (watts->source) b->kwh = b->hours * (double)o->planned.ranks * watts->value / 1000;
-    return RP_OK;
-}
-
 /* ---- a training, and those that it is compared with ---- */
 
 static rp_status plan_offer(const settings *s, rpi_train_offer *o) {
@@ -141,7 +73,7 @@ static rp_status plan_offer(const settings *s, rpi_train_offer *o) {
     RP_TRY(rpi_layouts_search(&p->layout, &p->open, &p->machine, p->ranks, (int)s->top,
                               &o->found));
     if (!o->found.count) return rpi_train_refuse_unfit(o);
-    return make_bill(s, o);
+    return rpi_train_bill_make(&s->whole, o);
 }
 
 static void close_offer(rpi_train_offer *o) {
@@ -247,19 +179,14 @@ static void print(const settings *s, const comparison *c) {
 }
 
 static rp_status check_said(const settings *s) {
-    if (!s->tokens && (s->price || s->failures || s->within || s->budget > 0))
-        return RP_FAIL(INVALID, "--%s is of a whole training: how many tokens? --tokens 300B",
-                       s->price      ? "price"
-                       : s->failures ? "failures"
-                       : s->within   ? "within"
-                                     : "budget");
+    const char *goal = s->within ? "within" : s->budget > 0 ? "budget" : NULL;
+    RP_TRY(rpi_train_whole_check(&s->whole, goal, s->training.hosts));
     if (s->within && s->budget > 0)
         return RP_FAIL(INVALID, "--within and --budget: one of them is to be met, with the "
                                 "least of the other");
-    if ((s->within || s->budget > 0) && !s->price)
-        return RP_FAIL(INVALID, "--%s: what does a host cost? --price 10.4/node-hour",
-                       s->within ? "within" : "budget");
-    if (s->failures && !s->save && !s->training.machine)
+    if (goal && !s->whole.price && !s->whole.spot_said.spot_price)
+        return RP_FAIL(INVALID, "--%s: what does a host cost? --price 10.4/node-hour", goal);
+    if ((s->whole.failures || s->whole.spot) && !s->whole.save && !s->training.machine)
         return RP_FAIL(INVALID, "how long does a save take? --save 30s");
     return RP_OK;
 }
@@ -305,7 +232,10 @@ const rpi_command rpi_command_plan_train = {
         "      --compare \"slow: --link 10Gbit,30us --price 10.4/node-hour --codec q4\"\n"
         "  redpoll plan train --model llama:7b --hosts 32 --device a100-80g \\\n"
         "      --link 100Gbit,10us --global-batch-size 1024 --tokens 100B \\\n"
-        "      --price 24.5/node-hour --within 60d\n",
+        "      --price 24.5/node-hour --within 60d\n"
+        "  redpoll plan train --model llama:7b --hosts 16 --device a100-80g \\\n"
+        "      --link 200Gbit,5us --global-batch-size 1024 --tokens 30B --save 30s \\\n"
+        "      --spot trace.csv --elastic --spot-price 7/node-hour\n",
     .options = options,
     .run = run,
 };

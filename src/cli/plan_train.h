@@ -2,19 +2,43 @@
 #ifndef RPI_CLI_PLAN_TRAIN_H
 #define RPI_CLI_PLAN_TRAIN_H
 
+#include "cli/plan_spot_said.h"
 #include "cli/plan_training.h"
 #include "plan/foresight/failures.h"
 
 enum { RPI_TRAIN_NAME = 32, RPI_TRAIN_OFFERS = 16 };
+
+/* What a whole training comes to on spot nodes, by a trace of them, in one way to train. */
+typedef struct rpi_train_spot_way {
+    const char *name;
+    double interval_s;            /* of work between two saves */
+    rpi_spot_finish finish;       /* of all of its work */
+    double low_hours, high_hours; /* 9 of 10 times */
+    double hours, node_hours;     /* the latter of all nodes that are paid for meanwhile */
+    double goodput;               /* work over time, of hosts that are never taken back */
+    double cost, pays_below;      /* of a node and hour, of one that is taken back; negative:
+                                     not known */
+} rpi_train_spot_way;
+enum { RPI_TRAIN_SPOT_WAYS = 2 };
+typedef struct rpi_train_spot {
+    rpi_train_spot_way ways[RPI_TRAIN_SPOT_WAYS]; /* one that restarts, and an elastic one */
+    int chosen;
+    double trace_hours, work_hours; /* on hosts that are never taken back */
+    double price, spot_price;       /* negative: not said */
+    bool notice_fits;
+} rpi_train_spot;
 
 /* What a whole training comes to; tokens 0: not asked for. */
 typedef struct rpi_train_bill {
     double tokens, hours, low_hours, high_hours; /* failures and saves included */
     double price, cost;                          /* of a node and hour; negative: not said */
     double node_hours, kwh;                      /* kwh 0: watts are not known */
+    double device_hours;                         /* of nodes at work */
     bool has_failures;
     rpi_failure_account failures; /* of the training, at the best interval */
     double stop_every_s;
+    bool has_spot; /* what is above is then that of the chosen way */
+    rpi_train_spot spot;
 } rpi_train_bill;
 
 /* One training: as it was said, and the layouts that were found. */
@@ -61,6 +85,40 @@ rp_status rpi_train_goal_find(rpi_train_planner plan, void (*close)(rpi_train_of
  * none; infinity: at every one. Negative: nothing goes between hosts. */
 rp_status rpi_train_codec_pays_below(const rpi_train_offer *offer, double *out_bytes_per_s);
 const char *rpi_train_codec_of(const rpi_train_offer *offer);
+
+/* ---- plan_train_bill.c ---- */
+
+/* What was said of the whole training, as the user wrote it. */
+typedef struct rpi_train_whole {
+    const char *price, *tokens, *failures, *save, *restart, *spot;
+    rpi_spot_said spot_said;
+    bool elastic, pay_spares;
+} rpi_train_whole;
+
+/* "2T", "300B", "5e11". RP_INVALID: that is no number of tokens. */
+rp_status rpi_train_tokens(const char *text, double *out);
+/* RP_INVALID: words of a whole training (`goal`, too, where it is not NULL) without its tokens,
+ * or words of spot nodes without their trace. */
+rp_status rpi_train_whole_check(const rpi_train_whole *whole, const char *goal, int64_t hosts);
+/* By the best layout that was found, into the offer's bill. */
+rp_status rpi_train_bill_make(const rpi_train_whole *whole, rpi_train_offer *in_out);
+
+/* ---- plan_train_spot.c ---- */
+
+/* What was said of spot nodes. */
+typedef struct rpi_train_spot_said {
+    const char *trace;
+    bool is_elastic, pays_spares;
+    rpi_spot_said words;
+    double save_s, restart_s, work_s; /* work: of all hosts */
+    double price, spot_price;
+} rpi_train_spot_said;
+
+/* By the best layout of the offer, which fewer hosts share as long as they can hold it, with
+ * fewer replicas and about as large a batch. RP_INVALID: it is never done. */
+rp_status rpi_train_spot_plan(const rpi_train_offer *offer, const rpi_train_spot_said *said,
+                              rpi_train_spot *out);
+void rpi_train_spot_print(const rpi_train_spot *spot);
 
 /* ---- plan_train_fit.c ---- */
 

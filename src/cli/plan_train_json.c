@@ -44,6 +44,43 @@ static cJSON *layout_json(const rpi_candidate *c) {
     return object;
 }
 
+static cJSON *spot_way_json(const rpi_train_spot_way *w) {
+    const rpi_spot_account *a = &w->finish.account;
+    cJSON *object = cJSON_CreateObject();
+    bool is_done = w->hours > 0;
+    cJSON_AddStringToObject(object, "way", w->name);
+    cJSON_AddBoolToObject(object, "done", is_done);
+    if (!is_done) return object;
+    add(object, "interval_s", w->interval_s);
+    add(object, "hours", w->hours);
+    add(object, "hours_low", w->low_hours);
+    add(object, "hours_high", w->high_hours);
+    add(object, "turns", w->finish.turns);
+    add(object, "goodput", w->goodput);
+    add(object, "node_hours", w->node_hours);
+    add(object, "useful_share", a->useful / a->all);
+    add(object, "lost_share", a->lost / a->all);
+    add(object, "saving_share", a->saving / a->all);
+    add(object, "standing_share", a->standing / a->all);
+    add(object, "waiting_share", a->waiting / a->all);
+    add(object, "spare_share", a->spare / a->all);
+    add(object, "changes", (double)a->changes);
+    if (w->cost >= 0) add(object, "cost", w->cost);
+    if (w->pays_below >= 0) add(object, "spot_pays_below_per_node_hour", w->pays_below);
+    return object;
+}
+
+static void add_spot(cJSON *object, const rpi_train_spot *s) {
+    cJSON *spot = cJSON_AddObjectToObject(object, "spot");
+    cJSON_AddStringToObject(spot, "chosen", s->ways[s->chosen].name);
+    add(spot, "trace_hours", s->trace_hours);
+    add(spot, "work_hours", s->work_hours);
+    cJSON_AddBoolToObject(spot, "notice_fits", s->notice_fits);
+    cJSON *ways = cJSON_AddArrayToObject(spot, "ways");
+    for (int i = 0; i < RPI_TRAIN_SPOT_WAYS; i++)
+        cJSON_AddItemToArray(ways, spot_way_json(&s->ways[i]));
+}
+
 static void add_bill(cJSON *object, const rpi_train_bill *b) {
     if (b->tokens == 0) return;
     add(object, "tokens", b->tokens);
@@ -54,6 +91,7 @@ static void add_bill(cJSON *object, const rpi_train_bill *b) {
     if (b->cost >= 0) add(object, "price_per_node_hour", b->price);
     if (b->cost >= 0) add(object, "cost", b->cost);
     if (b->kwh > 0) add(object, "device_energy_kwh", b->kwh);
+    if (b->has_spot) add_spot(object, &b->spot);
     if (!b->has_failures) return;
     add(object, "stop_every_s", b->stop_every_s);
     add(object, "save_every_s", b->failures.interval_s);

@@ -86,6 +86,7 @@ static void print_bill(const rpi_train_bill *b) {
     if (b->cost >= 0) printf(", %.5g at %.4g a node and hour", b->cost, b->price);
     if (b->kwh > 0) printf(", %.4g MWh of devices", b->kwh / 1000);
     putchar('\n');
+    if (b->has_spot) rpi_train_spot_print(&b->spot);
     if (!b->has_failures) return;
     printf("it stops every %.4g h: save every %s, goodput %.2f %%, %.4g h for saves and "
            "failures\n",
@@ -113,6 +114,7 @@ void rpi_train_offers_print(const rpi_train_offer *offers, int count, bool expla
         if (i) putchar('\n');
         print_head(o);
         print_layouts(o);
+        if (i && o->bill.has_spot) rpi_train_spot_print(&o->bill.spot);
         if (i) continue;
         print_time(&o->found.best[0].forecast);
         print_memory(o);

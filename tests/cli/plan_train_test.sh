@@ -131,6 +131,63 @@ END2
     if python3 goal.py "$redpoll" $job 2>err; then pass; else complain "the goal: $(tail -n 2 err)"; fi
 fi
 
+# ---- spot nodes, by a trace of them ----
+
+traces=$(cd "$(dirname "$0")/../plan/traces" && pwd)
+spot="$job --tokens 30B --save 30s --top 1 --spot $traces/g4dn.csv"
+shows '^on spot nodes, by a trace of 10\.63 h, played [0-9.]+ times:$' $spot --elastic --price 24.5/node-hour --spot-price 7/node-hour
+also '^\* elastic +[0-9.]+ s +[0-9.]+ .* to .* %'
+also '^  restarts +[0-9.]+ s .* %'
+also '^3e\+10 tokens: [0-9.]+ h .* at 7 a node and hour, '
+also '^on hosts that are never taken back it takes [0-9.]+ h, [0-9.]+ at 24\.5 a node and hour$'
+also '^spot nodes are cheaper below [0-9.]+ a node and hour$'
+shows '^\* restarts +600\.0 s ' $spot --interval 10min
+shows '^within 200 hours' $spot --spot-price 7/node-hour --elastic --within 200h
+# Nodes that stay, and a world that needs them all: what it takes without a trace, and a start.
+printf 'second,nodes\n0,8\n100000,8\n' >steady.csv
+printf 'second,nodes\n0,4\n100000,4\n' >four.csv
+if command -v python3 >noise; then
+    cat >spot.py <<'END2'
+import json, subprocess, sys
+redpoll, *words = sys.argv[1:]
+def plan(*more):
+    return json.loads(subprocess.run([redpoll, "plan", "train", *words, *more, "--json"], capture_output=True, check=True).stdout)["trainings"][0]
+whole = ["--tokens", "30B", "--save", "30s", "--price", "24.5/node-hour", "--spot-price", "7/node-hour"]
+alone = plan("--tokens", "30B", "--price", "24.5/node-hour")
+for elastic in ([], ["--elastic"]):
+    bill = plan(*whole, "--spot", "steady.csv", *elastic, "--interval", "2000h", "--join", "0", "--restart", "0")
+    spot, chosen = bill["spot"], bill["spot"]["ways"][1 if elastic else 0]
+    assert spot["chosen"] == chosen["way"] == ("elastic" if elastic else "restarts"), spot
+    assert abs(bill["hours"] / alone["hours"] - 1) < 1e-4 and abs(chosen["goodput"] - 1) < 1e-4, (bill["hours"], alone["hours"])
+    assert abs(bill["cost"] / (8 * bill["hours"] * 7) - 1) < 1e-9 and bill["cost"] == chosen["cost"], bill
+    assert abs(chosen["spot_pays_below_per_node_hour"] / 24.5 - 1) < 1e-4, chosen
+    assert abs(bill["hours_low"] / alone["hours_low"] - 1) < 1e-4 and abs(bill["hours_high"] / alone["hours_high"] - 1) < 1e-4
+# Half of the hosts, by the layout with half of the replicas, are as fast as a forecast of them says.
+fixed = ["--tp", "1", "--pp", "2", "--zero", "1", "--micro-batch-size", "1", "--recompute", "none"]
+half = plan(*fixed, "--hosts", "4", "--tokens", "30B")
+bill = plan(*fixed, *whole, "--spot", "four.csv", "--interval", "2000h", "--restart", "0")
+assert abs(bill["hours"] / half["hours"] - 1) < 1e-4, (bill["hours"], half["hours"])
+for way in plan(*whole, "--spot", sys.argv[0].replace("spot.py", "") + "steady.csv", "--hosts", "6", "--global-batch-size", "960")["spot"]["ways"]:
+    shares = sum(way[key + "_share"] for key in ("useful", "lost", "saving", "standing", "waiting", "spare"))
+    assert abs(shares - 1) < 1e-9 and abs(way["spare_share"] - 0.25) < 1e-9, way
+paid = plan(*whole, "--spot", "steady.csv", "--hosts", "6", "--global-batch-size", "960", "--no-pay-spares")
+assert abs(paid["node_hours"] / (6 * paid["hours"]) - 1) < 1e-9, paid
+END2
+    if python3 spot.py "$redpoll" $job 2>err; then pass; else complain "spot nodes: $(tail -n 2 err)"; fi
+fi
+refused 'spot is of a whole training: how many tokens' $job --spot steady.csv --save 30s
+refused 'elastic is of spot nodes' $job --tokens 1B --elastic
+refused 'spot-price is of spot nodes' $job --tokens 1B --spot-price 3/node-hour
+refused 'interval is of spot nodes' $job --tokens 1B --interval 3min
+refused 'spot and --failures: the trace has all' $spot --failures 1/3h
+refused 'how long does a save take' $job --tokens 1B --spot steady.csv
+refused 'missing\.csv is missing' $job --tokens 1B --save 30s --spot missing.csv
+refused 'least 9 is more than --hosts 8' $spot --least 9
+refused 'least 5: the trace has 4 nodes at most' $job --tokens 1B --save 30s --spot four.csv --least 5
+refused 'interval 0 leaves no work' $spot --interval 0
+refused 'with the nodes of four\.csv the training is never done: there are 4 at most, a replica takes 8, .*, or --elastic$' \
+    $job --tokens 1B --save 30s --spot four.csv --tp 8 --pp 8
+
 # ---- devices of the user's own ----
 
 cat >mine.txt <<'END2'

@@ -21,6 +21,9 @@ typedef struct rpi_spot_rules {
     double restart_s;
     bool is_elastic;
     double stall_s, join_s; /* where it is elastic */
+    /* What a world of k nodes does in a second, at [k] of most + 1, in seconds of a world of
+     * `most`; NULL: k / most. A world whose share is 0 waits. */
+    const double *pace;
 } rpi_spot_rules;
 
 /* Node seconds of the trace, by what became of them. */
@@ -33,6 +36,17 @@ typedef struct rpi_spot_account {
 } rpi_spot_account;
 
 rpi_spot_account rpi_spot_replay(const rpi_spot_trace *trace, const rpi_spot_rules *rules);
+
+/* Until so much work is done, in seconds of a world of `most` nodes: a trace that is over
+ * begins anew, and so does the world, without a loss. */
+typedef struct rpi_spot_finish {
+    double seconds;
+    double turns; /* of the trace, the last of them not to its end */
+    rpi_spot_account account;
+} rpi_spot_finish;
+/* false: however often, it is never done. work_s: above 0. */
+bool rpi_spot_finish_find(const rpi_spot_trace *trace, const rpi_spot_rules *rules,
+                          double work_s, rpi_spot_finish *out);
 
 /* The interval that would have been the best for this trace, in hindsight, between save_s (or a
  * second) and its length. */

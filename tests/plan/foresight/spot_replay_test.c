@@ -26,7 +26,7 @@ static const struct {
     /* Two nodes for 1000 s: 10 of work, 1 to save, 90 times, and 10 more; as a spreadsheet
      * writes it. */
     {"\xef\xbb\xbfsecond,nodes\n0,2\n1000,2\n",
-     {2, 1, 10, 1, false, 0, false, 0, 0},
+     {2, 1, 10, 1, false, 0, false, 0, 0, NULL},
      2000,
      1820,
      0,
@@ -36,7 +36,7 @@ static const struct {
      0},
     /* It starts for 10 s, and one is lost at 100. */
     {"second,nodes\n0,2\n100,1\n200,1\n",
-     {2, 1, 95, 0, false, 10, false, 0, 0},
+     {2, 1, 95, 0, false, 10, false, 0, 0, NULL},
      300,
      90,
      180,
@@ -45,7 +45,7 @@ static const struct {
      0,
      0},
     {"second,nodes\n0,2\n100,1\n200,1\n",
-     {2, 1, 80, 5, false, 10, false, 0, 0},
+     {2, 1, 80, 5, false, 10, false, 0, 0, NULL},
      300,
      245,
      10,
@@ -54,7 +54,7 @@ static const struct {
      0,
      0},
     {"second,nodes\n0,2\n100,1\n200,1\n",
-     {2, 1, 80, 5, true, 10, false, 0, 0},
+     {2, 1, 80, 5, true, 10, false, 0, 0, NULL},
      300,
      255,
      0,
@@ -64,7 +64,7 @@ static const struct {
      0},
     /* It needs both. */
     {"second,nodes\n0,2\n100,1\n200,2\n300,2\n",
-     {2, 2, 50, 0, false, 0, false, 0, 0},
+     {2, 2, 50, 0, false, 0, false, 0, 0, NULL},
      500,
      400,
      0,
@@ -74,7 +74,7 @@ static const struct {
      0},
     /* A spare comes, and goes with one at work. */
     {"second,nodes\n0,2\n50,3\n100,2\n200,2\n",
-     {2, 1, 30, 0, false, 0, false, 0, 0},
+     {2, 1, 30, 0, false, 0, false, 0, 0, NULL},
      450,
      380,
      20,
@@ -84,7 +84,7 @@ static const struct {
      50},
     /* A new change begins the restart anew. */
     {EVENTS "0,join,a\n8,join,b\n15,join,c\n40,lost,a\n40,lost,b\n50,lost,c\n",
-     {9, 1, 100, 0, false, 10, false, 0, 0},
+     {9, 1, 100, 0, false, 10, false, 0, 0, NULL},
      8 + 14 + 75 + 10,
      0,
      45,
@@ -94,7 +94,7 @@ static const struct {
      0},
     /* Elastic: the joiner idles for 10 s, all stand for 5 s at the loss. */
     {EVENTS "0,join,a\n0,join,b\n100,join,c\n200,lost,b\n300,lost,a\n",
-     {9, 1, 100, 0, false, 99, true, 5, 10},
+     {9, 1, 100, 0, false, 99, true, 5, 10, NULL},
      200 + 300 + 200,
      700 - 20 - 10 - 10,
      0,
@@ -104,7 +104,7 @@ static const struct {
      0},
     /* None is left: what was not saved is lost. */
     {"second,nodes\n0,2\n130,0\n200,1\n300,1\n",
-     {2, 1, 100, 0, false, 0, true, 0, 0},
+     {2, 1, 100, 0, false, 0, true, 0, 0, NULL},
      360,
      300,
      60,
@@ -163,7 +163,8 @@ static void failures_at_random_cost_what_the_formula_says(void) {
         rpi_failures f = {1 / every_s, 0, jobs[i].save_s, 0, jobs[i].restart_s};
         rpi_failure_account account;
         rpi_spot_rules rules = {
-            4, 4, jobs[i].interval_s, jobs[i].save_s, fits, jobs[i].restart_s, false, 0, 0};
+            4, 4,   jobs[i].interval_s, jobs[i].save_s, fits, jobs[i].restart_s, false, 0,
+            0, NULL};
         make_random(every_s, COUNT, 7, changes);
         rpi_spot_account a = rpi_spot_replay(&(rpi_spot_trace){changes, COUNT}, &rules);
         REQUIRE_OK(rpi_failures_account(&f, jobs[i].interval_s, 1e9, &account));
@@ -181,12 +182,135 @@ static void failures_at_random_cost_what_the_formula_says(void) {
 static void the_best_interval_is_the_best_of_those_tried(void) {
     rpi_spot_trace t;
     REQUIRE_OK(read_trace("second,nodes\n0,2\n1000,1\n3000,2\n9000,1\n9999,1\n", &t));
-    rpi_spot_rules r = {2, 1, 0, 10, false, 60, false, 0, 0};
+    rpi_spot_rules r = {2, 1, 0, 10, false, 60, false, 0, 0, NULL};
     r.interval_s = rpi_spot_best_interval(&t, &r);
     double best = rpi_spot_replay(&t, &r).useful;
     for (double interval_s = 10; interval_s < 9999; interval_s *= 1.0289) {
         r.interval_s = interval_s;
         CHECK(rpi_spot_replay(&t, &r).useful <= best * 1.005);
+    }
+    rpi_free(t.changes);
+}
+
+/* ---- until the work is done: add a row ---- */
+
+static const double thirds[] = {0, .25, 1}, pairs_only[] = {0, 0, 1};
+static const struct {
+    const char *trace;
+    rpi_spot_rules rules;
+    double work_s;
+    double seconds, node_seconds, useful; /* by hand; seconds 0: it is never done */
+} finishes[] = {
+    /* 50 s of work, and each 10 of them a save of 1 s, the last of which is not needed. */
+    {"second,nodes\n0,2\n1000,2\n",
+     {2, 1, 10, 1, false, 0, false, 0, 0, NULL},
+     50,
+     54,
+     108,
+     100},
+    /* Three times over, with a start of 10 s each time: 90, 90 and 20. */
+    {"second,nodes\n0,2\n100,2\n",
+     {2, 1, 500, 0, false, 10, false, 0, 0, NULL},
+     200,
+     230,
+     460,
+     400},
+    /* Half a world does half as much, .. */
+    {"second,nodes\n0,2\n100,1\n500,1\n",
+     {2, 1, 10, 0, true, 0, false, 0, 0, NULL},
+     150,
+     200,
+     300,
+     300},
+    /* .. or as much as is said, .. */
+    {"second,nodes\n0,2\n100,1\n500,1\n",
+     {2, 1, 10, 0, true, 0, false, 0, 0, thirds},
+     150,
+     300,
+     400,
+     400},
+    /* .. or nothing: it waits for the trace to begin anew. */
+    {"second,nodes\n0,2\n100,1\n500,1\n",
+     {2, 1, 10, 0, true, 0, false, 0, 0, pairs_only},
+     150,
+     550,
+     700,
+     300},
+    {"second,nodes\n0,2\n100,1\n500,1\n",
+     {2, 1, 10, 0, true, 0, true, 0, 0, pairs_only},
+     150,
+     550,
+     700,
+     300},
+    /* Done within a run whose end would lose it. */
+    {"second,nodes\n0,2\n100,1\n101,2\n102,2\n",
+     {2, 2, 1000, 0, false, 0, false, 0, 0, NULL},
+     99,
+     99,
+     198,
+     198},
+    /* Each turn keeps nothing. */
+    {"second,nodes\n0,2\n100,1\n110,1\n",
+     {2, 2, 1000, 0, false, 0, false, 0, 0, NULL},
+     101,
+     0,
+     0,
+     0},
+    {"second,nodes\n0,1\n100,1\n110,1\n",
+     {2, 2, 10, 0, false, 0, false, 0, 0, NULL},
+     1,
+     0,
+     0,
+     0},
+    /* Elastic: each who joins idles for 10 s. */
+    {"second,nodes\n0,1\n100,2\n500,2\n",
+     {2, 1, 10, 0, false, 0, true, 0, 10, NULL},
+     90,
+     150,
+     200,
+     180},
+};
+enum { FINISHES = sizeof finishes / sizeof finishes[0] };
+
+static void work_is_done_when_it_is_by_hand(void) {
+    for (int i = 0; i < FINISHES; i++) {
+        rpi_spot_trace t;
+        rpi_spot_finish f = {.seconds = 0};
+        REQUIRE_OK(read_trace(finishes[i].trace, &t));
+        bool is_done = rpi_spot_finish_find(&t, &finishes[i].rules, finishes[i].work_s, &f);
+        CHECK_MSG(is_done == (finishes[i].seconds > 0), "row %d: done %d", i, is_done);
+        CHECK_MSG(fabs(f.seconds - finishes[i].seconds) < 1e-6, "row %d: %.9g s, not %g", i,
+                  f.seconds, finishes[i].seconds);
+        CHECK_MSG(fabs(f.account.all - finishes[i].node_seconds) < 1e-6,
+                  "row %d: %.9g node seconds, not %g", i, f.account.all,
+                  finishes[i].node_seconds);
+        CHECK_MSG(fabs(f.account.useful - finishes[i].useful) < 1e-6,
+                  "row %d: %.9g useful, not %g", i, f.account.useful, finishes[i].useful);
+        rpi_free(t.changes);
+    }
+}
+
+/* Cut where it is done, a trace comes to the work that was asked for. */
+static void a_trace_that_is_cut_comes_to_the_work(void) {
+    rpi_spot_trace t;
+    REQUIRE_OK(read_trace(
+        "second,nodes\n0,3\n400,2\n700,4\n1500,1\n2000,0\n2100,4\n4000,3\n6000,3\n", &t));
+    for (int i = 0; i < 80; i++) {
+        rpi_spot_rules r = {4, 1 + i % 2, 100, 7, i % 3 == 0, 30, i % 5 == 0, 5, 60, NULL};
+        rpi_spot_finish f;
+        double work_s = 1 + i * 37;
+        REQUIRE(rpi_spot_finish_find(&t, &r, work_s, &f));
+        rpi_spot_change cut[16];
+        int count = 0;
+        if (f.seconds > 6000) continue;
+        while (t.changes[count].second < f.seconds) {
+            cut[count] = t.changes[count];
+            count++;
+        }
+        cut[count++] = (rpi_spot_change){.second = f.seconds};
+        rpi_spot_account a = rpi_spot_replay(&(rpi_spot_trace){cut, count}, &r);
+        CHECK_MSG(fabs(a.useful_s - work_s) < 1e-6, "%d: %g, not %g", i, a.useful_s, work_s);
+        CHECK(fabs(a.all - f.account.all) < 1e-6);
     }
     rpi_free(t.changes);
 }
@@ -259,6 +383,8 @@ CASES({"traces come to what they do by hand", traces_come_to_what_they_do_by_han
        failures_at_random_cost_what_the_formula_says},
       {"the best interval is the best of those tried",
        the_best_interval_is_the_best_of_those_tried},
+      {"work is done when it is by hand", work_is_done_when_it_is_by_hand},
+      {"a trace that is cut comes to the work", a_trace_that_is_cut_comes_to_the_work},
       {"a trace is known by its facts", a_trace_is_known_by_its_facts},
       {"what is no trace is refused", what_is_no_trace_is_refused},
       {"lack of memory is said", lack_of_memory_is_said})

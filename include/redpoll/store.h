@@ -15,8 +15,8 @@ extern "C" {
 #endif
 
 /** What a store must do. Keys are NUL-terminated, values any bytes up to 64 KiB. All functions
- *  may be called from any thread, one call at a time for each rp_store. Required: all but close
- *  and get_page. */
+ *  may be called from any thread, one call at a time for each rp_store. Required: all but
+ * close, get_page and compare_set. */
 typedef struct rp_store_ops {
     /** Set a key, replacing what was there. */
     rp_status (*set)(void *context, const char *key, const void *value, size_t bytes);
@@ -40,6 +40,16 @@ typedef struct rp_store_ops {
     rp_status (*get_page)(void *context, const char *prefix, int first, int count,
                           double timeout_s, void *values, size_t capacity, size_t *sizes,
                           int *got);
+    /** Atomically: where the key holds exactly `expected` (expected_bytes 0: where it is absent
+     *  or empty), set it to `desired`. value: what the key holds afterwards, `desired` or what
+     *  another has set, at most `capacity` bytes of it; *bytes: its full size, 0 where it is
+     *  absent. RP_OK in both cases: compare what has come with what was desired, which says
+     *  whose it is if it is different for every caller. A wait for the key may end only at its
+     *  own deadline, or at once. NULL: the store cannot, and worlds of views (redpoll/view.h)
+     *  cannot use it; nothing else needs it. */
+    rp_status (*compare_set)(void *context, const char *key, const void *expected,
+                             size_t expected_bytes, const void *desired, size_t desired_bytes,
+                             void *value, size_t capacity, size_t *bytes);
 } rp_store_ops;
 
 typedef struct rp_store {

@@ -163,6 +163,20 @@ StoreGetPage = CFUNCTYPE(
 )
 
 
+StoreCompareSet = CFUNCTYPE(
+    c_int,
+    c_void_p,
+    c_char_p,
+    c_void_p,
+    c_size_t,
+    c_void_p,
+    c_size_t,
+    c_void_p,
+    c_size_t,
+    POINTER(c_size_t),
+)
+
+
 class rp_store_ops(Structure):
     _fields_ = [
         ("set", StoreSet),
@@ -171,6 +185,7 @@ class rp_store_ops(Structure):
         ("remove", StoreRemove),
         ("close", StoreClose),
         ("get_page", StoreGetPage),
+        ("compare_set", StoreCompareSet),
     ]
 
 

@@ -62,6 +62,10 @@ def connections() -> None:
         store(1, b"k" * 255, bytes(1000)),
         call(1),
         b"GET / HTTP/1.1\r\n\r\n",
+        store(7, b"view", struct.pack("<I", 0) + b"one") + store(2, b"view"),
+        store(1, b"v", b"a") + store(7, b"v", struct.pack("<I", 1) + b"ab"),
+        store(7, b"view", struct.pack("<I", 2**32 - 1) + b"one"),
+        store(7, b"view", b"abc"),
     ]
     for i, request in enumerate(requests):
         put("store", f"request-{i}", request)

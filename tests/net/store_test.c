@@ -86,6 +86,59 @@ static void counts(rp_store *s) {
     CHECK_FAILS(s->ops->add(s->context, "text", 1, &value), INVALID, "not a number");
 }
 
+/* What the key holds after an attempt, as text. */
+static const char *exchange(rp_store *s, const char *key, const char *expected,
+                            const char *desired) {
+    static char held[64];
+    size_t bytes = 0;
+    CHECK_OK(s->ops->compare_set(s->context, key, expected, strlen(expected), desired,
+                                 strlen(desired), held, sizeof held - 1, &bytes));
+    held[bytes < sizeof held ? bytes : sizeof held - 1] = '\0';
+    return held;
+}
+
+static void compares(rp_store *s) {
+    size_t bytes = 9;
+    char two[2] = "";
+    CHECK(strcmp(exchange(s, "view", "old", "new"), "") == 0); /* absent: nothing is set */
+    CHECK_FAILS(s->ops->get(s->context, "view", 0, two, 2, &bytes), TIMEOUT, "'view'");
+    CHECK(strcmp(exchange(s, "view", "", "one"), "one") == 0);
+    CHECK(strcmp(exchange(s, "view", "", "two"), "one") == 0);
+    CHECK(strcmp(exchange(s, "view", "on", "two"), "one") == 0);
+    CHECK(strcmp(exchange(s, "view", "ones", "two"), "one") == 0);
+    CHECK(strcmp(exchange(s, "view", "one", "two"), "two") == 0);
+    CHECK(strcmp(exchange(s, "view", "two", ""), "") == 0);
+    CHECK(strcmp(exchange(s, "view", "", "three"), "three") == 0); /* empty is absent */
+    CHECK_OK(s->ops->compare_set(s->context, "view", "three", 5, "a\0c", 3, two, 2, &bytes));
+    CHECK(bytes == 3 && memcmp(two, "a", 2) == 0);
+    CHECK_OK(s->ops->compare_set(s->context, "view", "a\0d", 3, "x", 1, NULL, 0, &bytes));
+    CHECK_EQ(bytes, 3);
+    CHECK_FAILS(s->ops->compare_set(s->context, "", "", 0, "x", 1, NULL, 0, &bytes), INVALID,
+                "empty");
+    CHECK_FAILS(s->ops->compare_set(s->context, "k", NULL, 1, "x", 1, NULL, 0, &bytes), INVALID,
+                "NULL");
+    CHECK_FAILS(s->ops->compare_set(s->context, "k", "", 0, "x", 1, NULL, 0, NULL), INVALID,
+                "bytes is NULL");
+}
+
+/* Both values may be as long as any. */
+static void compares_long_values(rp_store *s) {
+    size_t bytes = 0, most = RPI_STORE_VALUE_BYTES;
+    char *old = calloc(1, most + 1), *desired = calloc(1, most + 1);
+    memset(old, 'o', most);
+    memset(desired, 'd', most);
+    CHECK_OK(s->ops->set(s->context, "long", old, most));
+    CHECK_FAILS(s->ops->compare_set(s->context, "long", old, most + 1, "", 0, NULL, 0, &bytes),
+                INVALID, "at most 65536");
+    CHECK_FAILS(s->ops->compare_set(s->context, "long", "", 0, old, most + 1, NULL, 0, &bytes),
+                INVALID, "at most 65536");
+    CHECK_OK(
+        s->ops->compare_set(s->context, "long", old, most, desired, most, old, most, &bytes));
+    CHECK(bytes == most && memcmp(old, desired, most) == 0);
+    free(old);
+    free(desired);
+}
+
 static void keeps_limits(rp_store *s) {
     size_t bytes = 0;
     char *big = calloc(1, RPI_STORE_VALUE_BYTES + 1), key[RPI_STORE_KEY_BYTES + 1];
@@ -192,8 +245,9 @@ static void reads_pages(rp_store *s) {
 }
 
 static void each_kind_keeps_its_promises(void) {
-    static void (*const promises[])(rp_store *) = {keeps_values, counts, keeps_limits,
-                                                   holds_many_keys, reads_pages};
+    static void (*const promises[])(rp_store *) = {
+        keeps_values, counts,   keeps_limits,        holds_many_keys,
+        reads_pages,  compares, compares_long_values};
     for (int kind = 0; kind < KINDS; kind++) {
         fixture f = {0};
         REQUIRE(kinds[kind](&f));
@@ -221,6 +275,66 @@ static void adds_are_atomic(void) {
         int64_t sum = 0;
         CHECK_OK(f.store.ops->add(f.store.context, "sum", 0, &sum));
         CHECK_EQ(sum, 3 * THREADS * ADDS);
+        close_fixture(&f);
+    }
+}
+
+enum { TURNS = 50 };
+
+/* Each turn is one caller's: what it holds afterwards names whose. */
+static void *take_turns(void *context) {
+    fixture *f = context;
+    rp_store s = another(f);
+    char before[64] = "", mine[64];
+    static int callers;
+    int me = __atomic_add_fetch(&callers, 1, __ATOMIC_RELAXED);
+    for (int64_t won = 0, turn = 0; turn < TURNS; turn++) {
+        size_t bytes = 0;
+        snprintf(mine, sizeof mine, "%lld %d", (long long)turn, me);
+        CHECK_OK(s.ops->compare_set(s.context, "turn", before, strlen(before), mine,
+                                    strlen(mine), before, sizeof before - 1, &bytes));
+        before[bytes] = '\0';
+        if (strcmp(before, mine) == 0) CHECK_OK(s.ops->add(s.context, "won", 1, &won));
+        turn = atoll(before);
+    }
+    done_with(f, &s);
+    return NULL;
+}
+
+static void one_of_those_that_compare_wins(void) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        fixture f = {0};
+        REQUIRE(kinds[kind](&f));
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, take_turns, &f);
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        int64_t won = 0;
+        CHECK_OK(f.store.ops->add(f.store.context, "won", 0, &won));
+        CHECK_EQ(won, TURNS);
+        close_fixture(&f);
+    }
+}
+
+static void *wait_for_comparison(void *context) {
+    fixture *f = context;
+    rp_store s = another(f);
+    size_t bytes = 0;
+    CHECK_OK(s.ops->get(s.context, "compared", 30, NULL, 0, &bytes));
+    CHECK_EQ(bytes, 2);
+    done_with(f, &s);
+    return NULL;
+}
+
+static void waits_end_when_a_comparison_sets_the_key(void) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        fixture f = {0};
+        REQUIRE(kinds[kind](&f));
+        pthread_t waiter;
+        pthread_create(&waiter, NULL, wait_for_comparison, &f);
+        rpi_sleep_until_ns(rpi_now_ns() + 20000000);
+        CHECK(strcmp(exchange(&f.store, "compared", "no", "go"), "") == 0);
+        CHECK(strcmp(exchange(&f.store, "compared", "", "go"), "go") == 0);
+        pthread_join(waiter, NULL);
         close_fixture(&f);
     }
 }
@@ -572,6 +686,9 @@ static const struct {
     {PHRASE("\x05" U64("\x02") U64("\x04") "p/g0" U64("\x04") "p/g1"), PHRASE("\1")},
     {PHRASE("\x05" U64("\x01") U64("\x04") "p/g0"), PHRASE("\0")}, /* so far, it has */
     {PHRASE("\x0a" U64("\x01") U64("\x04") "p/g0"), PHRASE(U64("\x01") "x")},
+    {PHRASE("\x02" U64("\x03") "p/v" U64("\x00") U64("\x03") "one"), PHRASE(U64("\x03") "one")},
+    {PHRASE("\x02" U64("\x03") "p/v" U64("\x02") "no" U64("\x01") "x"),
+     PHRASE(U64("\x03") "one")},
     {PHRASE(ASK_FOR(U64("\x03") "p/k")), PHRASE("\0")},
     {PHRASE("\x03" U64("\x03") "p/k"), PHRASE("\0\0\0\0\0\0\0\x7f")}, /* no such length */
 };
@@ -617,6 +734,8 @@ static void torch_is_spoken_to_as_it_expects(void) {
         CHECK(got == 2 && sizes[0] == 1 && sizes[1] == 2 && memcmp(page, "xyz", 3) == 0);
         CHECK_OK(rpi_store_get_page(&store, "g", 0, 2, 0, page, sizeof page, sizes, &got));
         CHECK(got == 1 && sizes[0] == 1 && page[0] == 'x');
+        CHECK(strcmp(exchange(&store, "v", "", "one"), "one") == 0);
+        CHECK(strcmp(exchange(&store, "v", "no", "x"), "one") == 0);
         CHECK_FAILS(store.ops->get(store.context, "k", 10, value, sizeof value, &bytes),
                     CORRUPT, "key 'k' has");
         CHECK_FAILS(store.ops->add(store.context, "n", 5, &result), PEER,
@@ -641,6 +760,8 @@ CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},
       {"patience_is_bounded", patience_is_bounded},
       {"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
       {"adds_are_atomic", adds_are_atomic},
+      {"one_of_those_that_compare_wins", one_of_those_that_compare_wins},
+      {"waits_end_when_a_comparison_sets_the_key", waits_end_when_a_comparison_sets_the_key},
       {"waits_end_when_a_key_comes", waits_end_when_a_key_comes},
       {"waits_end_when_a_page_is_complete", waits_end_when_a_page_is_complete},
       {"many_come_at_once", many_come_at_once},

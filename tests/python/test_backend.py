@@ -3,6 +3,7 @@ exits."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -27,6 +28,7 @@ from ranks import (
 )
 from redpoll.torch.c10d import monitored
 from redpoll.torch.comm import _communicator
+from redpoll.torch.comm._store import StoreBridge
 
 # ---- works and futures ----
 
@@ -434,6 +436,29 @@ def meet_in_threads(rank: int, world: int) -> None:
 
 def test_hash_store() -> None:
     values(run_ranks(meet_in_threads, 1))
+
+
+def compare_in_a_store(rank: int, world: int, kind: str) -> list[bytes]:
+    port = {"is_master": True, "wait_for_workers": False}
+    store = dist.HashStore() if kind == "hash" else dist.TCPStore("127.0.0.1", 0, 1, **port)
+    bridge = StoreBridge(store)
+    held = ctypes.create_string_buffer(8)
+    size = ctypes.c_size_t()
+
+    def put(expected: bytes, desired: bytes) -> bytes:
+        code = bridge.structure.ops[0].compare_set(
+            None, b"view", expected, len(expected), desired, len(desired), held, 8, size
+        )
+        assert code == 0
+        return held.raw[: size.value]
+
+    return [put(b"", b"one"), put(b"", b"two"), put(b"one", b"two"), put(b"one", b"three")]
+
+
+@pytest.mark.parametrize("kind", ["hash", "tcp"])
+def test_a_store_of_pytorch_compares(kind: str) -> None:
+    answers = values(run_ranks(compare_in_a_store, 1, kind))[0]
+    assert answers == [b"one", b"one", b"two", b"two"]
 
 
 class Broken(dist.Store):

@@ -52,6 +52,17 @@ rp_status rpi_store_check(const char *key, size_t value_bytes) {
     return RP_OK;
 }
 
+rp_status rpi_store_compare_check(const char *key, const void *expected, size_t expected_bytes,
+                                  const void *desired, size_t desired_bytes,
+                                  const size_t *out_bytes) {
+    RP_TRY(rpi_store_check(key, expected_bytes));
+    RP_TRY(rpi_store_check(key, desired_bytes));
+    if ((expected_bytes && !expected) || (desired_bytes && !desired))
+        return RP_FAIL(INVALID, "key '%s': a value to compare or to set is NULL", key);
+    if (!out_bytes) return RP_FAIL(INVALID, "bytes is NULL: where a value's size goes");
+    return RP_OK;
+}
+
 rp_status rpi_dictionary_create(rpi_dictionary **out_dictionary) {
     rpi_dictionary *dictionary = NULL;
     RP_TRY(rpi_alloc(sizeof *dictionary, "a store", &dictionary));
@@ -148,6 +159,16 @@ rp_status rpi_dictionary_add(rpi_dictionary *dictionary, const char *key, int64_
     RP_TRY(rpi_dictionary_set(dictionary, key, number, sizeof number));
     *out_value = value;
     return RP_OK;
+}
+
+rp_status rpi_dictionary_compare_set(rpi_dictionary *dictionary, const char *key,
+                                     const void *expected, size_t expected_bytes,
+                                     const void *desired, size_t desired_bytes) {
+    size_t bytes = 0;
+    RP_TRY(rpi_store_check(key, desired_bytes));
+    const void *now = rpi_dictionary_get(dictionary, key, &bytes);
+    bool same = bytes == expected_bytes && (!bytes || memcmp(now, expected, bytes) == 0);
+    return same ? rpi_dictionary_set(dictionary, key, desired, desired_bytes) : RP_OK;
 }
 
 void rpi_dictionary_remove(rpi_dictionary *dictionary, const char *key) {

@@ -14,6 +14,10 @@ rp_status rpi_dictionary_create(rpi_dictionary **out_dictionary);
 void rpi_dictionary_destroy(rpi_dictionary *dictionary);
 /* RP_INVALID: an empty or too long key, or a value above RPI_STORE_VALUE_BYTES. */
 rp_status rpi_store_check(const char *key, size_t value_bytes);
+/* The arguments of a rp_store_ops.compare_set. */
+rp_status rpi_store_compare_check(const char *key, const void *expected, size_t expected_bytes,
+                                  const void *desired, size_t desired_bytes,
+                                  const size_t *out_bytes);
 rp_status rpi_dictionary_set(rpi_dictionary *dictionary, const char *key, const void *value,
                              size_t bytes);
 /* The value where it lies, until the next change; NULL when absent. */
@@ -22,6 +26,11 @@ const void *rpi_dictionary_get(const rpi_dictionary *dictionary, const char *key
 /* A number is 8 bytes, little-endian. RP_INVALID when the key holds something else. */
 rp_status rpi_dictionary_add(rpi_dictionary *dictionary, const char *key, int64_t amount,
                              int64_t *out_value);
+/* Where the key holds exactly `expected` (0 bytes: where it is absent or empty). The value
+ * afterwards is read by rpi_dictionary_get(). */
+rp_status rpi_dictionary_compare_set(rpi_dictionary *dictionary, const char *key,
+                                     const void *expected, size_t expected_bytes,
+                                     const void *desired, size_t desired_bytes);
 void rpi_dictionary_remove(rpi_dictionary *dictionary, const char *key);
 
 #endif

@@ -109,6 +109,25 @@ static rp_status local_add(void *context, const char *key, int64_t amount, int64
     return status;
 }
 
+static rp_status local_compare_set(void *context, const char *key, const void *expected,
+                                   size_t expected_bytes, const void *desired,
+                                   size_t desired_bytes, void *value, size_t capacity,
+                                   size_t *bytes) {
+    local_store *store = context;
+    size_t held = 0;
+    RP_TRY(
+        rpi_store_compare_check(key, expected, expected_bytes, desired, desired_bytes, bytes));
+    pthread_mutex_lock(&store->lock);
+    rp_status status = rpi_dictionary_compare_set(store->dictionary, key, expected,
+                                                  expected_bytes, desired, desired_bytes);
+    const void *now = rpi_dictionary_get(store->dictionary, key, &held);
+    if (status == RP_OK && value && held) memcpy(value, now, held < capacity ? held : capacity);
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+    if (status == RP_OK) *bytes = held;
+    return status;
+}
+
 static rp_status local_remove(void *context, const char *key) {
     local_store *store = context;
     RP_TRY(rpi_store_check(key, 0));
@@ -126,8 +145,13 @@ static void local_close(void *context) {
     rpi_free(store);
 }
 
-static const rp_store_ops local_ops = {local_set,    local_get,   local_add,
-                                       local_remove, local_close, local_get_page};
+static const rp_store_ops local_ops = {.set = local_set,
+                                       .get = local_get,
+                                       .add = local_add,
+                                       .remove = local_remove,
+                                       .close = local_close,
+                                       .get_page = local_get_page,
+                                       .compare_set = local_compare_set};
 
 rp_status rp_store_open_local(rp_store *store) {
     if (!store) return RP_FAIL(INVALID, "store is NULL");

@@ -230,6 +230,23 @@ static rp_status start_get_page(rp_store_server *server, client *each) {
     return RP_OK;
 }
 
+/* The request holds both values: how long the first one is, that one, the other. */
+static rp_status compare_set(rp_store_server *server, client *each) {
+    const unsigned char *value =
+        each->buffer + RPI_STORE_HEADER_BYTES + each->request.key_bytes;
+    size_t all = each->request.value_bytes, bytes = 0;
+    size_t expected = all < 4 ? SIZE_MAX : rpi_get_u32(value);
+    if (all < 4 || expected > all - 4)
+        return refuse(each, RP_FAIL(INVALID, "a value to compare ends behind its request"));
+    rp_status status =
+        rpi_dictionary_compare_set(server->dictionary, each->key, value + 4, expected,
+                                   value + 4 + expected, all - 4 - expected);
+    if (status != RP_OK) return refuse(each, status);
+    const void *now = rpi_dictionary_get(server->dictionary, each->key, &bytes);
+    if (now) wake_waiters(server, each->key);
+    return reply(each, RP_OK, 0, now, bytes);
+}
+
 /* Do what a complete request asks; the reply is queued, or the client waits. */
 static rp_status serve_request(rp_store_server *server, client *each) {
     const unsigned char *key = each->buffer + RPI_STORE_HEADER_BYTES;
@@ -254,6 +271,7 @@ static rp_status serve_request(rp_store_server *server, client *each) {
         case RPI_STORE_REMOVE: rpi_dictionary_remove(server->dictionary, each->key); break;
         case RPI_STORE_GET: return start_get(server, each);
         case RPI_STORE_GET_PAGE: return start_get_page(server, each);
+        case RPI_STORE_COMPARE_SET: return compare_set(server, each);
         default: return RP_FAIL(CORRUPT, "a store client sent a reply");
         }
     if (status != RP_OK) return refuse(each, status);

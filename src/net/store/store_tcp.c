@@ -23,7 +23,8 @@ typedef struct tcp_store {
     double response_timeout_s; /* the server keeps the time of waits; this much longer, and it
                                   is gone */
     char place[RPI_HOST_BYTES + 16]; /* "host:port", for messages */
-    unsigned char buffer[RPI_STORE_HEADER_BYTES + RPI_STORE_KEY_BYTES + RPI_STORE_VALUE_BYTES];
+    unsigned char
+        buffer[RPI_STORE_HEADER_BYTES + RPI_STORE_KEY_BYTES + RPI_STORE_COMPARE_BYTES];
 } tcp_store;
 
 static rp_status ask(tcp_store *store, const rpi_store_header *request, const char *key,
@@ -53,7 +54,7 @@ static rp_status hear(tcp_store *store, rpi_store_header *out_reply, int64_t dea
 static rp_status exchange_by(tcp_store *store, rpi_store_header *request, const char *key,
                              const void *value, int64_t deadline_ns,
                              rpi_store_header *out_reply) {
-    RP_TRY(rpi_store_check(key, request->value_bytes));
+    RP_TRY(rpi_store_check(key, 0));
     if (store->broken)
         return RP_FAIL(
             PEER, "the store at %s has failed before: connection closed by peer, or timed out",
@@ -152,6 +153,31 @@ static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t
     return RP_OK;
 }
 
+static rp_status tcp_compare_set(void *context, const char *key, const void *expected,
+                                 size_t expected_bytes, const void *desired,
+                                 size_t desired_bytes, void *value, size_t capacity,
+                                 size_t *bytes) {
+    tcp_store *store = context;
+    unsigned char *both = NULL;
+    RP_TRY(
+        rpi_store_compare_check(key, expected, expected_bytes, desired, desired_bytes, bytes));
+    size_t all = 4 + expected_bytes + desired_bytes;
+    RP_TRY(rpi_alloc(all, "values to compare", &both));
+    rpi_put_u32(both, (uint32_t)expected_bytes);
+    if (expected_bytes) memcpy(both + 4, expected, expected_bytes);
+    if (desired_bytes) memcpy(both + 4 + expected_bytes, desired, desired_bytes);
+    rpi_store_header request = {.operation = RPI_STORE_COMPARE_SET,
+                                .value_bytes = (uint32_t)all};
+    rpi_store_header reply = {0};
+    rp_status status = exchange(store, &request, key, both, 0, &reply);
+    rpi_free(both);
+    if (status == RP_OK) status = verdict(store, &reply);
+    if (status != RP_OK) return status;
+    *bytes = reply.value_bytes;
+    if (value) memcpy(value, store->buffer, *bytes < capacity ? *bytes : capacity);
+    return RP_OK;
+}
+
 static rp_status tcp_remove(void *context, const char *key) {
     RP_TRY(rpi_store_check(key, 0));
     rpi_store_header request = {.operation = RPI_STORE_REMOVE};
@@ -166,8 +192,13 @@ static void tcp_close(void *context) {
     rpi_free(store);
 }
 
-static const rp_store_ops tcp_ops = {tcp_set,    tcp_get,   tcp_add,
-                                     tcp_remove, tcp_close, tcp_get_page};
+static const rp_store_ops tcp_ops = {.set = tcp_set,
+                                     .get = tcp_get,
+                                     .add = tcp_add,
+                                     .remove = tcp_remove,
+                                     .close = tcp_close,
+                                     .get_page = tcp_get_page,
+                                     .compare_set = tcp_compare_set};
 
 /* Some other program may listen there: a question that changes nothing, while we still count
  * the time to connect. */

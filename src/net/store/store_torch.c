@@ -16,14 +16,23 @@
 
 /* Queries as PyTorch numbers them; lengths and numbers are 8 bytes in the hosts' byte order,
  * which is little-endian wherever both run. Texts are a length and their bytes. */
-enum { VALIDATE = 0, SET = 1, GET = 3, ADD = 4, CHECK = 5, DELETE_KEY = 8, MULTI_GET = 10 };
+enum {
+    VALIDATE = 0,
+    SET = 1,
+    COMPARE_SET = 2,
+    GET = 3,
+    ADD = 4,
+    CHECK = 5,
+    DELETE_KEY = 8,
+    MULTI_GET = 10
+};
 enum { READY = 0 };
 #define VALIDATION UINT32_C(0x3c85f7ce)
 
 enum {
     PREFIX_BYTES = 192,
     KEY_BYTES = PREFIX_BYTES + RPI_STORE_KEY_BYTES,
-    QUERY_BYTES = 32 + KEY_BYTES + RPI_STORE_VALUE_BYTES,
+    QUERY_BYTES = 32 + KEY_BYTES + 2 * RPI_STORE_VALUE_BYTES,
     PAGE_KEYS = 128, /* in one query: 128 keys of the greatest length and their lengths fit */
     FIRST_PAUSE_NS = 1000000,
     LONGEST_PAUSE_NS = 20000000,
@@ -238,6 +247,26 @@ static rp_status torch_add(void *context, const char *key, int64_t amount, int64
     return RP_OK;
 }
 
+/* Of a key that is absent PyTorch's store says what was expected, as if it held that: so says
+ * the answer of a key that was removed, too. */
+static rp_status torch_compare_set(void *context, const char *key, const void *expected,
+                                   size_t expected_bytes, const void *desired,
+                                   size_t desired_bytes, void *value, size_t capacity,
+                                   size_t *bytes) {
+    torch_store *store = context;
+    unsigned char length[8] = {0};
+    RP_TRY(
+        rpi_store_compare_check(key, expected, expected_bytes, desired, desired_bytes, bytes));
+    begin(store, COMPARE_SET);
+    put_key(store, key);
+    put_bytes(store, expected, expected_bytes);
+    put_bytes(store, desired, desired_bytes);
+    RP_TRY(ask(store, length, sizeof length));
+    RP_TRY(hear_value(store, key, length, bytes));
+    if (value) memcpy(value, store->query, *bytes < capacity ? *bytes : capacity);
+    return RP_OK;
+}
+
 static rp_status torch_remove(void *context, const char *key) {
     torch_store *store = context;
     unsigned char removed[8] = {0};
@@ -253,8 +282,13 @@ static void torch_close(void *context) {
     rpi_free(store);
 }
 
-static const rp_store_ops torch_ops = {torch_set,    torch_get,   torch_add,
-                                       torch_remove, torch_close, torch_get_page};
+static const rp_store_ops torch_ops = {.set = torch_set,
+                                       .get = torch_get,
+                                       .add = torch_add,
+                                       .remove = torch_remove,
+                                       .close = torch_close,
+                                       .get_page = torch_get_page,
+                                       .compare_set = torch_compare_set};
 
 /* Say the word that PyTorch's store expects first, and see that it answers like one. */
 static rp_status introduce(torch_store *store) {

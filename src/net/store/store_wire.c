@@ -27,10 +27,11 @@ rp_status rpi_store_unpack(const void *bytes, rpi_store_header *out_header) {
                                .status = (int32_t)rpi_get_u32(at + 8),
                                .value_bytes = rpi_get_u32(at + 12),
                                .number = (int64_t)rpi_get_u64(at + 16)};
-    if (header.operation < RPI_STORE_SET || header.operation > RPI_STORE_GET_PAGE)
+    if (header.operation < RPI_STORE_SET || header.operation > RPI_STORE_COMPARE_SET)
         return RP_FAIL(CORRUPT, "store operation %d does not exist", header.operation);
-    uint32_t most =
-        header.operation == RPI_STORE_REPLY ? RPI_PAGE_BYTES : RPI_STORE_VALUE_BYTES;
+    uint32_t most = header.operation == RPI_STORE_REPLY         ? RPI_PAGE_BYTES
+                    : header.operation == RPI_STORE_COMPARE_SET ? RPI_STORE_COMPARE_BYTES
+                                                                : RPI_STORE_VALUE_BYTES;
     if (header.key_bytes >= RPI_STORE_KEY_BYTES || header.value_bytes > most)
         return RP_FAIL(CORRUPT, "a store message announces a key of %u and a value of %u bytes",
                        header.key_bytes, header.value_bytes);

@@ -50,6 +50,7 @@ class StoreBridge:
             add=_abi.StoreAdd(self._guard(self._add)),
             remove=_abi.StoreRemove(self._guard(self._remove)),
             get_page=_abi.StoreGetPage(self._guard(self._get_page)),
+            compare_set=_abi.StoreCompareSet(self._guard(self._compare_set)),
         )
         self.structure = _abi.rp_store(ops=ctypes.pointer(self._ops), context=None)
 
@@ -104,6 +105,28 @@ class StoreBridge:
 
     def _add(self, key: bytes, amount: int, result: Any) -> int:
         result[0] = self._store.add(key.decode(), amount)
+        return _abi.RP_OK
+
+    def _compare_set(
+        self,
+        key: bytes,
+        expected: int,
+        expected_size: int,
+        desired: int,
+        desired_size: int,
+        value: int,
+        capacity: int,
+        size: Any,
+    ) -> int:
+        """PyTorch's takes text, and of an absent key says what was expected."""
+        held = self._store.compare_set(
+            key.decode(),
+            ctypes.string_at(expected, expected_size).decode() if expected_size else "",
+            ctypes.string_at(desired, desired_size).decode() if desired_size else "",
+        )
+        size[0] = len(held)
+        if value:
+            ctypes.memmove(value, held, min(len(held), capacity))
         return _abi.RP_OK
 
     def _remove(self, key: bytes) -> int:

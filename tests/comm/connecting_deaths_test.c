@@ -54,8 +54,8 @@ static rp_status dying_remove(void *context, const char *key) {
     return d->store.ops->remove(d->store.context, key);
 }
 
-static const rp_store_ops dying_ops = {dying_set,    dying_get, dying_add,
-                                       dying_remove, NULL,      NULL};
+static const rp_store_ops dying_ops = {
+    .set = dying_set, .get = dying_get, .add = dying_add, .remove = dying_remove};
 
 /* The argument: the victim, a transport, and the end of the key. */
 static void connect_or_die(void) {

@@ -10,7 +10,7 @@
 
 static void replay(const rpi_spot_trace *t) {
     for (int elastic = 0; elastic < 2; elastic++) {
-        rpi_spot_rules r = {3, 2, 60, 10, false, 30, elastic == 1, 5, 60};
+        rpi_spot_rules r = {3, 2, 60, 10, false, 30, elastic == 1, 5, 60, NULL};
         rpi_spot_account a = rpi_spot_replay(t, &r);
         double sum = a.useful + a.lost + a.saving + a.standing + a.waiting + a.spare;
         if (!(fabs(sum - a.all) <= 1e-6 * fmax(a.all, 1))) abort();

@@ -137,7 +137,8 @@ static void print_stages(const rpi_pipeline_plan *p) {
 }
 
 static const char *verdict_text(rpi_pipeline_verdict verdict) {
-    static const char *const texts[] = {"", "  too much memory", "  too few layers"};
+    static const char *const texts[] = {"", "  too much memory", "  too few layers",
+                                        "  other parts"};
     return texts[verdict];
 }
 

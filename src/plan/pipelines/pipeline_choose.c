@@ -123,14 +123,37 @@ rp_status rpi_pipeline_row_make(const rpi_pipeline_request *request,
 
 /* ---- all kinds ---- */
 
-static bool is_better(const rpi_pipeline_row *a, const rpi_pipeline_row *b) {
-    double near = 1e-5 * fmin(a->time_s, b->time_s);
-    if (fabs(a->time_s - b->time_s) > near) return a->time_s < b->time_s;
+static bool keeps_less(const rpi_pipeline_row *a, const rpi_pipeline_row *b) {
     if (a->kept_bytes < b->kept_bytes || a->kept_bytes > b->kept_bytes)
         return a->kept_bytes < b->kept_bytes;
     double a_kept = (double)a->kept / a->shape.chunks;
     double b_kept = (double)b->kept / b->shape.chunks;
     return a_kept < b_kept;
+}
+
+static double quickest(const rpi_pipeline_row *rows, int count) {
+    double least = INFINITY;
+    for (int i = 0; i < count; i++)
+        if (rows[i].verdict == RPI_PIPELINE_FITS) least = fmin(least, rows[i].time_s);
+    return least;
+}
+
+/* Of those that keep equally little the first in the catalogue: it is the simplest. */
+static int best_of(const rpi_pipeline_row *rows, int count, double near) {
+    double most = quickest(rows, count) * (1 + (near > 0 ? near : 1e-5));
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        if (rows[i].verdict != RPI_PIPELINE_FITS || rows[i].time_s > most) continue;
+        if (best < 0 || keeps_less(&rows[i], &rows[best])) best = i;
+    }
+    return best;
+}
+
+static bool is_asked_for(const rpi_pipeline_request *request, const rpi_pipeline_row *row) {
+    int parts = row->shape.stages * row->shape.chunks;
+    if (request->parts && parts != request->parts) return false;
+    return !request->ends_apart || row->shape.stages == 1 ||
+           rpi_pipeline_stage(row->kind, row->shape.stages, parts - 1) != 0;
 }
 
 /* A kind that has more parts than there are layers has a row without a price. */
@@ -140,6 +163,11 @@ static rp_status try_kind(const rpi_pipeline_request *request, const rpi_pipelin
     rpi_pipeline_row row = {.kind = kind, .verdict = RPI_PIPELINE_LAYERS};
     RP_TRY(rpi_pipeline_shape_make(kind, request->stages, request->micro_batches, chunks,
                                    &row.shape));
+    if (!is_asked_for(request, &row)) row.verdict = RPI_PIPELINE_UNASKED;
+    if (row.verdict == RPI_PIPELINE_UNASKED) {
+        *out_row = row;
+        return RP_OK;
+    }
     if (!request->layers || row.shape.stages * row.shape.chunks <= request->layer_count)
         return rpi_pipeline_row_make(request, kind, chunks, out_row);
     *out_row = row;
@@ -150,13 +178,10 @@ rp_status rpi_pipeline_choose(const rpi_pipeline_request *request,
                               rpi_pipeline_row rows[RPI_PIPELINE_ROWS], int *out_count,
                               int *out_best) {
     const rpi_pipeline_kind *kind;
-    int count = 0, best = -1;
-    for (; (kind = rpi_pipeline_kind_at(count)) != NULL && count < RPI_PIPELINE_ROWS; count++) {
+    int count = 0;
+    for (; (kind = rpi_pipeline_kind_at(count)) != NULL && count < RPI_PIPELINE_ROWS; count++)
         RP_TRY(try_kind(request, kind, &rows[count]));
-        if (rows[count].verdict != RPI_PIPELINE_FITS) continue;
-        if (best < 0 || is_better(&rows[count], &rows[best])) best = count;
-    }
     *out_count = count;
-    *out_best = best;
+    *out_best = best_of(rows, count, request->near);
     return RP_OK;
 }

@@ -15,6 +15,11 @@ typedef struct rpi_pipeline_request {
     const rpi_pipeline_layer *layers;
     int layer_count;
     double memory_bytes; /* of a stage, for what passes keep; 0: no limit */
+    int parts;           /* only kinds that have so many; 0: any */
+    bool ends_apart;     /* only kinds whose first and last part are on two stages */
+    /* Of kinds whose steps take up to so much more than the quickest, as a share of it, that
+     * which keeps least is taken; 0: a thousandth of a percent. */
+    double near;
 } rpi_pipeline_request;
 
 /* A kind, built and priced. */
@@ -37,7 +42,8 @@ void rpi_pipeline_trial_free(rpi_pipeline_trial *trial); /* zeros are fine */
 typedef enum rpi_pipeline_verdict {
     RPI_PIPELINE_FITS,
     RPI_PIPELINE_MEMORY, /* a stage keeps more than the limit */
-    RPI_PIPELINE_LAYERS  /* there are fewer layers than parts; it has no price */
+    RPI_PIPELINE_LAYERS, /* there are fewer layers than parts; it has no price */
+    RPI_PIPELINE_UNASKED /* it has other parts or ends than are asked for; it has no price */
 } rpi_pipeline_verdict;
 
 /* What a kind comes to. */
@@ -57,7 +63,7 @@ rp_status rpi_pipeline_row_make(const rpi_pipeline_request *request,
                                 rpi_pipeline_row *out_row);
 
 /* All kinds, in the order of the catalogue, and which of them to take: of those that fit the
- * quickest, of equally quick ones (within a thousandth of a percent) that which keeps least.
+ * quickest, of about equally quick ones (request->near) that which keeps least.
  * -1: none fits. Pure: alike on all ranks. RP_INVALID, RP_NOMEM. */
 rp_status rpi_pipeline_choose(const rpi_pipeline_request *request,
                               rpi_pipeline_row rows[RPI_PIPELINE_ROWS], int *out_count,

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "plan/stage_cut.h"
 
-enum { FORWARD, INPUTS, WEIGHTS, KEPT, KEPT_FOR_WEIGHTS, NUMBERS };
+enum { FORWARD, INPUTS, WEIGHTS, WHOLE, KEPT, KEPT_FOR_WEIGHTS, NUMBERS };
 
 static rp_status make_layers(const rpi_pipeline_layer *layers, int count,
                              rpi_stage_layer **out) {
@@ -25,6 +25,8 @@ static void add_up(const rpi_pipeline_layer *layers, rpi_pipeline_cut *cut, int 
         sums[FORWARD] += layers[i].forward_s;
         sums[INPUTS] += layers[i].inputs_s;
         sums[WEIGHTS] += layers[i].weights_s;
+        sums[WHOLE] += layers[i].whole_s > 0 ? layers[i].whole_s
+                                             : layers[i].inputs_s + layers[i].weights_s;
         sums[KEPT] += layers[i].kept_bytes;
         sums[KEPT_FOR_WEIGHTS] += layers[i].weights_bytes;
     }
@@ -74,6 +76,7 @@ void rpi_pipeline_cut_apply(const rpi_pipeline_cut *cut, rpi_pipeline_model *mod
     model->forward_s = numbers + FORWARD * cut->parts;
     model->inputs_s = numbers + INPUTS * cut->parts;
     model->weights_s = numbers + WEIGHTS * cut->parts;
+    model->whole_s = numbers + WHOLE * cut->parts;
     model->kept_bytes = numbers + KEPT * cut->parts;
     model->weights_bytes = numbers + KEPT_FOR_WEIGHTS * cut->parts;
 }

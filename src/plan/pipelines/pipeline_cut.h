@@ -9,13 +9,14 @@ typedef struct rpi_pipeline_layer {
     const char *name;
     const char *tie; /* a word for the table that it shares with other layers; NULL: none */
     double forward_s, inputs_s, weights_s;
+    double whole_s;                   /* of a backward pass in one; 0: what its halves take */
     double kept_bytes, weights_bytes; /* as in rpi_pipeline_model */
 } rpi_pipeline_layer;
 
 typedef struct rpi_pipeline_cut {
     int parts;
     int *first;      /* owned: [parts + 1], of layers */
-    double *numbers; /* owned: [5][parts]: times and bytes */
+    double *numbers; /* owned: [6][parts]: times and bytes */
 } rpi_pipeline_cut;
 
 /* So that the costliest part, by all its times, costs as little as can be (plan/stage_cut.h).

@@ -40,6 +40,7 @@ static double pass_s(const run *r, int pass) {
     const rpi_pipeline_model *m = r->model;
     int kind = r->o->passes[pass].kind;
     if (kind == RPI_PASS_FORWARD) return share_of(r->o, m, m->forward_s, pass);
+    if (kind == RPI_PASS_BACKWARD && m->whole_s) return share_of(r->o, m, m->whole_s, pass);
     double inputs_s = share_of(r->o, m, m->inputs_s, pass);
     double weights_s = share_of(r->o, m, m->weights_s, pass);
     return kind == RPI_PASS_INPUTS    ? inputs_s
@@ -251,6 +252,7 @@ static rp_status check_model(const rpi_pipeline_orders *o, const rpi_pipeline_mo
     RP_TRY(check_numbers("a forward time", m->forward_s, m->entries));
     RP_TRY(check_numbers("a time for inputs", m->inputs_s, m->entries));
     RP_TRY(check_numbers("a time for weights", m->weights_s, m->entries));
+    RP_TRY(check_numbers("a time for a whole backward pass", m->whole_s, m->entries));
     RP_TRY(check_numbers("what is kept", m->kept_bytes, m->entries));
     RP_TRY(check_numbers("what is kept for weights", m->weights_bytes, m->entries));
     RP_TRY(check_number("a message", m->border_bytes));

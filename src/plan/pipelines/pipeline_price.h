@@ -15,7 +15,8 @@
  * which its chunks have equal shares, or one for each part, in the order of the model. */
 typedef struct rpi_pipeline_model {
     int entries;
-    const double *forward_s, *inputs_s, *weights_s; /* a whole backward pass is both of these */
+    const double *forward_s, *inputs_s, *weights_s;
+    const double *whole_s;    /* of a backward pass in one; NULL: what its halves take */
     const double *kept_bytes; /* from the forward pass on; NULL: not counted */
     /* Of these, what is kept from the pass for inputs to that for weights; NULL: all. */
     const double *weights_bytes;

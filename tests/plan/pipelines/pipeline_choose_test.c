@@ -58,6 +58,52 @@ static void the_quickest_is_taken(void) {
     }
 }
 
+/* ---- what is asked for besides ---- */
+
+static const struct {
+    int parts;
+    bool ends_apart;
+    double near, hop_s;
+    const char *best;
+} asked[] = {
+    {0, false, 0, 0, "zb-v"},    /* the quickest of all */
+    {0, true, 0, 0, "zb-h1"},    /* zb-v has both ends on one stage; zb-h2 keeps more */
+    {8, false, 0, 0, "zb-v"},    /* two chunks on each of four stages, */
+    {4, false, 0, 0, "zb-h1"},   /* or one */
+    {5, false, 0, 0, "none"},    /* that is neither */
+    {4, false, 0.5, 0, "1f1b"},  /* half as much again for the least memory */
+    {4, false, 0, 1, "zb-h2"},   /* hops are paid once, */
+    {4, false, 0.4, 1, "zb-h1"}, /* and memory is worth two fifths */
+};
+
+static void what_is_asked_for_narrows_the_choice(void) {
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        rpi_pipeline_row rows[RPI_PIPELINE_ROWS];
+        int count = 0, best = -1;
+        rpi_pipeline_request request = request_of(4, 8);
+        request.parts = asked[i].parts;
+        request.ends_apart = asked[i].ends_apart;
+        request.near = asked[i].near;
+        request.model.latency_s = asked[i].hop_s;
+        CHECK_OK(rpi_pipeline_choose(&request, rows, &count, &best));
+        const char *name = best < 0 ? "none" : rows[best].kind->name;
+        CHECK_MSG(strcmp(name, asked[i].best) == 0, "row %zu: %s, not %s", i, name,
+                  asked[i].best);
+    }
+}
+
+/* Halves that cost more than the whole do not pay. */
+static void a_whole_pass_has_a_time_of_its_own(void) {
+    static double whole[STAGES];
+    rpi_pipeline_request request = request_of(4, 8);
+    request.parts = 4;
+    request.model.whole_s = whole;
+    for (int i = 0; i < STAGES; i++) whole[i] = 2;
+    CHECK(strcmp(best_of(&request), "zb-h1") == 0);
+    for (int i = 0; i < STAGES; i++) whole[i] = 1;
+    CHECK(strcmp(best_of(&request), "1f1b") == 0);
+}
+
 static void rows_say_what_they_come_to(void) {
     rpi_pipeline_request request = request_of(4, 8);
     rpi_pipeline_row row;
@@ -224,6 +270,8 @@ static void a_picture_shows_who_does_what_when(void) {
 }
 
 CASES({"the quickest is taken", the_quickest_is_taken},
+      {"what is asked for narrows the choice", what_is_asked_for_narrows_the_choice},
+      {"a whole pass has a time of its own", a_whole_pass_has_a_time_of_its_own},
       {"rows say what they come to", rows_say_what_they_come_to},
       {"layers become parts", layers_become_parts},
       {"stages of several parts are even", stages_of_several_parts_are_even},

@@ -10,6 +10,7 @@
 #include "train/data/label_split.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static rp_status check_split(const char *text) {
     rpi_label_split split;
@@ -18,7 +19,7 @@ static rp_status check_split(const char *text) {
 
 static rp_status check_schedule(const char *text) {
     const rpi_pipeline_kind *kind;
-    return rpi_pipeline_kind_find(text, &kind);
+    return strcmp(text, "auto") == 0 ? RP_OK : rpi_pipeline_kind_find(text, &kind);
 }
 
 #define FIELD(name) offsetof(rpi_train_settings, train.name)
@@ -101,8 +102,15 @@ const rpi_option rpi_train_table[] = {
     {"schedule", NULL, "parallelism.pp_engine", RPI_OPTION_TEXT, FIELD(schedule), "1f1b", 0, 0,
      "NAME",
      "of a pipeline's passes: afab, 1f1b, eager-1f1b, interleaved, zb-h1, zb-h2 or zb-v "
-     "(redpoll plan pipeline shows them)",
+     "(redpoll plan pipeline shows them); auto: the quickest by what layers and links are "
+     "measured to take",
      check_schedule},
+    {"stage-cut", NULL, "parallelism.stage_cut", RPI_OPTION_TEXT, FIELD(stage_cut), NULL, 0, 0,
+     "HOW",
+     "where a pipeline's model is cut: counted (few operations on the stage with most), "
+     "measured (little time), or the layers that stages begin with, as h.3,h.6; measured with "
+     "--schedule auto, else counted",
+     NULL},
     {"recompute", NULL, "parallelism.recompute_layer", RPI_OPTION_FLAG, FIELD(recompute), NULL,
      0, 0, NULL,
      "keep no activations inside blocks, but compute them again for the gradients: less "

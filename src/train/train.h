@@ -44,7 +44,9 @@ typedef struct rpi_train_options {
     int64_t stages;            /* ranks that hold one model together, by layers; 0: one */
     int64_t tensor_ranks;      /* ranks that share each of its layers; 0: one */
     int64_t replicas;          /* there must be so many; 0: what the ranks make */
-    const char *schedule;      /* of their passes (plan/pipelines); NULL: 1f1b */
+    const char *schedule;      /* of their passes: "auto", or of plan/pipelines; NULL: 1f1b */
+    const char *stage_cut; /* "counted", "measured" or layers that stages begin with: h.2,h.5;
+                              NULL: measured with schedule auto, else counted */
     int64_t seed;
 
     const char *optimizer;

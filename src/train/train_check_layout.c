@@ -4,6 +4,7 @@
 #include "train/trainer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
     const rpi_pipeline_kind *schedule = NULL;
@@ -13,7 +14,8 @@ rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
     if (o->tensor_ranks < 0 || o->tensor_ranks > RPI_TENSOR_RANKS)
         return RP_FAIL(INVALID, "--tp %lld: 1 to %d ranks are allowed",
                        (long long)o->tensor_ranks, RPI_TENSOR_RANKS);
-    if (o->schedule) RP_TRY(rpi_pipeline_kind_find(o->schedule, &schedule));
+    if (o->schedule && strcmp(o->schedule, "auto") != 0)
+        RP_TRY(rpi_pipeline_kind_find(o->schedule, &schedule));
     *out_model = (rpi_grid){
         {o->tensor_ranks ? (int)o->tensor_ranks : 1, 1, 1, o->stages ? (int)o->stages : 1}};
     return RP_OK;

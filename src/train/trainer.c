@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "methods/vector_memory.h"
-#include "train/parallel/node_costs.h"
 
 #include <string.h>
 
@@ -42,32 +41,8 @@ static bool others_read_gradients(const rpi_trainer *t) {
     return t->strategy->sends_gradients && may_be_exact;
 }
 
-/* Slices of layers may cost more on one rank than on the next; all are cut alike. */
-static rp_status agree_on_costs(const rpi_trainer *t, double *costs) {
-    if (!rpi_trainer_is_split(t)) return RP_OK;
-    size_t nodes = (size_t)rpi_graph_node_count(t->network.graph);
-    return rp_broadcast(t->comms.tensor, costs, nodes, RP_F64, NULL);
-}
-
-static rp_status create_part(rpi_trainer *t) {
-    const rpi_pipeline_kind *schedule = NULL;
-    double *costs = NULL;
-    int stage = rpi_grid_place_of(&t->place.grid, t->place.rank).at[RPI_AXIS_STAGE];
-    RP_TRY(rpi_pipeline_kind_find(t->options->schedule ? t->options->schedule : "1f1b",
-                                  &schedule));
-    RP_TRY(rpi_node_costs(&t->network, &costs));
-    rp_status status = agree_on_costs(t, costs);
-    if (status == RP_OK)
-        status = rpi_stage_open(&t->network, costs, schedule,
-                                t->place.grid.size[RPI_AXIS_STAGE], stage, &t->stage);
-    rpi_free(costs);
-    RP_TRY(status);
-    t->place.counts = rpi_stage_ends(&t->stage) && t->network.tensor_rank == 0;
-    return rpi_stage_weights(&t->stage, &t->network, &t->weights);
-}
-
 static rp_status create_weights(rpi_trainer *t) {
-    if (rpi_trainer_is_staged(t)) return create_part(t);
+    if (rpi_trainer_is_staged(t)) return rpi_trainer_open_stage(t);
     const rpi_gradient_memory travelling = {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
@@ -92,11 +67,10 @@ static rp_status build_network(rpi_trainer *t) {
     RP_TRY(rpi_trainer_open_tensor_sums(t));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
     RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->place.workers, &t->memories));
-    const rpi_backend *backend = rpi_backend_default();
-    if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, &backend));
-    rp_dtype compute = RP_F32;
-    if (t->options->dtype) RP_TRY(rpi_compute_parse(t->options->dtype, &compute));
+    const rpi_backend *backend = NULL;
     rpi_backend_options options = {.threads = (int)t->options->threads};
+    rp_dtype compute = RP_F32;
+    RP_TRY(rpi_trainer_backend(t, &backend, &compute));
     RP_TRY(rpi_program_set_open(&t->network, t->weights, backend, &options, compute,
                                 &t->programs));
     t->programs.recompute = t->options->recompute;
@@ -366,6 +340,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_source_close(&t->source);
     rpi_losses_close(&t->losses);
     rpi_stage_close(&t->stage);
+    rpi_free(t->stage_record);
     rpi_grid_comms_close(&t->comms);
     *t = (rpi_trainer){0};
 }

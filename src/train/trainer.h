@@ -29,7 +29,9 @@ typedef struct rpi_trainer {
     rp_comm *comm; /* of all ranks */
     rpi_train_place place;
     rpi_grid_comms comms;  /* of some, where a replica has several ranks */
-    rpi_model_stage stage; /* then: what this one holds of the model */
+    rpi_model_stage stage; /* then: what this one holds of the model, */
+    char stage_note[320];  /* why it was chosen so; "": it was said, */
+    char *stage_record;    /* and for the run that goes on (stage_choice.h); NULL: nothing */
     rpi_stage_links links;
     rpi_tensor_nodes *tensor_nodes; /* where ranks that share layers meet; NULL: none do */
     rpi_tensor_sums *tensor_sums;   /* of gradients of which each of them makes a part */
@@ -129,6 +131,13 @@ int64_t rpi_trainer_tensor_wait_ns(const rpi_trainer *trainer);
 void rpi_trainer_tell_tensor(const rpi_trainer *trainer, char *text, size_t bytes);
 void rpi_trainer_close_sums(rpi_trainer *trainer);
 void rpi_trainer_close_split(rpi_trainer *trainer);
+
+/* What its programs run on, and compute in. */
+rp_status rpi_trainer_backend(const rpi_trainer *trainer, const rpi_backend **out_backend,
+                              rp_dtype *out_compute);
+/* Choose schedule and cut, and take this rank's stage, with its weights. Collective where
+ * something is measured (stage_choice.h). */
+rp_status rpi_trainer_open_stage(rpi_trainer *trainer);
 
 /* Once there are weights and programs: who makes gradients. */
 rp_status rpi_trainer_open_replica(rpi_trainer *trainer);

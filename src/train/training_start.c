@@ -65,11 +65,15 @@ static void tell_split(const rpi_training *r) {
 
 /* Which stage has which layers, and what this rank has of them. */
 static void tell_layout(const rpi_training *r) {
+    const rpi_trainer *t = &r->trainer;
     char line[160];
-    if (rpi_trainer_is_staged(&r->trainer) && r->hooks->note)
-        r->hooks->note(r->hooks->context, r->trainer.stage.text);
-    if (!rpi_trainer_is_split(&r->trainer) || !r->hooks->note) return;
-    rpi_trainer_tell_tensor(&r->trainer, line, sizeof line);
+    if (!r->hooks->note) return;
+    if (rpi_trainer_is_staged(t)) {
+        if (t->stage_note[0]) r->hooks->note(r->hooks->context, t->stage_note);
+        r->hooks->note(r->hooks->context, t->stage.text);
+    }
+    if (!rpi_trainer_is_split(t)) return;
+    rpi_trainer_tell_tensor(t, line, sizeof line);
     r->hooks->note(r->hooks->context, line);
 }
 

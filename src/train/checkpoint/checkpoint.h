@@ -19,6 +19,9 @@
 /* The model's file in a folder; returns path. */
 const char *rpi_checkpoint_path(const char *folder, char *path, size_t bytes);
 
+/* In the metadata of the model's file: which schedule a pipeline runs, and where it is cut. */
+#define RPI_STAGE_RECORD_KEY "pipeline"
+
 /* Save into an existing folder. Collective: when it fails on one rank it fails on all; the
  * checkpoint that was there stays. */
 rp_status rpi_checkpoint_save(rpi_trainer *trainer, const char *folder);

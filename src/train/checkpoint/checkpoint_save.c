@@ -51,7 +51,7 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
     return RP_OK;
 }
 
-enum { MODEL_METADATA = 20 };
+enum { MODEL_METADATA = 21 };
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const of_all *all,
                                   const char *levels) {
@@ -86,6 +86,8 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         (rpi_metadata){"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"};
     if (rpi_trainer_is_staged(t)) metadata[entries++] = (rpi_metadata){"stages", stages};
     if (rpi_trainer_is_split(t)) metadata[entries++] = (rpi_metadata){"tensor_ranks", tensor};
+    if (t->stage_record)
+        metadata[entries++] = (rpi_metadata){RPI_STAGE_RECORD_KEY, t->stage_record};
     if (t->levels) metadata[entries++] = (rpi_metadata){"codec_levels", levels};
     if (t->levels && t->codec.fastest)
         metadata[entries++] = (rpi_metadata){"codec_lossy_from", lossy_from};

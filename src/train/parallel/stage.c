@@ -4,155 +4,36 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "plan/stage_cut.h"
-#include "train/models/layer_names.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- where a graph can be cut ---- */
-
-/* Of each value: does a parameter have a part in it? Only such values cross. */
-static void find_made(const rpi_graph *graph, bool *made) {
-    for (int v = 0; v < rpi_graph_value_count(graph); v++)
-        made[v] = rpi_graph_value(graph, v)->kind == RPI_VALUE_PARAMETER;
-    for (int n = 0; n < rpi_graph_node_count(graph); n++) {
-        const rpi_node *node = rpi_graph_node(graph, n);
-        bool from = false;
-        for (int i = 0; i < node->input_count; i++)
-            from |= node->inputs[i] != RPI_NO_VALUE && made[node->inputs[i]];
-        for (int i = 0; i < node->output_count; i++) made[node->outputs[i]] = from;
-    }
-}
-
-/* Behind nodes [0, end): the one activation that nodes further on read; RPI_NO_VALUE: there is
- * none, or there are several. */
-static rpi_value_id crossing_at(const rpi_graph *graph, const bool *made, int end) {
-    rpi_value_id crossing = RPI_NO_VALUE;
-    for (int n = end; n < rpi_graph_node_count(graph); n++) {
-        const rpi_node *node = rpi_graph_node(graph, n);
-        for (int i = 0; i < node->input_count; i++) {
-            rpi_value_id id = node->inputs[i];
-            if (id == RPI_NO_VALUE || !made[id]) continue;
-            const rpi_value *value = rpi_graph_value(graph, id);
-            if (value->kind != RPI_VALUE_ACTIVATION || value->producer >= end) continue;
-            if (value->dtype != RP_F32 || (crossing != RPI_NO_VALUE && crossing != id))
-                return RPI_NO_VALUE;
-            crossing = id;
-        }
-    }
-    return crossing;
-}
-
-/* Places where the model can be cut, in order. */
-typedef struct cuts {
-    int *ends;              /* nodes before each */
-    rpi_value_id *crossing; /* what goes on from there */
-    int count;
-} cuts;
-
-static void close_cuts(cuts *c) {
-    rpi_free(c->ends);
-    rpi_free(c->crossing);
-}
-
-static int node_named(const rpi_graph *graph, const char *name) {
-    int node = 0;
-    while (strcmp(rpi_graph_node(graph, node)->name, name) != 0) node++;
-    return node;
-}
-
-static void note_cuts(const rpi_graph *graph, const bool *made, const rpi_segment *blocks,
-                      int block_count, cuts *c) {
-    for (int b = 0; b < block_count; b++) {
-        int end = node_named(graph, blocks[b].last) + 1;
-        rpi_value_id crossing = crossing_at(graph, made, end);
-        if (crossing == RPI_NO_VALUE) continue;
-        /* An activation that goes past a whole stretch would be handed on by a part that does
-         * not make it. */
-        int before = c->count ? c->ends[c->count - 1] : 0;
-        if (rpi_graph_value(graph, crossing)->producer < before) continue;
-        c->ends[c->count] = end;
-        c->crossing[c->count++] = crossing;
-    }
-}
-
-static rp_status find_cuts(const rpi_network *network, cuts *c) {
-    const rpi_graph *graph = network->graph;
-    rpi_segment *blocks = NULL;
-    bool *made = NULL;
-    int count = 0;
-    rp_status status = rpi_blocks_of(graph, &blocks, &count);
-    if (status == RP_INVALID)
-        return RP_FAIL(INVALID,
-                       "--pp: the model %s has no blocks between which it could be cut into "
-                       "stages",
-                       network->text);
-    if (status == RP_OK)
-        status =
-            rpi_alloc_array((size_t)rpi_graph_value_count(graph), sizeof *made, "cuts", &made);
-    if (status == RP_OK)
-        status = rpi_alloc_array((size_t)count + 1, sizeof *c->ends, "cuts", &c->ends);
-    if (status == RP_OK)
-        status = rpi_alloc_array((size_t)count + 1, sizeof *c->crossing, "cuts", &c->crossing);
-    if (status == RP_OK) {
-        find_made(graph, made);
-        note_cuts(graph, made, blocks, count, c);
-    }
-    rpi_free(made);
-    rpi_free(blocks);
-    return status;
-}
-
 /* ---- which parts there are ---- */
 
-static double cost_of(const double *costs, int first, int end) {
-    double sum = 0;
-    for (int n = first; n < end; n++) sum += costs[n];
-    return sum;
-}
-
-static rp_status choose(const cuts *c, const rpi_network *network, const double *costs,
-                        int parts, int *out_first) {
-    int layers = c->count + 1;
-    rpi_stage_layer *list = NULL;
-    RP_TRY(rpi_alloc_array((size_t)layers, sizeof *list, "layers", &list));
-    for (int i = 0; i < layers; i++) {
-        int first = i ? c->ends[i - 1] : 0;
-        int end = i < c->count ? c->ends[i] : rpi_graph_node_count(network->graph);
-        list[i] = (rpi_stage_layer){.name = rpi_graph_node(network->graph, first)->name,
-                                    .cost = cost_of(costs, first, end)};
-    }
-    rp_status status = rpi_stage_cut(list, layers, parts, out_first);
-    rpi_free(list);
-    return status;
-}
-
-static rp_status check_parts(const cuts *c, const rpi_network *network,
+static rp_status check_parts(const rpi_model_layers *layers, const rpi_network *network,
                              const rpi_model_stage *s) {
-    int layers = c->count + 1, parts = s->stages * s->chunks;
-    if (layers > RPI_STAGE_LAYERS || parts <= layers) return RP_OK;
+    int parts = s->stages * s->chunks;
+    if (layers->count > RPI_STAGE_LAYERS || parts <= layers->count) return RP_OK;
     char chunks[32] = "", would[64];
     if (s->chunks > 1) snprintf(chunks, sizeof chunks, " x %d chunks", s->chunks);
-    if (layers / s->chunks > 1)
-        snprintf(would, sizeof would, "--pp %d would fit", layers / s->chunks);
+    if (layers->count / s->chunks > 1)
+        snprintf(would, sizeof would, "--pp %d would fit", layers->count / s->chunks);
     else
         snprintf(would, sizeof would, "%s",
                  s->chunks > 1 ? "--schedule 1f1b needs fewer" : "it is for one rank");
     return RP_FAIL(INVALID, "--pp %d%s: the model %s can be cut into %d parts; %s", s->stages,
-                   chunks, network->text, layers, would);
+                   chunks, network->text, layers->count, would);
 }
 
-static rpi_network_part part_at(const cuts *c, const rpi_network *network, const int *first,
-                                int parts, int part) {
+static rpi_network_part part_at(const rpi_model_layers *layers, const int *first, int parts,
+                                int part) {
     int begin = first[part], end = first[part + 1];
     bool is_last = part == parts - 1;
     return (rpi_network_part){.part = part,
-                              .first_node = begin ? c->ends[begin - 1] : 0,
-                              .end_node = is_last ? rpi_graph_node_count(network->graph)
-                                                  : c->ends[end - 1],
-                              .given = begin ? c->crossing[begin - 1] : RPI_NO_VALUE,
-                              .seed = is_last ? RPI_NO_VALUE : c->crossing[end - 1]};
+                              .first_node = layers->first_node[begin],
+                              .end_node = layers->first_node[end],
+                              .given = begin ? layers->crossing[begin - 1] : RPI_NO_VALUE,
+                              .seed = is_last ? RPI_NO_VALUE : layers->crossing[end - 1]};
 }
 
 /* ---- who holds a parameter ---- */
@@ -198,44 +79,41 @@ static rp_status look_at(const rpi_network *network, const rpi_network_part *all
                    s);
 }
 
-/* A node's block, or itself. */
-static void name_layer(const rpi_graph *graph, int node, char name[RPI_LAYER_NAME]) {
-    const char *own = rpi_graph_node(graph, node)->name;
-    rpi_layer_of(own, name);
-    size_t length = strlen(name);
-    if (!length || !isdigit((unsigned char)name[length - 1]))
-        snprintf(name, RPI_LAYER_NAME, "%s", own);
+static double cost_of(const rpi_stage_cut_plan *plan, int first, int end) {
+    double sum = 0;
+    for (int i = first; i < end; i++) sum += plan->costs[i];
+    return sum;
 }
 
 /* Which part has what. */
-static void tell_parts(const rpi_network *network, const double *costs,
+static void tell_parts(const rpi_network *network, const rpi_stage_cut_plan *plan,
                        const rpi_network_part *all, rpi_model_stage *s) {
-    double sum = cost_of(costs, 0, rpi_graph_node_count(network->graph));
+    double sum = cost_of(plan, 0, plan->layers->count);
     rpi_append(s->text, sizeof s->text, "%s over %d stages:", s->schedule->name, s->stages);
     for (int p = 0; p < s->stages * s->chunks; p++) {
         char first[RPI_LAYER_NAME], last[RPI_LAYER_NAME], stage[32] = "";
         const rpi_network_part *part = &all[p];
-        name_layer(network->graph, part->first_node, first);
-        name_layer(network->graph, part->end_node - 1, last);
+        rpi_model_layer_name(network->graph, part->first_node, first);
+        rpi_model_layer_name(network->graph, part->end_node - 1, last);
         if (s->chunks > 1)
             snprintf(stage, sizeof stage, " on stage %d",
                      rpi_pipeline_stage(s->schedule, s->stages, p));
-        double share = sum > 0 ? cost_of(costs, part->first_node, part->end_node) / sum : 0;
-        rpi_append(s->text, sizeof s->text, "%s %s to %s%s (%.0f %%%s)", p ? "," : "", first,
-                   last, stage, 100 * share, p ? "" : " of the operations");
+        double share = sum > 0 ? cost_of(plan, plan->first[p], plan->first[p + 1]) / sum : 0;
+        rpi_append(s->text, sizeof s->text, "%s %s to %s%s (%.0f %%%s%s)", p ? "," : "", first,
+                   last, stage, 100 * share, p ? "" : " of the ", p ? "" : plan->measure);
     }
 }
 
-static rp_status take_parts(const cuts *c, const rpi_network *network, const double *costs,
-                            const int *first, rpi_model_stage *s) {
+static rp_status take_parts(const rpi_network *network, const rpi_stage_cut_plan *plan,
+                            rpi_model_stage *s) {
     int parts = s->stages * s->chunks;
     rpi_network_part *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)s->chunks, sizeof *s->parts, "parts", &s->parts));
     RP_TRY(rpi_alloc_array((size_t)parts, sizeof *all, "parts", &all));
-    for (int p = 0; p < parts; p++) all[p] = part_at(c, network, first, parts, p);
+    for (int p = 0; p < parts; p++) all[p] = part_at(plan->layers, plan->first, parts, p);
     for (int k = 0; k < s->chunks; k++)
         s->parts[k] = all[rpi_pipeline_part(s->schedule, s->stages, s->stage, k)];
-    tell_parts(network, costs, all, s);
+    tell_parts(network, plan, all, s);
     rp_status status = RP_OK;
     for (int i = 0; i < network->parameter_count && status == RP_OK; i++)
         status = look_at(network, all, parts, i, s);
@@ -243,32 +121,72 @@ static rp_status take_parts(const cuts *c, const rpi_network *network, const dou
     return status;
 }
 
-static rp_status open_parts(const rpi_network *network, const double *costs, const cuts *c,
-                            rpi_model_stage *s) {
-    int *first = NULL, parts = s->stages * s->chunks;
-    RP_TRY(check_parts(c, network, s));
-    RP_TRY(rpi_alloc_array((size_t)parts + 1, sizeof *first, "parts", &first));
-    rp_status status = choose(c, network, costs, parts, first);
-    if (status == RP_OK) status = take_parts(c, network, costs, first, s);
+static rp_status make(const rpi_pipeline_kind *schedule, int stages, int stage,
+                      rpi_model_stage *s) {
+    rpi_pipeline_shape shape;
+    RP_TRY(rpi_pipeline_shape_make(schedule, stages, 1, 0, &shape));
+    *s = (rpi_model_stage){
+        .schedule = schedule, .stages = stages, .stage = stage, .chunks = shape.chunks};
+    return RP_OK;
+}
+
+rp_status rpi_stage_open_at(const rpi_network *network, const rpi_stage_cut_plan *plan,
+                            int stages, int stage, rpi_model_stage *out_stage) {
+    rpi_model_stage s;
+    RP_TRY(make(plan->schedule, stages, stage, &s));
+    rp_status status = check_parts(plan->layers, network, &s);
+    if (status == RP_OK) status = take_parts(network, plan, &s);
+    if (status == RP_OK)
+        *out_stage = s;
+    else
+        rpi_stage_close(&s);
+    return status;
+}
+
+rp_status rpi_stage_cut_counted(const rpi_network *network, const rpi_model_layers *layers,
+                                const double *costs, const rpi_pipeline_kind *schedule,
+                                int stages, int **out_first) {
+    rpi_model_stage s;
+    rpi_stage_layer *list = NULL;
+    int *first = NULL;
+    RP_TRY(make(schedule, stages, 0, &s));
+    RP_TRY(check_parts(layers, network, &s));
+    RP_TRY(rpi_alloc_array((size_t)layers->count, sizeof *list, "layers", &list));
+    for (int i = 0; i < layers->count; i++)
+        list[i] = (rpi_stage_layer){.name = layers->names[i], .cost = costs[i]};
+    size_t parts = (size_t)stages * (size_t)s.chunks;
+    rp_status status = rpi_alloc_array(parts + 1, sizeof *first, "parts", &first);
+    if (status == RP_OK) status = rpi_stage_cut(list, layers->count, (int)parts, first);
+    rpi_free(list);
+    if (status == RP_OK)
+        *out_first = first;
+    else
+        rpi_free(first);
+    return status;
+}
+
+static rp_status open_counted(const rpi_network *network, const rpi_model_layers *layers,
+                              const double *node_costs, const rpi_pipeline_kind *schedule,
+                              int stages, int stage, rpi_model_stage *out_stage) {
+    double *costs = NULL;
+    int *first = NULL;
+    RP_TRY(rpi_model_layers_costs(layers, node_costs, &costs));
+    rp_status status = rpi_stage_cut_counted(network, layers, costs, schedule, stages, &first);
+    const rpi_stage_cut_plan plan = {schedule, layers, first, costs, "operations"};
+    if (status == RP_OK) status = rpi_stage_open_at(network, &plan, stages, stage, out_stage);
     rpi_free(first);
+    rpi_free(costs);
     return status;
 }
 
 rp_status rpi_stage_open(const rpi_network *network, const double *costs,
                          const rpi_pipeline_kind *schedule, int stages, int stage,
                          rpi_model_stage *out_stage) {
-    rpi_pipeline_shape shape;
-    cuts c = {0};
-    RP_TRY(rpi_pipeline_shape_make(schedule, stages, 1, 0, &shape));
-    rpi_model_stage s = {
-        .schedule = schedule, .stages = stages, .stage = stage, .chunks = shape.chunks};
-    rp_status status = find_cuts(network, &c);
-    if (status == RP_OK) status = open_parts(network, costs, &c, &s);
-    close_cuts(&c);
-    if (status == RP_OK)
-        *out_stage = s;
-    else
-        rpi_stage_close(&s);
+    rpi_model_layers layers = {0};
+    RP_TRY(rpi_model_layers_find(network, &layers));
+    rp_status status =
+        open_counted(network, &layers, costs, schedule, stages, stage, out_stage);
+    rpi_model_layers_free(&layers);
     return status;
 }
 

@@ -11,7 +11,7 @@
 #define RPI_TRAIN_STAGE_H
 
 #include "plan/pipelines/pipeline_kind.h"
-#include "train/models/network.h"
+#include "train/parallel/model_layers.h"
 
 /* A stretch of a network. */
 typedef struct rpi_network_part {
@@ -40,9 +40,28 @@ typedef struct rpi_model_stage {
     char text[RPI_MODEL_STAGE_TEXT];
 } rpi_model_stage;
 
-/* Cut a network for a schedule, of which this is one stage. costs: of each node of the graph,
- * in one unit. RP_INVALID: fewer blocks than parts, and what would fit; RP_UNSUPPORTED: a
+/* How a model is cut. Borrowed. */
+typedef struct rpi_stage_cut_plan {
+    const rpi_pipeline_kind *schedule;
+    const rpi_model_layers *layers;
+    const int *first;    /* [parts + 1] part k has the layers first[k] ... first[k + 1] - 1 */
+    const double *costs; /* of each layer, in one unit, for the text, */
+    const char *measure; /* and what they count: "operations" */
+} rpi_stage_cut_plan;
+
+/* One stage of it. RP_INVALID: fewer layers than parts, and what would fit; RP_UNSUPPORTED: a
  * parameter that three stages read. Pure: alike on all ranks. */
+rp_status rpi_stage_open_at(const rpi_network *network, const rpi_stage_cut_plan *plan,
+                            int stages, int stage, rpi_model_stage *out_stage);
+/* plan.first so that the part with the most costs has as few as can be (plan/stage_cut.h); the
+ * caller's to free with rpi_free(). */
+rp_status rpi_stage_cut_counted(const rpi_network *network, const rpi_model_layers *layers,
+                                const double *costs, const rpi_pipeline_kind *schedule,
+                                int stages, int **out_first);
+
+/* Both, by what nodes cost. Cut a network for a schedule, of which this is one stage. costs: of
+ * each node of the graph, in one unit. RP_INVALID: fewer blocks than parts, and what would fit;
+ * RP_UNSUPPORTED: a parameter that three stages read. Pure: alike on all ranks. */
 rp_status rpi_stage_open(const rpi_network *network, const double *costs,
                          const rpi_pipeline_kind *schedule, int stages, int stage,
                          rpi_model_stage *out_stage);

@@ -138,7 +138,8 @@ static rp_status count_ties(const rpi_network *network, const rpi_train_options 
     const rpi_pipeline_kind *schedule = NULL;
     rpi_model_stage stage = {0};
     double *costs = NULL;
-    RP_TRY(rpi_pipeline_kind_find(o->schedule ? o->schedule : "1f1b", &schedule));
+    bool is_auto = !o->schedule || strcmp(o->schedule, "auto") == 0;
+    RP_TRY(rpi_pipeline_kind_find(is_auto ? "1f1b" : o->schedule, &schedule));
     RP_TRY(rpi_node_costs(network, &costs));
     rp_status status = rpi_stage_open(network, costs, schedule, (int)o->stages, 0, &stage);
     if (status == RP_OK) *out_ties = stage.tie_count;

@@ -30,12 +30,19 @@ done >text
 "$redpoll" data tokenize --tokenizer byte --in text --out corpus >out 2>err || complain "$(cat err)"
 
 # ---- one training, in one layout and another ----
-trains serial --steps 4
+trains serial --steps 7
 trains run --steps 2 --pp 3 -n 3 --schedule zb-h1
 "$redpoll" train --resume run --steps 3 --pp 1 -n 1 >out 2>err || complain "$(cat err)"
 says out 'saved by 3 stages, continued by 1'
 "$redpoll" train --resume run --steps 4 --pp 2 -n 2 --schedule 1f1b >out 2>err || complain "$(cat err)"
 says out 'a step .*MB sent'
+"$redpoll" train --resume run --steps 5 --pp 2 -n 2 --schedule auto >out 2>err || complain "$(cat err)"
+says out 'schedule auto takes [a-z0-9-]*: a step of .* ms by its price'
+says out 'over 2 stages: .* of the time'
+"$redpoll" train --resume run --steps 6 >out 2>err || complain "$(cat err)"
+says out 'schedule auto goes on with [a-z0-9-]*, which this run took before'
+"$redpoll" train --resume run --steps 7 --schedule 1f1b --stage-cut model.layers.1 >out 2>err || complain "$(cat err)"
+says out '1f1b over 2 stages: model.embed_tokens to model.layers.0'
 losses serial >wanted
 losses run >had
 if cmp -s wanted had; then pass; else complain "losses: $(diff wanted had)"; fi
@@ -69,6 +76,7 @@ refused 'its memory of segments' --model transformer-xl --pp 2 -n 2
 refused 'bits are chosen' --model gpt2 --pp 2 -n 2 --codec auto
 refused 'sample-every with --pp 2' --model gpt2 --pp 2 -n 2 --sample-every 1 --prompt a
 refused 'schedule' --model gpt2 --pp 2 -n 2 --schedule zb-h3
+refused "no stage can begin with 'h.9' there; in this order can h.1, ln_f" --model gpt2:layers=2,hidden=16,heads=2,vocabulary=257,positions=16 --pp 2 -n 2 --stage-cut h.9
 refused 'not made of micro-batches of 3 on 2 replicas; --global-batch-size 24 is' --model gpt2 --pp 2 -n 4 --global-batch-size 20 --micro-batch-size 3
 
 # ---- a rank is killed: all others say which one ----

@@ -51,34 +51,39 @@ typedef struct layout_row {
     int64_t micro_batch; /* samples */
     bool recompute;
     const char *backend;
-    int64_t zero; /* replicas share the optimizer's state */
-    int tensor;   /* ranks that share each layer; 0: one */
+    int64_t zero;    /* replicas share the optimizer's state */
+    int tensor;      /* ranks that share each layer; 0: one */
+    const char *cut; /* rpi_train_options.stage_cut */
 } layout_row;
 
 static const layout_row layouts[] = {
-    {false, 2, 1, "1f1b", 3, false, "reference", 0, 0},
-    {false, 2, 1, "1f1b", 12, false, "reference", 0, 0},
-    {false, 3, 1, "1f1b", 3, true, "reference", 0, 0},
-    {true, 2, 2, "1f1b", 2, false, "reference", 0, 0},
-    {false, 2, 1, "afab", 2, false, "reference", 0, 0},
-    {false, 2, 1, "eager-1f1b", 2, false, "reference", 0, 0},
-    {true, 3, 1, "zb-h1", 3, true, "reference", 0, 0},
-    {false, 2, 1, "zb-h2", 3, false, "reference", 0, 0},
-    {true, 2, 1, "zb-v", 3, false, "reference", 0, 0},
-    {false, 2, 1, "interleaved", 3, false, "reference", 0, 0},
-    {false, 2, 1, "1f1b", 3, false, NULL, 0, 0},
-    {false, 4, 1, "zb-h1", 1, false, NULL, 0, 0},
-    {true, 2, 2, "1f1b", 3, false, "reference", 1, 0},
-    {false, 2, 3, "interleaved", 2, false, "reference", 1, 0},
-    {true, 1, 1, NULL, 3, false, "reference", 0, 2},
-    {true, 1, 2, NULL, 3, true, NULL, 0, 2},
-    {false, 1, 2, NULL, 3, false, NULL, 1, 2},
-    {true, 1, 1, NULL, 4, false, "reference", 0, 3},
-    {false, 1, 3, NULL, 2, false, "reference", 0, 2},
-    {false, 2, 1, "zb-h1", 3, true, "reference", 0, 2},
-    {true, 2, 2, "1f1b", 3, false, "reference", 0, 2},
-    {false, 2, 2, "interleaved", 3, false, NULL, 1, 2},
-    {false, 2, 1, "zb-v", 3, false, "reference", 0, 3},
+    {false, 2, 1, "1f1b", 3, false, "reference", 0, 0, NULL},
+    {false, 2, 1, "1f1b", 12, false, "reference", 0, 0, NULL},
+    {false, 3, 1, "1f1b", 3, true, "reference", 0, 0, NULL},
+    {true, 2, 2, "1f1b", 2, false, "reference", 0, 0, NULL},
+    {false, 2, 1, "afab", 2, false, "reference", 0, 0, NULL},
+    {false, 2, 1, "eager-1f1b", 2, false, "reference", 0, 0, NULL},
+    {true, 3, 1, "zb-h1", 3, true, "reference", 0, 0, NULL},
+    {false, 2, 1, "zb-h2", 3, false, "reference", 0, 0, NULL},
+    {true, 2, 1, "zb-v", 3, false, "reference", 0, 0, NULL},
+    {false, 2, 1, "interleaved", 3, false, "reference", 0, 0, NULL},
+    {false, 2, 1, "1f1b", 3, false, NULL, 0, 0, NULL},
+    {false, 4, 1, "zb-h1", 1, false, NULL, 0, 0, NULL},
+    {true, 2, 2, "1f1b", 3, false, "reference", 1, 0, NULL},
+    {false, 2, 3, "interleaved", 2, false, "reference", 1, 0, NULL},
+    {true, 1, 1, NULL, 3, false, "reference", 0, 2, NULL},
+    {true, 1, 2, NULL, 3, true, NULL, 0, 2, NULL},
+    {false, 1, 2, NULL, 3, false, NULL, 1, 2, NULL},
+    {true, 1, 1, NULL, 4, false, "reference", 0, 3, NULL},
+    {false, 1, 3, NULL, 2, false, "reference", 0, 2, NULL},
+    {false, 2, 1, "zb-h1", 3, true, "reference", 0, 2, NULL},
+    {true, 2, 2, "1f1b", 3, false, "reference", 0, 2, NULL},
+    {false, 2, 2, "interleaved", 3, false, NULL, 1, 2, NULL},
+    {false, 2, 1, "zb-v", 3, false, "reference", 0, 3, NULL},
+    {true, 2, 1, "auto", 3, false, "reference", 0, 0, NULL},
+    {false, 3, 2, "auto", 2, true, NULL, 0, 0, "counted"},
+    {false, 2, 1, "1f1b", 3, false, "reference", 0, 0, "measured"},
+    {false, 2, 1, "auto", 3, false, "reference", 0, 2, NULL},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -187,6 +192,7 @@ static void check_layout(const model_row *row, const layout_row *layout) {
     options.replicas = layout->replicas;
     options.schedule = layout->schedule;
     options.zero = layout->zero;
+    options.stage_cut = layout->cut;
     options.out = ranks_folder(name);
     REQUIRE_OK(ranks_train(&options, ranks_of(layout), &many));
     check_near(one.last_loss, many.last_loss, most.loss, name);
@@ -294,6 +300,47 @@ static void a_run_goes_on_with_other_tensor_ranks(void) {
     }
 }
 
+/* ---- what was chosen ---- */
+
+typedef struct choice_leg {
+    int stages;
+    const char *schedule, *cut, *note; /* note: what rank 0 is told */
+} choice_leg;
+
+/* What auto takes follows from what was measured: the first of its legs is told why. */
+static const choice_leg choices[] = {
+    {2, "1f1b", "model.layers.1", "model.embed_tokens to model.layers.0"},
+    {2, "1f1b", "model.layers.3", "model.embed_tokens to model.layers.2"},
+    {2, "auto", NULL, "--schedule auto takes "},
+    {2, "auto", NULL, "which this run took before"},
+    {3, "auto", NULL, "--schedule auto takes "},
+    {2, "interleaved", "model.layers.1,model.layers.2,model.norm", "model.norm to loss"},
+};
+
+/* One step each, in one folder, and the same steps on one rank. */
+static void a_run_keeps_what_was_chosen(void) {
+    enum { LEGS = sizeof choices / sizeof choices[0] };
+    rpi_train_options options = of_constant_rate(&models[2]);
+    rpi_train_result whole = {0}, parts = {0};
+    options.steps = LEGS;
+    options.out = ranks_folder("chosen-whole");
+    REQUIRE_OK(ranks_train(&options, 1, &whole));
+    options.out = ranks_folder("chosen");
+    for (int i = 0; i < LEGS; i++) {
+        options.steps = i + 1;
+        options.stages = choices[i].stages;
+        options.schedule = choices[i].schedule;
+        options.stage_cut = choices[i].cut;
+        options.resume = i ? options.out : NULL;
+        REQUIRE_OK(ranks_train(&options, choices[i].stages, &parts));
+        CHECK_MSG(strstr(ranks_notes(), choices[i].note), "leg %d: no '%s' in %s", i,
+                  choices[i].note, ranks_notes());
+    }
+    CHECK_MSG(whole.last_loss == parts.last_loss, "%.17g, %.17g", whole.last_loss,
+              parts.last_loss);
+    CHECK(compare(ranks_folder("chosen-whole"), ranks_folder("chosen"), false) <= 0);
+}
+
 /* Error feedback belongs to a rank's own gradients; in another layout each replica takes an
  * equal part of what all of them owe. */
 static void what_a_lossy_codec_owes_goes_on(void) {
@@ -371,6 +418,7 @@ static void what_diverges_is_traced_by_tensor_ranks(void) {
 CASES({"every_layout_is_the_serial_training", every_layout_is_the_serial_training},
       {"a_run_goes_on_in_another_layout", a_run_goes_on_in_another_layout},
       {"a_run_goes_on_with_other_tensor_ranks", a_run_goes_on_with_other_tensor_ranks},
+      {"a_run_keeps_what_was_chosen", a_run_keeps_what_was_chosen},
       {"what_a_lossy_codec_owes_goes_on", what_a_lossy_codec_owes_goes_on},
       {"what_tensor_ranks_owe_goes_on", what_tensor_ranks_owe_goes_on},
       {"what_diverges_is_traced_by_tensor_ranks", what_diverges_is_traced_by_tensor_ranks},

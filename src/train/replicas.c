@@ -158,7 +158,64 @@ static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
     return status;
 }
 
+/* ---- copies that ranks of a replica have ---- */
+
+/* Of each parameter that all ranks which share its layer have: its number of the record and its
+ * checksum. Returns how many. */
+static int checksums_of_copies(const rpi_trainer *t, int32_t *records, uint32_t *out) {
+    int count = 0;
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *p = &t->network.parameters[i];
+        const rpi_weight *w = rpi_weights_find(t->weights, p->name);
+        if (!w || w->is_state || p->shard.kind != RPI_SHARD_WHOLE) continue;
+        records[count] = i;
+        out[count++] = checksum_of(rpi_weights_values(t->weights), w->first, w->count, 0);
+    }
+    return count;
+}
+
+static rp_status report_copy(const rpi_trainer *t, int tensor_rank, int record) {
+    char advice[TEXT] = "", one[RPI_GRID_TEXT], other[RPI_GRID_TEXT];
+    rpi_grid_place at = rpi_grid_place_of(&t->place.grid, t->place.rank);
+    at.at[RPI_AXIS_TENSOR] = 0;
+    int first = rpi_grid_rank(&t->place.grid, &at);
+    tell_what_to_do(t, advice);
+    (void)rp_barrier(t->comms.tensor);
+    return RP_FAIL(
+        MISMATCH, "copies are not equal after step %lld: %s differs from %s in %s; %s",
+        (long long)t->step, rpi_train_place_text(&t->place, first + tensor_rank, other),
+        rpi_train_place_text(&t->place, first, one), t->network.parameters[record].name,
+        advice);
+}
+
+static rp_status compare_copies(const rpi_trainer *t, int32_t *records, uint32_t *own,
+                                uint32_t *all) {
+    int ranks = t->place.grid.size[RPI_AXIS_TENSOR];
+    int count = checksums_of_copies(t, records, own);
+    RP_TRY(rp_all_gather(t->comms.tensor, own, all, (size_t)count, RP_U32, NULL, NULL));
+    for (int i = 0; i < count; i++)
+        for (int r = 1; r < ranks; r++)
+            if (all[(ptrdiff_t)r * count + i] != all[i]) return report_copy(t, r, records[i]);
+    return RP_OK;
+}
+
+static rp_status check_copies(const rpi_trainer *t) {
+    size_t most = (size_t)t->network.parameter_count;
+    size_t ranks = (size_t)t->place.grid.size[RPI_AXIS_TENSOR];
+    int32_t *records = NULL;
+    uint32_t *checksums = NULL;
+    if (!rpi_trainer_is_split(t)) return RP_OK;
+    RP_TRY(rpi_alloc_array(most, sizeof *records, "checksums", &records));
+    rp_status status =
+        rpi_alloc_array(most * (ranks + 1), sizeof *checksums, "checksums", &checksums);
+    if (status == RP_OK) status = compare_copies(t, records, checksums, checksums + most);
+    rpi_free(records);
+    rpi_free(checksums);
+    return status;
+}
+
 rp_status rpi_replicas_check(rpi_trainer *t) {
+    RP_TRY(check_copies(t));
     if (t->place.replicas == 1 || t->strategy->replicas_differ) return RP_OK;
     RP_TRY(rpi_trainer_complete(t));
     uint32_t own = checksum_of_all(t), *all = NULL;

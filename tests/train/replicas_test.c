@@ -141,7 +141,22 @@ static void ranks_go_on_from_the_same_files(void) {
     CHECK_OK(ranks_run(2, resume_own, folders));
 }
 
+/* A norm is on all ranks that share its layer, and one bit of a copy differs. */
+static void copies_of_tensor_ranks_are_compared(void) {
+    job it = job_of(1, (drift){3, "encoder.ln.weight", false}, (drift){0}, (drift){0});
+    it.options.model = "vit:patch=14,layers=1,hidden=12,heads=2";
+    it.options.tensor_ranks = 2;
+    CHECK(ranks_run(4, train_apart, &it) == RP_MISMATCH);
+    for (int rank = 2; rank < 4; rank++)
+        CHECK_MSG(strstr(ranks_message(rank),
+                         "copies are not equal after step 1: rank 3, tensor "
+                         "1 of replica 1 differs from rank 2, tensor 0 of "
+                         "replica 1 in encoder.ln.weight; "),
+                  "rank %d says '%s'", rank, ranks_message(rank));
+}
+
 CASES({"equal ones pass", equal_ones_pass}, {"who differs is named", who_differs_is_named},
       {"so is the optimizer state", so_is_the_optimizer_state},
       {"the last checkpoint is named", the_last_checkpoint_is_named},
-      {"ranks go on from the same files", ranks_go_on_from_the_same_files})
+      {"ranks go on from the same files", ranks_go_on_from_the_same_files},
+      {"copies of tensor ranks are compared", copies_of_tensor_ranks_are_compared})

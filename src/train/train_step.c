@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static rp_status on_gradient_final(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
@@ -27,11 +28,18 @@ rp_status rpi_trainer_complete(rpi_trainer *t) {
     return t->strategy->complete(t->strategy_self);
 }
 
+/* The second half of a node in which ranks that share a layer meet: a wait, which the accounts
+ * have already. */
+static bool is_meeting(const rpi_trainer *t, const rpi_step_report *report) {
+    return t->tensor_nodes && strcmp(report->what, "finish") == 0;
+}
+
 static void on_step(void *context, const rpi_step_report *report) {
     rpi_trainer *t = context;
-    rpi_timeline_add(t->timeline, RPI_LANE_COMPUTE, report->name, -1, report->start_ns,
-                     report->end_ns);
-    rpi_profile_kernel(t->profile, report);
+    bool waits = is_meeting(t, report);
+    rpi_timeline_add(t->timeline, waits ? RPI_LANE_EXPOSED : RPI_LANE_COMPUTE, report->name, -1,
+                     report->start_ns, report->end_ns);
+    if (!waits) rpi_profile_kernel(t->profile, report);
     if (t->strategy->observe) t->strategy->observe(t->strategy_self);
 }
 

@@ -71,6 +71,7 @@ static rp_status read_options(account *it) {
     RP_TRY(rpi_compute_parse(asked->dtype, &it->options.compute));
     RP_TRY(rpi_optimizer_find(asked->optimizer, &it->optimizer));
     it->options.sharers = asked->zero ? (int)asked->ranks : 1;
+    it->options.zero = (int)asked->zero;
     it->options.whole_tensors = it->optimizer->whole_tensors;
     it->options.tensor_ranks = asked->tensor_ranks > 1 ? (int)asked->tensor_ranks : 0;
     if (!it->options.tensor_ranks) return RP_OK;
@@ -88,7 +89,7 @@ typedef struct memory {
 static memory memory_of(const account *it, const rpi_model_account *found) {
     double arena = (double)found->parameters * sizeof(float);
     memory m = {.parameters = arena,
-                .gradients = arena,
+                .gradients = (double)found->gradients * sizeof(float),
                 .optimizer = (double)found->owned * sizeof(float) * it->optimizer->slot_count,
                 .states = (double)found->states * sizeof(float),
                 .activations = (double)found->facts.memory_bytes,
@@ -129,18 +130,27 @@ static void print_bytes(const char *what, double bytes) {
     printf("  %-34s %10.1f MB\n", what, 1e-6 * bytes);
 }
 
+/* "gradients (of 4 ranks)", where ranks share them from a stage on. */
+static const char *shared_text(const account *it, int stage, const char *what, char *text,
+                               size_t bytes) {
+    if (it->options.sharers > 1 && it->options.zero >= stage)
+        snprintf(text, bytes, "%s (of %d ranks)", what, it->options.sharers);
+    else
+        snprintf(text, bytes, "%s", what);
+    return text;
+}
+
 static void print_memory(const account *it) {
     memory m = memory_of(it, &it->found);
     char what[96];
-    int used = snprintf(what, sizeof what, "optimizer's state (%s", it->optimizer->name);
-    if (it->options.sharers > 1)
-        snprintf(what + used, sizeof what - (size_t)used, ", of %d ranks)",
-                 it->options.sharers);
-    else
-        snprintf(what + used, sizeof what - (size_t)used, ")");
     printf("\nmemory of a rank\n");
     print_bytes("parameters", m.parameters);
-    print_bytes("gradients", m.gradients);
+    print_bytes(shared_text(it, 2, "gradients", what, sizeof what), m.gradients);
+    int used = snprintf(what, sizeof what, "optimizer's state (%s", it->optimizer->name);
+    if (it->options.sharers > 1)
+        used += snprintf(what + used, sizeof what - (size_t)used, ", of %d ranks",
+                         it->options.sharers);
+    snprintf(what + used, sizeof what - (size_t)used, ")");
     print_bytes(what, m.optimizer);
     if (m.states > 0) print_bytes("running statistics", m.states);
     print_bytes("activations and their gradients", m.activations);

@@ -13,7 +13,7 @@ typedef struct rpi_info_model {
     const char *image; /* "3x224x224" */
     const char *dtype, *optimizer;
     int64_t batch, sequence, classes; /* sequence 0: 128, or the model's positions */
-    int64_t zero, ranks;              /* zero 1: so many ranks share the optimizer's state */
+    int64_t zero, ranks;              /* so many ranks share what this stage says */
     int64_t tensor_ranks;             /* that share each layer */
     bool recompute, json;
 } rpi_info_model;

@@ -195,13 +195,13 @@ const rpi_option rpi_train_table[] = {
     {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_FLAG,
      FIELD(error_feedback), "on", 0, 0, "on|off",
      "add what a lossy codec lost to the next gradient", NULL},
-    {"zero", NULL, "optimizer.zero_stage", RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 3, "0|1",
+    {"zero", NULL, "optimizer.zero_stage", RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 3, "0..2",
      "1: ranks share the optimizer's state, and each steps its part of the parameters, of "
-     "--strategy all-reduce; 0, each has all of it, when absent",
+     "--strategy all-reduce; 2: gradients, too; 0, each has all of it, when absent",
      NULL},
     {"weights-codec", NULL, "communication.weights_codec", RPI_OPTION_TEXT,
      FIELD(weights_codec), NULL, 0, 0, "CODEC",
-     "with --zero 1, of the parameters that owners send to the other ranks, as q8: all ranks "
+     "with --zero, of the parameters that owners send to the other ranks, as q8: all ranks "
      "compute with what it makes of them; fp32, exact, when absent",
      rpi_check_codec},
     {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),

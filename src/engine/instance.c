@@ -180,6 +180,7 @@ static rp_status take_seeds(rpi_instance *instance, const rpi_run_options *optio
 
 static rp_status run_kernel(const rpi_instance *instance, const memory_map *map,
                             const rpi_program_step *step, const rpi_run_options *options) {
+    if (options->idle) return RP_OK;
     int64_t start_ns = options->on_step ? rpi_now_ns() : 0;
     rpi_kernel_io io = {.run = instance->run,
                         .seed = instance->seed,
@@ -196,6 +197,12 @@ static rp_status run_kernel(const rpi_instance *instance, const memory_map *map,
     return RP_OK;
 }
 
+static void clear_gradient(const rpi_weights *weights, int index) {
+    int64_t count = rpi_weights_parameter(weights, index)->count;
+    float *gradient = rpi_weights_gradient_at(weights, index);
+    memset(gradient, 0, (size_t)count * sizeof *gradient);
+}
+
 static rp_status tell_use(const rpi_instance *instance, const rpi_run_options *options,
                           int parameter, rpi_parameter_event event) {
     const rpi_weights *weights = instance->program->weights;
@@ -204,6 +211,8 @@ static rp_status tell_use(const rpi_instance *instance, const rpi_run_options *o
     const float *lies = event == RPI_GRADIENT_NEEDED
                             ? rpi_weights_gradient_at(weights, parameter)
                             : rpi_weights_value_at(weights, parameter);
+    if (lies && event == RPI_GRADIENT_NEEDED && options->idle && !options->accumulate)
+        clear_gradient(weights, parameter);
     if (lies || event == RPI_VALUES_DONE) return RP_OK;
     return RP_FAIL(INVALID, "the %s of '%s' %s nowhere when a step needs %s",
                    event == RPI_GRADIENT_NEEDED ? "gradient" : "values",
@@ -246,9 +255,10 @@ static rp_status run_step(const rpi_instance *instance, const memory_map *map, i
 
 /* A pass ends before its time: external nodes whose start is among steps [first, done) and
  * whose finish has not been called, the last step that was being `tried`, are told. */
-static void cancel_pending(const rpi_instance *instance, int first, int done, int tried) {
+static void cancel_pending(const rpi_instance *instance, const rpi_run_options *options,
+                           int first, int done, int tried) {
     const rpi_program *program = instance->program;
-    for (int i = done - 1; i >= first; i--)
+    for (int i = done - 1; i >= first && !options->idle; i--)
         if (program->steps[i].finish > tried)
             rpi_external_cancel(program->steps[i].self, instance->run);
 }
@@ -260,14 +270,14 @@ static rp_status run_forward(rpi_instance *instance, const rpi_run_options *opti
     for (int i = 0; i < program->forward_count; i++) {
         rp_status status = run_step(instance, &map, i, options, &next, &done);
         if (status == RP_OK) continue;
-        cancel_pending(instance, 0, done, i);
+        cancel_pending(instance, options, 0, done, i);
         return status;
     }
     return RP_OK;
 }
 
 rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *options) {
-    RP_TRY(take_inputs(instance, options));
+    if (!options->idle) RP_TRY(take_inputs(instance, options));
     rp_status status = borrow_forward(instance);
     identify(instance, options);
     if (status == RP_OK) status = run_forward(instance, options);
@@ -282,9 +292,7 @@ static rp_status clear_unreached(const rpi_instance *instance, const rpi_run_opt
     for (int i = 0; i < program->unreached_count; i++) {
         int index = program->unreached[i];
         RP_TRY(tell_use(instance, options, index, RPI_GRADIENT_NEEDED));
-        int64_t count = rpi_weights_parameter(program->weights, index)->count;
-        float *gradient = rpi_weights_gradient_at(program->weights, index);
-        memset(gradient, 0, (size_t)count * sizeof *gradient);
+        clear_gradient(program->weights, index);
     }
     return RP_OK;
 }
@@ -322,7 +330,7 @@ static rp_status run_steps(const rpi_instance *instance, const rpi_run_options *
         if (status == RP_OK) status = report_given(program, options, i);
         if (status == RP_OK) status = report_final(program, options, i, &next);
         if (status == RP_OK) continue;
-        cancel_pending(instance, first, done, i);
+        cancel_pending(instance, options, first, done, i);
         return status;
     }
     if (end < program->step_count) return RP_OK;
@@ -331,7 +339,7 @@ static rp_status run_steps(const rpi_instance *instance, const rpi_run_options *
 
 static rp_status run_inputs_half(rpi_instance *instance, const rpi_run_options *options) {
     const rpi_program *program = instance->program;
-    RP_TRY(take_seeds(instance, options));
+    if (!options->idle) RP_TRY(take_seeds(instance, options));
     RP_TRY(borrow(instance, RPI_ARENA_BETWEEN));
     RP_TRY(borrow(instance, RPI_ARENA_PASSING));
     if (!options->accumulate) RP_TRY(clear_unreached(instance, options));
@@ -410,7 +418,7 @@ static rp_status find_nonfinite(rpi_instance *instance, const rpi_run_options *o
         const rpi_program_step *step = &program->steps[i];
         rp_status status = run_step(instance, &map, i, options, &next, &done);
         if (status != RP_OK) {
-            cancel_pending(instance, 0, done, i);
+            cancel_pending(instance, options, 0, done, i);
             return status;
         }
         if (!*out_name && !has_finite_output(&map, step)) *out_name = step->name;

@@ -46,6 +46,10 @@ typedef struct rpi_run_options {
      * same for any cut of a batch into runs. */
     uint64_t run, seed, step;
     int64_t first_sample;
+    /* No kernel runs: all is told that a run tells, in its order, for who has nothing to run
+     * while others do. Inputs are not looked at, gradients of parameters are zeros unless they
+     * are accumulated, and results mean nothing. */
+    bool idle;
     bool accumulate; /* backward: add to the gradients instead of overwriting them */
 
     /* Optional: gradients in [first, first + count) are final. Called during backward, in the

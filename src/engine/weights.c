@@ -251,23 +251,33 @@ static void place_all(rpi_weights *weights) {
     for (int i = 0; i < weights->state_count; i++) rpi_weights_place_state(weights, i, NULL);
 }
 
-static rp_status add_elements(rpi_weights *weights, const rpi_gradient_memory *memory) {
-    size_t elements = (size_t)weights->count;
-    RP_TRY(rpi_alloc_array(elements, sizeof(float), "parameter values", &weights->values));
-    RP_TRY(add_gradients(weights, memory));
-    RP_TRY(rpi_alloc_array((size_t)weights->states_count, sizeof(float), "state values",
-                           &weights->state_values));
+static rp_status add_values(rpi_weights *weights) {
+    return rpi_alloc_array((size_t)weights->count, sizeof(float), "parameter values",
+                           &weights->values);
+}
+
+/* What elements a table has. */
+typedef struct extent {
+    bool states, values;
+    const rpi_gradient_memory *gradients; /* NULL: none */
+} extent;
+
+static rp_status add_elements(rpi_weights *weights, const extent *has) {
+    if (has->values) RP_TRY(add_values(weights));
+    if (has->gradients) RP_TRY(add_gradients(weights, has->gradients));
+    if (has->states)
+        RP_TRY(rpi_alloc_array((size_t)weights->states_count, sizeof(float), "state values",
+                               &weights->state_values));
     place_all(weights);
     return RP_OK;
 }
 
-/* gradients NULL: there are no elements. */
-static rp_status create(const rpi_weights_source *sources, int count,
-                        const rpi_gradient_memory *gradients, rpi_weights **out_weights) {
+static rp_status create(const rpi_weights_source *sources, int count, const extent *has,
+                        rpi_weights **out_weights) {
     rpi_weights *weights = NULL;
     RP_TRY(rpi_alloc(sizeof *weights, "weights", &weights));
     rp_status status = build_table(weights, sources, count);
-    if (status == RP_OK && gradients) status = add_elements(weights, gradients);
+    if (status == RP_OK) status = add_elements(weights, has);
     if (status != RP_OK) {
         rpi_weights_destroy(weights);
         return status;
@@ -276,26 +286,52 @@ static rp_status create(const rpi_weights_source *sources, int count,
     return RP_OK;
 }
 
+static const extent whole = {true, true, &own_memory};
+
 rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count,
                                     rpi_weights **out_weights) {
-    return create(sources, count, &own_memory, out_weights);
+    return create(sources, count, &whole, out_weights);
 }
 
 rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &own_memory,
-                  out_weights);
+    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &whole, out_weights);
 }
 
 rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
                                   const rpi_gradient_memory *memory,
                                   rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, memory, out_weights);
+    const extent all = {true, true, memory};
+    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &all, out_weights);
 }
 
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, NULL, out_weights);
+    static const extent none;
+    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &none, out_weights);
+}
+
+rp_status rpi_weights_create_placed(const rpi_graph *graph, rpi_value_id loss, bool has_values,
+                                    rpi_weights **out_weights) {
+    const extent has = {.states = true, .values = has_values};
+    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &has, out_weights);
+}
+
+rp_status rpi_weights_open_values(rpi_weights *weights) {
+    if (weights->values) return RP_OK;
+    RP_TRY(add_values(weights));
+    for (int i = 0; i < weights->parameter_count; i++)
+        if (!weights->value_at[i]) rpi_weights_place_values(weights, i, NULL);
+    return RP_OK;
+}
+
+void rpi_weights_close_values(rpi_weights *weights) {
+    float *arena = weights->values;
+    weights->values = NULL;
+    for (int i = 0; arena && i < weights->parameter_count; i++)
+        if (weights->value_at[i] == arena + weights->parameters[i].first)
+            weights->value_at[i] = NULL;
+    rpi_free(arena);
 }
 
 void rpi_weights_destroy(rpi_weights *weights) {

@@ -47,8 +47,18 @@ static bool look(const rpi_trainer *t, int kind, const float *arena, int64_t fir
 }
 
 void rpi_divergence_watch(rpi_trainer *t, int64_t first, int64_t count) {
-    if (t->fault.kind == RPI_FAULT_NONE)
-        look(t, RPI_FAULT_GRADIENT, rpi_weights_gradients(t->weights), first, count, &t->fault);
+    if (t->fault.kind != RPI_FAULT_NONE) return;
+    for (int i = 0; i < rpi_weights_parameter_count(t->weights); i++) {
+        const rpi_weight *weight = rpi_weights_parameter(t->weights, i);
+        if (weight->first < first || weight->first >= first + count) continue;
+        const float *gradient = rpi_weights_gradient_at(t->weights, i);
+        int64_t at = rpi_first_nonfinite(gradient, weight->count);
+        if (at < 0) continue;
+        t->fault = (rpi_step_fault){.kind = RPI_FAULT_GRADIENT,
+                                    .index = record_named(&t->network, weight->name),
+                                    .value = (double)gradient[at]};
+        return;
+    }
 }
 
 static int node_named(const rpi_graph *graph, const char *name) {

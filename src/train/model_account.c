@@ -5,6 +5,7 @@
 #include "engine/backend.h"
 #include "train/ownership.h"
 #include "train/program_set.h"
+#include "train/strategies/passing_gradients.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,12 +91,11 @@ static rp_status compile(const char *model, const rpi_account_options *options, 
 }
 
 /* As `redpoll train` shares it by default: with its buckets, and exact gradients. */
+enum { BUCKET_BYTES = 4 << 20 };
+
 static rp_status count_owned(const rpi_account_options *options, const rpi_weights *weights,
                              int64_t *out_most) {
-    enum { BUCKET_BYTES = 4 << 20 };
     rpi_ownership ownership = {0};
-    *out_most = rpi_weights_count(weights);
-    if (options->sharers <= 1) return RP_OK;
     const rpi_ownership_options cut = {.weights = weights,
                                        .ranks = options->sharers,
                                        .bucket_bytes = BUCKET_BYTES,
@@ -111,12 +111,33 @@ static rp_status count_owned(const rpi_account_options *options, const rpi_weigh
     return RP_OK;
 }
 
+/* Of the gradients, those of what is owned, and of buckets that are written and that travel. */
+static rp_status count_passing(const rpi_account_options *options, const counted *it,
+                               rpi_model_account *account) {
+    static const rp_codec exact;
+    rpi_buckets buckets = {0};
+    RP_TRY(rpi_buckets_create(&it->network, it->weights, BUCKET_BYTES, &exact, NULL, &buckets));
+    if (options->zero >= 2)
+        account->gradients =
+            account->owned + rpi_passing_memory_foresee(&buckets, RPI_PASSING_TRAVEL + 1);
+    rpi_buckets_destroy(&buckets);
+    return RP_OK;
+}
+
+static rp_status count_shared(const rpi_account_options *options, const counted *it,
+                              rpi_model_account *account) {
+    account->owned = account->gradients = rpi_weights_count(it->weights);
+    if (options->sharers <= 1) return RP_OK;
+    RP_TRY(count_owned(options, it->weights, &account->owned));
+    return count_passing(options, it, account);
+}
+
 rp_status rpi_model_account_make(const char *model, const rpi_account_options *options,
                                  rpi_model_account *out_account) {
     counted it = {0};
     rpi_model_account account = {0};
     rp_status status = compile(model, options, &it);
-    if (status == RP_OK) status = count_owned(options, it.weights, &account.owned);
+    if (status == RP_OK) status = count_shared(options, &it, &account);
     if (status == RP_OK) status = add_layers(&account, &it.network, it.program);
     if (status == RP_OK) {
         account.facts = rpi_program_get_facts(it.program);

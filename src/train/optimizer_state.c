@@ -79,7 +79,8 @@ static rp_status open_parts(const rpi_optimizer_state_options *o, rpi_optimizer_
     for (int i = 0; i < s->slot_count; i++)
         RP_TRY(
             rpi_alloc_array((size_t)elements, sizeof(float), "optimizer state", &s->slots[i]));
-    return RP_OK;
+    if (!o->keeps_gradients) return RP_OK;
+    return rpi_alloc_array((size_t)elements, sizeof(float), "gradients", &s->gradients);
 }
 
 rp_status rpi_optimizer_state_open(const rpi_optimizer_state_options *o,
@@ -102,22 +103,33 @@ rp_status rpi_optimizer_state_open(const rpi_optimizer_state_options *o,
 
 void rpi_optimizer_state_close(rpi_optimizer_state *s) {
     for (int i = 0; i < s->slot_count; i++) rpi_free(s->slots[i]);
+    rpi_free(s->gradients);
     rpi_free(s->parameters);
     rpi_free(s->owned);
     rpi_free(s->places);
     *s = (rpi_optimizer_state){0};
 }
 
-float *rpi_optimizer_state_slot(const rpi_optimizer_state *s, int slot, int64_t first) {
+/* Where element `first` of the arena is in an array of what is owned; NULL: it is not owned. */
+static float *find_owned(const rpi_optimizer_state *s, float *array, int64_t first) {
     for (int i = 0; i < s->owned_count; i++)
         if (first >= s->owned[i].first && first < end_of(s->owned[i]))
-            return s->slots[slot] + s->places[i] + (first - s->owned[i].first);
+            return array + s->places[i] + (first - s->owned[i].first);
     return NULL;
+}
+
+float *rpi_optimizer_state_slot(const rpi_optimizer_state *s, int slot, int64_t first) {
+    return find_owned(s, s->slots[slot], first);
 }
 
 float *rpi_optimizer_state_values(const rpi_optimizer_state *s, int64_t first) {
     if (s->keeps_values) return rpi_optimizer_state_slot(s, s->kind->slot_count, first);
     return rpi_weights_values(s->weights) + first;
+}
+
+float *rpi_optimizer_state_gradients(const rpi_optimizer_state *s, int64_t first) {
+    if (s->gradients) return find_owned(s, s->gradients, first);
+    return rpi_weights_gradients(s->weights) + first;
 }
 
 const char *rpi_optimizer_state_slot_name(const rpi_optimizer_state *s, int slot) {
@@ -151,12 +163,10 @@ void rpi_optimizer_state_begin(rpi_optimizer_state *s) {
 
 void rpi_optimizer_state_measure(rpi_optimizer_state *s, rpi_arena_range range) {
     rpi_kernel_run run = {.threads = s->threads > 1 ? s->threads : 1, .isa = rpi_cpu_isa()};
-    const float *gradients = rpi_weights_gradients(s->weights);
-    for (int i = 0; i < s->owned_count; i++) {
-        rpi_arena_range part = shared(range, s->owned[i]);
-        if (part.count)
-            rpi_kernel_square_sum(&run, gradients + part.first, part.count, &s->squares);
-    }
+    rpi_arena_range part = {0};
+    while (rpi_optimizer_state_next(s, range, &part))
+        rpi_kernel_square_sum(&run, rpi_optimizer_state_gradients(s, part.first), part.count,
+                              &s->squares);
 }
 
 rp_status rpi_optimizer_state_sum(rpi_optimizer_state *s, rp_comm *comm) {
@@ -210,31 +220,25 @@ void rpi_optimizer_state_keep_values(rpi_optimizer_state *s) {
     s->has_values = true;
 }
 
-/* Kept values, run by run; the weights learn of them from who gathers them. */
-static void step_kept(rpi_optimizer_state *s, rpi_optimizer_step u) {
+/* Owned elements, run by run, wherever they and their gradients lie. */
+static void step_runs(rpi_optimizer_state *s, rpi_optimizer_step u) {
     rpi_arena_range run = {0}, all = u.range;
-    const float *gradients = rpi_weights_gradients(s->weights);
     rpi_optimizer_state_keep_values(s);
     while (rpi_optimizer_state_next(s, all, &run)) {
         u.range = run;
         u.values = rpi_optimizer_state_values(s, run.first);
-        u.gradient = (float *)gradients + run.first;
+        u.gradient = rpi_optimizer_state_gradients(s, run.first);
         rpi_optimizer_state_step_apart(s, &u);
     }
 }
 
+/* Of kept values the weights learn from who gathers them. */
 void rpi_optimizer_state_step(rpi_optimizer_state *s, uint64_t updates, double learning_rate,
                               rpi_arena_range range) {
     rpi_optimizer_step u = {.range = range,
                             .updates = updates,
                             .learning_rate = learning_rate,
-                            .gradient_scale = s->scale,
-                            .values = rpi_weights_values(s->weights) + range.first,
-                            .gradient = rpi_weights_gradients(s->weights) + range.first};
-    if (s->keeps_values) {
-        step_kept(s, u);
-        return;
-    }
-    rpi_optimizer_state_step_apart(s, &u);
-    rpi_weights_changed(s->weights, range.first, range.count);
+                            .gradient_scale = s->scale};
+    step_runs(s, u);
+    if (!s->keeps_values) rpi_weights_changed(s->weights, range.first, range.count);
 }

@@ -31,6 +31,9 @@ typedef struct rpi_optimizer_state_options {
     /* What is stepped are values of the state's own, in a slot behind the kind's: the weights
      * hold what others made of them (an all-gather with a lossy codec). */
     bool keeps_values;
+    /* Gradients of what is owned lie here, behind each other as state does, and not with the
+     * weights: who sums them brings them. */
+    bool keeps_gradients;
 } rpi_optimizer_state_options;
 
 /* One parameter in the arena. */
@@ -54,6 +57,7 @@ typedef struct rpi_optimizer_state {
      * kept. */
     float *slots[RPI_OPTIMIZER_SLOTS + 1];
     int slot_count;
+    float *gradients; /* likewise, where they are kept; NULL: they lie in the arena */
     bool keeps_values, has_values; /* the second: they are not to be taken from the weights */
     /* Of the step at hand: the squares of what was measured, their root (NaN: not measured),
      * and what gradients are therefore multiplied by (0: nothing). */
@@ -76,6 +80,9 @@ float *rpi_optimizer_state_slot(const rpi_optimizer_state *state, int slot, int6
 float *rpi_optimizer_state_values(const rpi_optimizer_state *state, int64_t first);
 /* "exp_avg", or of the slot behind the kind's, "value". */
 const char *rpi_optimizer_state_slot_name(const rpi_optimizer_state *state, int slot);
+
+/* Likewise their gradients. */
+float *rpi_optimizer_state_gradients(const rpi_optimizer_state *state, int64_t first);
 
 /* Values that are kept are taken from the weights, unless they are there (has_values); nothing
  * where none are kept. The first step does it, too. */

@@ -167,3 +167,17 @@ int64_t rpi_ownership_elements(const rpi_ownership *ownership, int rank) {
         if (ownership->parts[i].owner == rank) elements += ownership->parts[i].range.count;
     return elements;
 }
+
+int rpi_ownership_find(const rpi_ownership *o, int64_t first, int64_t count, int *out_first) {
+    int begin = 0, end = o->count;
+    while (begin < end) {
+        int middle = begin + (end - begin) / 2;
+        if (o->parts[middle].range.first < first)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    *out_first = begin;
+    while (end < o->count && o->parts[end].range.first < first + count) end++;
+    return end - begin;
+}

@@ -46,6 +46,10 @@ void rpi_ownership_close(rpi_ownership *ownership); /* zeros are fine */
  * caller's to free with rpi_free(). */
 rp_status rpi_ownership_ranges(const rpi_ownership *ownership, int rank,
                                rpi_arena_range **out_ranges, int *out_count);
+/* Which parts a range of the arena has whose ends are ends of tensors: how many from
+ * *out_first on. */
+int rpi_ownership_find(const rpi_ownership *ownership, int64_t first, int64_t count,
+                       int *out_first);
 /* Elements that a rank owns. */
 int64_t rpi_ownership_elements(const rpi_ownership *ownership, int rank);
 

@@ -209,9 +209,9 @@ static rp_status check_halves(const rpi_train_options *o) {
         return RP_OK;
     return RP_FAIL(
         INVALID,
-        "--algorithm %s, with --zero 1: sums go to their owners, and parameters come "
+        "--algorithm %s, with --zero %lld: sums go to their owners, and parameters come "
         "back; sra, ring and two-level are made of these",
-        o->algorithm);
+        o->algorithm, (long long)o->zero);
 }
 
 static rp_status check_weights_codec(const rpi_train_options *o) {
@@ -232,20 +232,42 @@ static rp_status check_weights_codec(const rpi_train_options *o) {
                    o->weights_codec);
 }
 
+/* Ranks that share gradients, or parameters, too, run the model in step with each other. */
+static rp_status check_passing(const rpi_train_options *o, bool chooses_bits) {
+    bool is_staged = o->stages > 1;
+    if (is_staged || o->tensor_ranks > 1)
+        return RP_FAIL(INVALID, "--zero %lld with --%s %lld: %s; --zero 1 goes with it",
+                       (long long)o->zero, is_staged ? "pp" : "tp",
+                       (long long)(is_staged ? o->stages : o->tensor_ranks),
+                       is_staged
+                           ? "a stage keeps its gradients from one micro-batch to the next"
+                           : "ranks that share layers add up gradients where they lie");
+    if (chooses_bits)
+        return RP_FAIL(INVALID,
+                       "--zero %lld with --codec %s: bits are chosen by all of a rank's "
+                       "gradients, which it has not at any time; name a codec, such as q4",
+                       (long long)o->zero, o->codec);
+    return RP_OK;
+}
+
 /* What ranks share of a model's memory, as ZeRO counts it. */
-static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *strategy) {
+static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *strategy,
+                            bool chooses_bits) {
     RP_TRY(check_weights_codec(o));
     if (!o->zero) return RP_OK;
-    if (o->zero != 1)
+    if (o->zero > 2)
+        return RP_FAIL(
+            INVALID,
+            "--zero %lld: 0, 1, by which ranks share the optimizer's state, or 2, by "
+            "which they share gradients, too; each has all parameters",
+            (long long)o->zero);
+    if (!strategy->shares_optimizer)
         return RP_FAIL(INVALID,
-                       "--zero %lld: 0, or 1, by which ranks share the optimizer's state; each "
-                       "has all gradients and all parameters",
-                       (long long)o->zero);
-    if (strategy->shares_optimizer) return check_halves(o);
-    return RP_FAIL(INVALID,
-                   "--zero 1 is for --strategy all-reduce, whose ranks take the same steps; by "
-                   "%s each has an optimizer of its own",
-                   strategy->name);
+                       "--zero %lld is for --strategy all-reduce, whose ranks take the same "
+                       "steps; by %s each has an optimizer of its own",
+                       (long long)o->zero, strategy->name);
+    if (o->zero > 1) RP_TRY(check_passing(o, chooses_bits));
+    return check_halves(o);
 }
 
 static rp_status check_world(const rpi_train_options *o, int world) {
@@ -267,7 +289,7 @@ static rp_status check_world(const rpi_train_options *o, int world) {
         .error_feedback = o->error_feedback,
     };
     RP_TRY(rpi_strategy_check(strategy, &request));
-    RP_TRY(check_zero(o, strategy));
+    RP_TRY(check_zero(o, strategy, codec.every > 0));
     int servers = strategy->servers && world ? strategy->servers(request.options) : 0;
     int64_t batch = 0;
     int each =

@@ -117,6 +117,12 @@ static void mix(rpi_trainer *t, int64_t step, rpi_source_batch *batch,
     scales->label *= t->mixup.share;
 }
 
+/* Of the model, on the rank that has most samples of so many. */
+static int64_t runs_of(const rpi_trainer *t, int64_t count) {
+    int64_t most = rpi_train_place_most(&t->place, true, count);
+    return (most + t->micro_batch - 1) / t->micro_batch;
+}
+
 rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_batch,
                             double *out_loss) {
     int64_t end;
@@ -128,6 +134,7 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
                                           .sample = 1.0f / (float)out_batch->global_count},
                                .on_step = t->timeline || t->profile ? on_step : NULL};
     rpi_train_place_work(&t->place, out_batch->global_count, &batch.first_sample, &end);
+    if (rpi_trainer_passes_gradients(t)) batch.runs = runs_of(t, out_batch->global_count);
     mix(t, step, out_batch, &batch.scales);
     if (rpi_source_begins_epoch(&t->source, step)) rpi_memories_close_after_fork(&t->memories);
     return t->replica->learn(t->replica_self, &batch, out_loss);

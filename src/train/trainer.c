@@ -46,6 +46,8 @@ static rp_status create_weights(rpi_trainer *t) {
     const rpi_gradient_memory travelling = {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
+    if (rpi_trainer_passes_gradients(t))
+        return rpi_weights_create_placed(n->graph, n->loss, true, &t->weights);
     if (others_read_gradients(t) && !rpi_trainer_has_part(t))
         return rpi_weights_create_with(n->graph, n->loss, &travelling, &t->weights);
     return rpi_weights_create(n->graph, n->loss, &t->weights);
@@ -131,7 +133,9 @@ static rp_status open_optimizer_of(rpi_trainer *t, const rpi_arena_range *owned,
                                                  .threads = (int)o->threads,
                                                  .owned = owned,
                                                  .owned_count = count,
-                                                 .keeps_values = keeps_values(t)};
+                                                 .keeps_values = keeps_values(t),
+                                                 .keeps_gradients =
+                                                     rpi_trainer_passes_gradients(t)};
     return rpi_optimizer_state_open(&options, &t->optimizer);
 }
 

@@ -138,6 +138,11 @@ rp_status rpi_trainer_backend(const rpi_trainer *trainer, const rpi_backend **ou
 /* Choose schedule and cut, and take this rank's stage, with its weights. Collective where
  * something is measured (stage_choice.h). */
 rp_status rpi_trainer_open_stage(rpi_trainer *trainer);
+/* Do ranks keep the gradients of what they own alone? They run the model alike then, as often
+ * as the one with most samples does. */
+static inline bool rpi_trainer_passes_gradients(const rpi_trainer *trainer) {
+    return trainer->options->zero >= 2 && trainer->place.replicas > 1;
+}
 
 /* Once there are weights and programs: who makes gradients. */
 rp_status rpi_trainer_open_replica(rpi_trainer *trainer);

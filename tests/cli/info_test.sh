@@ -41,6 +41,10 @@ also '^  fc +2,049,000 '
 # Of four ranks each has a quarter, to a cache line of each bucket; of whole tensors, the largest at least.
 shows "^  optimizer's state \(adamw, of 4 ranks\) +709\.[67] MB\$" --model gpt2:medium --zero 1 -n 4 --batch-size 1 --seq-length 64
 also '^  gradients +1419\.3 MB$'
+# By --zero 2 the gradients of a quarter, of four buckets of up to 16.8 MB, and of the table of 205.9 MB.
+shows '^  gradients \(of 4 ranks\) +62[0-9]\.[0-9] MB$' --model gpt2:medium --zero 2 -n 4 --batch-size 1 --seq-length 64
+also '^  parameters +1419\.3 MB$'
+also "^  optimizer's state \(adamw, of 4 ranks\) +709\.[67] MB\$"
 shows "^  optimizer's state \(lamb, of 4 ranks\) +7[0-9][0-9]\.[0-9] MB\$" --model gpt2:medium --zero 1 -n 4 --optimizer lamb --batch-size 1 --seq-length 64
 shows "^  optimizer's state \(adamw\) +2838\.6 MB\$" --model gpt2:medium --zero 1 --batch-size 1 --seq-length 64
 shows ' 8 tokens,' --model gpt2:layers=1,hidden=8,heads=2,vocabulary=16,positions=8

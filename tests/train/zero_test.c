@@ -4,6 +4,7 @@
 #include "harness/check.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/data/token_writer.h"
+#include "train/parallel/verify.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
 
@@ -39,6 +40,7 @@ static const training_row trainings[] = {
     {"resnet of 7", 7, "resnet20:width=2,norm=group", "sgd", "all", 0, 4, 1, 0, NULL, false},
 };
 enum { TRAININGS = sizeof trainings / sizeof trainings[0], STEPS = 6, TOKENS = 3000 };
+enum { ZERO_MOST = 2 };
 
 static char text[700];
 
@@ -102,19 +104,50 @@ static void check_same(const training_row *row, const char *what, const rpi_trai
               row->name, what);
 }
 
+static void check_near(const training_row *row, const char *what, double a, double b,
+                       double bound) {
+    CHECK_MSG(fabs(a - b) <= bound * fabs(a), "%s, zero %s: %.17g, %.17g", row->name, what, a,
+              b);
+}
+
+/* Of several runs a step, whose gradients owners add up: sums of sums, in another order than a
+ * rank's own first. */
+static void check_close(const training_row *row, const char *what, const rpi_train_options *a,
+                        const rpi_train_options *b) {
+    rpi_verify_difference kinds[RPI_VERIFY_KINDS];
+    CHECK_OK(rpi_verify_checkpoints(a->out, b->out, 0, kinds));
+    const rpi_verify_difference *d = &kinds[RPI_VERIFY_PARAMETERS];
+    CHECK(d->compared > 3);
+    CHECK_MSG(d->largest < 1e-3 * d->scale, "%s, zero %s: %s is off by %.3g", row->name, what,
+              d->worst.name, d->largest);
+}
+
+static void check_stage(const training_row *row, int64_t zero, const rpi_train_options *whole,
+                        const rpi_train_result *of_whole) {
+    char name[8];
+    rpi_train_options shared = options_of(row);
+    rpi_train_result of_shared = {0};
+    bool adds_later = zero > 1 && row->accumulate > 1;
+    double bound = adds_later ? 1e-4 : 0;
+    snprintf(name, sizeof name, "%lld", (long long)zero);
+    shared.zero = zero;
+    run(&shared, name, row->world, &of_shared);
+    check_near(row, name, of_whole->last_loss, of_shared.last_loss, bound);
+    check_near(row, name, of_whole->test.loss, of_shared.test.loss, bound);
+    if (adds_later)
+        check_close(row, name, whole, &shared);
+    else
+        check_same(row, name, whole, &shared);
+}
+
 static void shared_is_whole(void) {
     for (int i = 0; i < TRAININGS; i++) {
         const training_row *row = &trainings[i];
-        rpi_train_options whole = options_of(row), shared = whole;
-        rpi_train_result of_whole = {0}, of_shared = {0};
-        shared.zero = 1;
+        rpi_train_options whole = options_of(row);
+        rpi_train_result of_whole = {0};
         run(&whole, "whole", row->world, &of_whole);
-        run(&shared, "shared", row->world, &of_shared);
-        check_same(row, "shared", &whole, &shared);
-        CHECK_MSG(of_whole.last_loss == of_shared.last_loss, "%s: losses %.17g, %.17g",
-                  row->name, of_whole.last_loss, of_shared.last_loss);
-        CHECK_MSG(of_whole.test.loss == of_shared.test.loss, "%s: test losses %.17g, %.17g",
-                  row->name, of_whole.test.loss, of_shared.test.loss);
+        for (int64_t zero = 1; zero <= ZERO_MOST; zero++)
+            check_stage(row, zero, &whole, &of_whole);
     }
 }
 
@@ -122,6 +155,7 @@ static void shared_is_whole(void) {
 
 typedef struct held {
     const training_row *row;
+    int64_t zero;
     int64_t elements[RANKS_MOST], all;
 } held;
 
@@ -129,9 +163,10 @@ static rp_status note_held(void *context, rp_comm *comm) {
     held *it = context;
     rpi_train_options options = options_of(it->row);
     rpi_trainer t;
-    options.zero = 1;
+    options.zero = it->zero;
     rp_status status = rpi_trainer_open(&t, &options, comm);
     int64_t own = 0;
+    if (status == RP_OK) CHECK((rpi_weights_gradients(t.weights) == NULL) == (it->zero >= 2));
     for (int i = 0; status == RP_OK && i < t.optimizer.owned_count; i++)
         own += t.optimizer.owned[i].count;
     it->elements[rp_comm_rank(comm)] = own;
@@ -143,8 +178,8 @@ static rp_status note_held(void *context, rp_comm *comm) {
 /* Every element has one owner, and none has more than its share but for a line of each bucket;
  * of whole tensors, than its share and the largest tensor. */
 static void each_has_its_share(void) {
-    for (int i = 0; i < TRAININGS; i++) {
-        held it = {.row = &trainings[i]};
+    for (int i = 0; i < TRAININGS * ZERO_MOST; i++) {
+        held it = {.row = &trainings[i / ZERO_MOST], .zero = 1 + i % ZERO_MOST};
         int64_t sum = 0, most = 0;
         REQUIRE_OK(ranks_run(it.row->world, note_held, &it));
         for (int rank = 0; rank < it.row->world; rank++) {
@@ -156,6 +191,35 @@ static void each_has_its_share(void) {
         if (is_cut)
             CHECK_MSG((double)most < 1.05 * (double)it.all / it.row->world + 2048,
                       "%s: %lld of %lld", it.row->name, (long long)most, (long long)it.all);
+    }
+}
+
+/* ---- samples that are not shared evenly ---- */
+
+/* 26 pictures in batches of 12: the last one is of 2, of which three ranks have runs of one
+ * sample, or of none, and all of them run in step. */
+static void short_batches_are_learnt_from(void) {
+    training_row row = trainings[8];
+    row.world = 3;
+    for (int64_t micro = 1; micro <= 4; micro += 3) {
+        rpi_train_options whole = options_of(&row);
+        rpi_train_result of_whole = {0};
+        whole.train_images = 26;
+        whole.test_images = 7;
+        whole.eval_images = 7;
+        whole.accumulate = 1;
+        whole.micro_batch_size = micro;
+        whole.global_batch_size = 12;
+        rpi_train_options shared = whole;
+        run(&whole, "whole", row.world, &of_whole);
+        for (shared.zero = 1; shared.zero <= ZERO_MOST; shared.zero++) {
+            rpi_train_result result = {0};
+            run(&shared, "uneven", row.world, &result);
+            CHECK_NEAR(result.last_loss, of_whole.last_loss, 1e-4 * fabs(of_whole.last_loss));
+            CHECK_NEAR(result.test.loss, of_whole.test.loss, 1e-4 * of_whole.test.loss);
+            CHECK_EQ(result.test.count, of_whole.test.count);
+            check_close(&row, "of uneven shares", &whole, &shared);
+        }
     }
 }
 
@@ -214,11 +278,13 @@ static void lossy_gradients_train_as_well(void) {
         options.warmup_exact = 2;
         options.zero = 0;
         run(&options, "lossy-whole", 3, &whole);
-        options.zero = 1;
-        run(&options, "lossy-shared", 3, &shared);
-        CHECK_MSG(shared.test.loss < 1.1 * whole.test.loss + 0.05, "%s: %g, and whole %g",
-                  codecs[i], shared.test.loss, whole.test.loss);
-        CHECK_MSG(shared.test.loss != exact.test.loss, "%s is exact", codecs[i]);
+        int64_t most = strncmp(codecs[i], "auto", 4) == 0 ? 1 : ZERO_MOST;
+        for (options.zero = 1; options.zero <= most; options.zero++) {
+            run(&options, "lossy-shared", 3, &shared);
+            CHECK_MSG(shared.test.loss < 1.1 * whole.test.loss + 0.05, "%s: %g, and whole %g",
+                      codecs[i], shared.test.loss, whole.test.loss);
+            CHECK_MSG(shared.test.loss != exact.test.loss, "%s is exact", codecs[i]);
+        }
     }
 }
 
@@ -231,9 +297,10 @@ typedef struct world_row {
     bool pieces;
 } world_row;
 
-static const world_row savers[] = {{1, 1, true}, {2, 1, false}, {2, 1, true},
-                                   {3, 0, true}, {3, 1, true},  {7, 1, true}};
-static const world_row goers[] = {{1, 0, false}, {1, 1, false}, {2, 1, false}, {7, 1, false}};
+static const world_row savers[] = {{1, 1, true}, {2, 1, false}, {2, 1, true}, {3, 0, true},
+                                   {3, 1, true}, {7, 1, true},  {3, 2, true}, {2, 2, false}};
+static const world_row goers[] = {
+    {1, 0, false}, {1, 1, false}, {2, 1, false}, {7, 1, false}, {3, 2, false}};
 enum { SAVERS = sizeof savers / sizeof savers[0], GOERS = sizeof goers / sizeof goers[0] };
 
 /* A batch of 42 is shared by all of these worlds. */
@@ -281,15 +348,17 @@ static void any_world_goes_on(void) {
 
 /* Error feedback of ranks that share is what they would have had without the interruption. */
 static void feedback_goes_on(void) {
-    for (int pieces = 0; pieces < 2; pieces++) {
-        const world_row row = {3, 1, pieces};
+    for (int pieces = 0; pieces < 2 * ZERO_MOST; pieces++) {
+        const world_row row = {3, 1 + pieces / 2, pieces % 2};
         rpi_train_options half = resumable(&row, 3), all = resumable(&row, 6), rest = all;
         half.codec = all.codec = rest.codec = "q4";
         run(&half, "half", 3, NULL);
         run(&all, "all", 3, NULL);
+        char name[32];
+        snprintf(name, sizeof name, "rest-%d", pieces);
         rest.resume = ranks_folder("half");
         rest.overwrite = false;
-        run(&rest, pieces ? "rest of pieces" : "rest", 3, NULL);
+        run(&rest, name, 3, NULL);
         for (int rank = 0; rank < 3; rank++) {
             char file[64];
             snprintf(file, sizeof file, "rank-%d-of-3-step-6.safetensors", rank);
@@ -385,11 +454,17 @@ static void a_codec_of_parameters_wants_owners(void) {
 
 /* ---- failures ---- */
 
+typedef struct leaving {
+    const training_row *row;
+    int64_t zero;
+} leaving;
+
 static rp_status leave_in_step_three(void *context, rp_comm *comm) {
-    rpi_train_options options = options_of(context);
+    const leaving *it = context;
+    rpi_train_options options = options_of(it->row);
     rpi_trainer t;
     rpi_step_metrics metrics;
-    options.zero = 1;
+    options.zero = it->zero;
     rp_status status = rpi_trainer_open(&t, &options, comm);
     for (int step = 0; step < STEPS && status == RP_OK; step++) {
         if (rp_comm_rank(comm) == 1 && step == 3) break; /* and destroys its communicator */
@@ -400,9 +475,10 @@ static rp_status leave_in_step_three(void *context, rp_comm *comm) {
 }
 
 static void who_leaves_is_named(void) {
-    for (int i = 0; i < 2; i++) {
-        const training_row *row = &trainings[i ? 6 : 1];
-        CHECK(ranks_run(row->world, leave_in_step_three, (void *)row) == RP_PEER);
+    for (int i = 0; i < 2 * ZERO_MOST; i++) {
+        leaving it = {&trainings[i % 2 ? 6 : 1], 1 + i / 2};
+        const training_row *row = it.row;
+        CHECK(ranks_run(row->world, leave_in_step_three, &it) == RP_PEER);
         CHECK_OK(ranks_status(1));
         for (int rank = 0; rank < row->world; rank++)
             if (rank != 1)
@@ -412,27 +488,38 @@ static void who_leaves_is_named(void) {
     }
 }
 
+typedef struct shortage {
+    long after;
+    int64_t zero;
+} shortage;
+
 static rp_status train_short_of_memory(void *context, rp_comm *comm) {
+    const shortage *it = context;
     rpi_train_options options = options_of(&trainings[6]);
     rpi_train_result result;
-    options.zero = 1;
+    options.zero = it->zero;
     options.steps = 1;
     options.out = ranks_folder("short");
-    if (rp_comm_rank(comm) == 1) rpi_memory_fail_after(*(const long *)context);
+    if (rp_comm_rank(comm) == 1) rpi_memory_fail_after(it->after);
     rp_status status = rpi_train(&options, comm, NULL, &result);
     rpi_memory_fail_after(0);
     return status;
 }
 
 /* Wherever memory runs out on one rank, all ranks fail and none hangs. */
-static void memory_may_run_out(void) {
+static void run_out_of_memory(int64_t zero) {
     long stride = check_long() ? 1 : 23;
     for (long n = 1 + (long)(check_seed() % (uint64_t)stride); n < 2000; n += stride) {
-        rp_status status = ranks_run(2, train_short_of_memory, &n);
+        shortage it = {n, zero};
+        rp_status status = ranks_run(2, train_short_of_memory, &it);
         if (status == RP_OK) return;
         CHECK_MSG(ranks_status(0) != RP_OK && ranks_status(1) == RP_NOMEM, "%ld: '%s', '%s'", n,
                   ranks_message(0), ranks_message(1));
     }
+}
+
+static void memory_may_run_out(void) {
+    for (int64_t zero = 1; zero <= ZERO_MOST; zero++) run_out_of_memory(zero);
 }
 
 static void what_cannot_be_shared_is_refused(void) {
@@ -440,16 +527,14 @@ static void what_cannot_be_shared_is_refused(void) {
         int64_t zero;
         const char *strategy, *algorithm, *says;
     } refused[] = {
-        {2, "all-reduce", NULL,
-         "--zero 2: 0, or 1, by which ranks share the optimizer's state"},
-        {3, "all-reduce", NULL,
-         "--zero 3: 0, or 1, by which ranks share the optimizer's state"},
+        {2, "gossip", NULL, "--zero 2 is for --strategy all-reduce"},
         {1, "gossip", NULL, "--zero 1 is for --strategy all-reduce"},
         {1, "gossip:on-loss=continue", NULL, "by gossip each has an optimizer of its own"},
         {1, "local-sgd", NULL, "by local-sgd each has an optimizer of its own"},
         {1, "parameter-server:servers=1", NULL, "--zero 1 is for --strategy all-reduce"},
         {1, "async-local-sgd:servers=1", NULL, "--zero 1 is for --strategy all-reduce"},
         {1, "all-reduce", "halving", "--algorithm halving, with --zero 1"},
+        {2, "all-reduce", "halving", "--algorithm halving, with --zero 2"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         rpi_train_options options = ranks_options();
@@ -460,9 +545,20 @@ static void what_cannot_be_shared_is_refused(void) {
         for (int rank = 1; rank < 3; rank++)
             CHECK(!strcmp(ranks_message(rank), ranks_message(0)));
     }
+    rpi_train_options options = ranks_options();
+    options.zero = 2;
+    options.codec = "auto";
+    CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID, "--zero 2 with --codec auto");
+    options.codec = "fp32";
+    options.stages = 2;
+    CHECK_FAILS(ranks_train(&options, 4, NULL), INVALID, "--zero 2 with --pp 2");
+    options.stages = 0;
+    options.tensor_ranks = 2;
+    CHECK_FAILS(ranks_train(&options, 4, NULL), INVALID, "--zero 2 with --tp 2");
 }
 
 CASES({"shared is whole", shared_is_whole}, {"each has its share", each_has_its_share},
+      {"short batches are learnt from", short_batches_are_learnt_from},
       {"parameters are there when asked for", parameters_are_there_when_asked_for},
       {"lossy gradients train as well", lossy_gradients_train_as_well},
       {"any world goes on", any_world_goes_on}, {"feedback goes on", feedback_goes_on},

@@ -25,7 +25,11 @@ typedef struct rpi_loss_scales {
 typedef struct rpi_replica_batch {
     const rpi_source_batch *samples;
     int64_t first_sample; /* the first one's place in the batch of all replicas */
-    uint64_t seed, step;  /* of random draws */
+    /* Each run of the model tells its gradients by itself, and all replicas run it so many
+     * times; 0: the gradients of all runs are one, and each runs as often as its share takes.
+     */
+    int64_t runs;
+    uint64_t seed, step; /* of random draws */
     rpi_loss_scales scales;
     /* NULL: nobody hears it, and steps are not timed. With the setup's context. */
     void (*on_step)(void *context, const rpi_step_report *report);
@@ -82,6 +86,9 @@ typedef struct rpi_replica_kind {
      * evaluated, which go on. */
     rp_status (*evaluate)(void *self, const rpi_source_batch *samples, rpi_memories *memories,
                           rpi_replica_score *out_score);
+    /* A run that others make, of learning or of evaluating, for which this rank has no samples:
+     * what they tell of parameters is told, gradients are zeros. NULL: they have no need. */
+    rp_status (*idle)(void *self, bool training);
 } rpi_replica_kind;
 
 /* A rank that holds a whole model. */

@@ -53,12 +53,12 @@ static rp_status learn_part(const alone *self, const rpi_replica_batch *batch, i
     RP_TRY(rpi_program_set_get(s->programs, true, count, &instance));
     rpi_replica_inputs(s, batch->samples, &batch->scales, first, inputs);
     rpi_memories_inputs(s->memories, first, inputs);
-    bool is_last = first + count == batch->samples->count;
+    bool is_last = batch->runs || first + count == batch->samples->count;
     rpi_run_options options = {.inputs = inputs,
                                .seed = batch->seed,
                                .step = batch->step,
                                .first_sample = batch->first_sample + first,
-                               .accumulate = first > 0,
+                               .accumulate = first > 0 && !batch->runs,
                                .on_gradient_final = is_last ? s->gradient_final : NULL,
                                .on_parameter = s->on_parameter,
                                .on_step = batch->on_step,
@@ -66,16 +66,30 @@ static rp_status learn_part(const alone *self, const rpi_replica_batch *batch, i
     return run_and_tell(s, instance, &options, first, count, in_out_loss);
 }
 
+static rp_status idle(void *context, bool training) {
+    const alone *self = context;
+    const rpi_replica_setup *s = &self->setup;
+    rpi_instance *instance = NULL;
+    const rpi_run_options options = {.idle = true,
+                                     .on_parameter = s->on_parameter,
+                                     .on_gradient_final = s->gradient_final,
+                                     .context = s->context};
+    RP_TRY(rpi_program_set_get(s->programs, training, s->micro_batch, &instance));
+    return rpi_instance_run(instance, &options);
+}
+
 static rp_status learn(void *context, const rpi_replica_batch *batch, double *out_loss) {
     const alone *self = context;
     int64_t all = batch->samples->count, most = self->setup.micro_batch;
+    int64_t own = (all + most - 1) / most;
     *out_loss = 0;
-    if (!all) return rpi_replica_learn_nothing(&self->setup);
+    if (!all && !batch->runs) return rpi_replica_learn_nothing(&self->setup);
     for (int64_t first = 0; first < all; first += most) {
         int64_t count = all - first < most ? all - first : most;
         RP_TRY(learn_part(self, batch, first, count, out_loss));
     }
-    rpi_memories_turn(self->setup.memories);
+    for (int64_t run = own; run < batch->runs; run++) RP_TRY(idle(context, true));
+    if (all) rpi_memories_turn(self->setup.memories);
     return RP_OK;
 }
 
@@ -105,4 +119,5 @@ const rpi_replica_kind rpi_replica_alone = {.name = "alone",
                                             .close = close,
                                             .compile = compile,
                                             .learn = learn,
-                                            .evaluate = evaluate};
+                                            .evaluate = evaluate,
+                                            .idle = idle};

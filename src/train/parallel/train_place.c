@@ -93,3 +93,13 @@ void rpi_train_place_work(const rpi_train_place *place, int64_t count, int64_t *
                           int64_t *out_end) {
     share(count, place->worker, place->workers, out_first, out_end);
 }
+
+int64_t rpi_train_place_most(const rpi_train_place *place, bool learns, int64_t count) {
+    int64_t most = 0, first, end;
+    int ranks = learns ? place->workers : place->replicas;
+    for (int at = 0; at < ranks; at++) {
+        share(count, at, ranks, &first, &end);
+        if (end - first > most) most = end - first;
+    }
+    return most;
+}

@@ -49,5 +49,7 @@ void rpi_train_place_share(const rpi_train_place *place, int64_t count, int64_t 
 /* and of those that learn: what a batch is shared by. */
 void rpi_train_place_work(const rpi_train_place *place, int64_t count, int64_t *out_first,
                           int64_t *out_end);
+/* The most that one of those has, of either: work of learning, or shares of what is there. */
+int64_t rpi_train_place_most(const rpi_train_place *place, bool learns, int64_t count);
 
 #endif

@@ -18,7 +18,7 @@ static rp_status fill_segments(const rpi_network *network, rpi_weights *weights,
         const rpi_weight *weight = rpi_weights_parameter(weights, i);
         int record = record_of(network, weight->name);
         if (record < 0) return RP_FAIL(INTERNAL, "parameter %s has no record", weight->name);
-        segments[i] = (rp_segment){.data = rpi_weights_gradients(weights) + weight->first,
+        segments[i] = (rp_segment){.data = rpi_weights_gradient_at(weights, i),
                                    .count = (size_t)weight->count,
                                    .dtype = RP_F32,
                                    .tensor = (uint32_t)record};

@@ -39,30 +39,20 @@ const char *rpi_sharded_algorithm(const char *all_reduce) {
     return all_reduce && strcmp(all_reduce, "sra") == 0 ? "direct" : all_reduce;
 }
 
-/* The part of a whole tensor's segment that begins with element `first` of the tensor. */
-static rp_segment part_of(const rp_segment *whole, int64_t first, int64_t count) {
+/* The part of a whole tensor's segment that begins with element `first` of the tensor, of which
+ * the gradient lies at `gradient`. */
+static rp_segment part_of(const rp_segment *whole, float *gradient, int64_t first,
+                          int64_t count) {
     rp_segment part = *whole;
-    part.data = (float *)whole->data + first;
+    part.data = gradient + first;
     part.count = (size_t)count;
     part.first = (uint64_t)first;
     if (part.residual) part.residual += first;
     return part;
 }
 
-/* Which parts a bucket has: they lie in the order of the arena, as buckets do. */
 static int parts_of(const rpi_sharded *s, const rpi_bucket *bucket, int *out_first) {
-    const rpi_ownership *o = s->ownership;
-    int first = 0, end = o->count;
-    while (first < end) {
-        int middle = first + (end - first) / 2;
-        if (o->parts[middle].range.first < bucket->first)
-            first = middle + 1;
-        else
-            end = middle;
-    }
-    *out_first = first;
-    while (end < o->count && o->parts[end].range.first < bucket->first + bucket->count) end++;
-    return end - first;
+    return rpi_ownership_find(s->ownership, bucket->first, bucket->count, out_first);
 }
 
 rp_status rpi_sharded_scatter_start(rpi_sharded *s, const rpi_buckets *buckets, int index,
@@ -74,6 +64,7 @@ rp_status rpi_sharded_scatter_start(rpi_sharded *s, const rpi_buckets *buckets, 
         const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);
         s->gradients[i] = (rp_owned_segment){
             .segment = part_of(&buckets->segments[part->parameter],
+                               rpi_weights_gradient_at(s->weights, part->parameter),
                                part->range.first - weight->first, part->range.count),
             .owner = part->owner};
     }
@@ -86,7 +77,8 @@ static rp_owned_segment values_of(const rpi_sharded *s, const rpi_owned_part *pa
                                   uint32_t tensor) {
     const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);
     rp_owned_segment segment = {
-        .segment = {.data = rpi_weights_values(s->weights) + part->range.first,
+        .segment = {.data = rpi_weights_value_at(s->weights, part->parameter) +
+                            (part->range.first - weight->first),
                     .count = (size_t)part->range.count,
                     .dtype = RP_F32,
                     .tensor = tensor,

@@ -6,6 +6,9 @@
  * under way while the next batch is dealt and the first layers compute: a bucket of it is
  * waited for where the next step first reads one of its tensors.
  *
+ * Where they share the gradients as well, those of a bucket are there only until its owners
+ * have the sums (passing_gradients.h).
+ *
  * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean
  * over the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What
  * a lossy codec loses stays in the residual and joins the next step's gradient. */
@@ -16,20 +19,24 @@
 #include "base/status.h"
 #include "train/strategies/codec_trial.h"
 #include "train/strategies/gradients_seen.h"
+#include "train/strategies/passing_gradients.h"
 #include "train/strategies/sharded.h"
 
 #include <stdio.h>
 
 typedef struct all_reduce {
     rpi_strategy_setup setup;
-    rpi_buckets lossy, exact;     /* `exact`: the same buckets for the warm-up's steps */
-    rp_request **requests;        /* one a bucket */
-    rpi_sharded sharded;          /* zeros: every rank steps everything */
-    int64_t *posted_ns, *done_ns; /* one a bucket; done 0: not seen done yet */
+    rpi_buckets lossy, exact;      /* `exact`: the same buckets for the warm-up's steps */
+    rp_request **requests;         /* one a bucket */
+    rpi_sharded sharded;           /* zeros: every rank steps everything */
+    rpi_passing_gradients passing; /* zeros: every rank has all gradients */
+    int64_t *posted_ns, *done_ns;  /* one a bucket; done 0: not seen done yet */
     const rpi_buckets *current;
-    int posted;              /* buckets of this step */
-    rpi_gradients_seen seen; /* of it */
-    int64_t step;
+    int posted; /* buckets of this step, */
+    int taken;  /* of which the sums of so many are kept, where they pass, */
+    rpi_gradients_seen
+        seen;          /* and elements; where they pass, of the run of the model at hand */
+    int64_t step, run; /* run: of the step, where gradients pass */
     rpi_bit_chooser chooser; /* zeros: every tensor has the codec as it is */
     bool measures;           /* this step does, for the choice */
     rpi_codec_trial trial;   /* of codec auto */
@@ -42,6 +49,7 @@ static void close_all_reduce(void *context) {
     for (int i = 0; i < self->posted; i++)
         if (self->requests[i]) (void)rp_request_wait(&self->requests[i]);
     rpi_sharded_close(&self->sharded);
+    rpi_passing_gradients_close(&self->passing);
     rpi_bit_chooser_close(&self->chooser);
     rpi_buckets_destroy(&self->lossy);
     rpi_buckets_destroy(&self->exact);
@@ -67,6 +75,7 @@ static rp_status prepare(all_reduce *self) {
                                     .algorithm = s->algorithm,
                                     .lossy_from = s->lossy_from};
     RP_TRY(rpi_sharded_open(s, self->lossy.count, &self->sharded));
+    RP_TRY(rpi_passing_gradients_open(s, &self->lossy, &self->passing));
     size_t count = (size_t)self->lossy.count;
     RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
     RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));
@@ -90,7 +99,9 @@ static void begin(void *context, int64_t step) {
     int64_t lossy_steps = step - self->setup.warmup_exact;
     self->current = lossy_steps < 0 ? &self->exact : &self->lossy;
     self->step = step;
-    self->posted = 0;
+    self->run = 0;
+    self->passing.adds = false;
+    self->posted = self->taken = 0;
     self->seen = (rpi_gradients_seen){0};
     self->asks = self->measures = false;
     if (!self->chooser.choices || lossy_steps < 0) return;
@@ -118,12 +129,16 @@ static rp_status ask(all_reduce *self) {
     return RP_OK;
 }
 
+/* Runs of a step draw apart. */
+enum { RUN_SHIFT = 40 };
+
 static rp_collective_options options_of(const all_reduce *self) {
     const rpi_strategy_setup *s = &self->setup;
     bool is_shared = rpi_sharded_is_open(&self->sharded);
+    uint64_t draw = (uint64_t)self->step | (uint64_t)self->run << RUN_SHIFT;
     rp_collective_options options =
         RP_COLLECTIVE_OPTIONS(.algorithm = s->algorithm, .reduce = RP_SUM, .seed = s->seed,
-                              .step = (uint64_t)self->step);
+                              .step = draw);
     if (is_shared) options.algorithm = rpi_sharded_algorithm(s->algorithm);
     return options;
 }
@@ -158,7 +173,8 @@ static rp_status gradient_final(void *context, int64_t first, int64_t count) {
 static void observe(void *context) {
     all_reduce *self = context;
     for (int i = 0; i < self->posted; i++)
-        if (!self->done_ns[i] && rp_request_test(self->requests[i]) != RP_PENDING)
+        if (!self->done_ns[i] && self->requests[i] &&
+            rp_request_test(self->requests[i]) != RP_PENDING)
             self->done_ns[i] = rpi_now_ns();
 }
 
@@ -172,12 +188,43 @@ static void trace(all_reduce *self, int i, int64_t start_ns, int64_t end_ns) {
 
 /* Wait for a bucket: the next one travels meanwhile. */
 static rp_status wait_for(all_reduce *self, int i, int64_t *in_out_exposed_ns) {
+    if (!self->requests[i]) return RP_OK; /* its sums are kept */
     int64_t start = rpi_now_ns();
     RP_TRY(rp_request_wait(&self->requests[i]));
     int64_t end = rpi_now_ns();
     *in_out_exposed_ns += end - start;
     if (self->setup.timeline) trace(self, i, start, end);
+    if (rpi_passing_gradients_is_open(&self->passing))
+        rpi_passing_gradients_keep(&self->passing, i);
     return RP_OK;
+}
+
+/* ---- gradients that pass ---- */
+
+/* Keep sums until no more than so many buckets travel. */
+static rp_status keep_sums(all_reduce *self, int travelling) {
+    int64_t waited = 0; /* whoever tells of uses knows how long that took */
+    for (; self->posted - self->taken > travelling; self->taken++)
+        RP_TRY(wait_for(self, self->taken, &waited));
+    return RP_OK;
+}
+
+/* All buckets of a run of the model have left, and those of the next one come. */
+static rp_status begin_run(all_reduce *self) {
+    RP_TRY(keep_sums(self, 0));
+    self->run++;
+    self->passing.adds = true;
+    self->posted = self->taken = 0;
+    self->seen = (rpi_gradients_seen){0};
+    return RP_OK;
+}
+
+static rp_status make_room(all_reduce *self, int parameter) {
+    int bucket = rpi_buckets_find(&self->lossy, parameter);
+    if (self->posted == self->current->count) RP_TRY(begin_run(self));
+    if (rpi_passing_gradients_lies(&self->passing, bucket)) return RP_OK;
+    RP_TRY(keep_sums(self, RPI_PASSING_TRAVEL - 1));
+    return rpi_passing_gradients_place(&self->passing, bucket);
 }
 
 /* What the others own of a bucket has come back. */
@@ -241,8 +288,12 @@ static rp_status sum_and_update(all_reduce *self, int64_t *in_out_exposed_ns) {
 
 static rp_status use(void *context, int parameter, rpi_parameter_event event) {
     all_reduce *self = context;
-    if (!rpi_sharded_is_open(&self->sharded) || event != RPI_VALUES_NEEDED) return RP_OK;
-    return take_back(self, rpi_buckets_find(&self->lossy, parameter));
+    if (!rpi_sharded_is_open(&self->sharded)) return RP_OK;
+    if (event == RPI_GRADIENT_NEEDED && rpi_passing_gradients_is_open(&self->passing))
+        return make_room(self, parameter);
+    return event != RPI_VALUES_NEEDED
+               ? RP_OK
+               : take_back(self, rpi_buckets_find(&self->lossy, parameter));
 }
 
 static rp_status complete(void *context) {

@@ -56,10 +56,8 @@ static rp_status check_list(const call *c) {
         return RP_FAIL(INVALID, "a list of %zu groups is too long: %d are allowed", c->count,
                        GROUPS_MAX);
     for (size_t i = 0; i < c->count; i++) {
-        char context[48];
         rp_status status = check_group(c, i);
-        snprintf(context, sizeof context, "group %zu of the list: ", i);
-        if (status != RP_OK) return rpi_fail_context(status, context);
+        if (status != RP_OK) return rpi_fail_context(status, "group %zu of the list: ", i);
     }
     return RP_OK;
 }

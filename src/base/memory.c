@@ -4,10 +4,12 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static _Thread_local long fail_countdown;
 static _Thread_local long allocation_count;
@@ -133,4 +135,9 @@ void rpi_arena_destroy(rpi_arena *arena) {
         rpi_free(block);
     }
     rpi_free(arena);
+}
+
+double rpi_memory_held(void) {
+    struct rusage use;
+    return getrusage(RUSAGE_SELF, &use) == 0 ? 1024.0 * (double)use.ru_maxrss : NAN;
 }

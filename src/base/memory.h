@@ -55,4 +55,7 @@ void rpi_arena_destroy(rpi_arena *arena);
  * n = 0 switches it off. Returns how many allocations ran since the last call. */
 long rpi_memory_fail_after(long n);
 
+/* The most bytes that this process has held in memory; NaN: not known. */
+double rpi_memory_held(void);
+
 #endif

@@ -146,8 +146,11 @@ static const char *value_text(const rpi_machine_item *item, double value,
                               char text[RPI_TIME_BYTES]) {
     const char *unit = rpi_machine_work_at((int)item->work)->unit;
     if (strcmp(unit, "s") == 0) return rpi_time_text(value, text);
-    snprintf(text, RPI_TIME_BYTES, "%.4g %s", value * 1e-9,
-             strcmp(unit, "flop/s") == 0 ? "GFLOP/s" : "GB/s");
+    if (strcmp(unit, "bytes") == 0)
+        snprintf(text, RPI_TIME_BYTES, "%.4g MB", value * 1e-6);
+    else
+        snprintf(text, RPI_TIME_BYTES, "%.4g %s", value * 1e-9,
+                 strcmp(unit, "flop/s") == 0 ? "GFLOP/s" : "GB/s");
     return text;
 }
 

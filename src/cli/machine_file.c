@@ -157,7 +157,11 @@ rp_status rpi_machine_parse(const char *bytes, size_t count, rpi_machine_account
 rp_status rpi_machine_file_read(const char *path, rpi_machine_account *a) {
     char *bytes = NULL;
     size_t count;
-    RP_TRY(rpi_regular_file_read(path, MOST_FILE, &bytes, &count));
+    rp_status read = rpi_regular_file_read(path, MOST_FILE, &bytes, &count);
+    if (read == RP_NOT_FOUND)
+        return RP_FAIL(NOT_FOUND, "%s is missing; redpoll bench machine -o %s measures it",
+                       path, path);
+    RP_TRY(read);
     rp_status status = rpi_machine_parse(bytes, count, a);
     rpi_free(bytes);
     return status == RP_OK ? status : rpi_fail_context(status, "%s: ", path);

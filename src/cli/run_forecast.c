@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define MEBIBYTE 1048576.
+enum { CHUNKS = 2 }; /* that redpoll train interleaves */
 
 static const rpi_run_item_info items[RPI_RUN_ITEMS] = {
     [RPI_RUN_STEP] = {"step", "step_s", "s"},
@@ -46,6 +47,10 @@ static double optimizer_bytes(const rpi_run_record *r) {
     return !is_sgd ? 8 : r->momentum > 0 ? 4 : 0;
 }
 
+static bool is_schedule(const rpi_run_record *r, const char *name) {
+    return r->pipeline > 1 && r->schedule && strcmp(r->schedule, name) == 0;
+}
+
 /* A link that is shaped is each rank's own, as if each were on a host of its own. */
 static rp_status read_training(const char *machine, job *j) {
     const rpi_run_record *r = j->record;
@@ -54,7 +59,8 @@ static rp_status read_training(const char *machine, job *j) {
     if (replicas < 1 || r->ranks % replicas)
         return RP_FAIL(INVALID, "%lld ranks are not %lld x %lld in each replica",
                        (long long)r->ranks, (long long)r->tensor, (long long)r->pipeline);
-    int64_t samples = r->global_batch / (replicas * r->accumulate);
+    int64_t samples =
+        r->micro_batch ? r->micro_batch : r->global_batch / (replicas * r->accumulate);
     rpi_plan_training said = {.model = r->model,
                               .machine = machine,
                               .link = r->link,
@@ -70,14 +76,16 @@ static rp_status read_training(const char *machine, job *j) {
                               .dp = replicas,
                               .micro_batch = samples > 0 ? samples : 1,
                               .sequence = r->sequence,
-                              .interleave = 1,
+                              .interleave = is_schedule(r, "interleaved") ? CHUNKS : 1,
                               .sequence_parallel = true,
                               .fused_attention = true};
-    said.global_batch = said.micro_batch * replicas * r->accumulate;
+    int64_t turn = said.micro_batch * replicas;
+    said.global_batch = (r->global_batch + turn - 1) / turn * turn;
     RP_TRY(rpi_plan_training_read(&said, true, &j->planned));
     j->precision = *j->planned.layout.precision;
     j->precision.optimizer = optimizer_bytes(r);
     j->planned.layout.precision = &j->precision;
+    if (r->pipeline > 1) j->planned.layout.schedule = r->schedule;
     j->planned.machine.device.facts[RPI_FACT_BUCKET].value = r->bucket_mb * MEBIBYTE;
     return rpi_layout_check(&j->planned.layout);
 }
@@ -126,6 +134,19 @@ static rp_status price(const rpi_forecast *f, double computed_s, job *j) {
     return sums_gradients(r) ? rpi_run_traffic(r, &work, &j->sent) : RP_OK;
 }
 
+/* The first stage, whose rank writes the run's metrics, hands each micro-batch on, and sums the
+ * gradient of the table that it shares with the last one, where that is another. */
+static double pipeline_bytes(const job *j) {
+    const rpi_training_layout *l = &j->planned.layout;
+    double border = (double)(l->micro_batch * l->sequence * l->model.hidden) * sizeof(float);
+    bool is_folded = is_schedule(j->record, "zb-v");
+    double borders = is_folded ? 2 : 2 * (double)l->interleave - 1;
+    double table = (double)(l->model.vocabulary * l->model.hidden) * sizeof(float);
+    if (l->pipeline == 1) return 0;
+    return borders * (double)rpi_layout_micro_batches(l) * border / (double)l->tensor +
+           (l->model.tied && !is_folded ? table / (double)l->tensor : 0);
+}
+
 /* ---- items ---- */
 
 static void add_interval(const job *j, rpi_run_forecast *out) {
@@ -159,20 +180,36 @@ static double residual_bytes(const job *j) {
                : 0;
 }
 
+/* Of the first stage, whose rank writes the run's metrics. */
+static double first_rank_memory(const job *j) {
+    const rpi_plan_device *d = &j->planned.machine.device;
+    return rpi_rank_memory_of(&j->planned.layout, 0,
+                              rpi_plan_device_value(d, RPI_FACT_CONTEXT_BYTES),
+                              rpi_plan_device_value(d, RPI_FACT_FRAGMENT_SHARE))
+        .all;
+}
+
+/* Of a step, in which a rank neither computes nor sums gradients. */
+static double waits(const rpi_forecast *f) {
+    return f->seconds[RPI_TIME_TENSOR] + f->seconds[RPI_TIME_BUBBLE] +
+           f->seconds[RPI_TIME_HOPS];
+}
+
 static rp_status forecast(job *j, rpi_run_forecast *out) {
     rpi_training_layout *l = &j->planned.layout;
     rpi_forecast all;
     RP_TRY(rpi_forecast_step(l, &j->planned.machine, &all));
-    double summed_s = all.seconds[RPI_TIME_DATA], computed_s = all.step_s - summed_s;
+    double summed_s = all.seconds[RPI_TIME_DATA], waited_s = waits(&all);
+    double computed_s = all.step_s - summed_s - waited_s;
     RP_TRY(price(&all, computed_s, j));
     double exposed_s =
-        sums_gradients(j->record) ? summed_s : rpi_scaling_exposed_s(&j->exchange);
+        waited_s + (sums_gradients(j->record) ? summed_s : rpi_scaling_exposed_s(&j->exchange));
     double tokens = (double)l->global_batch * (double)l->sequence;
     out->values[RPI_RUN_STEP] = computed_s + exposed_s;
     out->values[RPI_RUN_COMPUTE] = computed_s;
     out->values[RPI_RUN_EXPOSED] = exposed_s;
-    out->values[RPI_RUN_MEMORY] = all.memory.all + residual_bytes(j);
-    out->values[RPI_RUN_SENT] = j->sent / j->exchange.every;
+    out->values[RPI_RUN_MEMORY] = first_rank_memory(j) + residual_bytes(j);
+    out->values[RPI_RUN_SENT] = j->sent / j->exchange.every + pipeline_bytes(j);
     double workers = l->data > 1 ? j->exchange.workers / (double)l->data : 1;
     out->values[RPI_RUN_RATE] = tokens * workers / out->values[RPI_RUN_STEP];
     add_interval(j, out);

@@ -2,10 +2,10 @@
 #include "train/training.h"
 
 #include "base/median.h"
+#include "base/memory.h"
 #include "base/status.h"
 
 #include <math.h>
-#include <sys/resource.h>
 
 static double rate(const rpi_step_metrics *m) {
     return (double)m->count / m->step_s;
@@ -41,18 +41,13 @@ static double mean_of(const rpi_training *r, double (*value)(const rpi_step_metr
 }
 
 /* The most that this process has held in memory. */
-static double held_bytes(void) {
-    struct rusage use;
-    return getrusage(RUSAGE_SELF, &use) == 0 ? 1024.0 * (double)use.ru_maxrss : NAN;
-}
-
 rp_status rpi_training_finish_profile(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     rpi_profile *profile = &r->result.profile;
     if (!r->options->profile || r->is_profiled) return RP_OK;
     t->profile = NULL;
     rpi_profile_sort(profile);
-    profile->memory_bytes = held_bytes();
+    profile->memory_bytes = rpi_memory_held();
     RP_TRY(rp_barrier(t->comm));
     r->is_profiled = true;
     return rpi_profile_matrix_rate(rpi_session_backend(t->programs.session),
@@ -71,5 +66,6 @@ void rpi_training_summarise(rpi_training *r) {
     r->result.exposed_s_mean = mean_of(r, exposed_s);
     r->result.wire_bytes_mean = mean_of(r, wire_bytes);
     /* What a profile measures behind the run is not the run's. */
-    r->result.memory_bytes = r->is_profiled ? r->result.profile.memory_bytes : held_bytes();
+    r->result.memory_bytes =
+        r->is_profiled ? r->result.profile.memory_bytes : rpi_memory_held();
 }

@@ -24,6 +24,7 @@ also '^  (rest|head) +forward '
 also '^  codec +q4:bucket=512 +encode +[0-9.]+ GB/s '
 also '^  sum +bytes=4194304 +[0-9.e+-]+ GB/s '
 also '^  disk +write +[0-9.e-]+ GB/s '
+also '^  program +[0-9.]+ MB +[0-9.]+ MB to [0-9.]+ MB$'
 also '^written to here.json; redpoll plan train --machine here.json$'
 if ls .redpoll-bench-* >noise 2>&1; then complain 'the file of the disk is left'; else pass; fi
 
@@ -36,6 +37,7 @@ also 'gradients fp32, fp32$'
 also '^  products .* over the rate measured at m, n and k'
 also '^  fp32_flops +[0-9.e+]+ +measured +here.json, 2 ranks at the same time$'
 also '^  link_share +0.97 +assumed '
+also '^  context_bytes +[0-9.e+]+ +measured +here.json, 2 ranks at the same time$'
 # shellcheck disable=SC2086
 shows 'on 4 ranks of here \(4 hosts\), link 1Gbit,50us$' $small --machine here.json --hosts 4 --ranks-per-host 1 --link 1Gbit,50us --codec q4 --explain
 also '^  codec .* of that: as measured$'
@@ -53,9 +55,9 @@ works = {}
 for item in machine["items"]:
     works.setdefault(item["what"], []).append(item)
     assert 0 < item["low"] <= item["value"] <= item["high"] and item["repeats"] >= 1, item
-    assert item["unit"] == ("s" if item["what"] in ("layer", "step") else
+    assert item["unit"] == ("bytes" if item["what"] == "program" else "s" if item["what"] in ("layer", "step") else
                             "flop/s" if item["what"] in ("product", "attention", "head") else "bytes/s"), item
-assert set(works) == {"product", "attention", "rest", "head", "layer", "step", "optimizer", "copy", "sum", "codec", "disk"}, works
+assert set(works) == {"product", "attention", "rest", "head", "layer", "step", "optimizer", "copy", "sum", "codec", "disk", "program"}, works
 assert {"fp32"} <= {item["name"] for item in works["product"]} <= {"fp32", "bf16"} and len(works["product"]) >= 30
 fp32 = max(item["value"] for item in works["product"] if item["name"] == "fp32")
 assert abs(plan["facts"]["fp32_flops"]["value"] / fp32 - 1) < 1e-6, plan["facts"]

@@ -46,6 +46,25 @@ runs neighbours --model $gpt -n 2 --link 1Gbit,50us --strategy gossip:topology=r
 sends neighbours
 runs servers --model $gpt -n 2 --link 1Gbit,50us --strategy parameter-server --machine here.json
 sends servers
+# Stages hand micro-batches on, and share a table; schedules: add a row.
+deep='gpt2:layers=5,hidden=64,heads=2,vocabulary=257,positions=32'
+while read -r name words; do
+    runs "$name" --model $deep -n 2 --link 1Gbit,50us --machine here.json $words
+    sends "$name"
+done <<'END'
+owned --zero 1
+parts --micro-batch-size 2
+staged --pp 2 --micro-batch-size 2
+halves --pp 2 --micro-batch-size 2 --schedule zb-h1
+folded --pp 2 --micro-batch-size 2 --schedule zb-v
+chunks --pp 2 --micro-batch-size 2 --schedule interleaved
+END
+# A pipeline waits where it fills and drains, and the less where backward passes come in halves.
+exposed() { timeout 60 "$redpoll" report "$1" --json | sed 's/.*"exposed_s","unit":"s","predicted":\([^,]*\),.*/\1/'; }
+if [ "$(awk "BEGIN { print ($(exposed halves) < $(exposed staged) && $(exposed staged) > 0) }")" = 1 ]; then pass; else
+    complain "exposed: staged $(exposed staged), halves $(exposed halves)"
+fi
+
 runs alone --model $gpt -n 1 --machine here.json --checkpoint
 if grep -q 'the machine was measured with 2 ranks at the same time, and the run has 1' out; then pass; else complain "alone says: $(cat out)"; fi
 
@@ -67,7 +86,7 @@ refused() {
 echo '{"op": "train"}' >other.json
 refused 'predicts decoders of transformer blocks, gpt2 and llama; mlp is none' --model mlp --machine here.json
 refused 'predicts decoders .* mlp is none' --model mlp -n 2 --machine here.json
-refused 'missing.json is missing' --model $gpt --data tokens:text --machine missing.json
+refused 'missing.json is missing; redpoll bench machine -o missing.json measures it' --model $gpt --data tokens:text --machine missing.json
 refused 'other.json: it is no machine' --model $gpt --data tokens:text -n 2 --machine other.json
 refused "machine: .*async-local-sgd" --model $gpt --data tokens:text -n 2 --strategy async-local-sgd --machine here.json
 

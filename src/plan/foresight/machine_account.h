@@ -20,13 +20,14 @@ typedef enum rpi_machine_work {
     RPI_WORK_SUM,       /* an all-reduce over the ranks of this host */
     RPI_WORK_CODEC,     /* encoding, and decoding with a sum */
     RPI_WORK_DISK,      /* a file that is safe on the disk, and read again */
+    RPI_WORK_PROGRAM,   /* memory of a rank that trains next to nothing */
     RPI_WORKS
 } rpi_machine_work;
 
 /* A row of the catalogue of works. */
 typedef struct rpi_machine_work_info {
     const char *name, *help;
-    const char *unit;                  /* "flop/s", "bytes/s" or "s" */
+    const char *unit;                  /* "flop/s", "bytes/s", "s" or "bytes" */
     const char *sides[RPI_RATE_SIDES]; /* what sizes are called in files; NULL: no more */
     const char *passes[3];             /* "forward", "backward"; NULL: no more, first: one */
     bool has_name;                     /* a dtype or a codec */
@@ -70,6 +71,8 @@ rp_status rpi_machine_account_device(const rpi_machine_account *account, const c
 #define RPI_MACHINE_FORM       1.1
 /* Of a link's rate, in sums over hosts. */
 #define RPI_MACHINE_LINK_SHARE .97
+/* Bytes of a rank that trains next to nothing, where they were not measured. */
+#define RPI_MACHINE_PROGRAM    25e6
 /* Bytes that redpoll train sums at once: --bucket-mb 4. */
 #define RPI_MACHINE_BUCKET     4194304.
 

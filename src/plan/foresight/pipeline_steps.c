@@ -45,16 +45,33 @@ static void block(const rpi_pipeline_steps *s, const int *host_of, double *times
 typedef struct run {
     const rpi_pipeline_steps *steps;
     int *host_of;
-    double *blocked; /* times of stages, which wait for what they send */
+    double *blocked;          /* times of stages, which wait for what they send */
+    double *inputs, *weights; /* halves of backward passes */
 } run;
 
-static rp_status price_orders(const run *r, const rpi_pipeline_orders *orders, bool blocked,
+/* The half of backward passes for weights is taken out of them, where the kind splits them. */
+static const double *split_weights(const run *r, const rpi_pipeline_kind *kind,
+                                   const double *backward_s) {
+    if (!kind->splits) return NULL;
+    for (int64_t i = 0; i < r->steps->stages; i++) {
+        double weights_s = r->steps->weights_share * r->steps->backward_s[i];
+        r->weights[i] = weights_s;
+        r->inputs[i] = fmax(0, backward_s[i] - weights_s);
+    }
+    return r->weights;
+}
+
+static rp_status price_orders(const run *r, const rpi_pipeline_kind *kind,
+                              const rpi_pipeline_orders *orders, bool blocked,
                               rpi_pipeline_time *out) {
     const rpi_pipeline_steps *s = r->steps;
     rpi_pipeline_price found = {0};
+    const double *backward_s = blocked ? r->blocked + s->stages : s->backward_s;
+    const double *weights_s = split_weights(r, kind, backward_s);
     rpi_pipeline_model model = {.entries = (int)s->stages,
                                 .forward_s = blocked ? r->blocked : s->forward_s,
-                                .inputs_s = blocked ? r->blocked + s->stages : s->backward_s,
+                                .inputs_s = weights_s ? r->inputs : backward_s,
+                                .weights_s = weights_s,
                                 .border_bytes = s->border_bytes,
                                 .host_of = r->host_of,
                                 .bytes_per_s = s->bytes_per_s,
@@ -73,13 +90,14 @@ static rp_status price(const run *r, int64_t micro_batches, rpi_pipeline_time *o
     rpi_pipeline_shape shape;
     rpi_pipeline_orders orders = {0};
     rpi_pipeline_time blocked;
-    RP_TRY(rpi_pipeline_kind_find(s->chunks > 1 ? "interleaved" : "1f1b", &kind));
+    const char *usual = s->chunks > 1 ? "interleaved" : "1f1b";
+    RP_TRY(rpi_pipeline_kind_find(s->schedule ? s->schedule : usual, &kind));
     RP_TRY(rpi_pipeline_shape_make(kind, s->stages, micro_batches,
-                                   s->chunks > 1 ? s->chunks : 0, &shape));
+                                   !kind->chunks ? s->chunks : 0, &shape));
     RP_TRY(rpi_pipeline_orders_build(kind, &shape, &orders));
-    rp_status status = price_orders(r, &orders, false, out);
+    rp_status status = price_orders(r, kind, &orders, false, out);
     if (status == RP_OK && s->blocks > 0) {
-        status = price_orders(r, &orders, true, &blocked);
+        status = price_orders(r, kind, &orders, true, &blocked);
         out->time_s = blocked.time_s;
     }
     rpi_pipeline_orders_destroy(&orders);
@@ -108,11 +126,13 @@ rp_status rpi_pipeline_steps_time(const rpi_pipeline_steps *s, rpi_pipeline_time
     }
     RP_TRY(
         rpi_alloc_array((size_t)s->stages, sizeof *r.host_of, "hosts of stages", &r.host_of));
-    rp_status status = rpi_alloc_array(2 * (size_t)s->stages, sizeof *r.blocked,
+    rp_status status = rpi_alloc_array(4 * (size_t)s->stages, sizeof *r.blocked,
                                        "times of stages", &r.blocked);
     for (int64_t i = 0; i < s->stages; i++)
         r.host_of[i] = (int)(s->stages_per_host ? i / s->stages_per_host : i);
     if (status == RP_OK) {
+        r.inputs = r.blocked + 2 * s->stages;
+        r.weights = r.blocked + 3 * s->stages;
         block(s, r.host_of, r.blocked);
         status = simulate(&r, out);
     }

@@ -10,8 +10,10 @@
 /* Of one micro-batch; arrays have a number for each stage. */
 typedef struct rpi_pipeline_steps {
     int64_t stages, micro_batches, chunks; /* chunks of a stage: 1, or interleaved */
+    const char *schedule; /* a kind; NULL: 1f1b, or interleaved where a stage has chunks */
     const double *forward_s, *backward_s;
-    double border_bytes; /* from a part to the next */
+    double weights_share; /* of a backward pass, for kinds that split it */
+    double border_bytes;  /* from a part to the next */
     double blocks; /* share of a message's sending for which its stage does nothing else */
     int64_t stages_per_host;                     /* 0: a stage is on one host or more */
     double bytes_per_s, latency_s;               /* between hosts */
@@ -27,7 +29,7 @@ typedef struct rpi_pipeline_time {
  * it and before the last one's way back. */
 double rpi_pipeline_steps_bound(const rpi_pipeline_steps *steps);
 
-/* 1F1B, or interleaved where a stage has chunks. Long steps are simulated for the first
+/* Long steps are simulated for the first
  * micro-batches, three for each stage, and go on at the pace of the last of these: pipelines
  * are periodic by then. Pipelines of more than half a million passes even so take what is
  * above. RP_NOMEM; RP_INVALID: the schedule cannot be. */

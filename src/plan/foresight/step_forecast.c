@@ -20,7 +20,7 @@ typedef struct job {
     rpi_step_terms *x;
 } job;
 
-enum { FORWARD, BACKWARD };
+enum { FORWARD, BACKWARD, WEIGHTS /* of BACKWARD, what no other stage waits for */ };
 enum { FEW_STAGES = 64 }; /* whose times need no memory */
 
 static double fact(const job *j, rpi_fact which) {
@@ -52,6 +52,7 @@ static double memory_s(const job *j, double bytes) {
  */
 static double matrix_s(const job *j, int pass, double out, double in) {
     if (pass == FORWARD) return product_s(j, j->tokens, out, in);
+    if (pass == WEIGHTS) return product_s(j, out, in, j->tokens);
     return product_s(j, j->tokens, in, out) + product_s(j, out, in, j->tokens);
 }
 
@@ -182,6 +183,8 @@ static rpi_pipeline_steps steps_of(const job *j, const double *forward_s,
         .stages = j->l->pipeline,
         .micro_batches = j->x->micro_batches,
         .chunks = j->l->interleave,
+        .schedule = j->l->schedule,
+        .weights_share = products_s(j, WEIGHTS) / (j->x->backward_s + j->x->again_s),
         .forward_s = forward_s,
         .backward_s = backward_s,
         .border_bytes = bytes / j->t,

@@ -28,7 +28,10 @@ typedef struct rpi_training_layout {
     int64_t micro_batch, global_batch; /* samples */
     int64_t tensor, pipeline, data;
     int64_t interleave; /* chunks of layers a rank has; 1: one */
-    int zero;           /* what data-parallel ranks share: 1 optimizer, 2 gradients, 3 all */
+    /* Of the pipeline's passes, a kind of plan/pipelines; NULL: 1f1b, or interleaved where a
+     * rank has chunks. */
+    const char *schedule;
+    int zero; /* what data-parallel ranks share: 1 optimizer, 2 gradients, 3 all */
     bool sequence_parallel;
     bool fused_attention; /* scores are never stored */
     rpi_recompute recompute;

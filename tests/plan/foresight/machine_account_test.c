@@ -49,6 +49,21 @@ static rpi_training_layout small(void) {
     return l;
 }
 
+/* The program is what was measured, or, in files without it, what is assumed. */
+static void the_program_is_a_row(void) {
+    measured *m = measure(1);
+    const rpi_plan_device_fact *fact = &m->machine.device.facts[RPI_FACT_CONTEXT_BYTES];
+    const rpi_machine_item program = {RPI_WORK_PROGRAM, 0, "", {0}, 31e6, 30e6, 32e6, 1};
+    CHECK(fact->kind == RPI_KNOWN_ASSUMED && fact->value == RPI_MACHINE_PROGRAM);
+    double factor = rpi_plan_device_value(&m->machine.device, RPI_FACT_RESIDUAL);
+    CHECK_OK(rpi_machine_account_add(&m->account, &program));
+    CHECK_OK(rpi_machine_account_device(&m->account, "test", &m->machine.device, &m->rates));
+    CHECK(fact->kind == RPI_KNOWN_MEASURED && fact->value == 31e6);
+    CHECK(strcmp(fact->source, "test") == 0);
+    /* No time: it says nothing of how far times are apart. */
+    CHECK(rpi_plan_device_value(&m->machine.device, RPI_FACT_RESIDUAL) == factor);
+}
+
 static void every_fact_says_how_it_is_known(void) {
     const measured *m = measure(2);
     for (int i = 0; i < RPI_FACTS; i++) {
@@ -151,7 +166,8 @@ static void a_rank_alone(void) {
     CHECK(forecast_of(&l, &m).step_s > 0);
 }
 
-CASES({"every fact says how it is known", every_fact_says_how_it_is_known},
+CASES({"the program is a row", the_program_is_a_row},
+      {"every fact says how it is known", every_fact_says_how_it_is_known},
       {"a step takes what was measured", a_step_takes_what_was_measured},
       {"what keeps cores busy is not hidden", what_keeps_cores_busy_is_not_hidden},
       {"what is no machine is refused", what_is_no_machine_is_refused},

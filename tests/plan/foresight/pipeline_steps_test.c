@@ -2,6 +2,7 @@
 #include "plan/foresight/pipeline_steps.h"
 
 #include "harness/check.h"
+#include "plan/pipelines/pipeline_kind.h"
 
 #include <math.h>
 
@@ -39,6 +40,32 @@ static void even_stages(void) {
     rpi_pipeline_steps s = even(64);
     s.chunks = 2;
     CHECK_NEAR(time_of(&s).ideal_s, 3 * (64 + 3. / 2), 1e-6);
+}
+
+/* Every kind takes what it promises where all passes of a chunk take as long. */
+static void every_schedule(void) {
+    const rpi_pipeline_kind *kind;
+    for (int i = 0; (kind = rpi_pipeline_kind_at(i)) != NULL; i++) {
+        rpi_pipeline_steps s = even(2 * STAGES);
+        rpi_pipeline_shape shape;
+        s.chunks = kind->chunks ? 1 : 2;
+        CHECK_OK(rpi_pipeline_shape_make(kind, STAGES, 2 * STAGES, 0, &shape));
+        double forward[STAGES], backward[STAGES];
+        for (int k = 0; k < STAGES; k++) forward[k] = shape.chunks;
+        for (int k = 0; k < STAGES; k++) backward[k] = 2 * shape.chunks;
+        s.forward_s = forward;
+        s.backward_s = backward;
+        s.weights_share = .5;
+        s.schedule = kind->name;
+        rpi_pipeline_time t = {0};
+        CHECK_OK(rpi_pipeline_steps_time(&s, &t));
+        CHECK_MSG(fabs(t.ideal_s - (double)kind->unit_time(&shape)) < 1e-6, "%s: %g, not %lld",
+                  kind->name, t.ideal_s, (long long)kind->unit_time(&shape));
+    }
+    rpi_pipeline_steps s = even(8);
+    rpi_pipeline_time t;
+    s.schedule = "2f2b";
+    CHECK_FAILS(rpi_pipeline_steps_time(&s, &t), INVALID, "2f2b");
 }
 
 /* A slow stage decides, and those before it are waited for. */
@@ -99,6 +126,7 @@ static void one_stage_and_too_many(void) {
     CHECK_NEAR(time_of(&s).time_s, 2 * (4096 + 1023), 1e-6);
 }
 
-CASES({"even stages", even_stages}, {"uneven stages", uneven_stages}, {"links", links},
+CASES({"even stages", even_stages}, {"every schedule", every_schedule},
+      {"uneven stages", uneven_stages}, {"links", links},
       {"long steps go on", long_steps_go_on},
       {"one stage, and too many", one_stage_and_too_many})

@@ -74,6 +74,12 @@ typedef enum rp_priority {
     { .size = sizeof(rp_collective_options), __VA_ARGS__ }
 
 /** Zeros mean the defaults. What is wrong here is refused in a world of one too. */
+/** Where the elements of a call lie. */
+typedef enum rp_memory {
+    RP_MEMORY_HOST,
+    RP_MEMORY_CUDA, /**< On one NVIDIA GPU: all that the call names, residuals too. */
+} rp_memory;
+
 typedef struct rp_comm_options {
     size_t size;           /**< sizeof(rp_comm_options): RP_COMM_OPTIONS() sets it. */
     const char *name;      /**< In messages and store keys, up to 148 bytes; NULL: "world". Two
@@ -104,6 +110,10 @@ typedef struct rp_comm_options {
                            secret (REDPOLL_SECRET), without which RP_INVALID; all ranks must
                            agree. 0: as REDPOLL_TLS says. */
     rp_priority priority; /**< Of all its operations. RP_INVALID: it is none. */
+    rp_memory memory;     /**< Where the elements of most operations lie, for which chunks are
+                               cut where chunk_bytes is 0: for a GPU larger ones, which it is
+                               given less often. Rank 0's counts for all; calls say for
+                               themselves where theirs lie. RP_INVALID: no kind of memory. */
 } rp_comm_options;
 
 /** Collective over the store: returns on all ranks or fails on all; options that one rank
@@ -145,7 +155,7 @@ RP_API rp_status rp_bind_addresses(const char *facing, char *addresses, size_t b
  *  come.
  *  ranks: `count` different ranks of the parent, in the same order on all members; their places
  *  are the ranks of the new communicator, and the caller is among them. Copied.
- *  options: transport, bind_host, link, host, epoch and tls are the parent's and stay
+ *  options: transport, bind_host, link, host, epoch, tls and memory are the parent's and stay
  *  zeros (RP_INVALID); timeouts, strict_timeout, chunk_bytes, chunks_in_flight and the priority
  *  that are 0 are the parent's.
  *  name: communicators of the same ranks and name must be made in the same order on all
@@ -263,12 +273,6 @@ typedef struct rp_owned_segment {
                     borrowed as that is; NULL: segment.data is that, too. Not looked at on
                     other ranks. */
 } rp_owned_segment;
-
-/** Where the elements of a call lie. */
-typedef enum rp_memory {
-    RP_MEMORY_HOST,
-    RP_MEMORY_CUDA, /**< On one NVIDIA GPU: all that the call names, residuals too. */
-} rp_memory;
 
 /** RP_OK: calls may name it. RP_UNSUPPORTED: no GPU can be used; the message says why, as the
  *  call would. RP_INVALID: no kind of memory. The first call for RP_MEMORY_CUDA takes as long

@@ -219,6 +219,7 @@ class rp_comm_options(Sized):
         ("host", c_char_p),
         ("tls", c_int),
         ("priority", c_int),
+        ("memory", c_int),
     ]
 
 

@@ -32,7 +32,26 @@ RPI_HOST_DEVICE void rpi_convert_decode_octet(const rpi_device_call *call, int t
                                               int wire_type, int adds, uint64_t i, int n) {
     rpi_octet y;
     rpi_octet_read(wire_type, call->encoded, i, n, &y);
-    rpi_octet_deliver(type, adds, call->y, i, n, &y);
+    rpi_octet_deliver(call, type, adds, i, n, &y);
+}
+
+/* At most 16 bytes from byte i on, as they are. */
+enum { RPI_COPY_PIECE = 16 };
+
+RPI_HOST_DEVICE void rpi_copy_piece(const uint8_t *from, uint8_t *to, uint64_t i, int n) {
+#ifdef __CUDA_ARCH__
+    uint64_t both = (uintptr_t)from | (uintptr_t)to;
+    if (n == RPI_COPY_PIECE && both % RPI_COPY_PIECE == 0) {
+        *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+        return;
+    }
+    if (n % 4 == 0 && both % 4 == 0) {
+        for (int k = 0; k < n; k += 4)
+            *(uint32_t *)(to + i + k) = *(const uint32_t *)(from + i + k);
+        return;
+    }
+#endif
+    for (int k = 0; k < n; k++) to[i + (uint64_t)k] = from[i + (uint64_t)k];
 }
 
 /* A sum's mean. NaN stays what it is, as a CPU has it. */

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file or of rpi_device_call. */
-enum { RPI_CUDA_INTERFACE = 7 };
+enum { RPI_CUDA_INTERFACE = 8 };
 /* What device_of() says of memory that is not a GPU's, or of a context of its own there. */
 enum { RPI_CUDA_HOST = -1, RPI_CUDA_FOREIGN = -2 };
 #define RPI_CUDA_ENTRY "rpi_cuda_library_table"
@@ -46,6 +46,10 @@ typedef struct rpi_cuda_library {
     int (*encode)(const rpi_device_call *call, void *stream);
     /* adds: y are floats, to which the values are added. */
     int (*decode)(const rpi_device_call *call, int adds, void *stream);
+    /* The same of up to 64 calls that do not depend on each other, in any order: one launch for
+     * those of one kernel (device_list.h). */
+    int (*encode_all)(const rpi_device_call *calls, int count, void *stream);
+    int (*decode_all)(const rpi_device_call *calls, int count, int adds, void *stream);
     /* y: count floats, each becomes what it is divided by `divisor`. */
     int (*divide)(const rpi_device_call *call, void *stream);
 

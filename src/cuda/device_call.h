@@ -13,6 +13,7 @@ typedef enum rpi_device_kind {
     RPI_DEVICE_RANDK,
     RPI_DEVICE_TOPK,   /* bytes of this and the next vary: as many as the elements say */
     RPI_DEVICE_VARIED, /* v1 to v8 */
+    RPI_DEVICE_COPY,   /* `count` bytes as they are: x to encoded, or encoded to y */
 } rpi_device_kind;
 
 /* The types of elements that kernels read and write. */
@@ -28,13 +29,18 @@ typedef struct rpi_device_call {
     int wire_type;        /* as what RPI_DEVICE_CONVERT's elements, or kept values, travel */
     int bits, stochastic; /* of RPI_DEVICE_QUANT; bits of kept values that are levels, or 0 */
     uint32_t kept; /* of each whole bucket by RPI_DEVICE_RANDK, at most by RPI_DEVICE_TOPK */
-    uint32_t quarters;       /* of RPI_DEVICE_VARIED */
-    int divisor;             /* of divide() alone, of a sum of so many; not 0 */
+    uint32_t quarters; /* of RPI_DEVICE_VARIED */
+    int divisor;       /* of divide() alone, of a sum of so many; not 0 */
+    float factor; /* of a decoding that adds: a power of two by which the sums are multiplied;
+                   * 0: they are not */
+    int behind; /* of one with x: the values decoded stand before those of x, of which NaN tells
+                 */
     uint64_t bucket;         /* elements; 0 for RPI_DEVICE_CONVERT */
     uint64_t count;          /* elements; 0: only the kernel is loaded */
     uint64_t first;          /* index in its tensor of the first one */
     rpi_quant_stream stream; /* where `stochastic`, and of RPI_DEVICE_RANDK */
-    const void *x;           /* encode: count elements of `type` */
+    const void *x;           /* encode: count elements of `type`; decode that adds: floats that
+                              * the sums begin with where rpi_device_begins_sums(), or NULL: y */
     float *residual;         /* encode: NULL, or count floats of error feedback */
     uint8_t *encoded;        /* written by encode, read by decode; any address */
     void *y;                 /* decode: count elements of `type`, or floats of a sum */
@@ -59,9 +65,20 @@ RPI_HOST_DEVICE uint64_t rpi_device_buckets(const rpi_device_call *call) {
     return (call->count + call->bucket - 1) / call->bucket;
 }
 
+/* A decoding that adds touches every element, so that it can also begin sums and end them. */
+RPI_HOST_DEVICE int rpi_device_begins_sums(const rpi_device_call *call) {
+    return call->kind == RPI_DEVICE_CONVERT || call->kind == RPI_DEVICE_QUANT ||
+           call->kind == RPI_DEVICE_SIGN;
+}
+
+/* What a decoding adds to. */
+RPI_HOST_DEVICE const void *rpi_device_sums_from(const rpi_device_call *call) {
+    return call->x ? call->x : call->y;
+}
+
 /* Encodings that begin elsewhere are written and read byte by byte. */
 RPI_HOST_DEVICE uint64_t rpi_device_alignment(const rpi_device_call *call) {
-    if (call->kind == RPI_DEVICE_CONVERT) return 16;
+    if (call->kind == RPI_DEVICE_CONVERT || call->kind == RPI_DEVICE_COPY) return 16;
     return call->bits == 8 ? 8 : 4;
 }
 

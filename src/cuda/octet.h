@@ -274,18 +274,30 @@ RPI_HOST_DEVICE void rpi_octet_feed(int type, const void *x, const float *residu
 
 /* ---- what decoding does with the values of n elements ---- */
 
+/* What a decoding that adds makes of a sum, as a CPU has it. NaN stays what it is. */
+RPI_HOST_DEVICE float rpi_sum_of(const rpi_device_call *call, float before, float value) {
+#ifdef __CUDA_ARCH__
+    float sum = before + value;
+    if (sum != sum)
+        return call->behind ? rpi_float_add(value, before) : rpi_float_add(before, value);
+#else
+    float sum = call->behind ? rpi_float_add(value, before) : rpi_float_add(before, value);
+#endif
+    return call->factor != 0 && sum == sum ? sum * call->factor : sum;
+}
+
 /* Into y of `type`; or added to floats. */
-RPI_HOST_DEVICE void rpi_octet_deliver(int type, int adds, void *y, uint64_t i, int n,
-                                       rpi_octet *value) {
+RPI_HOST_DEVICE void rpi_octet_deliver(const rpi_device_call *call, int type, int adds,
+                                       uint64_t i, int n, rpi_octet *value) {
     if (!adds) {
-        rpi_octet_store(type, y, i, n, value);
+        rpi_octet_store(type, call->y, i, n, value);
         return;
     }
     rpi_octet sum;
-    rpi_octet_load(RPI_DEVICE_F32, y, i, n, &sum);
+    rpi_octet_load(RPI_DEVICE_F32, rpi_device_sums_from(call), i, n, &sum);
     for (int k = 0; k < RPI_OCTET; k++)
-        sum.value[k] = rpi_float_add(sum.value[k], value->value[k]);
-    rpi_octet_store(RPI_DEVICE_F32, y, i, n, &sum);
+        sum.value[k] = rpi_sum_of(call, sum.value[k], value->value[k]);
+    rpi_octet_store(RPI_DEVICE_F32, call->y, i, n, &sum);
 }
 
 #endif

@@ -195,7 +195,7 @@ RPI_HOST_DEVICE void rpi_quant_lane_decode(const rpi_device_call *call, int type
                                          rpi_levels_bytes(n, call->bits));
         rpi_octet y;
         rpi_quant_values(levels, call->bits, scale, &y);
-        rpi_octet_deliver(type, adds, call->y, begin + i, n, &y);
+        rpi_octet_deliver(call, type, adds, begin + i, n, &y);
     }
 }
 
@@ -315,7 +315,8 @@ RPI_HOST_DEVICE void rpi_quant_lane_unpack(const rpi_device_call *call, int type
                            rpi_levels_bytes(rpi_quant_held_count(count, i), call->bits));
     }
     if (adds)
-        rpi_quant_held_load(RPI_DEVICE_F32, call->y, begin, count, octets, lane, lanes, &sums);
+        rpi_quant_held_load(RPI_DEVICE_F32, rpi_device_sums_from(call), begin, count, octets,
+                            lane, lanes, &sums);
     scale = rpi_quant_sound(scale);
     RPI_UNROLL
     for (int j = 0; j < octets; j++) {
@@ -324,7 +325,7 @@ RPI_HOST_DEVICE void rpi_quant_lane_unpack(const rpi_device_call *call, int type
         rpi_quant_values(levels[j], call->bits, scale, &y);
         if (adds) rpi_raw_widen(RPI_DEVICE_F32, &sums.y[j], &sum);
         for (int k = 0; adds && k < RPI_OCTET; k++)
-            y.value[k] = rpi_float_add(sum.value[k], y.value[k]);
+            y.value[k] = rpi_sum_of(call, sum.value[k], y.value[k]);
         rpi_octet_store(adds ? RPI_DEVICE_F32 : type, call->y, begin + i,
                         rpi_quant_held_count(count, i), &y);
     }

@@ -74,7 +74,7 @@ RPI_HOST_DEVICE void rpi_sign_lane_decode(const rpi_device_call *call, int type,
         rpi_octet y;
         for (int k = 0; k < RPI_OCTET; k++)
             y.value[k] = !damaged && (byte >> k & 1u) ? -mean : mean;
-        rpi_octet_deliver(type, adds, call->y, begin + i, n, &y);
+        rpi_octet_deliver(call, type, adds, begin + i, n, &y);
     }
 }
 

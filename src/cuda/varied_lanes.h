@@ -181,7 +181,7 @@ RPI_HOST_DEVICE void rpi_varied_lane_decode(const rpi_device_call *call, int typ
             y.value[k] = levels ? rpi_quant_value(level, scale) : scale.min;
             packed >>= levels ? width : 0;
         }
-        rpi_octet_deliver(type, adds, call->y, place.begin + i, n, &y);
+        rpi_octet_deliver(call, type, adds, place.begin + i, n, &y);
     }
 }
 

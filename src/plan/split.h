@@ -95,6 +95,10 @@ enum { RPI_SEGMENT_BYTES = 62000 };
  * twice RPI_PART_BYTES, which fits a frame as it is. */
 size_t rpi_split_part_bytes(size_t bytes, size_t encoded);
 
+/* And of such encoded bytes for memory of a GPU, which is asked for as much by a short part as
+ * by a long one: nearly as many as a frame takes. */
+enum { RPI_DEVICE_PART_BYTES = 480 * 1024 };
+
 /* How many chunks such a vector is cut into: ceil(bytes / chunk_bytes), at least 1.
  * chunk_bytes 0: parts * rpi_split_part_bytes(). */
 int rpi_split_chunks(size_t bytes, size_t encoded, size_t chunk_bytes, int parts);

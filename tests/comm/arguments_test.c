@@ -699,6 +699,8 @@ static void options_are_checked_alike_in_every_world(void) {
         {RP_COMM_OPTIONS(.chunks_in_flight = 100000), "chunks_in_flight is 100000"},
         {RP_COMM_OPTIONS(.priority = (rp_priority)4), "priority is 4"},
         {RP_COMM_OPTIONS(.priority = (rp_priority)-1), "priority is -1"},
+        {RP_COMM_OPTIONS(.memory = (rp_memory)2), "memory is 2"},
+        {RP_COMM_OPTIONS(.memory = (rp_memory)-1), "memory is -1"},
         {RP_COMM_OPTIONS(.bind_host = "no.such.host.invalid", .transport = "tcp"),
          "no.such.host.invalid"},
     };

@@ -67,27 +67,39 @@ static void wrong_texts_are_refused(void) {
 static void rank_0_decides(void) {
     rp_store store;
     rpi_cost_model first, second;
+    rp_memory memory = RP_MEMORY_HOST;
     REQUIRE_OK(rp_store_open_local(&store));
-    CHECK_EQ(rpi_link_costs_agree(&store, "a", 1, 0.01, NULL, NULL, &second), RP_TIMEOUT);
-    REQUIRE_OK(rpi_link_costs_agree(&store, "a", 0, 1, NULL, "1Gbit,50us/5GB,2us", &first));
-    REQUIRE_OK(rpi_link_costs_agree(&store, "a", 1, 1, NULL, "9Gbit,1us/1GB,1us", &second));
+    CHECK_EQ(rpi_link_costs_agree(&store, "a", 1, 0.01, NULL, NULL, &memory, &second),
+             RP_TIMEOUT);
+    REQUIRE_OK(
+        rpi_link_costs_agree(&store, "a", 0, 1, NULL, "1Gbit,50us/5GB,2us", &memory, &first));
+    REQUIRE_OK(
+        rpi_link_costs_agree(&store, "a", 1, 1, NULL, "9Gbit,1us/1GB,1us", &memory, &second));
     check_same(&first, &second);
     CHECK_EQ(second.cores, first.cores);
     CHECK(first.cores > 0);
     CHECK_NEAR(first.latency_s, 50e-6, 1e-12);
-    REQUIRE_OK(rpi_link_costs_agree(&store, "b", 0, 1, NULL, NULL, &first));
-    REQUIRE_OK(rpi_link_costs_agree(&store, "b", 1, 1, NULL, "9Gbit,1us/1GB,1us", &second));
+    REQUIRE_OK(rpi_link_costs_agree(&store, "b", 0, 1, NULL, NULL, &memory, &first));
+    REQUIRE_OK(
+        rpi_link_costs_agree(&store, "b", 1, 1, NULL, "9Gbit,1us/1GB,1us", &memory, &second));
     check_same(&second, &rpi_nominal_links);
+    memory = RP_MEMORY_CUDA;
+    REQUIRE_OK(rpi_link_costs_agree(&store, "m", 0, 1, NULL, NULL, &memory, &first));
+    memory = RP_MEMORY_HOST;
+    REQUIRE_OK(rpi_link_costs_agree(&store, "m", 1, 1, NULL, NULL, &memory, &second));
+    CHECK_EQ(memory, RP_MEMORY_CUDA);
     char noise[200];
     memset(noise, 'x', sizeof noise);
     REQUIRE_OK(store.ops->set(store.context, "c", noise, sizeof noise));
-    CHECK_FAILS(rpi_link_costs_agree(&store, "c", 1, 1, NULL, NULL, &second), CORRUPT,
+    CHECK_FAILS(rpi_link_costs_agree(&store, "c", 1, 1, NULL, NULL, &memory, &second), CORRUPT,
                 "200 bytes");
-    static const char *const wrong[] = {"", "1Gbit,50us/5GB,2us", "-1 ", "x ", "99999999 "};
+    static const char *const wrong[] = {
+        "",      "1Gbit,50us/5GB,2us",  "-1 0 ", "x 0 ", "99999999 0 ", "2 ", "2 2 ",
+        "2 -1 ", "2 1Gbit,50us/5GB,2us"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         REQUIRE_OK(store.ops->set(store.context, "d", wrong[i], strlen(wrong[i])));
-        CHECK_FAILS(rpi_link_costs_agree(&store, "d", 1, 1, NULL, NULL, &second), CORRUPT,
-                    "no cores and links");
+        CHECK_FAILS(rpi_link_costs_agree(&store, "d", 1, 1, NULL, NULL, &memory, &second),
+                    CORRUPT, "no cores, memory and links");
     }
     rp_store_close(&store);
 }

@@ -40,6 +40,11 @@ static void convert_decode(const rpi_device_call *call, int adds) {
                                  (int)rpi_device_least(call->count - i, RPI_OCTET));
 }
 
+static void copy_bytes(const rpi_device_call *call, const void *from, void *to) {
+    for (uint64_t i = 0; i < call->count; i += RPI_COPY_PIECE)
+        rpi_copy_piece(from, to, i, (int)rpi_device_least(call->count - i, RPI_COPY_PIECE));
+}
+
 void lane_loops_divide(const rpi_device_call *call) {
     for (uint64_t i = 0; i < call->count; i += RPI_OCTET)
         rpi_convert_divide_octet(call, i, (int)rpi_device_least(call->count - i, RPI_OCTET));
@@ -280,6 +285,10 @@ static void topk_decode(const rpi_device_call *call, int adds, uint64_t bucket) 
 
 void lane_loops_encode(const rpi_device_call *call, int together) {
     lanes = together;
+    if (call->kind == RPI_DEVICE_COPY) {
+        copy_bytes(call, call->x, call->encoded);
+        return;
+    }
     if (call->kind == RPI_DEVICE_TOPK || call->kind == RPI_DEVICE_VARIED) {
         encode_to_slots(call);
         return;
@@ -313,6 +322,10 @@ static void quant_decode(const rpi_device_call *call, int adds, uint64_t bucket)
 
 void lane_loops_decode(const rpi_device_call *call, int adds, int together) {
     lanes = together;
+    if (call->kind == RPI_DEVICE_COPY) {
+        copy_bytes(call, call->encoded, call->y);
+        return;
+    }
     if (call->kind == RPI_DEVICE_CONVERT) {
         convert_decode(call, adds);
         return;

@@ -2,6 +2,7 @@
 #include "cuda/stand_in.h"
 
 #include "cuda/cuda_library.h"
+#include "cuda/device_list.h"
 #include "cuda/lane_loops.h"
 #include "cuda/octet.h"
 #include "cuda/place.h"
@@ -54,7 +55,8 @@ typedef struct op {
     void *to;
     const void *from;
     size_t bytes;
-    rpi_device_call call;
+    rpi_device_call *calls; /* of one launch; owned */
+    int count;
     int adds;
     event *event;
     unsigned long time;
@@ -170,18 +172,22 @@ static void sleep_us(int us) {
     nanosleep(&span, NULL);
 }
 
-static bool translate(op *o) {
-    rpi_device_call *call = &o->call;
+/* Of its elements; of a copy's bytes. */
+static size_t element_bytes(const rpi_device_call *call, int adds) {
+    if (call->kind == RPI_DEVICE_COPY) return 1;
+    return call->type == RPI_DEVICE_F32 || adds ? 4 : 2;
+}
+
+static bool translate_call(const op *o, rpi_device_call *call) {
     bool encodes = o->kind == ENCODE;
-    size_t element = call->type == RPI_DEVICE_F32 || o->adds ? 4 : 2;
-    if (o->kind == COPY) {
-        o->to = reach(o->to, o->bytes);
-        o->from = reach(o->from, o->bytes);
-        return o->to && o->from;
-    }
+    size_t element = element_bytes(call, o->adds);
     if (o->kind == DIVIDE) {
         call->y = reach(call->y, call->count * element);
         return call->y != NULL;
+    }
+    if (!encodes && call->x) {
+        call->x = reach(call->x, call->count * element);
+        if (!call->x) return false;
     }
     call->encoded = reach(call->encoded, 1);
     if (encodes) call->x = reach(call->x, call->count * element);
@@ -193,15 +199,34 @@ static bool translate(op *o) {
     return call->encoded && (encodes ? call->x : call->y) && (!feeds || call->residual);
 }
 
+static bool translate(op *o) {
+    bool all = true;
+    if (o->kind == COPY) {
+        o->to = reach(o->to, o->bytes);
+        o->from = reach(o->from, o->bytes);
+        return o->to && o->from;
+    }
+    for (int i = 0; i < o->count; i++) all &= translate_call(o, &o->calls[i]);
+    return all;
+}
+
+static void encode_call(const rpi_device_call *call) {
+    lane_loops_encode(call, LANES);
+    if (atomic_load(&control.spills)) call->encoded[atomic_load(&control.spills)] ^= 1;
+}
+
+/* Calls of one launch in any order. */
 static void work(op *o) {
+    for (int i = o->count - 1; i >= 0; i--) {
+        if (o->kind == ENCODE) encode_call(&o->calls[i]);
+        if (o->kind == DECODE) lane_loops_decode(&o->calls[i], o->adds, LANES);
+        if (o->kind == DIVIDE) lane_loops_divide(&o->calls[i]);
+    }
     switch (o->kind) {
     case COPY: memmove(o->to, o->from, o->bytes); break;
     case ENCODE:
-        lane_loops_encode(&o->call, LANES);
-        if (atomic_load(&control.spills)) o->call.encoded[atomic_load(&control.spills)] ^= 1;
-        break;
-    case DECODE: lane_loops_decode(&o->call, o->adds, LANES); break;
-    case DIVIDE: lane_loops_divide(&o->call); break;
+    case DECODE:
+    case DIVIDE: break;
     case CALL: o->function(o->context); break;
     case RECORD:
     case WAIT: break;
@@ -212,15 +237,29 @@ static bool touches_memory(const op *o) {
     return o->kind == COPY || o->kind == ENCODE || o->kind == DECODE || o->kind == DIVIDE;
 }
 
-/* Between a device and the host. */
-static bool is_crossing(const op *o) {
-    return (device_at(o->to) == RPI_CUDA_HOST) != (device_at(o->from) == RPI_CUDA_HOST);
+/* By a copy engine, or by the kernel for short ones. */
+static bool copies(const op *o) {
+    bool encodes = o->kind == ENCODE || o->kind == DECODE;
+    return o->kind == COPY || (encodes && o->calls[0].kind == RPI_DEVICE_COPY);
 }
 
-static bool is_ragged(const op *o) {
-    if (o->kind != ENCODE && o->kind != DECODE) return false;
-    return device_at(o->call.encoded) == RPI_CUDA_HOST &&
-           !rpi_is_aligned(o->call.encoded, rpi_device_alignment(&o->call));
+/* Between a device and the host. */
+static bool is_crossing(const void *to, const void *from) {
+    return (device_at(to) == RPI_CUDA_HOST) != (device_at(from) == RPI_CUDA_HOST);
+}
+
+/* Under the lock, before the places are those of the stand-in. */
+static void note(const op *o) {
+    if (o->kind == COPY && is_crossing(o->to, o->from)) control.crossed += (long)o->bytes;
+    for (int i = 0; i < o->count; i++) {
+        const rpi_device_call *call = &o->calls[i];
+        const void *other = o->kind == ENCODE ? call->x : call->y;
+        if (copies(o) && is_crossing(other, call->encoded))
+            control.crossed += (long)call->count;
+        control.ragged += !copies(o) && o->kind != DIVIDE &&
+                          device_at(call->encoded) == RPI_CUDA_HOST &&
+                          !rpi_is_aligned(call->encoded, rpi_device_alignment(call));
+    }
 }
 
 /* Under the lock, which it releases meanwhile. After an error nothing touches memory. */
@@ -233,8 +272,7 @@ static void run_first(stream *s) {
         sleep_us(delay_us);
         pthread_mutex_lock(&state.lock);
     }
-    if (is_ragged(o)) control.ragged++;
-    if (o->kind == COPY && is_crossing(o)) control.crossed += (long)o->bytes;
+    note(o);
     bool dead = state.sticky[s->device] != NONE && touches_memory(o);
     if (!dead && touches_memory(o) && !translate(o)) {
         state.sticky[s->device] = ILLEGAL_ADDRESS;
@@ -243,8 +281,8 @@ static void run_first(stream *s) {
     pthread_mutex_unlock(&state.lock);
     if (!dead) work(o);
     pthread_mutex_lock(&state.lock);
-    if (o->kind == COPY) control.copies++;
-    if (touches_memory(o) && o->kind != COPY) control.kernels++;
+    if (copies(o)) control.copies++;
+    if (touches_memory(o) && !copies(o)) control.kernels++;
     if (o->kind == RECORD) control.records++;
     if (o->kind == CALL) control.calls++;
     if (o->kind == RECORD && o->event->done < o->time) o->event->done = o->time;
@@ -256,6 +294,7 @@ static void run_first(stream *s) {
         o->event->uses--;
         leave_event(o->event);
     }
+    free(o->calls);
     free(o);
     pthread_cond_broadcast(&state.changed);
 }
@@ -397,12 +436,19 @@ static const char *error_text(int error) {
 }
 
 /* Kernels, and records of events, are refused on another device than the thread's. */
-static int launch(const op *what, void *handle) {
+static int launch(op_kind kind, const rpi_device_call *calls, int count, int adds,
+                  void *handle) {
+    op o = {.kind = kind, .count = count, .adds = adds};
     lock();
     stream *s = stream_of(handle);
     if (s->device != current()) return unlock(INVALID_HANDLE);
     if (!state.loaded[s->device]) control.unloaded++;
-    return unlock(put(s, what));
+    o.calls = malloc((size_t)count * sizeof *calls);
+    if (!o.calls) abort();
+    memcpy(o.calls, calls, (size_t)count * sizeof *calls);
+    int error = put(s, &o);
+    if (error) free(o.calls);
+    return unlock(error);
 }
 
 /* Loops take theirs from the host; what varies needs some all the same, as on a GPU. */
@@ -413,15 +459,34 @@ static int scratch_bytes(const rpi_device_call *call, size_t *out) {
 }
 
 static int encode(const rpi_device_call *call, void *handle) {
-    return launch(&(op){.kind = ENCODE, .call = *call}, handle);
+    return launch(ENCODE, call, 1, 0, handle);
 }
 
 static int decode(const rpi_device_call *call, int adds, void *handle) {
-    return launch(&(op){.kind = DECODE, .call = *call, .adds = adds}, handle);
+    return launch(DECODE, call, 1, adds, handle);
 }
 
 static int divide(const rpi_device_call *call, void *handle) {
-    return launch(&(op){.kind = DIVIDE, .call = *call}, handle);
+    return launch(DIVIDE, call, 1, 0, handle);
+}
+
+/* As many launches as there are lists, as on a GPU. */
+static int launch_all(op_kind kind, const rpi_device_call *calls, int count, int adds,
+                      void *handle) {
+    uint64_t taken = 0;
+    rpi_device_list list;
+    int error = count > RPI_LIST_MOST ? INVALID_VALUE : NONE;
+    while (!error && rpi_device_list_take(calls, count, &taken, &list))
+        error = launch(kind, list.call, list.count, adds, handle);
+    return error;
+}
+
+static int encode_all(const rpi_device_call *calls, int count, void *handle) {
+    return launch_all(ENCODE, calls, count, 0, handle);
+}
+
+static int decode_all(const rpi_device_call *calls, int count, int adds, void *handle) {
+    return launch_all(DECODE, calls, count, adds, handle);
 }
 
 /* The first gap that is long enough. */
@@ -720,6 +785,8 @@ static const rpi_cuda_library table = {
     .scratch_bytes = scratch_bytes,
     .encode = encode,
     .decode = decode,
+    .encode_all = encode_all,
+    .decode_all = decode_all,
     .divide = divide,
     .allocate = allocate,
     .release = release,

@@ -33,7 +33,8 @@ typedef struct stand_in {
     atomic_long pins_left; /* so many times memory can be pinned; below 0: always */
     /* What there is, to see that it is given back: */
     atomic_long allocated, pinned, streams, events;
-    atomic_long copies, kernels; /* done so far */
+    atomic_long copies,
+        kernels;        /* launches done so far; one of several short copies is a copy */
     atomic_long ragged; /* kernels so far that took encodings with the host byte by byte */
     atomic_long records, calls; /* events and functions of the host, done so far */
     atomic_long crossed;        /* bytes of copies between a device and the host, done so far */

@@ -49,6 +49,7 @@ static rp_status prepare(rp_request *request, const rpi_extent *extent, int side
     RP_TRY(request->kind->compile(request, NULL, &plan, &load));
     int parts = request->compiled->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
+    request->partition.part_bytes = rpi_comm_part_bytes(comm);
     RP_TRY(rpi_partition_make(&request->partition, RPI_SPLIT_VECTOR, parts, chunk_bytes,
                               RPI_FRAME_PAYLOAD));
     return rpi_request_post(request);

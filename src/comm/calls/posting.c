@@ -216,6 +216,7 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     RP_TRY(request->kind->compile(request, options->algorithm, &plan, &load));
     int parts = request->compiled->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, load.lossy);
+    request->partition.part_bytes = rpi_comm_part_bytes(comm);
     request->partition.inside = request->compiled->inside;
     RP_TRY(rpi_partition_make(&request->partition, posting->layout, parts, chunk_bytes,
                               RPI_FRAME_PAYLOAD - request->kind->ahead_bytes));

@@ -133,6 +133,7 @@ typedef struct rpi_context {
     rpi_mesh *mesh;       /* NULL in a world of one */
     rpi_control *control; /* NULL in a world of one */
     rpi_join *join;       /* of rp_comm_join(); else NULL */
+    rp_memory memory;     /* for which chunks are cut; on all ranks alike */
     rpi_cost_model links; /* what they cost, for the choice of algorithms; on all ranks alike */
     bool failed;          /* [progress] a communicator has left after a failure */
     rpi_connection *connections; /* [world] [progress] */

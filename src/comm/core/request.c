@@ -230,9 +230,14 @@ rp_status rpi_comm_compiled_schedule(rp_comm *comm, rpi_collective collective, c
  * that their headers count. */
 enum { CACHED_BYTES = 512 * 1024, PART_BYTES_MIN = 16 * 1024, PART_BYTES_MAX = 128 * 1024 };
 
+size_t rpi_comm_part_bytes(const rp_comm *comm) {
+    return comm->context->memory == RP_MEMORY_CUDA ? RPI_DEVICE_PART_BYTES : 0;
+}
+
 size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
                             bool lossy) {
-    if (comm->chunk_bytes || !comm->one_host) return comm->chunk_bytes;
+    bool by_device = rpi_comm_part_bytes(comm) && layout != RPI_SPLIT_BLOCKS;
+    if (comm->chunk_bytes || !comm->one_host || by_device) return comm->chunk_bytes;
     if (lossy) return layout == RPI_SPLIT_BLOCKS ? 0 : (size_t)parts * RPI_PART_BYTES;
     size_t bytes = CACHED_BYTES / ((size_t)parts * (size_t)parts);
     if (bytes < PART_BYTES_MIN) bytes = PART_BYTES_MIN;

@@ -46,6 +46,8 @@ rp_status rpi_comm_compiled_schedule(rp_comm *comm, rpi_collective collective,
 /* For rpi_partition_make(), equal on all ranks. */
 size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
                             bool lossy);
+/* For its part_bytes. */
+size_t rpi_comm_part_bytes(const rp_comm *comm);
 
 /* ---- request_names.c ---- */
 

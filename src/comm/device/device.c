@@ -79,6 +79,7 @@ static void free_lanes(rpi_device *device) {
     for (int i = 0; i < RPI_LANES; i++) {
         rpi_lane *lane = &device->lanes[i];
         rpi_marks_free(device, lane->first);
+        rpi_free(lane->calls);
         device->cuda->stream_free(lane->stream);
         device->cuda->stream_free(lane->bell);
         *lane = (rpi_lane){0};
@@ -159,10 +160,8 @@ static void fill_pool(rpi_device *device, int side, size_t bytes) {
     pool->bytes = bytes;
 }
 
-/* One of the parts of a chunk is summed by this rank. */
-void rpi_pinned_fill(rpi_device *device, size_t bytes) {
-    fill_pool(device, RPI_SIDE_HOST, bytes);
-    fill_pool(device, RPI_SIDE_GPU, bytes / 2);
+void rpi_pinned_fill(rpi_device *device, const size_t bytes[RPI_SIDES]) {
+    for (int side = 0; side < RPI_SIDES; side++) fill_pool(device, side, bytes[side]);
 }
 
 /* Some of the pool, where that has room. */

@@ -49,6 +49,7 @@
 #include "comm/core/compiled_schedule.h"
 #include "comm/values/partition.h"
 #include "cuda/cuda.h"
+#include "cuda/device_list.h"
 
 #include <stdatomic.h>
 
@@ -84,10 +85,24 @@ typedef struct rpi_mark {
     uint64_t number;
 } rpi_mark;
 
-/* [progress] What is put into it is done in order, at once; marks are numbered from 1. */
+/* What a lane is given. */
+typedef enum rpi_lane_operation {
+    RPI_LANE_COPY, /* short ones */
+    RPI_LANE_ENCODE,
+    RPI_LANE_DECODE,
+    RPI_LANE_ADD /* decodings that add */
+} rpi_lane_operation;
+
+/* [progress] What is put into it is done in order; marks are numbered from 1. Calls of one
+ * operation that follow each other become one launch (or a few, where they need different
+ * kernels), and all marks of an iteration one event: rpi_lanes_seal(). */
 typedef struct rpi_lane {
     void *stream,
         *bell; /* the second waits for marks of the first and calls the progress owner */
+    rpi_device_call *calls; /* [RPI_LIST_MOST] that are not launched yet */
+    int count;
+    rpi_lane_operation operation; /* of these */
+    bool owes;                    /* a mark, of the number behind `marked` */
     rpi_mark *first, **end;
     uint64_t marked, come; /* numbers of the last mark, and of the last that has come */
     uint64_t rung;         /* of the last that the bell has been told of */
@@ -131,8 +146,8 @@ typedef struct rpi_transfer {
     void *tail;  /* behind the last that was put into RPI_LANE_INTO */
     bool has_begun, is_rung; /* [progress] the stream has come to it; the bell knows */
     bool is_open, has_tail;
-    size_t pool_bytes;          /* that its GPU's pool shall have, where it opens that */
-    uint64_t marked[RPI_LANES]; /* [progress] its last mark in each lane */
+    size_t pool_bytes[RPI_SIDES]; /* that its GPU's pools shall have, where it opens them */
+    uint64_t marked[RPI_LANES];   /* [progress] its last mark in each lane */
     rpi_device_change change;
     int64_t end_ns; /* of an operation that has failed: when to give up; 0: it has not */
     bool is_lost;   /* given up: what the GPU may still come to is never used again */
@@ -158,6 +173,8 @@ enum { RPI_STAGED_IN, RPI_STAGED_OUT, RPI_STAGED_RESIDUAL, RPI_STAGED_KINDS };
 
 typedef struct rpi_device_step {
     bool begun;
+    bool begins; /* an addition: its sum begins with the own values, which were not copied */
+    bool held;   /* a decoding that waits for the chunk's others, to be launched with them */
     uint8_t lane;
     uint64_t mark; /* 0: there was nothing to do */
 } rpi_device_step;
@@ -169,6 +186,7 @@ typedef struct rpi_device_chunk {
     rpi_pinned **encoded_slots; /* [encoded_slots] of those that are RPI_ENCODED_PINNED */
     rpi_pinned **ragged;        /* [encoded_slots] the GPU's copies of them (device_steps.h) */
     rpi_pinned **sums;          /* [parts] accumulators on the GPU; NULL: the host adds */
+    int decodings;              /* that nothing waits for, and whose turn has not come */
     bool closing;
     uint64_t mark; /* of RPI_LANE_INTO */
 } rpi_device_chunk;
@@ -197,14 +215,22 @@ rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pin
 /* Of the GPU's memory. */
 rp_status rpi_accumulator_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
 /* For many small ones: where it cannot be had, each is pinned when it is needed. */
-void rpi_pinned_fill(rpi_device *device, size_t bytes);
+void rpi_pinned_fill(rpi_device *device, const size_t bytes[RPI_SIDES]);
 void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned); /* NULL is fine */
 
 /* ---- device_lane.c [progress]: the lanes of a GPU ---- */
 
 /* Something is about to be put into them, of a request that has begun. */
 rp_status rpi_transfer_open(rpi_transfer *transfer);
-/* Behind what has been put into the lane. */
+/* At the lane's end, for sealing to launch. */
+rp_status rpi_lane_put(rpi_transfer *transfer, int lane, rpi_lane_operation operation,
+                       const rpi_device_call *call);
+rp_status rpi_lane_divide(rpi_transfer *transfer, int lane, const rpi_device_call *call);
+rp_status rpi_lane_copy(rpi_transfer *transfer, int lane, void *to, const void *from,
+                        size_t bytes);
+/* All that has been put into the lanes is launched, and what marks were promised are there. */
+rp_status rpi_lanes_seal(rpi_device *device);
+/* Behind what has been put into the lane; comes once that is sealed. */
 rp_status rpi_lane_mark(rpi_transfer *transfer, int lane, uint64_t *out_mark);
 void *rpi_lane_stream(const rpi_transfer *transfer, int lane);
 bool rpi_lane_has_come(const rpi_transfer *transfer, int lane, uint64_t mark);
@@ -254,8 +280,6 @@ size_t rpi_device_bytes(int kind, const rpi_slice *slice);
 rpi_staged *rpi_staged_of(const struct rpi_chunk *chunk, int kind, int part);
 /* Memory for a copy; none where there are no elements. */
 rp_status rpi_staged_take(struct rpi_chunk *chunk, int part, rpi_staged *staged);
-rp_status rpi_transfer_copy(rpi_transfer *transfer, int lane, void *to, const void *from,
-                            size_t bytes);
 /* RP_PENDING: coming. */
 rp_status rpi_device_fetch(struct rpi_chunk *chunk, int kind, int part);
 /* IN as it counts: changed, where the call changes it. */

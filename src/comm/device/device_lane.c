@@ -16,6 +16,9 @@ static rp_status make_stream(const rpi_device *device, void **stream) {
 static rp_status open_lane(const rpi_device *device, rpi_lane *lane) {
     RP_TRY(make_stream(device, &lane->stream));
     RP_TRY(make_stream(device, &lane->bell));
+    if (!lane->calls)
+        RP_TRY(rpi_alloc_array(RPI_LIST_MOST, sizeof *lane->calls, "a list of calls",
+                               &lane->calls));
     if (!lane->end) lane->end = &lane->first;
     return RP_OK;
 }
@@ -36,6 +39,62 @@ rp_status rpi_transfer_open(rpi_transfer *transfer) {
 
 void *rpi_lane_stream(const rpi_transfer *transfer, int lane) {
     return transfer->device->lanes[lane].stream;
+}
+
+/* ---- what it is given ---- */
+
+static rp_status launch(const rpi_device *device, rpi_lane *lane) {
+    const rpi_cuda_library *cuda = device->cuda;
+    int count = lane->count, error = 0;
+    bool adds = lane->operation == RPI_LANE_ADD;
+    lane->count = 0;
+    if (!count) return RP_OK;
+    if (adds || lane->operation == RPI_LANE_DECODE)
+        error = cuda->decode_all(lane->calls, count, adds, lane->stream);
+    else
+        error = cuda->encode_all(lane->calls, count, lane->stream);
+    static const char *const names[] = {"copying", "encoding", "decoding", "adding"};
+    return rpi_cuda_check(cuda, error, names[lane->operation]);
+}
+
+/* It would read what another one of its launch writes. */
+static bool depends(const rpi_lane *lane, const rpi_device_call *call) {
+    for (int i = 0; i < lane->count && lane->operation == RPI_LANE_ADD; i++)
+        if (lane->calls[i].y == call->y) return true;
+    return false;
+}
+
+rp_status rpi_lane_put(rpi_transfer *transfer, int index, rpi_lane_operation operation,
+                       const rpi_device_call *call) {
+    rpi_lane *lane = &transfer->device->lanes[index];
+    if (lane->operation != operation || lane->count == RPI_LIST_MOST || depends(lane, call))
+        RP_TRY(launch(transfer->device, lane));
+    lane->operation = operation;
+    lane->calls[lane->count++] = *call;
+    return RP_OK;
+}
+
+rp_status rpi_lane_divide(rpi_transfer *transfer, int index, const rpi_device_call *call) {
+    rpi_lane *lane = &transfer->device->lanes[index];
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    RP_TRY(launch(transfer->device, lane));
+    return rpi_cuda_check(cuda, cuda->divide(call, lane->stream), "a mean");
+}
+
+/* Longer copies are a copy engine's, one by one. */
+enum { SHORT_BYTES = 64 * 1024 };
+
+rp_status rpi_lane_copy(rpi_transfer *transfer, int index, void *to, const void *from,
+                        size_t bytes) {
+    rpi_lane *lane = &transfer->device->lanes[index];
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    if (bytes <= SHORT_BYTES) {
+        rpi_device_call call = {
+            .kind = RPI_DEVICE_COPY, .x = from, .encoded = to, .count = bytes};
+        return rpi_lane_put(transfer, index, RPI_LANE_COPY, &call);
+    }
+    RP_TRY(launch(transfer->device, lane));
+    return rpi_cuda_check(cuda, cuda->copy(to, from, bytes, lane->stream), "copying");
 }
 
 /* ---- marks ---- */
@@ -68,8 +127,13 @@ static void give_mark(rpi_device *device, rpi_mark *mark) {
 }
 
 rp_status rpi_lane_mark(rpi_transfer *transfer, int index, uint64_t *out_mark) {
-    rpi_device *device = transfer->device;
-    rpi_lane *lane = &device->lanes[index];
+    rpi_lane *lane = &transfer->device->lanes[index];
+    lane->owes = true;
+    *out_mark = transfer->marked[index] = lane->marked + 1;
+    return RP_OK;
+}
+
+static rp_status record(rpi_device *device, rpi_lane *lane) {
     rpi_mark *mark = NULL;
     RP_TRY(take_mark(device, &mark));
     rp_status status = rpi_cuda_check(
@@ -79,9 +143,19 @@ rp_status rpi_lane_mark(rpi_transfer *transfer, int index, uint64_t *out_mark) {
         return status;
     }
     mark->next = NULL;
-    *out_mark = transfer->marked[index] = mark->number = ++lane->marked;
+    mark->number = ++lane->marked;
+    lane->owes = false;
     *lane->end = mark;
     lane->end = &mark->next;
+    return RP_OK;
+}
+
+rp_status rpi_lanes_seal(rpi_device *device) {
+    for (int i = 0; i < RPI_LANES; i++) {
+        rpi_lane *lane = &device->lanes[i];
+        RP_TRY(launch(device, lane));
+        if (lane->owes) RP_TRY(record(device, lane));
+    }
     return RP_OK;
 }
 

@@ -124,13 +124,6 @@ rp_status rpi_staged_take(rpi_chunk *chunk, int part, rpi_staged *staged) {
     return rpi_pinned_take(chunk->request->device->device, bytes, &staged->memory);
 }
 
-rp_status rpi_transfer_copy(rpi_transfer *transfer, int lane, void *to, const void *from,
-                            size_t bytes) {
-    const rpi_cuda_library *cuda = transfer->device->cuda;
-    return rpi_cuda_check(cuda, cuda->copy(to, from, bytes, rpi_lane_stream(transfer, lane)),
-                          "copying");
-}
-
 static rp_status begin_fetch(rpi_chunk *chunk, int kind, int part) {
     rpi_transfer *transfer = chunk->request->device;
     rpi_staged *staged = rpi_staged_of(chunk, kind, part);
@@ -141,8 +134,8 @@ static rp_status begin_fetch(rpi_chunk *chunk, int kind, int part) {
          rpi_walk_next(&walk, &slice);) {
         const void *from = rpi_device_place(chunk, kind, &slice);
         if (from)
-            RP_TRY(rpi_transfer_copy(transfer, RPI_LANE_FROM, staged_at(staged, &slice), from,
-                                     rpi_device_bytes(kind, &slice)));
+            RP_TRY(rpi_lane_copy(transfer, RPI_LANE_FROM, staged_at(staged, &slice), from,
+                                 rpi_device_bytes(kind, &slice)));
     }
     RP_TRY(rpi_lane_mark(transfer, RPI_LANE_FROM, &staged->mark));
     staged->state = RPI_STAGED_COMING;
@@ -219,8 +212,8 @@ static rp_status write_back(rpi_chunk *chunk, int kind, int part) {
          rpi_walk_next(&walk, &slice);) {
         void *there = rpi_device_place(chunk, kind, &slice);
         if (there)
-            RP_TRY(rpi_transfer_copy(transfer, RPI_LANE_INTO, there, staged_at(staged, &slice),
-                                     rpi_device_bytes(kind, &slice)));
+            RP_TRY(rpi_lane_copy(transfer, RPI_LANE_INTO, there, staged_at(staged, &slice),
+                                 rpi_device_bytes(kind, &slice)));
     }
     return RP_OK;
 }

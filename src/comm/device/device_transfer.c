@@ -2,6 +2,7 @@
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/progress_owner.h"
+#include "comm/core/request.h"
 #include "comm/device/device.h"
 
 #include "base/clock.h"
@@ -182,11 +183,14 @@ static rp_status use_device(rpi_transfer *transfer, rpi_device *device, void *st
     return status;
 }
 
-/* Of the parts that operations in flight have at once, most. */
-static size_t pool_bytes(const rp_comm *comm) {
+/* Of the parts that operations in flight have at once, most. One of those of a chunk is summed
+ * by this rank; where parts are cut for a GPU, it has eight times as many bytes as its encoding
+ * by q4, nearly. */
+static void choose_pools(const rp_comm *comm, size_t bytes[RPI_SIDES]) {
     size_t part = comm->chunk_bytes && comm->chunk_bytes < RPI_PART_BYTES ? comm->chunk_bytes
                                                                           : RPI_PART_BYTES;
-    return 8 * RPI_CHUNKS_IN_FLIGHT * part;
+    bytes[RPI_SIDE_HOST] = 8 * RPI_CHUNKS_IN_FLIGHT * part;
+    bytes[RPI_SIDE_GPU] = bytes[RPI_SIDE_HOST] * (rpi_comm_part_bytes(comm) ? 4 : 1) / 2;
 }
 
 rp_status rpi_transfer_begin(rp_request *request, void *stream) {
@@ -213,7 +217,7 @@ rp_status rpi_transfer_begin(rp_request *request, void *stream) {
     transfer->change = (rpi_device_change){0};
     transfer->is_open = transfer->has_tail = false;
     transfer->has_begun = transfer->is_rung = false;
-    transfer->pool_bytes = pool_bytes(request->comm);
+    choose_pools(request->comm, transfer->pool_bytes);
     memset(transfer->marked, 0, sizeof transfer->marked);
     transfer->end_ns = 0;
     RP_TRY(use_device(transfer, device, stream));
@@ -262,7 +266,7 @@ static rp_status mark_ends(rpi_transfer *transfer) {
     uint64_t mark;
     if (!transfer->is_open) return RP_OK; /* it was given nothing */
     for (int i = 0; i < RPI_LANES; i++) RP_TRY(rpi_lane_mark(transfer, i, &mark));
-    return RP_OK;
+    return rpi_lanes_seal(transfer->device);
 }
 
 /* A GPU that takes no mark has crashed, after which nothing of it goes on; where there was no

@@ -43,6 +43,14 @@ static bool is_put_off(const rpi_chunk *chunk, const rpi_instruction *instructio
            rpi_instruction_stays_values(chunk, instruction);
 }
 
+/* Decodings of a chunk that nothing waits for are launched together, when the last is there:
+ * the chunk is not over before. */
+static bool may_hold(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    return instruction->kind == RPI_STEP_DECODE && instruction->into == RPI_SLOT_OUT &&
+           !instruction->fused && instruction->nexts == 0 &&
+           !rpi_instruction_is_void(chunk->request, chunk->index, instruction);
+}
+
 /* RP_PENDING: something is coming. */
 static rp_status gather(rpi_chunk *chunk, const rpi_instruction *instruction) {
     if (instruction->kind == RPI_STEP_FENCE || instruction->kind == RPI_STEP_RECV) return RP_OK;
@@ -67,6 +75,7 @@ static void note_written(rpi_staged *staged) {
 }
 
 void rpi_device_ran(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    chunk->device->decodings -= may_hold(chunk, instruction);
     bool writes = instruction->kind == RPI_STEP_DECODE || instruction->kind == RPI_STEP_ADD ||
                   instruction->kind == RPI_STEP_COPY;
     if (writes && instruction->into == RPI_SLOT_OUT)
@@ -91,12 +100,10 @@ static rp_status encode_slice(rpi_chunk *chunk, const rpi_instruction *instructi
                              : rpi_device_place(chunk, RPI_STAGED_IN, slice);
     if (!rpi_device_knows_slice(slice, &context, &call, &copies))
         return RP_FAIL(INTERNAL, "a piece of a part that kernels know is not known to them");
-    if (copies) return rpi_transfer_copy(transfer, RPI_LANE_FROM, out, values, slice->bytes);
+    if (copies) return rpi_lane_copy(transfer, RPI_LANE_FROM, out, values, slice->bytes);
     call.x = values;
     call.encoded = out;
-    const rpi_cuda_library *cuda = transfer->device->cuda;
-    return rpi_cuda_check(cuda, cuda->encode(&call, rpi_lane_stream(transfer, RPI_LANE_FROM)),
-                          "encoding");
+    return rpi_lane_put(transfer, RPI_LANE_FROM, RPI_LANE_ENCODE, &call);
 }
 
 /* A pinned copy is newer than what the kernel would go on with. */
@@ -135,25 +142,23 @@ static rp_status begin_encode(rpi_chunk *chunk, const rpi_instruction *instructi
     *encoded_slot = rpi_device_pinned_slot(encoded_slot, *pinned, bytes);
     unsigned char *out = NULL;
     RP_TRY(rpi_device_begin_slot(chunk, instruction, instruction->into, RPI_LANE_FROM, &out));
-    RP_TRY(rpi_device_put(chunk, instruction, put_encodings, out));
+    RP_TRY(put_encodings(chunk, instruction, out));
     RP_TRY(rpi_device_end_slot(chunk, instruction->into, RPI_LANE_FROM, bytes));
     return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
 }
 
 static rp_status decode_slice(rpi_chunk *chunk, const rpi_slice *slice, unsigned char *in) {
     rpi_transfer *transfer = chunk->request->device;
-    const rpi_cuda_library *cuda = transfer->device->cuda;
     rp_encode_context context = rpi_slice_context(chunk->request, slice);
     void *values = rpi_device_place(chunk, RPI_STAGED_OUT, slice);
     rpi_device_call call;
     bool copies;
     if (!rpi_device_knows_slice(slice, &context, &call, &copies))
         return RP_FAIL(INTERNAL, "a piece of a part that kernels know is not known to them");
-    if (copies) return rpi_transfer_copy(transfer, RPI_LANE_INTO, values, in, slice->bytes);
+    if (copies) return rpi_lane_copy(transfer, RPI_LANE_INTO, values, in, slice->bytes);
     call.encoded = in;
     call.y = values;
-    return rpi_cuda_check(
-        cuda, cuda->decode(&call, 0, rpi_lane_stream(transfer, RPI_LANE_INTO)), "decoding");
+    return rpi_lane_put(transfer, RPI_LANE_INTO, RPI_LANE_DECODE, &call);
 }
 
 static rp_status put_decodings(rpi_chunk *chunk, const rpi_instruction *instruction,
@@ -183,14 +188,37 @@ static void take_from_host(rpi_chunk *chunk, int part) {
     out->state = RPI_STAGED_NOT;
 }
 
+static rp_status put_held(rpi_chunk *chunk) {
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    unsigned char *bytes = NULL;
+    for (int pass = 0; pass < 2; pass++) /* copies of bytes, then kernels */
+        for (int i = 0; i < compiled->schedule.count; i++) {
+            const rpi_instruction *instruction = &compiled->instruction[i];
+            if (!chunk->device->steps[i].held) continue;
+            if (pass == 0) {
+                RP_TRY(rpi_device_begin_slot(chunk, instruction, instruction->from,
+                                             RPI_LANE_INTO, &bytes));
+                continue;
+            }
+            chunk->device->steps[i].held = false;
+            bytes = rpi_device_slot_bytes(chunk, instruction->from);
+            RP_TRY(put_decodings(chunk, instruction, bytes));
+            rp_status status = rpi_device_begun(chunk, instruction, RPI_LANE_INTO);
+            if (status < 0) return status;
+        }
+    return RP_PENDING;
+}
+
+/* Its turn has come. */
 static rp_status begin_decode(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    rpi_device_step *step = rpi_device_step_of(chunk, instruction);
     RP_TRY(rpi_transfer_open(chunk->request->device));
     RP_TRY(rpi_device_pin_slot(chunk, instruction, instruction->from));
     take_from_host(chunk, instruction->part);
-    unsigned char *bytes = NULL;
-    RP_TRY(rpi_device_begin_slot(chunk, instruction, instruction->from, RPI_LANE_INTO, &bytes));
-    RP_TRY(rpi_device_put(chunk, instruction, put_decodings, bytes));
-    return rpi_device_begun(chunk, instruction, RPI_LANE_INTO);
+    step->held = true;
+    if (!may_hold(chunk, instruction)) return put_held(chunk);
+    chunk->device->decodings--;
+    return chunk->device->decodings ? RP_PENDING : put_held(chunk);
 }
 
 /* IN to OUT, as it is. */
@@ -214,25 +242,67 @@ static rp_status begin_copy(rpi_chunk *chunk, const rpi_instruction *instruction
         const void *from = rpi_device_place(chunk, RPI_STAGED_IN, &slice);
         if (into == from || !into || !from) continue;
         any = true;
-        RP_TRY(rpi_transfer_copy(transfer, RPI_LANE_INTO, into, from,
-                                 rpi_device_bytes(RPI_STAGED_IN, &slice)));
+        RP_TRY(rpi_lane_copy(transfer, RPI_LANE_INTO, into, from,
+                             rpi_device_bytes(RPI_STAGED_IN, &slice)));
     }
     if (any) return rpi_device_begun(chunk, instruction, RPI_LANE_INTO);
-    chunk->device->steps[instruction - chunk->request->compiled->instruction].begun = true;
+    rpi_device_step_of(chunk, instruction)->begun = true;
     return RP_OK;
 }
 
 /* ---- steps ---- */
 
-static rp_status begin(rpi_chunk *chunk, const rpi_instruction *instruction, bool *out_device) {
+static rp_status begin_alone(rpi_chunk *chunk, const rpi_instruction *instruction,
+                             bool *out_device) {
     *out_device = true;
     if (takes_encode(chunk, instruction)) return begin_encode(chunk, instruction);
     if (takes_decode(chunk, instruction)) return begin_decode(chunk, instruction);
-    if (takes_copy(chunk, instruction)) return begin_copy(chunk, instruction);
+    if (takes_copy(chunk, instruction)) {
+        chunk->device->decodings -= may_hold(chunk, instruction);
+        return begin_copy(chunk, instruction);
+    }
     if (rpi_device_sums_take(chunk, instruction))
         return rpi_device_sums_begin(chunk, instruction);
     *out_device = false;
     return gather(chunk, instruction);
+}
+
+/* It follows in RPI_LANE_FROM, and waits for this one alone. */
+static bool follows(const rpi_chunk *chunk, const rpi_instruction *instruction, int next) {
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    const rpi_instruction *it = &compiled->instruction[next];
+    int edges = 0;
+    for (int k = 0; k < instruction->nexts; k++)
+        edges += compiled->next[instruction->first_next + k] == next;
+    if (chunk->waits[next] != edges || it->fused) return false;
+    if (rpi_instruction_is_void(chunk->request, chunk->index, it)) return false;
+    return (it->from == RPI_SLOT_SUM && takes_encode(chunk, it)) ||
+           rpi_device_sums_take(chunk, it);
+}
+
+/* What stands behind an addition in its lane is put there at once: the lane keeps the order,
+ * and nobody has to see that the one is done to begin the other. */
+static rp_status go_ahead(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    bool on_device;
+    for (int k = 0; k < instruction->nexts; k++) {
+        int next = compiled->next[instruction->first_next + k];
+        const rpi_instruction *it = &compiled->instruction[next];
+        if (!follows(chunk, instruction, next)) continue;
+        rp_status status = RP_OK;
+        if (!rpi_device_step_of(chunk, it)->begun) status = begin_alone(chunk, it, &on_device);
+        if (status < 0) return status;
+        if (rpi_device_step_of(chunk, it)->begun) RP_TRY(go_ahead(chunk, it));
+    }
+    return RP_OK;
+}
+
+static rp_status begin(rpi_chunk *chunk, const rpi_instruction *instruction, bool *out_device) {
+    rp_status status = begin_alone(chunk, instruction, out_device);
+    bool goes_on = status >= 0 && *out_device && rpi_device_sums_take(chunk, instruction) &&
+                   rpi_device_step_of(chunk, instruction)->begun;
+    if (goes_on) RP_TRY(go_ahead(chunk, instruction));
+    return status;
 }
 
 rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
@@ -241,8 +311,9 @@ rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
     const rpi_transfer *transfer = chunk->request->device;
     *out_done = false;
     if (rpi_instruction_is_void(chunk->request, chunk->index, instruction)) return RP_OK;
-    if (!step->begun) return begin(chunk, instruction, out_done);
+    if (!step->begun && !step->held) return begin(chunk, instruction, out_done);
     *out_done = true;
+    if (step->held) return chunk->device->decodings ? RP_PENDING : put_held(chunk);
     return rpi_lane_has_come(transfer, step->lane, step->mark) ? RP_OK : RP_PENDING;
 }
 
@@ -250,8 +321,10 @@ rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
 rp_status rpi_device_chunk_begin(rpi_chunk *chunk) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     RP_TRY(rpi_device_sums_open(chunk));
+    chunk->device->decodings = 0;
     for (int i = 0; i < compiled->schedule.count; i++) {
         const rpi_instruction *instruction = &compiled->instruction[i];
+        chunk->device->decodings += may_hold(chunk, instruction);
         bool sums = !instruction->fused &&
                     (instruction->kind == RPI_STEP_ADD ||
                      (instruction->kind == RPI_STEP_COPY && instruction->into == RPI_SLOT_SUM));

@@ -10,9 +10,13 @@
 
 #include <string.h>
 
+rpi_device_step *rpi_device_step_of(const rpi_chunk *chunk,
+                                    const rpi_instruction *instruction) {
+    return &chunk->device->steps[instruction - chunk->request->compiled->instruction];
+}
+
 rp_status rpi_device_begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane) {
-    rpi_device_step *step =
-        &chunk->device->steps[instruction - chunk->request->compiled->instruction];
+    rpi_device_step *step = rpi_device_step_of(chunk, instruction);
     RP_TRY(rpi_lane_mark(chunk->request->device, lane, &step->mark));
     step->lane = (uint8_t)lane;
     step->begun = true;
@@ -59,14 +63,10 @@ bool rpi_device_knows_part(const rpi_chunk *chunk, const rpi_instruction *instru
 
 /* ---- bytes that the GPU reads and writes ---- */
 
-rp_status rpi_device_put(rpi_chunk *chunk, const rpi_instruction *instruction,
-                         rpi_device_putting *put, unsigned char *bytes) {
-    const rpi_device *device = chunk->request->device->device;
-    rpi_cuda_before before;
-    RP_TRY(rpi_device_enter(device, &before));
-    rp_status status = put(chunk, instruction, bytes);
-    rpi_device_leave(device, &before);
-    return status;
+unsigned char *rpi_device_slot_bytes(const rpi_chunk *chunk, int slot) {
+    int index = slot - RPI_SLOT_ENCODED;
+    const rpi_pinned *copy = chunk->device->ragged[index];
+    return copy ? copy->data : chunk->device->encoded_slots[index]->data;
 }
 
 rpi_encoded_slot rpi_device_pinned_slot(const rpi_encoded_slot *encoded_slot,
@@ -125,7 +125,7 @@ rp_status rpi_device_begin_slot(rpi_chunk *chunk, const rpi_instruction *instruc
     if (status == RP_NOMEM) return RP_OK;
     RP_TRY(status);
     if (instruction->kind != RPI_STEP_ENCODE)
-        RP_TRY(rpi_transfer_copy(transfer, lane, (*copy)->data, *out_bytes, bytes));
+        RP_TRY(rpi_lane_copy(transfer, lane, (*copy)->data, *out_bytes, bytes));
     *out_bytes = (*copy)->data;
     return RP_OK;
 }
@@ -134,6 +134,6 @@ rp_status rpi_device_end_slot(rpi_chunk *chunk, int slot, int lane, size_t bytes
     int index = slot - RPI_SLOT_ENCODED;
     const rpi_pinned *copy = chunk->device->ragged[index];
     if (!copy) return RP_OK;
-    return rpi_transfer_copy(chunk->request->device, lane,
-                             chunk->device->encoded_slots[index]->data, copy->data, bytes);
+    return rpi_lane_copy(chunk->request->device, lane,
+                         chunk->device->encoded_slots[index]->data, copy->data, bytes);
 }

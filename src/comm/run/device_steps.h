@@ -22,11 +22,9 @@ rp_status rpi_device_begin_slot(rpi_chunk *chunk, const rpi_instruction *instruc
                                 int lane, unsigned char **out_bytes);
 /* Behind what has written it. */
 rp_status rpi_device_end_slot(rpi_chunk *chunk, int slot, int lane, size_t bytes);
-/* What puts an instruction's copies and kernels into a lane, with its device chosen. */
-typedef rp_status rpi_device_putting(rpi_chunk *chunk, const rpi_instruction *instruction,
-                                     unsigned char *bytes);
-rp_status rpi_device_put(rpi_chunk *chunk, const rpi_instruction *instruction,
-                         rpi_device_putting *put, unsigned char *bytes);
+/* Where kernels work on an encoded slot that has begun. */
+unsigned char *rpi_device_slot_bytes(const rpi_chunk *chunk, int slot);
+rpi_device_step *rpi_device_step_of(const rpi_chunk *chunk, const rpi_instruction *instruction);
 /* All of it is in the lane. */
 rp_status rpi_device_begun(rpi_chunk *chunk, const rpi_instruction *instruction, int lane);
 /* What an encoded slot becomes whose bytes lie there. */

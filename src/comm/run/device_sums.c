@@ -94,81 +94,180 @@ static int encoded_of(const rpi_instruction *instruction) {
 
 static rp_status copy_slice(rpi_transfer *transfer, void *to, const void *from,
                             const rpi_slice *slice) {
-    return rpi_transfer_copy(transfer, RPI_LANE_FROM, to, from, slice->count * sizeof(float));
+    return rpi_lane_copy(transfer, RPI_LANE_FROM, to, from, slice->count * sizeof(float));
 }
 
-static rp_status decode_slice(rpi_chunk *chunk, const rpi_slice *slice, bool adds, void *in,
-                              void *sum) {
-    rpi_transfer *transfer = chunk->request->device;
-    const rpi_cuda_library *cuda = transfer->device->cuda;
+static rp_status call_of(const rpi_chunk *chunk, const rpi_slice *slice,
+                         rpi_device_call *out_call) {
     rp_encode_context context = rpi_slice_context(chunk->request, slice);
+    return rpi_device_call_of(slice->codec, RP_F32, slice->count, &context, out_call);
+}
+
+/* Kernels that decode a part can also begin and end its sums. */
+static bool begin_sums(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     rpi_device_call call;
-    RP_TRY(rpi_device_call_of(slice->codec, RP_F32, slice->count, &context, &call));
-    call.encoded = in;
+    rpi_slice slice;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
+         rpi_walk_next(&walk, &slice);)
+        if (call_of(chunk, &slice, &call) != RP_OK || !rpi_device_begins_sums(&call))
+            return false;
+    return true;
+}
+
+/* What one launch does to sums: several instructions that follow each other. */
+typedef struct addition {
+    const rpi_instruction *instruction;
+    const rpi_instruction *own_behind; /* an ADD of this rank's values; NULL: none */
+    const rpi_instruction *mean;       /* and a mean behind it */
+    bool begins_with_own, adds;
+    unsigned char *in; /* an encoding; NULL: there is none */
+} addition;
+
+/* own: values that are not in the sum yet; NULL: there are none. */
+static rp_status decode_slice(rpi_chunk *chunk, const rpi_slice *slice, const addition *a,
+                              const void *own, void *sum) {
+    rpi_transfer *transfer = chunk->request->device;
+    rpi_device_call call;
+    RP_TRY(call_of(chunk, slice, &call));
+    call.encoded = a->in;
     call.y = sum;
-    void *lane = rpi_lane_stream(transfer, RPI_LANE_FROM);
-    return rpi_cuda_check(cuda, cuda->decode(&call, adds, lane), "adding");
+    if (a->mean) call.factor = 1.0f / (float)a->mean->weight.over;
+    if (own && rpi_device_begins_sums(&call)) {
+        call.x = own;
+        call.behind = a->own_behind != NULL;
+    } else if (own) {
+        RP_TRY(copy_slice(transfer, sum, own, slice));
+    }
+    bool adds = a->adds || a->own_behind;
+    return rpi_lane_put(transfer, RPI_LANE_FROM, adds ? RPI_LANE_ADD : RPI_LANE_DECODE, &call);
 }
 
 /* Values of this rank, which lie as an exact encoding does. */
-static rp_status add_own(rpi_chunk *chunk, const rpi_slice *slice, void *sum) {
+static rp_status add_own(rpi_chunk *chunk, const rpi_slice *slice, const addition *a, void *own,
+                         void *sum) {
     static const rp_codec exact = {0};
-    rpi_slice own = *slice;
-    own.codec = &exact;
-    return decode_slice(chunk, &own, true, rpi_device_place(chunk, RPI_STAGED_IN, slice), sum);
+    rpi_slice of_own = *slice;
+    addition it = *a;
+    of_own.codec = &exact;
+    it.in = own;
+    return decode_slice(chunk, &of_own, &it, NULL, sum);
 }
 
 /* ADD: the own values first where the sum begins, as the host has it. */
-static rp_status put_slice(rpi_chunk *chunk, const rpi_instruction *instruction,
-                           const rpi_slice *slice, unsigned char *in) {
+static rp_status put_slice(rpi_chunk *chunk, const rpi_slice *slice, const addition *a) {
+    const rpi_instruction *instruction = a->instruction;
     rpi_transfer *transfer = chunk->request->device;
     void *sum = rpi_device_sum_place(chunk, instruction->part, slice);
     void *own = rpi_device_place(chunk, RPI_STAGED_IN, slice);
-    bool adds = instruction->kind == RPI_STEP_ADD;
     if (instruction->into == RPI_SLOT_OUT)
         return copy_slice(transfer, rpi_device_place(chunk, RPI_STAGED_OUT, slice), sum, slice);
     if (instruction->from == RPI_SLOT_SUM) return RP_OK; /* weighed */
-    if (adds && instruction->first == RPI_NO_SLOT && !in) return add_own(chunk, slice, sum);
-    if (instruction->from == RPI_SLOT_IN || instruction->first == RPI_SLOT_IN)
-        RP_TRY(copy_slice(transfer, sum, own, slice));
-    return in ? decode_slice(chunk, slice, adds, in, sum) : RP_OK;
+    if (a->adds && instruction->first == RPI_NO_SLOT && !a->in)
+        return add_own(chunk, slice, a, own, sum);
+    bool takes_own = instruction->from == RPI_SLOT_IN || instruction->first == RPI_SLOT_IN ||
+                     a->begins_with_own || a->own_behind;
+    if (a->in) return decode_slice(chunk, slice, a, takes_own ? own : NULL, sum);
+    return takes_own ? copy_slice(transfer, sum, own, slice) : RP_OK;
 }
 
 static rp_status put_weight(rpi_chunk *chunk, const rpi_instruction *instruction) {
     rpi_transfer *transfer = chunk->request->device;
-    const rpi_cuda_library *cuda = transfer->device->cuda;
     if (!rpi_is_weight(instruction->weight) || instruction->weight.over == 1) return RP_OK;
     size_t bytes =
         rpi_partition_sum_bytes(&chunk->request->partition, chunk->index, instruction->part);
     rpi_device_call call = {.y = chunk->device->sums[instruction->part]->data,
                             .count = bytes / sizeof(float),
                             .divisor = instruction->weight.over};
-    return rpi_cuda_check(cuda, cuda->divide(&call, rpi_lane_stream(transfer, RPI_LANE_FROM)),
-                          "a mean");
+    return rpi_lane_divide(transfer, RPI_LANE_FROM, &call);
 }
 
-static rp_status put(rpi_chunk *chunk, const rpi_instruction *instruction, unsigned char *in) {
+static rp_status put(rpi_chunk *chunk, addition a) {
     rpi_slice slice;
-    for (rpi_walk walk = rpi_chunk_walk(chunk, instruction->part, instruction->level);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, a.instruction->part, a.instruction->level);
          rpi_walk_next(&walk, &slice);) {
-        RP_TRY(put_slice(chunk, instruction, &slice, in));
-        if (in) in += slice.bytes;
+        RP_TRY(put_slice(chunk, &slice, &a));
+        if (a.in) a.in += slice.bytes;
     }
-    return put_weight(chunk, instruction);
+    return put_weight(chunk, a.instruction);
+}
+
+/* ---- instructions that one launch does together ---- */
+
+typedef bool is_what(const rpi_chunk *chunk, const rpi_instruction *instruction);
+
+/* Of those behind an instruction, on the same sum, one that waits for nothing else; any: or for
+ * more. NULL: there is none. */
+static const rpi_instruction *
+find_behind(const rpi_chunk *chunk, const rpi_instruction *instruction, is_what *is, bool any) {
+    const rpi_compiled_schedule *compiled = chunk->request->compiled;
+    for (int k = 0; k < instruction->nexts; k++) {
+        int index = compiled->next[instruction->first_next + k];
+        const rpi_instruction *next = &compiled->instruction[index];
+        bool here = next->part == instruction->part && next->into == RPI_SLOT_SUM;
+        if (here && !next->fused && (any || chunk->waits[index] == 1) && is(chunk, next))
+            return next;
+    }
+    return NULL;
+}
+
+/* Dividing by a power of two is multiplying by another one, in every bit. */
+static bool is_exact_mean(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    (void)chunk;
+    return instruction->kind == RPI_STEP_COPY && instruction->from == RPI_SLOT_SUM &&
+           divides(instruction) &&
+           (instruction->weight.over & (instruction->weight.over - 1)) == 0;
+}
+
+static bool adds_own(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    (void)chunk;
+    return instruction->kind == RPI_STEP_ADD && instruction->from == RPI_SLOT_IN &&
+           instruction->first == RPI_NO_SLOT;
+}
+
+static bool adds_encoding(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    return instruction->kind == RPI_STEP_ADD && instruction->from >= RPI_SLOT_ENCODED &&
+           instruction->first == RPI_NO_SLOT && begin_sums(chunk, instruction);
+}
+
+/* A sum that begins with the own values is begun by what is added to them: they need no copy.
+ * Nobody writes to them before the sum is sent, which is later. */
+static bool leave_to_addition(rpi_chunk *chunk, const rpi_instruction *instruction) {
+    if (instruction->kind != RPI_STEP_COPY || instruction->from != RPI_SLOT_IN ||
+        instruction->into != RPI_SLOT_SUM || rpi_is_weight(instruction->weight))
+        return false;
+    const rpi_instruction *add = find_behind(chunk, instruction, adds_encoding, true);
+    if (!add) return false;
+    rpi_device_step_of(chunk, add)->begins = true;
+    rpi_device_step_of(chunk, instruction)->begun = true;
+    return true;
+}
+
+static addition addition_of(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+    addition a = {.instruction = instruction, .adds = instruction->kind == RPI_STEP_ADD};
+    bool decodes = instruction->kind == RPI_STEP_DECODE;
+    a.begins_with_own = rpi_device_step_of(chunk, instruction)->begins;
+    if (encoded_of(instruction) != RPI_NO_SLOT && !begin_sums(chunk, instruction)) return a;
+    if (decodes) a.own_behind = find_behind(chunk, instruction, adds_own, false);
+    const rpi_instruction *last = a.own_behind ? a.own_behind : instruction;
+    if (last->kind == RPI_STEP_ADD) a.mean = find_behind(chunk, last, is_exact_mean, false);
+    return a;
 }
 
 rp_status rpi_device_sums_begin(rpi_chunk *chunk, const rpi_instruction *instruction) {
     int slot = encoded_of(instruction);
-    unsigned char *in = NULL;
+    if (leave_to_addition(chunk, instruction)) return RP_OK;
+    addition a = addition_of(chunk, instruction);
     RP_TRY(rpi_transfer_open(chunk->request->device));
     if (slot != RPI_NO_SLOT) {
         RP_TRY(rpi_device_pin_slot(chunk, instruction, slot));
-        RP_TRY(rpi_device_begin_slot(chunk, instruction, slot, RPI_LANE_FROM, &in));
+        RP_TRY(rpi_device_begin_slot(chunk, instruction, slot, RPI_LANE_FROM, &a.in));
     }
-    RP_TRY(rpi_device_put(chunk, instruction, put, in));
+    RP_TRY(put(chunk, a));
+    if (a.own_behind) rpi_device_step_of(chunk, a.own_behind)->begun = true;
+    if (a.mean) rpi_device_step_of(chunk, a.mean)->begun = true;
     if (slot != RPI_NO_SLOT || instruction->into != RPI_SLOT_SUM)
         return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
     /* Nothing is given back, and whatever reads the sum is put behind it: no mark is needed. */
-    chunk->device->steps[instruction - chunk->request->compiled->instruction].begun = true;
+    rpi_device_step_of(chunk, instruction)->begun = true;
     return RP_OK;
 }

@@ -123,9 +123,16 @@ static bool advance_here(rp_request *request, int *budget) {
         moved |= ran > 0;
         if (rpi_comm_has_failed(comm)) return true;
     }
-    moved |= retire_chunks(request);
-    if (request->device && !rpi_comm_has_failed(comm)) rpi_device_note_enqueued(request);
-    return moved;
+    return retire_chunks(request) || moved;
+}
+
+/* What the iteration has given the GPU is launched, of an operation that has failed, too: its
+ * end is behind that. */
+static void seal(rp_request *request) {
+    const rp_comm *comm = request->comm;
+    rp_status status = rpi_lanes_seal(request->device->device);
+    if (status != RP_OK && !rpi_comm_has_failed(comm)) fail_own(request, status);
+    if (!rpi_comm_has_failed(comm)) rpi_device_note_enqueued(request);
 }
 
 /* All that an iteration does with a GPU is done with this thread's being that one. */
@@ -139,6 +146,7 @@ static bool advance(rp_request *request, int *budget) {
         return true;
     }
     bool moved = advance_here(request, budget);
+    seal(request);
     rpi_device_leave(device, &before);
     return moved;
 }

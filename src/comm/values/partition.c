@@ -111,7 +111,10 @@ rp_status rpi_partition_make(rpi_partition *partition, rpi_split_layout layout, 
     if (layout == RPI_SPLIT_BLOCKS) return make_blocks(partition, chunk_bytes, limit_bytes);
     if (layout == RPI_SPLIT_RANKED) RP_TRY(sort_runs(partition, parts));
     size_t encoded = describe_extents(partition);
-    int chunks = rpi_split_chunks(partition->bytes, encoded, chunk_bytes, parts);
+    bool by_part = partition->part_bytes && !chunk_bytes;
+    int chunks = by_part ? rpi_split_chunks(encoded, encoded,
+                                            (size_t)parts * partition->part_bytes, parts)
+                         : rpi_split_chunks(partition->bytes, encoded, chunk_bytes, parts);
     for (;;) {
         rpi_split_free(&partition->split);
         RP_TRY(rpi_split_init(partition->segments, (int)partition->count, layout, chunks, parts,

@@ -29,7 +29,9 @@ typedef struct rpi_partition {
     size_t count, room;
     size_t bytes; /* of all extents: their elements */
     rpi_split split;
-    bool varies;  /* some encodings may be shorter than their slices' bytes */
+    bool varies;       /* some encodings may be shorter than their slices' bytes */
+    size_t part_bytes; /* of a part's encoding, where nobody has said chunk_bytes; 0: as plan
+                          has it */
     bool inside;  /* parts also travel as they are (RPI_LEVEL_HOST): they fit a frame so, too */
     void *staged; /* inputs that are not the caller's: owned; NULL for none */
 } rpi_partition;

@@ -59,6 +59,9 @@ rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
     if ((unsigned)options->priority > RP_PRIORITY_URGENT)
         return RP_FAIL(INVALID, "priority is %d, which is no rp_priority: 0 to %d are allowed",
                        (int)options->priority, RP_PRIORITY_URGENT);
+    if ((unsigned)options->memory > RP_MEMORY_CUDA)
+        return RP_FAIL(INVALID, "memory is %d, which is no kind of memory",
+                       (int)options->memory);
     if (options->host && strlen(options->host) > HOST_NAME_MOST)
         return RP_FAIL(INVALID, "host is '%.20s...', %zu bytes long; up to %d are allowed",
                        options->host, strlen(options->host), HOST_NAME_MOST);

@@ -87,7 +87,8 @@ static rp_status agree_on_links(rp_comm *comm, rpi_meeting_place *place, const c
     rpi_context *context = comm->context;
     rpi_look look = {.ask = look_for_losses, .context = place};
     return rpi_link_costs_agree(place->store, key, comm->rank, timeout_s, &look,
-                                getenv(RPI_LINK_COSTS_VARIABLE), &context->links);
+                                getenv(RPI_LINK_COSTS_VARIABLE), &context->memory,
+                                &context->links);
 }
 
 static rp_status find_link_settings(link_settings *out_settings) {

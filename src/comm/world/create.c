@@ -157,6 +157,7 @@ static rp_status open_comm(rp_comm *comm, rpi_meeting_place *place,
     comm->epoch = comm->context->world_epoch = options->epoch;
     rpi_comm_go_to(comm, RPI_COMM_NUMBERED);
     comm->context->has_had_world = true;
+    comm->context->memory = options->memory;
     comm->is_shaped = options->link != NULL;
     comm->links_are_hosts = options->link && !options->host;
     if (comm->world > 1)

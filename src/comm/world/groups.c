@@ -25,6 +25,7 @@ rp_status rpi_group_check_options(const rp_comm_options *options) {
                         : options->host      ? "host"
                         : options->epoch     ? "epoch"
                         : options->tls       ? "tls"
+                        : options->memory    ? "memory"
                                              : NULL;
     if (given)
         return RP_FAIL(INVALID,

@@ -56,36 +56,49 @@ const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_
     return text;
 }
 
-/* "2 1Gbit,50us/5GB,2us": rank 0's cores, and what it was told of links. */
+/* "2 0 1Gbit,50us/5GB,2us": rank 0's cores and memory, and what it was told of links. */
 static rp_status tell(const rp_store *store, const char *key, const char *text,
-                      rpi_cost_model *out_model) {
+                      rp_memory memory, rpi_cost_model *out_model) {
     char words[AGREED_BYTES];
     int cores = rpi_host_cores();
     rpi_cost_model model;
     RP_TRY(rpi_link_costs_parse(text, &model));
     model.cores = cores <= CORES_MAX ? cores : 0;
-    snprintf(words, sizeof words, "%d %s", model.cores, text ? text : "");
+    snprintf(words, sizeof words, "%d %d %s", model.cores, (int)memory, text ? text : "");
     RP_TRY(store->ops->set(store->context, key, words, strlen(words)));
     *out_model = model;
     return RP_OK;
 }
 
+/* Behind a number and the blank that follows it; NULL: there is none from 0 to `most`. */
+static const char *take_number(const char *text, long most, long *out_number) {
+    char *end = NULL;
+    if (!text) return NULL;
+    *out_number = strtol(text, &end, 10);
+    return end != text && *end == ' ' && *out_number >= 0 && *out_number <= most ? end + 1
+                                                                                 : NULL;
+}
+
 rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
                                double timeout_s, rpi_look *look, const char *text,
-                               rpi_cost_model *out_model) {
-    char agreed[AGREED_BYTES], *links = NULL;
+                               rp_memory *memory, rpi_cost_model *out_model) {
+    char agreed[AGREED_BYTES];
+    long cores = 0, lie = 0;
     size_t bytes = 0;
-    if (rank == 0) return tell(store, key, text, out_model);
+    if (rank == 0) return tell(store, key, text, *memory, out_model);
     RP_TRY(rpi_store_wait(store, key, rpi_deadline_ns(timeout_s), look, agreed,
                           sizeof agreed - 1, &bytes));
     if (bytes >= sizeof agreed)
         return RP_FAIL(CORRUPT, "store key '%s' has %zu bytes; links take fewer", key, bytes);
     agreed[bytes] = '\0';
-    long cores = strtol(agreed, &links, 10);
-    if (links == agreed || *links != ' ' || cores < 0 || cores > CORES_MAX)
-        return RP_FAIL(CORRUPT, "store key '%s' says '%.40s', which is no cores and links", key,
+    const char *links =
+        take_number(take_number(agreed, CORES_MAX, &cores), RP_MEMORY_CUDA, &lie);
+    if (!links)
+        return RP_FAIL(CORRUPT,
+                       "store key '%s' says '%.40s', which is no cores, memory and links", key,
                        agreed);
-    RP_TRY(rpi_link_costs_parse(links + 1, out_model));
+    RP_TRY(rpi_link_costs_parse(links, out_model));
+    *memory = (rp_memory)lie;
     out_model->cores = (int)cores;
     return RP_OK;
 }

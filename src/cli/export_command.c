@@ -13,7 +13,7 @@ typedef struct settings {
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
-    {"from", NULL, NULL, RPI_OPTION_TEXT, FIELD(from), NULL, 0, 0, "RUN",
+    {"model", "from", NULL, RPI_OPTION_TEXT, FIELD(from), NULL, 0, 0, "RUN",
      "the folder of a run, that redpoll train --out was given", NULL},
     {"to", NULL, NULL, RPI_OPTION_TEXT, FIELD(to), NULL, 0, 0, "hf:FOLDER",
      "the folder to make, in Hugging Face's layout", NULL},
@@ -23,7 +23,7 @@ static const rpi_option options[] = {
 };
 
 static rp_status check(const settings *s) {
-    if (!s->from) return RP_FAIL(INVALID, "which run? --from RUN, the folder of its results");
+    if (!s->from) return RP_FAIL(INVALID, "which run? --model RUN, the folder of its results");
     if (!s->to) return RP_FAIL(INVALID, "where to? --to hf:FOLDER");
     if (strncmp(s->to, "hf:", 3) != 0 || !s->to[3])
         return RP_FAIL(INVALID, "--to: '%s' is not like hf:FOLDER, the only layout there is",
@@ -57,8 +57,8 @@ const rpi_command rpi_command_export = {
         "have one. transformers opens the folder as it is. Models that have such names: gpt2, "
         "llama, bert. "
         "The folder is there when it is whole, or not at all.",
-    .examples = "  redpoll export --from runs/kjv --to hf:out/kjv\n"
-                "  redpoll export --from runs/kjv --to hf:out/kjv --overwrite\n",
+    .examples = "  redpoll export --model runs/kjv --to hf:out/kjv\n"
+                "  redpoll export --model runs/kjv --to hf:out/kjv --overwrite\n",
     .options = options,
     .run = run,
 };

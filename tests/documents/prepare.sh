@@ -59,6 +59,6 @@ train bert:layers=1,hidden=32,heads=4,vocabulary=51,positions=384,spans=on runs/
 train vit:layers=1,hidden=32,heads=4,patch=32,image=224 runs/vit --data images:pets,normalize=half --image-size 224
 for codec in fp32 q4; do train mlp:hidden=8 runs/$codec --data synthetic -n 2 --codec $codec; done
 for pair in seeds:llama seeds:SmolLM2-135M kjv:gpt2 bert:bert-base-uncased vit:vit-base-patch16-224; do
-    "$redpoll" export --from runs/"${pair%:*}" --to hf:models/"${pair#*:}" >log
+    "$redpoll" export --model runs/"${pair%:*}" --to hf:models/"${pair#*:}" >log
 done
 rm -rf log out

@@ -341,7 +341,7 @@ static void what_cannot_be_exported_is_told(void) {
     CHECK_FAILS(rpi_hf_export(ranks_folder("nowhere"), to, false, &done), NOT_FOUND,
                 "nowhere/model.safetensors is missing: there is no run");
     CHECK_FAILS(rpi_hf_export("hf:out", to, false, &done), INVALID,
-                "--from hf:out: the folder of a run is wanted, and this is an export already");
+                "--model hf:out: the folder of a run is wanted, and this is an export already");
     rpi_train_options options = ranks_options();
     options.steps = 1;
     options.out = ranks_folder("mlp");

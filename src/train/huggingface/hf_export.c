@@ -39,7 +39,7 @@ typedef struct folder_export {
 static rp_status open_run(const char *folder, folder_export *e) {
     if (strncmp(folder, "hf:", 3) == 0)
         return RP_FAIL(INVALID,
-                       "--from %s: the folder of a run is wanted, and this is an "
+                       "--model %s: the folder of a run is wanted, and this is an "
                        "export already",
                        folder);
     RP_TRY(rpi_trained_model_open(folder, &e->model));

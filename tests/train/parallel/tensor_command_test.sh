@@ -62,7 +62,7 @@ near losses wanted had
 for run in run serial; do
     "$redpoll" eval --model $run 2>err | grep -o 'perplexity [0-9.]*' >$run.eval || complain "$(cat err)"
     "$redpoll" generate --model $run --prompt 'the red' --max-new-tokens 4 --temperature 0 >$run.text 2>err || complain "$(cat err)"
-    "$redpoll" export --from $run --to hf:$run.hf >out 2>err || complain "$(cat err)"
+    "$redpoll" export --model $run --to hf:$run.hf >out 2>err || complain "$(cat err)"
 done
 if [ -s run.eval ] && cmp -s run.eval serial.eval; then pass; else complain "$(cat run.eval serial.eval)"; fi
 if cmp -s run.text serial.text; then pass; else complain "other texts: $(cat run.text serial.text)"; fi

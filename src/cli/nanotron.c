@@ -29,7 +29,7 @@ static const char *text_at(const rpi_nanotron *t, const char *path) {
 }
 
 static size_t line_of(const rpi_nanotron *t, int id) {
-    return rpi_nanotron_node(t, id)->start_mark.line + 1;
+    return (id ? rpi_nanotron_node(t, id)->start_mark.line : t->line) + 1;
 }
 
 /* ---- is it one? ---- */
@@ -102,7 +102,8 @@ rp_status rpi_nanotron_check_family(const char *file, yaml_document_t *document)
 /* ---- the model ---- */
 
 /* -1: as many as the data have. */
-static const char *data_vocabulary(const rpi_nanotron *t, char text[RPI_YAML_NUMBER]) {
+static const char *data_vocabulary(const rpi_nanotron *t, char text[RPI_YAML_NUMBER],
+                                   int *from) {
     int stages = find(t, "data_stages");
     yaml_node_t *node = stages ? rpi_nanotron_node(t, stages) : NULL;
     if (!node || node->type != YAML_SEQUENCE_NODE ||
@@ -110,31 +111,35 @@ static const char *data_vocabulary(const rpi_nanotron *t, char text[RPI_YAML_NUM
         return "-1";
     int size =
         rpi_nanotron_find(t, *node->data.sequence.items.start, "data.dataset.vocab_size");
-    return *rpi_nanotron_text(t, size) ? rpi_nanotron_number(t, size, text) : "-1";
+    if (!*rpi_nanotron_text(t, size)) return "-1";
+    *from = size;
+    return rpi_nanotron_number(t, size, text);
 }
 
-static rp_status read_count(const rpi_nanotron *t, const char *key, const char *text,
+/* id: of its node; 0: the file does not have it. */
+static rp_status read_count(const rpi_nanotron *t, int id, const char *key, const char *text,
                             long long *out) {
     static const long long most = 1LL << 31;
     char *end = NULL;
     *out = strtoll(text, &end, 10);
     if (*text && !*end && *out > most)
         return RP_FAIL(INVALID, "%s:%zu: %s is %s, which is too large: %lld is the most",
-                       t->file, t->line + 1, key, text, most);
+                       t->file, line_of(t, id), key, text, most);
     if (*text && !*end && *out >= 1) return RP_OK;
     return RP_FAIL(INVALID, "%s:%zu: %s is %s; a whole number above 0 is wanted", t->file,
-                   t->line + 1, key, text);
+                   line_of(t, id), key, text);
 }
 
 /* The vocabulary is filled up to a multiple. */
-static rp_status add_vocabulary(rpi_nanotron *t, const char *text) {
+static rp_status add_vocabulary(rpi_nanotron *t, int id, const char *text) {
     char number[RPI_YAML_NUMBER];
     long long size, multiple = 1;
-    const char *by =
-        rpi_nanotron_number(t, take(t, "model.make_vocab_size_divisible_by"), number);
-    if (*by) RP_TRY(read_count(t, "model.make_vocab_size_divisible_by", by, &multiple));
-    if (strcmp(text, "-1") == 0) text = data_vocabulary(t, number);
-    RP_TRY(read_count(t, MODEL ".vocab_size", text, &size));
+    int divisor = take(t, "model.make_vocab_size_divisible_by");
+    const char *by = rpi_nanotron_number(t, divisor, number);
+    if (*by)
+        RP_TRY(read_count(t, divisor, "model.make_vocab_size_divisible_by", by, &multiple));
+    if (strcmp(text, "-1") == 0) text = data_vocabulary(t, number, &id);
+    RP_TRY(read_count(t, id, MODEL ".vocab_size", text, &size));
     rpi_append(t->model, sizeof t->model, "vocabulary=%lld",
                (size + multiple - 1) / multiple * multiple);
     return RP_OK;
@@ -144,11 +149,12 @@ static rp_status add_options(rpi_nanotron *t, int config) {
     rpi_append(t->model, sizeof t->model, "llama");
     for (const rpi_nanotron_option *o = rpi_nanotron_options; o->key; o++) {
         char number[RPI_YAML_NUMBER];
-        const char *text = rpi_nanotron_number(t, rpi_nanotron_take(t, config, o->key), number);
+        int id = rpi_nanotron_take(t, config, o->key);
+        const char *text = rpi_nanotron_number(t, id, number);
         if (!*text) text = o->absent;
         rpi_append(t->model, sizeof t->model, "%s", o == rpi_nanotron_options ? ":" : ",");
         if (strcmp(o->option, "vocabulary") == 0)
-            RP_TRY(add_vocabulary(t, text));
+            RP_TRY(add_vocabulary(t, id, text));
         else
             rpi_append(t->model, sizeof t->model, "%s=%.40s", o->option, text);
     }
@@ -181,7 +187,7 @@ static rp_status translate_model(rpi_nanotron *t) {
     int config = find(t, MODEL);
     if (find(t, "model.name"))
         return RP_FAIL(INVALID, "%s:%zu: model.name and model.model_config: one of them",
-                       t->file, t->line + 1);
+                       t->file, line_of(t, find(t, "model.name")));
     RP_TRY(rpi_nanotron_take_all(t, config, rpi_nanotron_model, MODEL "."));
     RP_TRY(add_options(t, config));
     RP_TRY(rpi_nanotron_check_left(t, config, MODEL "."));
@@ -206,10 +212,9 @@ static rp_status check_data(const rpi_nanotron *t) {
 
 /* ---- what they take where a file says nothing ---- */
 
-static rp_status put_number(const rpi_nanotron *t, const char *path, long long number) {
-    char text[LONGEST_NUMBER];
-    snprintf(text, sizeof text, "%lld", number);
-    return rpi_nanotron_put(t, path, text);
+static const char *number_text(long long number, char text[LONGEST_NUMBER]) {
+    snprintf(text, LONGEST_NUMBER, "%lld", number);
+    return text;
 }
 
 static long long number_at(const rpi_nanotron *t, const char *path, long long absent) {
@@ -221,40 +226,46 @@ static long long number_at(const rpi_nanotron *t, const char *path, long long ab
 static rp_status put_rates(const rpi_nanotron *t) {
     long long steps = number_at(t, "tokens.train_steps", 0);
     long long warm_up = number_at(t, RATE "lr_warmup_steps", 0);
+    char text[LONGEST_NUMBER];
+    int rate = find(t, RATE "learning_rate");
     const char *peak = text_at(t, RATE "learning_rate");
     RP_TRY(rpi_nanotron_put_absent(t, RATE "lr_decay_style", "linear"));
-    if (*peak) RP_TRY(rpi_nanotron_put_absent(t, RATE "min_decay_lr", peak));
+    if (*peak && !*text_at(t, RATE "min_decay_lr"))
+        RP_TRY(rpi_nanotron_put_from(t, rate, RATE "min_decay_lr", peak));
     if (*text_at(t, RATE "lr_decay_steps") || steps <= warm_up) return RP_OK;
-    return put_number(t, RATE "lr_decay_steps", steps - warm_up);
+    return rpi_nanotron_put_from(t, find(t, "tokens.train_steps"), RATE "lr_decay_steps",
+                                 number_text(steps - warm_up, text));
 }
 
 static rp_status put_evaluation(const rpi_nanotron *t) {
     char number[RPI_YAML_NUMBER];
-    const char *text = rpi_nanotron_number(t, take(t, "tokens.limit_val_batches"), number);
+    int id = take(t, "tokens.limit_val_batches");
+    const char *text = rpi_nanotron_number(t, id, number);
     long long each = number_at(t, "tokens.micro_batch_size", 1), count;
     long long ranks = number_at(t, "parallelism.dp", 1);
-    char *end = NULL;
+    char *end = NULL, images[LONGEST_NUMBER];
     if (!*text || (strtoll(text, &end, 10) <= 0 && !*end)) return RP_OK;
-    RP_TRY(read_count(t, "tokens.limit_val_batches", text, &count));
+    RP_TRY(read_count(t, id, "tokens.limit_val_batches", text, &count));
     if (__builtin_mul_overflow(count, each, &count) ||
         __builtin_mul_overflow(count, ranks, &count))
         return RP_FAIL(INVALID, "%s:%zu: tokens.limit_val_batches is too large", t->file,
-                       t->line + 1);
-    return put_number(t, "evaluation.images", count);
+                       line_of(t, id));
+    return rpi_nanotron_put_from(t, id, "evaluation.images", number_text(count, images));
 }
 
 /* Their dp counts replicas, ours ranks: a replica has as many as tp and pp make. */
 static rp_status put_ranks(const rpi_nanotron *t) {
     long long stages = number_at(t, "parallelism.pp", 1), ranks;
     long long tensor = number_at(t, "parallelism.tp", 1);
+    char text[LONGEST_NUMBER];
     if (!*text_at(t, "parallelism.pp_engine")) (void)take(t, "parallelism.pp_engine");
     if (stages <= 1 && tensor <= 1) return RP_OK;
     if (__builtin_mul_overflow(number_at(t, "parallelism.dp", 1), stages > 1 ? stages : 1,
                                &ranks) ||
         __builtin_mul_overflow(ranks, tensor > 1 ? tensor : 1, &ranks))
         return RP_FAIL(INVALID, "%s:%zu: parallelism.tp x pp is too large", t->file,
-                       t->line + 1);
-    return put_number(t, "parallelism.dp", ranks);
+                       line_of(t, find(t, stages > 1 ? "parallelism.pp" : "parallelism.tp")));
+    return rpi_nanotron_put(t, "parallelism.dp", number_text(ranks, text));
 }
 
 const char *rpi_nanotron_tensor_note(yaml_document_t *document) {
@@ -269,9 +280,9 @@ static rp_status put_defaults(const rpi_nanotron *t) {
     int bucket = take(t, "model.ddp_bucket_cap_mb");
     /* They save a last checkpoint or not; we do, and false would stop those on the way. */
     (void)take(t, "checkpoints.save_final_state");
-    if (*rpi_nanotron_text(t, bucket))
-        RP_TRY(rpi_nanotron_put_absent(t, "communication.bucket_mb",
-                                       rpi_nanotron_text(t, bucket)));
+    if (*rpi_nanotron_text(t, bucket) && !*text_at(t, "communication.bucket_mb"))
+        RP_TRY(rpi_nanotron_put_from(t, bucket, "communication.bucket_mb",
+                                     rpi_nanotron_text(t, bucket)));
     if (strcasecmp(text_at(t, FACTORY "name"), "sgd") == 0)
         RP_TRY(rpi_nanotron_put_absent(t, FACTORY "momentum", "0"));
     RP_TRY(rpi_nanotron_put_absent(t, "general.seed", "42"));

@@ -94,6 +94,7 @@ static int add_scalar(const rpi_nanotron *t, const char *text, size_t length) {
 static rp_status put(const rpi_nanotron *t, int mapping, const char *path, const char *text) {
     size_t length = strcspn(path, ".");
     yaml_node_pair_t *pair = find_pair(t, mapping, path, length);
+    size_t own = pair ? rpi_nanotron_node(t, pair->value)->start_mark.line : 0;
     if (pair && path[length] && rpi_nanotron_is_mapping(t, pair->value))
         return put(t, pair->value, path + length + 1, text);
     int value =
@@ -101,7 +102,10 @@ static rp_status put(const rpi_nanotron *t, int mapping, const char *path, const
             ? mark(t, yaml_document_add_mapping(t->document, NULL, YAML_BLOCK_MAPPING_STYLE))
             : add_scalar(t, text, strlen(text));
     int key = value && !pair ? add_scalar(t, path, length) : 0;
-    if (pair && value) find_pair(t, mapping, path, length)->value = value;
+    if (pair && value) {
+        rpi_nanotron_node(t, value)->start_mark.line = own;
+        find_pair(t, mapping, path, length)->value = value;
+    }
     if (!value || (!pair && (!key || !yaml_document_append_mapping_pair(t->document, mapping,
                                                                         key, value))))
         return no_memory(t);
@@ -115,6 +119,13 @@ rp_status rpi_nanotron_put(const rpi_nanotron *t, const char *path, const char *
 rp_status rpi_nanotron_put_absent(const rpi_nanotron *t, const char *path, const char *text) {
     bool is_there = *rpi_nanotron_text(t, rpi_nanotron_find(t, t->root, path));
     return is_there ? RP_OK : put(t, t->root, path, text);
+}
+
+rp_status rpi_nanotron_put_from(const rpi_nanotron *t, int from, const char *path,
+                                const char *text) {
+    rpi_nanotron at = *t;
+    if (from) at.line = rpi_nanotron_node(t, from)->start_mark.line;
+    return put(&at, t->root, path, text);
 }
 
 /* ---- what keys may say ---- */

@@ -28,10 +28,13 @@ int rpi_nanotron_take(const rpi_nanotron *t, int mapping, const char *path);
 const char *rpi_nanotron_text(const rpi_nanotron *t, int id);
 const char *rpi_nanotron_number(const rpi_nanotron *t, int id, char text[RPI_YAML_NUMBER]);
 
-/* A value in the place of what is there, or a new one, and its mappings. */
+/* A value in the place of what is there, on its line, or a new one, and its mappings. */
 rp_status rpi_nanotron_put(const rpi_nanotron *t, const char *path, const char *text);
 /* The same, unless there is one that is not null. */
 rp_status rpi_nanotron_put_absent(const rpi_nanotron *t, const char *path, const char *text);
+/* A new value on the line of the node that it comes from; 0: as the others. */
+rp_status rpi_nanotron_put_from(const rpi_nanotron *t, int from, const char *path,
+                                const char *text);
 
 /* RP_INVALID, with file, line and key: what is said there, and what may be. */
 rp_status rpi_nanotron_refuse(const rpi_nanotron *t, int id, const char *path,

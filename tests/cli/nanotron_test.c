@@ -12,10 +12,20 @@ typedef struct found {
     const char *at[KEYS];
 } found;
 
+/* What is refused is refused on the line that it comes from. */
+static rp_status check_short(const char *text) {
+    return strlen(text) <= 8 ? RP_OK : RP_FAIL(INVALID, "'%s' is too large", text);
+}
+
 #define KEY(index, yaml)                                                                       \
     {                                                                                          \
         yaml, NULL, yaml, RPI_OPTION_TEXT, (index) * sizeof(const char *), NULL, 0, 0, "X",    \
             yaml, NULL                                                                         \
+    }
+#define SHORT(index, yaml)                                                                     \
+    {                                                                                          \
+        yaml, NULL, yaml, RPI_OPTION_TEXT, (index) * sizeof(const char *), NULL, 0, 0, "X",    \
+            yaml, check_short                                                                  \
     }
 #define RATE "optimizer.learning_rate_scheduler."
 static const rpi_option table[] = {
@@ -28,19 +38,19 @@ static const rpi_option table[] = {
     KEY(6, "tokens.sequence_length"),
     KEY(7, "tokens.val_check_interval"),
     KEY(8, "tokens.batch_accumulation_per_replica"),
-    KEY(9, "parallelism.dp"),
+    SHORT(9, "parallelism.dp"),
     KEY(10, "optimizer.weight_decay"),
     KEY(11, "optimizer.clip_grad"),
     KEY(12, "optimizer.optimizer_factory.name"),
     KEY(13, "optimizer.optimizer_factory.momentum"),
     KEY(14, "optimizer.optimizer_factory.adam_beta2"),
     KEY(15, RATE "learning_rate"),
-    KEY(16, RATE "min_decay_lr"),
+    SHORT(16, RATE "min_decay_lr"),
     KEY(17, RATE "lr_decay_style"),
-    KEY(18, RATE "lr_decay_steps"),
+    SHORT(18, RATE "lr_decay_steps"),
     KEY(19, RATE "lr_warmup_steps"),
-    KEY(20, "communication.bucket_mb"),
-    KEY(21, "evaluation.images"),
+    SHORT(20, "communication.bucket_mb"),
+    SHORT(21, "evaluation.images"),
     KEY(22, "checkpoints.checkpoint_interval"),
     KEY(23, "checkpoints.save_final_state"),
     KEY(24, "parallelism.pp"),
@@ -547,6 +557,28 @@ static void what_we_have_not_is_refused(void) {
         {"model: {model_config: {vocab_size: -1}}\n", "vocab_size is -1; a whole number"},
         {"model: {model_config: {vocab_size: 99999999999}}\n",
          "vocab_size is 99999999999, which is too large"},
+        /* What is made of several keys is refused where the user wrote it. */
+        {LITTLE "parallelism:\n  dp: 50000000\n  pp: 3\n",
+         "nanotron.yaml:3: parallelism.dp: '150000000' is too large"},
+        {LITTLE "parallelism:\n  pp: 3\n  dp: 50000000\n", "nanotron.yaml:4: parallelism.dp: "},
+        {LITTLE "parallelism:\n  dp: 9000000000000000\n  pp: 9000\n",
+         "nanotron.yaml:4: parallelism.pp is too large"},
+        {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: 99999999\n",
+         "nanotron.yaml:4: evaluation.images: "},
+        {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: many\n",
+         "nanotron.yaml:4: tokens.limit_val_batches is many; a whole number above 0"},
+        {LITTLE "tokens:\n  micro_batch_size: 2\n  train_steps: 1000000000\n",
+         "nanotron.yaml:4: " RATE "lr_decay_steps: "},
+        {LITTLE "optimizer:\n  learning_rate_scheduler:\n    learning_rate: 0.00000000001\n",
+         "nanotron.yaml:4: " RATE "min_decay_lr: "},
+        {"model:\n  model_config:\n    hidden_size: 16\n  ddp_bucket_cap_mb: 123456789\n",
+         "nanotron.yaml:4: communication.bucket_mb: "},
+        {"model:\n  model_config:\n    hidden_size: 16\n    vocab_size: 0\n",
+         "nanotron.yaml:4: model.model_config.vocab_size is 0"},
+        {"model:\n  make_vocab_size_divisible_by: 0\n  model_config: {hidden_size: 16}\n",
+         "nanotron.yaml:2: model.make_vocab_size_divisible_by is 0"},
+        {"model:\n  model_config:\n    hidden_size: 16\n  name: gpt2\n",
+         "nanotron.yaml:4: model.name and model.model_config"},
         {"model: {model_config: {hidden_size: 16}, name: gpt2}\n",
          "nanotron.yaml:1: model.name and model.model_config: one of them"},
         {"model: {model_config: {hidden_size: 16, hidden_size: 8}}\n",

@@ -233,7 +233,7 @@ def destroy_under_a_waiting_thread(rank: int, world: int) -> str:
     thread = threading.Thread(target=block)
     communicator = rt.communicator_of()
     thread.start()
-    while not communicator._life.has_others():
+    while not communicator.poster.life.has_others():
         time.sleep(0.01)
     dist.destroy_process_group()
     thread.join()

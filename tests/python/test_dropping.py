@@ -118,7 +118,7 @@ def drop_many(rank, world):
         dist.barrier()
         del group
         counts.append(len(rt.communicators()))
-    while rt.comm._communicator._dropped:
+    while rt.comm._registry.are_dropped():
         time.sleep(0.01)
     return counts, len(os.listdir("/proc/self/fd"))
 

@@ -144,7 +144,7 @@ from datetime import timedelta
 import torch
 from redpoll.torch.comm import _communicator
 from redpoll.torch.comm import _notifier
-from redpoll.torch.comm import _posting
+from redpoll.torch.comm import _all_reduce, _posting
 from redpoll.torch.comm import _request
 from redpoll.torch.comm import _work
 from redpoll.torch.comm._communicator import Communicator, communicators
@@ -238,7 +238,7 @@ for depth in range(12):  # the collection happens in one locked section after an
         assert "destroyed" in str(error), error
     garbage.clear()
     one.close()
-    assert one._life._gone.wait(10) and not communicators()
+    assert one.poster.life._gone.wait(10) and not communicators()
 """
 
 
@@ -359,14 +359,14 @@ def test_groups_come_while_the_last_one_goes(server: Server) -> None:
 
 INTERRUPTED_WHILE_POSTING = """
 one = alone()
-start = _posting._START["all_reduce"]
+start = _all_reduce._ALL_REDUCE
 
 def interrupted(*arguments):
-    start(*arguments)
+    start.start(*arguments)
     raise KeyboardInterrupt
 
 for blocking in (False, True):
-    _posting._START["all_reduce"] = interrupted
+    _all_reduce._ALL_REDUCE = start._replace(start=interrupted)
     tensor = torch.ones(1000)
     alive = weakref.ref(tensor)
     try:
@@ -375,9 +375,9 @@ for blocking in (False, True):
     except KeyboardInterrupt:
         pass
     del tensor
-    (request,) = one._life.requests()
+    (request,) = one.poster.life.requests()
     assert alive() is not None
-    _posting._START["all_reduce"] = start
+    _all_reduce._ALL_REDUCE = start
     request.wait()
     del request
     assert alive() is None

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ..codecs._policy import policy_from_environment
-from ..comm._absent import AbsentCommunicator, is_lost_place
+from ..comm._absent import absence_of, is_lost_place
 from ..comm._communicator import Communicator, Parent, communicator_of
 from ..comm._errors import RedpollValueError
 from ._device_map import (
@@ -98,8 +98,12 @@ def create_group(
     parent = _parent_of(options)
     place = (options.store, options.group_rank, options.group_size, str(options.group_id))
     communicator: Communicator
-    if parent is None and is_lost_place(*place):
-        communicator = AbsentCommunicator(*place, options.timeout, policy)
+    if own_options.adopted is not None:
+        communicator, own_options.adopted = own_options.adopted, None
+        communicator.ask_policy(policy)
+    elif parent is None and is_lost_place(*place):
+        absence = absence_of(options.group_rank)
+        communicator = Communicator(*place, options.timeout, policy, absence=absence)
     else:
         communicator = Communicator(
             *place, options.timeout, policy, parent=parent, priority=own_options.priority

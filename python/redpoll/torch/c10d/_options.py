@@ -58,6 +58,16 @@ class Options(_Base):  # type: ignore[misc]
         self.names_codec = codec is not _UNSET
         self._codec = parse_codec(codec) if self.names_codec else None
         self._codec_min_size = codec_min_size
+        self.adopted: Any = None
+        """A Communicator that is there already, for the one group that is made with these."""
+
+    def renewed(self, adopted: Any) -> Options:
+        """The same for another group, over that communicator."""
+        own = Options(devices=self.devices, backend=self.backend, timeout=self._timeout)
+        for name in ("priority", "names_codec", "_codec", "_codec_min_size"):
+            setattr(own, name, getattr(self, name))
+        own.adopted = adopted
+        return own
 
     def policy(self) -> Optional[CodecPolicy]:
         """What a group does that these options name a codec for."""

@@ -265,7 +265,7 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         own = self.communicator
         if own.rank not in new_ranks:
             return None
-        earlier = own.earlier_failure()
+        earlier = own.poster.earlier_failure()
         if earlier:
             raise own.error(_abi.RP_STATE, earlier, "split_group")
         name = group_name or f"{own.name}:{'-'.join(map(str, new_ranks))}"

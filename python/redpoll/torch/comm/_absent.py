@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-from typing import Any, NoReturn
+from typing import Any
 
 from ... import _abi
 from ...errors import last_message
-from . import _notifier
-from ._communicator import Communicator, _live
 from ._errors import RedpollError
 from ._launcher import is_of_launcher, is_started_again, tell_launcher
 from ._store import StoreBridge
@@ -40,36 +37,10 @@ def is_lost_place(store: Any, rank: int, world: int, name: str) -> bool:
     return bool(has_met.value)
 
 
-class AbsentCommunicator(Communicator):
-    """Of a rank that was started again: the group that it belonged to has ended without it, and
-    nobody meets it there. It has its place in it, and the store."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        _live.pop(self.number)  # there is nothing to close
-        self.number = 0
-        _notifier.release()
-
-    def _create(self, store: Any, check: Any) -> int:
-        self.bind_host = None
-        return 0
-
-    def _gone(self, name: str) -> NoReturn:
-        raise self.error(
-            _abi.RP_STATE,
-            f"rank {self.rank} was started again, and the group that it was in goes on without "
-            "it; redpoll.torch.ParameterServer and AsyncLocalSGD with on_loss='continue' take "
-            "it back when they are made, for their own operations and no others",
-            name,
-        )
-
-    def set_timeout(self, timeout: Any) -> None:
-        self.timeout_s = timeout.total_seconds()
-
-    def abort(self, message: str) -> None: ...
-
-    def _leave(self, drain_s: float) -> None:
-        self.closed = True
-        for one in list(self._attached):
-            with contextlib.suppress(RedpollError):
-                one.release(drain_s)
+def absence_of(rank: int) -> str:
+    """Why the operations of a rank with a lost place are refused."""
+    return (
+        f"rank {rank} was started again, and the group that it was in goes on without it; "
+        "redpoll.torch.ParameterServer and AsyncLocalSGD with on_loss='continue' take it back "
+        "when they are made, for their own operations and no others"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 import torch.distributed as dist
@@ -13,123 +13,129 @@ from ... import _abi
 from ._buffers import Buffers, Lent, is_plain
 from ._codec import Codec
 from ._dtypes import NUMBER, reduction
-from ._posting import Posting
+from ._posting import Operator, operation_named
 from ._types import Codecs, Tensors
 from ._work import Work
 
+_ALL_REDUCE = operation_named("all_reduce")
 
-class AllReduce(Posting):
-    """What the gradients of a training script go through."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._segments: list[Any] = []  # pointers to single segments that no call uses now
+def all_reduce(
+    communicator: Operator,
+    tensors: Tensors,
+    op: object = dist.ReduceOp.SUM,
+    *,
+    factor: Optional[float] = None,
+    codecs: Optional[Sequence[Codecs]] = None,
+    residuals: Optional[Sequence[Optional[torch.Tensor]]] = None,
+    ids: Optional[Sequence[int]] = None,
+    seed: int = 0,
+    step: int = 0,
+    key: int = 0,
+    algorithm: Optional[str] = None,
+    blocking: bool = False,
+    timeout_s: Optional[float] = None,
+) -> Work:
+    """Reduce each tensor over all ranks, in place; bit-identical on all ranks.
 
-    def all_reduce(
-        self,
-        tensors: Tensors,
-        op: object = dist.ReduceOp.SUM,
-        *,
-        factor: Optional[float] = None,
-        codecs: Optional[Sequence[Codecs]] = None,
-        residuals: Optional[Sequence[Optional[torch.Tensor]]] = None,
-        ids: Optional[Sequence[int]] = None,
-        seed: int = 0,
-        step: int = 0,
-        key: int = 0,
-        algorithm: Optional[str] = None,
-        blocking: bool = False,
-        timeout_s: Optional[float] = None,
-    ) -> Work:
-        """Reduce each tensor over all ranks, in place; bit-identical on all ranks.
+    tensors: one operation for all of them, of any shapes and dtypes, equal on all ranks; to
+    give parts of one flat tensor codecs of their own, pass narrow() views of it.
+    op: a ReduceOp; factor: instead of the one that a PREMUL_SUM carries.
+    codecs: for each tensor a Codec, None (exact), or a list of pieces (count, Codec or
+    None) that add up to its elements and begin at granules. residuals: error feedback, for
+    each tensor a dense float32 tensor of as many elements on the same device, or None; read
+    and rewritten, it belongs to the operation until the Work is complete. ids: stable
+    numbers of the tensors, with seed and step the keys of stochastic rounding; equal on all
+    ranks. key: what the caller calls this operation, equal on all ranks; 0 for none. Ranks
+    compare ids, seed, step and key: operations of one shape that another rank has posted in
+    another order fail on all ranks, by name.
+    algorithm: "sra", "ring"; None: chosen. Outputs of the Work: the tensors."""
+    number, own_factor = reduction(op)
+    factor = own_factor if factor is None else factor
+    if codecs is None and residuals is None and algorithm is None and len(tensors) == 1:
+        if is_plain(tensors[0]):
+            return _reduce_one(communicator, tensors, number, factor, blocking, timeout_s)
+    buffers = communicator.checks.buffers("all_reduce")
+    runs: list[_abi.rp_segment] = []
+    for i, tensor in enumerate(tensors):
+        dense = buffers.written(tensor, fill=True)
+        codec = codecs[i] if codecs is not None else None
+        residual = residuals[i] if residuals is not None else None
+        number_of_it = ids[i] if ids is not None else i
+        runs.extend(runs_of(communicator, dense, codec, residual, number_of_it, buffers))
+    segments = (_abi.rp_segment * max(len(runs), 1))(*runs)
+    options = communicator.poster.new_options(number, factor, seed, step, algorithm, key=key)
+    arguments = (segments, len(runs), buffers.options(options))
+    return communicator.poster.post(
+        _ALL_REDUCE, arguments, buffers.lent(tensors), blocking, timeout_s
+    )
 
-        tensors: one operation for all of them, of any shapes and dtypes, equal on all ranks; to
-        give parts of one flat tensor codecs of their own, pass narrow() views of it.
-        op: a ReduceOp; factor: instead of the one that a PREMUL_SUM carries.
-        codecs: for each tensor a Codec, None (exact), or a list of pieces (count, Codec or
-        None) that add up to its elements and begin at granules. residuals: error feedback, for
-        each tensor a dense float32 tensor of as many elements on the same device, or None; read
-        and rewritten, it belongs to the operation until the Work is complete. ids: stable
-        numbers of the tensors, with seed and step the keys of stochastic rounding; equal on all
-        ranks. key: what the caller calls this operation, equal on all ranks; 0 for none. Ranks
-        compare ids, seed, step and key: operations of one shape that another rank has posted in
-        another order fail on all ranks, by name.
-        algorithm: "sra", "ring"; None: chosen. Outputs of the Work: the tensors."""
-        number, own_factor = reduction(op)
-        factor = own_factor if factor is None else factor
-        if codecs is None and residuals is None and algorithm is None and len(tensors) == 1:
-            if is_plain(tensors[0]):
-                return self._reduce_one(tensors, number, factor, blocking, timeout_s)
-        buffers = self._buffers("all_reduce")
-        runs: list[_abi.rp_segment] = []
-        for i, tensor in enumerate(tensors):
-            dense = buffers.written(tensor, fill=True)
-            codec = codecs[i] if codecs is not None else None
-            residual = residuals[i] if residuals is not None else None
-            number_of_it = ids[i] if ids is not None else i
-            runs.extend(self._runs(dense, codec, residual, number_of_it, buffers))
-        segments = (_abi.rp_segment * max(len(runs), 1))(*runs)
-        options = self._new_options(number, factor, seed, step, algorithm, key=key)
-        arguments = (segments, len(runs), buffers.options(options))
-        return self._post("all_reduce", arguments, buffers.lent(tensors), blocking, timeout_s)
 
-    def _reduce_one(
-        self,
-        tensors: Tensors,
-        number: int,
-        factor: float,
-        blocking: bool,
-        timeout_s: Optional[float],
-    ) -> Work:
-        """The common case, without making structures anew."""
-        tensor = tensors[0]
-        try:
-            pointer = self._segments.pop()
-        except IndexError:
-            pointer = ctypes.pointer(_abi.rp_segment())
-        segment = pointer.contents
-        segment.data = tensor.data_ptr()
-        segment.count = tensor.numel()
-        segment.dtype = NUMBER.get(tensor.dtype) or self._reduced(tensor, "all_reduce")
-        arguments = (pointer, 1, self._plain_options(number, 0, factor))
-        lent = Lent(tensors, tensors, None)
-        work = self._post("all_reduce", arguments, lent, blocking, timeout_s)
-        self._segments.append(pointer)
-        return work
+def _reduce_one(
+    communicator: Operator,
+    tensors: Tensors,
+    number: int,
+    factor: float,
+    blocking: bool,
+    timeout_s: Optional[float],
+) -> Work:
+    """The common case, without making structures anew."""
+    tensor = tensors[0]
+    try:
+        pointer = communicator.poster.segments.pop()
+    except IndexError:
+        pointer = ctypes.pointer(_abi.rp_segment())
+    segment = pointer.contents
+    segment.data = tensor.data_ptr()
+    segment.count = tensor.numel()
+    segment.dtype = NUMBER.get(tensor.dtype) or communicator.checks.reduced(
+        tensor, "all_reduce"
+    )
+    arguments = (pointer, 1, communicator.poster.plain_options(number, 0, factor))
+    lent = Lent(tensors, tensors, None)
+    work = communicator.poster.post(_ALL_REDUCE, arguments, lent, blocking, timeout_s)
+    communicator.poster.segments.append(pointer)
+    return work
 
-    def _runs(
-        self,
-        tensor: torch.Tensor,
-        codec: Codecs,
-        residual: Optional[torch.Tensor],
-        tensor_id: int,
-        buffers: Buffers,
-    ) -> list[_abi.rp_segment]:
-        """The segments of one dense tensor."""
-        dtype, size = self._reduced(tensor, "all_reduce"), tensor.element_size()
-        data, feedback = tensor.data_ptr(), None
-        if residual is not None:
-            feedback = self._residual(residual, tensor, buffers)
-        pieces = codec if isinstance(codec, (list, tuple)) else [(tensor.numel(), codec)]
-        runs, first = [], 0
-        for count, one in pieces:
-            run = _abi.rp_segment(data=data + first * size, count=count, dtype=dtype)
-            run.tensor, run.first = tensor_id, first
-            if isinstance(one, Codec):
-                run.codec = one.structure
-            if feedback is not None:
-                run.residual = feedback + 4 * first
-            runs.append(run)
-            first += count
-        if first != tensor.numel():
-            self._refuse("all_reduce", f"pieces of {first} elements for {tensor.numel()}")
-        return runs
 
-    def _residual(self, residual: torch.Tensor, tensor: torch.Tensor, buffers: Buffers) -> int:
-        fits = residual.dtype == torch.float32 and residual.numel() == tensor.numel()
-        if not (fits and residual.is_contiguous()):
-            self._refuse(
-                "all_reduce",
-                f"a residual must be a dense float32 tensor of {tensor.numel()} elements",
-            )
-        return buffers.written(residual, fill=True).data_ptr()
+def runs_of(
+    communicator: Operator,
+    tensor: torch.Tensor,
+    codec: Codecs,
+    residual: Optional[torch.Tensor],
+    tensor_id: int,
+    buffers: Buffers,
+) -> list[_abi.rp_segment]:
+    """The segments of one dense tensor."""
+    dtype, size = communicator.checks.reduced(tensor, "all_reduce"), tensor.element_size()
+    data, feedback = tensor.data_ptr(), None
+    if residual is not None:
+        feedback = _residual(communicator, residual, tensor, buffers)
+    pieces = codec if isinstance(codec, (list, tuple)) else [(tensor.numel(), codec)]
+    runs, first = [], 0
+    for count, one in pieces:
+        run = _abi.rp_segment(data=data + first * size, count=count, dtype=dtype)
+        run.tensor, run.first = tensor_id, first
+        if isinstance(one, Codec):
+            run.codec = one.structure
+        if feedback is not None:
+            run.residual = feedback + 4 * first
+        runs.append(run)
+        first += count
+    if first != tensor.numel():
+        communicator.checks.refuse(
+            "all_reduce", f"pieces of {first} elements for {tensor.numel()}"
+        )
+    return runs
+
+
+def _residual(
+    communicator: Operator, residual: torch.Tensor, tensor: torch.Tensor, buffers: Buffers
+) -> int:
+    fits = residual.dtype == torch.float32 and residual.numel() == tensor.numel()
+    if not (fits and residual.is_contiguous()):
+        communicator.checks.refuse(
+            "all_reduce",
+            f"a residual must be a dense float32 tensor of {tensor.numel()} elements",
+        )
+    return buffers.written(residual, fill=True).data_ptr()

@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
@@ -25,7 +24,6 @@ from typing import Any, Callable
 from ...errors import last_message
 from ._communicator import Communicator
 from ._errors import RedpollError
-from ._life import Life
 
 _CANCEL_S = 1.0  # for waits that were aborted
 
@@ -49,8 +47,8 @@ class CObject:
         self.lock = threading.RLock()
         self.address = address
         self._kept = kept
-        self._life: Life = communicator._life
-        self._cancel = weakref.WeakMethod(communicator._cancel)
+        self._life = communicator.poster.life
+        self._cancel = communicator.poster.cancel
         self._holders = communicator.objects
         self._holders[self] = None
         self._destroy, self._waits, self._hurry = destroy, waits, hurry
@@ -92,9 +90,7 @@ class CObject:
             if get_ident() in self._users:
                 self._is_condemned = True  # a handler is on top of what uses it
             elif not self._has_ended_by(deadline):
-                cancel = self._cancel()
-                if cancel is not None:
-                    cancel(comm)
+                self._cancel(comm)
                 self.end(_CANCEL_S)
         finally:
             self._life.leave()
@@ -170,7 +166,7 @@ class Attached:
         what a thread waits for in it."""
         self.communicator, self.who = communicator, who
         address = ctypes.c_void_p()
-        with communicator._entered(who) as comm:
+        with communicator.poster.entered(who) as comm:
             code = create(comm, ctypes.byref(address))
             if code >= 0:
                 self._object = CObject(communicator, address, destroy, waits, hurry, kept)
@@ -184,13 +180,13 @@ class Attached:
     @contextmanager
     def used(self, posts: bool = True) -> Iterator[ctypes.c_void_p]:
         """By one thread at a time. posts: on the communicator, too."""
-        with self.communicator._entered(self.who), self._object.used() as address:
+        with self.communicator.poster.entered(self.who), self._object.used() as address:
             if not address:
-                self.communicator._gone(self.who)
+                raise self.communicator.names.gone(self.who)
             if not posts:
                 yield address
                 return
-            with self.communicator._lock:
+            with self.communicator.poster.lock:
                 yield address
 
     def check(self, code: int) -> None:
@@ -203,7 +199,7 @@ class Attached:
 
     def release(self, drain_s: float) -> None:
         """Destroyed now, or by the thread that uses it for longer than that."""
-        with contextlib.suppress(RedpollError), self.communicator._entered(self.who):
+        with contextlib.suppress(RedpollError), self.communicator.poster.entered(self.who):
             self._object.end(drain_s + _CANCEL_S)
 
     def __del__(self) -> None:

@@ -15,12 +15,15 @@ from ._types import Tensors
 
 class Names:
     """What errors say of a group: this process's rank in it, and what people call it. Whoever
-    holds this does not hold the group."""
+    holds this does not hold the group. name: what it was made as; label: what people call it.
+    absence: why its operations are refused, where this process has a place in the group and no
+    part in it."""
 
-    __slots__ = ("label", "rank")
+    __slots__ = ("absence", "label", "name", "rank")
 
-    def __init__(self, rank: int, label: str) -> None:
-        self.rank, self.label = rank, label
+    def __init__(self, rank: int, name: str) -> None:
+        self.rank, self.name, self.label = rank, name, name
+        self.absence = ""
 
     def error(
         self, code: int, message: str, operation: str, posted_at: Optional[str] = None
@@ -37,95 +40,80 @@ class Names:
             return RedpollValueError(message, **where)
         return RedpollError(code, message, **where)
 
+    def gone(self, operation: str) -> RedpollError:
+        """Of an operation of a group that is no more."""
+        why = (
+            f"group '{self.label}' is not usable: it was destroyed, or this process is a fork "
+            "of the one that made it"
+        )
+        return self.error(_abi.RP_STATE, self.absence or why, operation)
+
 
 class Checks:
     """Each check returns what the call needs, or raises RedpollValueError."""
 
-    rank: int
-    world: int
-    name: str
-    names: Names
+    def __init__(self, names: Names, world: int) -> None:
+        self._names, self._world = names, world
 
-    @property
-    def label(self) -> str:
-        """What people call the group."""
-        return self.names.label
+    def refuse(self, operation: str, message: str) -> NoReturn:
+        raise self._names.error(_abi.RP_INVALID, message, operation)
 
-    def error(
-        self, code: int, message: str, operation: str, posted_at: Optional[str] = None
-    ) -> RedpollError:
-        """The exception for a failed operation of this group; not raised here."""
-        return self.names.error(code, message, operation, posted_at)
+    def buffers(self, operation: str) -> Buffers:
+        """For the tensors of one call."""
+        names = self._names
+        return Buffers(lambda message: names.error(_abi.RP_INVALID, message, operation))
 
-    def _gone(self, name: str) -> NoReturn:
-        raise gone(self.names, name)
+    def check_rank(self, operation: str, rank: int) -> None:
+        if not 0 <= rank < self._world:
+            self.refuse(operation, f"rank {rank} is not in a group of {self._world}")
 
-    def _buffers(self, operation: str) -> Buffers:
-        return Buffers(lambda message: self.error(_abi.RP_INVALID, message, operation))
-
-    def _refuse(self, operation: str, message: str) -> NoReturn:
-        raise self.error(_abi.RP_INVALID, message, operation)
-
-    def _check_rank(self, operation: str, rank: int) -> None:
-        if not 0 <= rank < self.world:
-            self._refuse(operation, f"rank {rank} is not in a group of {self.world}")
-
-    def _check_peer(self, operation: str, rank: int, tag: int) -> None:
-        self._check_rank(operation, rank)
+    def check_peer(self, operation: str, rank: int, tag: int) -> None:
+        self.check_rank(operation, rank)
         if not 0 <= tag < 2**31:
-            self._refuse(operation, f"tag {tag}; 0 to 2^31 - 1 are allowed")
+            self.refuse(operation, f"tag {tag}; 0 to 2^31 - 1 are allowed")
 
-    def _check_list(
+    def check_list(
         self, operation: str, tensors: Tensors, own: torch.Tensor, what: str
     ) -> None:
         """One tensor a rank, and this rank's is as long as its other side."""
-        if len(tensors) != self.world:
-            self._refuse(
-                operation, f"{len(tensors)} {what} tensors; the group has {self.world} ranks"
+        if len(tensors) != self._world:
+            self.refuse(
+                operation, f"{len(tensors)} {what} tensors; the group has {self._world} ranks"
             )
-        self._same_dtype(operation, own, *tensors)
-        theirs = tensors[self.rank].numel()
+        self.same_dtype(operation, own, *tensors)
+        rank = self._names.rank
+        theirs = tensors[rank].numel()
         if theirs != own.numel():
-            self._refuse(
+            self.refuse(
                 operation,
-                f"{what} tensor {self.rank} (this rank's) has {theirs} elements, and the other "
+                f"{what} tensor {rank} (this rank's) has {theirs} elements, and the other "
                 f"side {own.numel()}",
             )
 
-    def _check_flat(
+    def check_flat(
         self, operation: str, flat: torch.Tensor, part: torch.Tensor, what: str
     ) -> None:
         """One tensor for all ranks: `world` times the part of one."""
-        self._same_dtype(operation, part, flat)
-        if flat.numel() != self.world * part.numel():
-            self._refuse(
+        self.same_dtype(operation, part, flat)
+        if flat.numel() != self._world * part.numel():
+            self.refuse(
                 operation,
-                f"the {what} has {flat.numel()} elements; {self.world} ranks of "
-                f"{part.numel()} each are {self.world * part.numel()}",
+                f"the {what} has {flat.numel()} elements; {self._world} ranks of "
+                f"{part.numel()} each are {self._world * part.numel()}",
             )
 
-    def _same_dtype(self, operation: str, first: torch.Tensor, *others: torch.Tensor) -> None:
+    def same_dtype(self, operation: str, first: torch.Tensor, *others: torch.Tensor) -> None:
         for one in others:
             if one.dtype != first.dtype:
-                self._refuse(operation, f"{one.dtype} and {first.dtype} in one call")
+                self.refuse(operation, f"{one.dtype} and {first.dtype} in one call")
 
-    def _reduced(self, tensor: torch.Tensor, operation: str) -> int:
+    def reduced(self, tensor: torch.Tensor, operation: str) -> int:
         """The number of its type in the library, for what is added."""
         try:
             return reduced_number(tensor.dtype)
         except TypeError as error:
-            self._refuse(operation, str(error))
+            self.refuse(operation, str(error))
 
-    def _moved(self, tensor: torch.Tensor) -> int:
+    def moved(self, tensor: torch.Tensor) -> int:
         """The same for what is moved as it is."""
         return moved_number(tensor.dtype)
-
-
-def gone(names: Names, operation: str) -> RedpollError:
-    """Of an operation of a group that is no more."""
-    return names.error(
-        _abi.RP_STATE,
-        f"group '{names.label}' is not usable: it was destroyed, or this process is a fork of "
-        "the one that made it",
-        operation,
-    )

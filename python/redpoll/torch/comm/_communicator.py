@@ -5,12 +5,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import itertools
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Callable, Optional
 
@@ -19,16 +18,18 @@ import torch.distributed as dist
 
 from ... import _abi
 from ...errors import check, last_message
-from . import _notifier
-from ._checks import Names
+from . import _collectives, _messages, _notifier, _owned_collectives, _registry
+from ._all_reduce import all_reduce
+from ._checks import Checks, Names
 from ._codec import Codec
-from ._collectives import Collectives
-from ._errors import RedpollError, RedpollValueError, place_text
+from ._errors import RedpollError, RedpollValueError
 from ._exit import wait_for_threads
+from ._joining import Joined, Joining
 from ._life import Life
-from ._request import SLICE_S
+from ._neighbors import neighbor_all_reduce
+from ._posting import Poster
 from ._sparse import SparseLane, check_sparse
-from ._store import JoinError, StoreBridge, bind_host, name_disagreement
+from ._store import StoreBridge
 from ._work import Work
 
 Parent = tuple["Communicator", Optional[Sequence[int]]]
@@ -36,23 +37,13 @@ Parent = tuple["Communicator", Optional[Sequence[int]]]
 _NO_DESCRIPTIONS = ("undefined", "default_pg")  # PyTorch's own
 _DRAIN_S = 5.0
 
-_live: weakref.WeakValueDictionary[int, Communicator] = weakref.WeakValueDictionary()
-"""By number: open, or not destroyed yet."""
-_dropped: dict[int, Communicator] = {}  # those that nobody holds, until they are destroyed
-_numbers = itertools.count(1)
-
 
 def communicators() -> list[Communicator]:
     """The communicators of this process that are open and held, oldest group first."""
-    return [one for one in _held() if not one.closed and one.number not in _dropped]
+    return _registry.open_and_held()
 
 
-def _held() -> list[Communicator]:
-    found = [reference() for reference in _live.valuerefs()]
-    return [one for one in found if one is not None]
-
-
-class Communicator(Collectives):
+class Communicator:
     """The library's communicator of one process group.
 
     Posting takes a lock, so that any thread may post; all ranks must post in the same order.
@@ -64,10 +55,31 @@ class Communicator(Collectives):
 
     rank, world: of this process in the group. name: of the group. policy: None, or what chooses
     codecs for the collectives of a script that names none (a Policy of `_policy.py`); set it
-    before the first collective, on all ranks alike."""
+    before the first collective, on all ranks alike. is_absent: this rank was started again, the
+    group goes on without it, and every operation is refused.
+
+    It is made of parts: names (what errors say), checks (of arguments), poster (posts on the
+    rp_comm, and knows its requests) and that rp_comm's life. Operations are functions of a
+    communicator, each kind in a file of its own."""
 
     number = 0  # none yet
     closed = False
+
+    all_reduce = all_reduce
+    neighbor_all_reduce = neighbor_all_reduce
+    reduce_scatter = _collectives.reduce_scatter
+    all_gather = _collectives.all_gather
+    reduce_scatter_segments = _owned_collectives.reduce_scatter_segments
+    all_gather_segments = _owned_collectives.all_gather_segments
+    broadcast = _collectives.broadcast
+    reduce = _collectives.reduce
+    gather = _collectives.gather
+    scatter = _collectives.scatter
+    all_to_all = _collectives.all_to_all
+    barrier = _collectives.barrier
+    send = _messages.send
+    recv = _messages.recv
+    recv_any = _messages.recv_any
 
     def __init__(
         self,
@@ -80,6 +92,7 @@ class Communicator(Collectives):
         while_joining: Optional[Callable[[], None]] = None,
         parent: Optional[Parent] = None,
         priority: int = _abi.PRIORITIES["DEFAULT"],
+        absence: str = "",
     ) -> None:
         """Collective: returns on all ranks or raises on all. Blocks up to `timeout`.
 
@@ -87,169 +100,82 @@ class Communicator(Collectives):
         while_joining: called again and again while others are waited for; what it raises ends
         that. parent: another communicator, and which of its ranks this one has, in order,
         None for those that are left; it then shares that one's links, opens nothing, and asks
-        the store nothing. priority: an rp_priority."""
-        super().__init__()
+        the store nothing. priority: an rp_priority. absence: why this rank has a place in the
+        group and no part in it; nobody is met then."""
         self.names = Names(rank, name)
-        self.rank = rank
-        self.world = world
-        self.members: list[int] = []  # of survivors(): ranks of the other one
-        self.served = 0  # optimizers over servers that take ranks back
+        self.names.absence = absence
         self.name = name
+        self.before: Optional[tuple[int, int]] = None
+        """Of those that are left of a group: this one's rank in that, and how many it had."""
+        self.served = 0  # optimizers over servers that take ranks back
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []  # of those
         self.objects: dict[Any, None] = {}  # of C (`_attached.py`) that are not destroyed
-        self.asked_policy = policy
-        self._priority = priority
-        self.describe("")
-        self.timeout_s = timeout.total_seconds()
-        asks = store is not None and parent is None
+        self.ask_policy(policy)
+        asks = store is not None and parent is None and not absence
         self._end = _End(store, StoreBridge(store, while_joining) if asks else None)
         self._lane: Optional[SparseLane] = None
         self.notifier = _notifier.acquire()
         try:
-            if parent is None:
-                address = self._create(store, while_joining)
-            else:
-                of, ranks = parent
-                if ranks is None:
-                    address = self._create_of_survivors(of)
-                else:
-                    address = self._create_of(of, ranks, while_joining)
-            self._life = Life(address, self._end)
+            limit_s = timeout.total_seconds()
+            joining = Joining(self.names, limit_s, priority, while_joining)
+            joined = self._join(joining, store, rank, world, parent)
         except BaseException:
             self.closed = True
             _notifier.release()
             raise
-        self.number = self._end.number = next(_numbers)
-        _live[self.number] = self
+        self.rank, self.world, self.bind_host = joined.rank, joined.world, joined.bind_host
+        self.members = list(joined.members)  # of another one: their ranks in that
+        self.checks = Checks(self.names, self.world)
+        life = Life(joined.address, self._end)
+        self.poster = Poster(weakref.ref(self), self.names, life, self.notifier, limit_s)
+        if self.is_absent:  # there is nothing to close
+            life.shut()
+            _notifier.release()
+        else:
+            self.number = self._end.number = _registry.enrol(self)
+
+    def _join(
+        self, joining: Joining, store: Any, rank: int, world: int, parent: Optional[Parent]
+    ) -> Joined:
+        if self.is_absent:
+            return Joined(0, rank, world, None)
+        if parent is None:
+            return joining.over_store(store, self._end.bridge, rank, world)
+        of, ranks = parent
+        if ranks is None:
+            return joining.of_survivors(of)
+        return joining.of_ranks(of, ranks, rank, world)
+
+    @property
+    def is_absent(self) -> bool:
+        return bool(self.names.absence)
 
     @property
     def store(self) -> Any:
         """The group's; None where there is none, or not any more."""
         return self._end.store
 
-    def _create(self, store: Any, check: Optional[Callable[[], None]]) -> int:
-        def from_environment(variable: str) -> Optional[bytes]:
-            return os.environ.get(variable, "").encode() or None
+    @property
+    def label(self) -> str:
+        """What people call the group."""
+        return self.names.label
 
-        self.bind_host = host = self._find_host(store, check)
-        options = _abi.rp_comm_options(
-            name=self.name.encode(),
-            transport=from_environment("REDPOLL_TRANSPORT"),
-            link=from_environment("REDPOLL_LINK"),
-            bind_host=host.encode() if host else None,
-            connect_timeout_s=self.timeout_s,
-            timeout_s=self.timeout_s,
-            strict_timeout=1,
-            progress_thread=1,
-            priority=self._priority,
-        )
-        handle = ctypes.c_void_p()
-        bridge = self._end.bridge
-        code = _abi.rp_comm_create(
-            ctypes.byref(bridge.structure) if bridge else None,
-            self.rank,
-            self.world,
-            ctypes.byref(options),
-            ctypes.byref(handle),
-        )
-        if code < 0:
-            self._raise_creation(code, last_message())
-        return handle.value or 0
+    @property
+    def timeout_s(self) -> float:
+        """In flight, no progress for so long is a failure."""
+        return self.poster.timeout_s
 
-    def _create_of(
-        self, parent: Communicator, ranks: Sequence[int], check: Optional[Callable[[], None]]
-    ) -> int:
-        self.bind_host = parent.bind_host
-        options = _abi.rp_comm_options(
-            name=self.name.encode(),
-            timeout_s=self.timeout_s,
-            strict_timeout=1,
-            progress_thread=1,
-            priority=self._priority,
-        )
-        handle, request = ctypes.c_void_p(), ctypes.c_void_p()
-        with parent._entered("new_group") as address:
-            code = _abi.rp_comm_group_start(
-                address,
-                (ctypes.c_int * len(ranks))(*ranks),
-                len(ranks),
-                ctypes.byref(options),
-                ctypes.byref(handle),
-                ctypes.byref(request),
-            )
-        if code < 0:
-            raise self._joining_error(code, last_message())
-        try:
-            self._meet(request, check)
-        except BaseException:
-            _abi.rp_comm_destroy(handle)  # and the request, wherever it is
-            raise
-        return handle.value or 0
+    @property
+    def sequence(self) -> int:
+        """Of the operation that was posted last; 0: none was."""
+        return self.poster.sequence
 
-    def _create_of_survivors(self, parent: Communicator) -> int:
-        """This one's rank and world follow from who is left."""
-        self.bind_host = parent.bind_host
-        options = _abi.rp_comm_options(
-            name=self.name.encode(),
-            timeout_s=self.timeout_s,
-            connect_timeout_s=self.timeout_s,
-            strict_timeout=1,
-            progress_thread=1,
-            priority=self._priority,
-        )
-        handle, places = ctypes.c_void_p(), (ctypes.c_int * parent.world)(*[-1] * parent.world)
-        with parent._entered("survivors") as address:
-            code = _abi.rp_comm_survivors(
-                address, ctypes.byref(options), places, ctypes.byref(handle)
-            )
-        if code < 0:
-            raise parent.error(code, last_message(), "survivors")
-        self.members = [place for place in places if place >= 0]
-        self.rank, self.world = self.members.index(parent.rank), len(self.members)
-        self.names.rank = self.rank
-        return handle.value or 0
-
-    def _meet(self, request: ctypes.c_void_p, check: Optional[Callable[[], None]]) -> None:
-        """Until the other members are there; Ctrl-C is answered meanwhile."""
-        code = _abi.RP_PENDING
-        while code == _abi.RP_PENDING:
-            code = _abi.rp_request_wait_for(request, SLICE_S)
-            if check is not None:
-                check()
-        message = last_message()
-        _abi.rp_request_free(ctypes.byref(request))
-        if code < 0:
-            raise self._joining_error(code, f"making group '{self.name}': {message}")
-
-    def _find_host(self, store: Any, check: Optional[Callable[[], None]]) -> Optional[str]:
-        try:
-            return bind_host(store, self.rank, self.world, self.name, self.timeout_s, check)
-        except Exception as error:
-            if isinstance(error, RedpollError):
-                raise
-            if isinstance(error, JoinError):
-                raise self._joining_error(error.code, str(error)) from None
-            message = f"the group's store failed: {error}"
-            raise self._joining_error(_abi.RP_IO, message) from error
-
-    def _raise_creation(self, code: int, message: str) -> None:
-        cause = self._end.bridge.failure if self._end.bridge else None
-        if cause is not None and not isinstance(cause, Exception):
-            raise cause  # Ctrl-C
-        if isinstance(cause, RedpollError):
-            raise cause
-        if code == _abi.RP_TIMEOUT and self._end.store is not None:
-            with contextlib.suppress(RuntimeError):
-                wrong = name_disagreement(self._end.store, self.world)
-                code, message = (_abi.RP_MISMATCH, wrong) if wrong else (code, message)
-        if cause is not None:
-            message = f"the group's store failed: {cause}"
-        raise self._joining_error(code, message) from cause
-
-    def _joining_error(self, code: int, message: str) -> RedpollError:
-        earlier = [text for one in communicators() if (text := one.earlier_failure())]
-        return self.error(code, "; ".join([message, *earlier]), "init_process_group")
+    def error(
+        self, code: int, message: str, operation: str, posted_at: Optional[str] = None
+    ) -> RedpollError:
+        """The exception for a failed operation of this group; not raised here."""
+        return self.names.error(code, message, operation, posted_at)
 
     # ---- sparse tensors ----
 
@@ -269,14 +195,14 @@ class Communicator(Collectives):
         try:
             check_sparse(tensors, op)
         except ValueError as error:
-            self._refuse("all_reduce", str(error))
-        with self._lock:
+            self.checks.refuse("all_reduce", str(error))
+        with self.poster.lock:
             if self.closed:
-                self._gone("all_reduce")
+                raise self.names.gone("all_reduce")
             if self._lane is None:
                 self._lane = SparseLane(self.names, weakref.WeakMethod(self._second))
             work = self._lane.post(tensors[0], timeout_s)
-            work.posted = self._next_posted("all_reduce", timeout_s)
+            work.posted = self.poster.next_posted("all_reduce", timeout_s)
         if blocking:
             work.wait()
         return work
@@ -300,7 +226,7 @@ class Communicator(Collectives):
         trying lengths up to `most` (redpoll/codec_comparison.h), and that in words; the same on
         all ranks. _abi.RP_LOSSY_NEVER: they are not. Collective; blocks, for about a second."""
         comparison = _abi.rp_codec_comparison()
-        with self._lock, self._entered("compare_codec") as handle:
+        with self.poster.lock, self.poster.entered("compare_codec") as handle:
             code = _abi.rp_codec_compare(
                 handle,
                 codec.reference,
@@ -325,14 +251,26 @@ class Communicator(Collectives):
         limit = timedelta(seconds=self.timeout_s)
         return Communicator(None, 0, 1, f"{self.name}:left", limit, parent=(self, None))
 
+    def subset(self, ranks: Sequence[int]) -> Communicator:
+        """Of these ranks of this one, in their order. Collective over them; blocks up to the
+        timeout."""
+        limit, place = timedelta(seconds=self.timeout_s), list(ranks).index(self.rank)
+        parent = (self, ranks)
+        return Communicator(None, place, len(ranks), f"{self.name}:part", limit, parent=parent)
+
     # ---- the group ----
 
     def stats(self) -> dict[str, float]:
         """The fields of rp_comm_stats, since creation. Never blocks."""
         stats = _abi.rp_comm_stats()
-        with self._entered("stats") as handle:
+        with self.poster.entered("stats") as handle:
             _abi.rp_comm_get_stats(handle, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, *_ in stats._fields_}
+
+    def ask_policy(self, policy: Any) -> None:
+        """What chooses codecs for it, before anybody knows what people call it."""
+        self.asked_policy = policy
+        self.describe("")
 
     def describe(self, text: str) -> None:
         """What people call the group, as PyTorch passes it on after the group is made. Decides
@@ -345,8 +283,8 @@ class Communicator(Collectives):
     def check(self) -> None:
         """RedpollError: the group has failed, or was destroyed. Local; never blocks."""
         if self.closed:
-            self._gone("check")
-        with self._entered("check") as handle:
+            raise self.names.gone("check")
+        with self.poster.entered("check") as handle:
             code = _abi.rp_comm_status(handle)
         if code < 0:
             raise self.error(code, last_message(), "check")
@@ -354,15 +292,16 @@ class Communicator(Collectives):
     @property
     def transport(self) -> str:
         """ "shm", "tcp", "shm+tcp", "shaped(shm)": how this rank reaches the others."""
-        with self._entered("transport") as handle:
+        with self.poster.entered("transport") as handle:
             return _abi.rp_comm_transport(handle).decode()
 
     def set_timeout(self, timeout: timedelta) -> None:
         """From now on, no progress for so long fails what is in flight. RedpollError (INVALID):
         not above 0."""
-        with self._entered("set_timeout") as handle:
-            check(_abi.rp_comm_set_timeout(handle, timeout.total_seconds()))
-        self.timeout_s = timeout.total_seconds()
+        if not self.is_absent:
+            with self.poster.entered("set_timeout") as handle:
+                check(_abi.rp_comm_set_timeout(handle, timeout.total_seconds()))
+        self.poster.timeout_s = timeout.total_seconds()
         lane = self._lane
         if lane is not None:
             lane.set_timeout(timeout)
@@ -371,14 +310,14 @@ class Communicator(Collectives):
         """Fail all operations of all ranks, now and later, with this message. Nothing happens
         when it is closed already."""
         if not self.closed:
-            with contextlib.suppress(RedpollError), self._entered("abort") as handle:
+            with contextlib.suppress(RedpollError), self.poster.entered("abort") as handle:
                 _abi.rp_comm_abort(handle, _abi.RP_CANCELLED, message.encode())
 
     def close(self) -> None:
         """Local. Waits for what is in flight, five seconds at most, then leaves: threads,
         sockets and memory are gone afterwards, other ranks' operations that need this one fail
         with its name. Nothing happens when it is closed already."""
-        self._leave(_DRAIN_S)
+        self.leave(_DRAIN_S)
 
     def attach(self, user: Any, keep: bool = False) -> None:
         """Something that uses the group: its release(drain_s) is called before that goes. Held
@@ -395,27 +334,22 @@ class Communicator(Collectives):
     def unserve(self, memory: Any) -> None:
         self._end.served.pop(memory, None)
 
-    def _leave(self, drain_s: float) -> None:
-        """`_life.py` says in which order."""
+    def leave(self, drain_s: float) -> None:
+        """close(), with so many seconds for what is in flight; `_life.py` says in which
+        order."""
         self.closed = True
         deadline = time.monotonic() + drain_s
         for one in [*self._attached, *list(self.objects)]:
             with contextlib.suppress(RedpollError):  # another thread has closed it
                 one.release(max(deadline - time.monotonic(), 0.0))
         self._kept.clear()
-        with self._lock:
+        with self.poster.lock:
             lane, self._lane = self._lane, None
         if lane is not None:
             lane.close(max(deadline - time.monotonic(), 0.0))
-        self._life.close(max(deadline - time.monotonic(), 0.0), self._cancel)
-
-    def _cancel(self, address: int) -> None:
-        reason = f"group '{self.name}' was destroyed"
-        running = next((one for one in self._life.requests() if not one.done), None)
-        if running is not None:
-            where = place_text(running.place)
-            reason += f" with {running.operation} (posted at {where}) in flight"
-        _abi.rp_comm_abort(address, _abi.RP_CANCELLED, reason.encode())
+        if self.is_absent:
+            return
+        self.poster.life.close(max(deadline - time.monotonic(), 0.0), self.poster.cancel)
 
     def close_dropped(self) -> None:
         """Of the notifier, once nobody holds the communicator."""
@@ -426,23 +360,15 @@ class Communicator(Collectives):
         anything. Other ranks hear it as they hear of close()."""
         if not self.number or self.closed:
             return
-        _dropped[self.number] = self
+        _registry.keep_dropped(self)
         self.notifier.close_later(self)
 
-    @contextlib.contextmanager
-    def _entered(self, name: str) -> Iterator[int]:
-        handle = self._life.enter() or self._gone(name)
-        try:
-            yield handle
-        finally:
-            self._life.leave()
-
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """In a forked child: the parent's communicator is not ours to use or destroy."""
-        self._lock = threading.RLock()
+        self.poster.lock = threading.RLock()
         self._lane = None
         self.closed = True
-        address = self._life.forget()
+        address = self.poster.life.forget()
         if address:
             _abi.rp_comm_forget(address)
 
@@ -464,8 +390,7 @@ class _End:
             memory.release()
         self.served.clear()
         self.store = self.bridge = None
-        _live.pop(self.number, None)
-        _dropped.pop(self.number, None)
+        _registry.strike(self.number)
         _notifier.release()
 
 
@@ -498,25 +423,18 @@ def _group_text(group: Any) -> str:
         return repr(group)
 
 
-def _undestroyed() -> list[Communicator]:
-    """In the order in which they were made."""
-    found = {one.number: one for one in (*_held(), *list(_dropped.values()))}
-    return [found[number] for number in sorted(found)]
-
-
 def _close_all() -> None:
     """Before the interpreter ends."""
-    for one in reversed(_undestroyed()):
-        one._leave(0.0)
+    for one in reversed(_registry.undestroyed()):
+        one.leave(0.0)
     wait_for_threads()
 
 
 def _after_fork() -> None:
     _notifier.forget()
-    for one in _undestroyed():
-        one._forget()
-    _live.clear()
-    _dropped.clear()
+    for one in _registry.undestroyed():
+        one.forget()
+    _registry.strike_all()
 
 
 atexit.register(_close_all)

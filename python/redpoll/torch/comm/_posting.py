@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import threading
-from typing import Any, Optional
+import weakref
+from collections.abc import Iterator
+from typing import Any, Callable, NamedTuple, NoReturn, Optional, Protocol
 
 from ... import _abi
 from ...errors import last_message
 from ._buffers import Lent
-from ._checks import Checks
+from ._checks import Checks, Names
 from ._errors import Place, RedpollError, place_text, user_place
 from ._life import Life
 from ._profiling import Span, profiling
@@ -23,83 +26,121 @@ _attend = _abi.rp_comm_attend
 _leave = _abi.rp_comm_leave
 
 
-def _start_gossip(_communicator: int, gossip: Any, step: int, rate: float, out: Any) -> int:
-    return _abi.rp_gossip_post(gossip, step, rate, out)
-
-
-_START = {
-    name.replace("_with", ""): getattr(_abi, f"rp_{name}_start") for name in _abi.COLLECTIVES
-}
-_START["gossip"] = _start_gossip
 _REFUSED = Posted("", 0, 0.0)
 
 
-class Posting(Checks):
-    """The rp_comm of a communicator and its requests.
+class Operation(NamedTuple):
+    """What can be posted. start: (rp_comm, arguments ..., byref of a request) -> status."""
+
+    name: str
+    start: Callable[..., int]
+
+
+def operation_named(name: str) -> Operation:
+    """A collective or message of the library (`_abi.COLLECTIVES`, without "_with")."""
+    return _OPERATIONS[name]
+
+
+_OPERATIONS = {
+    name: Operation(name, getattr(_abi, f"rp_{function}_start"))
+    for function in _abi.COLLECTIVES
+    for name in [function.replace("_with", "")]
+}
+
+
+class Poster:
+    """Posts on the rp_comm of one communicator, and knows its requests and what has failed.
 
     A call that blocks attends: the progress thread is left asleep, and one C call drives the
-    transfer. It makes a Request only when it takes long, so that a short one costs little."""
+    transfer. It makes a Request only when it takes long, so that a short one costs little.
 
-    notifier: Any  # for requests of which others are told
-    timeout_s: float  # of the group
+    life: of the rp_comm. lock: around the library's posting calls. timeout_s: of the group.
+    sequence: of the operation that was posted last. segments: pointers to single ones that no
+    call uses now, so that the common call makes none."""
 
-    def __init__(self) -> None:
-        self._life = Life(0, lambda _address: None)
-        self._lock = threading.RLock()  # around the library's posting calls
+    def __init__(
+        self, owner: weakref.ref[Any], names: Names, life: Life, notifier: Any, timeout_s: float
+    ) -> None:
+        """owner: what requests keep alive until they are done: the communicator, which has
+        this. notifier: for requests of which others are told."""
+        self.names, self.life, self.notifier = names, life, notifier
+        self.timeout_s = timeout_s
+        self.lock = threading.RLock()
+        self.sequence = 0
+        self.segments: list[Any] = []
+        self._owner = owner
         self._numbers = itertools.count(1)  # of requests
         self._failures: list[tuple[int, str, str]] = []  # of operations: number, where, text
         self._options: dict[tuple[int, int], Any] = {}
-        self.sequence = 0  # of the operation that was posted last
 
-    def _next_posted(self, name: str, timeout_s: Optional[float]) -> Posted:
+    def _gone(self, name: str) -> NoReturn:
+        raise self.names.gone(name)
+
+    @contextlib.contextmanager
+    def entered(self, name: str) -> Iterator[int]:
+        """The rp_comm, which is there until the end of the block. RedpollError: it is gone.
+        name: what is done with it, for the error."""
+        handle = self.life.enter() or self._gone(name)
+        try:
+            yield handle
+        finally:
+            self.life.leave()
+
+    def next_posted(self, name: str, timeout_s: Optional[float]) -> Posted:
         """Of the operation that has just been posted, under the lock of posting."""
         self.sequence += 1
         return Posted(name, self.sequence, self.timeout_s if timeout_s is None else timeout_s)
 
-    def _post(
+    def post(
         self,
-        name: str,
+        operation: Operation,
         arguments: tuple[Any, ...],
         lent: Lent,
         blocking: bool,
         timeout_s: Optional[float],
     ) -> Work:
-        """Start operation `name` with what its C function takes; wait for it when blocking."""
+        """Start it with what its C function takes; wait for it when blocking."""
         if not profiling():
-            return self._post_now(name, arguments, lent, blocking, timeout_s)
-        span = Span(name, lent)
+            return self._post_now(operation, arguments, lent, blocking, timeout_s)
+        span = Span(operation.name, lent)
         if not blocking or lent.place is not None:
-            return self._post_now(name, arguments, span.ended_by(lent), blocking, timeout_s)
+            return self._post_now(
+                operation, arguments, span.ended_by(lent), blocking, timeout_s
+            )
         try:
-            return self._post_now(name, arguments, lent, True, timeout_s)
+            return self._post_now(operation, arguments, lent, True, timeout_s)
         finally:
             span.end()
 
     def _post_now(
         self,
-        name: str,
+        operation: Operation,
         arguments: tuple[Any, ...],
         lent: Lent,
         blocking: bool,
         timeout_s: Optional[float],
     ) -> Work:
-        communicator = self._life.enter() or self._gone(name)
+        communicator = self.life.enter() or self._gone(operation.name)
         work: Work
         try:
             if not blocking:
-                handle, posted = self._start(communicator, name, arguments, lent, timeout_s)
-                request = self._request(name, handle, lent, timeout_s)
+                handle, posted = self._start(
+                    communicator, operation, arguments, lent, timeout_s
+                )
+                request = self._request(operation.name, handle, lent, timeout_s)
                 work = PendingWork((request,), lent.outputs)
                 work.posted = posted
                 return work
             _attend(communicator)
             try:
-                handle, posted = self._start(communicator, name, arguments, lent, timeout_s)
-                self._complete(name, handle, lent, timeout_s)
+                handle, posted = self._start(
+                    communicator, operation, arguments, lent, timeout_s
+                )
+                self._complete(operation.name, handle, lent, timeout_s)
             finally:
                 _leave(communicator)
         finally:
-            self._life.leave()
+            self.life.leave()
         work = completed(lent.outputs)
         work.posted = posted
         return work
@@ -107,16 +148,17 @@ class Posting(Checks):
     def _start(
         self,
         communicator: int,
-        name: str,
+        operation: Operation,
         arguments: tuple[Any, ...],
         lent: Lent,
         timeout_s: Optional[float],
     ) -> tuple[ctypes.c_void_p, Posted]:
+        name, start = operation
         out = ctypes.c_void_p()
         try:
-            with self._lock:
-                code = _START[name](communicator, *arguments, ctypes.byref(out))
-                posted = _REFUSED if code < 0 else self._next_posted(name, timeout_s)
+            with self.lock:
+                code = start(communicator, *arguments, ctypes.byref(out))
+                posted = _REFUSED if code < 0 else self.next_posted(name, timeout_s)
         except BaseException:  # Ctrl-C: what was posted goes on, and keeps its tensors
             if out.value:
                 self._request(name, out, lent, timeout_s)
@@ -147,7 +189,7 @@ class Posting(Checks):
         if code < 0:
             place = user_place()
             self.note_failure(next(self._numbers), name, place, message)
-            raise self.error(code, message, name, place_text(place))
+            raise self.names.error(code, message, name, place_text(place))
         if lent.finish is not None:
             lent.finish()
 
@@ -155,13 +197,24 @@ class Posting(Checks):
         self, name: str, handle: ctypes.c_void_p, lent: Lent, timeout_s: Optional[float]
     ) -> Request:
         number, address = next(self._numbers), handle.value or 0
-        request = Request(self, address, number, name, user_place(), lent, timeout_s)
-        self._life.add(request)
+        request = Request(
+            self, self._owner(), address, number, name, user_place(), lent, timeout_s
+        )
+        self.life.add(request)
         return request
 
     def forget_request(self, request: Request) -> None:
         """Of a request that is freed."""
-        self._life.remove(request)
+        self.life.remove(request)
+
+    def cancel(self, address: int) -> None:
+        """Abort the rp_comm, which ends every wait in C; from within its life."""
+        reason = f"group '{self.names.name}' was destroyed"
+        running = next((one for one in self.life.requests() if not one.done), None)
+        if running is not None:
+            where = place_text(running.place)
+            reason += f" with {running.operation} (posted at {where}) in flight"
+        _abi.rp_comm_abort(address, _abi.RP_CANCELLED, reason.encode())
 
     # ---- a group that has failed ----
 
@@ -172,12 +225,12 @@ class Posting(Checks):
     def earlier_failure(self) -> str:
         """ "group '0' failed earlier at all_reduce (train.py:41): ...", of the first operation
         that did; empty while none has."""
-        for request in self._life.requests():
+        for request in self.life.requests():
             request.test()  # nobody may have asked yet
         if not self._failures:
             return ""
         _, where, message = min(self._failures)
-        return f"group '{self.name}' failed earlier at {where}: {message}"
+        return f"group '{self.names.name}' failed earlier at {where}: {message}"
 
     def _refusal(self, communicator: int, code: int, message: str, name: str) -> RedpollError:
         """Of an operation that was not posted: for its arguments, or for what went before."""
@@ -185,20 +238,20 @@ class Posting(Checks):
             place, earlier = user_place(), self.earlier_failure()
             if not earlier:  # another rank's, of which this is the first to hear
                 self.note_failure(next(self._numbers), name, place, message)
-            return self.error(code, earlier or message, name, place_text(place))
-        return self.error(code, message, name)
+            return self.names.error(code, earlier or message, name, place_text(place))
+        return self.names.error(code, message, name)
 
-    def _plain_options(self, reduction: int, root: int, factor: float = 1.0) -> Any:
+    def plain_options(self, reduction: int, root: int, factor: float = 1.0) -> Any:
         """Options that are asked for again and again, made once."""
         if factor != 1.0:
-            return self._new_options(reduction, factor, root=root)
+            return self.new_options(reduction, factor, root=root)
         found = self._options.get((reduction, root))
         if found is None:
-            found = self._new_options(reduction, 1.0, root=root)
+            found = self.new_options(reduction, 1.0, root=root)
             self._options[reduction, root] = found
         return found
 
-    def _new_options(
+    def new_options(
         self,
         reduction: int,
         factor: float,
@@ -219,3 +272,12 @@ class Posting(Checks):
                 key=key,
             )
         )
+
+
+class Operator(Protocol):
+    """What operations are functions of: a communicator."""
+
+    rank: int
+    world: int
+    checks: Checks
+    poster: Poster

@@ -51,12 +51,13 @@ class Request:
     Of elements on a GPU wait() is over when nothing but the GPU's part is left, which the
     caller's stream goes on behind; it is done, and lets go of tensors, when that is over, too.
 
-    handle: the rp_request's address; 0 once it is freed. number: in the order of posting. lent:
+    poster: who posted it, until it is freed. communicator: what it holds until then. handle:
+    the rp_request's address; 0 once it is freed. number: in the order of posting. lent:
     whatever C borrows, until it is done, and what is left to do after success, before anybody
     is told (copies staged results back)."""
 
     __slots__ = (
-        "communicator",
+        "poster",
         "handle",
         "number",
         "operation",
@@ -65,6 +66,8 @@ class Request:
         "timeout_s",
         "source",
         "done",
+        "_holds",
+        "_names",
         "_on_gpu",
         "_keep",
         "_finish",
@@ -80,6 +83,7 @@ class Request:
 
     def __init__(
         self,
+        poster: Any,
         communicator: Any,
         handle: int,
         number: int,
@@ -88,7 +92,9 @@ class Request:
         lent: Lent,
         timeout_s: Optional[float],
     ) -> None:
-        self.communicator = communicator
+        self.poster = poster
+        self._names = poster.names
+        self._holds = communicator
         self.handle = handle
         self.number = number
         self.operation = operation
@@ -214,7 +220,7 @@ class Request:
         self._settling = True
         try:
             if code < 0:
-                self.communicator.note_failure(self.number, self.operation, self.place, message)
+                self.poster.note_failure(self.number, self.operation, self.place, message)
             else:
                 self.source = _source(self.handle)
                 code, message = self._finished()
@@ -243,8 +249,10 @@ class Request:
             handle, self.handle = self.handle, 0
         if handle:
             _free(ctypes.byref(ctypes.c_void_p(handle)))
-            communicator, self.communicator = self.communicator, self.communicator.names
-            communicator.forget_request(self)
+            poster, self.poster = self.poster, None
+            held, self._holds = self._holds, None  # until it is forgotten
+            poster.forget_request(self)
+            del held
 
     def _tell(self) -> None:
         """Complete the future, once it is there and there is something to tell."""
@@ -302,8 +310,9 @@ class Request:
     def abandon(self) -> None:
         """Nobody will wait for it any more: have it settled all the same. Of finalizers: takes
         no lock."""
-        if not self.done and not self._watched:
-            self.communicator.notifier.watch_later(self)
+        poster = self.poster
+        if poster is not None and not self.done and not self._watched:
+            poster.notifier.watch_later(self)
 
     def watch(self) -> None:
         """Have the notifier settle it, unless that is asked for already."""
@@ -313,7 +322,7 @@ class Request:
                 if self.done or self._watched:
                     return
                 self._watched = True
-            self.communicator.notifier.watch(self)
+            self.poster.notifier.watch(self)
         finally:
             self._leave(_abi.RP_PENDING, "")
 
@@ -331,4 +340,4 @@ class Request:
         return list(self.outputs)
 
     def _error(self, code: int, message: str) -> RedpollError:
-        return self.communicator.error(code, message, self.operation, place_text(self.place))
+        return self._names.error(code, message, self.operation, place_text(self.place))

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from ... import _abi
 from . import _cuda
 from ._backward import is_asked_by_reducer, raise_at_end
-from ._checks import Names, gone
+from ._checks import Names
 from ._dtypes import NUMBER
 from ._errors import Place, RedpollError, place_text, user_place
 from ._request import seconds
@@ -105,7 +105,7 @@ class SparseLane:
         work = SparseWork(self._names, tensor, timeout_s, user_place())
         with self._lock:
             if self._closed:
-                raise gone(self._names, "all_reduce")
+                raise self._names.gone("all_reduce")
             self._posted.put(work)
         return work
 
@@ -143,7 +143,7 @@ class SparseLane:
         try:
             make = self._make()
             if self._cancelled or make is None:
-                raise gone(self._names, "all_reduce")
+                raise self._names.gone("all_reduce")
             if self._communicator is None:
                 self._communicator = make()
             _sum_in_order(self._communicator, work)

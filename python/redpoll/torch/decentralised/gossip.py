@@ -21,6 +21,7 @@ from ..codecs._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
 from ..comm._buffers import Lent
 from ..comm._communicator import Communicator, communicator_of
 from ..comm._errors import RedpollError
+from ..comm._posting import Operation
 from ..comm._work import Work
 from ._flat import FlatParameters, Layout, address, chunks
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
@@ -30,12 +31,19 @@ log = logging.getLogger("redpoll")
 _FORMAT, _VERSION = "redpoll.gossip", 1
 
 
+def _start(_communicator: int, gossip: Any, step: int, rate: float, out: Any) -> int:
+    return int(_abi.rp_gossip_post(gossip, step, rate, out))
+
+
+_GOSSIP = Operation("gossip", _start)
+
+
 class _Handle:
     """An rp_gossip, until nobody holds this; an exchange in flight does."""
 
     def __init__(self, communicator: Communicator, setup: _abi.rp_gossip_setup) -> None:
         self.address = ctypes.c_void_p()
-        with communicator._entered("Gossip") as comm:
+        with communicator.poster.entered("Gossip") as comm:
             code = _abi.rp_gossip_create(comm, ctypes.byref(setup), ctypes.byref(self.address))
         if code < 0:
             raise communicator.error(code, last_message(), "Gossip")
@@ -317,7 +325,7 @@ class Gossip(WrappingOptimizer):
         keep = (self._flat.values, self._step_vector, self._layout.residual, handle)
         arguments = (handle.address, self.steps, rate)
         lent = Lent((), keep, None)
-        work = self._communicator._post("gossip", arguments, lent, blocking, None)
+        work = self._communicator.poster.post(_GOSSIP, arguments, lent, blocking, None)
         self._work, self._is_posted = (None if blocking else work), True
 
     def _settle(self) -> None:

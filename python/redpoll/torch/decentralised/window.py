@@ -55,7 +55,7 @@ class WindowOperation:
     def __del__(self) -> None:
         if not self._handle or not self._window._is_usable():
             return  # it goes with the window
-        with suppress(RedpollError), self._window._communicator._entered(self._name):
+        with suppress(RedpollError), self._window._communicator.poster.entered(self._name):
             if self._window._memory.address:
                 _abi.rp_window_operation_free(ctypes.byref(self._handle))
 
@@ -130,7 +130,7 @@ class Window:
             zero_slots=zero_slots,
             follow_p=follow_p,
         )
-        with self._communicator._entered("Window") as comm:
+        with self._communicator.poster.entered("Window") as comm:
             place = ctypes.byref(self._memory.address)
             code = _abi.rp_window_create(comm, ctypes.byref(setup), place)
             message = last_message() if code < 0 else ""
@@ -148,7 +148,7 @@ class Window:
         try:
             self.flush()
         finally:
-            with self._communicator._entered("Window.free"):
+            with self._communicator.poster.entered("Window.free"):
                 code = _abi.rp_window_free(ctypes.byref(self._memory.address))
                 message = last_message() if code < 0 else ""
             self._communicator.unserve(self._memory)
@@ -317,7 +317,7 @@ class Window:
 
     @contextmanager
     def _entered(self, name: str) -> Iterator[ctypes.c_void_p]:
-        with self._communicator._entered(f"Window.{name}"):
+        with self._communicator.poster.entered(f"Window.{name}"):
             if not self._memory.address:
                 raise self._communicator.error(
                     _abi.RP_STATE, f"window '{self.name}' was freed", f"Window.{name}"

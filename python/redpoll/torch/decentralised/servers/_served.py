@@ -13,7 +13,6 @@ from torch import nn
 
 from .... import _abi
 from ...codecs._rules import Rules
-from ...comm._absent import AbsentCommunicator
 from ...comm._communicator import Communicator, communicator_of
 from ...comm._errors import RedpollError
 from ...comm._launcher import is_of_launcher, may_come_back
@@ -69,7 +68,7 @@ class ServedOptimizer(ServedSpans):
             problem = str(error)
         self._agreed = facts
         self._handle = None
-        if isinstance(self._communicator, AbsentCommunicator):
+        if self._communicator.is_absent:
             self._come_back(problem)
         else:
             agree(group, self._who, facts, problem)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from redpoll._runner import host_words, parsed, runs_as, start
 
 __all__ = ["main", "refuse_notebooks"]
 
@@ -16,6 +18,7 @@ _PLACES = {
     "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
     "LOCAL_WORLD_SIZE": "OMPI_COMM_WORLD_LOCAL_SIZE",
 }
+_ALONG = ("BLUEFOG_LOG_LEVEL", "BLUEFOG_TIMELINE", "BLUEFOG_NODES_PER_MACHINE")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,31 +60,15 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 def _hosts(options: argparse.Namespace) -> list[str]:
     """What `redpoll run` is told of hosts."""
-    words = []
-    if options.hosts:
-        words += ["-H", options.hosts]
-    if options.hostfile:
-        words += ["--hostfile", options.hostfile]
-    if options.ssh_port:
-        words += ["--ssh", f"ssh -p {options.ssh_port}"]
-    if words:
-        for name in ("BLUEFOG_LOG_LEVEL", "BLUEFOG_TIMELINE", "BLUEFOG_NODES_PER_MACHINE"):
-            if name in os.environ:
-                words += ["-x", name]
-    return words
+    ssh = [f"-p {options.ssh_port}"] if options.ssh_port else []
+    apart = options.hosts or options.hostfile or ssh
+    return host_words(options, ssh, _ALONG if apart else ())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Does not return."""
     parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.command[:1] == ["--"]:  # argparse leaves it in what remains
-        del options.command[0]
-    if options.version:
-        from bluefog import __version__
-
-        print(__version__)
-        sys.exit(0)
+    options = parsed(parser, arguments, "bluefog")
     _check(options, parser)
     if options.verbose:
         os.environ["BLUEFOG_LOG_LEVEL"] = "debug"
@@ -89,13 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ["BLUEFOG_TIMELINE"] = options.timeline_filename
     if options.network_interface:
         os.environ["REDPOLL_SOCKET_IFNAME"] = options.network_interface
-    from redpoll.__main__ import main as be_redpoll
-
-    # By its file: with -m a folder `bluefog` where the user stands would come first.
-    child = [sys.executable, os.path.abspath(__file__), "--as-rank"]
-    start = ["redpoll", "run", "-n", str(options.num_proc), "--no-prefix"]
-    sys.argv = [*start, *_hosts(options), "--", *child, *options.command]
-    be_redpoll()
+    words = ["-n", str(options.num_proc), "--no-prefix", *_hosts(options)]
+    start(__file__, words, options.command)
 
 
 def refuse_notebooks() -> None:
@@ -108,17 +90,9 @@ def refuse_notebooks() -> None:
     sys.exit(2)
 
 
-def _be_rank(command: Sequence[str]) -> None:
-    """One of them, which `redpoll run` has told its place. Does not return."""
-    for ours, theirs in _PLACES.items():
-        os.environ[theirs] = os.environ[ours]
-    try:
-        os.execvp(command[0], list(command))
-    except OSError as error:
-        sys.exit(f"bfrun: {command[0]}: {error.strerror}")
+def _variables(given: Mapping[str, str]) -> dict[str, str]:
+    return {theirs: given[ours] for ours, theirs in _PLACES.items()}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--as-rank"]:
-        _be_rank(sys.argv[2:])
-    main()
+    runs_as(main, "bfrun", _variables)

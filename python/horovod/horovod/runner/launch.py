@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from redpoll._runner import host_words, parsed, runs_as, start
 
 __all__ = ["main"]
 
@@ -114,62 +115,34 @@ def _words(options: argparse.Namespace) -> list[str]:
     words = ["--no-prefix"]
     if options.num_proc is not None:
         words += ["-n", str(options.num_proc)]
-    if options.hosts:
-        words += ["-H", options.hosts]
-    if options.hostfile:
-        words += ["--hostfile", options.hostfile]
     ssh = [f"-p {options.ssh_port}"] if options.ssh_port else []
     ssh += [f"-i {options.ssh_identity_file}"] if options.ssh_identity_file else []
-    if ssh:
-        words += ["--ssh", " ".join(["ssh", *ssh])]
+    is_apart = options.hosts or options.hostfile
+    along = [name for name in sorted(os.environ) if name.startswith("HOROVOD_")]
+    words += host_words(options, ssh, along if is_apart else ())
     if options.min_np:
         words += ["--on-loss", "continue"]
     if options.output_filename:
         words += ["--output-dir", options.output_filename]
-    if options.hosts or options.hostfile:
-        for name in sorted(os.environ):
-            if name.startswith("HOROVOD_"):
-                words += ["-x", name]
     return words
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Does not return."""
     parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.command[:1] == ["--"]:  # argparse leaves it in what remains
-        del options.command[0]
-    if options.version:
-        from horovod import __version__
-
-        print(__version__)
-        sys.exit(0)
+    options = parsed(parser, arguments, "horovod")
     _check(options, parser)
     os.environ.update(_variables(options))
-    from redpoll.__main__ import main as be_redpoll
-
-    # By its file: with -m a folder `horovod` where the user stands would come first.
-    child = [sys.executable, os.path.abspath(__file__), "--as-rank"]
-    sys.argv = ["redpoll", "run", *_words(options), "--", *child, *options.command]
-    be_redpoll()
+    start(__file__, _words(options), options.command)
 
 
-def _be_rank(command: Sequence[str]) -> None:
-    """One of them, which `redpoll run` has told its place. Does not return."""
-    rank, local, hosts = (
-        int(os.environ[n]) for n in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    )
-    world = int(os.environ["WORLD_SIZE"])
+def _places(given: Mapping[str, str]) -> dict[str, str]:
+    rank, local, hosts = (int(given[n]) for n in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    world = int(given["WORLD_SIZE"])
     places = {"RANK": rank, "SIZE": world, "LOCAL_RANK": local, "LOCAL_SIZE": hosts}
     places.update(CROSS_RANK=(rank - local) // hosts, CROSS_SIZE=-(-world // hosts))
-    os.environ.update({f"HOROVOD_{name}": str(value) for name, value in places.items()})
-    try:
-        os.execvp(command[0], list(command))
-    except OSError as error:
-        sys.exit(f"horovodrun: {command[0]}: {error.strerror}")
+    return {f"HOROVOD_{name}": str(value) for name, value in places.items()}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--as-rank"]:
-        _be_rank(sys.argv[2:])
-    main()
+    runs_as(main, "horovodrun", _places)

@@ -213,9 +213,11 @@ def texts():
     return [{"input_ids": row, "labels": row} for row in rows]
 
 
-def trained(folder, *, callback=None, adapted=False, resume=None, dies_in=None):
+def trained(folder, *, callback=None, added=None, adapted=False, resume=None, dies_in=None):
     """A script of the Trainer: its weights, its backend's class, and whether all have them."""
     from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    from redpoll.torch.integrations.transformers import add_compression
 
     class Dies(TrainerCallback):
         def on_step_begin(self, args, state, control, **kwargs):
@@ -230,7 +232,7 @@ def trained(folder, *, callback=None, adapted=False, resume=None, dies_in=None):
         gradient_accumulation_steps=2,
         learning_rate=1e-3,
         lr_scheduler_type="constant",
-        save_strategy="steps" if callback else "no",
+        save_strategy="steps" if callback or added else "no",
         save_steps=HALF,
         report_to=[],
         disable_tqdm=True,
@@ -240,6 +242,8 @@ def trained(folder, *, callback=None, adapted=False, resume=None, dies_in=None):
     callbacks += [Dies()] if dies_in is not None else []
     model = gpt2(adapted)
     trainer = Trainer(model=model, args=args, train_dataset=texts(), callbacks=callbacks)
+    if added:
+        add_compression(trainer, **added)
     trainer.train(resume_from_checkpoint=resume)
     kept = torch.cat([p.detach().flatten() for p in model.parameters() if p.requires_grad])
     return kept, type(dist.group.WORLD).__name__, same_everywhere(kept)
@@ -261,8 +265,8 @@ def trainer_tells(rank, world, ports, folder, adapted):
     names = callback.state.codecs()
     half = f"{folder}/checkpoint-{HALF}"
     resumed, _, _ = made(folder, callback=CompressCallback(**CODEC), resume=half)
-    elsewhere = CompressCallback(**CODEC, resume_from=half)
-    moved, _, _ = made(folder + "-2", callback=elsewhere, resume=half)
+    elsewhere = {**CODEC, "resume_from": half}
+    moved, _, _ = made(folder + "-2", added=elsewhere, resume=half)
     without_state(rank, half)
     forgetful, _, _ = made(folder, callback=CompressCallback(**CODEC), resume=half)
     told = {

@@ -2,13 +2,14 @@
 
 trainer = Trainer(model=model, args=args, train_dataset=data,
                   callbacks=[CompressCallback(codec="q4")])
+
+or, of a trainer that is there already, add_compression(trainer, codec="q4").
 """
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
+import weakref
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -24,12 +25,13 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from ..compression._compress import CompressState, compress
 from ..fsdp._sharded import ShardedState
 from ._saved import FOLDER, load, save
-
-_logger = logging.getLogger("redpoll")
+from ._wrappers import Wrappers
 
 
 class CompressCallback(TrainerCallback):
     """Gradients of the Trainer's model travel lossy, from the start of train() on.
+
+    For `callbacks=` of a Trainer; add_compression() is for one that is there already.
 
     options: as of redpoll.torch.compress(). grad_scaler is that of the trainer's accelerator
     unless given. resume_from: the checkpoint that train(resume_from_checkpoint=...) is given,
@@ -43,9 +45,12 @@ class CompressCallback(TrainerCallback):
     ) -> None:
         self.options = options
         self.resume_from = resume_from
+        self.trainer: Optional[weakref.ref[Trainer]] = None
+        """As add_compression() is told; None: models that were wrapped since are known."""
         self.state: Optional[Union[CompressState, ShardedState]] = None
         """Of compress(); None before train() begins and without other ranks."""
         self._model: Any = None
+        self._wrappers = Wrappers()
 
     def on_train_begin(
         self,
@@ -57,10 +62,10 @@ class CompressCallback(TrainerCallback):
         """Compress what the trainer has wrapped, and take up what its checkpoint held."""
         if args.world_size == 1:
             return
-        trainer = _trainer_with(self)
-        model = trainer.model_wrapped
+        model, scaler = self._wrapped(**kwargs)
         if self.state is None or self._model is not model:
-            self.state, self._model = compress(model, **self._options_for(trainer)), model
+            given = {} if scaler is None else {"grad_scaler": scaler}
+            self.state, self._model = compress(model, **{**given, **self.options}), model
         if state.global_step > 0:
             load(self.state, self._checkpoint(args, state) / FOLDER)
 
@@ -75,9 +80,13 @@ class CompressCallback(TrainerCallback):
         if self.state is not None:
             save(self.state, _output(args, state) / FOLDER)
 
-    def _options_for(self, trainer: Trainer) -> dict[str, Any]:
-        scaler = getattr(trainer.accelerator, "scaler", None)
-        return self.options if scaler is None else {"grad_scaler": scaler, **self.options}
+    def _wrapped(self, model: Any, optimizer: Any = None, **_kwargs: Any) -> tuple[Any, Any]:
+        """What train() has wrapped the model in, which events hand over bare, and what scales
+        its losses."""
+        trainer = self.trainer() if self.trainer is not None else None
+        if trainer is not None:
+            return trainer.model_wrapped, getattr(trainer.accelerator, "scaler", None)
+        return self._wrappers.outermost(model), getattr(optimizer, "scaler", None)
 
     def _checkpoint(self, args: TrainingArguments, state: TrainerState) -> Path:
         """That from which training goes on: the trainer tells callbacks its step alone."""
@@ -91,13 +100,12 @@ def _output(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
 
 
-def _trainer_with(callback: CompressCallback) -> Trainer:
-    """Whose callback this is: events hand over the bare model, which is not what travels."""
-    for each in gc.get_objects():
-        if issubclass(type(each), Trainer) and callback in each.callback_handler.callbacks:
-            found: Trainer = each
-            return found
-    raise RuntimeError(
-        "no Trainer has this CompressCallback: give it to one, "
-        "callbacks=[CompressCallback(...)]"
-    )
+def add_compression(trainer: Trainer, **options: Any) -> CompressCallback:
+    """Gradients of the model of this trainer travel lossy, from the start of train() on.
+
+    trainer: before its train(). options: as of CompressCallback, which this gives to it and
+    returns."""
+    callback = CompressCallback(**options)
+    callback.trainer = weakref.ref(trainer)
+    trainer.add_callback(callback)
+    return callback

@@ -1,0 +1,190 @@
+#include "train/parallel/rank_account.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "plan/pipelines/pipeline_orders.h"
+#include "train/program_set.h"
+
+#include <math.h>
+
+const char *rpi_held_name(rpi_held_kind kind) {
+    static const char *const names[] = {
+        "parameters",         "gradients",
+        "optimizer's state",  "running statistics",
+        "error feedback",     "activations and their gradients",
+        "messages of stages", "workspace of the largest kernel"};
+    return names[kind];
+}
+
+rpi_held_kind rpi_rank_account_largest(const rpi_rank_account *account) {
+    int largest = 0;
+    for (int k = 1; k < RPI_HELD_KINDS; k++)
+        if (account->bytes[k] > account->bytes[largest]) largest = k;
+    return (rpi_held_kind)largest;
+}
+
+/* ---- elements ---- */
+
+static bool holds(const rpi_rank_account_options *o, int record) {
+    int first, last;
+    return !o->stage || rpi_stage_holds(o->stage, o->network, record, &first, &last);
+}
+
+static void count_elements(const rpi_rank_account_options *o, rpi_rank_account *a) {
+    for (int i = 0; i < o->network->parameter_count; i++) {
+        const rpi_parameter *p = &o->network->parameters[i];
+        if (!holds(o, i)) continue;
+        int64_t count = rpi_shape_count(&rpi_graph_value(o->network->graph, p->value)->shape);
+        *(p->is_state ? &a->states : &a->parameters) += count;
+    }
+}
+
+static void count_arenas(const rpi_rank_account_options *o, rpi_rank_account *a) {
+    double all = (double)a->parameters * sizeof(float);
+    double part = o->sharers > 1 ? all / o->sharers : all;
+    a->bytes[RPI_HELD_PARAMETERS] = o->zero >= 3 ? part : all;
+    a->bytes[RPI_HELD_GRADIENTS] = o->zero >= 2 ? part : all;
+    a->bytes[RPI_HELD_OPTIMIZER] = (o->zero >= 1 ? part : all) * o->slots;
+    a->bytes[RPI_HELD_STATES] = (double)a->states * sizeof(float);
+    a->bytes[RPI_HELD_RESIDUAL] = o->feeds_back ? all : 0;
+}
+
+/* ---- programs ---- */
+
+typedef struct counted {
+    rpi_weights *weights; /* without elements */
+    rpi_program_set set;
+} counted;
+
+static rp_status open_counted(const rpi_rank_account_options *o, counted *it) {
+    static const rpi_backend_options usual;
+    const rpi_backend *backend = o->backend ? o->backend : rpi_backend_default();
+    RP_TRY(rpi_weights_create_table(o->network->graph, o->network->loss, &it->weights));
+    RP_TRY(
+        rpi_program_set_open(o->network, it->weights, backend, &usual, o->compute, &it->set));
+    it->set.recompute = o->recompute;
+    it->set.in_flight = o->stage != NULL;
+    it->set.halves = o->stage && o->stage->schedule->splits;
+    return RP_OK;
+}
+
+static void close_counted(counted *it) {
+    rpi_program_set_close(&it->set);
+    rpi_weights_destroy(it->weights);
+}
+
+static void add_flops(const rpi_rank_account_options *o, const rpi_program_facts *facts,
+                      rpi_rank_account *a) {
+    a->forward_flops += (double)facts->forward_flops * o->micro_batches;
+    a->backward_flops += (double)facts->backward_flops * o->micro_batches;
+    a->bytes[RPI_HELD_WORKSPACE] =
+        fmax(a->bytes[RPI_HELD_WORKSPACE], (double)facts->workspace_bytes);
+}
+
+static rp_status count_whole(const rpi_rank_account_options *o, const counted *it,
+                             rpi_rank_account *a) {
+    rpi_program *program = NULL;
+    RP_TRY(rpi_program_set_compile(&it->set, true, o->micro_batch, &program));
+    rpi_program_facts facts = rpi_program_get_facts(program);
+    rpi_program_destroy(program);
+    add_flops(o, &facts, a);
+    a->in_flight = 1;
+    a->bytes[RPI_HELD_ACTIVATIONS] = (double)facts.memory_bytes;
+    return RP_OK;
+}
+
+/* ---- stages ---- */
+
+/* Of the runs of a chunk, the most at a time: from forward to the end of backward, to its first
+ * half, and between halves. */
+typedef struct in_flight {
+    int runs, before, between;
+} in_flight;
+
+static void raise(int now, int *most) {
+    if (now > *most) *most = now;
+}
+
+static in_flight most_of(const rpi_pipeline_orders *orders, int stage, int chunk) {
+    const rpi_pipeline_pass *passes = orders->passes + (ptrdiff_t)stage * orders->each;
+    in_flight now = {0}, most = {0};
+    for (int i = 0; i < orders->each; i++) {
+        int kind = passes[i].kind;
+        if (passes[i].chunk != chunk) continue;
+        now.runs += kind == RPI_PASS_FORWARD;
+        now.before += kind == RPI_PASS_FORWARD;
+        now.between += kind == RPI_PASS_INPUTS;
+        raise(now.runs, &most.runs);
+        raise(now.before, &most.before);
+        raise(now.between, &most.between);
+        now.before -= kind == RPI_PASS_INPUTS || kind == RPI_PASS_BACKWARD;
+        now.between -= kind == RPI_PASS_WEIGHTS;
+        now.runs -= kind == RPI_PASS_WEIGHTS || kind == RPI_PASS_BACKWARD;
+    }
+    return most;
+}
+
+static double crossing_bytes(const rpi_rank_account_options *o, rpi_value_id value) {
+    if (value == RPI_NO_VALUE) return 0;
+    return (double)rpi_stage_crossing(o->network, value, o->micro_batch) * sizeof(float);
+}
+
+/* One slot more than are in flight receives ahead. */
+static void add_chunk(const rpi_rank_account_options *o, const rpi_network_part *part,
+                      const in_flight *most, const rpi_program_facts *facts,
+                      rpi_rank_account *a) {
+    double apart = (double)facts->memory_bytes - (double)facts->passing_bytes;
+    double run = (double)facts->in_flight_bytes + (double)facts->between_bytes - apart;
+    double before = (double)facts->in_flight_bytes - run;
+    double between = (double)facts->between_bytes - run;
+    int slots = most->runs < o->micro_batches ? most->runs + 1 : o->micro_batches;
+    a->bytes[RPI_HELD_ACTIVATIONS] +=
+        run * most->runs + before * most->before + between * most->between;
+    a->bytes[RPI_HELD_MESSAGES] +=
+        slots * (crossing_bytes(o, part->given) + crossing_bytes(o, part->seed));
+    raise(most->runs, &a->in_flight);
+}
+
+static rp_status count_chunks(const rpi_rank_account_options *o, const counted *it,
+                              const rpi_pipeline_orders *orders, rpi_rank_account *a) {
+    double passing = 0;
+    for (int k = 0; k < o->stage->chunks; k++) {
+        const rpi_network_part *part = &o->stage->parts[k];
+        rpi_program *program = NULL;
+        RP_TRY(rpi_program_set_compile_part(&it->set, part, true, o->micro_batch, &program));
+        rpi_program_facts facts = rpi_program_get_facts(program);
+        rpi_program_destroy(program);
+        const in_flight most = most_of(orders, o->stage->stage, k);
+        add_flops(o, &facts, a);
+        add_chunk(o, part, &most, &facts, a);
+        passing = fmax(passing, (double)facts.passing_bytes);
+    }
+    a->bytes[RPI_HELD_ACTIVATIONS] += passing;
+    return RP_OK;
+}
+
+static rp_status count_stage(const rpi_rank_account_options *o, const counted *it,
+                             rpi_rank_account *a) {
+    rpi_pipeline_shape shape;
+    rpi_pipeline_orders orders;
+    RP_TRY(rpi_pipeline_shape_make(o->stage->schedule, o->stage->stages, o->micro_batches, 0,
+                                   &shape));
+    RP_TRY(rpi_pipeline_orders_build(o->stage->schedule, &shape, &orders));
+    rp_status status = count_chunks(o, it, &orders, a);
+    rpi_pipeline_orders_destroy(&orders);
+    return status;
+}
+
+rp_status rpi_rank_account_make(const rpi_rank_account_options *o, rpi_rank_account *out) {
+    counted it = {0};
+    rpi_rank_account a = {0};
+    count_elements(o, &a);
+    count_arenas(o, &a);
+    rp_status status = open_counted(o, &it);
+    if (status == RP_OK) status = o->stage ? count_stage(o, &it, &a) : count_whole(o, &it, &a);
+    close_counted(&it);
+    RP_TRY(status);
+    for (int k = 0; k < RPI_HELD_KINDS; k++) a.all += a.bytes[k];
+    *out = a;
+    return RP_OK;
+}

@@ -16,6 +16,7 @@
 #include "redpoll/status.h"
 #include "redpoll/store.h"
 #include "redpoll/version.h"
+#include "redpoll/view.h"
 #include "redpoll/window.h"
 
 #endif

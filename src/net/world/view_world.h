@@ -1,0 +1,90 @@
+/* A process in a world of views (redpoll/view.h): what it holds, what it says of itself, whom
+ * it sees.
+ *
+ *     WAITING --the next view has it--> MEMBER --a later view lacks it--> LEFT_OUT
+ *                                       |    ^
+ *                                       +----+ the next view has it, too */
+#ifndef RPI_NET_VIEW_WORLD_H
+#define RPI_NET_VIEW_WORLD_H
+
+#include "net/world/view_rules.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { RPI_WORLD_NAME_MAX = 40, RPI_WORLD_KEY_BYTES = 128 };
+
+typedef enum rpi_world_state {
+    RPI_WORLD_WAITING,
+    RPI_WORLD_MEMBER,
+    RPI_WORLD_LEFT_OUT
+} rpi_world_state;
+
+struct rp_world {
+    rp_store store; /* shared with the thread that says that this process lives */
+    char name[RPI_WORLD_NAME_MAX + 1];
+    int least, most;
+    double last_call_s, patience_s;
+    int64_t silence_ns;
+    rpi_world_state state;
+    atomic_int references; /* its owner, and the contexts of its views' communicators */
+
+    pthread_mutex_t lock;
+    pthread_cond_t woken; /* on CLOCK_MONOTONIC */
+    uint32_t id;          /* [lock] */
+    rpi_statement says;   /* [lock] of itself; what was said last is what it is */
+    bool stop;            /* [lock] */
+    pthread_t thread;     /* says it anew several times in silence_ns */
+    atomic_uint number;   /* of the view that it holds */
+    atomic_bool changing; /* somebody has knocked for the next one */
+
+    rp_view view;              /* what was returned, over `held` */
+    rpi_view_record held;      /* number 0: none so far */
+    rpi_view_record newest;    /* as the store has it */
+    rpi_view_record next;      /* as it would be */
+    char *text, *other_text;   /* of `newest`, and room for another: RPI_VIEW_RECORD_BYTES */
+    char *page;                /* RPI_STORE_VALUE_BYTES, which is as many */
+    rpi_candidate *candidates; /* by rising ids */
+    rpi_candidate *fresh;      /* those of the next look; as many have room */
+    int candidate_count, candidate_room;
+};
+
+/* ---- view_store.c: what the store has ---- */
+
+/* "NAME/views/SUBJECT", and "/NUMBER", "/ID" where they are not 0. */
+const char *rpi_world_key(const rp_world *world, const char *subject, uint32_t number,
+                          uint32_t id, char key[RPI_WORLD_KEY_BYTES]);
+/* Set or remove that key; what is in it says nothing. */
+rp_status rpi_world_mark(rp_world *world, const char *subject, uint32_t number, uint32_t id);
+void rpi_world_unmark(rp_world *world, const char *subject, uint32_t number, uint32_t id);
+/* Until it is there, or for wait_s. RP_OK in both cases. */
+rp_status rpi_world_await_mark(rp_world *world, const char *subject, uint32_t number,
+                               uint32_t id, double wait_s);
+/* A number of its own among all that come, and the first statement under it. */
+rp_status rpi_world_take_id(rp_world *world);
+/* Say what it says now. */
+rp_status rpi_world_say(rp_world *world);
+/* The newest view. */
+rp_status rpi_world_read(rp_world *world);
+/* All others, and how long each has been silent. */
+rp_status rpi_world_look_around(rp_world *world);
+/* Put `next` in the place of `newest`, which becomes what the store has then: this one, or
+ * another that was quicker. */
+rp_status rpi_world_propose(rp_world *world);
+
+/* ---- view_open.c ---- */
+
+/* For the making of communicators. A context keeps the world's memory. */
+void rpi_world_keep(rp_world *world);
+void rpi_world_release(rp_world *world);
+
+/* ---- view_watch.c ---- */
+
+/* For who waits for members of its view: RP_PEER names one that has gone, or has gone on to the
+ * next view; RP_STATE: the world has. By the thread that may call rp_world_next(). */
+rp_status rpi_world_look(rp_world *world);
+/* A communicator of view `number` has lost this rank of it: said when the next is made. Any
+ * thread. */
+void rpi_world_note_lost(rp_world *world, uint32_t number, int rank);
+
+#endif

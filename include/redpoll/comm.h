@@ -34,6 +34,7 @@
 #include "redpoll/codec.h"
 #include "redpoll/log.h"
 #include "redpoll/store.h"
+#include "redpoll/view.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -139,6 +140,19 @@ RP_API rp_status rp_comm_replace(const rp_store *store, int rank, int world,
  * ranks. Blocks as rp_comm_create(). RP_INVALID names a variable that is missing or wrong;
  * RP_IO: the port is taken. */
 RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
+/** The communicator of the view that this process holds (redpoll/view.h), under its ranks.
+ *  Collective over the view's members, and made over the world's store. As rp_comm_create(),
+ *  but that nobody waits for one that has gone: RP_PEER names a member that is silent for
+ *  silence_s, has left, or has gone on to make the next view; RP_STATE: the world has. Behind
+ *  any failure call rp_world_next(): the view after this is without those that are lost. It can
+ *  be tried again in the same view, too, by all of its members.
+ *  options: name NULL: the world's; epoch stays 0 (RP_INVALID), it is the view's number. Groups,
+ *  by rp_comm_group() and its kin, are made of it, and belong to the view as it does.
+ *  Destroy it, and what was made of it, before rp_world_next(): where it has failed by the loss
+ *  of a rank, that one is left out of the next view at once. By the thread that calls
+ *  rp_world_next(). RP_STATE: this process holds no view, or the world went on without it. */
+RP_API rp_status rp_comm_create_in(rp_world *world, const rp_comm_options *options,
+                                   rp_comm **comm);
 /** For options.bind_host of rp_comm_create(): the addresses of this host's interfaces that
  *  REDPOLL_SOCKET_IFNAME allows, "10.0.0.1,10.1.0.1"; without it all but loopback.
  * rp_comm_join() follows that variable by itself. facing: the address that faces the other

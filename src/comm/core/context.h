@@ -172,10 +172,12 @@ typedef struct rpi_context {
     rpi_offer *declined;           /* [progress] given up here before they had a number */
     int unnumbered;                /* [progress] communicators of ours that wait for a number */
     uint32_t unnumbered_so_far;    /* [lock] */
-    uint32_t world_epoch;          /* of the communicator that was made with the links */
-    bool has_had_world;            /* [progress] it is open, or was */
-    rpi_fin *fins;                 /* [progress] what some have still to hear */
-    bool fins_late;                /* [progress] some of it found no room on a link */
+    struct rp_world *view_world;   /* whose view, of this number, the links are of; else NULL */
+    uint32_t view;
+    uint32_t world_epoch; /* of the communicator that was made with the links */
+    bool has_had_world;   /* [progress] it is open, or was */
+    rpi_fin *fins;        /* [progress] what some have still to hear */
+    bool fins_late;       /* [progress] some of it found no room on a link */
     struct rpi_frame_buffer *buffers[RPI_FRAME_BUFFER_SIZES]; /* [progress] free ones */
     size_t idle_buffer_bytes;                                 /* [progress] in these */
     unsigned char

@@ -10,6 +10,7 @@
 #include "net/socket/addresses.h"
 #include "net/store/bootstrap.h"
 #include "net/trust/secret.h"
+#include "net/world/view_world.h"
 
 #include <stdlib.h>
 
@@ -19,8 +20,11 @@ typedef struct link_settings {
     int streams;
 } link_settings;
 
+/* Members of a view may end in peace; of others' ends their launcher knows. */
 static rp_status look_for_ends(void *context) {
-    return rpi_launch_watch_look(&((rpi_meeting_place *)context)->watch);
+    rpi_meeting_place *place = context;
+    if (place->world) return rpi_world_look(place->world);
+    return rpi_launch_watch_look(&place->watch);
 }
 
 /* Behind the links: who has died since may have been replaced. */
@@ -149,8 +153,9 @@ static rp_status connect_with(rp_comm *comm, rpi_meeting_place *place,
         return rpi_bootstrap_decline(place->store, comm->rank, comm->world, place->prefix,
                                      rpi_time_or(options->connect_timeout_s, RPI_CONNECT_S),
                                      status);
-    rpi_launch_watch_open(comm->rank, comm->world, place->launchers, options->tls,
-                          &place->watch);
+    if (!place->world)
+        rpi_launch_watch_open(comm->rank, comm->world, place->launchers, options->tls,
+                              &place->watch);
     status = connect_by(comm, place, options, secret, &how);
     rpi_launch_watch_close(&place->watch);
     return status;

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "net/bytes/close_after_fork.h"
 #include "net/world/join.h"
+#include "net/world/view_world.h"
 #include "plan/choose.h"
 
 #include <unistd.h>
@@ -71,6 +72,7 @@ void rpi_context_close(rpi_context *context) {
         rpi_join_abandon(context->join);
     else
         rpi_join_close(context->join);
+    rpi_world_release(context->view_world);
     free_unopened(context);
     rpi_offers_free(context);
     for (rpi_fin *fin = context->fins, *next; fin; fin = next) {

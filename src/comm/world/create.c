@@ -223,13 +223,12 @@ static rp_status create(rpi_context *context, rpi_meeting_place *place,
     return status;
 }
 
-/* launchers: whether the store is the launcher's. */
-static rp_status make(const rp_store *store, bool launchers, int rank, int world,
-                      const rp_comm_options *options, rp_comm **out_comm) {
+rp_status rpi_comm_make(const rpi_meeting_place *given, int rank, int world,
+                        const rp_comm_options *options, rp_comm **out_comm) {
     rp_comm_options own;
-    rpi_meeting_place place = {.store = store, .launchers = launchers ? store : NULL};
+    rpi_meeting_place place = *given;
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
-    RP_TRY(check_place(store, rank, world));
+    RP_TRY(check_place(place.store, rank, world));
     RP_TRY(rpi_comm_options_read(options, &own));
     /* `redpoll run` has looked for its ranks. */
     if (rank == 0 && !getenv("REDPOLL_STORE")) rpi_variables_check_own();
@@ -243,7 +242,7 @@ static rp_status make(const rp_store *store, bool launchers, int rank, int world
 rp_status rp_comm_create(const rp_store *store, int rank, int world,
                          const rp_comm_options *options, rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
-    return make(store, false, rank, world, options, out_comm);
+    return rpi_comm_make(&(rpi_meeting_place){.store = store}, rank, world, options, out_comm);
 }
 
 rp_status rp_comm_replace(const rp_store *store, int rank, int world,
@@ -275,9 +274,9 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     info.tls = own.tls;
     RP_TRY(rpi_join_open(&info, rpi_time_or(own.connect_timeout_s, RPI_CONNECT_S), &join));
     if (!own.bind_host) own.bind_host = join->bind_host;
-    rp_status status =
-        make(info.world > 1 ? &join->store : NULL, info.store == RPI_STORE_CLIENT, info.rank,
-             info.world, &own, out_comm);
+    rpi_meeting_place place = {.store = info.world > 1 ? &join->store : NULL};
+    if (info.store == RPI_STORE_CLIENT) place.launchers = place.store;
+    rp_status status = rpi_comm_make(&place, info.rank, info.world, &own, out_comm);
     if (status != RP_OK)
         rpi_join_close(join);
     else

@@ -7,6 +7,15 @@
 
 #define RPI_COMM_NAME "world" /* where options name none */
 
+/* What the first communicator of a context is made over. */
+typedef struct rpi_meeting_place {
+    const rp_store *store;
+    const rp_store *launchers; /* the same store, where it is the launcher's; else NULL */
+    rp_world *world;           /* of views, whose members meet; else NULL */
+    char prefix[256];          /* of keys */
+    rpi_launch_watch watch;
+} rpi_meeting_place;
+
 /* ---- context_open.c ---- */
 
 /* A context of no links yet; rpi_context_close() takes it as it is. */
@@ -25,6 +34,10 @@ rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options);
 rp_status rpi_comm_begin(rp_comm *comm);
 void rpi_comm_free(rp_comm *comm); /* no part of a context any more; NULL is fine */
 
+/* What the public calls that make the first communicator of a context have in common. */
+rp_status rpi_comm_make(const rpi_meeting_place *place, int rank, int world,
+                        const rp_comm_options *options, rp_comm **out_comm);
+
 /* ---- destroy.c ---- */
 
 /* Of a communicator that has failed by a death: all members hear by their links who is dead, as
@@ -34,14 +47,6 @@ void rpi_comm_send_death(rp_comm *comm);
 /* ---- connect_world.c ---- */
 
 #define RPI_CONNECT_S 60.0 /* for all ranks to come, where options say no other time */
-
-/* What the first communicator of a context is made over. */
-typedef struct rpi_meeting_place {
-    const rp_store *store;
-    const rp_store *launchers; /* the same store, where it is the launcher's; else NULL */
-    char prefix[256];          /* of keys */
-    rpi_launch_watch watch;
-} rpi_meeting_place;
 
 /* Of options: seconds, or 0 for the fallback. */
 static inline double rpi_time_or(double value, double fallback) {

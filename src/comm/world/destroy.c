@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "net/world/view_world.h"
 
 /* How long destroy waits for posted bytes to leave, at most. */
 #define LINGER_S 5.0
@@ -110,6 +111,14 @@ static void cancel_all(rp_comm *comm) {
     rpi_comm_end_requests(comm);
 }
 
+/* Who is lost is in no further view. */
+static void tell_world(const rp_comm *comm) {
+    const rpi_context *context = comm->context;
+    uint64_t dead = whose_death(comm);
+    if (context->view_world && dead)
+        rpi_world_note_lost(context->view_world, context->view, comm->members[dead - 1]);
+}
+
 void rp_comm_destroy(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     if (!comm) return;
@@ -124,6 +133,7 @@ void rp_comm_destroy(rp_comm *comm) {
     rpi_comm_await_decision(comm);
     rpi_comm_check_control(comm);
     rpi_windows_close(comm);
+    tell_world(comm);
     bool last = rpi_context_remove(comm);
     if (context->mesh) linger(comm, last);
     rpi_progress_release(context);

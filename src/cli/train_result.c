@@ -50,6 +50,20 @@ static bool exchanges_seldom(const rpi_train_result *result) {
     return result->wire_bytes_median < .5 * result->wire_bytes_mean;
 }
 
+/* "2 replicas of 2 stages, each of 2 ranks that share its layers" */
+static void print_layout(const rpi_train_options *o, int ranks) {
+    int stages = o->stages > 1 ? (int)o->stages : 1;
+    int tensor = o->tensor_ranks > 1 ? (int)o->tensor_ranks : 1;
+    int replicas = ranks / stages / tensor;
+    if (stages * tensor == 1) return;
+    printf("%d replica%s of %d ", replicas, replicas == 1 ? "" : "s",
+           stages > 1 ? stages : tensor);
+    if (stages > 1 && tensor > 1)
+        printf("stages, each of %d ranks that share its layers\n", tensor);
+    else
+        printf(stages > 1 ? "stages\n" : "ranks that share each layer\n");
+}
+
 void rpi_train_print_result(const rpi_train_settings *s, const rpi_world *world,
                             const rpi_train_result *result) {
     char time[3][RPI_TIME_BYTES], loss[RPI_NUMBER_BYTES];
@@ -69,6 +83,7 @@ void rpi_train_print_result(const rpi_train_settings *s, const rpi_world *world,
                rpi_time_text(result->step_s_median, time[0]), 1e-6 * result->wire_bytes_median,
                rpi_time_text(result->comm_s_median, time[1]),
                rpi_time_text(result->exposed_s_median, time[2]));
+    print_layout(&s->train, world->ranks);
     if (result->back[0]) printf("back: %s\n", result->back);
     if (result->lost[0])
         printf("lost: %s; %d of %d ranks have ended the run\n", result->lost, result->ranks,

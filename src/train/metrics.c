@@ -150,6 +150,15 @@ static void add_split(cJSON *object, const rpi_split_parts *parts) {
     }
 }
 
+/* Of replicas of several ranks. */
+static void add_layout(cJSON *object, const rpi_trainer *t) {
+    const int *size = t->place.grid.size;
+    if (!rpi_trainer_has_part(t)) return;
+    cJSON_AddNumberToObject(object, "replicas", t->place.replicas);
+    cJSON_AddNumberToObject(object, "tensor_ranks", size[RPI_AXIS_TENSOR]);
+    cJSON_AddNumberToObject(object, "stages", size[RPI_AXIS_STAGE]);
+}
+
 rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     if (!metrics) return RP_OK;
     char codec[RP_ADAPTIVE_TEXT];
@@ -160,6 +169,7 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     add_number(object, "parameters",
                (double)rpi_parameters_total(t->network.parameters, t->network.parameter_count));
     cJSON_AddNumberToObject(object, "ranks", t->place.world);
+    add_layout(object, t);
     cJSON_AddStringToObject(object, "transport", rp_comm_transport(t->comm));
     cJSON_AddStringToObject(object, "codec", rp_adaptive_codec_text(&t->codec, codec));
     cJSON_AddStringToObject(object, "backend", rpi_session_backend(t->programs.session)->name);

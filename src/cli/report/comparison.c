@@ -1,5 +1,6 @@
 #include "cli/report/comparison.h"
 
+#include "base/append.h"
 #include "cli/report/chart.h"
 #include "cli/report/figure.h"
 #include "cli/report/markup.h"
@@ -29,7 +30,14 @@ static const char *link(const rpi_report_run *run, char *text) {
     return or_none(run->link);
 }
 static const char *ranks(const rpi_report_run *run, char *text) {
-    return rpi_quantity_text(RPI_WHOLE, (double)run->ranks, text);
+    long long tensor = run->tensor_ranks > 1 ? run->tensor_ranks : 1;
+    long long stages = run->stages > 1 ? run->stages : 1;
+    rpi_quantity_text(RPI_WHOLE, (double)run->ranks, text);
+    if (tensor * stages == 1) return text;
+    rpi_append(text, RPI_QUANTITY_TEXT, ": dp %lld", run->ranks / (tensor * stages));
+    if (tensor > 1) rpi_append(text, RPI_QUANTITY_TEXT, ", tp %lld", tensor);
+    if (stages > 1) rpi_append(text, RPI_QUANTITY_TEXT, ", pp %lld", stages);
+    return text;
 }
 static const char *steps(const rpi_report_run *run, char *text) {
     return rpi_quantity_text(RPI_WHOLE, (double)run->steps, text);

@@ -253,6 +253,8 @@ static rp_status copy_header(const rpi_metrics_file *file, rpi_arena *arena,
     RP_TRY(text_of(arena, options, "data", &run->data));
     RP_TRY(text_of(arena, options, "link", &run->link));
     run->ranks = whole_of(header, "ranks");
+    run->tensor_ranks = whole_of(options, "tp");
+    run->stages = whole_of(options, "pp");
     run->last_step = whole_of(header, "last_step");
     run->start_time = (double)whole_of(header, "time");
     return copy_settings(file, arena, run);

@@ -54,6 +54,10 @@ goes_on 'layers were shared by 2 ranks, now by 1' --steps 2 --tp 1 -n 1
 goes_on 'layers were shared by 1 rank, now by 4' --steps 3 --tp 4 -n 4
 goes_on 'saved by 1 stage, continued by 2; layers were shared by 4 ranks, now by 2' --steps 4 --tp 2 --pp 2 -n 4
 goes_on 'saved by 2 stages, continued by 1' --steps 5 --tp 2 --dp 2 -n 4 --zero 1 --pp 1
+says out '2 replicas of 2 ranks that share each layer'
+"$redpoll" report run --markdown >out 2>err || complain "$(cat err)"
+says out '4: dp 2, tp 2'
+if grep -q '"replicas":2,"tensor_ranks":2,"stages":1' run/metrics.jsonl; then pass; else complain "$(head -c 600 run/metrics.jsonl)"; fi
 losses serial >wanted
 losses run >had
 near losses wanted had

@@ -137,7 +137,7 @@ void rpi_arena_destroy(rpi_arena *arena) {
     rpi_free(arena);
 }
 
-double rpi_memory_held(void) {
+double rpi_memory_most_held(void) {
     struct rusage use;
     return getrusage(RUSAGE_SELF, &use) == 0 ? 1024.0 * (double)use.ru_maxrss : NAN;
 }

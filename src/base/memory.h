@@ -56,6 +56,6 @@ void rpi_arena_destroy(rpi_arena *arena);
 long rpi_memory_fail_after(long n);
 
 /* The most bytes that this process has held in memory; NaN: not known. */
-double rpi_memory_held(void);
+double rpi_memory_most_held(void);
 
 #endif

@@ -223,7 +223,7 @@ static rp_status note_program(rpi_machine_bench *b, model *m) {
     double held = 0;
     RP_TRY(rpi_machine_item_open(b, RPI_WORK_PROGRAM, 0, "", NULL, 0, &program));
     RP_TRY(run_model(m));
-    held = rpi_memory_held();
+    held = rpi_memory_most_held();
     if (isfinite(held)) rpi_machine_item_time(b, program, held);
     return RP_OK;
 }

@@ -47,7 +47,7 @@ rp_status rpi_training_finish_profile(rpi_training *r) {
     if (!r->options->profile || r->is_profiled) return RP_OK;
     t->profile = NULL;
     rpi_profile_sort(profile);
-    profile->memory_bytes = rpi_memory_held();
+    profile->memory_bytes = rpi_memory_most_held();
     RP_TRY(rp_barrier(t->comm));
     r->is_profiled = true;
     return rpi_profile_matrix_rate(rpi_session_backend(t->programs.session),
@@ -67,5 +67,5 @@ void rpi_training_summarise(rpi_training *r) {
     r->result.wire_bytes_mean = mean_of(r, wire_bytes);
     /* What a profile measures behind the run is not the run's. */
     r->result.memory_bytes =
-        r->is_profiled ? r->result.profile.memory_bytes : rpi_memory_held();
+        r->is_profiled ? r->result.profile.memory_bytes : rpi_memory_most_held();
 }

@@ -17,6 +17,7 @@ from ..errors import Error
 from . import _needs  # noqa: F401  (before everything that imports PyTorch)
 from ._untraced import keep_untraced
 from .c10d._backend import register_backend
+from .c10d._elastic import new_group, shrink_group
 from .c10d._options import Options
 from .c10d._process_group import RedpollGroup
 from .c10d.monitored import monitored_barrier
@@ -124,6 +125,8 @@ __all__ = [
     "init",
     "keep_untraced",
     "monitored_barrier",
+    "new_group",
     "register_backend",
+    "shrink_group",
     "stats",
 ]

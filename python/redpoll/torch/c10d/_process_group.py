@@ -22,6 +22,7 @@ from torch._C._distributed_c10d import Backend as _C10dBackend
 
 from ... import _abi
 from ..comm._communicator import Communicator
+from ..comm._shrinking import left_of
 from ..comm.registered import staging
 from ._operations import INTERNAL, Operations
 from ._watched import Watch, remembered, watched
@@ -60,6 +61,26 @@ class DeviceBackend(Operations, _C10dBackend):
     @property
     def supports_splitting(self) -> bool:
         return True
+
+    supports_shrinking = True
+
+    def shrink(
+        self, ranks_to_exclude: Sequence[int], shrink_flags: int = 0, opts_override: Any = None
+    ) -> DeviceBackend:
+        """Of torch.distributed.shrink_group(), which makes a plain group around what this
+        returns. redpoll.torch.shrink_group() says the rest."""
+        own = self.communicator
+        left = left_of(own, ranks_to_exclude)
+        expected = [rank for rank in range(own.world) if rank not in ranks_to_exclude]
+        if left.members != expected:
+            left.close()
+            own.checks.refuse(
+                "shrink_group",
+                f"ranks {left.members} are left, and {expected} were to be; "
+                "redpoll.torch.shrink_group() takes whoever is left",
+            )
+        left.ask_policy(own.asked_policy)
+        return DeviceBackend(left, self._name, opts_override or self._own_options)
 
     def supports_tensor_alloc(self, device: Any) -> bool:
         """Asked by FSDP2 under set_allocate_memory_from_process_group_for_comm(True)."""

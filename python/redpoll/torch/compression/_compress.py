@@ -121,6 +121,12 @@ class CompressState(BucketReducer):
             },
         }
 
+    def _of_this_group(self, states: list[Any]) -> list[Any]:
+        """A single dict that was this rank's own before its group shrank is that still."""
+        now = {"rank": self.communicator.rank, "world": self.communicator.world}
+        own = len(states) == 1 and (states[0].get("rank"), states[0].get("world"))
+        return [{**states[0], **now}] if own and own == self.communicator.before else states
+
     def load_state_dict(
         self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]], strict: bool = True
     ) -> LoadReport:
@@ -129,13 +135,16 @@ class CompressState(BucketReducer):
         state: this rank's own dict of a run of as many ranks, or what state_dict(of="all") gave
         on any rank, or a sequence of the dicts of all ranks, of a run of any world: rank r
         takes over what ranks r, r + world, ... held back, so that the total, which is what
-        training sees, is conserved. Tensors are copied.
+        training sees, is conserved. In the group of those that are left (shrink_group()) this
+        rank's own dict of the group before will do: what the lost ones held back is lost.
+        Tensors are copied.
         strict: names that are missing or no parameter are an error that lists them; else they
         are returned. ValueError also for shapes, for states of several runs or steps, and for
         another rank's dict; the state is then what it was."""
         states = states_in(state) if isinstance(state, Mapping) else list(state)
         if not states:
             raise ValueError("there is no state in the sequence")
+        states = self._of_this_group(list(states))
         chosen = choose_states(states, self.communicator.rank, self.communicator.world)
         flats, unexpected, misfits = sum_residuals(chosen, self.parameters)
         wanted = [name for name in self.parameters if chosen and self._needs_residual(name)]

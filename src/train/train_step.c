@@ -23,11 +23,6 @@ static rp_status on_parameter(void *context, int index, rpi_parameter_event even
     return RP_OK;
 }
 
-rp_status rpi_trainer_complete(rpi_trainer *t) {
-    if (!t->strategy_self || !t->strategy->complete) return RP_OK;
-    return t->strategy->complete(t->strategy_self);
-}
-
 /* The second half of a node in which ranks that share a layer meet: a wait, which the accounts
  * have already. */
 static bool is_meeting(const rpi_trainer *t, const rpi_step_report *report) {

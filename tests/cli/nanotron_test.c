@@ -562,7 +562,7 @@ static void what_we_have_not_is_refused(void) {
          "nanotron.yaml:3: parallelism.dp: '150000000' is too large"},
         {LITTLE "parallelism:\n  pp: 3\n  dp: 50000000\n", "nanotron.yaml:4: parallelism.dp: "},
         {LITTLE "parallelism:\n  dp: 9000000000000000\n  pp: 9000\n",
-         "nanotron.yaml:4: parallelism.pp is too large"},
+         "nanotron.yaml:4: parallelism.tp x pp is too large"},
         {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: 99999999\n",
          "nanotron.yaml:4: evaluation.images: "},
         {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: many\n",

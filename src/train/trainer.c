@@ -326,11 +326,6 @@ void rpi_trainer_close_strategy(rpi_trainer *t) {
     t->strategy_self = NULL;
 }
 
-rp_status rpi_trainer_complete(rpi_trainer *t) {
-    if (!t->strategy_self || !t->strategy->complete) return RP_OK;
-    return t->strategy->complete(t->strategy_self);
-}
-
 void rpi_trainer_close(rpi_trainer *t) {
     rpi_trainer_close_strategy(t);
     rpi_timeline_destroy(t->timeline);

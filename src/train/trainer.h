@@ -161,7 +161,10 @@ rp_status rpi_trainer_learn(rpi_trainer *trainer, int64_t step, rpi_source_batch
 
 /* All values of parameters are there, for whoever reads them outside of a step: the last one
  * may have left some under way. Local. */
-rp_status rpi_trainer_complete(rpi_trainer *trainer);
+static inline rp_status rpi_trainer_complete(rpi_trainer *trainer) {
+    if (!trainer->strategy_self || !trainer->strategy->complete) return RP_OK;
+    return trainer->strategy->complete(trainer->strategy_self);
+}
 
 /* Step elements that lie elsewhere, of which the gradient does, too. Any thread, one for an
  * element. */

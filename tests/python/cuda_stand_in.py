@@ -41,7 +41,10 @@ class StandIn(_cuda.Seam):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts = dict.fromkeys(("follow", "copy_back", "wait_for", "note_use"), 0)
+        names = "follow", "copy_back", "wait_for", "note_use", "fetch", "deliver"
+        self.counts = dict.fromkeys(names, 0)
+        """Of the last two: elements."""
+        self.spoils = True
         self._finish: Any = None
         self._thread = threading.local()
         if LIBRARY.exists():
@@ -72,6 +75,27 @@ class StandIn(_cuda.Seam):
             self.counts["follow"] += 1
             self._finish()
         return code
+
+    def count(self) -> int:
+        return 1 if LIBRARY.exists() else 0
+
+    def pinned(self, like: torch.Tensor) -> torch.Tensor:
+        """NaN: nobody counts on what is there before it was fetched."""
+        return torch.full((like.numel(),), float("nan"), dtype=like.dtype)
+
+    def fetch(self, device: torch.device, pairs: Any) -> None:
+        assert self.is_chosen(), "PyTorch would open the first GPU of the host"
+        self.counts["fetch"] += sum(to.numel() for to, _ in pairs)
+        _cuda.copy(pairs)
+
+    def deliver(self, device: torch.device, pairs: Any) -> None:
+        """Where it `spoils`, NaN behind it on the host: it is fetched before it is used."""
+        assert self.is_chosen(), "PyTorch would open the first GPU of the host"
+        self.counts["deliver"] += sum(to.numel() for to, _ in pairs)
+        _cuda.copy(pairs)
+        for _, host in pairs:
+            if self.spoils:
+                host.fill_(float("nan"))
 
     def copy_back(self, device: torch.device, pairs: Any) -> Any:
         assert self.is_chosen(), "PyTorch would open the first GPU of the host"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Optional
@@ -52,12 +53,48 @@ class Seam:
         stream = self.stream(device) or None
         return int(_abi.rp_request_wait_stream_for(handle, stream, timeout_s))
 
+    def count(self) -> int:
+        """GPUs of this process, as far as that can be told without opening one."""
+        return torch.cuda.device_count()
+
+    def pinned(self, like: torch.Tensor) -> torch.Tensor:
+        """Memory of the host, of the length and type of a tensor, that its GPU reaches."""
+        return torch.empty(like.numel(), dtype=like.dtype, pin_memory=True)
+
+    def fetch(self, device: torch.device, pairs: Sequence[Pair]) -> None:
+        """Within `on` the device: tensors of the host get those of the GPU, as the current
+        stream leaves them. The host waits for that, and not for what other streams do."""
+        beside = self._stream_beside(device)
+        beside.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(beside):
+            self._copy_beside(pairs)
+            beside.record_event().synchronize()
+
+    def deliver(self, device: torch.device, pairs: Sequence[Pair]) -> None:
+        """Within `on` the device: tensors of the GPU get those of the host, behind what the
+        current stream has been given and before what it gets next. Nobody waits: the host's
+        may be written again behind the next fetch()."""
+        beside = self._stream_beside(device)
+        beside.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(beside):
+            self._copy_beside(pairs)
+            event = beside.record_event()
+        self.wait_for(device, event)
+
+    def _copy_beside(self, pairs: Sequence[Pair]) -> None:
+        with torch.no_grad():
+            for to, source in pairs:
+                to.copy_(source, non_blocking=True)
+
+    def _stream_beside(self, device: torch.device) -> Any:
+        if device not in self._beside:
+            self._beside[device] = torch.cuda.Stream(device)
+        return self._beside[device]
+
     def copy_back(self, device: torch.device, pairs: Sequence[Pair]) -> Any:
         """Begin to copy, within `on` the device; an event behind it. What the GPU is at now is
         not waited for."""
-        if device not in self._beside:
-            self._beside[device] = torch.cuda.Stream(device)
-        beside = self._beside[device]
+        beside = self._stream_beside(device)
         with torch.cuda.stream(beside):
             copy(pairs)
             for each in pairs:
@@ -116,6 +153,13 @@ def is_usable() -> bool:
                 _reason,
             )
     return not _reason
+
+
+def most_memory() -> int:
+    """Where the elements of most operations of this process will lie, for which chunks are
+    cut: with a GPU, where it has one that the library may use."""
+    is_off = os.environ.get("REDPOLL_CUDA", "").lower() in ("off", "0")
+    return _CUDA if not is_off and seam.count() > 0 else _abi.MEMORIES["HOST"]
 
 
 def is_there(tensor: torch.Tensor) -> bool:

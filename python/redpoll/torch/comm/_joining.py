@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ... import _abi
 from ...errors import last_message
-from . import _registry
+from . import _cuda, _registry
 from ._checks import Names
 from ._errors import RedpollError
 from ._request import SLICE_S
@@ -49,6 +49,7 @@ class Joining:
         options.transport = _from_environment("REDPOLL_TRANSPORT")
         options.link = _from_environment("REDPOLL_LINK")
         options.bind_host = host.encode() if host else None
+        options.memory = _cuda.most_memory()
         handle = ctypes.c_void_p()
         code = _abi.rp_comm_create(
             ctypes.byref(bridge.structure) if bridge else None,

@@ -13,6 +13,7 @@ from ... import _abi
 from ..codecs._rules import Rules
 from ..comm._codec import Codec
 from ..comm._dtypes import NUMBER
+from ._twin import may_exchange
 from ._untrained import Untrained
 
 CHUNK = 1 << 18
@@ -23,7 +24,7 @@ class FlatParameters:
     """The trainable parameters of a model, moved into one vector of which they become views.
 
     No memory beyond what they had. parameters: by name, in the model's order, shared ones once.
-    values: the vector, float32 or float64. untrained: what of the model is not in it."""
+    values: the vector, float32 or float64, where they lie. untrained: what of the model is not in it."""
 
     def __init__(self, model: nn.Module, who: str) -> None:
         """who: names the caller in errors. ValueError: parameters that cannot be laid out so;
@@ -35,7 +36,8 @@ class FlatParameters:
         self.untrained = Untrained(model, who)
         self.dtype = self._checked()
         count = sum(each.numel() for each in self.parameters.values())
-        self.values = torch.empty(count, dtype=self.dtype)
+        place = next(iter(self.parameters.values())).device
+        self.values = torch.empty(count, dtype=self.dtype, device=place)
         self._places: list[int] = []
         with torch.no_grad():
             for parameter, part in zip(self.parameters.values(), self.parts(self.values)):
@@ -58,10 +60,15 @@ class FlatParameters:
                     f"{self.who}: parameter {name!r} is {each.dtype}, and {first!r} is "
                     f"{like.dtype}; all parameters need one type"
                 )
-            if not each.is_cpu or each.layout is not torch.strided:
+            if not may_exchange(each) or each.layout is not torch.strided:
                 raise ValueError(
                     f"{self.who}: parameter {name!r} is on {each.device}, {each.layout}; "
-                    "dense parameters on the CPU are exchanged"
+                    "dense parameters on the CPU or a GPU are exchanged"
+                )
+            if each.device != like.device:
+                raise ValueError(
+                    f"{self.who}: parameter {name!r} is on {each.device}, and {first!r} on "
+                    f"{like.device}; all parameters need one place"
                 )
         return like.dtype
 

@@ -24,6 +24,7 @@ from ..comm._errors import RedpollError
 from ..comm._posting import Operation
 from ..comm._work import Work
 from ._flat import FlatParameters, Layout, address, chunks
+from ._twin import GRADIENT, VALUES, Twin
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
 
 log = logging.getLogger("redpoll")
@@ -90,7 +91,7 @@ class Gossip(WrappingOptimizer):
 
         inner: any optimizer of the model's parameters; gradient-tracking and push-diging
         exchange gradients, and take SGD without momentum and weight decay.
-        model: float32 or float64 parameters on the CPU, not wrapped in
+        model: float32 or float64 parameters on the CPU or one GPU, not wrapped in
         DistributedDataParallel. Buffers stay each rank's own.
         topology: "base", "ring", "exponential", "torus:shape=2x2", ... (docs/topologies.md).
         None: base, of choco and exact-diffusion torus.
@@ -148,6 +149,7 @@ class Gossip(WrappingOptimizer):
         facts = {} if problem else self._facts(str(codec), broadcast)
         agree(group, "Gossip", facts, problem)
         self._step_vector = torch.zeros_like(self._flat.values)
+        self._twin = Twin([self._flat.values, self._step_vector])
         self._handle = self._made()
         text = ctypes.create_string_buffer(1024)
         _checked(_abi.rp_gossip_advise(self._handle.address, text, len(text)))
@@ -230,13 +232,14 @@ class Gossip(WrappingOptimizer):
             algorithm=self.algorithm.encode(),
             dtype=layouts[0][0].dtype,
             count=len(self._flat),
-            x=self._flat.values.data_ptr(),
-            gradient=self._step_vector.data_ptr(),
+            x=self._twin.host[VALUES].data_ptr(),
+            gradient=self._twin.host[GRADIENT].data_ptr(),
             seed=self._seed,
             gamma=self.gamma or 0.0,
         )
         for i, layout in enumerate(layouts):
             setup.layouts[i], setup.layout_counts[i] = address(layout), len(layout)
+        self._twin.fetch([VALUES])
         handle = _Handle(self._communicator, setup)
         _abi.rp_gossip_get_info(handle.address, ctypes.byref(self.info))
         return handle
@@ -278,12 +281,15 @@ class Gossip(WrappingOptimizer):
         return loss
 
     def _exchange(self, rate: float) -> None:
+        has_begun = self._is_posted or self._early_error is not None
+        self._twin.fetch([GRADIENT] if has_begun else None)
         if self._early_error is not None:
             error, self._early_error = self._early_error, None
             raise error
         if not self._is_posted:
             self._post(rate, blocking=True)
         _checked(_abi.rp_gossip_apply(self._handle.address, rate))
+        self._twin.deliver([VALUES])
         self._is_posted = False
 
     def _take_step(self, closure: Optional[Callable[[], Any]]) -> Any:
@@ -315,6 +321,7 @@ class Gossip(WrappingOptimizer):
         if self._is_posted or self._behind or self._early_error is not None:
             return
         self._flat.check()
+        self._twin.fetch([VALUES])
         try:
             self._post(0.0, blocking=False)
         except RedpollError as error:
@@ -322,7 +329,7 @@ class Gossip(WrappingOptimizer):
 
     def _post(self, rate: float, blocking: bool) -> None:
         handle = self._handle
-        keep = (self._flat.values, self._step_vector, self._layout.residual, handle)
+        keep = (self._flat.values, self._step_vector, self._twin, self._layout.residual, handle)
         arguments = (handle.address, self.steps, rate)
         lent = Lent((), keep, None)
         work = self._communicator.poster.post(_GOSSIP, arguments, lent, blocking, None)
@@ -341,6 +348,7 @@ class Gossip(WrappingOptimizer):
         if self.on_loss == "fail" or error.status != "PEER":
             raise error
         _checked(_abi.rp_gossip_alone(self._handle.address, rate))
+        self._twin.deliver([VALUES])
         self._join_survivors(error, self.steps + 1)
 
     def _join_survivors(self, error: RedpollError, steps: int) -> None:
@@ -412,8 +420,8 @@ class Gossip(WrappingOptimizer):
         self._average([mean])
         sums = torch.zeros(2, dtype=torch.float64)
         for some, of_mean in chunks(own, mean):
-            sums[0] += (some.double() - of_mean.double()).square().sum()
-            sums[1] += of_mean.double().square().sum()
+            sums[0] += (some.double() - of_mean.double()).square().sum().cpu()
+            sums[1] += of_mean.double().square().sum().cpu()
         self._communicator.all_reduce([sums], blocking=True)
         return math.sqrt(sums[0] / sums[1]) if sums[1] > 0 else 0.0
 

@@ -20,6 +20,7 @@ from ..codecs._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
 from ..comm._attached import Attached
 from ..comm._communicator import Communicator, communicator_of
 from ..comm._dtypes import NUMBER
+from ._twin import Twin, may_exchange
 from ._untrained import Untrained
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
 
@@ -96,7 +97,7 @@ class LocalSGD(WrappingOptimizer):
     ) -> None:
         """Collective over the group.
 
-        model: dense float32 or float64 parameters on the CPU, not wrapped in
+        model: dense float32 or float64 parameters on the CPU or one GPU, not wrapped in
         DistributedDataParallel. inner: any optimizer of them.
         every: steps between two exchanges of the same parameter.
         fragments: parameters are exchanged in so many parts by turns, each every `every` steps;
@@ -149,6 +150,8 @@ class LocalSGD(WrappingOptimizer):
             for name, one in self._codecs.items()
             if one is not None and error_feedback
         }
+        self._twin = Twin(list(self._parameters.values()))
+        self._places = [each.data_ptr() for each in self._parameters.values()]
         self._handle = self._made()
         self._advise()
 
@@ -174,10 +177,16 @@ class LocalSGD(WrappingOptimizer):
                     f"{self._who}: parameter {name!r} is {each.dtype}; float32 and float64 are "
                     "exchanged: call model.float() first"
                 )
-            if not each.is_cpu or not each.is_contiguous():
+            if not may_exchange(each) or not each.is_contiguous():
                 raise ValueError(
                     f"{self._who}: parameter {name!r} is on {each.device} with strides "
-                    f"{each.stride()}; contiguous parameters on the CPU are exchanged"
+                    f"{each.stride()}; contiguous parameters on the CPU or a GPU are exchanged"
+                )
+            like, place = next(iter(found.items()))
+            if each.device != place.device:
+                raise ValueError(
+                    f"{self._who}: parameter {name!r} is on {each.device}, and {like!r} on "
+                    f"{place.device}; all parameters need one place"
                 )
         return found
 
@@ -217,15 +226,17 @@ class LocalSGD(WrappingOptimizer):
     def _made(self) -> _Handle:
         count = len(self._parameters)
         tensors = (_abi.rp_segment * count)()
+        self._twin.fetch()
         for i, (name, parameter) in enumerate(self._parameters.items()):
             one, codec = tensors[i], self._codecs[name]
-            one.data, one.count = parameter.data_ptr(), parameter.numel()
+            one.data, one.count = self._twin.host[i].data_ptr(), parameter.numel()
             one.dtype, one.tensor = NUMBER[parameter.dtype], i
             if codec is not None:
                 one.codec = codec.structure
             if name in self._residuals:
                 one.residual = self._residuals[name].data_ptr()
-        kept = (self._options, list(self._residuals.values()), getattr(self, "_partner", None))
+        partner = getattr(self, "_partner", None)
+        kept = (self._options, list(self._residuals.values()), partner, self._twin)
         return _Handle(self._communicator, tensors, self._options, kept)
 
     # ---- steps ----
@@ -244,7 +255,12 @@ class LocalSGD(WrappingOptimizer):
         report = _abi.rp_local_sgd_report()
         data, rate = self._data(), self._rate()
         with self._handle.used() as handle:
+            due = self._due(int(_abi.rp_local_sgd_steps(handle)) + 1)
+            if due:
+                self._twin.fetch(due)
             self._handle.check(_abi.rp_local_sgd_step(handle, data, rate, ctypes.byref(report)))
+            if report.finished >= 0:
+                self._twin.deliver(due)
         self.last = LocalStep(
             _fragment(report.started),
             _fragment(report.finished),
@@ -256,14 +272,28 @@ class LocalSGD(WrappingOptimizer):
             log.warning("%s: %s", self._who, report.warning.decode())
         return loss
 
+    def _due(self, step: int) -> list[int]:
+        """Tensors of the fragment whose exchange begins or ends with this step: the library
+        looks at no others."""
+        options = self._options
+        window = options.every // options.fragments
+        of_window, fragment = (step - 1) % window + 1, (step - 1) // window % options.fragments
+        if of_window not in (window, window - options.delay):
+            return []
+        return list(range(int(fragment), len(self._parameters), int(options.fragments)))
+
     def _data(self) -> Any:
-        for name, parameter in self._parameters.items():
-            if not parameter.is_contiguous() or not parameter.is_cpu:
+        for (name, parameter), place in zip(self._parameters.items(), self._places):
+            is_same = not self._twin.is_apart or parameter.data_ptr() == place
+            if not parameter.is_contiguous() or not may_exchange(parameter) or not is_same:
                 raise RuntimeError(
                     f"{self._who}: parameter {name!r} was moved to {parameter.device} or laid "
                     "out anew: do that before the optimizer is wrapped"
                 )
-        places = [each.data_ptr() for each in self._parameters.values()]
+        places = [
+            each.data_ptr()
+            for each in (self._twin.host if self._twin.is_apart else self._parameters.values())
+        ]
         return (ctypes.c_void_p * len(places))(*places)
 
     def _rate(self) -> float:
@@ -302,6 +332,7 @@ class LocalSGD(WrappingOptimizer):
         tensors = self._averaged(buffers)
         self._communicator.all_reduce(tensors, dist.ReduceOp.AVG, blocking=True)
         data = self._data()
+        self._twin.fetch()
         with self._handle.used() as handle:
             self._handle.check(_abi.rp_local_sgd_restart(handle, data, steps))
 

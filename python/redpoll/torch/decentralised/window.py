@@ -18,6 +18,7 @@ from ..comm._codec import Codec
 from ..comm._communicator import Communicator, communicator_of
 from ..comm._dtypes import NUMBER
 from ..comm._errors import RedpollError
+from ._twin import Twin, may_exchange
 
 _SLICE_S = 0.25  # of a wait, so that Ctrl-C is answered
 _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
@@ -65,7 +66,7 @@ class _Memory:
     whoever holds the window here. So the end of the rp_comm holds it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
+        self.twin = Twin([tensor])
         self.address = ctypes.c_void_p()
 
     def release(self) -> None:
@@ -101,7 +102,8 @@ class Window:
         group: Any = None,
     ) -> None:
         """Collective over the group. The window has the tensor's own memory, which updates
-        write.
+        write. Of a tensor on a GPU it has a twin in pinned memory: neighbours read what the
+        tensor was at this rank's latest push or update.
 
         name: unique in the group. sources, destinations: in- and out-neighbours. codec: how
         values travel; None: exact. zero_slots: slots begin as zeros, else as copies of the
@@ -117,9 +119,10 @@ class Window:
         )
         _check_tensor(tensor, name)
         self._memory = _Memory(tensor)
+        self._memory.twin.fetch()
         setup = _abi.rp_window_setup(
             name=name.encode(),
-            data=tensor.data_ptr(),
+            data=self._memory.twin.host[0].data_ptr(),
             count=tensor.numel(),
             dtype=NUMBER[tensor.dtype],
             sources=_ints(self.sources),
@@ -216,12 +219,16 @@ class Window:
                     f"window '{self.name}' has {tuple(self.tensor.shape)} of "
                     f"{self.tensor.dtype}; {tuple(tensor.shape)} of {tensor.dtype} were given"
                 )
-        source = self.tensor if tensor is None else tensor
+        twin = self._memory.twin if tensor is None else Twin([tensor])
+        twin.fetch()
+        source = twin.host[0]
         handle = ctypes.c_void_p()
         address = source.data_ptr() or None
         self._call(
             name, call, address, source.numel(), ctypes.byref(send), ctypes.byref(handle)
         )
+        if self_weight is not None:
+            twin.deliver()
         return WindowOperation(self, handle, name)
 
     def flush(self, timeout_s: Optional[float] = None) -> None:
@@ -257,9 +264,13 @@ class Window:
             _check_tensor(output, self.name)
             if output.dtype != self.tensor.dtype or output.shape != self.tensor.shape:
                 raise ValueError(f"output is not as the tensor of window '{self.name}' is")
-        target = None if output is None else output.data_ptr() or None
+        own = self._memory.twin
+        written = own if output is None else Twin([output])
+        target = None if output is None else written.host[0].data_ptr() or None
+        own.fetch()
         with self.mutex(self.sources, own=True) if mutex else nullcontext():
             self._call("update", _abi.rp_window_update, ctypes.byref(mix), target)
+        written.deliver()
         return self.tensor if output is None else output
 
     # ---- looking ----
@@ -282,7 +293,10 @@ class Window:
     def slot(self, source: int) -> torch.Tensor:
         """A copy of what a source has written."""
         copy = torch.empty_like(self.tensor)
-        self._call("slot", _abi.rp_window_read, source, copy.data_ptr() or None, None)
+        twin = Twin([copy])
+        place = twin.host[0].data_ptr() or None
+        self._call("slot", _abi.rp_window_read, source, place, None)
+        twin.deliver()
         return copy
 
     # ---- mutexes ----
@@ -367,8 +381,10 @@ def _neighbors(weights: Optional[Mapping[int, float]]) -> tuple[Any, int]:
 
 
 def _check_tensor(tensor: torch.Tensor, name: str) -> None:
-    if tensor.device.type != "cpu" or not tensor.is_contiguous():
-        raise ValueError(f"window '{name}': the tensor is not contiguous memory of the CPU")
+    if not may_exchange(tensor) or not tensor.is_contiguous():
+        raise ValueError(
+            f"window '{name}': the tensor is not contiguous memory of the CPU or a GPU"
+        )
     if tensor.dtype not in _DTYPES:
         raise ValueError(
             f"window '{name}': float32, float64, int32 and int64 are allowed; "

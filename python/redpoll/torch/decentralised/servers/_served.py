@@ -17,6 +17,7 @@ from ...comm._communicator import Communicator, communicator_of
 from ...comm._errors import RedpollError
 from ...comm._launcher import is_of_launcher, may_come_back
 from .._flat import FlatParameters, Layout
+from .._twin import GRADIENT, Twin
 from .._wrapping import agree, check_feedback, check_model
 from ._growth import Growth
 from ._served_options import ServedOptions, library_options
@@ -153,6 +154,7 @@ class ServedOptimizer(ServedSpans):
     def _prepare(self) -> None:
         """What a handle borrows."""
         self._gradient = torch.zeros_like(self._flat.values)
+        self._twin = Twin([self._flat.values, self._gradient])
         self._kept_merge = self._give_merge(self._options)
         self._growth = self._made_growth()
         if self._growth is not None and self._rank == 0:
@@ -194,7 +196,7 @@ class ServedOptimizer(ServedSpans):
 
     def _made_over(self, communicator: Communicator, first_ranks: list[int]) -> ServerHandle:
         """first_ranks: the ranks of the communicator, by their numbers in the group."""
-        segments, place = self._layout.segments(), self._gradient.data_ptr()
+        segments, place = self._layout.segments(), self._twin.host[GRADIENT].data_ptr()
         for segment in segments:
             segment.data = place
             place += segment.count * self._gradient.element_size()
@@ -206,7 +208,7 @@ class ServedOptimizer(ServedSpans):
 
         self._options.workers = self.workers  # also where some are missing
         names = (ctypes.c_int * len(first_ranks))(*first_ranks)
-        kept = (self._kept_merge, names, self._gradient, self._layout)
+        kept = (self._kept_merge, names, self._twin, self._layout)
         made = ServerHandle(communicator, self._who, segments, self._options, kept, raised)
         _abi.rp_parameter_server_name(made.address, names)
         return made

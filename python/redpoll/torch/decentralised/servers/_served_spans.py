@@ -16,6 +16,7 @@ from torch import nn
 from .... import _abi
 from ...comm._request import SLICE_S
 from .._flat import FlatParameters
+from .._twin import VALUES, Twin
 from ._growth import Growth
 from ._served_options import whole
 from ._served_ranks import ServedRanks
@@ -43,6 +44,7 @@ class ServedSpans(ServedRanks):
     last: Optional[ParameterStep]
     _rank: int
     _flat: FlatParameters
+    _twin: Twin  # of parameters and gradient
     _growth: Optional[Growth]
     _updates: int  # of the state that was begun with, as of the latest finish()
     _is_just_back: bool  # started again, and without a step yet
@@ -113,9 +115,11 @@ class ServedSpans(ServedRanks):
         self._is_just_back = False
         if self._growth is not None:
             self._growth.begin(self, steps)
-        values = self._flat.values.data_ptr()
+        self._twin.fetch([VALUES])
+        values = self._twin.host[VALUES].data_ptr()
         with self._failing(), self._handle.used() as handle:
             self._handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
+        self._twin.deliver([VALUES])
         self._after_begin()
 
     @contextmanager
@@ -144,10 +148,12 @@ class ServedSpans(ServedRanks):
                 "its iterations"
             )
         report = _abi.rp_parameter_report()
+        self._twin.fetch()
         with self._failing(), self._handle.used(posts=False) as handle:
             self._handle.check(
                 _abi.rp_parameter_server_push(handle, weight, notes, ctypes.byref(report))
             )
+        self._twin.deliver([VALUES])
         self.steps += 1
         self.last = ParameterStep(report.staleness, report.updates, report.wait_s)
         if self._growth is not None and not self._goes_on():
@@ -178,8 +184,10 @@ class ServedSpans(ServedRanks):
     def _settle(self) -> None:
         """No more steps of this rank, until all have come here; where a rank waits to be taken
         back, or is waited for, they take it back, and go on. Collective."""
+        self._twin.fetch([VALUES])
         with self._failing():
             self._interruptibly(self._end)
+        self._twin.deliver([VALUES])
         self._hear_of_lost()
         growth = self._growth
         if growth is None:
@@ -230,7 +238,7 @@ class ServedSpans(ServedRanks):
         first = float(self._own_updates() if self._rank == 0 else 0)
         parts = [torch.tensor([first, own, own * self.steps], dtype=torch.float64)]
         parts += [
-            each.detach().reshape(-1).double() if self.is_worker else _zeros(each)
+            each.detach().reshape(-1).double().cpu() if self.is_worker else _zeros(each)
             for each in found
         ]
         total = self._sum(torch.cat(parts))

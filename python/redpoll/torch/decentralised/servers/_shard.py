@@ -273,7 +273,9 @@ class Shard:
             for name, value in whole.get(parameter, {}).items():
                 if name in self._kept[piece.group].vectors:
                     count = piece.value.numel()
-                    part = value.reshape(-1)[piece.first : piece.first + count].clone()
+                    part = value.reshape(-1)[piece.first : piece.first + count].to(
+                        "cpu", copy=True
+                    )
                     self._optimizer.state[piece.value][name] = part
                 else:
                     self._optimizer.state[piece.value][name] = copy.deepcopy(value)

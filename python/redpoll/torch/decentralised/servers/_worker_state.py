@@ -46,7 +46,7 @@ def packed(value: Any) -> bytes:
 
 def unpacked(data: bytes) -> Any:
     """Tensors and plain values: nothing that another rank sends is run."""
-    return torch.load(io.BytesIO(data), weights_only=True)
+    return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
 def shared(communicator: Communicator, root: int, data: bytes) -> bytes:

@@ -15,6 +15,7 @@ from ....errors import last_message
 from ..._untraced import keep_untraced
 from ...codecs._rules import DEFAULT_MIN_SIZE, CodecLike, RulesLike
 from .._momentum_watch import MomentumWatch
+from .._twin import GRADIENT
 from .._wrapping import check_state
 from ._served import ServedOptimizer
 from ._served_options import ServedOptions, whole
@@ -64,8 +65,8 @@ class AsyncLocalSGD(ServedOptimizer):
         """Collective over the group. The model's trainable parameters become views of one
         vector.
 
-        model: float32 parameters on the CPU, not wrapped in DistributedDataParallel. inner: any
-        optimizer of them; its state stays the worker's own.
+        model: float32 parameters on the CPU or one GPU, not wrapped in
+        DistributedDataParallel. inner: any optimizer of them; its state stays the worker's own.
         every: steps between two exchanges; a slow worker may have fewer than others, so that
         what it brings is not late.
         outer_rate, outer_momentum: of the servers' optimizer. None: 0.3 with up to 50 steps
@@ -197,7 +198,8 @@ class AsyncLocalSGD(ServedOptimizer):
     def _exchange(self) -> None:
         self._flat.check()
         self._gradient.sub_(self._flat.values)
-        warning = self._watch.look(self._gradient, self._local)
+        self._twin.fetch([GRADIENT])
+        warning = self._watch.look(self._twin.host[GRADIENT], self._local)
         if warning is not None and not self._is_advised:
             log.warning("%s: %s", self._who, warning)
         self._push(1.0)

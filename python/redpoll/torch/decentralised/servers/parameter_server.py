@@ -68,7 +68,8 @@ class ParameterServer(ServedOptimizer):
         inner: any optimizer that goes element by element (SGD, Adam, AdamW, RMSprop, ...): a
         server may have a part of a tensor only. It is tried. Equal on all ranks, at most 8
         groups. Learning rates, schedules included, are the workers': they go with each push.
-        model: float32 parameters on the CPU, not wrapped in DistributedDataParallel.
+        model: float32 parameters on the CPU or one GPU, not wrapped in
+        DistributedDataParallel. What servers step lies with the host.
         servers: "shared": every rank serves a shard, and works. N: ranks 0 ... N - 1 serve and
         do nothing else.
         staleness: 0: synchronous, a step takes a gradient of every worker, and is that of

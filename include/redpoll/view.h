@@ -25,7 +25,7 @@
  * Each process has a thread that tells the store several times in silence_s that it lives. Who
  * has said nothing for silence_s is left out of the next view; a process that was stopped for
  * longer than that, and comes back, is told that the world went on without it. So is one that
- * the others' communicators have lost, and one that does not come within patience_s.
+ * the others' communicators have lost, and one that does not come within late_after_s.
  */
 #ifndef REDPOLL_VIEW_H
 #define REDPOLL_VIEW_H
@@ -50,20 +50,20 @@ typedef struct rp_world rp_world;
 /** Zeros mean the defaults. least, most, last_call_s and silence_s are the world's: all that
  *  open it say the same. */
 typedef struct rp_world_options {
-    size_t size;        /**< sizeof(rp_world_options): RP_WORLD_OPTIONS() sets it. */
-    const char *name;   /**< Of the world, in its store: 1 to 40 bytes; NULL: "world". */
-    const char *member; /**< Who this process is, in messages and in views: up to 39 printable
-                             ASCII characters; NULL: "HOST:PID". Two may say the same. */
-    int least;          /**< Members that a view needs; with fewer, rp_world_next() waits for
-                             more to come. 0: 1. */
-    int most;           /**< That it may have; who comes beyond waits for one to leave.
-                             0: RP_WORLD_MOST. */
-    double last_call_s; /**< How long the first view waits for others once it has `least`;
-                             it is closed at once with `most`. 0: 1. */
-    double silence_s;   /**< A process that says nothing for so long is gone. 0: 5; at least
-                             0.2. */
-    double patience_s;  /**< How long those that have come to make a view wait for members that
-                             live and do not come; then these are left out. 0: 600. */
+    size_t size;         /**< sizeof(rp_world_options): RP_WORLD_OPTIONS() sets it. */
+    const char *name;    /**< Of the world, in its store: 1 to 40 bytes; NULL: "world". */
+    const char *member;  /**< Who this process is, in messages and in views: up to 39 printable
+                              ASCII characters; NULL: "HOST:PID". Two may say the same. */
+    int least;           /**< Members that a view needs; with fewer, rp_world_next() waits for
+                              more to come. 0: 1. */
+    int most;            /**< That it may have; who comes beyond waits for one to leave.
+                              0: RP_WORLD_MOST. */
+    double last_call_s;  /**< How long the first view waits for others once it has `least`;
+                              it is closed at once with `most`. 0: 1. */
+    double silence_s;    /**< A process that says nothing for so long is gone. 0: 5; at least
+                              0.2. */
+    double late_after_s; /**< How long those that have come to make a view wait for members that
+                            live and do not come; then these are left out. 0: 600. */
 } rp_world_options;
 
 /** Why a member of a view is not in the next one. */
@@ -72,7 +72,7 @@ typedef enum rp_departure {
     RP_MEMBER_LEFT,   /**< rp_world_leave() or rp_world_close(). */
     RP_MEMBER_SILENT, /**< It said nothing for silence_s: dead, stopped, or cut off. */
     RP_MEMBER_LOST,   /**< Communicators of another member have lost it. */
-    RP_MEMBER_LATE,   /**< It lives, and did not come within patience_s. */
+    RP_MEMBER_LATE,   /**< It lives, and did not come within late_after_s. */
 } rp_departure;
 
 typedef struct rp_member {

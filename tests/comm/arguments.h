@@ -38,5 +38,6 @@ void arguments_refused(const char *function, const char *file, int line, const c
 /* Of algorithms of decentralised training. */
 void arguments_of_training(void);
 void arguments_of_windows(void);
+void arguments_of_views(void);
 
 #endif

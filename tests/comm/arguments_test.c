@@ -147,6 +147,10 @@ static void use_store_wrongly(const rp_store *store) {
     REFUSES("empty", ops->add, store->context, "", 1, &number);
     REFUSES("result", ops->add, store->context, "number", 1, NULL);
     REFUSES("empty", ops->remove, store->context, NULL);
+    REFUSES("empty", ops->compare_set, store->context, NULL, "", 0, "x", 1, NULL, 0, &bytes);
+    REFUSES("NULL", ops->compare_set, store->context, "key", NULL, 1, "x", 1, NULL, 0, &bytes);
+    REFUSES("NULL", ops->compare_set, store->context, "key", "", 0, NULL, 1, NULL, 0, &bytes);
+    REFUSES("bytes", ops->compare_set, store->context, "key", "", 0, "x", 1, NULL, 0, NULL);
     CHECK_OK(ops->set(store->context, "key", NULL, 0));
     CHECK_OK(ops->get(store->context, "key", 1, NULL, 0, &bytes));
 }
@@ -873,7 +877,8 @@ CASES({"sizes of options are checked", sizes_of_options_are_checked},
       {"making communicators", making_communicators},
       {"functions of no communicator", functions_of_no_communicator},
       {"requests and queues", requests_and_queues}, {"training", arguments_of_training},
-      {"windows", arguments_of_windows}, {"operations", operations},
+      {"windows", arguments_of_windows}, {"worlds of views", arguments_of_views},
+      {"operations", operations},
       {"options are checked alike in every world", options_are_checked_alike_in_every_world},
       {"operations are checked alike in every world",
        operations_are_checked_alike_in_every_world},

@@ -117,19 +117,15 @@ static void nothing_else_is_a_statement(void) {
 
 static void statements_are_read_as_they_were_written(void) {
     static const rpi_statement rows[] = {
-        {.beats = 0, .meeting = 0, .lost = -1, .leaving = false, .name = "a"},
-        {.beats = INT64_MAX,
-         .meeting = UINT32_MAX,
-         .lost = 511,
-         .leaving = true,
-         .name = "b c"},
+        {.beats = 0, .making = 0, .lost = -1, .leaving = false, .name = "a"},
+        {.beats = INT64_MAX, .making = UINT32_MAX, .lost = 511, .leaving = true, .name = "b c"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char line[RPI_STATEMENT_BYTES];
         rpi_statement got = {0};
         rpi_statement_write(&rows[i], line);
         REQUIRE_OK(rpi_statement_read(line, &got));
-        CHECK(got.beats == rows[i].beats && got.meeting == rows[i].meeting &&
+        CHECK(got.beats == rows[i].beats && got.making == rows[i].making &&
               got.lost == rows[i].lost && got.leaving == rows[i].leaving &&
               strcmp(got.name, rows[i].name) == 0);
     }

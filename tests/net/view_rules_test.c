@@ -14,11 +14,11 @@ static rpi_view_record before, next;
 /* "+ new view: members of the view before with ids 1, 2, ..., then others". */
 typedef struct known {
     const char *about;
-    int before;            /* members of view 4, with ids 1 to this */
-    const char *says;      /* of ids 1, 2, ...: see statement_of() */
-    int least, most;       /* 0: 1, and RP_WORLD_MOST */
-    bool patience, called; /* is over */
-    rpi_meeting_state state;
+    int before;        /* members of view 4, with ids 1 to this */
+    const char *says;  /* of ids 1, 2, ...: see statement_of() */
+    int least, most;   /* 0: 1, and RP_WORLD_MOST */
+    bool late, called; /* is over */
+    rpi_view_change_state state;
     const char *members; /* ids, those of the view before with their rank behind */
     const char *left;    /* ids and departures */
     int awaited;
@@ -28,65 +28,65 @@ typedef struct known {
  * has come and leaves, o leaves, x is not there, r (joiners) has come to the view before this;
  * 0 to 9: has come, and has lost that rank. */
 static const known rows[] = {
-    {"all have come", 3, "ccc", .state = RPI_MEETING_READY, .members = "1:0 2:1 3:2 ",
+    {"all have come", 3, "ccc", .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 3:2 ",
      .awaited = -1},
-    {"one works on", 3, "cwc", .state = RPI_MEETING_AWAITS_MEMBERS, .members = "1:0 3:2 ",
+    {"one works on", 3, "cwc", .state = RPI_VIEW_CHANGE_AWAITS_MEMBERS, .members = "1:0 3:2 ",
      .awaited = 1},
-    {"one does not come", 3, "cwc", .patience = true, .state = RPI_MEETING_READY,
+    {"one does not come", 3, "cwc", .late = true, .state = RPI_VIEW_CHANGE_READY,
      .members = "1:0 3:2 ", .left = "2:4 ", .awaited = -1},
-    {"the first is dead", 3, "scc", .state = RPI_MEETING_READY, .members = "2:1 3:2 ",
+    {"the first is dead", 3, "scc", .state = RPI_VIEW_CHANGE_READY, .members = "2:1 3:2 ",
      .left = "1:2 ", .awaited = -1},
-    {"one came and died", 3, "cqc", .state = RPI_MEETING_READY, .members = "1:0 3:2 ",
+    {"one came and died", 3, "cqc", .state = RPI_VIEW_CHANGE_READY, .members = "1:0 3:2 ",
      .left = "2:2 ", .awaited = -1},
-    {"one has left", 3, "ccx", .state = RPI_MEETING_READY, .members = "1:0 2:1 ",
+    {"one has left", 3, "ccx", .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 ",
      .left = "3:1 ", .awaited = -1},
-    {"one leaves, another works", 3, "cow", .state = RPI_MEETING_AWAITS_MEMBERS,
+    {"one leaves, another works", 3, "cow", .state = RPI_VIEW_CHANGE_AWAITS_MEMBERS,
      .members = "1:0 ", .left = "2:1 ", .awaited = 2},
-    {"one is lost that would work", 3, "1wc", .state = RPI_MEETING_READY, .members = "1:0 3:2 ",
-     .left = "2:3 ", .awaited = -1},
-    {"one is lost that has come", 3, "c2c", .state = RPI_MEETING_READY, .members = "1:0 2:1 ",
-     .left = "3:3 ", .awaited = -1},
-    {"two have lost each other", 3, "c21", .state = RPI_MEETING_READY, .members = "1:0 2:1 ",
-     .left = "3:3 ", .awaited = -1},
-    {"a chain: who is lost is not heard", 4, "123c", .state = RPI_MEETING_READY,
+    {"one is lost that would work", 3, "1wc", .state = RPI_VIEW_CHANGE_READY,
+     .members = "1:0 3:2 ", .left = "2:3 ", .awaited = -1},
+    {"one is lost that has come", 3, "c2c", .state = RPI_VIEW_CHANGE_READY,
+     .members = "1:0 2:1 ", .left = "3:3 ", .awaited = -1},
+    {"two have lost each other", 3, "c21", .state = RPI_VIEW_CHANGE_READY,
+     .members = "1:0 2:1 ", .left = "3:3 ", .awaited = -1},
+    {"a chain: who is lost is not heard", 4, "123c", .state = RPI_VIEW_CHANGE_READY,
      .members = "1:0 3:2 ", .left = "2:3 4:3 ", .awaited = -1},
-    {"one has lost itself", 2, "c1", .state = RPI_MEETING_READY, .members = "1:0 2:1 ",
+    {"one has lost itself", 2, "c1", .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 ",
      .awaited = -1},
-    {"a rank that is none", 2, "c7", .state = RPI_MEETING_READY, .members = "1:0 2:1 ",
+    {"a rank that is none", 2, "c7", .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 ",
      .awaited = -1},
-    {"newcomers come behind", 2, "cccc", .state = RPI_MEETING_READY, .members = "1:0 2:1 3 4 ",
-     .awaited = -1},
-    {"newcomers wait for members", 2, "cwcc", .state = RPI_MEETING_AWAITS_MEMBERS,
+    {"newcomers come behind", 2, "cccc", .state = RPI_VIEW_CHANGE_READY,
+     .members = "1:0 2:1 3 4 ", .awaited = -1},
+    {"newcomers wait for members", 2, "cwcc", .state = RPI_VIEW_CHANGE_AWAITS_MEMBERS,
      .members = "1:0 3 4 ", .awaited = 1},
-    {"there is room for one", 2, "cccc", .most = 3, .state = RPI_MEETING_READY,
+    {"there is room for one", 2, "cccc", .most = 3, .state = RPI_VIEW_CHANGE_READY,
      .members = "1:0 2:1 3 ", .awaited = -1},
     {"a newcomer that is silent, one that leaves, one that works", 2, "ccqowlc",
-     .state = RPI_MEETING_READY, .members = "1:0 2:1 7 ", .awaited = -1},
+     .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 7 ", .awaited = -1},
     {"a newcomer takes the place of one that died", 2, "csc", .most = 2,
-     .state = RPI_MEETING_READY, .members = "1:0 3 ", .left = "2:2 ", .awaited = -1},
-    {"too few are left", 3, "csx", .least = 2, .state = RPI_MEETING_TOO_FEW, .members = "1:0 ",
-     .left = "2:2 3:1 ", .awaited = -1},
-    {"a newcomer that came for the view before", 2, "ccr", .state = RPI_MEETING_READY,
+     .state = RPI_VIEW_CHANGE_READY, .members = "1:0 3 ", .left = "2:2 ", .awaited = -1},
+    {"too few are left", 3, "csx", .least = 2, .state = RPI_VIEW_CHANGE_TOO_FEW,
+     .members = "1:0 ", .left = "2:2 3:1 ", .awaited = -1},
+    {"a newcomer that came for the view before", 2, "ccr", .state = RPI_VIEW_CHANGE_READY,
      .members = "1:0 2:1 ", .awaited = -1},
-    {"all members are dead", 2, "sxc", .state = RPI_MEETING_READY, .members = "3 ",
+    {"all members are dead", 2, "sxc", .state = RPI_VIEW_CHANGE_READY, .members = "3 ",
      .left = "1:2 2:1 ", .awaited = -1},
-    {"nobody has come", 2, "ww", .state = RPI_MEETING_AWAITS_MEMBERS, .members = "",
+    {"nobody has come", 2, "ww", .state = RPI_VIEW_CHANGE_AWAITS_MEMBERS, .members = "",
      .awaited = 0},
-    {"the first view waits for others", 0, "cc", .least = 2, .state = RPI_MEETING_LAST_CALL,
+    {"the first view waits for others", 0, "cc", .least = 2, .state = RPI_VIEW_CHANGE_LAST_CALL,
      .members = "1 2 ", .awaited = -1},
     {"the first view has waited", 0, "cc", .least = 2, .called = true,
-     .state = RPI_MEETING_READY, .members = "1 2 ", .awaited = -1},
-    {"the first view is full", 0, "ccc", .most = 2, .state = RPI_MEETING_READY,
+     .state = RPI_VIEW_CHANGE_READY, .members = "1 2 ", .awaited = -1},
+    {"the first view is full", 0, "ccc", .most = 2, .state = RPI_VIEW_CHANGE_READY,
      .members = "1 2 ", .awaited = -1},
     {"the first view has too few", 0, "cw", .least = 2, .called = true,
-     .state = RPI_MEETING_TOO_FEW, .members = "1 ", .awaited = -1},
+     .state = RPI_VIEW_CHANGE_TOO_FEW, .members = "1 ", .awaited = -1},
 };
 
-static bool statement_of(char letter, uint32_t meeting, rpi_candidate *out) {
+static bool statement_of(char letter, uint32_t making, rpi_view_candidate *out) {
     bool has_come = strchr("cql", letter) || (letter >= '0' && letter <= '9');
-    *out = (rpi_candidate){.id = out->id,
-                           .silent_ns = strchr("qs", letter) ? SILENCE : SILENCE - 1};
-    out->says.meeting = has_come ? meeting : letter == 'r' ? meeting - 1 : 0;
+    *out = (rpi_view_candidate){.id = out->id,
+                                .silent_ns = strchr("qs", letter) ? SILENCE : SILENCE - 1};
+    out->says.making = has_come ? making : letter == 'r' ? making - 1 : 0;
     out->says.lost = letter >= '0' && letter <= '9' ? letter - '0' : -1;
     out->says.leaving = strchr("lo", letter) != NULL;
     snprintf(out->says.name, sizeof out->says.name, "m%u", out->id);
@@ -126,22 +126,22 @@ static const char *left_text(void) {
 static void known_answers(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const known *row = &rows[i];
-        rpi_candidate candidates[16];
+        rpi_view_candidate candidates[16];
         int count = 0, awaited = -7;
         begin(row->before);
         for (int c = 0; row->says[c]; c++) {
             candidates[count].id = (uint32_t)c + 1;
             count += statement_of(row->says[c], before.number + 1, &candidates[count]);
         }
-        rpi_meeting meeting = {.before = &before,
-                               .candidates = candidates,
-                               .count = count,
-                               .least = row->least ? row->least : 1,
-                               .most = row->most ? row->most : RP_WORLD_MOST,
-                               .silence_ns = SILENCE,
-                               .patience_over = row->patience,
-                               .last_call_over = row->called};
-        rpi_meeting_state state = rpi_meeting_judge(&meeting, &next, &awaited);
+        rpi_view_change change = {.before = &before,
+                                  .candidates = candidates,
+                                  .count = count,
+                                  .least = row->least ? row->least : 1,
+                                  .most = row->most ? row->most : RP_WORLD_MOST,
+                                  .silence_ns = SILENCE,
+                                  .late_are_left = row->late,
+                                  .last_call_over = row->called};
+        rpi_view_change_state state = rpi_view_change_judge(&change, &next, &awaited);
         CHECK_MSG(state == row->state, "%s: state %d", row->about, (int)state);
         CHECK_MSG(strcmp(members_text(), row->members) == 0, "%s: members %s", row->about,
                   members_text());
@@ -156,16 +156,16 @@ static void known_answers(void) {
 
 static void silence_is_what_was_looked_at(void) {
     rpi_statement first = {.beats = 5}, second = {.beats = 6};
-    rpi_candidate one = {.id = 1, .says = first};
-    rpi_candidate_note(&one, &first, 1000, 50);
+    rpi_view_candidate one = {.id = 1, .says = first};
+    rpi_view_candidate_note(&one, &first, 1000, 50);
     CHECK_EQ(one.silent_ns, 0); /* never looked at before */
-    rpi_candidate_note(&one, &first, 1030, 50);
+    rpi_view_candidate_note(&one, &first, 1030, 50);
     CHECK_EQ(one.silent_ns, 30);
-    rpi_candidate_note(&one, &first, 9000, 50); /* we were away ourselves */
+    rpi_view_candidate_note(&one, &first, 9000, 50); /* we were away ourselves */
     CHECK_EQ(one.silent_ns, 80);
-    rpi_candidate_note(&one, &second, 9010, 50);
+    rpi_view_candidate_note(&one, &second, 9010, 50);
     CHECK_EQ(one.silent_ns, 0);
-    rpi_candidate_note(&one, &second, 9020, 50);
+    rpi_view_candidate_note(&one, &second, 9020, 50);
     CHECK_EQ(one.silent_ns, 10);
 }
 
@@ -180,15 +180,15 @@ typedef struct process {
     bool stopped;  /* it does nothing until it goes on, or is dead */
     bool has_seen; /* what it saw some time ago, by which it decides: */
     rpi_view_record saw;
-    rpi_candidate seen[PROCESSES * 4];
+    rpi_view_candidate seen[PROCESSES * 4];
     int seen_count;
 } process;
 
 typedef struct sim {
     rpi_rng rng;
     process processes[PROCESSES];
-    rpi_view_record record;         /* the store's */
-    rpi_candidate statements[4096]; /* the store's: of all that ever came */
+    rpi_view_record record;              /* the store's */
+    rpi_view_candidate statements[4096]; /* the store's: of all that ever came */
     int ids;
     rpi_view_record closed[VIEWS]; /* all that ever were, by number */
     bool is_quiet;                 /* nobody stops, nor is anybody too late */
@@ -199,7 +199,7 @@ static sim world;
 
 static void say(process *p) {
     p->says.beats++;
-    world.statements[p->id - 1] = (rpi_candidate){.id = p->id, .says = p->says};
+    world.statements[p->id - 1] = (rpi_view_candidate){.id = p->id, .says = p->says};
 }
 
 static void arrive(process *p) {
@@ -224,7 +224,7 @@ static void look(process *p) {
             }
         }
         if (!who) break;
-        rpi_candidate *seen = &p->seen[p->seen_count++];
+        rpi_view_candidate *seen = &p->seen[p->seen_count++];
         *seen = world.statements[who->id - 1];
         seen->silent_ns = who->stopped ? SILENCE : 0;
     }
@@ -264,17 +264,17 @@ static void check_closed(const rpi_view_record *old, const rpi_view_record *fres
 /* Decide by what was seen, and compare and set. */
 static void decide(process *p) {
     int awaited = 0;
-    rpi_meeting meeting = {.before = &p->saw,
-                           .candidates = p->seen,
-                           .count = p->seen_count,
-                           .least = 1,
-                           .most = 5,
-                           .silence_ns = SILENCE,
-                           .patience_over =
-                               !world.is_quiet && rpi_rng_below(&world.rng, 20) == 0,
-                           .last_call_over = true};
+    rpi_view_change change = {.before = &p->saw,
+                              .candidates = p->seen,
+                              .count = p->seen_count,
+                              .least = 1,
+                              .most = 5,
+                              .silence_ns = SILENCE,
+                              .late_are_left =
+                                  !world.is_quiet && rpi_rng_below(&world.rng, 20) == 0,
+                              .last_call_over = true};
     p->has_seen = false;
-    bool ready = rpi_meeting_judge(&meeting, &next, &awaited) == RPI_MEETING_READY;
+    bool ready = rpi_view_change_judge(&change, &next, &awaited) == RPI_VIEW_CHANGE_READY;
     bool closes = ready && next.count > 0 && next.members[0].id == p->id;
     if (!closes || !is_same(&p->saw, &world.record) || next.number >= VIEWS) return;
     check_closed(&world.record, &next);
@@ -282,7 +282,7 @@ static void decide(process *p) {
     world.closings++;
 }
 
-/* One turn in rp_world_next(): what view_meeting.c does with a record. */
+/* One turn in rp_world_next(): what view_change.c does with a record. */
 static void take_part(process *p) {
     const rpi_view_record *newest = &world.record;
     if (newest->number > p->held) {
@@ -297,8 +297,8 @@ static void take_part(process *p) {
             return;
         }
     }
-    if (p->says.meeting != newest->number + 1) {
-        p->says.meeting = newest->number + 1;
+    if (p->says.making != newest->number + 1) {
+        p->says.making = newest->number + 1;
         say(p);
     }
     if (p->has_seen)

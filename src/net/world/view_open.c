@@ -39,7 +39,7 @@ static rp_status check_name(const char *name) {
 static rp_status check_options(const rp_world_options *options) {
     RP_TRY(check_seconds("last_call_s", options->last_call_s));
     RP_TRY(check_seconds("silence_s", options->silence_s));
-    RP_TRY(check_seconds("patience_s", options->patience_s));
+    RP_TRY(check_seconds("late_after_s", options->late_after_s));
     if (options->silence_s > 0 && options->silence_s < SILENCE_LEAST_S)
         return RP_FAIL(INVALID, "silence_s is %g; at least %g is needed", options->silence_s,
                        SILENCE_LEAST_S);
@@ -139,7 +139,7 @@ static void set_options(rp_world *world, const rp_world_options *options) {
     world->least = options->least ? options->least : 1;
     world->most = options->most ? options->most : RP_WORLD_MOST;
     world->last_call_s = time_or(options->last_call_s, 1);
-    world->patience_s = time_or(options->patience_s, 600);
+    world->late_after_s = time_or(options->late_after_s, 600);
     world->silence_ns = (int64_t)(time_or(options->silence_s, 5) * 1e9);
     world->says.lost = -1;
     name_member(options, world->says.name);
@@ -187,7 +187,7 @@ rp_status rp_world_open(const rp_store *store, const rp_world_options *options,
     RPI_FPENV_SCOPE;
     static const rpi_sized sized = {.name = "rp_world_options",
                                     .initializer = "RP_WORLD_OPTIONS",
-                                    .least = RPI_SIZE_UP_TO(rp_world_options, patience_s),
+                                    .least = RPI_SIZE_UP_TO(rp_world_options, late_after_s),
                                     .known = sizeof(rp_world_options)};
     rp_world_options own;
     rp_world *world = NULL;

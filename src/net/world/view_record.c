@@ -43,7 +43,7 @@ size_t rpi_view_record_write(const rpi_view_record *record, char *text) {
 
 void rpi_statement_write(const rpi_statement *statement, char text[RPI_STATEMENT_BYTES]) {
     snprintf(text, RPI_STATEMENT_BYTES, "%" PRIu64 " %" PRIu32 " %d %d %s", statement->beats,
-             statement->meeting, statement->lost, statement->leaving, statement->name);
+             statement->making, statement->lost, statement->leaving, statement->name);
 }
 
 /* ---- reading ---- */
@@ -128,15 +128,15 @@ rp_status rpi_view_record_read(const char *text, rpi_view_record *out_record) {
 }
 
 rp_status rpi_statement_read(const char *text, rpi_statement *out_statement) {
-    int64_t beats = 0, meeting = 0, lost = 0, leaving = 0;
+    int64_t beats = 0, making = 0, lost = 0, leaving = 0;
     bool good = take_number(&text, 0, INT64_MAX, ' ', &beats) &&
-                take_number(&text, 0, UINT32_MAX, ' ', &meeting) &&
+                take_number(&text, 0, UINT32_MAX, ' ', &making) &&
                 take_number(&text, -1, RP_WORLD_MOST - 1, ' ', &lost) &&
                 take_number(&text, 0, 1, ' ', &leaving) &&
                 take_name(&text, '\0', out_statement->name);
     if (!good) return RP_FAIL(CORRUPT, "what the store has of a member is no statement");
     out_statement->beats = (uint64_t)beats;
-    out_statement->meeting = (uint32_t)meeting;
+    out_statement->making = (uint32_t)making;
     out_statement->lost = (int)lost;
     out_statement->leaving = leaving != 0;
     return RP_OK;

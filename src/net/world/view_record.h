@@ -24,8 +24,8 @@ typedef struct rpi_view_record {
 
 /* What a process says of itself. */
 typedef struct rpi_statement {
-    uint64_t beats;   /* how often it has said something */
-    uint32_t meeting; /* the view that it has come to make; 0: none */
+    uint64_t beats;  /* how often it has said something */
+    uint32_t making; /* the view that it has come to make; 0: none */
     int lost; /* the rank, in the view before that, that its communicators have lost; -1 */
     bool leaving;
     char name[RP_MEMBER_NAME];

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-void rpi_candidate_note(rpi_candidate *candidate, const rpi_statement *says, int64_t now_ns,
-                        int64_t most_ns) {
+void rpi_view_candidate_note(rpi_view_candidate *candidate, const rpi_statement *says,
+                             int64_t now_ns, int64_t most_ns) {
     int64_t since_ns = candidate->looked_ns ? now_ns - candidate->looked_ns : 0;
     if (candidate->says.beats != says->beats)
         candidate->silent_ns = 0;
@@ -13,8 +13,8 @@ void rpi_candidate_note(rpi_candidate *candidate, const rpi_statement *says, int
     candidate->looked_ns = now_ns;
 }
 
-const rpi_candidate *rpi_candidate_find(const rpi_candidate *candidates, int count,
-                                        uint32_t id) {
+const rpi_view_candidate *rpi_view_candidate_find(const rpi_view_candidate *candidates,
+                                                  int count, uint32_t id) {
     int least = 0, most = count;
     while (least < most) {
         int middle = (least + most) / 2;
@@ -26,8 +26,8 @@ const rpi_candidate *rpi_candidate_find(const rpi_candidate *candidates, int cou
     return least < count && candidates[least].id == id ? &candidates[least] : NULL;
 }
 
-rp_departure rpi_candidate_departure(const rpi_candidate *candidate, bool lost,
-                                     int64_t silence_ns) {
+rp_departure rpi_view_candidate_departure(const rpi_view_candidate *candidate, bool lost,
+                                          int64_t silence_ns) {
     if (!candidate || candidate->says.leaving) return RP_MEMBER_LEFT;
     if (lost) return RP_MEMBER_LOST;
     return candidate->silent_ns >= silence_ns ? RP_MEMBER_SILENT : RP_MEMBER_STAYS;
@@ -35,13 +35,13 @@ rp_departure rpi_candidate_departure(const rpi_candidate *candidate, bool lost,
 
 /* By rank of the view before: whom others have lost. Two that have lost each other do not both
  * go: a lower rank is heard first, and who is lost is not heard. */
-static void find_lost(const rpi_meeting *m, uint32_t next, bool lost[RP_WORLD_MOST]) {
+static void find_lost(const rpi_view_change *m, uint32_t next, bool lost[RP_WORLD_MOST]) {
     const rpi_view_record *before = m->before;
     memset(lost, 0, RP_WORLD_MOST * sizeof *lost);
     for (int rank = 0; rank < before->count; rank++) {
-        const rpi_candidate *one =
-            rpi_candidate_find(m->candidates, m->count, before->members[rank].id);
-        bool is_heard = one && one->says.meeting == next && !lost[rank];
+        const rpi_view_candidate *one =
+            rpi_view_candidate_find(m->candidates, m->count, before->members[rank].id);
+        bool is_heard = one && one->says.making == next && !lost[rank];
         int whom = is_heard ? one->says.lost : -1;
         if (whom >= 0 && whom < before->count && whom != rank) lost[whom] = true;
     }
@@ -55,15 +55,16 @@ static void put(rp_member *list, int *count, const rp_member *who, int previous,
     one->departure = departure;
 }
 
-static void take_members(const rpi_meeting *m, rpi_view_record *next, int *out_awaited) {
+static void take_members(const rpi_view_change *m, rpi_view_record *next, int *out_awaited) {
     bool lost[RP_WORLD_MOST];
     find_lost(m, next->number, lost);
     for (int rank = 0; rank < m->before->count; rank++) {
         const rp_member *who = &m->before->members[rank];
-        const rpi_candidate *one = rpi_candidate_find(m->candidates, m->count, who->id);
-        rp_departure departure = rpi_candidate_departure(one, lost[rank], m->silence_ns);
-        bool has_come = one && one->says.meeting == next->number;
-        if (departure == RP_MEMBER_STAYS && !has_come && m->patience_over)
+        const rpi_view_candidate *one =
+            rpi_view_candidate_find(m->candidates, m->count, who->id);
+        rp_departure departure = rpi_view_candidate_departure(one, lost[rank], m->silence_ns);
+        bool has_come = one && one->says.making == next->number;
+        if (departure == RP_MEMBER_STAYS && !has_come && m->late_are_left)
             departure = RP_MEMBER_LATE;
         if (departure != RP_MEMBER_STAYS)
             put(next->left, &next->left_count, who, rank, departure);
@@ -74,12 +75,13 @@ static void take_members(const rpi_meeting *m, rpi_view_record *next, int *out_a
     }
 }
 
-static void take_newcomers(const rpi_meeting *m, rpi_view_record *next) {
+static void take_newcomers(const rpi_view_change *m, rpi_view_record *next) {
     for (int i = 0; i < m->count && next->count < m->most; i++) {
-        const rpi_candidate *one = &m->candidates[i];
-        if (one->says.meeting != next->number || rpi_view_record_find(m->before, one->id) >= 0)
+        const rpi_view_candidate *one = &m->candidates[i];
+        if (one->says.making != next->number || rpi_view_record_find(m->before, one->id) >= 0)
             continue;
-        if (rpi_candidate_departure(one, false, m->silence_ns) != RP_MEMBER_STAYS) continue;
+        if (rpi_view_candidate_departure(one, false, m->silence_ns) != RP_MEMBER_STAYS)
+            continue;
         rp_member who = {.id = one->id};
         memcpy(who.name, one->says.name, sizeof who.name);
         put(next->members, &next->count, &who, -1, RP_MEMBER_STAYS);
@@ -87,30 +89,31 @@ static void take_newcomers(const rpi_meeting *m, rpi_view_record *next) {
 }
 
 /* The smallest id of those that may still become members. */
-static uint32_t find_first(const rpi_meeting *m, const rpi_view_record *next) {
+static uint32_t find_first(const rpi_view_change *m, const rpi_view_record *next) {
     uint32_t first = UINT32_MAX;
     for (int i = 0; i < next->count; i++)
         if (next->members[i].id < first) first = next->members[i].id;
     for (int i = 0; i < m->count; i++) {
-        const rpi_candidate *one = &m->candidates[i];
-        bool is_there = rpi_candidate_departure(one, false, m->silence_ns) == RP_MEMBER_STAYS;
+        const rpi_view_candidate *one = &m->candidates[i];
+        bool is_there =
+            rpi_view_candidate_departure(one, false, m->silence_ns) == RP_MEMBER_STAYS;
         if (is_there && one->id < first) first = one->id;
     }
     return first;
 }
 
-rpi_meeting_state rpi_meeting_judge(const rpi_meeting *meeting, rpi_view_record *out_next,
-                                    int *out_awaited) {
-    out_next->number = meeting->before->number + 1;
+rpi_view_change_state rpi_view_change_judge(const rpi_view_change *change,
+                                            rpi_view_record *out_next, int *out_awaited) {
+    out_next->number = change->before->number + 1;
     out_next->count = out_next->left_count = 0;
     *out_awaited = -1;
-    take_members(meeting, out_next, out_awaited);
-    take_newcomers(meeting, out_next);
-    out_next->first = find_first(meeting, out_next);
-    if (*out_awaited >= 0) return RPI_MEETING_AWAITS_MEMBERS;
-    if (out_next->count < meeting->least) return RPI_MEETING_TOO_FEW;
-    bool is_full = out_next->count >= meeting->most;
-    if (meeting->before->number == 0 && !is_full && !meeting->last_call_over)
-        return RPI_MEETING_LAST_CALL;
-    return RPI_MEETING_READY;
+    take_members(change, out_next, out_awaited);
+    take_newcomers(change, out_next);
+    out_next->first = find_first(change, out_next);
+    if (*out_awaited >= 0) return RPI_VIEW_CHANGE_AWAITS_MEMBERS;
+    if (out_next->count < change->least) return RPI_VIEW_CHANGE_TOO_FEW;
+    bool is_full = out_next->count >= change->most;
+    if (change->before->number == 0 && !is_full && !change->last_call_over)
+        return RPI_VIEW_CHANGE_LAST_CALL;
+    return RPI_VIEW_CHANGE_READY;
 }

@@ -3,7 +3,7 @@
  *
  *        members that have come, in their order        not in it: those that leave, that are
  *        then those that wait, by their ids            silent, that others have lost, that do
- *        up to `most`                                  not come although patience is over
+ *        up to `most`                                  not come in late_after_s
  *
  * It is closed by its first member, with the store's compare-and-set from the record of the
  * view before: of several that do, one wins, and all read what it wrote. */
@@ -13,45 +13,45 @@
 #include "net/world/view_record.h"
 
 /* A process as this one sees it. */
-typedef struct rpi_candidate {
+typedef struct rpi_view_candidate {
     uint32_t id;
     rpi_statement says;
     int64_t looked_ns; /* when it was looked at, the last time; 0: never */
     int64_t silent_ns; /* for so long, of what was looked at, it has said nothing */
-} rpi_candidate;
+} rpi_view_candidate;
 
 /* What it says now. Of the time since the last look `most_ns` count at most: for the rest this
  * process was away itself, and knows nothing. */
-void rpi_candidate_note(rpi_candidate *candidate, const rpi_statement *says, int64_t now_ns,
-                        int64_t most_ns);
+void rpi_view_candidate_note(rpi_view_candidate *candidate, const rpi_statement *says,
+                             int64_t now_ns, int64_t most_ns);
 
-typedef struct rpi_meeting {
-    const rpi_view_record *before;   /* number 0: none */
-    const rpi_candidate *candidates; /* by rising ids */
+typedef struct rpi_view_change {
+    const rpi_view_record *before;        /* number 0: none */
+    const rpi_view_candidate *candidates; /* by rising ids */
     int count;
     int least, most;
     int64_t silence_ns;
-    bool patience_over;  /* for members that live and do not come */
+    bool late_are_left;  /* for members that live and do not come */
     bool last_call_over; /* of the first view */
-} rpi_meeting;
+} rpi_view_change;
 
-typedef enum rpi_meeting_state {
-    RPI_MEETING_AWAITS_MEMBERS, /* some that live have not come */
-    RPI_MEETING_TOO_FEW,
-    RPI_MEETING_LAST_CALL, /* enough for the first view, which others may still come to */
-    RPI_MEETING_READY,
-} rpi_meeting_state;
+typedef enum rpi_view_change_state {
+    RPI_VIEW_CHANGE_AWAITS_MEMBERS, /* some that live have not come */
+    RPI_VIEW_CHANGE_TOO_FEW,
+    RPI_VIEW_CHANGE_LAST_CALL, /* enough for the first view, which others may still come to */
+    RPI_VIEW_CHANGE_READY,
+} rpi_view_change_state;
 
 /* next: who would be in it now, and who not any more; with its number. awaited: the first of
  * the members that are waited for, by rank, else -1. */
-rpi_meeting_state rpi_meeting_judge(const rpi_meeting *meeting, rpi_view_record *out_next,
-                                    int *out_awaited);
+rpi_view_change_state rpi_view_change_judge(const rpi_view_change *change,
+                                            rpi_view_record *out_next, int *out_awaited);
 /* Has this member of the view gone, and how? RP_MEMBER_STAYS: it has not. lost: others say
  * that they have lost it. candidate: NULL where it says nothing any more. */
-rp_departure rpi_candidate_departure(const rpi_candidate *candidate, bool lost,
-                                     int64_t silence_ns);
+rp_departure rpi_view_candidate_departure(const rpi_view_candidate *candidate, bool lost,
+                                          int64_t silence_ns);
 /* NULL: there is none. */
-const rpi_candidate *rpi_candidate_find(const rpi_candidate *candidates, int count,
-                                        uint32_t id);
+const rpi_view_candidate *rpi_view_candidate_find(const rpi_view_candidate *candidates,
+                                                  int count, uint32_t id);
 
 #endif

@@ -143,11 +143,11 @@ static rp_status take_statement(rp_world *world, uint32_t id, const char *value,
     text[bytes] = '\0';
     if (strlen(text) != bytes || rpi_statement_read(text, &says) != RP_OK) return RP_OK;
     RP_TRY(make_room(world, *count + 1));
-    const rpi_candidate *old =
-        rpi_candidate_find(world->candidates, world->candidate_count, id);
-    rpi_candidate *one = &world->fresh[(*count)++];
-    *one = old ? *old : (rpi_candidate){.id = id, .says = says};
-    rpi_candidate_note(one, &says, now_ns, world->silence_ns / 4);
+    const rpi_view_candidate *old =
+        rpi_view_candidate_find(world->candidates, world->candidate_count, id);
+    rpi_view_candidate *one = &world->fresh[(*count)++];
+    *one = old ? *old : (rpi_view_candidate){.id = id, .says = says};
+    rpi_view_candidate_note(one, &says, now_ns, world->silence_ns / 4);
     return RP_OK;
 }
 
@@ -177,7 +177,7 @@ rp_status rpi_world_look_around(rp_world *world) {
     int count = 0;
     RP_TRY(count_ids(world, 0, &last));
     while (at <= last) RP_TRY(look_at_page(world, &at, last, &count));
-    rpi_candidate *old = world->candidates;
+    rpi_view_candidate *old = world->candidates;
     world->candidates = world->fresh;
     world->fresh = old;
     world->candidate_count = count;

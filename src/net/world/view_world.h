@@ -24,7 +24,7 @@ struct rp_world {
     rp_store store; /* shared with the thread that says that this process lives */
     char name[RPI_WORLD_NAME_MAX + 1];
     int least, most;
-    double last_call_s, patience_s;
+    double last_call_s, late_after_s;
     int64_t silence_ns;
     rpi_world_state state;
     atomic_int references; /* its owner, and the contexts of its views' communicators */
@@ -38,14 +38,14 @@ struct rp_world {
     atomic_uint number;   /* of the view that it holds */
     atomic_bool changing; /* somebody has knocked for the next one */
 
-    rp_view view;              /* what was returned, over `held` */
-    rpi_view_record held;      /* number 0: none so far */
-    rpi_view_record newest;    /* as the store has it */
-    rpi_view_record next;      /* as it would be */
-    char *text, *other_text;   /* of `newest`, and room for another: RPI_VIEW_RECORD_BYTES */
-    char *page;                /* RPI_STORE_VALUE_BYTES, which is as many */
-    rpi_candidate *candidates; /* by rising ids */
-    rpi_candidate *fresh;      /* those of the next look; as many have room */
+    rp_view view;            /* what was returned, over `held` */
+    rpi_view_record held;    /* number 0: none so far */
+    rpi_view_record newest;  /* as the store has it */
+    rpi_view_record next;    /* as it would be */
+    char *text, *other_text; /* of `newest`, and room for another: RPI_VIEW_RECORD_BYTES */
+    char *page;              /* RPI_STORE_VALUE_BYTES, which is as many */
+    rpi_view_candidate *candidates; /* by rising ids */
+    rpi_view_candidate *fresh;      /* those of the next look; as many have room */
     int candidate_count, candidate_room;
 };
 

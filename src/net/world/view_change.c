@@ -24,10 +24,10 @@ static const rpi_states world_next[] = {
 typedef struct visit {
     double timeout_s;
     int64_t deadline_ns;
-    uint32_t meeting;        /* that it has come to; 0: none yet */
-    int64_t patient_from_ns; /* the first member of the view before was seen there; 0: not */
+    uint32_t making;         /* that it has come to; 0: none yet */
+    int64_t members_from_ns; /* the first member of the view before was seen there; 0: not */
     int64_t enough_from_ns;  /* there were enough for the first view; 0: not */
-    rpi_meeting_state state;
+    rpi_view_change_state state;
     int awaited; /* rank of the view before */
 } visit;
 
@@ -58,7 +58,7 @@ static const char *reason_of(const rp_world *world) {
         [RP_MEMBER_LEFT] = "had said that it leaves",
         [RP_MEMBER_SILENT] = "had said nothing for longer than silence_s: stopped, or cut off",
         [RP_MEMBER_LOST] = "was lost by the others' communicators",
-        [RP_MEMBER_LATE] = "had not come within patience_s"};
+        [RP_MEMBER_LATE] = "had not come within late_after_s"};
     for (int i = 0; i < world->newest.left_count; i++)
         if (world->newest.left[i].id == world->id)
             return reasons[world->newest.left[i].departure];
@@ -92,19 +92,19 @@ static rp_status take_newest(rp_world *world) {
 
 /* ---- the view that is made ---- */
 
-static rp_status say_meeting(rp_world *world, uint32_t number) {
+static rp_status say_making(rp_world *world, uint32_t number) {
     pthread_mutex_lock(&world->lock);
-    world->says.meeting = number;
+    world->says.making = number;
     pthread_mutex_unlock(&world->lock);
     return rpi_world_say(world);
 }
 
 static rp_status come(rp_world *world, visit *v) {
     uint32_t number = world->newest.number + 1;
-    if (v->meeting == number) return RP_OK;
-    v->meeting = number;
-    v->patient_from_ns = v->enough_from_ns = 0;
-    RP_TRY(say_meeting(world, number));
+    if (v->making == number) return RP_OK;
+    v->making = number;
+    v->members_from_ns = v->enough_from_ns = 0;
+    RP_TRY(say_making(world, number));
     RP_TRY(rpi_world_mark(world, "meet", number, world->id));
     bool has_place = world->state == RPI_WORLD_MEMBER || world->newest.count < world->most;
     bool knocks = world->newest.number > 0 && has_place;
@@ -120,19 +120,19 @@ static bool is_over(int64_t *from_ns, bool runs, double after_s) {
 }
 
 static void judge(rp_world *world, visit *v) {
-    rpi_meeting meeting = {.before = &world->newest,
-                           .candidates = world->candidates,
-                           .count = world->candidate_count,
-                           .least = world->least,
-                           .most = world->most,
-                           .silence_ns = world->silence_ns};
-    v->state = rpi_meeting_judge(&meeting, &world->next, &v->awaited);
+    rpi_view_change change = {.before = &world->newest,
+                              .candidates = world->candidates,
+                              .count = world->candidate_count,
+                              .least = world->least,
+                              .most = world->most,
+                              .silence_ns = world->silence_ns};
+    v->state = rpi_view_change_judge(&change, &world->next, &v->awaited);
     bool members_here = world->next.count > 0 && world->next.members[0].previous >= 0;
-    meeting.patience_over = is_over(&v->patient_from_ns, members_here, world->patience_s);
-    meeting.last_call_over =
-        is_over(&v->enough_from_ns, v->state == RPI_MEETING_LAST_CALL, world->last_call_s);
-    if (meeting.patience_over || meeting.last_call_over)
-        v->state = rpi_meeting_judge(&meeting, &world->next, &v->awaited);
+    change.late_are_left = is_over(&v->members_from_ns, members_here, world->late_after_s);
+    change.last_call_over =
+        is_over(&v->enough_from_ns, v->state == RPI_VIEW_CHANGE_LAST_CALL, world->last_call_s);
+    if (change.late_are_left || change.last_call_over)
+        v->state = rpi_view_change_judge(&change, &world->next, &v->awaited);
 }
 
 /* Its first member closes a view; others would write the same. */
@@ -155,31 +155,31 @@ static rp_status wait_a_while(rp_world *world, const visit *v) {
     bool closes = is_closer(world);
     double left_s = rpi_seconds(v->deadline_ns - rpi_now_ns());
     double wait_s = closes ? CLOSER_S : rpi_seconds(world->silence_ns) / LOOKS_OF_SILENCE;
-    bool awaits = closes && v->state == RPI_MEETING_AWAITS_MEMBERS;
+    bool awaits = closes && v->state == RPI_VIEW_CHANGE_AWAITS_MEMBERS;
     if (awaits) wait_s = AWAITING_S;
     if (left_s < wait_s) wait_s = left_s > 0 ? left_s : 0;
     if (awaits)
-        return rpi_world_await_mark(world, "meet", v->meeting,
+        return rpi_world_await_mark(world, "meet", v->making,
                                     world->newest.members[v->awaited].id, wait_s);
-    return rpi_world_await_mark(world, "closed", v->meeting, 0, wait_s);
+    return rpi_world_await_mark(world, "closed", v->making, 0, wait_s);
 }
 
 static rp_status timed_out(const rp_world *world, const visit *v) {
     const rpi_view_record *newest = &world->newest;
-    if (v->state == RPI_MEETING_AWAITS_MEMBERS)
+    if (v->state == RPI_VIEW_CHANGE_AWAITS_MEMBERS)
         return RP_FAIL(TIMEOUT,
                        "timed out: rank %d (%s) of view %" PRIu32 " of world '%s' did not come "
                        "to make view %" PRIu32 " within %g s, though it lives",
                        v->awaited, newest->members[v->awaited].name, newest->number,
-                       world->name, v->meeting, v->timeout_s);
-    if (v->state == RPI_MEETING_TOO_FEW)
+                       world->name, v->making, v->timeout_s);
+    if (v->state == RPI_VIEW_CHANGE_TOO_FEW)
         return RP_FAIL(TIMEOUT,
                        "timed out: %d of at least %d members have come to make view %" PRIu32
                        " of world '%s' within %g s",
-                       world->next.count, world->least, v->meeting, world->name, v->timeout_s);
+                       world->next.count, world->least, v->making, world->name, v->timeout_s);
     bool has_place = rpi_view_record_find(&world->next, world->id) >= 0;
     return RP_FAIL(TIMEOUT, "timed out: view %" PRIu32 " of world '%s' %s within %g s",
-                   v->meeting, world->name,
+                   v->making, world->name,
                    has_place ? "was not closed" : "had no place for this process",
                    v->timeout_s);
 }
@@ -188,7 +188,7 @@ static rp_status timed_out(const rp_world *world, const visit *v) {
 static rp_status give_up(rp_world *world, rp_status status) {
     rpi_kept_error reason;
     rpi_error_keep(&reason);
-    rp_status read = say_meeting(world, 0);
+    rp_status read = say_making(world, 0);
     if (read == RP_OK) read = rpi_world_read(world);
     if (read == RP_OK && take_newest(world) == RP_OK) return RP_OK;
     rpi_error_put_back(&reason);
@@ -203,7 +203,7 @@ static rp_status take_part(rp_world *world, visit *v) {
     RP_TRY(come(world, v));
     RP_TRY(rpi_world_look_around(world));
     judge(world, v);
-    if (v->state == RPI_MEETING_READY && is_closer(world)) {
+    if (v->state == RPI_VIEW_CHANGE_READY && is_closer(world)) {
         RP_TRY(close_view(world));
         taken = take_newest(world);
         if (taken != RP_PENDING) return taken;

@@ -10,7 +10,7 @@
 enum { MOST = 8 };
 
 /* Nobody is taken for dead on a busy machine. */
-#define PATIENT .silence_s = 60
+#define LONG_SILENCE .silence_s = 60
 
 typedef struct place {
     rp_store_server *server;
@@ -121,7 +121,7 @@ static void await_newcomer(const place *at, uint32_t number, uint32_t id) {
 /* ---- cases ---- */
 
 static void leave_and_come(const place *at) {
-    rp_world_options options = RP_WORLD_OPTIONS(.least = 3, .most = 4, PATIENT);
+    rp_world_options options = RP_WORLD_OPTIONS(.least = 3, .most = 4, LONG_SILENCE);
     member a, b, c, d;
     options.member = "a";
     open_member(&a, at, &options);
@@ -209,7 +209,7 @@ static void a_change_is_known(void) {
 static void who_is_late_is_named(void) {
     place at = {0};
     member a, b;
-    rp_world_options options = RP_WORLD_OPTIONS(.least = 2, .last_call_s = 0.01, PATIENT);
+    rp_world_options options = RP_WORLD_OPTIONS(.least = 2, .last_call_s = 0.01, LONG_SILENCE);
     REQUIRE(open_local(&at));
     options.member = "first";
     open_member(&a, &at, &options);
@@ -234,7 +234,7 @@ static void who_does_not_come_is_left_out(void) {
     place at = {0};
     member a, b, c;
     rp_world_options options =
-        RP_WORLD_OPTIONS(.least = 1, .most = 2, PATIENT, .patience_s = 0.1);
+        RP_WORLD_OPTIONS(.least = 1, .most = 2, LONG_SILENCE, .late_after_s = 0.1);
     REQUIRE(open_local(&at));
     open_member(&a, &at, &options);
     open_member(&b, &at, &options);
@@ -247,7 +247,7 @@ static void who_does_not_come_is_left_out(void) {
     for (int i = 0; i < 2; i++)
         CHECK_FAILS(rp_world_next(late->world, 60, &late->view), STATE,
                     "world 'world' went on to view 2 without this process, which was rank 0 of "
-                    "view 1 and had not come within patience_s; close the world, and open it "
+                    "view 1 and had not come within late_after_s; close the world, and open it "
                     "again");
     close_member(late);
     open_member(&c, &at, &options);
@@ -264,7 +264,7 @@ static void who_does_not_come_is_left_out(void) {
 static void who_finds_no_place_waits(void) {
     place at = {0};
     member a, b;
-    rp_world_options options = RP_WORLD_OPTIONS(.most = 1, PATIENT);
+    rp_world_options options = RP_WORLD_OPTIONS(.most = 1, LONG_SILENCE);
     REQUIRE(open_local(&at));
     open_member(&a, &at, &options);
     CHECK_OK(rp_world_next(a.world, 60, &a.view));
@@ -308,7 +308,7 @@ static void a_store_that_cannot_compare_is_refused(void) {
 static void a_store_that_is_gone_is_told(void) {
     place at = {0};
     member a;
-    rp_world_options options = RP_WORLD_OPTIONS(PATIENT);
+    rp_world_options options = RP_WORLD_OPTIONS(LONG_SILENCE);
     REQUIRE(open_tcp(&at));
     open_member(&a, &at, &options);
     CHECK_OK(rp_world_next(a.world, 60, &a.view));
@@ -325,7 +325,7 @@ static void crowds_agree(void) {
     static member all[4 * MOST];
     member *in[MOST];
     int next = 0;
-    rp_world_options options = RP_WORLD_OPTIONS(.least = MOST, .most = MOST, PATIENT);
+    rp_world_options options = RP_WORLD_OPTIONS(.least = MOST, .most = MOST, LONG_SILENCE);
     const char *dbg = "1";
     (void)dbg;
     REQUIRE(open_tcp(&at));

@@ -145,7 +145,9 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
 
 static rp_status check_split(const void *chosen, const rpi_tensor_split *split) {
     const gpt2_options *o = chosen;
-    return rpi_tensor_split_check(split, "heads", o->heads);
+    RP_TRY(rpi_tensor_split_check(split, "heads", o->heads));
+    RP_TRY(rpi_tensor_split_check_units(split, "vocabulary", o->vocabulary));
+    return rpi_tensor_split_check_units(split, "intermediate", o->intermediate);
 }
 
 static void transformer(const void *chosen, rpi_transformer *out) {

@@ -280,6 +280,8 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
 static rp_status check_split(const void *chosen, const rpi_tensor_split *split) {
     const llama_options *o = chosen;
     RP_TRY(rpi_tensor_split_check(split, "heads", o->heads));
+    RP_TRY(rpi_tensor_split_check_units(split, "vocabulary", o->vocabulary));
+    RP_TRY(rpi_tensor_split_check_units(split, "intermediate", o->intermediate));
     return rpi_tensor_split_check_shared(split, "kv-heads", o->kv_heads);
 }
 

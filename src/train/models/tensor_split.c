@@ -16,6 +16,13 @@ bool rpi_tensor_split_shape(rpi_graph *graph, const rpi_tensor_split *split,
         rpi_graph_fail(graph, status, "%s", rp_last_error()->message);
         return false;
     }
+    if (record.shard.kind == RPI_SHARD_CUT && !parameter->adds &&
+        rpi_tensor_split_copies(split, parameter)) {
+        rpi_graph_fail(graph, RP_INVALID,
+                       "%s has too few parts for %d tensor ranks, which would count some twice",
+                       parameter->name, split->ranks);
+        return false;
+    }
     int64_t shape[RPI_SHARD_DIMS];
     rpi_shard_shape(&record, split->ranks, split->rank, shape);
     for (int d = 0; d < record.dims; d++) out_shape->size[d] = shape[d];
@@ -104,6 +111,14 @@ rp_status rpi_tensor_split_check(const rpi_tensor_split *split, const char *what
     if (!rpi_tensor_is_split(split) || count % split->ranks == 0) return RP_OK;
     return RP_FAIL(INVALID, "%s=%lld over %d tensor ranks: they divide over %s", what,
                    (long long)count, split->ranks, list_divisors(count, fits));
+}
+
+rp_status rpi_tensor_split_check_units(const rpi_tensor_split *split, const char *what,
+                                       int64_t count) {
+    if (!rpi_tensor_is_split(split) || count >= split->ranks) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "%s=%lld over %d tensor ranks: each has one at least; up to %lld fit", what,
+                   (long long)count, split->ranks, (long long)count);
 }
 
 rp_status rpi_tensor_split_check_shared(const rpi_tensor_split *split, const char *what,

@@ -40,7 +40,8 @@ static inline bool rpi_tensor_is_split(const rpi_tensor_split *split) {
 }
 
 /* The shape of what this rank has of a record. false: it has nothing, or the graph has failed,
- * since so many ranks cannot share it. */
+ * since so many ranks cannot share it: of what is cut each has something of its own, unless its
+ * gradient adds up. */
 bool rpi_tensor_split_shape(rpi_graph *graph, const rpi_tensor_split *split,
                             const rpi_parameter *record, rpi_shape *out_shape);
 
@@ -58,6 +59,9 @@ void rpi_tensor_split_range(const rpi_tensor_split *split, int64_t length, int64
 /* RP_INVALID: `count` of `what` ("heads") cannot be dealt out evenly; how many ranks could. */
 rp_status rpi_tensor_split_check(const rpi_tensor_split *split, const char *what,
                                  int64_t count);
+/* The same of what is cut unevenly, but of which each rank has one at least. */
+rp_status rpi_tensor_split_check_units(const rpi_tensor_split *split, const char *what,
+                                       int64_t count);
 /* The same of what several ranks may hold, where there are fewer than ranks. */
 rp_status rpi_tensor_split_check_shared(const rpi_tensor_split *split, const char *what,
                                         int64_t count);

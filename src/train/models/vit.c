@@ -216,7 +216,8 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
 
 static rp_status check_split(const void *chosen, const rpi_tensor_split *split) {
     const vit_options *o = chosen;
-    return rpi_tensor_split_check(split, "heads", o->heads);
+    RP_TRY(rpi_tensor_split_check(split, "heads", o->heads));
+    return rpi_tensor_split_check_units(split, "intermediate", o->intermediate);
 }
 
 const rpi_model rpi_model_vit = {

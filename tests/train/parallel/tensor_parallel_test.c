@@ -366,7 +366,15 @@ static const struct refused_row {
     {"transformer-xl:layers=1", 2, "is held by one rank as a whole"},
     {"resnet20", 2, "is held by one rank as a whole"},
     {"gpt2:layers=1,hidden=12,heads=6,vocabulary=67,positions=16,intermediate=4", 6,
-     "4 units of section 0 are too few for 6 ranks"},
+     "intermediate=4 over 6 tensor ranks: each has one at least; up to 4 fit"},
+    {"gpt2:layers=1,hidden=12,heads=6,vocabulary=67,positions=16,intermediate=3", 6,
+     "intermediate=3 over 6 tensor ranks: each has one at least; up to 3 fit"},
+    {"llama:layers=1,hidden=12,heads=6,vocabulary=3", 6,
+     "vocabulary=3 over 6 tensor ranks: each has one at least"},
+    {"bert:layers=1,hidden=12,heads=6,vocabulary=67,positions=16,intermediate=2", 6,
+     "intermediate=2 over 6 tensor ranks: each has one at least"},
+    {"vit:layers=1,hidden=12,heads=6,intermediate=1", 6,
+     "intermediate=1 over 6 tensor ranks: each has one at least"},
 };
 
 static void what_does_not_fit(void) {

@@ -28,7 +28,7 @@ breaches=$(find $rooms -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' | sort | 
         home["comm"] = "comm/values"; home["codec_comparison"] = "comm/world"; home["window"] = "comm/core"
         home["redpoll"] = "methods" # all of them
         split("gossip local_sgd parameter_server", names, " "); for (i in names) home[names[i]] = "methods/" names[i]
-        home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net/store"; home["join"] = "net/world"; home["view"] = "net/world"; home["buffer"] = "net/memory"
+        home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net/store"; home["join"] = "net/world"; home["view"] = "net/world"; home["place"] = "net/world"; home["buffer"] = "net/memory"
     }
     # The row of layers.txt under which a file "room/folder/name.h" stands: its folder, or its room.
     function place_of(file,    part) {

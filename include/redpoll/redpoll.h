@@ -12,6 +12,7 @@
 #include "redpoll/local_sgd.h"
 #include "redpoll/log.h"
 #include "redpoll/parameter_server.h"
+#include "redpoll/place.h"
 #include "redpoll/rng.h"
 #include "redpoll/status.h"
 #include "redpoll/store.h"

@@ -11,6 +11,7 @@ from ctypes import (
     CFUNCTYPE,
     POINTER,
     Structure,
+    c_char,
     c_char_p,
     c_double,
     c_int,
@@ -147,6 +148,7 @@ StoreSet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
 StoreGet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_double, c_void_p, c_size_t, POINTER(c_size_t))
 StoreAdd = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, POINTER(c_int64))
 StoreRemove = CFUNCTYPE(c_int, c_void_p, c_char_p)
+PlaceGet = CFUNCTYPE(c_void_p, c_void_p, c_char_p)
 Partner = CFUNCTYPE(c_int, c_void_p, c_uint64, c_int)
 StoreClose = CFUNCTYPE(None, c_void_p)
 StoreGetPage = CFUNCTYPE(
@@ -186,6 +188,20 @@ class rp_store_ops(Structure):
         ("close", StoreClose),
         ("get_page", StoreGetPage),
         ("compare_set", StoreCompareSet),
+    ]
+
+
+class rp_place(Structure):
+    _fields_ = [
+        ("rank", c_int),
+        ("world", c_int),
+        ("local_rank", c_int),
+        ("local_world", c_int),
+        ("one_host", c_int),
+        ("port", c_int),
+        ("found_by", c_char * 64),
+        ("host", c_char * 256),
+        ("job", c_char * 192),
     ]
 
 
@@ -463,6 +479,7 @@ STRUCTURES = (
     rp_level_choice,
     rp_codec_comparison,
     rp_step_trial,
+    rp_place,
     rp_store_ops,
     rp_store,
     rp_comm_options,
@@ -552,6 +569,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],
     ),
+    "rp_place_find": (c_int, [PlaceGet, c_void_p, c_int64, POINTER(rp_place)]),
     "rp_comm_join": (c_int, [POINTER(rp_comm_options), _out]),
     "rp_comm_rank": (c_int, [_comm]),
     "rp_comm_world": (c_int, [_comm]),

@@ -178,6 +178,26 @@ static void stores(void) {
     LEGAL(rp_store_server_stop, (rp_store_server_stop(NULL), rp_store_server_stop(server)));
 }
 
+static const char *half_set(const void *context, const char *name) {
+    (void)context;
+    return strcmp(name, "RANK") == 0 ? "0" : NULL;
+}
+
+static const char *unset(const void *context, const char *name) {
+    (void)context, (void)name;
+    return NULL;
+}
+
+static void places(void) {
+    rp_place place = {.port = 7};
+    REFUSES("nowhere", rp_place_find, unset, NULL, 0, NULL);
+    REFUSES("WORLD_SIZE is not set", rp_place_find, half_set, NULL, 0, &place);
+    CHECK_EQ(place.port, 7);
+    CHECK_OK(rp_place_find(unset, NULL, -1, &place));
+    CHECK(place.world == 1 && place.rank == 0 && place.port == 0 && place.one_host == 1);
+    CHECK(strcmp(place.host, "") == 0 && strcmp(place.job, "") == 0);
+}
+
 /* ---- communicators ---- */
 
 static void making_communicators(void) {
@@ -852,6 +872,7 @@ static void every_public_function_is_here(void) {
     dtypes_and_numbers();
     codecs();
     stores();
+    places();
     making_communicators();
     functions_of_no_communicator();
     requests_and_queues();
@@ -874,7 +895,7 @@ static void every_public_function_is_here(void) {
 
 CASES({"sizes of options are checked", sizes_of_options_are_checked},
       {"dtypes and numbers", dtypes_and_numbers}, {"codecs", codecs}, {"stores", stores},
-      {"making communicators", making_communicators},
+      {"places", places}, {"making communicators", making_communicators},
       {"functions of no communicator", functions_of_no_communicator},
       {"requests and queues", requests_and_queues}, {"training", arguments_of_training},
       {"windows", arguments_of_windows}, {"worlds of views", arguments_of_views},

@@ -2,6 +2,7 @@
  */
 #include "net/socket/stream.h"
 #include "net/world/join.h"
+#include "redpoll/place.h"
 
 #include "base/clock.h"
 #include "harness/check.h"
@@ -194,6 +195,50 @@ static void launchers_are_understood(void) {
                       strcmp(info.job, want->found_by) == 0,
                   "%s: '%s', job '%s'", want->what, info.found_by, info.job);
         if (info.port_is_derived) CHECK(info.port >= 20000 && info.port < 32768);
+    }
+}
+
+/* A row for each way in which rank 0 is told where to serve a store of its own. */
+static const struct {
+    setting set[MAX_VARIABLES];
+    const char *found_by, *host;
+    int world, port; /* -1: it follows from the job */
+    const char *job;
+} masters[] = {
+    {{{"REDPOLL_STORE", "run:7"}, RANKS("1", "2"), MASTER}, "redpoll run", "big", 2, 29500, ""},
+    {{ELASTIC, AGENT, RANKS("1", "2"), MASTER}, "torchrun", "big", 2, 29500, ""},
+    {{ELASTIC, RANKS("1", "2"), MASTER, {"REDPOLL_PORT", "9"}},
+     "torchrun",
+     "big",
+     2,
+     29500,
+     ""},
+    {{RANKS("1", "2"), MASTER}, "RANK and WORLD_SIZE", "big", 2, 29500, ""},
+    {{RANKS("0", "1"), MASTER}, "RANK and WORLD_SIZE", "big", 1, 29500, ""},
+    {{RANKS("0", "1")}, "RANK and WORLD_SIZE", "", 1, 0, ""},
+    {{{"REDPOLL_STORE", "run:7"}, RANKS("0", "1")}, "redpoll run", "", 1, 0, ""},
+    {{{0}}, "no launcher: a world of one", "", 1, 0, ""},
+    {{OMPI("1", "2", "1", "2"), {"PMIX_NAMESPACE", "j"}},
+     "mpirun",
+     "127.0.0.1",
+     2,
+     -1,
+     "mpirun j"},
+    {{OMPI("1", "2", "1", "2"), {"MASTER_PORT", "9"}}, "mpirun", "127.0.0.1", 2, 9, ""},
+};
+
+static void a_store_of_rank_0_is_where_it_is_told(void) {
+    for (size_t i = 0; i < sizeof masters / sizeof masters[0]; i++) {
+        rp_place place;
+        rp_status status = rp_place_find(look_up, masters[i].set, 77, &place);
+        CHECK_MSG(status == RP_OK, "row %zu: %s", i, rp_last_error()->message);
+        if (status != RP_OK) continue;
+        CHECK_MSG(strcmp(place.found_by, masters[i].found_by) == 0, "row %zu: by %s", i,
+                  place.found_by);
+        CHECK_MSG(strcmp(place.host, masters[i].host) == 0, "row %zu: at %s", i, place.host);
+        CHECK_MSG(strcmp(place.job, masters[i].job) == 0, "row %zu: of %s", i, place.job);
+        CHECK_EQ(place.world, masters[i].world);
+        CHECK(masters[i].port < 0 ? place.port >= 20000 : place.port == masters[i].port);
     }
 }
 
@@ -464,6 +509,7 @@ static void several_hosts_need_an_outer_address(void) {
 }
 
 CASES({"launchers_are_understood", launchers_are_understood},
+      {"a_store_of_rank_0_is_where_it_is_told", a_store_of_rank_0_is_where_it_is_told},
       {"half_set_variables_are_named", half_set_variables_are_named},
       {"ports_follow_from_jobs", ports_follow_from_jobs},
       {"a_shell_of_the_rank_is_not_its_launcher", a_shell_of_the_rank_is_not_its_launcher},

@@ -193,6 +193,17 @@ static rp_status find_by_hand(const rpi_environment *environment, rpi_world_info
     return RP_OK;
 }
 
+/* Of a launcher that tells rank 0 where to serve. */
+static rp_status find_master(const rpi_environment *environment, const char *launcher,
+                             rpi_world_info *info) {
+    names ours = common_names;
+    ours.launcher = launcher;
+    RP_TRY(read_ranks(environment, &ours, info));
+    if (info->world == 1 && !is_set(environment, "MASTER_ADDR")) return RP_OK;
+    info->store = RPI_STORE_RANK_0;
+    return read_master(environment, launcher, info);
+}
+
 /* ---- mpirun, srun: they say who, not where ---- */
 
 static bool same(const char *a, const char *b) {
@@ -350,12 +361,29 @@ static rp_status is_slurm_step(const rpi_environment *environment, bool *out_ste
 
 /* ---- in order of trust ---- */
 
-static rp_status find(const rpi_environment *environment, rpi_world_info *info) {
+/* Launchers whose variables have the common names. */
+typedef struct common_launcher {
+    const char *mark, *or_mark, *name;
+    rp_status (*find)(const rpi_environment *environment, rpi_world_info *info);
+} common_launcher;
+
+static const common_launcher common_launchers[] = {
+    {"REDPOLL_STORE", "", "redpoll run", find_redpoll_run},
+    {"TORCHELASTIC_RUN_ID", "", "torchrun", find_torchrun},
+    {"RANK", "WORLD_SIZE", "RANK and WORLD_SIZE", find_by_hand},
+};
+enum { COMMON_LAUNCHERS = sizeof common_launchers / sizeof common_launchers[0] };
+
+/* by_master: of rank 0's own store. */
+static rp_status find(const rpi_environment *environment, bool by_master,
+                      rpi_world_info *info) {
     bool in_step = false;
-    if (is_set(environment, "REDPOLL_STORE")) return find_redpoll_run(environment, info);
-    if (is_set(environment, "TORCHELASTIC_RUN_ID")) return find_torchrun(environment, info);
-    if (is_set(environment, "RANK") || is_set(environment, "WORLD_SIZE"))
-        return find_by_hand(environment, info);
+    for (int i = 0; i < COMMON_LAUNCHERS; i++) {
+        const common_launcher *each = &common_launchers[i];
+        if (!is_set(environment, each->mark) && !is_set(environment, each->or_mark)) continue;
+        return by_master ? find_master(environment, each->name, info)
+                         : each->find(environment, info);
+    }
     if (is_set(environment, "OMPI_COMM_WORLD_RANK") ||
         is_set(environment, "OMPI_COMM_WORLD_SIZE"))
         return find_open_mpi(environment, info);
@@ -373,9 +401,10 @@ static rp_status find(const rpi_environment *environment, rpi_world_info *info) 
     return RP_OK;
 }
 
-rp_status rpi_world_info_find(const rpi_environment *environment, rpi_world_info *out_info) {
+static rp_status find_world(const rpi_environment *environment, bool by_master,
+                            rpi_world_info *out_info) {
     rpi_world_info info = {.world = 1, .local_world = 1};
-    RP_TRY(find(environment, &info));
+    RP_TRY(find(environment, by_master, &info));
     if (info.world == 1) {
         info.store = RPI_STORE_NONE;
         info.one_host = true;
@@ -384,12 +413,30 @@ rp_status rpi_world_info_find(const rpi_environment *environment, rpi_world_info
     return RP_OK;
 }
 
+rp_status rpi_world_info_find(const rpi_environment *environment, rpi_world_info *out_info) {
+    return find_world(environment, false, out_info);
+}
+
+rp_status rpi_world_info_find_master(const rpi_environment *environment,
+                                     rpi_world_info *out_info) {
+    return find_world(environment, true, out_info);
+}
+
 static const char *get_own(const void *context, const char *name) {
     (void)context;
     return getenv(name);
 }
 
+static rpi_environment own_environment(void) {
+    return (rpi_environment){.get = get_own, .launcher = rpi_launcher_pid()};
+}
+
 rp_status rpi_world_info_find_own(rpi_world_info *out_info) {
-    return rpi_world_info_find(
-        &(rpi_environment){.get = get_own, .launcher = rpi_launcher_pid()}, out_info);
+    rpi_environment own = own_environment();
+    return rpi_world_info_find(&own, out_info);
+}
+
+rp_status rpi_world_info_find_own_master(rpi_world_info *out_info) {
+    rpi_environment own = own_environment();
+    return rpi_world_info_find_master(&own, out_info);
 }

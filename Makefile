@@ -8,6 +8,7 @@
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
 #   make bench-compare REF  this state beside REF on this machine; 5 % down fails (WRITE=1: its table)
 #   make install    cmake --install              make wheel     the Python package, into build/wheels
+#   make site       the documents as pages, into build/site
 
 PREFIX ?= /usr/local
 RELEASE := build/release
@@ -15,7 +16,7 @@ RELEASE := build/release
 HOURS ?= 8
 SECONDS ?= 10
 
-.PHONY: all build demo test check check-long fuzz soak accuracy decentralised peers bench bench-compare wheel install format clean
+.PHONY: all build demo test check check-long fuzz soak accuracy decentralised peers bench bench-compare wheel site install format clean
 all: build
 
 build: $(RELEASE)/build.ninja
@@ -81,6 +82,9 @@ bench-compare: build
 
 wheel:
 	python3 -m pip wheel --quiet --no-deps --wheel-dir build/wheels .
+
+site:
+	@sh tools/site.sh
 
 install: build
 	cmake --install $(RELEASE) --prefix $(PREFIX)

@@ -77,3 +77,5 @@ fi
     echo "setup: without PyTorch the tests and lints of the Python package will be skipped" >&2
 sh tools/jax_venv.sh >/dev/null ||
     echo "setup: without JAX its tests will be skipped" >&2
+sh tools/site_venv.sh >/dev/null ||
+    echo "setup: without MkDocs the test of the documents' site will be skipped" >&2

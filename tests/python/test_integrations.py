@@ -388,6 +388,68 @@ def test_lightning(tmp_path):
     assert "rank 1" in told["killed"]
 
 
+# ---- DeepSpeed ----
+
+
+def zero(rank, backend, stage):
+    """The weights after steps of a script of DeepSpeed, and the class of its backend."""
+    import deepspeed
+
+    # It compiles one for inference when a group is made, for half a minute.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(dist_backend=backend, verbose=False)
+    config = {
+        "train_micro_batch_size_per_gpu": BATCH,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}},
+        "zero_optimization": {"stage": stage},
+    }
+    model = net()
+    engine, *_ = deepspeed.initialize(model=model, config=config)
+    for x, y in batches(rank):
+        engine.backward(nn.functional.cross_entropy(engine(x), y))
+        engine.step()
+    with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=stage == 3):
+        weights = flat(model)
+    told = weights, type(dist.group.WORLD).__name__, same_everywhere(weights)
+    engine.destroy()
+    deepspeed.comm.destroy_process_group()
+    deepspeed.comm.comm.cdb = None
+    gc.collect()
+    next_port()
+    return told
+
+
+def deepspeed_tells(rank, world, ports, stage):
+    torchrun(rank, world, ports)
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    gloo, _, _ = zero(rank, "gloo", stage)
+    with instead_of_gloo():
+        swapped, backend, _ = zero(rank, "gloo", stage)
+    exact, _, _ = zero(rank, "redpoll", stage)
+    os.environ.update(REDPOLL_CODEC="q4", REDPOLL_CODEC_MIN_SIZE="100")
+    lossy, _, same = zero(rank, "redpoll", stage)
+    return {
+        "backend": backend,
+        "exact is gloo": torch.equal(exact, gloo) and torch.equal(swapped, gloo),
+        "q4 is off by": distance(lossy, gloo),
+        "replicas": same,
+    }
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_deepspeed(stage):
+    needs("deepspeed")
+    told_of_all = values(
+        run_ranks(deepspeed_tells, WORLD, free_ports(), stage, timeout=TIMEOUT)
+    )
+    for told in told_of_all:
+        assert told["backend"] == "RedpollGroup"
+        assert told["exact is gloo"] and told["replicas"], told
+        # Stage 3 reduces by reduce-scatter, which REDPOLL_CODEC leaves alone.
+        assert (told["q4 is off by"] == 0) == (stage == 3), told
+        assert told["q4 is off by"] < 0.2, told
+
+
 # ---- none of them ----
 
 
@@ -395,8 +457,8 @@ def test_nothing_imports_a_framework():
     program = (
         "import sys, redpoll.torch, redpoll.torch.integrations\n"
         "redpoll.torch.compress\n"
-        "print(sorted({'accelerate', 'lightning', 'pytorch_lightning', 'transformers', 'ray'}"
-        " & set(sys.modules)))"
+        "names = {'accelerate', 'deepspeed', 'lightning', 'pytorch_lightning', 'ray'}\n"
+        "print(sorted((names | {'transformers'}) & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300

@@ -31,9 +31,9 @@ for object in "$objects"/*.cu.o; do
     (cd "$work/$file" && cuobjdump -xelf sm_90 "$object" >/dev/null 2>&1) || true
     for code in "$work/$file"/*.cubin; do
         [ -f "$code" ] || continue
-        readelf -SW "$code" 2>/dev/null | sed -n 's/.* \.text\.\(_Z[^ ]*15rpi_device_call[^ ]*\) *PROGBITS *[0-9a-f]* [0-9a-f]* \([0-9a-f]*\) .*/\1 \2/p' |
+        readelf -SW "$code" 2>/dev/null | sed -n 's/.* \.text\.\(_Z[^ ]*15rpi_device_[cl][^ ]*\) *PROGBITS *[0-9a-f]* [0-9a-f]* \([0-9a-f]*\) .*/\1 \2/p' |
             while read -r kernel bytes; do
-                echo "$file $((0x$bytes / 16)) $(c++filt "$kernel" | sed 's/^void //; s/(rpi_device_call.*//; s/, /,/g')"
+                echo "$file $((0x$bytes / 16)) $(c++filt "$kernel" | sed 's/^void //; s/(rpi_device_.*//; s/, /,/g')"
             done
     done
 done | LC_ALL=C sort >"$work/counts"

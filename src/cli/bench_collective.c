@@ -242,6 +242,7 @@ static rp_status resolve(job *j) {
     if (s->codec_text) RP_TRY(rp_codec_parse(s->codec_text, &j->bench.codec));
     if (s->reduce_text) RP_TRY(rpi_reduce_parse(s->reduce_text, &j->bench.reduce));
     RP_TRY(choose_sizes(s, j->sizes, &j->size_count));
+    if (j->bench.on_cuda) s->world.memory = RP_MEMORY_CUDA;
     s->world.greeting = s->json ? stderr : stdout; /* JSON stands alone */
     return check(j);
 }

@@ -44,7 +44,7 @@ static rp_comm_options options_of(const rpi_world *world, char host[32]) {
                                             .warn_after_s = settings->warn_after_s,
                                             .chunk_bytes = (uint32_t)settings->chunk_bytes,
                                             .progress_thread = settings->progress_thread,
-                                            .tls = settings->tls);
+                                            .tls = settings->tls, .memory = settings->memory);
 }
 
 static rp_status connect_ranks(rpi_world *world) {

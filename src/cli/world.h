@@ -23,6 +23,7 @@ typedef struct rpi_world_settings {
     bool survives_deaths; /* likewise */
     int vital_ranks;      /* likewise */
     int restarts;         /* likewise */
+    rp_memory memory;     /* of rp_comm_options */
     FILE *greeting;       /* for "rank 2 of 4, found by torchrun"; NULL: not said */
 } rpi_world_settings;
 

@@ -13,11 +13,13 @@ template <int LANES> static __device__ inline int rpi_group_lane(void) {
     return threadIdx.x % LANES;
 }
 /* The bucket that this thread's group begins with, and how many groups there are. */
-template <int LANES> static __device__ inline uint64_t rpi_group_first(void) {
-    return (uint64_t)blockIdx.x * (RPI_BLOCK / LANES) + threadIdx.x / LANES;
+template <int LANES>
+static __device__ inline uint64_t rpi_group_first(const rpi_list_place &place) {
+    return (uint64_t)place.block * (RPI_BLOCK / LANES) + threadIdx.x / LANES;
 }
-template <int LANES> static __device__ inline uint64_t rpi_group_count(void) {
-    return (uint64_t)gridDim.x * (RPI_BLOCK / LANES);
+template <int LANES>
+static __device__ inline uint64_t rpi_group_count(const rpi_list_place &place) {
+    return (uint64_t)place.blocks * (RPI_BLOCK / LANES);
 }
 
 /* Nobody goes on before all have come, and sees what they have written. */
@@ -80,18 +82,17 @@ static inline bool rpi_group_is_block(const rpi_device_call *call) {
 }
 
 /* A kernel of groups of so many threads, over all buckets. */
-static inline cudaError_t rpi_group_launch_by(int lanes, rpi_cuda_kernel kernel,
-                                              const rpi_device_call *call,
-                                              cudaStream_t stream) {
-    unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), RPI_BLOCK / (unsigned)lanes);
-    return rpi_kernel_launch(kernel, blocks, call, stream);
+static inline cudaError_t rpi_group_launch_by(int lanes, rpi_list_kernel kernel,
+                                              rpi_device_list *list, cudaStream_t stream) {
+    return rpi_list_launch(kernel, list, rpi_device_buckets, RPI_BLOCK / (unsigned)lanes,
+                           stream);
 }
 
-static inline cudaError_t rpi_group_launch(rpi_cuda_kernel kernel, const rpi_device_call *call,
+static inline cudaError_t rpi_group_launch(rpi_list_kernel kernel, rpi_device_list *list,
                                            cudaStream_t stream) {
     int lanes = RPI_WARP;
-    if (rpi_group_is_block(call)) lanes = RPI_BLOCK;
-    return rpi_group_launch_by(lanes, kernel, call, stream);
+    if (rpi_group_is_block(&list->call[0])) lanes = RPI_BLOCK;
+    return rpi_group_launch_by(lanes, kernel, list, stream);
 }
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef RPI_CUDA_KERNELS_H
 #define RPI_CUDA_KERNELS_H
 
-#include "cuda/device_call.h"
+#include "cuda/device_list.h"
 
 #include <cuda_runtime.h>
 
@@ -26,7 +26,54 @@ static inline cudaError_t rpi_kernel_launch(rpi_cuda_kernel kernel, unsigned blo
     return cudaGetLastError();
 }
 
+/* ---- launches of lists ---- */
+
+typedef void (*rpi_list_kernel)(rpi_device_list);
+
+/* The call that a block is for, and its place among the blocks of that. */
+struct rpi_list_place {
+    const rpi_device_call *call;
+    unsigned block, blocks;
+};
+
+#ifdef __CUDACC__
+static __device__ inline rpi_list_place rpi_place_in(const rpi_device_list &list) {
+    rpi_list_place place;
+    int k = 0;
+    while (k + 1 < list.count && blockIdx.x >= list.begins[k + 1]) k++;
+    place.call = &list.call[k];
+    place.block = blockIdx.x - list.begins[k];
+    place.blocks = list.begins[k + 1] - list.begins[k];
+    return place;
+}
+#endif
+
+/* groups: of threads that a call takes, so many a block. */
+static inline cudaError_t rpi_list_launch(rpi_list_kernel kernel, rpi_device_list *list,
+                                          uint64_t (*groups)(const rpi_device_call *),
+                                          unsigned groups_a_block, cudaStream_t stream) {
+    cudaFuncAttributes attributes;
+    (void)cudaGetLastError(); /* of what came before, and was told */
+    if (!list->call[0].count) return cudaFuncGetAttributes(&attributes, (const void *)kernel);
+    list->begins[0] = 0;
+    for (int i = 0; i < list->count; i++) {
+        unsigned blocks = rpi_blocks_for(groups(&list->call[i]), groups_a_block);
+        unsigned most = (1u << 30) / (unsigned)list->count;
+        list->begins[i + 1] = list->begins[i] + (blocks < most ? blocks : most);
+    }
+    kernel<<<list->begins[list->count], RPI_BLOCK, 0, stream>>>(*list);
+    return cudaGetLastError();
+}
+
 /* Of a family of kernels, FAMILY::of<TYPE>(), the one for elements of this type. */
+template <typename FAMILY>
+static rpi_list_kernel rpi_list_kernel_for(int type, const rpi_device_call *call) {
+    switch (type) {
+    case RPI_DEVICE_F16: return FAMILY::template of<RPI_DEVICE_F16>(call);
+    case RPI_DEVICE_BF16: return FAMILY::template of<RPI_DEVICE_BF16>(call);
+    default: return FAMILY::template of<RPI_DEVICE_F32>(call);
+    }
+}
 template <typename FAMILY>
 static rpi_cuda_kernel rpi_kernel_for(int type, const rpi_device_call *call) {
     switch (type) {
@@ -36,16 +83,17 @@ static rpi_cuda_kernel rpi_kernel_for(int type, const rpi_device_call *call) {
     }
 }
 
-cudaError_t rpi_convert_launch_encode(const rpi_device_call *call, cudaStream_t stream);
-cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
-                                      cudaStream_t stream);
+cudaError_t rpi_convert_launch_encode(rpi_device_list *list, cudaStream_t stream);
+cudaError_t rpi_convert_launch_decode(rpi_device_list *list, int adds, cudaStream_t stream);
+/* RPI_DEVICE_COPY; decodes: from `encoded`. */
+cudaError_t rpi_copy_launch(rpi_device_list *list, int decodes, cudaStream_t stream);
 cudaError_t rpi_convert_launch_divide(const rpi_device_call *call, cudaStream_t stream);
-cudaError_t rpi_quant_launch_encode(const rpi_device_call *call, cudaStream_t stream);
-cudaError_t rpi_quant_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
-cudaError_t rpi_randk_launch_encode(const rpi_device_call *call, cudaStream_t stream);
-cudaError_t rpi_randk_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
-cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t stream);
-cudaError_t rpi_sign_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
+cudaError_t rpi_quant_launch_encode(rpi_device_list *list, cudaStream_t stream);
+cudaError_t rpi_quant_launch_decode(rpi_device_list *list, int adds, cudaStream_t stream);
+cudaError_t rpi_randk_launch_encode(rpi_device_list *list, cudaStream_t stream);
+cudaError_t rpi_randk_launch_decode(rpi_device_list *list, int adds, cudaStream_t stream);
+cudaError_t rpi_sign_launch_encode(rpi_device_list *list, cudaStream_t stream);
+cudaError_t rpi_sign_launch_decode(rpi_device_list *list, int adds, cudaStream_t stream);
 cudaError_t rpi_topk_launch_encode(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_topk_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
 cudaError_t rpi_varied_launch_encode(const rpi_device_call *call, cudaStream_t stream);

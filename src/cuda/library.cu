@@ -48,30 +48,56 @@ static int scratch_bytes(const rpi_device_call *call, size_t *out) {
     return rpi_slots_scratch(call, out);
 }
 
-static int encode(const rpi_device_call *call, void *stream) {
-    cudaStream_t on = (cudaStream_t)stream;
-    switch (call->kind) {
-    case RPI_DEVICE_CONVERT: return rpi_convert_launch_encode(call, on);
-    case RPI_DEVICE_QUANT: return rpi_quant_launch_encode(call, on);
-    case RPI_DEVICE_RANDK: return rpi_randk_launch_encode(call, on);
-    case RPI_DEVICE_SIGN: return rpi_sign_launch_encode(call, on);
-    case RPI_DEVICE_TOPK: return rpi_topk_launch_encode(call, on);
-    case RPI_DEVICE_VARIED: return rpi_varied_launch_encode(call, on);
+static int encode_list(rpi_device_list *list, cudaStream_t on) {
+    switch (list->call[0].kind) {
+    case RPI_DEVICE_COPY: return rpi_copy_launch(list, 0, on);
+    case RPI_DEVICE_CONVERT: return rpi_convert_launch_encode(list, on);
+    case RPI_DEVICE_QUANT: return rpi_quant_launch_encode(list, on);
+    case RPI_DEVICE_RANDK: return rpi_randk_launch_encode(list, on);
+    case RPI_DEVICE_SIGN: return rpi_sign_launch_encode(list, on);
+    case RPI_DEVICE_TOPK: return rpi_topk_launch_encode(&list->call[0], on);
+    case RPI_DEVICE_VARIED: return rpi_varied_launch_encode(&list->call[0], on);
     default: return cudaErrorInvalidValue;
     }
 }
 
-static int decode(const rpi_device_call *call, int adds, void *stream) {
-    cudaStream_t on = (cudaStream_t)stream;
-    switch (call->kind) {
-    case RPI_DEVICE_CONVERT: return rpi_convert_launch_decode(call, adds, on);
-    case RPI_DEVICE_QUANT: return rpi_quant_launch_decode(call, adds, on);
-    case RPI_DEVICE_RANDK: return rpi_randk_launch_decode(call, adds, on);
-    case RPI_DEVICE_SIGN: return rpi_sign_launch_decode(call, adds, on);
-    case RPI_DEVICE_TOPK: return rpi_topk_launch_decode(call, adds, on);
-    case RPI_DEVICE_VARIED: return rpi_varied_launch_decode(call, adds, on);
+static int decode_list(rpi_device_list *list, int adds, cudaStream_t on) {
+    switch (list->call[0].kind) {
+    case RPI_DEVICE_COPY: return rpi_copy_launch(list, 1, on);
+    case RPI_DEVICE_CONVERT: return rpi_convert_launch_decode(list, adds, on);
+    case RPI_DEVICE_QUANT: return rpi_quant_launch_decode(list, adds, on);
+    case RPI_DEVICE_RANDK: return rpi_randk_launch_decode(list, adds, on);
+    case RPI_DEVICE_SIGN: return rpi_sign_launch_decode(list, adds, on);
+    case RPI_DEVICE_TOPK: return rpi_topk_launch_decode(&list->call[0], adds, on);
+    case RPI_DEVICE_VARIED: return rpi_varied_launch_decode(&list->call[0], adds, on);
     default: return cudaErrorInvalidValue;
     }
+}
+
+static int encode_all(const rpi_device_call *calls, int count, void *stream) {
+    uint64_t taken = 0;
+    rpi_device_list list;
+    int error = count > RPI_LIST_MOST ? cudaErrorInvalidValue : cudaSuccess;
+    while (!error && rpi_device_list_take(calls, count, &taken, &list))
+        error = encode_list(&list, (cudaStream_t)stream);
+    return error;
+}
+
+static int decode_all(const rpi_device_call *calls, int count, int adds, void *stream) {
+    uint64_t taken = 0;
+    rpi_device_list list;
+    int error = count > RPI_LIST_MOST ? cudaErrorInvalidValue : cudaSuccess;
+    while (!error && rpi_device_list_take(calls, count, &taken, &list))
+        error = decode_list(&list, adds, (cudaStream_t)stream);
+    return error;
+}
+
+static int encode(const rpi_device_call *call, void *stream) {
+    return encode_all(call, 1, stream);
+}
+
+static int decode(const rpi_device_call *call, int adds, void *stream) {
+    return decode_all(call, 1, adds, stream);
 }
 
 static int divide(const rpi_device_call *call, void *stream) {
@@ -109,8 +135,8 @@ static int load_kind(int kind, int type) {
 }
 
 static int load() {
-    static const int kinds[] = {RPI_DEVICE_CONVERT, RPI_DEVICE_QUANT, RPI_DEVICE_RANDK,
-                                RPI_DEVICE_SIGN};
+    static const int kinds[] = {RPI_DEVICE_COPY, RPI_DEVICE_CONVERT, RPI_DEVICE_QUANT,
+                                RPI_DEVICE_RANDK, RPI_DEVICE_SIGN};
     static const int types[] = {RPI_DEVICE_F32, RPI_DEVICE_F16, RPI_DEVICE_BF16};
     const rpi_device_call none = {};
     int error = divide(&none, NULL);
@@ -294,6 +320,8 @@ rpi_cuda_library_table(void) {
                                            scratch_bytes,
                                            encode,
                                            decode,
+                                           encode_all,
+                                           decode_all,
                                            divide,
                                            allocate,
                                            release,

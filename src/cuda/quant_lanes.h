@@ -46,11 +46,23 @@ typedef struct rpi_divisor {
     int divides;
 } rpi_divisor;
 
+/* 1 / value, correctly rounded, of a value from 2^-64 to 2^64: what CUDA's division does where
+ * nothing is subnormal, without looking. */
+RPI_HOST_DEVICE float rpi_inverse(float value) {
+#ifdef __CUDA_ARCH__
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(value));
+    return fmaf(inverse, -fmaf(inverse, value, -1.0f), inverse);
+#else
+    return 1.0f / value;
+#endif
+}
+
 RPI_HOST_DEVICE rpi_divisor rpi_divisor_of(float value) {
     rpi_divisor d;
     d.value = value;
     d.divides = !(value >= 0x1p-64f && value <= 0x1p64f);
-    d.inverse = d.divides ? 0.0f : 1.0f / value;
+    d.inverse = d.divides ? 0.0f : rpi_inverse(value);
     return d;
 }
 

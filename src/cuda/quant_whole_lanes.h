@@ -154,13 +154,12 @@ RPI_HOST_DEVICE void rpi_quant_whole_leave(float *residual, const rpi_octet *lef
 #endif
 }
 
-/* unit: of scale.unit, by which is multiplied. */
+/* bits: the call's. unit: of scale.unit, by which is multiplied. */
 RPI_HOST_DEVICE void rpi_quant_whole_put(const rpi_device_call *call, int feedback, int octets,
-                                         uint64_t bucket, rpi_quant_scale scale,
+                                         int bits, uint64_t bucket, rpi_quant_scale scale,
                                          rpi_divisor unit, int lane, int lanes,
                                          rpi_quant_held *held) {
     uint64_t row = (uint64_t)lanes * RPI_OCTET, begin = bucket * ((uint64_t)octets * row);
-    int bits = call->bits;
     uint32_t place = rpi_quant_place(bits);
     uint8_t *out =
         call->encoded + bucket * (RPI_QUANT_HEAD + (uint64_t)octets * (uint64_t)(lanes * bits));

@@ -11,12 +11,15 @@ static __device__ float fold(float sum) {
 
 /* Both halves of a warp go through as many tiles, for their shuffles: a bucket past the end has
  * no elements. */
-template <int TYPE, bool FEEDBACK> static __global__ void encode(rpi_device_call call) {
+template <int TYPE, bool FEEDBACK>
+static __global__ void encode(const __grid_constant__ rpi_device_list list) {
+    rpi_list_place place = rpi_place_in(list);
+    const rpi_device_call &call = *place.call;
     int lane = threadIdx.x % RPI_SIGN_GROUP;
     uint64_t buckets = rpi_device_buckets(&call),
              tiles = (call.bucket + RPI_SIGN_TILE - 1) / RPI_SIGN_TILE;
-    uint64_t groups = (uint64_t)gridDim.x * (RPI_BLOCK / RPI_SIGN_GROUP);
-    uint64_t first = (uint64_t)blockIdx.x * (RPI_BLOCK / RPI_SIGN_GROUP);
+    uint64_t groups = (uint64_t)place.blocks * (RPI_BLOCK / RPI_SIGN_GROUP);
+    uint64_t first = (uint64_t)place.block * (RPI_BLOCK / RPI_SIGN_GROUP);
     for (uint64_t of_block = first; of_block < buckets; of_block += groups) {
         uint64_t i = of_block + threadIdx.x / RPI_SIGN_GROUP;
         uint64_t count = i < buckets ? rpi_device_bucket_count(&call, i) : 0;
@@ -33,40 +36,44 @@ template <int TYPE, bool FEEDBACK> static __global__ void encode(rpi_device_call
     }
 }
 
-template <int TYPE, bool ADDS> static __global__ void decode(rpi_device_call call) {
+template <int TYPE, bool ADDS>
+static __global__ void decode(const __grid_constant__ rpi_device_list list) {
+    rpi_list_place place = rpi_place_in(list);
+    const rpi_device_call &call = *place.call;
     int lane = threadIdx.x % RPI_SIGN_GROUP;
     uint64_t buckets = rpi_device_buckets(&call);
-    uint64_t groups = (uint64_t)gridDim.x * (RPI_BLOCK / RPI_SIGN_GROUP);
+    uint64_t groups = (uint64_t)place.blocks * (RPI_BLOCK / RPI_SIGN_GROUP);
     uint64_t i =
-        (uint64_t)blockIdx.x * (RPI_BLOCK / RPI_SIGN_GROUP) + threadIdx.x / RPI_SIGN_GROUP;
+        (uint64_t)place.block * (RPI_BLOCK / RPI_SIGN_GROUP) + threadIdx.x / RPI_SIGN_GROUP;
     for (; i < buckets; i += groups) rpi_sign_lane_decode(&call, TYPE, ADDS, i, lane);
 }
 
 struct encode_family {
-    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
+    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
         return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
     }
 };
 
 struct decode_family {
-    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *) {
+    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *) {
         return decode<TYPE, false>;
     }
 };
 
-static cudaError_t launch(rpi_cuda_kernel kernel, const rpi_device_call *call,
-                          cudaStream_t stream) {
-    unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), RPI_BLOCK / RPI_SIGN_GROUP);
-    return rpi_kernel_launch(kernel, blocks, call, stream);
+static cudaError_t launch(rpi_list_kernel kernel, rpi_device_list *list, cudaStream_t stream) {
+    return rpi_list_launch(kernel, list, rpi_device_buckets, RPI_BLOCK / RPI_SIGN_GROUP,
+                           stream);
 }
 
-cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
-    return launch(rpi_kernel_for<encode_family>(call->type, call), call, stream);
+cudaError_t rpi_sign_launch_encode(rpi_device_list *list, cudaStream_t stream) {
+    return launch(rpi_list_kernel_for<encode_family>(list->call[0].type, &list->call[0]), list,
+                  stream);
 }
 
 /* Sums are floats, whatever the type of the data. */
-cudaError_t rpi_sign_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream) {
-    rpi_cuda_kernel kernel =
-        adds ? decode<RPI_DEVICE_F32, true> : rpi_kernel_for<decode_family>(call->type, call);
-    return launch(kernel, call, stream);
+cudaError_t rpi_sign_launch_decode(rpi_device_list *list, int adds, cudaStream_t stream) {
+    rpi_list_kernel kernel =
+        adds ? decode<RPI_DEVICE_F32, true>
+             : rpi_list_kernel_for<decode_family>(list->call[0].type, &list->call[0]);
+    return launch(kernel, list, stream);
 }

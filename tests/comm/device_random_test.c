@@ -73,7 +73,9 @@ static program draw_program(uint64_t number) {
                                                  .connect_timeout_s = 30, .timeout_s = 60,
                                                  .progress_thread = (int)below(&rng, 2),
                                                  .chunk_bytes = below(&rng, 2) ? 4096 : 0,
-                                                 .chunks_in_flight = below(&rng, 2) ? 2 : 0);
+                                                 .chunks_in_flight = below(&rng, 2) ? 2 : 0,
+                                                 .memory = below(&rng, 2) ? RP_MEMORY_CUDA
+                                                                          : RP_MEMORY_HOST);
     p.hosts = (char)below(&rng, 2);
     for (int i = 0; i < OPERATIONS; i++) draw_operation(&rng, p.world, &p.operations[i]);
     return p;

@@ -24,7 +24,8 @@ class FlatParameters:
     """The trainable parameters of a model, moved into one vector of which they become views.
 
     No memory beyond what they had. parameters: by name, in the model's order, shared ones once.
-    values: the vector, float32 or float64, where they lie. untrained: what of the model is not in it."""
+    values: the vector, float32 or float64, where they lie. untrained: what of the model is not
+    in it."""
 
     def __init__(self, model: nn.Module, who: str) -> None:
         """who: names the caller in errors. ValueError: parameters that cannot be laid out so;

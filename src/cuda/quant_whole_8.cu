@@ -1,0 +1,6 @@
+/* Whole buckets with 8 bits. */
+#include "cuda/quant_whole_kernels.h"
+
+rpi_list_kernel rpi_quant_whole_8(const rpi_device_call *call) {
+    return rpi_list_kernel_for<rpi_quant_whole<8>>(call->type, call);
+}

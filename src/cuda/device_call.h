@@ -39,11 +39,11 @@ typedef struct rpi_device_call {
     uint64_t count;          /* elements; 0: only the kernel is loaded */
     uint64_t first;          /* index in its tensor of the first one */
     rpi_quant_stream stream; /* where `stochastic`, and of RPI_DEVICE_RANDK */
-    const void *x;           /* encode: count elements of `type`; decode that adds: floats that
-                              * the sums begin with where rpi_device_begins_sums(), or NULL: y */
-    float *residual;         /* encode: NULL, or count floats of error feedback */
-    uint8_t *encoded;        /* written by encode, read by decode; any address */
-    void *y;                 /* decode: count elements of `type`, or floats of a sum */
+    const void *x;    /* encode: count elements of `type`; decode that adds: NULL, or, where
+                       * rpi_device_begins_sums(), floats in place of those of y */
+    float *residual;  /* encode: NULL, or count floats of error feedback */
+    uint8_t *encoded; /* written by encode, read by decode; any address */
+    void *y;          /* decode: count elements of `type`, or floats of a sum */
     /* Where the bytes vary, else NULL: */
     void *scratch;           /* encode: memory of the device, as scratch_bytes() of
                               * cuda_library.h says; the kernels' until they are done */

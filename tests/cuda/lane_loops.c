@@ -88,8 +88,8 @@ static bool quant_encode_whole(const rpi_device_call *call, uint64_t bucket) {
     rpi_divisor unit = rpi_divisor_of(scale.unit);
     if (unit.divides) return false;
     for (int lane = 0; lane < lanes; lane++)
-        rpi_quant_whole_put(call, feedback, octets, call->bits, bucket, scale, unit, lane, lanes,
-                            &held[lane]);
+        rpi_quant_whole_put(call, feedback, octets, call->bits, bucket, scale, unit, lane,
+                            lanes, &held[lane]);
     atomic_fetch_add(&whole_buckets, 1);
     return true;
 }

@@ -18,8 +18,9 @@ rp_status rpi_link_costs_parse(const char *text, rpi_cost_model *out_model);
 const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_COSTS_TEXT]);
 /* Those of rank 0 for all: `text` is what this rank was told (REDPOLL_LINKS), and counts on
  * rank 0 alone, so that ranks choose alike whatever their environments say; so do the cores of
- * its host, and *memory, where elements are said to lie: this rank's, then rank 0's. Collective; look: of who waits for rank 0; NULL: none. RP_CORRUPT: the store holds
- * something else. */
+ * its host, and *memory, where elements are said to lie: this rank's, then rank 0's.
+ * Collective; look: of who waits for rank 0; NULL: none. RP_CORRUPT: the store holds something
+ * else. */
 rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
                                double timeout_s, rpi_look *look, const char *text,
                                rp_memory *memory, rpi_cost_model *out_model);

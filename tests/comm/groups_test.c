@@ -515,13 +515,15 @@ static void refuse(rp_comm *comm, int rank, int world, void *context) {
     int twice[] = {rank, rank}, strange[] = {rank, world}, other[] = {(rank + 1) % world};
     int self[] = {rank};
     rp_comm_options link = RP_COMM_OPTIONS(.link = "1Gbit,1us"),
-                    epoch = RP_COMM_OPTIONS(.epoch = 1);
+                    epoch = RP_COMM_OPTIONS(.epoch = 1),
+                    memory = RP_COMM_OPTIONS(.memory = RP_MEMORY_CUDA);
     CHECK_FAILS(rp_comm_group(comm, twice, 2, NULL, &made), INVALID, "twice");
     CHECK_FAILS(rp_comm_group(comm, strange, 2, NULL, &made), INVALID, "is not in");
     CHECK_FAILS(rp_comm_group(comm, other, 1, NULL, &made), INVALID, "only members call");
     CHECK_FAILS(rp_comm_group(comm, self, 0, NULL, &made), INVALID, "a rank at least");
     CHECK_FAILS(rp_comm_group(comm, self, 1, &link, &made), INVALID, "link is the parent's");
     CHECK_FAILS(rp_comm_split(comm, 0, 0, &epoch, &made), INVALID, "epoch is the parent's");
+    CHECK_FAILS(rp_comm_split(comm, 0, 0, &memory, &made), INVALID, "memory is the parent's");
     CHECK(!made);
     CHECK_OK(rp_comm_group(comm, self, 1, NULL, &made));
     sum(made, 7);

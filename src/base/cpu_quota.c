@@ -1,6 +1,6 @@
 #include "base/cpu_quota.h"
 
-#include "base/control_groups.h"
+#include "base/cgroup_limits.h"
 
 #include <math.h>
 

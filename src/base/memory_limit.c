@@ -1,6 +1,6 @@
 #include "base/memory_limit.h"
 
-#include "base/control_groups.h"
+#include "base/cgroup_limits.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ double rpi_memory_limit(const char *root) {
     return fmin(total(root), rpi_control_groups_least(root, 0, "memory", limit_of));
 }
 
-double rpi_memory_held(void) {
+double rpi_memory_resident(void) {
     unsigned long long size = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file) return 0;

@@ -9,6 +9,6 @@
  * rpi_cpu_quota(). */
 double rpi_memory_limit(const char *root);
 /* What this process holds now; 0: it cannot be seen. */
-double rpi_memory_held(void);
+double rpi_memory_resident(void);
 
 #endif

@@ -14,6 +14,7 @@
 #include "cuda/cuda.h"
 #include "net/trust/secret.h"
 #include "net/trust/tls.h"
+#include "plan/pipelines/pipeline_kind.h"
 #include "redpoll/version.h"
 #include "train/models/network.h"
 
@@ -48,6 +49,16 @@ static const rpi_option options[] = {
      "of --model: whose state needs memory, too", NULL},
     {"tp", NULL, NULL, RPI_OPTION_COUNT, FIELD(tensor_ranks), "1", 1, 4096, "N",
      "of --model: ranks that share each layer, as redpoll train --tp; each rank's part", NULL},
+    {"pp", NULL, NULL, RPI_OPTION_COUNT, FIELD(stages), "1", 1, RPI_PIPELINE_STAGES, "N",
+     "of --model: stages, as redpoll train --pp, of which -n ranks make replicas; --batch-size "
+     "is "
+     "then a replica's; each stage's part, and whether all ranks fit into this host",
+     NULL},
+    {"schedule", NULL, NULL, RPI_OPTION_TEXT, FIELD(schedule), "1f1b", 0, 0, "NAME",
+     "of --pp: as redpoll train --schedule, by name", NULL},
+    {"micro-batch-size", NULL, NULL, RPI_OPTION_COUNT, FIELD(micro_batch), NULL, 1, 1 << 16,
+     "N", "of --pp: samples that go through the stages together; --batch-size when absent",
+     NULL},
     {"zero", NULL, NULL, RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 2, "0..2",
      "of --model: as redpoll train --zero, with --ranks", NULL},
     RPI_ROWS_RANKS(FIELD(ranks), NULL, "1", 1, 1 << 16,

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/command.h"
+#include "cli/info_stages.h"
 #include "engine/backend.h"
 #include "engine/optimizer.h"
 #include "train/huggingface/hf_config.h"
@@ -15,6 +16,7 @@
 enum { USUAL_SEQUENCE = 128, CHANNELS_MAX = 64, SIDE_MAX = 2048, COUNT_TEXT = 32 };
 
 typedef struct account {
+    rpi_info_stages stages;
     const rpi_info_model *asked;
     const rpi_optimizer *optimizer;
     const char *task;
@@ -218,8 +220,9 @@ static void print_table(const account *it) {
         printf("%d ranks share each layer; of the first one, with %s parameters:\n",
                it->options.tensor_ranks, count_text(it->found.parameters, parameters));
     print_samples(it);
-    print_memory(it);
-    print_ranks(it);
+    if (!it->stages.stages) print_memory(it);
+    if (!it->stages.stages) print_ranks(it);
+    rpi_info_stages_print(&it->stages);
     print_layers(&it->found);
 }
 
@@ -261,6 +264,7 @@ static void print_json(const account *it) {
     cJSON_AddStringToObject(object, "task", it->task);
     cJSON_AddNumberToObject(object, "parameters", (double)it->whole);
     add_ranks(it, object);
+    rpi_info_stages_add_json(&it->stages, object);
     cJSON_AddNumberToObject(object, "batch_size", (double)it->options.batch);
     if (shape->sequence)
         cJSON_AddNumberToObject(object, "seq_length", shape->sequence);
@@ -313,14 +317,24 @@ static void close_account(account *it) {
     for (int r = 0; it->ranks && r < it->options.tensor_ranks; r++)
         rpi_model_account_free(&it->ranks[r]);
     rpi_free(it->ranks);
+    rpi_info_stages_free(&it->stages);
     rpi_model_account_free(&it->found);
 }
 
 rp_status rpi_info_model_print(const rpi_info_model *info) {
     account it = {.asked = info};
+    const rpi_info_stages_request stages = {.stages = info->stages,
+                                            .tensor_ranks = info->tensor_ranks,
+                                            .ranks = info->ranks,
+                                            .batch = info->batch,
+                                            .micro_batch = info->micro_batch,
+                                            .zero = info->zero,
+                                            .schedule = info->schedule};
     RP_TRY(read_options(&it));
     rp_status status = rpi_model_account_make(it.model, &it.options, &it.found);
     if (status == RP_OK) status = count_ranks(&it);
+    if (status == RP_OK)
+        status = rpi_info_stages_make(&stages, it.model, &it.options, it.optimizer, &it.stages);
     if (status == RP_OK && info->json)
         print_json(&it);
     else if (status == RP_OK)

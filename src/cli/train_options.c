@@ -111,6 +111,11 @@ const rpi_option rpi_train_table[] = {
      "measured (little time), or the layers that stages begin with, as h.3,h.6; measured with "
      "--schedule auto, else counted",
      NULL},
+    {"memory-check", NULL, "general.memory_check", RPI_OPTION_FLAG, FIELD(memory_check), "true",
+     0, 0, NULL,
+     "--no-memory-check: start what does not fit into the memory of its host by redpoll's "
+     "count",
+     NULL},
     {"recompute", NULL, "parallelism.recompute_layer", RPI_OPTION_FLAG, FIELD(recompute), NULL,
      0, 0, NULL,
      "keep no activations inside blocks, but compute them again for the gradients: less "

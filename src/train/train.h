@@ -70,6 +70,7 @@ typedef struct rpi_train_options {
     const char *backend; /* NULL: the fastest */
     const char *dtype;   /* what products compute in: "fp32" or "bf16"; NULL: fp32 */
     int64_t threads;     /* 0: one a core */
+    bool memory_check;   /* what would not fit a host's memory is refused at the start */
     bool recompute;      /* activations inside blocks are made again, not kept */
 
     const char *out;          /* folder; NULL: nothing is written */

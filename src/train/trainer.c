@@ -43,6 +43,7 @@ static bool others_read_gradients(const rpi_trainer *t) {
 
 static rp_status create_weights(rpi_trainer *t) {
     if (rpi_trainer_is_staged(t)) return rpi_trainer_open_stage(t);
+    RP_TRY(rpi_trainer_check_memory(t, NULL, NULL));
     const rpi_gradient_memory travelling = {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;

@@ -135,6 +135,12 @@ void rpi_trainer_close_split(rpi_trainer *trainer);
 /* What its programs run on, and compute in. */
 rp_status rpi_trainer_backend(const rpi_trainer *trainer, const rpi_backend **out_backend,
                               rp_dtype *out_compute);
+/* Before anything of this size is allocated: do all ranks of each host fit into its memory?
+ * stage: NULL where a rank has all layers. Collective. *out_room: NULL, or of any stage the
+ * bytes that are left for activations. RP_NOMEM, on all ranks with the same words: who needs
+ * how much, and what would fit. */
+rp_status rpi_trainer_check_memory(const rpi_trainer *trainer, const rpi_model_stage *stage,
+                                   double *out_room);
 /* Choose schedule and cut, and take this rank's stage, with its weights. Collective where
  * something is measured (stage_choice.h). */
 rp_status rpi_trainer_open_stage(rpi_trainer *trainer);

@@ -31,14 +31,6 @@ static void close_known(known *k) {
     rpi_free(k->host_of);
 }
 
-rp_status rpi_trainer_backend(const rpi_trainer *t, const rpi_backend **out_backend,
-                              rp_dtype *out_compute) {
-    *out_backend = rpi_backend_default();
-    *out_compute = RP_F32;
-    if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, out_backend));
-    return t->options->dtype ? rpi_compute_parse(t->options->dtype, out_compute) : RP_OK;
-}
-
 /* Slices of layers may cost more on one rank than on the next; all are cut alike. */
 static rp_status agree_on_costs(const rpi_trainer *t, double *costs) {
     if (!rpi_trainer_is_split(t)) return RP_OK;
@@ -186,6 +178,25 @@ static rp_status open_chosen(rpi_trainer *t, const rpi_stage_request *request,
     return rpi_stage_open_at(&t->network, &plan, request->stages, stage, &t->stage);
 }
 
+/* By the schedule that keeps least, cut by operations: what does not fit so is refused before
+ * layers are run. */
+static rp_status find_room(const rpi_trainer *t, rpi_stage_request *request) {
+    rpi_stage_request usual = *request;
+    rpi_stage_choice choice = {0};
+    rpi_model_stage stage = {0};
+    int place = rpi_grid_place_of(&t->place.grid, t->place.rank).at[RPI_AXIS_STAGE];
+    usual.schedule = "1f1b";
+    usual.cut = "counted";
+    RP_TRY(rpi_stage_choose(&usual, &choice));
+    const rpi_stage_cut_plan plan = {choice.schedule, request->layers, choice.first,
+                                     choice.costs, choice.measure};
+    rp_status status = rpi_stage_open_at(&t->network, &plan, request->stages, place, &stage);
+    if (status == RP_OK) status = rpi_trainer_check_memory(t, &stage, &request->memory_bytes);
+    rpi_stage_close(&stage);
+    rpi_stage_choice_free(&choice);
+    return status;
+}
+
 static rp_status choose(rpi_trainer *t, known *k) {
     int64_t share = t->global_batch / t->place.workers;
     rpi_stage_request request = {.network = &t->network,
@@ -199,6 +210,7 @@ static rp_status choose(rpi_trainer *t, known *k) {
                                  .record = k->record};
     rpi_stage_choice choice = {0};
     if (rpi_stage_choice_measures(&request)) {
+        RP_TRY(find_room(t, &request));
         RP_TRY(measure(t, k));
         request.times = k->times;
         request.links = &k->links;
@@ -218,5 +230,6 @@ rp_status rpi_trainer_open_stage(rpi_trainer *t) {
     close_known(&k);
     RP_TRY(status);
     t->place.counts = rpi_stage_ends(&t->stage) && t->network.tensor_rank == 0;
+    RP_TRY(rpi_trainer_check_memory(t, &t->stage, NULL));
     return rpi_stage_weights(&t->stage, &t->network, &t->weights);
 }

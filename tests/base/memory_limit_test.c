@@ -56,8 +56,8 @@ static void limits_are_found(void) {
 }
 
 static void this_process_holds_some(void) {
-    CHECK(rpi_memory_held() > 0);
-    CHECK(rpi_memory_held() < rpi_memory_limit(""));
+    CHECK(rpi_memory_resident() > 0);
+    CHECK(rpi_memory_resident() < rpi_memory_limit(""));
 }
 
 CASES({"limits are found", limits_are_found},

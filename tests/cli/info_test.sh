@@ -91,6 +91,15 @@ refused 2 "'1x28x28x3' is no size of images" --model mlp --image 1x28x28x3
 refused 2 'batch-size' --model mlp --batch-size 0
 refused 2 "fp8" --model mlp --dtype fp8
 refused 2 "unknown optimizer 'adam'" --model mlp --optimizer adam
+tiny=gpt2:layers=4,hidden=16,heads=2,vocabulary=300,positions=16
+shows '^zb-h1 over 2 stages: wte to h.[0-9] .* of the operations' --model $tiny --pp 2 -n 4 --batch-size 8 --micro-batch-size 2 --schedule zb-h1 --zero 1
+also '^4 ranks, 2 replicas; 4 micro-batches of 2 in a step$'
+also '^  0 +[0-9]+ +[0-9.e-]+ +2 '
+also '^all 4 ranks: [0-9.]+ MB(, on this host, which has [0-9.]+ MB: they fit)?$'
+shows '"by_stage":' --model $tiny --pp 3 --json
+refused 2 '-n 3 ranks are no replicas of 2 each, --pp x --tp; -n 4 are' --model $tiny --pp 2 -n 3
+refused 2 'not made of micro-batches of 3' --model $tiny --pp 2 --batch-size 8 --micro-batch-size 3
+refused 2 'can be cut into 5 parts; --pp 5 would fit' --model $tiny --pp 6
 refused 1 'nowhere/config.json is missing' --model hf:nowhere
 
 finish

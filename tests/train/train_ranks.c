@@ -43,6 +43,7 @@ rpi_train_options ranks_options(void) {
                                .error_feedback = true,
                                .backend = "reference",
                                .checkpoint = true,
+                               .memory_check = true,
                                .eval = true};
 }
 

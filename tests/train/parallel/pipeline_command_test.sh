@@ -79,6 +79,23 @@ refused 'schedule' --model gpt2 --pp 2 -n 2 --schedule zb-h3
 refused "no stage can begin with 'h.9' there; in this order can h.1, ln_f" --model gpt2:layers=2,hidden=16,heads=2,vocabulary=257,positions=16 --pp 2 -n 2 --stage-cut h.9
 refused 'not made of micro-batches of 3 on 2 replicas; --global-batch-size 24 is' --model gpt2 --pp 2 -n 4 --global-batch-size 20 --micro-batch-size 3
 
+# ---- what no host has memory for ----
+# lacks WORDS...: refused on every rank, before anything is allocated
+lacks() {
+    "$redpoll" train --model gpt2:layers=24,hidden=65536,heads=1024,vocabulary=257,positions=16 --data tokens:corpus --seq-length 16 --steps 1 --no-eval \
+        --no-checkpoint --optimizer adamw --threads 1 --global-batch-size 8 --out lacks "$@" >out 2>err
+    code=$?
+    if [ $code -eq 1 ]; then pass; else complain "$*: exit code $code, not 1"; fi
+    says err "needs [0-9.]* GB, of which [0-9.]* GB for (optimizer's state|parameters|gradients); the [0-9] ranks? of its host need [0-9.]* GB more than"
+    says err 'no-memory-check starts all the same'
+}
+lacks -n 1
+lacks -n 2 --zero 1
+lacks -n 2 --pp 2 --micro-batch-size 2
+says err 'rank [01], stage [01] needs'
+says err '^\[1\] redpoll: rank'
+lacks -n 2 --pp 2 --micro-batch-size 2 --schedule auto
+
 # ---- a rank is killed: all others say which one ----
 # find_rank RANK: its process
 find_rank() {

@@ -1,4 +1,4 @@
-#include "base/control_groups.h"
+#include "base/cgroup_limits.h"
 
 #include "base/c_locale.h"
 

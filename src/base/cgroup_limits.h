@@ -1,8 +1,8 @@
 /* What the control groups of a process allow: the tightest of its own group and all groups
  * above it, in version 1 and 2 of control groups, which may be mounted side by side. In a
  * container groups above its own are out of sight. */
-#ifndef RPI_BASE_CONTROL_GROUPS_H
-#define RPI_BASE_CONTROL_GROUPS_H
+#ifndef RPI_BASE_CGROUP_LIMITS_H
+#define RPI_BASE_CGROUP_LIMITS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,157 @@
+#include "cli/info_stages.h"
+
+#include "base/memory.h"
+#include "base/memory_limit.h"
+#include "base/status.h"
+#include "base/wrap.h"
+#include "train/parallel/node_costs.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- numbers that fit together ---- */
+
+static rp_status take_ranks(const rpi_info_stages_request *asked, rpi_info_stages *s) {
+    int64_t tensor = asked->tensor_ranks > 1 ? asked->tensor_ranks : 1;
+    int64_t model = asked->stages * tensor;
+    int64_t ranks = asked->ranks > 1 ? asked->ranks : model;
+    if (ranks % model)
+        return RP_FAIL(
+            INVALID, "-n %lld ranks are no replicas of %lld each, --pp x --tp; -n %lld are",
+            (long long)ranks, (long long)model, (long long)((ranks / model + 1) * model));
+    s->stages = (int)asked->stages;
+    s->ranks = (int)ranks;
+    s->replicas = (int)(ranks / model);
+    s->micro_batch = asked->micro_batch ? asked->micro_batch : asked->batch;
+    s->micro_batches = (int)(asked->batch / s->micro_batch);
+    if (asked->batch % s->micro_batch == 0) return RP_OK;
+    return RP_FAIL(INVALID, "--batch-size %lld is not made of micro-batches of %lld",
+                   (long long)asked->batch, (long long)s->micro_batch);
+}
+
+/* ---- stage by stage ---- */
+
+typedef struct work {
+    const rpi_info_stages_request *asked;
+    const rpi_account_options *options;
+    const rpi_optimizer *optimizer;
+    rpi_network network;
+    double *costs;
+    const rpi_pipeline_kind *schedule;
+} work;
+
+static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
+    rpi_model_stage part = {0};
+    RP_TRY(rpi_stage_open(&w->network, w->costs, w->schedule, s->stages, stage, &part));
+    const rpi_rank_account_options options = {.network = &w->network,
+                                              .stage = &part,
+                                              .compute = w->options->compute,
+                                              .recompute = w->options->recompute,
+                                              .micro_batch = s->micro_batch,
+                                              .micro_batches = s->micro_batches,
+                                              .slots = w->optimizer->slot_count,
+                                              .zero = (int)w->asked->zero,
+                                              .sharers = s->replicas};
+    rp_status status = rpi_rank_account_make(&options, &s->each[stage]);
+    snprintf(s->text, sizeof s->text, "%s", part.text);
+    rpi_stage_close(&part);
+    return status;
+}
+
+static rp_status account_for_all(work *w, const char *model, rpi_info_stages *s) {
+    static const rpi_loss_options plain;
+    const rpi_tensor_split split = {.ranks = w->options->tensor_ranks};
+    const char *name = w->asked->schedule;
+    RP_TRY(rpi_pipeline_kind_find(name ? name : "1f1b", &w->schedule));
+    RP_TRY(rpi_network_build_split(model, &w->options->shape, &plain, &split, &w->network));
+    RP_TRY(rpi_node_costs(&w->network, &w->costs));
+    RP_TRY(rpi_alloc_array((size_t)s->stages, sizeof *s->each, "stages", &s->each));
+    for (int stage = 0; stage < s->stages; stage++) {
+        RP_TRY(account_for(w, stage, s));
+        s->all_bytes += s->each[stage].all * (s->ranks / s->stages);
+    }
+    s->host_bytes = rpi_memory_limit("");
+    return RP_OK;
+}
+
+rp_status rpi_info_stages_make(const rpi_info_stages_request *asked, const char *model,
+                               const rpi_account_options *options,
+                               const rpi_optimizer *optimizer, rpi_info_stages *out) {
+    rpi_info_stages s = {0};
+    work w = {.asked = asked, .options = options, .optimizer = optimizer};
+    *out = s;
+    if (asked->stages <= 1) return RP_OK;
+    RP_TRY(take_ranks(asked, &s));
+    rp_status status = account_for_all(&w, model, &s);
+    rpi_free(w.costs);
+    rpi_network_close(&w.network);
+    if (status == RP_OK)
+        *out = s;
+    else
+        rpi_info_stages_free(&s);
+    return status;
+}
+
+void rpi_info_stages_free(rpi_info_stages *s) {
+    rpi_free(s->each);
+    *s = (rpi_info_stages){0};
+}
+
+/* ---- told ---- */
+
+static void print_stage(const rpi_info_stages *s, int stage) {
+    const rpi_rank_account *a = &s->each[stage];
+    double held = a->bytes[RPI_HELD_PARAMETERS] + a->bytes[RPI_HELD_GRADIENTS] +
+                  a->bytes[RPI_HELD_OPTIMIZER] + a->bytes[RPI_HELD_STATES];
+    printf("  %-6d %14lld %13.4g %10d %13.1f %13.1f %11.1f\n", stage, (long long)a->parameters,
+           1e-9 * (a->forward_flops + a->backward_flops), a->in_flight, 1e-6 * held,
+           1e-6 * (a->all - held), 1e-6 * a->all);
+}
+
+void rpi_info_stages_print(const rpi_info_stages *s) {
+    if (!s->stages) return;
+    printf("\n");
+    rpi_print_wrapped(stdout, s->text, 0, 2);
+    printf("%d rank%s, %d replica%s; %d micro-batch%s of %lld in a step\n\n", s->ranks,
+           s->ranks == 1 ? "" : "s", s->replicas, s->replicas == 1 ? "" : "s", s->micro_batches,
+           s->micro_batches == 1 ? "" : "es", (long long)s->micro_batch);
+    printf("  %-6s %14s %13s %10s %13s %13s %11s\n", "stage", "parameters", "step, GFLOP",
+           "in flight", "model, MB", "passes, MB", "memory, MB");
+    for (int stage = 0; stage < s->stages; stage++) print_stage(s, stage);
+    printf(
+        "  memory: of a rank of it; model: parameters, gradients, optimizer's state; passes:\n"
+        "  activations of micro-batches in flight, messages, workspace\n");
+    printf("all %d ranks: %.1f MB", s->ranks, 1e-6 * s->all_bytes);
+    if (isfinite(s->host_bytes))
+        printf(", on this host, which has %.1f MB: they %s", 1e-6 * s->host_bytes,
+               s->all_bytes <= s->host_bytes ? "fit" : "do not fit");
+    printf("\n");
+}
+
+static cJSON *stage_json(const rpi_rank_account *a) {
+    cJSON *row = cJSON_CreateObject();
+    cJSON_AddNumberToObject(row, "parameters", (double)a->parameters);
+    cJSON_AddNumberToObject(row, "forward_flops", a->forward_flops);
+    cJSON_AddNumberToObject(row, "backward_flops", a->backward_flops);
+    cJSON_AddNumberToObject(row, "in_flight", a->in_flight);
+    cJSON_AddNumberToObject(row, "parameters_bytes", a->bytes[RPI_HELD_PARAMETERS]);
+    cJSON_AddNumberToObject(row, "gradients_bytes", a->bytes[RPI_HELD_GRADIENTS]);
+    cJSON_AddNumberToObject(row, "optimizer_bytes", a->bytes[RPI_HELD_OPTIMIZER]);
+    cJSON_AddNumberToObject(row, "states_bytes", a->bytes[RPI_HELD_STATES]);
+    cJSON_AddNumberToObject(row, "activations_bytes", a->bytes[RPI_HELD_ACTIVATIONS]);
+    cJSON_AddNumberToObject(row, "messages_bytes", a->bytes[RPI_HELD_MESSAGES]);
+    cJSON_AddNumberToObject(row, "workspace_bytes", a->bytes[RPI_HELD_WORKSPACE]);
+    cJSON_AddNumberToObject(row, "memory_bytes", a->all);
+    return row;
+}
+
+void rpi_info_stages_add_json(const rpi_info_stages *s, cJSON *object) {
+    if (!s->stages) return;
+    cJSON *list = cJSON_AddArrayToObject(object, "by_stage");
+    for (int stage = 0; stage < s->stages; stage++)
+        cJSON_AddItemToArray(list, stage_json(&s->each[stage]));
+    cJSON_AddNumberToObject(object, "all_ranks_bytes", s->all_bytes);
+    if (!isfinite(s->host_bytes)) return;
+    cJSON_AddNumberToObject(object, "host_bytes", s->host_bytes);
+    cJSON_AddBoolToObject(object, "fits", s->all_bytes <= s->host_bytes);
+}

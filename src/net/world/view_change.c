@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who closes the view looks so often, and others in a part of silence_s: they are woken. */
-#define CLOSER_S   0.02
-#define AWAITING_S 0.05
+/* Who closes the view looks so often, more often when something has just changed, and others
+ * in a part of silence_s: they are woken. */
+#define CLOSER_FIRST_S 0.0005
+#define CLOSER_S       0.02
+#define AWAITING_S     0.05
 enum { LOOKS_OF_SILENCE = 8 };
 
 static const rpi_states world_next[] = {
@@ -28,7 +30,9 @@ typedef struct visit {
     int64_t members_from_ns; /* the first member of the view before was seen there; 0: not */
     int64_t enough_from_ns;  /* there were enough for the first view; 0: not */
     rpi_view_change_state state;
-    int awaited; /* rank of the view before */
+    int awaited;      /* rank of the view before */
+    int seen, missed; /* members of the next view, and who was awaited, at the last wait */
+    double pause_s;
 } visit;
 
 /* ---- the view that is closed ---- */
@@ -104,6 +108,8 @@ static rp_status come(rp_world *world, visit *v) {
     if (v->making == number) return RP_OK;
     v->making = number;
     v->members_from_ns = v->enough_from_ns = 0;
+    v->missed = -1;
+    v->pause_s = 0;
     RP_TRY(say_making(world, number));
     RP_TRY(rpi_world_mark(world, "meet", number, world->id));
     bool has_place = world->state == RPI_WORLD_MEMBER || world->newest.count < world->most;
@@ -150,12 +156,26 @@ static rp_status close_view(rp_world *world) {
     return RP_OK;
 }
 
-/* The closer waits for whoever is missing, all others for the closer. */
-static rp_status wait_a_while(rp_world *world, const visit *v) {
+/* Until the closer looks again: soon, where something has changed. */
+static double next_pause_s(const rp_world *world, visit *v) {
+    bool is_new = v->seen != world->next.count || v->missed != v->awaited;
+    v->pause_s = is_new || v->pause_s <= 0   ? CLOSER_FIRST_S
+                 : 2 * v->pause_s < CLOSER_S ? 2 * v->pause_s
+                                             : CLOSER_S;
+    v->seen = world->next.count;
+    v->missed = v->awaited;
+    return v->pause_s;
+}
+
+/* The closer waits for whoever is missing, all others for the closer. Who was waited for and
+ * has come to another view than this wakes nobody again. */
+static rp_status wait_a_while(rp_world *world, visit *v) {
     bool closes = is_closer(world);
+    bool awaits =
+        closes && v->state == RPI_VIEW_CHANGE_AWAITS_MEMBERS && v->missed != v->awaited;
     double left_s = rpi_seconds(v->deadline_ns - rpi_now_ns());
-    double wait_s = closes ? CLOSER_S : rpi_seconds(world->silence_ns) / LOOKS_OF_SILENCE;
-    bool awaits = closes && v->state == RPI_VIEW_CHANGE_AWAITS_MEMBERS;
+    double wait_s =
+        closes ? next_pause_s(world, v) : rpi_seconds(world->silence_ns) / LOOKS_OF_SILENCE;
     if (awaits) wait_s = AWAITING_S;
     if (left_s < wait_s) wait_s = left_s > 0 ? left_s : 0;
     if (awaits)
@@ -185,10 +205,11 @@ static rp_status timed_out(const rp_world *world, const visit *v) {
 }
 
 /* It may have been closed at this moment, with this process in it. */
-static rp_status give_up(rp_world *world, rp_status status) {
+static rp_status give_up(rp_world *world, uint32_t making, rp_status status) {
     rpi_kept_error reason;
     rpi_error_keep(&reason);
     rp_status read = say_making(world, 0);
+    rpi_world_unmark(world, "meet", making, world->id);
     if (read == RP_OK) read = rpi_world_read(world);
     if (read == RP_OK && take_newest(world) == RP_OK) return RP_OK;
     rpi_error_put_back(&reason);
@@ -226,10 +247,11 @@ rp_status rp_world_next(rp_world *world, double timeout_s, const rp_view **out_v
                        "this process has left world '%s': close it, and open it again "
                        "to come back",
                        world->name);
-    visit v = {.timeout_s = timeout_s, .deadline_ns = rpi_deadline_ns(timeout_s)};
+    visit v = {.timeout_s = timeout_s, .deadline_ns = rpi_deadline_ns(timeout_s), .missed = -1};
     rp_status status = RP_PENDING;
     while (status == RP_PENDING) status = take_part(world, &v);
-    if (status != RP_OK && world->state != RPI_WORLD_LEFT_OUT) status = give_up(world, status);
+    if (status != RP_OK && world->state != RPI_WORLD_LEFT_OUT)
+        status = give_up(world, v.making, status);
     if (status == RP_OK) *out_view = &world->view;
     return status;
 }

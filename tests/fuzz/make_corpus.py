@@ -83,6 +83,20 @@ def connections() -> None:
     put("control", "long", control(4, bytes(399)))
 
 
+def views() -> None:
+    """The newest view, an empty line, and what processes 1, 2, ... say."""
+    view = b"4 1 3 1\n1 0 0 ann\n2 2 0 ben\n4 -1 0 dot\n3 1 3 cid\n"
+    inputs = {
+        "first": b"\n1 1 -1 0 ann\n2 1 -1 0 ben\n",
+        "all": view + b"\n9 5 -1 0 ann\n9 5 -1 0 ben\n9 0 -1 1 cid\n9 5 -1 0 dot\n",
+        "lost": view + b"\n9 5 1 0 ann\n9 5 0 0 ben\n9 4 -1 0 cid\n9 5 2 0 dot\n9 5 -1 0 eve\n",
+        "twice": b"1 1 2 0\n1 -1 0 a\n1 -1 0 b\n",
+        "last": b"4294967295 1 1 0\n1 -1 0 a\n\n1 0 -1 0 a\n",
+    }
+    for name, data in inputs.items():
+        put("view", name, data)
+
+
 def note(flags: int, word: int, buffer: int = 1, size: int = 0) -> bytes:
     return bytes([flags]) + b"RPLB" + struct.pack("<IQQ", word, buffer, size)
 
@@ -338,6 +352,7 @@ def tokenizers() -> None:
 if __name__ == "__main__":
     connections()
     shm_notes()
+    views()
     windows()
     codecs()
     files()

@@ -19,11 +19,13 @@ enum { STEPS_LEFT = 25 }; /* behind the last change */
 
 static char transport[8] = "tcp";
 static double stuck_s = 60; /* of operations */
+static bool has_groups;
 
 typedef struct worker {
     rp_store store;
     rp_world *world;
     rp_comm *comm;
+    rp_comm *group; /* of all members, over which steps go where groups are tried */
     const rp_view *view;
     double steps; /* the same on all members behind each step */
 } worker;
@@ -39,26 +41,34 @@ static void open_world(worker *w, int least, int most, double silence_s) {
     REQUIRE_OK(rp_world_open(&w->store, &options, &w->world));
 }
 
-static void close_world(worker *w) {
+static void destroy_comms(worker *w) {
+    rp_comm_destroy(w->group);
     rp_comm_destroy(w->comm);
+    w->comm = w->group = NULL;
+}
+
+static void close_world(worker *w) {
+    destroy_comms(w);
     rp_world_close(w->world);
     rp_store_close(&w->store);
 }
 
-/* The next view with a communicator that all of its members have made: as many as it takes. */
-static rp_status go_on(worker *w) {
+static rp_status make_comms(worker *w) {
     rp_comm_options options =
         RP_COMM_OPTIONS(.transport = transport, .connect_timeout_s = 60, .timeout_s = stuck_s);
-    rp_comm_destroy(w->comm);
-    w->comm = NULL;
+    rp_comm_options named = RP_COMM_OPTIONS(.name = "all");
+    RP_TRY(rp_comm_create_in(w->world, &options, &w->comm));
+    if (has_groups) RP_TRY(rp_comm_split(w->comm, 0, -w->view->rank, &named, &w->group));
+    return rp_broadcast(w->comm, &w->steps, 1, RP_F64, NULL);
+}
+
+/* The next view with a communicator that all of its members have made: as many as it takes. */
+static rp_status go_on(worker *w) {
     for (int tries = 0; tries < 20; tries++) {
+        destroy_comms(w);
         RP_TRY(rp_world_next(w->world, 120, &w->view));
-        rp_status status = rp_comm_create_in(w->world, &options, &w->comm);
-        if (status != RP_OK) printf("again: %s\n", rp_last_error()->message);
-        if (status == RP_OK) status = rp_broadcast(w->comm, &w->steps, 1, RP_F64, NULL);
-        if (status == RP_OK) return RP_OK;
-        rp_comm_destroy(w->comm);
-        w->comm = NULL;
+        if (make_comms(w) == RP_OK) return RP_OK;
+        printf("again: %s\n", rp_last_error()->message);
     }
     return RP_INTERNAL;
 }
@@ -67,7 +77,7 @@ static rp_status go_on(worker *w) {
 static rp_status step(worker *w, bool *out_changes) {
     double sums[2] = {w->steps, rp_world_changing(w->world)};
     rp_segment segment = {.data = sums, .count = 2, .dtype = RP_F64};
-    RP_TRY(rp_all_reduce(w->comm, &segment, 1, NULL));
+    RP_TRY(rp_all_reduce(has_groups ? w->group : w->comm, &segment, 1, NULL));
     CHECK_MSG(sums[0] == w->steps * rp_comm_world(w->comm), "steps %g of %d ranks sum to %g",
               w->steps, rp_comm_world(w->comm), sums[0]);
     *out_changes = sums[1] > 0;
@@ -83,13 +93,14 @@ static void mark(const char *what, const worker *w) {
 
 /* ---- one dies, another takes its place ---- */
 
-/* "tcp:2": of four, rank 2 is killed once it has said so; the world has room for three, and the
+/* "tcp:": of four, one is killed once it has said so; the world has room for three, and the
  * fourth waits for that. */
 static void train(void) {
     worker w = {0};
     bool changes = false;
     int views = 0;
     snprintf(transport, sizeof transport, "%.3s", ranks_argument());
+    has_groups = strstr(ranks_argument(), ":groups") != NULL;
     open_world(&w, 3, 3, LONG_SILENCE_S);
     CHECK_OK(go_on(&w));
     mark("began", &w);
@@ -127,8 +138,12 @@ static int find_output(ranks *world, int processes, const char *text) {
 static void replace(const char *argument, int dies) {
     char text[40];
     ranks *world = ranks_start("train", 4, &(ranks_options){.argument = argument});
-    snprintf(text, sizeof text, "began %d of 3", dies);
-    int doomed = find_output(world, 4, text);
+    int doomed = 0;
+    for (int rank = 0; rank < 3; rank++) { /* all have made their communicator */
+        snprintf(text, sizeof text, "began %d of 3", rank);
+        int process = find_output(world, 4, text);
+        if (rank == dies) doomed = process;
+    }
     ranks_signal(world, doomed, SIGKILL);
     CHECK(ranks_finish(world, 100));
     for (int i = 0; i < 4; i++)
@@ -139,6 +154,12 @@ static void replace(const char *argument, int dies) {
 static void a_member_dies_and_another_comes(void) {
     replace("shm:", 2);
     replace("tcp:", 1);
+}
+
+/* The ranks of the group are in the other order: the world is told whom it is. */
+static void a_group_of_a_view_tells_of_a_death(void) {
+    replace("shm:groups", 2);
+    replace("tcp:groups", 0);
 }
 
 static void the_coordinator_dies_and_another_comes(void) {
@@ -216,8 +237,7 @@ static void vanish(void) {
     CHECK_OK(go_on(&w));
     bool dies = w.view->rank == 2 || (both && w.view->rank == 0);
     CHECK_OK(rp_barrier(w.comm));
-    rp_comm_destroy(w.comm);
-    w.comm = NULL;
+    destroy_comms(&w);
     if (dies && strcmp(when, "after") == 0) CHECK_OK(rp_world_next(w.world, 60, &w.view));
     if (dies) {
         ranks_mark("dies");
@@ -297,6 +317,7 @@ static const ranks_function functions[] = {
     {"train", train}, {"be_away", be_away}, {"vanish", vanish}, {"leave", leave}};
 static const check_case cases[] = {
     {"a_member_dies_and_another_comes", a_member_dies_and_another_comes},
+    {"a_group_of_a_view_tells_of_a_death", a_group_of_a_view_tells_of_a_death},
     {"the_coordinator_dies_and_another_comes", the_coordinator_dies_and_another_comes},
     {"who_was_away_is_told_and_comes_back", who_was_away_is_told_and_comes_back},
     {"silent_deaths_are_found", silent_deaths_are_found},

@@ -31,7 +31,8 @@ typedef struct job {
     rpi_planned_training planned;
     rpi_precision precision; /* with the state of the run's optimizer */
     rpi_scaling_exchange exchange;
-    double sent; /* bytes, in an exchange */
+    double sent;      /* bytes, in an exchange */
+    double in_layers; /* bytes of a step, between ranks that share layers */
 } job;
 
 /* ---- the run, as a training that is planned ---- */
@@ -77,7 +78,7 @@ static rp_status read_training(const char *machine, job *j) {
                               .micro_batch = samples > 0 ? samples : 1,
                               .sequence = r->sequence,
                               .interleave = is_schedule(r, "interleaved") ? CHUNKS : 1,
-                              .sequence_parallel = true,
+                              .sequence_parallel = false,
                               .fused_attention = true};
     int64_t turn = said.micro_batch * replicas;
     said.global_batch = (r->global_batch + turn - 1) / turn * turn;
@@ -143,8 +144,28 @@ static double pipeline_bytes(const job *j) {
     double borders = is_folded ? 2 : 2 * (double)l->interleave - 1;
     double table = (double)(l->model.vocabulary * l->model.hidden) * sizeof(float);
     if (l->pipeline == 1) return 0;
-    return borders * (double)rpi_layout_micro_batches(l) * border / (double)l->tensor +
+    return borders * (double)rpi_layout_micro_batches(l) * border +
            (l->model.tied && !is_folded ? table / (double)l->tensor : 0);
+}
+
+/* Of the same rank: what ranks that share layers add up. A block has two sums each way, and the
+ * model's ends one each. */
+static rp_status price_layers(job *j) {
+    const rpi_training_layout *l = &j->planned.layout;
+    double sums = 4 * (double)rpi_stage_layers(l, 0) + 1 + (l->pipeline == 1);
+    double elements = (double)(l->micro_batch * l->sequence * l->model.hidden);
+    rpi_scaling_job work = {.strategy = "all-reduce",
+                            .codec = "fp32",
+                            .ranks = (int)l->tensor,
+                            .ranks_per_host = j->record->link ? 1 : (int)l->tensor,
+                            .count = elements,
+                            .bucket_bytes = elements * sizeof(float)};
+    rpi_scaling_exchange sum;
+    if (l->tensor == 1) return RP_OK;
+    RP_TRY(cost_model(j, &work.model));
+    RP_TRY(rpi_scaling_price(&work, &sum));
+    j->in_layers = sums * (double)rpi_layout_micro_batches(l) * sum.wire_bytes;
+    return RP_OK;
 }
 
 /* ---- items ---- */
@@ -202,6 +223,7 @@ static rp_status forecast(job *j, rpi_run_forecast *out) {
     double summed_s = all.seconds[RPI_TIME_DATA], waited_s = waits(&all);
     double computed_s = all.step_s - summed_s - waited_s;
     RP_TRY(price(&all, computed_s, j));
+    RP_TRY(price_layers(j));
     double exposed_s =
         waited_s + (sums_gradients(j->record) ? summed_s : rpi_scaling_exposed_s(&j->exchange));
     double tokens = (double)l->global_batch * (double)l->sequence;
@@ -209,7 +231,7 @@ static rp_status forecast(job *j, rpi_run_forecast *out) {
     out->values[RPI_RUN_COMPUTE] = computed_s;
     out->values[RPI_RUN_EXPOSED] = exposed_s;
     out->values[RPI_RUN_MEMORY] = first_rank_memory(j) + residual_bytes(j);
-    out->values[RPI_RUN_SENT] = j->sent / j->exchange.every + pipeline_bytes(j);
+    out->values[RPI_RUN_SENT] = j->sent / j->exchange.every + pipeline_bytes(j) + j->in_layers;
     double workers = l->data > 1 ? j->exchange.workers / (double)l->data : 1;
     out->values[RPI_RUN_RATE] = tokens * workers / out->values[RPI_RUN_STEP];
     add_interval(j, out);

@@ -46,7 +46,7 @@ runs neighbours --model $gpt -n 2 --link 1Gbit,50us --strategy gossip:topology=r
 sends neighbours
 runs servers --model $gpt -n 2 --link 1Gbit,50us --strategy parameter-server --machine here.json
 sends servers
-# Stages hand micro-batches on, and share a table; schedules: add a row.
+# Stages hand micro-batches on, and share a table; ranks of a layer add up: add a row.
 deep='gpt2:layers=5,hidden=64,heads=2,vocabulary=257,positions=32'
 while read -r name words; do
     runs "$name" --model $deep -n 2 --link 1Gbit,50us --machine here.json $words
@@ -58,6 +58,16 @@ staged --pp 2 --micro-batch-size 2
 halves --pp 2 --micro-batch-size 2 --schedule zb-h1
 folded --pp 2 --micro-batch-size 2 --schedule zb-v
 chunks --pp 2 --micro-batch-size 2 --schedule interleaved
+layers --tp 2 --micro-batch-size 2
+END
+# Ranks that share layers, four of them, and two with replicas or stages.
+while read -r name words; do
+    runs "$name" --model gpt2:layers=4,hidden=64,heads=4,vocabulary=257,positions=32 -n 4 --machine here.json $words
+    sends "$name"
+done <<'END'
+wide --tp 4
+replicas --tp 2 --clip 1
+both --tp 2 --pp 2 --micro-batch-size 2
 END
 # A pipeline waits where it fills and drains, and the less where backward passes come in halves.
 exposed() { timeout 60 "$redpoll" report "$1" --json | sed 's/.*"exposed_s","unit":"s","predicted":\([^,]*\),.*/\1/'; }

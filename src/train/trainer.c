@@ -251,6 +251,14 @@ static double rate(void *context) {
     return t->learning_rate;
 }
 
+/* Copies that tensor ranks have must have the same sums on all of them, whatever lies in their
+ * buckets beside: in the order of ranks, which over hosts is not chosen by itself. */
+static const char *algorithm_of(const rpi_trainer *t) {
+    const char *said = t->options->algorithm;
+    bool is_any = said || !rpi_trainer_is_split(t) || t->place.replicas < 3;
+    return is_any ? said : "sra";
+}
+
 rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     bool waits_for_all = o->clip > 0 || rpi_trainer_is_staged(t);
@@ -265,7 +273,7 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .levels = t->levels,
                                 .lossy_from = t->codec.fastest ? &t->lossy_from : NULL,
                                 .options = rpi_strategy_options(o->strategy),
-                                .algorithm = o->algorithm,
+                                .algorithm = algorithm_of(t),
                                 .seed = (uint64_t)o->seed,
                                 .bucket_bytes = bucket_bytes(t),
                                 .warmup_exact = o->warmup_exact,

@@ -4,6 +4,7 @@
 # shellcheck disable=SC2154 # $folder is that of cases.sh
 set -u
 redpoll=$1
+examples=$(cd "$(dirname "$0")/../../../examples" && pwd)
 . "$(dirname "$0")/../../harness/cases.sh"
 mark="test-$$"
 export REDPOLL_TEST_MARK="$mark" OMP_NUM_THREADS=1
@@ -88,6 +89,10 @@ END
 "$redpoll" train --config tiny.yaml --data tokens:corpus --threads 1 --no-eval --out tiny >out 2>err || complain "$(cat err)"
 says out 'tp_mode REDUCE_SCATTER: .*the same training, in more memory'
 says out '2 ranks share each layer'
+
+"$redpoll" train --config "$examples/llama-3d.yaml" --data tokens:corpus --seq-length 16 --threads 1 --no-eval --steps 1 --out three >out 2>err ||
+    complain "$(cat err)"
+says out '2 replicas of 2 stages, each of 2 ranks that share its layers'
 
 # ---- what does not go together: add a row ----
 # refused WHAT WORDS...

@@ -59,7 +59,7 @@ static const rpi_option options[] = {
     {"micro-batch-size", NULL, NULL, RPI_OPTION_COUNT, FIELD(micro_batch), NULL, 1, 1 << 16,
      "N", "of --pp: samples that go through the stages together; --batch-size when absent",
      NULL},
-    {"zero", NULL, NULL, RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 2, "0..2",
+    {"zero", NULL, NULL, RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 3, "0..3",
      "of --model: as redpoll train --zero, with --ranks", NULL},
     RPI_ROWS_RANKS(FIELD(ranks), NULL, "1", 1, 1 << 16,
                    "of --model: that share the optimizer's state, and more, by --zero"),

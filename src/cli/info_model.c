@@ -89,8 +89,7 @@ typedef struct memory {
 } memory;
 
 static memory memory_of(const account *it, const rpi_model_account *found) {
-    double arena = (double)found->parameters * sizeof(float);
-    memory m = {.parameters = arena,
+    memory m = {.parameters = (double)found->values * sizeof(float),
                 .gradients = (double)found->gradients * sizeof(float),
                 .optimizer = (double)found->owned * sizeof(float) * it->optimizer->slot_count,
                 .states = (double)found->states * sizeof(float),
@@ -146,7 +145,7 @@ static void print_memory(const account *it) {
     memory m = memory_of(it, &it->found);
     char what[96];
     printf("\nmemory of a rank\n");
-    print_bytes("parameters", m.parameters);
+    print_bytes(shared_text(it, 3, "parameters", what, sizeof what), m.parameters);
     print_bytes(shared_text(it, 2, "gradients", what, sizeof what), m.gradients);
     int used = snprintf(what, sizeof what, "optimizer's state (%s", it->optimizer->name);
     if (it->options.sharers > 1)

@@ -200,9 +200,10 @@ const rpi_option rpi_train_table[] = {
     {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_FLAG,
      FIELD(error_feedback), "on", 0, 0, "on|off",
      "add what a lossy codec lost to the next gradient", NULL},
-    {"zero", NULL, "optimizer.zero_stage", RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 3, "0..2",
+    {"zero", NULL, "optimizer.zero_stage", RPI_OPTION_COUNT, FIELD(zero), NULL, 0, 3, "0..3",
      "1: ranks share the optimizer's state, and each steps its part of the parameters, of "
-     "--strategy all-reduce; 2: gradients, too; 0, each has all of it, when absent",
+     "--strategy all-reduce; 2: gradients, too; 3: parameters, too, which are gathered where "
+     "they are used; 0, each has all of it, when absent",
      NULL},
     {"weights-codec", NULL, "communication.weights_codec", RPI_OPTION_TEXT,
      FIELD(weights_codec), NULL, 0, 0, "CODEC",

@@ -61,6 +61,30 @@ void rpi_divergence_watch(rpi_trainer *t, int64_t first, int64_t count) {
     }
 }
 
+/* In the state of what this rank owns; nobody else has it. */
+static bool look_at_slot(const rpi_trainer *t, int slot, int kind, rpi_step_fault *fault) {
+    const rpi_optimizer_state *optimizer = &t->optimizer;
+    for (int i = 0; i < optimizer->owned_count; i++) {
+        rpi_arena_range owned = optimizer->owned[i];
+        const float *values = rpi_optimizer_state_slot(optimizer, slot, owned.first);
+        int64_t at = rpi_first_nonfinite(values, owned.count);
+        if (at < 0) continue;
+        *fault = (rpi_step_fault){.kind = kind,
+                                  .index = tensor_at(t, false, owned.first + at),
+                                  .value = (double)values[at]};
+        return true;
+    }
+    return false;
+}
+
+/* Where ranks have those of what they own alone, in these. */
+static bool look_at_parameters(const rpi_trainer *t, rpi_step_fault *fault) {
+    if (rpi_trainer_passes_values(t))
+        return look_at_slot(t, t->optimizer.kind->slot_count, RPI_FAULT_PARAMETER, fault);
+    return look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
+                rpi_weights_count(t->weights), fault);
+}
+
 static int node_named(const rpi_graph *graph, const char *name) {
     for (int i = 0; i < rpi_graph_node_count(graph); i++)
         if (rpi_graph_node(graph, i)->name == name) return i;
@@ -70,7 +94,9 @@ static int node_named(const rpi_graph *graph, const char *name) {
 static rp_status trace_outputs(rpi_trainer *t, rpi_instance *instance,
                                const rpi_run_options *run, double loss) {
     const char *name = NULL;
-    RP_TRY(rpi_instance_find_nonfinite(instance, run, &name));
+    /* Layers that are gathered run on all ranks at a time, or on none. */
+    if (!rpi_trainer_passes_values(t))
+        RP_TRY(rpi_instance_find_nonfinite(instance, run, &name));
     if (name)
         t->fault = (rpi_step_fault){.kind = RPI_FAULT_OUTPUT,
                                     .index = node_named(t->network.graph, name)};
@@ -79,18 +105,13 @@ static rp_status trace_outputs(rpi_trainer *t, rpi_instance *instance,
     return RP_OK;
 }
 
-static bool look_at_parameters(rpi_trainer *t) {
-    return look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
-                rpi_weights_count(t->weights), &t->fault);
-}
-
 /* Ranks that share layers have the same loss, and run again together or not at all: where none
  * of them has parameters that explain it. */
 static rp_status trace_together(rpi_trainer *t, rpi_instance *instance,
                                 const rpi_run_options *run, double loss) {
     if (isfinite(loss)) return RP_OK;
     RP_TRY(rpi_trainer_complete(t));
-    int32_t found = look_at_parameters(t);
+    int32_t found = look_at_parameters(t, &t->fault);
     const rp_segment any = {.data = &found, .count = 1, .dtype = RP_I32};
     RP_TRY(rp_all_reduce(t->comms.tensor, &any, 1,
                          &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX)));
@@ -106,23 +127,7 @@ rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
         return RP_OK;
     }
     RP_TRY(rpi_trainer_complete(t));
-    return look_at_parameters(t) ? RP_OK : trace_outputs(t, instance, run, loss);
-}
-
-/* In the state of what this rank owns; nobody else has it. */
-static bool look_at_slot(const rpi_trainer *t, int slot, rpi_step_fault *fault) {
-    const rpi_optimizer_state *optimizer = &t->optimizer;
-    for (int i = 0; i < optimizer->owned_count; i++) {
-        rpi_arena_range owned = optimizer->owned[i];
-        const float *values = rpi_optimizer_state_slot(optimizer, slot, owned.first);
-        int64_t at = rpi_first_nonfinite(values, owned.count);
-        if (at < 0) continue;
-        *fault = (rpi_step_fault){.kind = RPI_FAULT_SLOT + slot,
-                                  .index = tensor_at(t, false, owned.first + at),
-                                  .value = (double)values[at]};
-        return true;
-    }
-    return false;
+    return look_at_parameters(t, &t->fault) ? RP_OK : trace_outputs(t, instance, run, loss);
 }
 
 static bool look_at_state(const rpi_trainer *t, const float *mean_states,
@@ -130,7 +135,7 @@ static bool look_at_state(const rpi_trainer *t, const float *mean_states,
     rpi_weights *weights = t->weights;
     int64_t count = rpi_weights_count(weights), states = rpi_weights_states_count(weights);
     for (int s = 0; s < t->optimizer.kind->slot_count; s++)
-        if (look_at_slot(t, s, fault)) return true;
+        if (look_at_slot(t, s, RPI_FAULT_SLOT + s, fault)) return true;
     return look(t, RPI_FAULT_RESIDUAL, t->residual, 0, count, fault) ||
            look(t, RPI_FAULT_STATE, rpi_weights_states(weights), 0, states, fault) ||
            look(t, RPI_FAULT_MEAN_STATE, mean_states, 0, states, fault);
@@ -139,9 +144,7 @@ static bool look_at_state(const rpi_trainer *t, const float *mean_states,
 rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
     rpi_step_fault fault = {0};
     RP_TRY(rpi_trainer_complete(t));
-    if (!look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
-              rpi_weights_count(t->weights), &fault))
-        look_at_state(t, mean_states, &fault);
+    if (!look_at_parameters(t, &fault)) look_at_state(t, mean_states, &fault);
     if (t->place.world == 1)
         return rpi_divergence_report(t, &fault.kind, FAULT, t->step, t->step);
     double *faults = NULL;

@@ -75,17 +75,30 @@ rp_status rpi_trainer_compile_evaluation(rpi_trainer *t) {
     return rest ? t->replica->compile(t->replica_self, false, rest) : RP_OK;
 }
 
+static int64_t runs_of(int64_t samples, int64_t most) {
+    return (samples + most - 1) / most;
+}
+
+/* Runs of the rank that has most, where ranks run in step; 0: they do not. */
+static int64_t runs_of_most(const rpi_trainer *t, int64_t most) {
+    if (!rpi_trainer_passes_values(t)) return 0;
+    return runs_of(rpi_train_place_most(&t->place, false, held_out_samples(t)), most);
+}
+
 static rp_status run_share(rpi_trainer *t, totals *sums) {
     int64_t first, end, most = samples_of_run(t);
     rpi_memories memories;
     rp_status status = rpi_memories_open(&t->network, 1, &memories);
     find_share(t, &first, &end);
+    int64_t own = runs_of(end - first, most);
     while (status == RP_OK && first < end) {
         int64_t count = end - first < most ? end - first : most;
         status = run_part(t, &memories, first, count, sums);
         first += count;
     }
     rpi_memories_close(&memories);
+    for (int64_t run = own; run < runs_of_most(t, most); run++)
+        if (status == RP_OK) status = t->replica->idle(t->replica_self, false);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "train/ownership.h"
 #include "train/program_set.h"
 #include "train/strategies/passing_gradients.h"
+#include "train/strategies/passing_values.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,7 +112,8 @@ static rp_status count_owned(const rpi_account_options *options, const rpi_weigh
     return RP_OK;
 }
 
-/* Of the gradients, those of what is owned, and of buckets that are written and that travel. */
+/* Of gradients and parameters, those of what is owned, and of buckets that are in use and that
+ * travel. */
 static rp_status count_passing(const rpi_account_options *options, const counted *it,
                                rpi_model_account *account) {
     static const rp_codec exact;
@@ -120,13 +122,16 @@ static rp_status count_passing(const rpi_account_options *options, const counted
     if (options->zero >= 2)
         account->gradients =
             account->owned + rpi_passing_memory_foresee(&buckets, RPI_PASSING_TRAVEL + 1);
+    if (options->zero >= 3)
+        account->values =
+            account->owned + rpi_passing_memory_foresee(&buckets, RPI_PASSING_AHEAD + 2);
     rpi_buckets_destroy(&buckets);
     return RP_OK;
 }
 
 static rp_status count_shared(const rpi_account_options *options, const counted *it,
                               rpi_model_account *account) {
-    account->owned = account->gradients = rpi_weights_count(it->weights);
+    account->owned = account->gradients = account->values = rpi_weights_count(it->weights);
     if (options->sharers <= 1) return RP_OK;
     RP_TRY(count_owned(options, it->weights, &account->owned));
     return count_passing(options, it, account);

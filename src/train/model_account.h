@@ -16,7 +16,7 @@ typedef struct rpi_account_options {
     int tensor_ranks, tensor_rank;
     bool repeats_sums; /* rpi_tensor_split.repeats */
     int sharers;       /* ranks that share the optimizer's state; up to 1: each has all of it */
-    int zero;          /* then: from 2 on gradients, too */
+    int zero;          /* then: from 2 on gradients, too, and by 3 parameters */
     bool whole_tensors; /* of which it steps no part of a tensor */
 } rpi_account_options;
 
@@ -30,7 +30,8 @@ typedef struct rpi_layer_account {
 typedef struct rpi_model_account {
     int64_t parameters, states; /* elements of all */
     int64_t owned;              /* of parameters, that one rank steps, who has most */
-    int64_t gradients; /* elements of gradients in memory at a time, at most, on that rank */
+    int64_t gradients, values;  /* elements of gradients and of parameters that are in memory at
+                                   a time, at most, on that rank */
     rpi_program_facts facts;
     rpi_layer_account *layers; /* as the graph goes */
     int layer_count;

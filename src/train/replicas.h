@@ -12,7 +12,8 @@ struct rpi_trainer;
 
 /* RP_MISMATCH on all ranks alike: which ranks differ from the others, in which tensor first,
  * and what to do. Nothing to compare where the strategy means its replicas to differ, or in a
- * world of one. Of ranks that share layers, what each of them has a copy of, too. Collective; four bytes a rank as long as all is well. */
+ * world of one. Of ranks that share layers, what each of them has a copy of, too. Collective;
+ * four bytes a rank as long as all is well. */
 rp_status rpi_replicas_check(struct rpi_trainer *trainer);
 
 #endif

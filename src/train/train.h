@@ -63,8 +63,9 @@ typedef struct rpi_train_options {
     const char *strategy, *codec, *algorithm; /* algorithm NULL: chosen */
     double bucket_mb;                         /* MiB of gradients in one all-reduce */
     bool error_feedback;
-    int64_t zero;              /* what ranks share: 0 nothing, 1 the optimizer's state */
-    const char *weights_codec; /* with zero 1, of parameters that owners send; NULL: exact */
+    int64_t zero; /* what ranks share: 0 nothing, 1 the optimizer's state, 2 gradients, too, 3
+                     all */
+    const char *weights_codec; /* with zero, of parameters that owners send; NULL: exact */
     int64_t warmup_exact;      /* first steps with the exact codec */
 
     const char *backend; /* NULL: the fastest */

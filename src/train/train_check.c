@@ -255,12 +255,11 @@ static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *stra
                             bool chooses_bits) {
     RP_TRY(check_weights_codec(o));
     if (!o->zero) return RP_OK;
-    if (o->zero > 2)
-        return RP_FAIL(
-            INVALID,
-            "--zero %lld: 0, 1, by which ranks share the optimizer's state, or 2, by "
-            "which they share gradients, too; each has all parameters",
-            (long long)o->zero);
+    if (o->zero > 3)
+        return RP_FAIL(INVALID,
+                       "--zero %lld: 0, 1, by which ranks share the optimizer's state, 2, by "
+                       "which they share gradients, too, or 3, by which they share all",
+                       (long long)o->zero);
     if (!strategy->shares_optimizer)
         return RP_FAIL(INVALID,
                        "--zero %lld is for --strategy all-reduce, whose ranks take the same "

@@ -29,6 +29,11 @@ static bool is_meeting(const rpi_trainer *t, const rpi_step_report *report) {
     return t->tensor_nodes && strcmp(report->what, "finish") == 0;
 }
 
+static rp_status on_pass(void *context, const rpi_program *program, rpi_pass pass) {
+    rpi_trainer *t = context;
+    return t->strategy->pass(t->strategy_self, program, pass);
+}
+
 static void on_step(void *context, const rpi_step_report *report) {
     rpi_trainer *t = context;
     bool waits = is_meeting(t, report);
@@ -96,6 +101,7 @@ rp_status rpi_trainer_open_replica(rpi_trainer *t) {
                                      .stage = rpi_trainer_is_staged(t) ? &t->stage : NULL,
                                      .links = &t->links,
                                      .gradient_final = on_gradient_final,
+                                     .on_pass = t->strategy->pass ? on_pass : NULL,
                                      .on_parameter = t->strategy->use ? on_parameter : NULL,
                                      .on_run = on_run,
                                      .context = t};

@@ -48,7 +48,8 @@ static rp_status create_weights(rpi_trainer *t) {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
     if (rpi_trainer_passes_gradients(t))
-        return rpi_weights_create_placed(n->graph, n->loss, true, &t->weights);
+        return rpi_weights_create_placed(n->graph, n->loss, !rpi_trainer_passes_values(t),
+                                         &t->weights);
     if (others_read_gradients(t) && !rpi_trainer_has_part(t))
         return rpi_weights_create_with(n->graph, n->loss, &travelling, &t->weights);
     return rpi_weights_create(n->graph, n->loss, &t->weights);
@@ -93,6 +94,7 @@ static int64_t bucket_bytes(const rpi_trainer *t) {
 }
 
 static bool keeps_values(const rpi_trainer *t) {
+    if (rpi_trainer_passes_values(t)) return true;
     return t->ownership.count && !rp_codec_is_exact(&t->weights_codec, RP_F32);
 }
 
@@ -140,6 +142,22 @@ static rp_status open_optimizer_of(rpi_trainer *t, const rpi_arena_range *owned,
     return rpi_optimizer_state_open(&options, &t->optimizer);
 }
 
+/* What no arena has begins where it is owned. */
+static void initialise_owned(rpi_trainer *t) {
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        if (parameter->is_state) continue;
+        const rpi_arena_range tensor = {weight->first, weight->count};
+        rpi_arena_range run = {0};
+        while (rpi_optimizer_state_next(&t->optimizer, tensor, &run))
+            rpi_parameter_initialise(parameter, (uint64_t)t->options->seed,
+                                     run.first - weight->first, run.count,
+                                     rpi_optimizer_state_values(&t->optimizer, run.first));
+    }
+    t->optimizer.has_values = true;
+}
+
 static rp_status open_optimizer(rpi_trainer *t) {
     rpi_arena_range *owned = NULL;
     int count = 0;
@@ -148,6 +166,7 @@ static rp_status open_optimizer(rpi_trainer *t) {
         RP_TRY(rpi_ownership_ranges(&t->ownership, t->place.replica, &owned, &count));
     rp_status status = open_optimizer_of(t, owned, count);
     rpi_free(owned);
+    if (status == RP_OK && rpi_trainer_passes_values(t)) initialise_owned(t);
     return status;
 }
 

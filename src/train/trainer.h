@@ -150,6 +150,17 @@ static inline bool rpi_trainer_passes_gradients(const rpi_trainer *trainer) {
     return trainer->options->zero >= 2 && trainer->place.replicas > 1;
 }
 
+/* Do they have the parameters of what they own alone, but where a pass uses them? */
+static inline bool rpi_trainer_passes_values(const rpi_trainer *trainer) {
+    return trainer->options->zero >= 3 && trainer->place.replicas > 1;
+}
+/* For whoever wants all parameters in one arena for a while: they are there, and gone again.
+ * Nothing where they always are. The first is collective. */
+rp_status rpi_trainer_hold_values(rpi_trainer *trainer);
+void rpi_trainer_release_values(rpi_trainer *trainer);
+/* The same, where they were written meanwhile: owners keep theirs. */
+void rpi_trainer_take_values(rpi_trainer *trainer);
+
 /* Once there are weights and programs: who makes gradients. */
 rp_status rpi_trainer_open_replica(rpi_trainer *trainer);
 

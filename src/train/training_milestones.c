@@ -49,9 +49,12 @@ static rp_status write_sample(rpi_training *r) {
     rpi_text text = {0};
     r->sampled_step = t->step;
     RP_TRY(rpi_trainer_complete(t));
+    RP_TRY(rpi_trainer_hold_values(t));
+    rp_status status = t->place.rank == 0 ? rpi_text_sample_write(t, &text) : RP_OK;
+    rpi_trainer_release_values(t);
+    RP_TRY(status);
     if (t->place.rank != 0) return RP_OK;
-    RP_TRY(rpi_text_sample_write(t, &text));
-    rp_status status = rpi_metrics_sample(r->metrics, t->step, r->options->prompt, text.at);
+    status = rpi_metrics_sample(r->metrics, t->step, r->options->prompt, text.at);
     if (status == RP_OK && r->hooks->sampled)
         r->hooks->sampled(r->hooks->context, t->step, text.at);
     rpi_text_free(&text);

@@ -27,7 +27,9 @@ static rp_status load_weights(rpi_training *r) {
     const char *folder = r->options->weights;
     char note[4096];
     if (!folder || r->options->resume) return RP_OK;
+    RP_TRY(rpi_trainer_hold_values(t));
     RP_TRY(rpi_hf_load(folder, &t->network, t->weights, true, note, sizeof note));
+    rpi_trainer_take_values(t);
     if (note[0] && r->hooks->note) r->hooks->note(r->hooks->context, note);
     return RP_OK;
 }

@@ -45,6 +45,8 @@ also '^  gradients +1419\.3 MB$'
 shows '^  gradients \(of 4 ranks\) +62[0-9]\.[0-9] MB$' --model gpt2:medium --zero 2 -n 4 --batch-size 1 --seq-length 64
 also '^  parameters +1419\.3 MB$'
 also "^  optimizer's state \(adamw, of 4 ranks\) +709\.[67] MB\$"
+shows '^  parameters \(of 4 ranks\) +62[0-9]\.[0-9] MB$' --model gpt2:medium --zero 3 -n 4 --batch-size 1 --seq-length 64
+also '^  gradients \(of 4 ranks\) +62[0-9]\.[0-9] MB$'
 shows "^  optimizer's state \(lamb, of 4 ranks\) +7[0-9][0-9]\.[0-9] MB\$" --model gpt2:medium --zero 1 -n 4 --optimizer lamb --batch-size 1 --seq-length 64
 shows "^  optimizer's state \(adamw\) +2838\.6 MB\$" --model gpt2:medium --zero 1 --batch-size 1 --seq-length 64
 shows ' 8 tokens,' --model gpt2:layers=1,hidden=8,heads=2,vocabulary=16,positions=8

@@ -154,6 +154,40 @@ static void places(void) {
     rpi_graph_destroy(graph);
 }
 
+/* An arena of values for a while: what was placed elsewhere stays there. */
+static void values_come_and_go(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    float elsewhere[16] = {0};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    REQUIRE_OK(rpi_weights_create_placed(graph, build(graph), false, &weights));
+    CHECK(!rpi_weights_values(weights) && !rpi_weights_gradients(weights));
+    CHECK(rpi_weights_state_at(weights, 1) == rpi_weights_states(weights) + 2);
+    for (int time = 0; time < 2; time++) {
+        rpi_weights_place_values(weights, 2, elsewhere);
+        CHECK_OK(rpi_weights_open_values(weights));
+        float *values = rpi_weights_values(weights);
+        CHECK_OK(rpi_weights_open_values(weights)); /* once more is nothing */
+        CHECK(values && rpi_weights_values(weights) == values);
+        for (int i = 0; i < rpi_weights_parameter_count(weights); i++)
+            CHECK(rpi_weights_value_at(weights, i) ==
+                  (i == 2 ? elsewhere : values + rpi_weights_parameter(weights, i)->first));
+        CHECK(values[0] == 0);
+        values[0] = 1;
+        rpi_weights_close_values(weights);
+        rpi_weights_close_values(weights);
+        for (int i = 0; i < rpi_weights_parameter_count(weights); i++)
+            CHECK(rpi_weights_value_at(weights, i) == (i == 2 ? elsewhere : NULL));
+        rpi_weights_place_values(weights, 2, NULL);
+    }
+    rpi_memory_fail_after(1);
+    CHECK(rpi_weights_open_values(weights) == RP_NOMEM);
+    rpi_memory_fail_after(0);
+    CHECK(!rpi_weights_values(weights) && !rpi_weights_value_at(weights, 0));
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
 static void versions(void) {
     rpi_graph *graph = NULL;
     rpi_weights *weights = NULL;
@@ -255,5 +289,6 @@ static void any_number_of_nodes(void) {
 }
 
 CASES({"order", order}, {"any_number_of_nodes", any_number_of_nodes}, {"versions", versions},
-      {"parts", parts}, {"places", places}, {"failures", failures},
+      {"parts", parts}, {"places", places}, {"values come and go", values_come_and_go},
+      {"failures", failures},
       {"gradients_lie_where_they_are_put", gradients_lie_where_they_are_put})

@@ -374,6 +374,7 @@ static rp_status lend(void *context, int index, rpi_parameter_event event) {
     case RPI_GRADIENT_NEEDED:
         CHECK_MSG(!l->gradients[index], "gradient %d is needed twice", index);
         RP_TRY(rpi_alloc((size_t)count * sizeof(float), "a gradient", &l->gradients[index]));
+        memset(l->gradients[index], 0xff, (size_t)count * sizeof(float));
         rpi_weights_place_gradient(weights, index, l->gradients[index]);
     }
     return RP_OK;
@@ -458,6 +459,35 @@ static void parameters_come_and_go(void) {
     }
 }
 
+/* An idle run has no inputs, tells what one tells that computes, and leaves gradients of zero
+ * wherever they were put. */
+static void idle_runs_tell_and_compute_nothing(void) {
+    for (int m = 0; m < MODELS; m++) {
+        work w;
+        part home, here;
+        lender l;
+        open_work(&w, &models[m]);
+        open_part(&home, &w, w.network.loss, &(rpi_program_options){0});
+        open_lender(&l, &here, &home, &w, false);
+        rpi_run_options idle = {.idle = true, .on_parameter = lend, .context = &l};
+        REQUIRE_OK(rpi_instance_forward(here.instances[0], &idle));
+        check_order(&l, RPI_FORWARD);
+        l.told = 0;
+        REQUIRE_OK(rpi_instance_backward(here.instances[0], &idle));
+        check_order(&l, RPI_BACKWARD);
+        CHECK_EQ(l.at_once, 0);
+        for (int i = 0; i < rpi_weights_parameter_count(here.weights); i++) {
+            int64_t count = rpi_weights_parameter(here.weights, i)->count, other = 0;
+            REQUIRE(l.gradients[i]);
+            for (int64_t e = 0; e < count; e++) other += l.gradients[i][e] != 0;
+            CHECK_EQ(other, 0);
+        }
+        close_lender(&l);
+        close_part(&home);
+        close_work(&w);
+    }
+}
+
 static void a_parameter_that_lies_nowhere(void) {
     work w;
     part home, here;
@@ -480,7 +510,8 @@ static void a_parameter_that_lies_nowhere(void) {
     close_work(&w);
 }
 
-CASES({"parts_have_their_own_weights_alone", parts_have_their_own_weights_alone},
+CASES({"idle_runs_tell_and_compute_nothing", idle_runs_tell_and_compute_nothing},
+      {"parts_have_their_own_weights_alone", parts_have_their_own_weights_alone},
       {"runs_in_flight_hold_what_they_keep", runs_in_flight_hold_what_they_keep},
       {"parameters_come_and_go", parameters_come_and_go},
       {"a_parameter_that_lies_nowhere", a_parameter_that_lies_nowhere})

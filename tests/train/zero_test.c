@@ -1,5 +1,6 @@
-/* Ranks that share the optimizer (--zero 1) are ranks that each have all of it: the same bytes
- * for exact gradients, and a training as good for lossy ones. */
+/* Ranks that share the optimizer (--zero 1), gradients (2) and parameters (3) are ranks that
+ * each have all of it: the same bytes for exact gradients, and a training as good for lossy
+ * ones. */
 #include "base/memory.h"
 #include "harness/check.h"
 #include "train/checkpoint/safetensors.h"
@@ -40,7 +41,7 @@ static const training_row trainings[] = {
     {"resnet of 7", 7, "resnet20:width=2,norm=group", "sgd", "all", 0, 4, 1, 0, NULL, false},
 };
 enum { TRAININGS = sizeof trainings / sizeof trainings[0], STEPS = 6, TOKENS = 3000 };
-enum { ZERO_MOST = 2 };
+enum { ZERO_MOST = 3 };
 
 static char text[700];
 
@@ -167,6 +168,7 @@ static rp_status note_held(void *context, rp_comm *comm) {
     rp_status status = rpi_trainer_open(&t, &options, comm);
     int64_t own = 0;
     if (status == RP_OK) CHECK((rpi_weights_gradients(t.weights) == NULL) == (it->zero >= 2));
+    if (status == RP_OK) CHECK((rpi_weights_values(t.weights) == NULL) == (it->zero >= 3));
     for (int i = 0; status == RP_OK && i < t.optimizer.owned_count; i++)
         own += t.optimizer.owned[i].count;
     it->elements[rp_comm_rank(comm)] = own;
@@ -298,9 +300,10 @@ typedef struct world_row {
 } world_row;
 
 static const world_row savers[] = {{1, 1, true}, {2, 1, false}, {2, 1, true}, {3, 0, true},
-                                   {3, 1, true}, {7, 1, true},  {3, 2, true}, {2, 2, false}};
-static const world_row goers[] = {
-    {1, 0, false}, {1, 1, false}, {2, 1, false}, {7, 1, false}, {3, 2, false}};
+                                   {3, 1, true}, {7, 1, true},  {3, 2, true}, {2, 2, false},
+                                   {3, 3, true}, {2, 3, false}};
+static const world_row goers[] = {{1, 0, false}, {1, 1, false}, {2, 1, false},
+                                  {7, 1, false}, {3, 2, false}, {2, 3, false}};
 enum { SAVERS = sizeof savers / sizeof savers[0], GOERS = sizeof goers / sizeof goers[0] };
 
 /* A batch of 42 is shared by all of these worlds. */
@@ -385,24 +388,32 @@ static void lossy_parameters_train_as_well(void) {
     CHECK_MSG(lossy.test.loss != exact.test.loss, "nothing is lossy: %g", lossy.test.loss);
     CHECK_MSG(exact.test.loss < 0.4 && lossy.test.loss < 0.4, "%g, and exact %g",
               lossy.test.loss, exact.test.loss); /* of 5.5 at first */
+    options.zero = 3;
+    options.steps = 100;
+    run(&options, "gathered lossy", 3, &lossy);
+    CHECK_MSG(lossy.test.loss != exact.test.loss && lossy.test.loss < 0.6, "%g",
+              lossy.test.loss);
 }
 
 /* What owners keep goes on as if nothing had happened: of as many ranks to the same bytes, of
  * others, and of a run without the codec, from the exact parameters. */
 static void kept_values_go_on(void) {
-    for (int pieces = 0; pieces < 2; pieces++) {
-        const world_row row = {3, 1, pieces};
+    for (int i = 0; i < 4; i++) {
+        const world_row row = {3, i < 2 ? 1 : 3, i % 2};
         rpi_train_options half = resumable(&row, 3), all = resumable(&row, 6), rest = all;
         rpi_train_result result = {0};
+        char name[32];
         half.weights_codec = all.weights_codec = rest.weights_codec = "q8";
         run(&half, "kept half", 3, NULL);
         run(&all, "kept all", 3, NULL);
         rest.resume = ranks_folder("kept half");
         rest.overwrite = false;
-        run(&rest, pieces ? "kept rest of pieces" : "kept rest", 3, NULL);
-        CHECK_MSG(ranks_same_file(model_file(&all), model_file(&rest)), "pieces %d", pieces);
+        snprintf(name, sizeof name, "kept rest %d", i);
+        run(&rest, name, 3, NULL);
+        CHECK_MSG(ranks_same_file(model_file(&all), model_file(&rest)), "row %d", i);
         rest.resume = ranks_folder("kept half");
-        run(&rest, pieces ? "kept by two of pieces" : "kept by two", 2, &result);
+        snprintf(name, sizeof name, "kept by two %d", i);
+        run(&rest, name, 2, &result);
         CHECK_EQ(result.steps, 3);
     }
 }
@@ -452,7 +463,59 @@ static void a_codec_of_parameters_wants_owners(void) {
     }
 }
 
+/* ---- whole models for a while ---- */
+
+static void note_sample(void *context, int64_t step, const char *sample) {
+    char *samples = context;
+    size_t used = strlen(samples);
+    snprintf(samples + used, 1000 - used, "%lld:%s|", (long long)step, sample);
+}
+
+typedef struct sampling {
+    rpi_train_options options;
+    char samples[1000];
+} sampling;
+
+static rp_status train_with_samples(void *context, rp_comm *comm) {
+    sampling *it = context;
+    rpi_train_result result;
+    const rpi_train_hooks hooks = {.sampled = note_sample, .context = it->samples};
+    return rpi_train(&it->options, comm, rp_comm_rank(comm) == 0 ? &hooks : NULL, &result);
+}
+
+/* What a run writes on its way is what one writes whose ranks have everything. */
+static void samples_are_written(void) {
+    sampling whole = {.options = options_of(&trainings[0])};
+    whole.options.sample_every = 2;
+    whole.options.sample_tokens = 12;
+    whole.options.prompt = "the red";
+    sampling shared = whole;
+    whole.options.out = ranks_folder("samples of whole");
+    CHECK_OK(ranks_run(2, train_with_samples, &whole));
+    shared.options.zero = 3;
+    shared.options.out = ranks_folder("samples of shared");
+    CHECK_OK(ranks_run(2, train_with_samples, &shared));
+    CHECK_MSG(strstr(whole.samples, "6:the red"), "'%s'", whole.samples);
+    CHECK_MSG(!strcmp(whole.samples, shared.samples), "'%s', whole '%s'", shared.samples,
+              whole.samples);
+}
+
 /* ---- failures ---- */
+
+/* Ranks that gather run no layer again to find where it began, and say what they know. */
+static void divergence_is_told(void) {
+    for (int64_t zero = 1; zero <= ZERO_MOST; zero++) {
+        rpi_train_options options = options_of(&trainings[0]);
+        options.zero = zero;
+        options.clip = 0;
+        options.optimizer = "sgd";
+        options.lr = 1e30;
+        options.lr_warmup_steps = 0;
+        options.steps = 8;
+        options.out = ranks_folder("diverging");
+        CHECK_FAILS(ranks_train(&options, 2, NULL), CORRUPT, "training has diverged at step");
+    }
+}
 
 typedef struct leaving {
     const training_row *row;
@@ -535,6 +598,9 @@ static void what_cannot_be_shared_is_refused(void) {
         {1, "async-local-sgd:servers=1", NULL, "--zero 1 is for --strategy all-reduce"},
         {1, "all-reduce", "halving", "--algorithm halving, with --zero 1"},
         {2, "all-reduce", "halving", "--algorithm halving, with --zero 2"},
+        {3, "all-reduce", "halving", "--algorithm halving, with --zero 3"},
+        {3, "local-sgd", NULL, "--zero 3 is for --strategy all-reduce"},
+        {4, "all-reduce", NULL, "or 3, by which they share all"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         rpi_train_options options = ranks_options();
@@ -566,5 +632,6 @@ CASES({"shared is whole", shared_is_whole}, {"each has its share", each_has_its_
       {"kept values go on", kept_values_go_on},
       {"exact runs take what was kept", exact_runs_take_what_was_kept},
       {"a codec of parameters wants owners", a_codec_of_parameters_wants_owners},
+      {"samples are written", samples_are_written}, {"divergence is told", divergence_is_told},
       {"who leaves is named", who_leaves_is_named}, {"memory may run out", memory_may_run_out},
       {"what cannot be shared is refused", what_cannot_be_shared_is_refused})

@@ -92,6 +92,11 @@ const rpi_shape *rpi_checkpoint_own_shape(const rpi_trainer *t,
     return &rpi_graph_value(t->network.graph, parameter->value)->shape;
 }
 
+int rpi_checkpoint_slots(const rpi_trainer *t) {
+    return rpi_trainer_passes_values(t) ? t->optimizer.kind->slot_count
+                                        : t->optimizer.slot_count;
+}
+
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
                                char name[RPI_CHECKPOINT_NAME]) {
     snprintf(name, RPI_CHECKPOINT_NAME, "%s.%s", kind, parameter);

@@ -47,6 +47,9 @@ const rpi_shape *rpi_checkpoint_own_shape(const rpi_trainer *trainer,
 /* A layer's memory: its name and shape, rows x tokens x width. */
 void rpi_checkpoint_memory(const rpi_trainer *trainer, int layer,
                            char name[RPI_CHECKPOINT_NAME], rpi_shape *out_shape);
+/* How many of the optimizer's slots have entries of their own: all but the values that owners
+ * keep where nobody else has any, which are the model's. */
+int rpi_checkpoint_slots(const rpi_trainer *trainer);
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
                                char name[RPI_CHECKPOINT_NAME]);
 

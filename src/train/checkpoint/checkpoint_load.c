@@ -50,14 +50,12 @@ static rp_status check_optimizer(const rpi_safetensors *file, const char *path,
 }
 
 /* What this rank owns of a slot of the optimizer. */
-static rp_status read_slot(rpi_trainer *t, int slot, int record,
-                           const rpi_piece_files *pieces) {
-    char name[RPI_CHECKPOINT_NAME];
+static rp_status read_owned(rpi_trainer *t, const char *name, int slot, int record,
+                            const rpi_piece_files *pieces) {
     const rpi_parameter *parameter = &t->network.parameters[record];
     const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
     const rpi_arena_range tensor = {weight->first, weight->count};
     rpi_arena_range run = {0};
-    rpi_checkpoint_slot_name(&t->optimizer, slot, parameter->name, name);
     while (rpi_optimizer_state_next(&t->optimizer, tensor, &run)) {
         const rpi_tensor_piece piece = rpi_network_piece_run(
             &t->network, record, name, run.first - weight->first, run.count);
@@ -65,6 +63,23 @@ static rp_status read_slot(rpi_trainer *t, int slot, int record,
                                     rpi_optimizer_state_slot(&t->optimizer, slot, run.first)));
     }
     return RP_OK;
+}
+
+static rp_status read_slot(rpi_trainer *t, int slot, int record,
+                           const rpi_piece_files *pieces) {
+    char name[RPI_CHECKPOINT_NAME];
+    rpi_checkpoint_slot_name(&t->optimizer, slot, t->network.parameters[record].name, name);
+    return read_owned(t, name, slot, record, pieces);
+}
+
+/* What a rank has of a parameter, or of running statistics. */
+static rp_status read_values(rpi_trainer *t, int record, const rpi_piece_files *pieces) {
+    const rpi_parameter *parameter = &t->network.parameters[record];
+    const rpi_tensor_piece piece = rpi_network_piece(&t->network, record);
+    if (!parameter->is_state && rpi_trainer_passes_values(t))
+        return read_owned(t, parameter->name, t->optimizer.kind->slot_count, record, pieces);
+    return rpi_piece_files_read(pieces, &piece,
+                                rpi_network_elements(&t->network, t->weights, record));
 }
 
 /* What owners have stepped, where ranks compute with what a codec makes of it: kept again, or,
@@ -75,7 +90,8 @@ static rp_status read_kept_values(rpi_trainer *t, int index, const rpi_piece_fil
     const rpi_parameter *parameter = &t->network.parameters[index];
     rpi_checkpoint_entry_name(RPI_CHECKPOINT_KEPT, parameter->name, name);
     bool is_there = rpi_piece_files_has(pieces, name);
-    t->optimizer.has_values = t->optimizer.keeps_values && is_there;
+    t->optimizer.has_values =
+        t->optimizer.keeps_values && (is_there || rpi_trainer_passes_values(t));
     if (!is_there) return RP_OK;
     if (t->optimizer.keeps_values)
         return read_slot(t, t->optimizer.kind->slot_count, index, pieces);
@@ -89,9 +105,7 @@ static rp_status read_pieces(rpi_trainer *t, const rpi_piece_files *pieces) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         if (!rpi_weights_find(t->weights, parameter->name)) continue;
-        const rpi_tensor_piece piece = rpi_network_piece(&t->network, i);
-        RP_TRY(rpi_piece_files_read(pieces, &piece,
-                                    rpi_network_elements(&t->network, t->weights, i)));
+        RP_TRY(read_values(t, i, pieces));
         for (int s = 0; s < t->optimizer.kind->slot_count && !parameter->is_state; s++)
             RP_TRY(read_slot(t, s, i, pieces));
         if (!parameter->is_state) RP_TRY(read_kept_values(t, i, pieces));

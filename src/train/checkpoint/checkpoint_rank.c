@@ -135,9 +135,12 @@ static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piec
             RP_TRY(list_state(t, states, i, list));
             continue;
         }
-        RP_TRY(add_pieces(t, parameter->name, i,
-                          rpi_weights_value_at(t->weights, weight->index), list));
-        for (int s = 0; s < t->optimizer.slot_count; s++) RP_TRY(add_slot(t, s, i, list));
+        if (rpi_trainer_passes_values(t))
+            RP_TRY(add_owned(t, parameter->name, i, t->optimizer.kind->slot_count, list));
+        else
+            RP_TRY(add_pieces(t, parameter->name, i,
+                              rpi_weights_value_at(t->weights, weight->index), list));
+        for (int s = 0; s < rpi_checkpoint_slots(t); s++) RP_TRY(add_slot(t, s, i, list));
     }
     return RP_OK;
 }

@@ -24,16 +24,24 @@ typedef struct of_all {
     char *rank_checksums; /* NULL: there are no rank files */
 } of_all;
 
+static const float *values_of(const rpi_trainer *t, const of_all *all,
+                              const rpi_weight *weight) {
+    if (rpi_trainer_passes_values(t))
+        return rpi_whole_slots_at(&all->slots, t, t->optimizer.kind->slot_count, weight->first);
+    return rpi_weights_value_at(t->weights, weight->index);
+}
+
 static void list_model(const rpi_trainer *t, const of_all *all, rpi_tensor_list *list) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        const float *arena = parameter->is_state ? all->states : rpi_weights_values(t->weights);
         if (rpi_trainer_has_part(t)) continue;
         if (!parameter->is_state && rpi_checkpoint_in_pieces(t)) continue;
         snprintf(rpi_tensor_list_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
-        rpi_tensor_list_add(list, parameter, arena + weight->first);
-        for (int s = 0; s < t->optimizer.slot_count && !parameter->is_state; s++) {
+        rpi_tensor_list_add(list, parameter,
+                            parameter->is_state ? all->states + weight->first
+                                                : values_of(t, all, weight));
+        for (int s = 0; s < rpi_checkpoint_slots(t) && !parameter->is_state; s++) {
             rpi_checkpoint_slot_name(&t->optimizer, s, parameter->name,
                                      rpi_tensor_list_name(list));
             rpi_tensor_list_add(list, parameter,

@@ -57,7 +57,9 @@ typedef struct rpi_replica_setup {
 
     /* Gradients in [first, first + count) of the arena are final for this share. */
     rp_status (*gradient_final)(void *context, int64_t first, int64_t count);
-    /* Optional: what runs of the model, of any kind, do with the index-th parameter of the
+    /* Optional: a pass of this program begins, of any run of the model; */
+    rp_status (*on_pass)(void *context, const rpi_program *program, rpi_pass pass);
+    /* and what runs of the model, of any kind, do with the index-th parameter of the
      * weights (rpi_run_options). */
     rp_status (*on_parameter)(void *context, int index, rpi_parameter_event event);
     rp_status (*on_run)(void *context, const rpi_replica_run *run); /* optional */

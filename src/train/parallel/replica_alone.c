@@ -29,13 +29,24 @@ static rp_status compile(void *context, bool training, int64_t samples) {
     return rpi_program_set_get(self->setup.programs, training, most, &instance);
 }
 
+/* Both passes, each told of. */
+static rp_status run_model(const rpi_replica_setup *s, rpi_instance *instance,
+                           const rpi_run_options *options, bool training) {
+    const rpi_program *program = rpi_instance_program(instance);
+    if (s->on_pass) RP_TRY(s->on_pass(s->context, program, RPI_FORWARD));
+    RP_TRY(rpi_instance_forward(instance, options));
+    if (!training) return RP_OK;
+    if (s->on_pass) RP_TRY(s->on_pass(s->context, program, RPI_BACKWARD));
+    return rpi_instance_backward(instance, options);
+}
+
 /* ---- learning ---- */
 
 static rp_status run_and_tell(const rpi_replica_setup *s, rpi_instance *instance,
                               const rpi_run_options *options, int64_t first, int64_t count,
                               double *in_out_loss) {
     rpi_tensor loss;
-    RP_TRY(rpi_instance_run(instance, options));
+    RP_TRY(run_model(s, instance, options, true));
     RP_TRY(rpi_instance_result(instance, s->network->loss, &loss));
     RP_TRY(rpi_memories_take(s->memories, instance, first, count));
     rpi_replica_run run = {instance, options, (double)*(const float *)loss.data};
@@ -75,7 +86,7 @@ static rp_status idle(void *context, bool training) {
                                      .on_gradient_final = s->gradient_final,
                                      .context = s->context};
     RP_TRY(rpi_program_set_get(s->programs, training, s->micro_batch, &instance));
-    return rpi_instance_run(instance, &options);
+    return run_model(s, instance, &options, training);
 }
 
 static rp_status learn(void *context, const rpi_replica_batch *batch, double *out_loss) {
@@ -105,10 +116,10 @@ static rp_status evaluate(void *context, const rpi_source_batch *samples,
     RP_TRY(rpi_program_set_get(self->setup.programs, false, count, &instance));
     rpi_replica_inputs(&self->setup, samples, &plain, 0, inputs);
     rpi_memories_inputs(memories, 0, inputs);
-    RP_TRY(
-        rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs,
-                                                      .on_parameter = self->setup.on_parameter,
-                                                      .context = self->setup.context}));
+    const rpi_run_options options = {.inputs = inputs,
+                                     .on_parameter = self->setup.on_parameter,
+                                     .context = self->setup.context};
+    RP_TRY(run_model(&self->setup, instance, &options, false));
     RP_TRY(rpi_memories_take(memories, instance, 0, count));
     rpi_memories_turn(memories);
     return rpi_replica_score_of(&self->setup, instance, count, out_score);

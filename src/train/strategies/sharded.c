@@ -92,15 +92,21 @@ static rp_owned_segment values_of(const rpi_sharded *s, const rpi_owned_part *pa
     return segment;
 }
 
-rp_status rpi_sharded_gather_start(rpi_sharded *s, const rpi_buckets *buckets, int index,
-                                   const rp_collective_options *options) {
+rp_status rpi_sharded_gather_into(rpi_sharded *s, const rpi_buckets *buckets, int index,
+                                  const rp_collective_options *options,
+                                  rp_request **out_request) {
     int first = 0, count = parts_of(s, &buckets->buckets[index], &first);
     for (int i = first; i < first + count; i++) {
         const rpi_owned_part *part = &s->ownership->parts[i];
         s->values[i] = values_of(s, part, buckets->segments[part->parameter].tensor);
     }
     return rp_all_gather_segments_start(s->comm, s->values + first, (size_t)count, options,
-                                        &s->gathers[index]);
+                                        out_request);
+}
+
+rp_status rpi_sharded_gather_start(rpi_sharded *s, const rpi_buckets *buckets, int index,
+                                   const rp_collective_options *options) {
+    return rpi_sharded_gather_into(s, buckets, index, options, &s->gathers[index]);
 }
 
 rp_status rpi_sharded_gather_wait(rpi_sharded *s, const rpi_buckets *buckets, int index) {

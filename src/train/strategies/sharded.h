@@ -39,7 +39,12 @@ rp_status rpi_sharded_scatter_start(rpi_sharded *sharded, const rpi_buckets *buc
 /* Post the way of its stepped values to all ranks. */
 rp_status rpi_sharded_gather_start(rpi_sharded *sharded, const rpi_buckets *buckets, int index,
                                    const rp_collective_options *options);
-/* Wait for that, where it is under way; and for that of all buckets. */
+/* The same, to where the weights have their values now, for whoever waits for it himself. */
+rp_status rpi_sharded_gather_into(rpi_sharded *sharded, const rpi_buckets *buckets, int index,
+                                  const rp_collective_options *options,
+                                  rp_request **out_request);
+/* Wait for what gather_start() has posted, where it is under way; and for that of all buckets.
+ */
 rp_status rpi_sharded_gather_wait(rpi_sharded *sharded, const rpi_buckets *buckets, int index);
 rp_status rpi_sharded_complete(rpi_sharded *sharded, const rpi_buckets *buckets);
 

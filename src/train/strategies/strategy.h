@@ -148,6 +148,9 @@ typedef struct rpi_strategy {
      * without gaps, while the backward pass still runs. Does not block. RP_INTERNAL: they are
      * not those that come next. */
     rp_status (*gradient_final)(void *self, int64_t first, int64_t count);
+    /* A pass of this program begins, on all ranks alike, learning or judging. NULL: it does not
+     * matter. */
+    rp_status (*pass)(void *self, const rpi_program *program, rpi_pass pass);
     /* What the engine tells of the index-th parameter while the model runs, learning or judging
      * (rpi_run_options.on_parameter): values that are needed are there when this returns. Waits
      * may follow for what an earlier finish() has left under way. NULL: all values are there.
@@ -156,6 +159,9 @@ typedef struct rpi_strategy {
     /* Values of all parameters are to be read or written outside of the model: wait for what an
      * earlier finish() has left under way. NULL: nothing ever is. */
     rp_status (*complete)(void *self);
+    /* Where ranks have the values of what they own alone: those of all parameters to where the
+     * arena of values is, which the caller has opened. Collective. NULL: all ranks have all. */
+    rp_status (*gather_values)(void *self);
     /* A traced step: note what communication has ended meanwhile. NULL: nothing to note. */
     void (*observe)(void *self);
     /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked.

@@ -7,7 +7,8 @@
  * waited for where the next step first reads one of its tensors.
  *
  * Where they share the gradients as well, those of a bucket are there only until its owners
- * have the sums (passing_gradients.h).
+ * have the sums (passing_gradients.h); where parameters, too, those of a bucket from shortly
+ * before a pass reads them until it is done with them (passing_values.h).
  *
  * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean
  * over the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What
@@ -20,6 +21,7 @@
 #include "train/strategies/codec_trial.h"
 #include "train/strategies/gradients_seen.h"
 #include "train/strategies/passing_gradients.h"
+#include "train/strategies/passing_values.h"
 #include "train/strategies/sharded.h"
 
 #include <stdio.h>
@@ -29,7 +31,8 @@ typedef struct all_reduce {
     rpi_buckets lossy, exact;      /* `exact`: the same buckets for the warm-up's steps */
     rp_request **requests;         /* one a bucket */
     rpi_sharded sharded;           /* zeros: every rank steps everything */
-    rpi_passing_gradients passing; /* zeros: every rank has all gradients */
+    rpi_passing_gradients passing; /* zeros: every rank has all gradients, */
+    rpi_passing_values values;     /* and all parameters */
     int64_t *posted_ns, *done_ns;  /* one a bucket; done 0: not seen done yet */
     const rpi_buckets *current;
     int posted; /* buckets of this step, */
@@ -48,6 +51,7 @@ static void close_all_reduce(void *context) {
     /* What a failure left in flight still borrows the gradients. */
     for (int i = 0; i < self->posted; i++)
         if (self->requests[i]) (void)rp_request_wait(&self->requests[i]);
+    rpi_passing_values_close(&self->values);
     rpi_sharded_close(&self->sharded);
     rpi_passing_gradients_close(&self->passing);
     rpi_bit_chooser_close(&self->chooser);
@@ -76,6 +80,7 @@ static rp_status prepare(all_reduce *self) {
                                     .lossy_from = s->lossy_from};
     RP_TRY(rpi_sharded_open(s, self->lossy.count, &self->sharded));
     RP_TRY(rpi_passing_gradients_open(s, &self->lossy, &self->passing));
+    RP_TRY(rpi_passing_values_open(s, &self->lossy, &self->sharded, &self->values));
     size_t count = (size_t)self->lossy.count;
     RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
     RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));
@@ -245,6 +250,10 @@ static rp_status update(all_reduce *self, int i) {
     if (is_shared) RP_TRY(take_back(self, i)); /* of a step before: nothing has read it since */
     self->setup.update(self->setup.context, bucket->first, bucket->count);
     if (!is_shared) return RP_OK;
+    if (rpi_passing_values_is_open(&self->values)) {
+        rpi_weights_changed(self->setup.weights, bucket->first, bucket->count);
+        return RP_OK; /* gathered where they are used */
+    }
     return rpi_sharded_gather_start(&self->sharded, self->current, i, &options);
 }
 
@@ -286,9 +295,32 @@ static rp_status sum_and_update(all_reduce *self, int64_t *in_out_exposed_ns) {
     return RP_OK;
 }
 
+/* Of parameters on their way to who computes with them: the same draws in all runs of a step.
+ */
+static rp_collective_options options_of_values(const all_reduce *self) {
+    rp_collective_options options = options_of(self);
+    options.step = (uint64_t)self->step;
+    return options;
+}
+
+static rp_status pass(void *context, const rpi_program *program, rpi_pass which) {
+    all_reduce *self = context;
+    rp_collective_options options = options_of_values(self);
+    if (!rpi_passing_values_is_open(&self->values)) return RP_OK;
+    return rpi_passing_values_begin(&self->values, program, which, &options);
+}
+
+static rp_status use_passing(all_reduce *self, int parameter, rpi_parameter_event event) {
+    if (event == RPI_VALUES_NEEDED) return rpi_passing_values_need(&self->values, parameter);
+    if (event == RPI_VALUES_DONE) rpi_passing_values_done(&self->values, parameter);
+    return RP_OK;
+}
+
 static rp_status use(void *context, int parameter, rpi_parameter_event event) {
     all_reduce *self = context;
     if (!rpi_sharded_is_open(&self->sharded)) return RP_OK;
+    if (event != RPI_GRADIENT_NEEDED && rpi_passing_values_is_open(&self->values))
+        return use_passing(self, parameter, event);
     if (event == RPI_GRADIENT_NEEDED && rpi_passing_gradients_is_open(&self->passing))
         return make_room(self, parameter);
     return event != RPI_VALUES_NEEDED
@@ -299,7 +331,15 @@ static rp_status use(void *context, int parameter, rpi_parameter_event event) {
 static rp_status complete(void *context) {
     all_reduce *self = context;
     if (!rpi_sharded_is_open(&self->sharded)) return RP_OK;
+    if (rpi_passing_values_is_open(&self->values)) return rpi_passing_values_end(&self->values);
     return rpi_sharded_complete(&self->sharded, &self->lossy);
+}
+
+static rp_status gather_values(void *context) {
+    all_reduce *self = context;
+    rp_collective_options options = options_of_values(self);
+    if (!rpi_passing_values_is_open(&self->values)) return RP_OK;
+    return rpi_passing_values_gather_all(&self->values, &options);
 }
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
@@ -319,8 +359,10 @@ const rpi_strategy rpi_strategy_all_reduce = {
     .close = close_all_reduce,
     .begin = begin,
     .gradient_final = gradient_final,
+    .pass = pass,
     .use = use,
     .complete = complete,
+    .gather_values = gather_values,
     .observe = observe,
     .finish = finish,
 };

@@ -27,7 +27,7 @@ peak() {
 # counted WORDS...: bytes of rank 0 by info: those of the first stage or tensor rank, else all items of its one kind of rank
 counted() {
     "$redpoll" info --json --model "$model" --seq-length "$sequence" --batch-size "$batch" --optimizer adamw "$@" >"$folder/info"
-    tr ',{' '\n\n' <"$folder/info" | awk -F: '
+    tr '{' ',' <"$folder/info" | tr ',' '\n' | awk -F: '
         /"memory_bytes"/ { gsub(/[^0-9.eE+]/, "", $2); print $2 + 0; found = 1; exit }
         /"(parameters|gradients|optimizer|states|activations|workspace)_bytes"/ { gsub(/[^0-9.eE+]/, "", $2); sum += $2 }
         END { if (!found) print sum }'

@@ -146,7 +146,8 @@ RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
  *  silence_s, has left, or has gone on to make the next view; RP_STATE: the world has. Behind
  *  any failure call rp_world_next(): the view after this is without those that are lost. It can
  *  be tried again in the same view, too, by all of its members.
- *  options: name NULL: the world's; epoch stays 0 (RP_INVALID), it is the view's number. Groups,
+ *  options: name NULL: the world's; bind_host NULL: loopback, or in a world of rp_world_join()
+ *  what that says; epoch stays 0 (RP_INVALID), it is the view's number. Groups,
  *  by rp_comm_group() and its kin, are made of it, and belong to the view as it does.
  *  Destroy it, and what was made of it, before rp_world_next(): where it has failed by the loss
  *  of a rank, that one is left out of the next view at once. By the thread that calls

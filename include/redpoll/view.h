@@ -104,6 +104,17 @@ typedef struct rp_view {
 RP_API rp_status rp_world_open(const rp_store *store, const rp_world_options *options,
                                rp_world **world);
 
+/** The same at the store of the launcher that started this process: that of `redpoll run`, or a
+ *  torchrun agent's, which the world then has a connection of its own to. rp_comm_create_in()
+ *  listens at the interface that faces the launcher's host, as rp_comm_join() does, where its
+ *  options name no other. Ranks and sizes that the launcher gives mean nothing here, but that
+ *  options->least may be one. timeout_s: to reach the store; 0: 60.
+ *  RP_UNSUPPORTED: there is no such launcher, or rank 0 would serve the store (mpirun, srun,
+ *  RANK and MASTER_ADDR by hand). RP_TIMEOUT, RP_PEER: nobody serves it. Else as
+ *  rp_world_open(). */
+RP_API rp_status rp_world_join(const rp_world_options *options, double timeout_s,
+                               rp_world **world);
+
 /** Agree on the next view. Members of the view that this process holds all call this, between
  *  the same two steps or behind a failure, having destroyed its communicators; processes that
  *  hold none call it to become members. Blocks until the view is closed: until all members have

@@ -61,6 +61,9 @@ void arguments_of_views(void) {
     REFUSES("nowhere", rp_world_open, &store, NULL, NULL);
     REFUSES("needs a store", rp_world_open, NULL, NULL, &world);
     REFUSES("lacks one of", rp_world_open, &hollow, NULL, &world);
+    REFUSES("nowhere", rp_world_join, NULL, 1, NULL);
+    REFUSES("timeout_s is -1", rp_world_join, NULL, -1, &world);
+    REFUSES("timeout_s is nan", rp_world_join, NULL, (double)NAN, &world);
     wrong_options(&store);
     REQUIRE_OK(rp_world_open(&store, &options, &world));
     use_world_wrongly(world);

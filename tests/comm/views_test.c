@@ -280,7 +280,8 @@ static void who_dies_in_a_view_that_was_closed_costs_a_number(void) {
 static void leave(void) {
     worker w = {0};
     bool changes = false;
-    open_world(&w, 2, 3, SILENCE_S);
+    rp_world_options options = RP_WORLD_OPTIONS(.least = 2, .most = 3, .last_call_s = 60);
+    REQUIRE_OK(rp_world_join(&options, 30, &w.world)); /* the launcher's store */
     CHECK_OK(go_on(&w));
     bool leaves = w.view->rank == 0;
     if (leaves) CHECK_OK(rp_world_leave(w.world));
@@ -293,6 +294,19 @@ static void leave(void) {
         CHECK_OK(step(&w, &changes));
     }
     close_world(&w);
+}
+
+/* Rank 0 would serve the store, and nobody shall depend on it. */
+static void join_rank_0(void) {
+    rp_world *world = NULL;
+    CHECK_FAILS(rp_world_join(NULL, 5, &world), UNSUPPORTED, "rank 0 would serve the store");
+}
+
+static void a_store_of_a_rank_is_refused(void) {
+    ranks *world = ranks_start("join_rank_0", 2, &(ranks_options){.own_store = true});
+    CHECK(ranks_finish(world, 60));
+    ranks_check_passed(world);
+    ranks_free(world);
 }
 
 static void who_leaves_disturbs_no_step(void) {
@@ -313,8 +327,11 @@ static void who_leaves_disturbs_no_step(void) {
     unsetenv("REDPOLL_TLS");
 }
 
-static const ranks_function functions[] = {
-    {"train", train}, {"be_away", be_away}, {"vanish", vanish}, {"leave", leave}};
+static const ranks_function functions[] = {{"train", train},
+                                           {"be_away", be_away},
+                                           {"vanish", vanish},
+                                           {"leave", leave},
+                                           {"join_rank_0", join_rank_0}};
 static const check_case cases[] = {
     {"a_member_dies_and_another_comes", a_member_dies_and_another_comes},
     {"a_group_of_a_view_tells_of_a_death", a_group_of_a_view_tells_of_a_death},
@@ -323,5 +340,6 @@ static const check_case cases[] = {
     {"silent_deaths_are_found", silent_deaths_are_found},
     {"who_dies_in_a_view_that_was_closed_costs_a_number",
      who_dies_in_a_view_that_was_closed_costs_a_number},
+    {"a_store_of_a_rank_is_refused", a_store_of_a_rank_is_refused},
     {"who_leaves_disturbs_no_step", who_leaves_disturbs_no_step}};
 RANKS_MAIN(functions, cases)

@@ -4,6 +4,7 @@
 
 #include "base/fpenv.h"
 #include "base/status.h"
+#include "net/world/join.h"
 #include "net/world/view_world.h"
 
 static rp_status check_world(const rp_world *world) {
@@ -35,6 +36,7 @@ rp_status rp_comm_create_in(rp_world *world, const rp_comm_options *options,
     rpi_meeting_place place = {.store = &world->store, .world = world};
     own.epoch = view->number;
     if (!own.name) own.name = world->name;
+    if (!own.bind_host && world->join) own.bind_host = world->join->bind_host;
     RP_TRY(rpi_comm_make(&place, view->rank, view->count, &own, out_comm));
     rpi_world_keep(world);
     (*out_comm)->context->view_world = world;

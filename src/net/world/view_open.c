@@ -4,6 +4,7 @@
 #include "net/bytes/signal_masked_thread.h"
 #include "net/store/dictionary.h"
 #include "net/store/store_shared.h"
+#include "net/world/join.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
@@ -162,6 +163,7 @@ void rpi_world_keep(rp_world *world) {
 void rpi_world_release(rp_world *world) {
     if (!world || atomic_fetch_sub(&world->references, 1) > 1) return;
     rp_store_close(&world->store);
+    rpi_join_close(world->join);
     rpi_free(world->text);
     rpi_free(world->other_text);
     rpi_free(world->page);

@@ -21,7 +21,8 @@ typedef enum rpi_world_state {
 } rpi_world_state;
 
 struct rp_world {
-    rp_store store; /* shared with the thread that says that this process lives */
+    rp_store store;        /* shared with the thread that says that this process lives */
+    struct rpi_join *join; /* rp_world_join(): whose store that is; else NULL */
     char name[RPI_WORLD_NAME_MAX + 1];
     int least, most;
     double last_call_s, late_after_s;

@@ -59,7 +59,7 @@ def host_words(
     return words + [word for name in variables if name in os.environ for word in ("-x", name)]
 
 
-def start(file: str, words: Sequence[str], command: Sequence[str]) -> NoReturn:
+def start(file: str, words: Sequence[str], command: Sequence[str]) -> None:
     """Become `redpoll run` with these words, over ranks of `file`, each of which becomes the
     command. By its file: with -m a folder of the package's name where the user stands would
     come first."""
@@ -68,7 +68,6 @@ def start(file: str, words: Sequence[str], command: Sequence[str]) -> NoReturn:
     child = [sys.executable, os.path.abspath(file), _AS_RANK]
     sys.argv = ["redpoll", "run", *words, "--", *child, *command]
     be_redpoll()
-    raise SystemExit(0)
 
 
 def _become(command: Sequence[str], program: str, variables: dict[str, str]) -> NoReturn:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The dependency law as a test, for Python: which room may import which says python_layers.txt.
+"""The dependency law as a test, for Python: which room may import which says python_layers.txt;
+and no file of the package uses the private members of another one's objects.
 
 usage: tools/python_layers.py [SOURCE_FOLDER]
 """
@@ -66,6 +67,70 @@ def breaches(folder: Path, text: str) -> list[str]:
     return said + _circles(edges)
 
 
+def borrowed(folder: Path) -> list[str]:
+    """A line for each use of a private member (`other._name`, an import of `_name`) in a file
+    that has none of that name, where another file of the package has. What a class has from its
+    bases (self, cls) is its own; FOREIGN are not the package's."""
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.py"))
+    }
+    homes: dict[str, set[Path]] = {}
+    for path, tree in trees.items():
+        for name in _private_names(tree):
+            homes.setdefault(name, set()).add(path)
+    said = []
+    modules = {path.stem for path in trees}
+    for path, tree in trees.items():
+        for line, name, text in _private_uses(tree):
+            others = homes.get(name, set()) - {path}
+            known = path in homes.get(name, ()) or name in FOREIGN or name in modules
+            if others and not known:
+                where = ", ".join(sorted(str(one.relative_to(folder)) for one in others))
+                said.append(f"{path.relative_to(folder)}:{line}: {text} is private to {where}")
+    return said
+
+
+FOREIGN = {
+    "_fields_": "of structures of ctypes",
+    "_get_backend": "of process groups, PyTorch's",
+    "_handle": "of modules under FSDP1, PyTorch's",
+    "_shapes": "of a flat parameter of FSDP1, PyTorch's",
+    "_name": "of libraries that ctypes has loaded",
+    "_timeout": "of Backend.Options and of torchft's process groups",
+}
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _private_names(tree: ast.AST) -> set[str]:
+    """What a file defines: functions, classes, variables, attributes of its objects."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return {name for name in found if _is_private(name)}
+
+
+def _private_uses(tree: ast.AST) -> list[tuple[int, str, str]]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_private(node.attr):
+            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            if not own and not isinstance(node.ctx, ast.Store):
+                found.append((node.lineno, node.attr, ast.unparse(node)))
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            names = [alias.name for alias in node.names if _is_private(alias.name)]
+            found += [(node.lineno, name, f"import of {name}") for name in names]
+    return found
+
+
 def _is_module(folder: Path, place: PurePosixPath) -> bool:
     return (folder / f"{place}.py").is_file() or (folder / place / "__init__.py").is_file()
 
@@ -91,7 +156,7 @@ def _circles(edges: dict[str, set[str]]) -> list[str]:
 def main(arguments: list[str]) -> int:
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
     text = (root / "tools/python_layers.txt").read_text(encoding="utf-8")
-    said = breaches(root / "python/redpoll/torch", text)
+    said = breaches(root / "python/redpoll/torch", text) + borrowed(root / "python/redpoll")
     print("\n".join(said), end="\n" if said else "")
     return 1 if said else 0
 

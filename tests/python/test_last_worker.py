@@ -126,17 +126,17 @@ def test_one_that_is_killed_behind_the_end_is_not_started_again(folder: Path) ->
 class Servers:
     """Of an optimizer what a wait needs: two servers, and two workers that are lost."""
 
-    _rank, _world, _who = 0, 4, "Servers"
+    rank, world, who = 0, 4, "Servers"
 
-    class _options:
+    class options:
         servers = 2
 
     def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self.lost = {3: "rank 3 is gone", 2: "rank 2 is gone"}
-        self._communicator = self
+        self.communicator = self
 
-    def _sum_once(self, vector: torch.Tensor) -> torch.Tensor:
+    def sum_once(self, vector: torch.Tensor) -> torch.Tensor:
         return vector
 
     def error(self, code: int, message: str, _who: str) -> RedpollError:

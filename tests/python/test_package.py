@@ -123,6 +123,34 @@ def test_a_breach_is_told(copied: Path, case: str) -> None:
     assert len(done.stdout.splitlines()) == (1 if said else 0)
 
 
+BORROWED = {
+    "another object's": ("value = [one._poster for one in ()]", "one._poster is private to"),
+    "deeper": ("def name(work): return work.one._poster", "work.one._poster is private to"),
+    "imported": (
+        "from ._home import _secret",
+        "import of _secret is private to torch/comm/_home.py",
+    ),
+    "its own": ("class One:\n    def __init__(self, one): self._poster = one._poster", ""),
+    "inherited": ("class One:\n    def call(self): return self._poster", ""),
+    "of PyTorch": ("def name(group): return group._get_backend", ""),
+    "a file": ("from . import _home", ""),
+    "nobody's": ("def name(one): return one._nobody_has_it", ""),
+}
+"""What a file says, and what is said of it where another one has `_poster` and `_secret`."""
+
+
+@pytest.mark.parametrize("case", BORROWED)
+def test_what_is_private_to_another_file_is_told(copied: Path, case: str) -> None:
+    text, said = BORROWED[case]
+    folder = copied / "python/redpoll/torch/comm"
+    home = "_secret = 1\nclass Home:\n    def __init__(self): self._poster = 1\n"
+    (folder / "_home.py").write_text(home)
+    (folder / "_user.py").write_text(text + "\n")
+    done = layers(copied)
+    assert done.returncode == (1 if said else 0) and said in done.stdout, done.stdout
+    assert len(done.stdout.splitlines()) == (1 if said else 0)
+
+
 def test_a_circle_is_told(copied: Path) -> None:
     folder = copied / "python/redpoll/torch/codecs"
     (folder / "_one.py").write_text("from ._two import two\n")

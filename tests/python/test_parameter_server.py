@@ -234,7 +234,7 @@ def one_dies(rank, world, on_loss):
     assert list(opt.lost) == [2, 3]
     told = RedpollError(_abi.RP_INVALID, "what came does not fit")
     with pytest.raises(RedpollError) as found:
-        opt._together(lambda: raise_(told))
+        opt._ranks.together(lambda: raise_(told))
     assert found.value.status == "INVALID" and found.value.__cause__ is told
     return flat(model), lost, momentum, merges
 

@@ -113,7 +113,7 @@ def check():
     assert (model[1].weight == 1).all(), model[1].weight
     assert (model[1].running_var == 3).all(), model[1].running_var
     with open(f"told-{rank}-{generation}", "a") as file:
-        told = [values[0].item(), opt._updates, opt.spans, opt.steps, opt._first_ranks]
+        told = [values[0].item(), opt._updates, opt.spans, opt.steps, opt._ranks.first_ranks]
         print(json.dumps([*told, sorted(opt.lost)]), file=file)
 
 
@@ -417,9 +417,13 @@ class Closable:
 class Alone:
     """Of an optimizer what an attempt needs."""
 
-    _rank, _who, _timeout_s = 0, "Alone", 5.0
+    rank, who, timeout_s = 0, "Alone", 5.0
 
-    def _sum_once(self, vector: torch.Tensor) -> torch.Tensor:
+    @property
+    def ranks(self) -> Alone:
+        return self
+
+    def sum_once(self, vector: torch.Tensor) -> torch.Tensor:
         return vector
 
 

@@ -66,7 +66,7 @@ class DiLoCo:
         _abi.rp_local_sgd_advise(ctypes.byref(self._options), text, len(text))
         if text.value:
             log.warning("DiLoCo: %s", text.value.decode())
-        world._opened()
+        world.check_open()
         check(
             _abi.rp_local_sgd_create(
                 world.address,
@@ -76,7 +76,7 @@ class DiLoCo:
                 ctypes.byref(self._handle),
             )
         )
-        world._attach(self)
+        world.attach(self)
         self.every, self._window = every, every // fragments
         self._delay, self.steps = delay, 0
 
@@ -193,13 +193,13 @@ class Gossip:
         for i, layout in enumerate((first, second)):
             setup.layouts[i] = ctypes.cast(layout, ctypes.POINTER(_abi.rp_segment))
             setup.layout_counts[i] = len(layout)
-        world._opened()
+        world.check_open()
         check(
             _abi.rp_gossip_create(
                 world.address, ctypes.byref(setup), ctypes.byref(self._handle)
             )
         )
-        world._attach(self)
+        world.attach(self)
         self.steps = 0
 
     def step(self, params: Any, updates: Any, rate: float = 1.0) -> Any:

@@ -63,7 +63,7 @@ class World(Communicator):
         self._keys = itertools.count()
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def _attach(self, user: Any) -> None:
+    def attach(self, user: Any) -> None:
         """Its release() is called before the world closes."""
         self._attached.add(user)
 
@@ -250,7 +250,7 @@ class World(Communicator):
         """What XLA calls. The key of one in a function that is traced: the number of this
         trace, the same on all ranks that trace the same functions. What is called at once
         needs none, and shares its plan."""
-        self._opened()
+        self.check_open()
         arrays = [jax.ShapeDtypeStruct(jnp.shape(o), jnp.result_type(o)) for o in operands]
         is_traced = any(isinstance(each, jax.core.Tracer) for each in operands)
         number = next(self._keys) if is_traced else 0

@@ -202,7 +202,7 @@ class Communicator:
         handle = ctypes.c_void_p()
         place = (ctypes.c_int * len(ranks))(*ranks)
         with self._lock:
-            self._opened()
+            self.check_open()
             check(
                 _abi.rp_comm_group(
                     self.address, place, len(ranks), ctypes.byref(options), ctypes.byref(handle)
@@ -212,7 +212,7 @@ class Communicator:
 
     def stats(self) -> dict[str, float]:
         """The fields of rp_comm_stats, since creation. Never blocks."""
-        self._opened()
+        self.check_open()
         found = _abi.rp_comm_stats()
         _abi.rp_comm_get_stats(self.address, ctypes.byref(found))
         return {name: getattr(found, name) for name, *_ in found._fields_}
@@ -255,11 +255,11 @@ class Communicator:
         address = ctypes.c_void_p()
         start = getattr(_abi, f"rp_{name}_start")
         if wait:
-            self._opened()
+            self.check_open()
             _abi.rp_comm_attend(self.address)  # this thread drives, and no other
         try:
             with self._lock:
-                self._opened()
+                self.check_open()
                 pointers = [_address(each) for each in arguments]
                 check(start(self.address, *pointers, ctypes.byref(address)))
             kept = (keep, arguments)
@@ -284,10 +284,12 @@ class Communicator:
         )
         return self._run("all_gather", arguments, (own, found), lambda: found, True)
 
-    def _forget(self, request: Request) -> None:
+    def forget(self, request: Request) -> None:
+        """Of a request that is complete."""
         self._running.discard(request)
 
-    def _opened(self) -> None:
+    def check_open(self) -> None:
+        """ValueError: it was closed."""
         if not self.address:
             raise ValueError(f"communicator '{self.name}' was closed")
 

@@ -55,7 +55,7 @@ class Request:
                 )
         message = last_message() if code < 0 else ""
         _abi.rp_request_free(ctypes.byref(self._address))
-        self._communicator._forget(self)
+        self._communicator.forget(self)
         keep, self._keep = self._keep, None
         if code < 0:
             raise Error(code, message)
@@ -64,5 +64,5 @@ class Request:
         return self._result
 
     def _wait_for(self, seconds: float) -> int:
-        self._communicator._opened()
+        self._communicator.check_open()
         return int(_abi.rp_request_wait_for(self._address, seconds))

@@ -19,8 +19,9 @@ from ...comm._launcher import is_of_launcher, may_come_back
 from .._flat import FlatParameters, Layout
 from .._twin import GRADIENT, Twin
 from .._wrapping import agree, check_feedback, check_model
-from ._growth import Growth
+from ._growth import Growth, Member
 from ._served_options import ServedOptions, library_options
+from ._served_ranks import Ranks
 from ._served_spans import ServedSpans
 from ._server_handle import ServerHandle
 
@@ -44,23 +45,15 @@ class ServedOptimizer(ServedSpans):
         self.servers, self.staleness = given.servers, given.staleness
         self.on_loss = given.on_loss
         self.last = None
-        self.lost = {}
         self.steps = self.spans = 0
-        self._who = type(self).__name__
-        self._communicator = communicator_of(group)
-        self._rank, self._world = self._communicator.rank, self._communicator.world
-        self._group_name, self._timeout_s = (
-            self._communicator.name,
-            self._communicator.timeout_s,
-        )
-        self._first_ranks = list(range(self._world))  # of the ranks of the communicator
+        self._ranks = Ranks(type(self).__name__, communicator_of(group))
         self._is_just_back, self._updates = False, 0
         problem, facts = "", {}
         try:
-            check_model(model, inner, self._who)
-            self._options = self._checked_options()
+            check_model(model, inner, self._ranks.who)
+            self._ranks.options = self._checked_options()
             self._check_more()
-            self._flat = FlatParameters(model, self._who)
+            self._flat = FlatParameters(model, self._ranks.who)
             self._rules = Rules(given.codec, given.rules, given.min_size)
             self._layout = self._checked_layout(self._rules, given.error_feedback)
             facts = self._facts()
@@ -68,17 +61,19 @@ class ServedOptimizer(ServedSpans):
         except (ValueError, TypeError) as error:
             problem = str(error)
         self._agreed = facts
-        self._handle = None
-        if self._communicator.is_absent:
+        self._ranks.handle = None
+        if self._ranks.communicator.is_absent:
             self._come_back(problem)
         else:
-            agree(group, self._who, facts, problem)
+            agree(group, self._ranks.who, facts, problem)
             self._after_agreed()
             self._prepare()
             if given.broadcast:
-                self._communicator.broadcast(self._flat.values, 0, blocking=True)
-                self._flat.untrained.broadcast(self._communicator)
-            self._handle = self._made_over(self._communicator, self._first_ranks)
+                self._ranks.communicator.broadcast(self._flat.values, 0, blocking=True)
+                self._flat.untrained.broadcast(self._ranks.communicator)
+            self._ranks.handle = self._made_over(
+                self._ranks.communicator, self._ranks.first_ranks
+            )
         self._begin_before_forward()
 
     # ---- what subclasses say ----
@@ -105,12 +100,15 @@ class ServedOptimizer(ServedSpans):
     def _checked_options(self) -> _abi.rp_parameter_server_options:
         if self.on_loss not in ("fail", "continue"):
             raise ValueError(
-                f"{self._who}: on_loss is {self.on_loss!r}; 'fail' and 'continue' are there"
+                f"{self._ranks.who}: on_loss is {self.on_loss!r}; 'fail' and 'continue' are "
+                "there"
             )
-        options = library_options(self._given, self._who, self._world, self._outlives())
-        self.workers = self._world - options.servers
-        self.is_server = not options.servers or self._rank < options.servers
-        self.is_worker = self._rank >= options.servers
+        options = library_options(
+            self._given, self._ranks.who, self._ranks.world, self._outlives()
+        )
+        self.workers = self._ranks.world - options.servers
+        self.is_server = not options.servers or self._ranks.rank < options.servers
+        self.is_worker = self._ranks.rank >= options.servers
         return options
 
     def _outlives(self) -> int:
@@ -118,16 +116,16 @@ class ServedOptimizer(ServedSpans):
         if self.on_loss == "fail":
             return 0
         has_store = communicator_of(self.group).store is not None
-        is_of_run = is_of_launcher(self._rank, self._world)
+        is_of_run = is_of_launcher(self._ranks.rank, self._ranks.world)
         return 2 if may_come_back() and has_store and is_of_run else 1
 
     def _checked_layout(self, rules: Rules, error_feedback: bool) -> Layout:
         if rules.adaptive is not None:
-            raise ValueError(f"{self._who}: codec auto is of compress(); take one as q4")
+            raise ValueError(f"{self._ranks.who}: codec auto is of compress(); take one as q4")
         if self._flat.dtype is not torch.float32:
             raise ValueError(
-                f"{self._who}: parameters are {self._flat.dtype}; servers step float32: call "
-                "model.float() first"
+                f"{self._ranks.who}: parameters are {self._flat.dtype}; servers step float32: "
+                "call model.float() first"
             )
         rules.check_names(list(self._flat.parameters))
         return Layout(self._flat, rules, error_feedback)
@@ -144,7 +142,7 @@ class ServedOptimizer(ServedSpans):
             "quorum": given.quorum,
             "grace_s": float(given.grace_s),
             "on_loss": self.on_loss,
-            "seed": self._options.seed,
+            "seed": self._ranks.options.seed,
             "error_feedback": given.error_feedback,
             "broadcast": given.broadcast,
             "parameters": codecs,
@@ -155,21 +153,23 @@ class ServedOptimizer(ServedSpans):
         """What a handle borrows."""
         self._gradient = torch.zeros_like(self._flat.values)
         self._twin = Twin([self._flat.values, self._gradient])
-        self._kept_merge = self._give_merge(self._options)
+        self._kept_merge = self._give_merge(self._ranks.options)
         self._growth = self._made_growth()
-        if self._growth is not None and self._rank == 0:
-            own = weakref.ref(self)
-            self._kept_merge = (self._kept_merge, self._growth.watch(own, self._options))
+        if self._growth is not None and self._ranks.rank == 0:
+            watched = self._growth.watch(weakref.ref(self._ranks), self._ranks.options)
+            self._kept_merge = (self._kept_merge, watched)
 
     def _made_growth(self) -> Optional[Growth]:
         """Where ranks may come back. Optimizers of a group are told apart by their order."""
         group = communicator_of(self.group)
-        if not (self._options.goes_on and may_come_back()) or group.store is None:
+        if not (self._ranks.options.goes_on and may_come_back()) or group.store is None:
             return None
         group.served += 1
-        growth = Growth(group.store, group.served, is_of_launcher(self._rank, self._world))
+        growth = Growth(
+            group.store, group.served, is_of_launcher(self._ranks.rank, self._ranks.world)
+        )
         group.attach(growth)
-        if self._rank == 0:
+        if self._ranks.rank == 0:
             group.attach(growth.requests, keep=True)  # it says that the run is over
         return growth
 
@@ -180,18 +180,18 @@ class ServedOptimizer(ServedSpans):
         if not self.is_worker:
             raise RedpollError(
                 _abi.RP_INVALID,
-                f"{self._who}: rank {self._rank} was started again, and served: the run has "
-                "ended with it",
+                f"{self._ranks.who}: rank {self._ranks.rank} was started again, and served: "
+                "the run has ended with it",
             )
         self._prepare()
         if self._growth is None:
             raise RedpollError(
                 _abi.RP_INVALID,
-                f"{self._who}: rank {self._rank} was started again, and the others do not take "
-                "it back: on_loss='continue' does, under redpoll run --on-loss continue "
-                "--restart N",
+                f"{self._ranks.who}: rank {self._ranks.rank} was started again, and the others "
+                "do not take it back: on_loss='continue' does, under redpoll run --on-loss "
+                "continue --restart N",
             )
-        self._growth.come_back(self)
+        self._growth.come_back(self._member())
         self._is_just_back = True
 
     def _made_over(self, communicator: Communicator, first_ranks: list[int]) -> ServerHandle:
@@ -206,19 +206,26 @@ class ServedOptimizer(ServedSpans):
             own = weak()
             return own._raised() if own is not None else None
 
-        self._options.workers = self.workers  # also where some are missing
+        self._ranks.options.workers = self.workers  # also where some are missing
         names = (ctypes.c_int * len(first_ranks))(*first_ranks)
         kept = (self._kept_merge, names, self._twin, self._layout)
-        made = ServerHandle(communicator, self._who, segments, self._options, kept, raised)
+        made = ServerHandle(
+            communicator, self._ranks.who, segments, self._ranks.options, kept, raised
+        )
         _abi.rp_parameter_server_name(made.address, names)
         return made
+
+    def _member(self) -> Member:
+        return _Growing(self)
 
     # ---- across restarts ----
 
     def _own_state(self, form: str, version: int) -> dict[str, Any]:
         """What is this rank's, behind finish()."""
         if self._has_end:
-            raise RuntimeError(f"{self._who}: state_dict() is not for the middle of a span()")
+            raise RuntimeError(
+                f"{self._ranks.who}: state_dict() is not for the middle of a span()"
+            )
         self.finish()
         residual = self._layout.residual
         return {
@@ -232,7 +239,7 @@ class ServedOptimizer(ServedSpans):
         }
 
     def _worker(self) -> int:
-        return self._rank - self._options.servers if self.is_worker else -1
+        return self._ranks.rank - self._ranks.options.servers if self.is_worker else -1
 
     def _keeps_its_state(self) -> bool:
         """What is loaded is older than what a rank that has just come back has."""
@@ -240,8 +247,8 @@ class ServedOptimizer(ServedSpans):
             log.info(
                 "%s: rank %d was started again, and keeps what it has from the others: "
                 "load_state_dict() changes nothing",
-                self._who,
-                self._rank,
+                self._ranks.who,
+                self._ranks.rank,
             )
         return self._is_just_back
 
@@ -251,11 +258,47 @@ class ServedOptimizer(ServedSpans):
             if here is not None:
                 here.zero_()
             if saved is not None:
-                log.info("%s: error feedback begins anew: it is of other workers", self._who)
+                log.info(
+                    "%s: error feedback begins anew: it is of other workers", self._ranks.who
+                )
             return
-        check_feedback(elements(saved), elements(here), self._who)
+        check_feedback(elements(saved), elements(here), self._ranks.who)
         if here is not None:
             here.copy_(saved)
+
+
+class _Growing:
+    """A Member, for the time of a call."""
+
+    def __init__(self, own: ServedOptimizer) -> None:
+        self._own = own
+        self.ranks, self.flat, self.facts = own._ranks, own._flat, own._agreed
+        self.inner, self.model, self.workers = own.inner, own.model, own.workers
+        self.made_over = own._made_over
+
+    @property
+    def steps(self) -> int:
+        return self._own.steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._own.steps = steps
+
+    @property
+    def spans(self) -> int:
+        return self._own.spans
+
+    @spans.setter
+    def spans(self, spans: int) -> None:
+        self._own.spans = spans
+
+    @property
+    def updates(self) -> int:
+        return self._own._updates
+
+    @updates.setter
+    def updates(self, updates: int) -> None:
+        self._own._updates = updates
 
 
 def elements(residual: Optional[torch.Tensor]) -> int:

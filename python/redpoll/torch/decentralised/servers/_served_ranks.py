@@ -9,43 +9,53 @@ from typing import Any, Callable, Optional, TypeVar
 import torch
 
 from .... import _abi
+from ...comm._communicator import Communicator
 from ...comm._dtypes import NUMBER
 from ...comm._errors import RedpollError
-from .._wrapping import WrappingOptimizer
 
 log = logging.getLogger("redpoll")
 
 _T = TypeVar("_T")
 
 
-class ServedRanks(WrappingOptimizer):
-    """lost: {rank: why} of those that were left behind, as of the latest thing that was done
-    together. Ranks are numbered as when the group was made."""
+class Ranks:
+    """Of one optimizer: which there are, and what they do together.
 
-    lost: dict[int, str]
-    _who: str
-    _handle: Any  # a ServerHandle, over the ranks that there were when it was made
-    _first_ranks: list[int]  # of these their numbers
-    _options: _abi.rp_parameter_server_options
+    Ranks are numbered as when the group was made. who: names the optimizer in errors. rank,
+    world: of the group. communicator: of those that there are now. handle: a ServerHandle over
+    these; first_ranks: their numbers. lost: {rank: why} of those that were left behind, as of
+    the latest thing that was done together. options: what the library is told; set before
+    anything is done."""
 
-    def _living(self) -> list[int]:
-        return [rank for rank in self._first_ranks if rank not in self.lost]
+    options: _abi.rp_parameter_server_options
 
-    def _lives_a_worker(self) -> bool:
-        return any(rank >= self._options.servers for rank in self._living())
+    def __init__(self, who: str, communicator: Communicator) -> None:
+        self.who = who
+        self.communicator = communicator
+        self.rank, self.world = communicator.rank, communicator.world
+        self.group_name, self.timeout_s = communicator.name, communicator.timeout_s
+        self.first_ranks = list(range(self.world))
+        self.handle: Any = None
+        self.lost: dict[int, str] = {}
 
-    def _hear_of_lost(self) -> None:
-        with self._handle.used(posts=False) as handle:
-            for place, rank in enumerate(self._first_ranks):
+    def living(self) -> list[int]:
+        return [rank for rank in self.first_ranks if rank not in self.lost]
+
+    def lives_a_worker(self) -> bool:
+        return any(rank >= self.options.servers for rank in self.living())
+
+    def hear_of_lost(self) -> None:
+        with self.handle.used(posts=False) as handle:
+            for place, rank in enumerate(self.first_ranks):
                 why = _abi.rp_parameter_server_lost(handle, place)
                 if why and rank not in self.lost:
                     self.lost[rank] = why.decode()
-                    log.warning("%s: rank %d is left behind: %s", self._who, rank, why.decode())
+                    log.warning("%s: rank %d is left behind: %s", self.who, rank, why.decode())
 
-    def _together(self, what: Callable[[], _T]) -> _T:
+    def together(self, what: Callable[[], _T]) -> _T:
         """What all ranks do between finish() and the next step; again, by those that are left,
         when a worker dies meanwhile that is left behind. Collective."""
-        if not self._options.goes_on:
+        if not self.options.goes_on:
             return what()
         while True:
             status, again = _abi.RP_OK, ctypes.c_int()
@@ -54,47 +64,47 @@ class ServedRanks(WrappingOptimizer):
                 result = what()
             except RedpollError as error:
                 status, caught = error.code, error
-            with self._handle.used() as handle:
+            with self.handle.used() as handle:
                 code = _abi.rp_parameter_server_confirm(handle, status, ctypes.byref(again))
                 try:
-                    self._handle.check(code)
+                    self.handle.check(code)
                 except Exception as error:
                     if caught is None:
                         raise
                     raise error from caught
             if not again.value:
                 return result
-            self._hear_of_lost()
+            self.hear_of_lost()
 
-    def _sum(self, vector: torch.Tensor) -> torch.Tensor:
+    def sum(self, vector: torch.Tensor) -> torch.Tensor:
         """Over the ranks that live, in place."""
-        return vector.copy_(self._together(lambda: self._sum_once(vector.clone())))
+        return vector.copy_(self.together(lambda: self.sum_once(vector.clone())))
 
-    def _sum_once(self, vector: torch.Tensor) -> torch.Tensor:
+    def sum_once(self, vector: torch.Tensor) -> torch.Tensor:
         segment = _abi.rp_segment(
             data=vector.data_ptr(), count=vector.numel(), dtype=NUMBER[vector.dtype]
         )
         options = _abi.rp_collective_options(reduce=_abi.REDUCTIONS["SUM"])
         request = ctypes.c_void_p()
-        with self._handle.used() as handle:
+        with self.handle.used() as handle:
             comm = _abi.rp_parameter_server_comm(handle)
-            self._handle.check(
+            self.handle.check(
                 _abi.rp_all_reduce_start(
                     comm, ctypes.byref(segment), 1, options, ctypes.byref(request)
                 )
             )
             try:
-                self._handle.check(_abi.rp_request_wait_for(request, -1.0))
+                self.handle.check(_abi.rp_request_wait_for(request, -1.0))
             finally:
                 _abi.rp_request_free(ctypes.byref(request))
         return vector
 
-    def _gather(self, vector: torch.Tensor) -> torch.Tensor:
+    def gather(self, vector: torch.Tensor) -> torch.Tensor:
         """Of each server's shard its own, on every rank; in place. Collective."""
 
         def gather() -> torch.Tensor:
-            with self._handle.used() as handle:
-                self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
+            with self.handle.used() as handle:
+                self.handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
             return vector
 
-        return self._together(gather)
+        return self.together(gather)

@@ -17,9 +17,10 @@ from .... import _abi
 from ...comm._request import SLICE_S
 from .._flat import FlatParameters
 from .._twin import VALUES, Twin
-from ._growth import Growth
+from .._wrapping import WrappingOptimizer
+from ._growth import Growth, Member
 from ._served_options import whole
-from ._served_ranks import ServedRanks
+from ._served_ranks import Ranks
 
 _NO_END = 1 << 40  # steps, until finish()
 
@@ -33,7 +34,7 @@ class ParameterStep:
     wait_s: float  # the worker has waited so long for its parameters
 
 
-class ServedSpans(ServedRanks):
+class ServedSpans(WrappingOptimizer):
     """steps: pushes of this worker. spans: how many spans of steps have ended. last: of the
     latest push."""
 
@@ -42,7 +43,7 @@ class ServedSpans(ServedRanks):
     steps: int
     spans: int
     last: Optional[ParameterStep]
-    _rank: int
+    _ranks: Ranks
     _flat: FlatParameters
     _twin: Twin  # of parameters and gradient
     _growth: Optional[Growth]
@@ -50,10 +51,20 @@ class ServedSpans(ServedRanks):
     _is_just_back: bool  # started again, and without a step yet
     _is_open = _has_end = _has_ended = False
 
+    @property
+    def lost(self) -> dict[int, str]:
+        """{rank: why} of those that were left behind, as of the latest thing that was done
+        together. Ranks are numbered as when the group was made."""
+        return self._ranks.lost
+
     # ---- what subclasses say ----
 
     def _own_updates(self) -> int:
         """Merges of this rank's server, if it is one."""
+        raise NotImplementedError
+
+    def _member(self) -> Member:
+        """This, for those that shrink and grow with it."""
         raise NotImplementedError
 
     def _before_span(self) -> None: ...
@@ -85,14 +96,14 @@ class ServedSpans(ServedRanks):
         until the last. step() once in each: of AsyncLocalSGD, where an iteration is a step of
         the worker's own, `every` of them are a push. Collective; behind the loop all ranks are
         as after finish(). After a `break` call that."""
-        whole(self._who, "steps", steps, None, 0, _NO_END)
+        whole(self._ranks.who, "steps", steps, None, 0, _NO_END)
         self._check_idle()
         return self._spanned(steps)
 
     def _check_idle(self) -> None:
         if self._is_open:
             raise RuntimeError(
-                f"{self._who}: steps are under way; finish() first, on all ranks"
+                f"{self._ranks.who}: steps are under way; finish() first, on all ranks"
             )
 
     def _spanned(self, steps: int) -> Iterator[int]:
@@ -105,7 +116,7 @@ class ServedSpans(ServedRanks):
         self.finish()
 
     def _goes_on(self) -> bool:
-        with self._handle.used(posts=False) as handle:
+        with self._ranks.handle.used(posts=False) as handle:
             return bool(_abi.rp_parameter_server_goes_on(handle))
 
     def _begin(self, steps: int = _NO_END) -> None:
@@ -114,11 +125,11 @@ class ServedSpans(ServedRanks):
         self._is_open, self._has_ended = True, False
         self._is_just_back = False
         if self._growth is not None:
-            self._growth.begin(self, steps)
+            self._growth.begin(self._member(), steps)
         self._twin.fetch([VALUES])
         values = self._twin.host[VALUES].data_ptr()
-        with self._failing(), self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
+        with self._failing(), self._ranks.handle.used() as handle:
+            self._ranks.handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
         self._twin.deliver([VALUES])
         self._after_begin()
 
@@ -135,7 +146,7 @@ class ServedSpans(ServedRanks):
     def _check_works(self) -> None:
         if not self.is_worker:
             raise RuntimeError(
-                f"{self._who}: rank {self._rank} only serves, which it does in "
+                f"{self._ranks.who}: rank {self._ranks.rank} only serves, which it does in "
                 "finish(); step() is the workers'"
             )
 
@@ -144,13 +155,13 @@ class ServedSpans(ServedRanks):
         still: so that has to be said before."""
         if not self._goes_on():
             raise RuntimeError(
-                f"{self._who}: all steps of the span have been taken; step() once in each of "
-                "its iterations"
+                f"{self._ranks.who}: all steps of the span have been taken; step() once in "
+                "each of its iterations"
             )
         report = _abi.rp_parameter_report()
         self._twin.fetch()
-        with self._failing(), self._handle.used(posts=False) as handle:
-            self._handle.check(
+        with self._failing(), self._ranks.handle.used(posts=False) as handle:
+            self._ranks.handle.check(
                 _abi.rp_parameter_server_push(handle, weight, notes, ctypes.byref(report))
             )
         self._twin.deliver([VALUES])
@@ -188,22 +199,23 @@ class ServedSpans(ServedRanks):
         with self._failing():
             self._interruptibly(self._end)
         self._twin.deliver([VALUES])
-        self._hear_of_lost()
+        self._ranks.hear_of_lost()
         growth = self._growth
         if growth is None:
             self._has_ended = True
             return
+        member = self._member()
         with self._failing():
-            if not growth.is_wanted(self):
+            if not growth.is_wanted(member):
                 self._has_ended = True
                 return
-            left = growth.left(self)
-            growth.take_back(self)
+            left = growth.left(member)
+            growth.take_back(member)
         self._begin(left)
 
     def _end(self) -> None:
-        with self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_end(handle))
+        with self._ranks.handle.used() as handle:
+            self._ranks.handle.check(_abi.rp_parameter_server_end(handle))
 
     def _interruptibly(self, call: Callable[[], None]) -> None:
         """On a thread, so that Ctrl-C is answered on this one."""
@@ -222,7 +234,7 @@ class ServedSpans(ServedRanks):
             while thread.is_alive():
                 thread.join(SLICE_S)
         except BaseException:
-            self._handle.abort(_abi.RP_CANCELLED, "it was interrupted")
+            self._ranks.handle.abort(_abi.RP_CANCELLED, "it was interrupted")
             thread.join()
             self._is_open = self._has_end = self._has_ended = False
             raise
@@ -235,13 +247,13 @@ class ServedSpans(ServedRanks):
         found = [each for each in self.model.buffers() if each.is_floating_point()]
         found = found if buffers else []
         own = float(self.is_worker)  # 0 times an infinite buffer would be no number
-        first = float(self._own_updates() if self._rank == 0 else 0)
+        first = float(self._own_updates() if self._ranks.rank == 0 else 0)
         parts = [torch.tensor([first, own, own * self.steps], dtype=torch.float64)]
         parts += [
             each.detach().reshape(-1).double().cpu() if self.is_worker else _zeros(each)
             for each in found
         ]
-        total = self._sum(torch.cat(parts))
+        total = self._ranks.sum(torch.cat(parts))
         updates, workers, start = int(total[0].item()), total[1].item(), 3
         if workers:
             means = total / workers

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
 
 import torch
 
@@ -17,6 +16,7 @@ from .... import _abi
 from ...comm._errors import ranks_text
 from ...comm._launcher import fates
 from ._returns import ReturnRequests
+from ._served_ranks import Ranks
 
 log = logging.getLogger("redpoll")
 
@@ -29,26 +29,26 @@ class WorkerWait:
     """From the loss of the last worker until one is back: also where one that came was lost
     again on the way."""
 
-    def __init__(self, opt: Any) -> None:
-        """opt: a ServedOptimizer, all workers of which are lost."""
-        self._workers = range(opt._options.servers, opt._world)
+    def __init__(self, ranks: Ranks) -> None:
+        """ranks: of an optimizer, all workers of which are lost."""
+        self._workers = range(ranks.options.servers, ranks.world)
         now = time.monotonic()
-        self._deadline, self._fates_by = now + opt._timeout_s, now + _FATE_S
+        self._deadline, self._fates_by = now + ranks.timeout_s, now + _FATE_S
         self._is_told = False
 
-    def until_one_asks(self, opt: Any, requests: ReturnRequests) -> None:
+    def until_one_asks(self, ranks: Ranks, requests: ReturnRequests) -> None:
         """RedpollError: PEER: none is started again; TIMEOUT: none has asked for its place in
         the group's timeout. Collective over the servers, and the same on all."""
         word = _WAIT
         while word == _WAIT:
-            own = self._look(opt, requests) if opt._rank == 0 else 0
-            word = int(opt._sum_once(torch.tensor([own], dtype=torch.float64)).item())
+            own = self._look(ranks, requests) if ranks.rank == 0 else 0
+            word = int(ranks.sum_once(torch.tensor([own], dtype=torch.float64)).item())
             if word == _WAIT:
                 time.sleep(_LOOK_S)
         if word != _COME:
-            raise self._failure(opt, word)
+            raise self._failure(ranks, word)
 
-    def _look(self, opt: Any, requests: ReturnRequests) -> int:
+    def _look(self, ranks: Ranks, requests: ReturnRequests) -> int:
         if requests.is_waited_at():
             return _COME
         said = {} if requests.is_off else fates(self._workers)
@@ -58,7 +58,7 @@ class WorkerWait:
             are = "is" if len(again) == 1 else "are"
             log.warning(
                 "%s: no worker is left; waiting for %s, which %s started again",
-                opt._who,
+                ranks.who,
                 ranks_text(again),
                 are,
             )
@@ -68,14 +68,14 @@ class WorkerWait:
         is_open = len(said) < len(self._workers) and now < self._fates_by
         return _WAIT if again or (is_open and not requests.is_off) else _NOBODY
 
-    def _failure(self, opt: Any, word: int) -> Exception:
-        why = next(reversed(opt.lost.values()), "all are lost")
+    def _failure(self, ranks: Ranks, word: int) -> Exception:
+        why = next(reversed(ranks.lost.values()), "all are lost")
         status, text = "PEER", f"no worker is left: {why}"
         if word == _TOO_LATE:
             status = "TIMEOUT"
             text = (
                 f"timed out: no worker is left ({why}), and none that was started again has "
-                f"asked for its place in {opt._timeout_s:g} s (the group's timeout)"
+                f"asked for its place in {ranks.timeout_s:g} s (the group's timeout)"
             )
-        error: Exception = opt._communicator.error(_abi.STATUS[status], text, opt._who)
+        error: Exception = ranks.communicator.error(_abi.STATUS[status], text, ranks.who)
         return error

@@ -11,31 +11,31 @@ import torch
 from ...comm._communicator import Communicator
 
 
-def donor_of(opt: Any, first_ranks: list[int], back: list[int]) -> int:
+def donor_of(ranks: Any, first_ranks: list[int], back: list[int]) -> int:
     """Its place in the world: the first worker that lives; else rank 0, which has the buffers
     of the latest meeting, and of the inner optimizer what it was given at the start."""
     for place, rank in enumerate(first_ranks):
-        if rank >= opt._options.servers and rank not in back:
+        if rank >= ranks.options.servers and rank not in back:
             return place
     return 0
 
 
-def worker_state(opt: Any, steps: int) -> dict[str, Any]:
+def worker_state(member: Any, steps: int) -> dict[str, Any]:
     """What a worker may have from another: optimizer, buffers of the model, how far it is."""
     return {
-        "inner": opt.inner.state_dict()["state"],
-        "buffers": [each.detach().clone() for each in opt.model.buffers()],
+        "inner": member.inner.state_dict()["state"],
+        "buffers": [each.detach().clone() for each in member.model.buffers()],
         "steps": steps,
     }
 
 
 @torch.no_grad()
-def take_worker_state(opt: Any, state: dict[str, Any]) -> None:
-    groups = opt.inner.state_dict()["param_groups"]  # rates are the script's affair
-    opt.inner.load_state_dict({"state": state["inner"], "param_groups": groups})
-    for own, given in zip(opt.model.buffers(), state["buffers"]):
+def take_worker_state(member: Any, state: dict[str, Any]) -> None:
+    groups = member.inner.state_dict()["param_groups"]  # rates are the script's affair
+    member.inner.load_state_dict({"state": state["inner"], "param_groups": groups})
+    for own, given in zip(member.model.buffers(), state["buffers"]):
         own.copy_(given)
-    opt.steps = state["steps"]
+    member.steps = state["steps"]
 
 
 def packed(value: Any) -> bytes:

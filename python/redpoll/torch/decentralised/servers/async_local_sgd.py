@@ -116,15 +116,15 @@ class AsyncLocalSGD(ServedOptimizer):
     # ---- what servers do ----
 
     def _check_more(self) -> None:
-        whole(self._who, "every", self.every, None, 1)
+        whole(self._ranks.who, "every", self.every, None, 1)
         if self._asked is not None:
-            whole(self._who, "momentum_every", self._asked, None, 1)
+            whole(self._ranks.who, "momentum_every", self._asked, None, 1)
         self._outer.delay = self._asked or self.workers
         self._set_momentum(self.every)
         one = (ctypes.c_float * 1)()  # stands for the vectors, of which there are none yet
         self._outer.momentum = self._outer.buffer = ctypes.addressof(one)
         if _abi.rp_delayed_nesterov_check(ctypes.byref(self._outer)) < 0:
-            raise ValueError(f"{self._who}: {last_message()}")
+            raise ValueError(f"{self._ranks.who}: {last_message()}")
 
     def _set_momentum(self, every: int) -> None:
         """Where none was given, one that goes with so many steps."""
@@ -136,7 +136,7 @@ class AsyncLocalSGD(ServedOptimizer):
 
     def _after_agreed(self) -> None:
         most = torch.tensor([float(self.every)], dtype=torch.float64)
-        self._communicator.all_reduce([most], dist.ReduceOp.MAX, blocking=True)
+        self._ranks.communicator.all_reduce([most], dist.ReduceOp.MAX, blocking=True)
         self._set_momentum(int(most.item()))
         text = ctypes.create_string_buffer(512)
         _abi.rp_delayed_nesterov_advise(
@@ -144,7 +144,7 @@ class AsyncLocalSGD(ServedOptimizer):
         )
         self._is_advised = bool(text.value)
         if self._is_advised:
-            log.warning("%s: %s", self._who, text.value.decode())
+            log.warning("%s: %s", self._ranks.who, text.value.decode())
 
     def _more_facts(self) -> dict[str, Any]:
         momentum = self._asked_momentum
@@ -201,7 +201,7 @@ class AsyncLocalSGD(ServedOptimizer):
         self._twin.fetch([GRADIENT])
         warning = self._watch.look(self._twin.host[GRADIENT], self._local)
         if warning is not None and not self._is_advised:
-            log.warning("%s: %s", self._who, warning)
+            log.warning("%s: %s", self._ranks.who, warning)
         self._push(1.0)
         self._after_begin()
 
@@ -226,7 +226,7 @@ class AsyncLocalSGD(ServedOptimizer):
         vector = torch.zeros(len(self._flat))
         if self.is_server:
             vector.copy_(self._vectors[name])
-        return self._gather(vector)
+        return self._ranks.gather(vector)
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -239,12 +239,12 @@ class AsyncLocalSGD(ServedOptimizer):
             return
         rest = dict(state_dict)
         own = rest.pop("async_local_sgd", None)
-        check_state(own, self._who, (_FORMAT, _VERSION), {})
+        check_state(own, self._ranks.who, (_FORMAT, _VERSION), {})
         for name in _VECTORS:
             if own["vectors"][name].numel() != len(self._flat):
                 raise ValueError(
-                    f"{self._who}: the state is of {own['vectors'][name].numel()} parameters, "
-                    f"and the model has {len(self._flat)}"
+                    f"{self._ranks.who}: the state is of {own['vectors'][name].numel()} "
+                    f"parameters, and the model has {len(self._flat)}"
                 )
         self._take_feedback(own)
         self.inner.load_state_dict(rest)

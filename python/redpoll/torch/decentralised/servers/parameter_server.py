@@ -117,10 +117,11 @@ class ParameterServer(ServedOptimizer):
         groups = len(self.inner.param_groups)
         if groups > _abi.RP_PUSH_NOTES:
             raise ValueError(
-                f"{self._who}: the inner optimizer has {groups} groups, and a push carries "
-                f"learning rates of {_abi.RP_PUSH_NOTES}; join groups that have the same"
+                f"{self._ranks.who}: the inner optimizer has {groups} groups, and a push "
+                f"carries learning rates of {_abi.RP_PUSH_NOTES}; join groups that have the "
+                "same"
             )
-        self._kept = try_optimizer(self.inner, self._who)
+        self._kept = try_optimizer(self.inner, self._ranks.who)
 
     def _more_facts(self) -> dict[str, Any]:
         groups = [
@@ -132,12 +133,12 @@ class ParameterServer(ServedOptimizer):
     def _give_merge(self, options: _abi.rp_parameter_server_options) -> Any:
         synchronous = options.staleness == 0
         self._shard = Shard(self.inner, self._flat, self._kept, synchronous, self.workers)
-        weak = weakref.ref(self)
+        weak = weakref.ref(self._ranks)
 
         def abort(message: str) -> None:
-            own = weak()
-            if own is not None:
-                own._handle.abort(_abi.STATUS["INTERNAL"], message)
+            ranks = weak()
+            if ranks is not None:
+                ranks.handle.abort(_abi.STATUS["INTERNAL"], message)
 
         options.merge = merge = self._shard.callback(abort)
         return self._shard, merge
@@ -177,7 +178,7 @@ class ParameterServer(ServedOptimizer):
         one's size over the mean size. RedpollError names a rank that has died."""
         self._check_works()
         if not 0 <= weight < math.inf:
-            raise ValueError(f"{self._who}: a weight of {weight}; 0 or more, and finite")
+            raise ValueError(f"{self._ranks.who}: a weight of {weight}; 0 or more, and finite")
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -248,7 +249,7 @@ class ParameterServer(ServedOptimizer):
             if part is not None:
                 start = starts[piece.parameter] + piece.first
                 vector.narrow(0, start, part.numel()).copy_(part)
-        return self._gather(vector)
+        return self._ranks.gather(vector)
 
     def _gathered_numbers(self, name: str) -> list[float]:
         """By parameter; each from whoever has its first element."""
@@ -257,7 +258,7 @@ class ParameterServer(ServedOptimizer):
             value = self._shard.optimizer.state[piece.value].get(name)
             if piece.first == 0 and value is not None:
                 values[piece.parameter] = float(value)
-        return [float(each) for each in self._sum(values)]
+        return [float(each) for each in self._ranks.sum(values)]
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -272,7 +273,7 @@ class ParameterServer(ServedOptimizer):
         rest = dict(state_dict)
         own = rest.pop("parameter_server", None)
         if own is not None:
-            check_state(own, self._who, (_FORMAT, _VERSION), {})
+            check_state(own, self._ranks.who, (_FORMAT, _VERSION), {})
             self._take_feedback(own)
             self.steps, self.spans = own["step"], own.get("spans", 0)
         self.inner.load_state_dict(rest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def source() -> Path:
     """The root of the source tree."""
     return Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which PyTorch finds the entry points of pyproject.toml."""
+    tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    folder = tmp_path_factory.mktemp("site") / "redpoll-0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: redpoll\nVersion: 0\n")
+    lines = []
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {place}" for name, place in points.items())]
+    (folder / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    path = [str(folder.parent), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(path)}

@@ -3,40 +3,16 @@ has them, in a folder on the path."""
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
 
 from ranks import run_script
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover
-    tomllib = pytest.importorskip("tomli")
-
 FINDS_BACKENDS = hasattr(dist.Backend, "_ensure_backend_registered")
 AUTOLOADS = hasattr(torch, "_import_device_backends")
 
 pytestmark = pytest.mark.skipif(not AUTOLOADS, reason="this PyTorch runs no entry points")
-
-
-@pytest.fixture(scope="module")
-def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which PyTorch finds the entry points of pyproject.toml."""
-    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
-    folder = tmp_path_factory.mktemp("site") / "redpoll-0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: redpoll\nVersion: 0\n")
-    lines = []
-    for group, points in project["entry-points"].items():
-        lines += [f"[{group}]", *(f"{name} = {place}" for name, place in points.items())]
-    (folder / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    path = [str(folder.parent), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(path)}
 
 
 def outputs(text: str, environment: dict[str, str], world: int = 2) -> list[str]:

@@ -30,7 +30,8 @@ static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l,
             ? "norms, sums, activation: bytes over the rate measured at as many"
             : "norms, sums, activation, unfused scores: bytes / (memory_bytes_s memory_share)");
     term("sums", x->sums_s, "of tensor-parallel ranks: 2 all-reduces of b s h");
-    term("start", x->start_s, "layer_host_s, and sum_host_s for each sum");
+    term("start", x->start_s,
+         "layer_host_s, sum_host_s for each sum, softmax_host_s where softmax is not fused");
     term("forward", x->forward_s,
          "the longer of products + attention + rest + sums, and start");
     term("backward", x->backward_s,
@@ -44,7 +45,9 @@ static void explain_step(const rpi_step_terms *x, const rpi_forecast *f, bool me
     term("head", x->head_s,
          measured ? "6 b s h V / t over the rates measured of logits and their loss"
                   : "3 products of b s h V / t, and logits read six times");
-    term("micro", x->slot_s, "layers (forward + backward + again) + head");
+    term("micro", x->slot_s,
+         measured ? "layers (forward + backward + again) + head"
+                  : "layers (forward + backward + again) + head + gradients that are added");
     term("bubble", f->seconds[RPI_TIME_BUBBLE],
          "of the schedule, by events, where links cost nothing");
     term("hop", x->hop_s,
@@ -58,10 +61,13 @@ static void explain_step(const rpi_step_terms *x, const rpi_forecast *f, bool me
          measured ? "of that: as measured"
                   : "of that: reading and writing at the memory's rate");
     term("hidden", x->hidden_s, "that a backward pass may hide: overlap of it");
-    term("optimizer", f->seconds[RPI_TIME_OPTIMIZER],
-         measured ? "bytes of a parameter over the rate measured of AdamW"
-                  : "bytes of a parameter, read and written, at the memory's rate");
-    term("host", f->seconds[RPI_TIME_HOST], "step_host_s");
+    term(
+        "optimizer", f->seconds[RPI_TIME_OPTIMIZER],
+        measured
+            ? "bytes of a parameter over the rate measured of AdamW"
+            : "bytes of a parameter, read and written, and 4 passes over gradients to clip and "
+              "clear them, at the memory's rate");
+    term("host", f->seconds[RPI_TIME_HOST], "step_host_s, and shard_host_s with ZeRO 2 and 3");
     printf("  S is %.4g bytes, on %lld host%s; the peak %.4g a second\n", x->data_bytes,
            (long long)x->data_hosts, x->data_hosts == 1 ? "" : "s", f->peak_flops);
 }

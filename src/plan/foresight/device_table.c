@@ -33,8 +33,13 @@ static const rpi_fact_info facts[RPI_FACTS] = {
     {"memory_backward", "what that takes backward, of what it takes forward", .1, 10, true, false},
     {"layer_host_s", "that the host takes to start a pass over a layer", 0, 10, true, true},
     {"sum_host_s", "and to start a sum over tensor-parallel ranks", 0, 10, true, true},
+    {"softmax_host_s", "and to start a softmax of scores whose kernel does not take so many matrices", 0,
+     10, false, true},
+    {"softmax_multiple", "of matrices that the kernel takes, one a head and sample; 0: any", 0, 1e6,
+     false, false},
     {"sum_hidden", "share of a backward pass's sums over tensor-parallel ranks that products hide", 0, 1, true, true},
     {"step_host_s", "beside that, a step", 0, 1000, true, true},
+    {"shard_host_s", "and where ranks have shards of gradients or parameters, ZeRO 2 and 3", 0, 1000, false, true},
     {"link_share", "of the rate of a host's link, in sums over hosts", .001, 1, true, true},
     {"overlap", "share of the backward pass that hides sums of gradients", 0, 1, true, true},
     {"bucket_bytes", "of gradients that one sum takes, the last of which nothing hides; 0: as "

@@ -114,6 +114,15 @@ static double tensor_sum_s(const job *j, double bytes) {
     return 2 * rpi_group_half_s(j->m, &g, bytes, bytes);
 }
 
+/* Scores are a matrix for each head and sample; another softmax, of several kernels, takes as
+ * many as the fused one does not. */
+static double softmax_host_s(const job *j) {
+    double multiple = fact(j, RPI_FACT_SOFTMAX_MULTIPLE);
+    double matrices = (double)(j->l->model.heads * j->l->micro_batch) / j->t;
+    bool is_fused = multiple < 1 || fmod(matrices, multiple) == 0;
+    return j->l->fused_attention || is_fused ? 0 : fact(j, RPI_FACT_SOFTMAX_HOST);
+}
+
 /* Forward, backward, and once more what is made again. */
 static void time_layer(const job *j) {
     rpi_step_terms *x = j->x;
@@ -124,8 +133,8 @@ static void time_layer(const job *j) {
     if (is_shared)
         x->sums_s = 2 * tensor_sum_s(j, j->tokens * (double)j->l->model.hidden *
                                             j->l->precision->activation);
-    x->start_s =
-        fact(j, RPI_FACT_LAYER_HOST) + (is_shared ? 2 * fact(j, RPI_FACT_SUM_HOST) : 0);
+    x->start_s = fact(j, RPI_FACT_LAYER_HOST) +
+                 (is_shared ? 2 * fact(j, RPI_FACT_SUM_HOST) : 0) + softmax_host_s(j);
     double device_s = x->products_s + x->attention_s + x->memory_s;
     x->forward_s = longer(device_s + x->sums_s, x->start_s);
     x->backward_s =
@@ -155,6 +164,14 @@ static double head_s(const job *j) {
 
 /* ---- stages ---- */
 
+/* A micro-batch's gradients are read, and added to those that are read and written; products
+ * add to wider ones by themselves, and ZeRO 3 adds what it has scattered. */
+static double accumulate_s(const job *j, int64_t stage) {
+    const rpi_precision *p = j->l->precision;
+    bool is_separate = p->gradient <= p->activation && j->l->zero < 3 && !j->m->rates;
+    return is_separate ? memory_s(j, 3 * p->gradient * rpi_stage_parameters(j->l, stage)) : 0;
+}
+
 /* How long each takes, forward and backward with what is made again. */
 static void time_stages(const job *j, double *forward_s, double *backward_s) {
     rpi_step_terms *x = j->x;
@@ -163,7 +180,8 @@ static void time_stages(const job *j, double *forward_s, double *backward_s) {
         double layers = (double)rpi_stage_layers(j->l, stage);
         double head = stage == j->l->pipeline - 1 ? x->head_s / 3 : 0;
         forward_s[stage] = layers * x->forward_s + head;
-        backward_s[stage] = layers * (x->backward_s + x->again_s) + 2 * head;
+        backward_s[stage] =
+            layers * (x->backward_s + x->again_s) + 2 * head + accumulate_s(j, stage);
         double all_s = forward_s[stage] + backward_s[stage];
         if (all_s <= x->slot_s) continue;
         x->slot_s = all_s;
@@ -306,11 +324,14 @@ static double data_exposed_s(const job *j) {
     return busy_s + fmax(least_s, link_s - x->hidden_s);
 }
 
-/* Gradients are read, weights written, the rest read and written. */
+/* Gradients are read, weights written, the rest read and written. Before that gradients are
+ * read for their norm, read and written to clip them, and written where they are cleared, by
+ * trainers that a table of devices knows; redpoll train does not. */
 static double optimizer_s(const job *j) {
     const rpi_precision *p = j->l->precision;
     double n = most_parameters(j->l) / (j->l->zero ? (double)j->l->data : 1);
-    double bytes = n * (p->gradient + p->weight + 2 * p->optimizer);
+    double cleared = j->m->rates ? 0 : 4; /* passes */
+    double bytes = n * ((1 + cleared) * p->gradient + p->weight + 2 * p->optimizer);
     const rpi_measured_rates *r = j->m->rates;
     return r && r->optimizer.count ? bytes / rpi_rate_at(&r->optimizer, &bytes)
                                    : memory_s(j, bytes);
@@ -328,6 +349,12 @@ static bool waits_for_another_host(const job *j) {
     double device_s = x->products_s + x->attention_s + x->memory_s + x->sums_s;
     double least = fact(j, RPI_FACT_FITTED_PASS) * (1 - 1e-6);
     return x->start_s > device_s && rpi_pass_flops(j->l) < least;
+}
+
+/* Who has shards of gradients or parameters has more to do in a step. */
+static double step_host_s(const job *j) {
+    bool has_shards = j->l->zero >= 2 && j->l->data > 1;
+    return fact(j, RPI_FACT_STEP_HOST) + (has_shards ? fact(j, RPI_FACT_SHARD_HOST) : 0);
 }
 
 /* ---- all of it ---- */
@@ -372,7 +399,7 @@ static rp_status forecast(const rpi_training_layout *l, const rpi_machine *m, bo
     RP_TRY(time_pipeline(&j, by_events, out));
     out->seconds[RPI_TIME_DATA] = data_exposed_s(&j);
     out->seconds[RPI_TIME_OPTIMIZER] = optimizer_s(&j);
-    out->seconds[RPI_TIME_HOST] = fact(&j, RPI_FACT_STEP_HOST);
+    out->seconds[RPI_TIME_HOST] = step_host_s(&j);
     sum_up(&j, out);
     return RP_OK;
 }

@@ -126,6 +126,74 @@ static void what_overlaps_is_hidden(void) {
     CHECK_NEAR(f.step_s / f.terms.data_s, 1 + 1. / 16 / 8, .001);
 }
 
+/* ---- what the host and memory have to do besides ---- */
+
+/* The kernel of a fused softmax takes a multiple of 4 matrices, of heads and samples. */
+static void softmax_of_few_matrices(void) {
+    static const struct {
+        int64_t tensor, micro_batch;
+        bool fused_attention, is_slow;
+    } rows[] = {
+        {8, 1, false, true},  {8, 1, true, false},  {8, 2, false, false},  {4, 1, false, false},
+        {16, 2, false, true}, {1, 1, false, false}, {16, 4, false, false},
+    };
+    rpi_machine m = perfect_machine(16);
+    m.device.facts[RPI_FACT_LAYER_HOST].value = 1;
+    m.device.facts[RPI_FACT_SOFTMAX_HOST].value = .5;
+    m.device.facts[RPI_FACT_SOFTMAX_MULTIPLE].value = 4;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_training_layout l = small_gpt();
+        l.tensor = rows[i].tensor;
+        l.micro_batch = rows[i].micro_batch;
+        l.fused_attention = rows[i].fused_attention;
+        CHECK_NEAR(forecast_of(&l, &m).terms.start_s, rows[i].is_slow ? 1.5 : 1, 1e-9);
+    }
+    m.device.facts[RPI_FACT_SOFTMAX_MULTIPLE].value = 0;
+    rpi_training_layout l = small_gpt();
+    l.tensor = 8;
+    l.fused_attention = false;
+    CHECK_NEAR(forecast_of(&l, &m).terms.start_s, 1, 1e-9);
+}
+
+static void shards_take_the_host_longer(void) {
+    rpi_machine m = perfect_machine(8);
+    m.device.facts[RPI_FACT_STEP_HOST].value = .01;
+    m.device.facts[RPI_FACT_SHARD_HOST].value = .1;
+    for (int zero = 0; zero <= 3; zero++) {
+        rpi_training_layout l = small_gpt();
+        l.zero = zero;
+        CHECK_NEAR(forecast_of(&l, &m).seconds[RPI_TIME_HOST], .01, 1e-12);
+        l.data = 8;
+        CHECK_NEAR(forecast_of(&l, &m).seconds[RPI_TIME_HOST], zero < 2 ? .01 : .11, 1e-12);
+    }
+}
+
+/* Three passes over them for each micro-batch, where products do not add to wider ones; four to
+ * clip and clear them, and one that the optimizer reads. */
+static void gradients_are_added_and_cleared(void) {
+    static const struct {
+        const char *precision;
+        int zero;
+        double added, stepped; /* bytes of a parameter */
+    } rows[] = {{"bf16", 0, 6, 5 * 2 + 2 + 2 * 12},
+                {"bf16-fp32", 0, 0, 5 * 4 + 2 + 2 * 12},
+                {"bf16", 1, 6, (5 * 2 + 2 + 2 * 12) / 8.},
+                {"bf16", 3, 0, (5 * 2 + 2 + 2 * 12) / 8.}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_machine m = perfect_machine(8);
+        rpi_training_layout l = small_gpt();
+        l.data = 8;
+        l.zero = rows[i].zero;
+        CHECK_OK(rpi_precision_find(rows[i].precision, &l.precision));
+        m.device.facts[RPI_FACT_MEMORY_RATE].value = 1e12;
+        rpi_forecast f = forecast_of(&l, &m);
+        double n = rpi_stage_parameters(&l, 0), layers = (double)l.model.layers;
+        double rest_s = layers * (f.terms.forward_s + f.terms.backward_s) + f.terms.head_s;
+        CHECK_NEAR((f.terms.slot_s - rest_s) * 1e12 / n, rows[i].added, 1e-6);
+        CHECK_NEAR(f.seconds[RPI_TIME_OPTIMIZER] * 1e12 / n, rows[i].stepped, 1e-6);
+    }
+}
+
 /* ---- properties ---- */
 
 static void items_sum_up_and_nothing_hurts_that_is_better(void) {
@@ -247,6 +315,9 @@ CASES({"a perfect machine reaches its peak", a_perfect_machine_reaches_its_peak}
       {"a layer as measured", a_layer_as_measured}, {"bubbles", bubbles}, {"hops", hops},
       {"sums of gradients", sums_of_gradients}, {"groups share a link", groups_share_a_link},
       {"what overlaps is hidden", what_overlaps_is_hidden},
+      {"softmax of few matrices", softmax_of_few_matrices},
+      {"shards take the host longer", shards_take_the_host_longer},
+      {"gradients are added and cleared", gradients_are_added_and_cleared},
       {"items sum up, and nothing hurts that is better",
        items_sum_up_and_nothing_hurts_that_is_better},
       {"intervals are wider far from what was measured",

@@ -40,6 +40,8 @@ static inline rpi_machine perfect_machine(int64_t ranks_per_host) {
                                "perfect sum_host_s 0 assumed test\n"
                                "perfect sum_hidden 0 assumed test\n"
                                "perfect step_host_s 0 assumed test\n"
+                               "perfect shard_host_s 0 assumed test\n"
+                               "perfect softmax_host_s 0 assumed test\n"
                                "perfect link_share 1 assumed test\n"
                                "perfect overlap 0 assumed test\n"
                                "perfect context_bytes 0 assumed test\n"

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "engine/instance.h"
-#include "plan/foresight/step_forecast.h"
+#include "plan/foresight/layer_time.h"
 #include "train/models/network.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* A machine that was measured as a device: a step on it takes what its items say. */
 #include "plan/foresight/machine_account.h"
 
+#include "plan/foresight/layer_time.h"
 #include "plan/foresight/trainings.h"
 
 /* ---- the table: add a row. What is not in a row is 0 ---- */

@@ -191,6 +191,8 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     metrics.unit = t->network.task->unit;
     RP_TRY(rpi_losses_survive(&t->losses, report(t, &batch, metrics.loss, start)));
     RP_TRY(finish(t, &metrics));
+    /* What a step leaves under way is in the account of the next one: there must be one. */
+    if (t->step + 1 == t->total_steps) RP_TRY(rpi_trainer_complete(t));
 
     int64_t end = rpi_now_ns();
     rpi_grid_comms_stats(&t->comms, t->comm, &after);

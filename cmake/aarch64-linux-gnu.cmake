@@ -12,6 +12,13 @@ list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES REDPOLL_SYSROOT)
 set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu ${REDPOLL_SYSROOT})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+if(REDPOLL_SYSROOT) # headers that differ by processor, of OpenSSL, say, and libraries by their name
+  set(CMAKE_C_FLAGS_INIT "-idirafter ${REDPOLL_SYSROOT}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}")
+  set(folder ${REDPOLL_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+  foreach(kind EXE SHARED)
+    set(CMAKE_${kind}_LINKER_FLAGS_INIT "-L${folder} -Wl,-rpath-link,${folder}")
+  endforeach()
+endif()
 set(ENV{PKG_CONFIG_LIBDIR} ${REDPOLL_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} "${REDPOLL_SYSROOT}")
 

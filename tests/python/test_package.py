@@ -21,7 +21,7 @@ def test_version_is_the_projects(source: Path) -> None:
     assert redpoll.__version__ == project.group(1)
 
 
-@pytest.mark.parametrize("folder", ["cgx", "bluefog", "horovod"])
+@pytest.mark.parametrize("folder", ["cgx", "bluefog", "horovod", "command", "cuda"])
 def test_other_wheels_are_of_the_same_version(source: Path, folder: str) -> None:
     text = (source / "python" / folder / "pyproject.toml").read_text()
     assert f'version = "{redpoll.__version__}"' in text

@@ -63,6 +63,9 @@ QUICKLY = (
 )
 
 
+OTHER_WHEELS = ("cgx", "bluefog", "horovod", "command", "cuda")  # of the same checkout
+
+
 def listing(folder: Path) -> set[Path]:
     """All that lies there but Python's own cache, which importing the build backend writes."""
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
@@ -74,7 +77,7 @@ def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for folder in ("cmake", "include", "share", "src"):
         shutil.copytree(source / folder, copy / folder)
-    ignored = shutil.ignore_patterns("__pycache__", "_lib", "cgx", "bluefog", "horovod")
+    ignored = shutil.ignore_patterns("__pycache__", "_lib", *OTHER_WHEELS)
     shutil.copytree(source / "python", copy / "python", symlinks=True, ignore=ignored)
     for name in ("CMakeLists.txt", "LICENSE", "pyproject.toml"):
         shutil.copy(source / name, copy)
@@ -144,6 +147,7 @@ def test_installed_wheel_brings_the_command(wheel: Path, tmp_path: Path) -> None
     program.unlink()
     missing = run_any(command, "info")
     assert missing.returncode == 1 and "libyaml-dev" in missing.stdout
+    assert "redpoll[command]" in missing.stdout
 
 
 def test_installed_wheel_imports_without_an_environment(wheel: Path, tmp_path: Path) -> None:
@@ -154,6 +158,42 @@ def test_installed_wheel_imports_without_an_environment(wheel: Path, tmp_path: P
     without_torch = run_any(python, "-c", "import redpoll.torch", cwd=tmp_path)
     assert without_torch.returncode != 0
     assert "pip install 'torch>=2.4'" in without_torch.stdout
+
+
+TRAINS = """
+import torch, torch.distributed as dist
+from torch import nn
+torch.manual_seed(0)
+dist.init_process_group("redpoll")
+import redpoll.torch
+model = nn.parallel.DistributedDataParallel(nn.Linear(200, 100))
+state = redpoll.torch.compress(model, codec="q4")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+generator = torch.Generator().manual_seed(dist.get_rank())
+for step in range(3):
+    x = torch.randn(8, 200, generator=generator)
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+print(redpoll.__file__, type(dist.group.WORLD).__name__, state.codecs()["weight"])
+dist.destroy_process_group()
+"""
+
+
+def test_wheel_beside_pytorch_trains(wheel: Path, tmp_path: Path) -> None:
+    """In an environment with Python and PyTorch; nothing of ours is in it before."""
+    torch = find_spec("torch")
+    assert torch is not None and torch.origin is not None
+    python = installed(wheel, tmp_path / "venv")
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (site / "pytorch.pth").write_text(f"{Path(torch.origin).parents[1]}\n")
+    script = tmp_path / "train.py"
+    script.write_text(TRAINS)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    said = run(python, *launcher, script, cwd=tmp_path)
+    lines = [line for line in said.splitlines() if "RedpollGroup" in line]
+    assert len(lines) == 2, said
+    assert all(line.startswith(str(site)) and "q4" in line for line in lines), said
 
 
 def hook(call: str, folder: Path) -> str:
@@ -181,7 +221,7 @@ def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
             path.relative_to(wanted) for path in listing(wanted)
         }
     held = {path.name for path in (project / "python").iterdir()}
-    assert not held & {"cgx", "bluefog", "horovod", "Dockerfile"} and "redpoll" in held
+    assert not held & {*OTHER_WHEELS, "Dockerfile"} and "redpoll" in held
     library_alone = "--config-settings=cmake.define.REDPOLL_COMMAND=OFF"
     metadata = hook(f"prepare_metadata_for_build_wheel({str(tmp_path)!r})", project)
     assert metadata.split()[-1].startswith("redpoll-")

@@ -2,10 +2,10 @@
 
 usage: python bench/foresight.py BUILD [--steps 40] [--only WORD] [--iters 7]
 
-Small GPTs by codec, link (shaped; each rank then counts as a host of its own), strategy and
-dtype. The machine is measured once for each number of ranks, all runs of it are predicted, and
-only then do they run. Prints predicted beside measured, the median of each run's steps; what
-else runs on the machine is in both, and in no forecast.
+Small GPTs by codec, link (shaped; each rank then counts as a host of its own), strategy,
+dtype and layout. The machine is measured once for each number of ranks, all runs of it are
+predicted, and only then do they run. Prints predicted beside measured, the median of each run's
+steps; what else runs on the machine is in both, and in no forecast.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 @dataclass
 class Run:
-    """One training; batch: samples of a rank."""
+    """One training; batch: samples of a replica."""
 
     ranks: int
     model: str
@@ -31,6 +31,10 @@ class Run:
     link: str = ""
     strategy: str = "all-reduce"
     dtype: str = "fp32"
+    tp: int = 1
+    pp: int = 1
+    zero: int = 0
+    micro: int = 0
     predicted_s: float = 0
     low_s: float = 0
     high_s: float = 0
@@ -39,7 +43,16 @@ class Run:
     @property
     def name(self) -> str:
         words = [self.model, f"{self.batch}x{self.sequence}", self.codec, self.dtype]
-        return " ".join([f"-n {self.ranks}", *words, self.link or "-", self.strategy])
+        layout = [f"{key}{getattr(self, key)}" for key in ("tp", "pp", "zero") if self.has(key)]
+        return " ".join([f"-n {self.ranks}", *words, self.link or "-", self.strategy, *layout])
+
+    def has(self, key: str) -> bool:
+        """Does it say this of its layout?"""
+        return getattr(self, key) > (0 if key in ("zero", "micro") else 1)
+
+    @property
+    def replicas(self) -> int:
+        return self.ranks // (self.tp * self.pp)
 
     @property
     def text(self) -> str:
@@ -59,16 +72,16 @@ RUNS = [
     Run(2, "4x256x4", 4, 64),
     Run(2, "4x256x4", 8, 128),
     Run(2, "2x512x8", 2, 128),
-    Run(2, "4x256x4", 4, 64, dtype="bf16"),
+    Run(2, "4x256x4", 4, 64, zero=1),
     Run(2, "4x256x4", 4, 64, link="1Gbit,50us"),
     Run(2, "4x256x4", 4, 64, link="200Mbit,50us"),
     Run(2, "4x256x4", 4, 64, codec="q4", link="200Mbit,50us"),
     Run(2, "2x512x8", 2, 128, codec="q4", link="200Mbit,50us"),
-    Run(2, "2x512x8", 2, 128, codec="q8", link="1Gbit,50us"),
+    Run(2, "4x256x4", 8, 64, pp=2, micro=2),
     Run(2, "4x256x4", 4, 64, link="200Mbit,50us", strategy="local-sgd:every=10"),
-    Run(2, "2x512x8", 2, 128, link="200Mbit,50us", strategy="local-sgd:every=10"),
+    Run(2, "4x256x4", 8, 128, link="1Gbit,50us", pp=2, micro=2),
     Run(2, "4x256x4", 4, 64, link="1Gbit,50us", strategy="gossip:topology=exponential"),
-    Run(2, "2x512x8", 2, 128, link="1Gbit,50us", strategy="gossip:topology=exponential"),
+    Run(2, "4x256x4", 4, 64, tp=2),
 ]
 
 
@@ -81,11 +94,12 @@ def call(*words: str) -> str:
 
 
 def plan_train(redpoll: str, run: Run, machine: str) -> None:
-    layout = "--tp 1 --pp 1 --zero 0 --recompute none --top 1 --json".split()
-    layout += ["--dp", str(run.ranks), "--micro-batch-size", str(run.batch)]
+    layout = "--recompute none --no-sequence-parallel --top 1 --json".split()
+    layout += ["--tp", str(run.tp), "--pp", str(run.pp), "--zero", str(run.zero)]
+    layout += ["--dp", str(run.replicas), "--micro-batch-size", str(run.micro or run.batch)]
     hosts = ["--hosts", str(run.ranks), "--ranks-per-host", "1", "--link", run.link]
     words = [redpoll, "plan", "train", "--machine", machine, "--model", run.text, *layout]
-    words += ["--global-batch-size", str(run.batch * run.ranks)]
+    words += ["--global-batch-size", str(run.batch * run.replicas)]
     words += ["--seq-length", str(run.sequence), "--codec", run.codec]
     words += ["--precision", "amp" if run.dtype == "bf16" else "fp32"]
     best = json.loads(call(*words, *(hosts if run.link else [])))["trainings"][0]["best"][0]
@@ -111,7 +125,14 @@ def train(redpoll: str, run: Run, folder: Path, steps: int) -> None:
     words = [redpoll, "train", "--model", run.text, "--data", f"tokens:{folder / 'text'}"]
     words += ["--seq-length", str(run.sequence), "-n", str(run.ranks)]
     words += ["--steps", str(steps)]
-    words += ["--global-batch-size", str(run.batch * run.ranks), "--optimizer", "adamw"]
+    words += ["--global-batch-size", str(run.batch * run.replicas), "--optimizer", "adamw"]
+    for key, option in (
+        ("tp", "tp"),
+        ("pp", "pp"),
+        ("zero", "zero"),
+        ("micro", "micro-batch-size"),
+    ):
+        words += [f"--{option}", str(getattr(run, key))] if run.has(key) else []
     words += ["--codec", run.codec, "--strategy", run.strategy, "--dtype", run.dtype]
     words += "--no-eval --no-checkpoint --overwrite --check-replicas 0".split()
     words += ["--link", run.link] if run.link else []

@@ -136,7 +136,8 @@ static rp_status price(const rpi_forecast *f, double computed_s, job *j) {
 }
 
 /* The first stage, whose rank writes the run's metrics, hands each micro-batch on, and sums the
- * gradient of the table that it shares with the last one, where that is another. */
+ * gradient of the table that it shares with the last one, where that is another. Each
+ * tensor-parallel rank has all tokens, and hands them on. */
 static double pipeline_bytes(const job *j) {
     const rpi_training_layout *l = &j->planned.layout;
     double border = (double)(l->micro_batch * l->sequence * l->model.hidden) * sizeof(float);

@@ -55,6 +55,8 @@ done <<'END'
 owned --zero 1
 parts --micro-batch-size 2
 staged --pp 2 --micro-batch-size 2
+shared --tp 2
+remade --tp 2 --micro-batch-size 2 --recompute
 halves --pp 2 --micro-batch-size 2 --schedule zb-h1
 folded --pp 2 --micro-batch-size 2 --schedule zb-v
 chunks --pp 2 --micro-batch-size 2 --schedule interleaved

@@ -15,8 +15,8 @@ _MISSING = """\
 redpoll: this package was built without the command, for want of the libraries that it needs.
 redpoll: Debian and Ubuntu have them as pkg-config libyaml-dev libcjson-dev zlib1g-dev
 redpoll: libpcre2-dev libutf8proc-dev, and libdnnl-dev for fast training. Install them, and
-redpoll: then Redpoll again, with pip's --force-reinstall --no-cache-dir. Where wheels are, it is
-redpoll: in redpoll-command: pip install 'redpoll[command]'. torchrun and mpirun start ranks
+redpoll: then Redpoll again, with pip's --force-reinstall --no-cache-dir. Where wheels are, it
+redpoll: is in redpoll-command: pip install 'redpoll[command]'. torchrun and mpirun start ranks
 redpoll: without it."""
 
 

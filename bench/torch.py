@@ -226,6 +226,19 @@ def steps(options):
             yield row
 
 
+def integrations(options):
+    """one DDP training step by q4 in frameworks, beside a plain script's"""
+    print_row(f"{'in':>12} {'ranks':>5} {'step ms':>9} {'more':>8}   goal")
+    for ranks in options.ranks:
+        job = {**GPT, "what": "integrations", "layers": options.layers, "steps": 12}
+        found = medians(start({**job, "rounds": options.rounds}, ranks)["seconds"])
+        for name, seconds in found.items():
+            more = seconds / found["plain"] - 1
+            row = {"name": name, "ranks": ranks, "step_s": seconds, "more": more}
+            print_row(f"{name:>12} {ranks:5} {1e3 * seconds:9.1f} {100 * more:6.1f} %   <= 3 %")
+            yield row
+
+
 def overhead(options):
     """Python's part of a call: a synchronous all-reduce of one element, microseconds"""
     print_row(f"{'ranks':>5} {'C call':>7} {'redpoll':>8} {'gloo':>7} {'added':>7}   goal")
@@ -363,6 +376,7 @@ SECTIONS = {
     "groups": groups,
     "steps": steps,
     "overhead": overhead,
+    "integrations": integrations,
     "link": link,
     "fsdp": fsdp,
     "gpu": gpu,
@@ -413,6 +427,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sizes", type=numbers, default=[1 << s for s in (16, 20, 22, 24, 26)])
     parser.add_argument("--rates", type=lambda text: text.split(","))
     parser.add_argument("--rounds", type=int, default=7, help="turns of each backend (7)")
+    parser.add_argument("--layers", type=int, default=4, help="of integrations' model (4)")
     parser.add_argument("--gpt2", action="store_true", help="GPT-2 itself, 124M parameters")
     parser.add_argument("--json", action="store_true", help="results as one JSON object")
     options = parser.parse_args()

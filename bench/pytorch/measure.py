@@ -264,6 +264,29 @@ def overhead(job: dict) -> dict:
     return {name: [s / calls for s in list_] for name, list_ in seconds.items()}
 
 
+def integrations(job: dict) -> dict:
+    """Seconds of a step of the same training as a plain script and in frameworks. Those that
+    are not installed are left out."""
+    import importlib.util
+
+    import frameworks
+
+    package = {"trainer": "transformers", "lightning": "pytorch_lightning"}
+    dist.init_process_group("redpoll", timeout=LIMIT)
+    module, *batch = model_and_batch(job)
+    seconds: dict[str, list[float]] = {
+        kind: []
+        for kind in frameworks.KINDS
+        if kind == "plain" or importlib.util.find_spec(package.get(kind, kind))
+    }
+    for turn in range(job["rounds"]):
+        for kind in seconds if turn % 2 else reversed(list(seconds)):
+            dist.barrier()
+            taken = frameworks.step_seconds(kind, module, tuple(batch), job["steps"])
+            seconds[kind].append(taken)
+    return {"seconds": seconds}
+
+
 MEASUREMENTS = {
     "all-reduce": all_reduce,
     "operations": operations,
@@ -271,6 +294,7 @@ MEASUREMENTS = {
     "steps": steps,
     "fsdp": fsdp,
     "overhead": overhead,
+    "integrations": integrations,
 }
 
 

@@ -38,6 +38,16 @@ def test_a_section_measures_both_backends(section: str, figures: set[str]) -> No
     assert rows and all(row[figure] > 0 for row in rows for figure in figures)
 
 
+def test_frameworks_are_measured_beside_a_plain_script() -> None:
+    command = [sys.executable, str(PROGRAM), "integrations", "--ranks", "2", "--rounds", "1"]
+    command += ["--layers", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout.splitlines()[-1])["integrations"]
+    assert rows and all(row["step_s"] > 0 for row in rows)
+    assert "plain" in {row["name"] for row in rows}
+
+
 def run_rank(
     rank: int, world: int, port: int, job: str, program: str = "local_steps.py"
 ) -> str:

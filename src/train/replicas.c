@@ -215,10 +215,10 @@ static rp_status check_copies(const rpi_trainer *t) {
 }
 
 rp_status rpi_replicas_check(rpi_trainer *t) {
+    RP_TRY(rpi_trainer_complete(t));
     RP_TRY(check_copies(t));
     if (t->place.replicas == 1 || t->strategy->replicas_differ) return RP_OK;
     if (rpi_trainer_passes_values(t)) return RP_OK; /* each element is on one rank alone */
-    RP_TRY(rpi_trainer_complete(t));
     uint32_t own = checksum_of_all(t), *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)t->place.replicas, sizeof *all, "checksums", &all));
     rp_status status = rp_all_gather(rpi_trainer_replicas(t), &own, all, 1, RP_U32, NULL, NULL);

@@ -39,6 +39,8 @@ spoiled='^this layout is NOT the training of one rank'
 llama="--model llama:$sizes,kv-heads=1 $text"
 expects 0 "$equal" $llama -n 1 --steps 2
 expects 0 "$equal" $llama -n 4 --zero 1 --clip 1 --steps 2
+expects 0 "$equal" $llama -n 4 --zero 3 --clip 1 --steps 2
+expects 0 'summed over the replicas by themselves' $llama -n 2 --zero 2 --micro-batch-size 4 --steps 2
 expects 0 "$equal" $llama --pp 2 -n 2 --micro-batch-size 4
 expects 0 "$equal" $llama --pp 3 -n 3 --micro-batch-size 4 --schedule zb-h1 --recompute
 expects 0 'each replica adds up the gradients of its own micro-batches first' $llama --pp 2 -n 4 --micro-batch-size 4

@@ -34,7 +34,11 @@ static bool shares_in_replicas(const rpi_verify_layout *l) {
 }
 
 static bool adds_in_replicas(const rpi_verify_layout *l) {
-    return l->replicas > 1 && l->micro_batches > 1;
+    return l->options->zero < 2 && l->replicas > 1 && l->micro_batches > 1;
+}
+
+static bool adds_run_by_run(const rpi_verify_layout *l) {
+    return l->options->zero >= 2 && l->replicas > 1 && l->micro_batches > 1;
 }
 
 /* Sums of two ranks are the same in either order. */
@@ -97,6 +101,10 @@ static const rpi_verify_reason reasons[] = {
      shares_in_replicas, OTHER_ORDER},
     {"order", "each replica adds up the gradients of its own micro-batches first",
      adds_in_replicas, OTHER_ORDER},
+    {"runs",
+     "gradients of each micro-batch are summed over the replicas by themselves, and owners add "
+     "up the sums",
+     adds_run_by_run, OTHER_ORDER},
     {"algorithm", "the all-reduce that was named adds up in another order than that of ranks",
      adds_elsewhere, OTHER_ORDER},
     {"short batch", "replicas share the last batch of the data, which is short, in other parts",

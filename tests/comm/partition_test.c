@@ -171,24 +171,31 @@ static void chunks_are_as_long_as_is_asked_for(void) {
         rpi_split_layout layout;
         int parts;
         size_t wanted;
+        rp_memory memory; /* of most elements */
     } cases[] = {
-        {5000, true, false, RPI_SPLIT_VECTOR, 4, 5000},
-        {5000, true, false, RPI_SPLIT_BLOCKS, 4, 5000},
-        {5000, true, true, RPI_SPLIT_VECTOR, 4, 5000},
-        {5000, false, false, RPI_SPLIT_VECTOR, 4, 5000},
-        {0, false, false, RPI_SPLIT_VECTOR, 4, 0},
-        {0, false, true, RPI_SPLIT_VECTOR, 4, 0},
-        {0, true, true, RPI_SPLIT_VECTOR, 4, 4 * 256 * KIB},
-        {0, true, true, RPI_SPLIT_BLOCKS, 4, 0},
-        {0, true, false, RPI_SPLIT_VECTOR, 1, 128 * KIB},
-        {0, true, false, RPI_SPLIT_VECTOR, 2, 2 * 128 * KIB},
-        {0, true, false, RPI_SPLIT_VECTOR, 4, 4 * 32 * KIB},
-        {0, true, false, RPI_SPLIT_VECTOR, 8, 8 * 16 * KIB},
-        {0, true, false, RPI_SPLIT_BLOCKS, 4, 32 * KIB},
-        {0, true, false, RPI_SPLIT_BLOCKS, 8, 16 * KIB},
+        {5000, true, false, RPI_SPLIT_VECTOR, 4, 5000, RP_MEMORY_HOST},
+        {5000, true, false, RPI_SPLIT_BLOCKS, 4, 5000, RP_MEMORY_HOST},
+        {5000, true, true, RPI_SPLIT_VECTOR, 4, 5000, RP_MEMORY_HOST},
+        {5000, false, false, RPI_SPLIT_VECTOR, 4, 5000, RP_MEMORY_HOST},
+        {0, false, false, RPI_SPLIT_VECTOR, 4, 0, RP_MEMORY_HOST},
+        {0, false, true, RPI_SPLIT_VECTOR, 4, 0, RP_MEMORY_HOST},
+        {0, true, true, RPI_SPLIT_VECTOR, 4, 4 * 256 * KIB, RP_MEMORY_HOST},
+        {0, true, true, RPI_SPLIT_BLOCKS, 4, 0, RP_MEMORY_HOST},
+        {0, true, false, RPI_SPLIT_VECTOR, 1, 128 * KIB, RP_MEMORY_HOST},
+        {0, true, false, RPI_SPLIT_VECTOR, 2, 2 * 128 * KIB, RP_MEMORY_HOST},
+        {0, true, false, RPI_SPLIT_VECTOR, 4, 4 * 32 * KIB, RP_MEMORY_HOST},
+        {0, true, false, RPI_SPLIT_VECTOR, 8, 8 * 16 * KIB, RP_MEMORY_HOST},
+        {0, true, false, RPI_SPLIT_BLOCKS, 4, 32 * KIB, RP_MEMORY_HOST},
+        {0, true, false, RPI_SPLIT_BLOCKS, 8, 16 * KIB, RP_MEMORY_HOST},
+        {0, true, false, RPI_SPLIT_VECTOR, 4, 0, RP_MEMORY_CUDA},
+        {0, true, true, RPI_SPLIT_VECTOR, 4, 0, RP_MEMORY_CUDA},
+        {5000, true, true, RPI_SPLIT_VECTOR, 4, 5000, RP_MEMORY_CUDA},
+        {0, true, false, RPI_SPLIT_BLOCKS, 4, 32 * KIB, RP_MEMORY_CUDA},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        static rp_comm comm;
+        static rpi_context context;
+        static rp_comm comm = {.context = &context};
+        context.memory = cases[i].memory;
         comm.chunk_bytes = cases[i].given;
         comm.one_host = cases[i].one_host;
         size_t bytes =

@@ -49,7 +49,7 @@ class ProcessGroupRedpoll(ProcessGroupWrapper):
 
     def shutdown(self) -> None:
         """The group that there is goes; others hear of it. configure() makes another."""
-        group: Any = self._pg
+        group: Any = getattr(self, "_pg", None)
         self._pg = None
         if group is not None:
             group.shutdown()

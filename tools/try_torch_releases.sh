@@ -1,12 +1,12 @@
 #!/bin/sh
 # The wheel under several releases of PyTorch: builds it, then for each release makes a virtual environment,
 # installs that PyTorch and the wheel, and runs tests/python/release_smoke.py. Prints a table at the end.
-# usage: tools/try_torch_releases.sh [RELEASE[@PYTHON] ...]     (2.4.1@/usr/bin/python3.9: with that Python)
+# usage: tools/try_torch_releases.sh [RELEASE[@PYTHON] ...]     (2.9.1@/usr/bin/python3.10: with that Python)
 # Each release is some gigabytes, fetched and deleted in turn; TMPDIR says where. REDPOLL_RELEASES names a folder
 # that keeps the environments for the next time. Exit 1 when a release failed.
 set -u
 cd "$(dirname "$0")/.." || exit
-[ $# -gt 0 ] || set -- 2.4.1 2.6.0 2.9.1 2.13.0 2.15.0
+[ $# -gt 0 ] || set -- 2.9.1 2.13.0 2.15.0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM

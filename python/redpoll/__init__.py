@@ -4,7 +4,7 @@
     torch.distributed.init_process_group("redpoll")
 
 This package holds the C library and what is common to its users; it needs nothing but Python
-3.9. `redpoll.torch` needs PyTorch 2.4 or newer. Where it is installed, PyTorch finds the
+3.9. `redpoll.torch` needs PyTorch 2.9 or newer. Where it is installed, PyTorch finds the
 backend by itself (`_autoload.py`): so importing this loads nothing.
 """
 

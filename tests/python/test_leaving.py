@@ -146,7 +146,6 @@ from redpoll.torch.comm import _communicator
 from redpoll.torch.comm import _notifier
 from redpoll.torch.comm import _all_reduce, _posting
 from redpoll.torch.comm import _request
-from redpoll.torch.comm import _work
 from redpoll.torch.comm._communicator import Communicator, communicators
 
 def alone(name="alone"):
@@ -388,29 +387,6 @@ one.close()
 
 def test_ctrl_c_while_posting_leaves_its_tensors_to_the_operation(server: Server) -> None:
     ends_well(server, ALONE + INTERRUPTED_WHILE_POSTING)
-
-
-HELD_FOR_OLD_RELEASES = """
-_work._HOLDS = True  # as with PyTorch before 2.9
-one, alive = alone(), []
-for number in range(100):
-    tensor = torch.ones(50_000)
-    alive.append(weakref.ref(tensor))
-    if number % 2:
-        one.all_reduce([tensor], blocking=True)
-    else:
-        one.all_reduce([tensor]).get_future().wait()
-    del tensor
-assert sum(each() is not None for each in alive) <= 20
-assert len(_work._held) == 100
-small = one.all_reduce([torch.ones(3)])
-assert small.get_future().wait()[0].tolist() == small.result()[0].tolist() == [1, 1, 1]
-one.close()
-"""
-
-
-def test_works_held_for_old_releases_let_tensors_go(server: Server) -> None:
-    ends_well(server, ALONE + HELD_FOR_OLD_RELEASES)
 
 
 LONELY_SPARSE_SUM = """

@@ -157,7 +157,7 @@ def test_installed_wheel_imports_without_an_environment(wheel: Path, tmp_path: P
     assert version.strip() == wheel.name.split("-")[1]
     without_torch = run_any(python, "-c", "import redpoll.torch", cwd=tmp_path)
     assert without_torch.returncode != 0
-    assert "pip install 'torch>=2.4'" in without_torch.stdout
+    assert "pip install 'torch>=2.9'" in without_torch.stdout
 
 
 TRAINS = """

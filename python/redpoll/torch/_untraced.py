@@ -43,7 +43,7 @@ def _skipper() -> Optional[Callable[[CodeType], object]]:
         strategy = evaluator._FrameExecStrategy(action, action)
         mark = evaluator.set_code_exec_strategy
     except AttributeError:
-        return getattr(evaluator, "skip_code", None)  # before 2.6
+        return None
     return lambda code: mark(code, strategy)
 
 

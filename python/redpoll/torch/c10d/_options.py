@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any, Optional
 
 import torch
-import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _C10dBackend
 
 from ... import _abi
@@ -14,9 +13,7 @@ from .._help import Unset, plainly_shown
 from ..codecs._policy import DEFAULT_MIN_SIZE, CodecPolicy
 from ..codecs._rules import CodecLike, parse_codec
 
-# A class of Backend from 2.6 on, of ProcessGroup before.
-_owner: Any = _C10dBackend if hasattr(_C10dBackend, "Options") else dist.ProcessGroup
-_Base: Any = _owner.Options
+_Base: Any = _C10dBackend.Options
 _UNSET: Any = Unset("<as the variables say>")
 
 

@@ -1,7 +1,7 @@
 """The process group that PyTorch holds, and the device backend behind it.
 
 PyTorch has two doors for a backend written in Python. A subclass of ProcessGroup is there in
-all releases from 2.4 on, and what Python code calls on it is our method, which returns our
+all releases, and what Python code calls on it is our method, which returns our
 Work. A subclass of c10d's Backend reaches Python from 2.15 on; alone it would not do, as what
 it returns comes back to Python as a C++ object that knows only wait() and get_future()
 (is_completed() is never true, source_rank() raises). So a group is always `RedpollGroup`, and

@@ -296,17 +296,6 @@ class Request:
         self.watch()
         return future
 
-    @property
-    def is_told(self) -> bool:
-        """Its future has the outputs, or there is none."""
-        return self._future is None or self._future.done()
-
-    def drop_future(self) -> None:
-        """One that is told, and holds the outputs. Who has it keeps it."""
-        with self._lock:
-            self._untold = [None]
-            self._settled = self._future = None
-
     def abandon(self) -> None:
         """Nobody will wait for it any more: have it settled all the same. Of finalizers: takes
         no lock."""

@@ -47,15 +47,6 @@ class Posted(NamedTuple):
 
 _NOTHING = Posted("", 0, 0.0)
 
-# Before 2.9 the C++ side of PyTorch does not keep the Python half of a Work: with it go our
-# methods, and C++ would wait for ever. There a Work is held until it is waited for, or 1024
-# later ones are.
-_HOLDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
-_held: dict[int, Work] = {}
-_HELD = 1024
-_heavy: collections.deque[Work] = collections.deque()  # those held whose tensors are too
-_HEAVY = 16
-
 # In all releases C++ has only its own half of a Work that Python code gives to it, as the join
 # context of DDP does, and would wait for that for ever. So a Work that is dropped before
 # anybody has waited stays for a while, without its tensors unless they are small.
@@ -80,8 +71,6 @@ class Work(_C10dWork):
         group; RedpollError (TIMEOUT) when it is over, and the operation goes on. Raises
         RedpollError when the operation failed, on every rank. Any thread, any number of
         times."""
-        if _HOLDS:
-            _held.pop(id(self), None)
         return True
 
     def is_completed(self) -> bool:
@@ -156,8 +145,6 @@ class PendingWork(Work):
         self._requests = requests
         self._outputs = outputs
         self._taken = False  # somebody waits, or has what he waits for
-        if _HOLDS:
-            _hold(self)
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         self._taken = True
@@ -213,8 +200,6 @@ def completed(outputs: Sequence[torch.Tensor]) -> Work:
     """A Work of what is done already."""
     work = Work()
     work._outputs = outputs
-    if _HOLDS:
-        _hold(work)
     return work
 
 
@@ -231,20 +216,3 @@ def joined(works: Sequence[Work]) -> Work:
     if works:
         whole.posted = works[-1].posted
     return whole
-
-
-def _hold(work: Work) -> None:
-    """C++ asks for the result soon or not at all: of most that are held no tensors stay."""
-    _held[id(work)] = work
-    if len(_held) > _HELD:
-        _held.pop(next(iter(_held)), None)
-    _heavy.append(work)
-    for _ in range(max(len(_heavy) - _HEAVY, 0)):
-        early = _heavy.popleft()
-        if early.is_completed() and all(request.is_told for request in early._requests):
-            early.lighten()
-            if not early._outputs:
-                for request in early._requests:
-                    request.drop_future()
-        else:
-            _heavy.append(early)

@@ -26,10 +26,8 @@ def _is_fsdp1(model: torch.nn.Module) -> bool:
 
 
 def _fsdp2_modules(model: torch.nn.Module) -> list[Any]:
-    try:
-        from torch.distributed.fsdp import FSDPModule
-    except ImportError:  # before 2.6
-        from torch.distributed._composable.fsdp import FSDPModule
+    from torch.distributed.fsdp import FSDPModule
+
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 

@@ -4,11 +4,14 @@
  *     ./views                                  a store and four workers on this host
  *     ./views store 29700                      on any host: a store, until it is ended
  *     ./views work HOST:29700 NAME [leave|die] on any number of hosts: a worker
+ *     redpoll run -n 3 --on-loss continue --restart 1 -- ./views join
+ *                                              workers that are started again when they are
+ *                                              killed, at the store of their launcher
  *
  * Three of four workers train, the fourth waits for a place. One of them leaves when it has
  * seen enough, and another one is killed; whoever waits comes in, gets the state from rank 0
  * and goes on at the step at which the others are. The store is a process of its own here, so
- * that every worker may die; under `redpoll run` it is the launcher (REDPOLL_STORE).
+ * that every worker may die; under `redpoll run` it is the launcher.
  *
  * In a job with a secret set REDPOLL_SECRET for the store and all workers alike. */
 #include <redpoll/redpoll.h>
@@ -88,33 +91,39 @@ static void train_in_view(rp_world *world, const rp_view *view, state *s, const 
     rp_comm_destroy(comm); /* before the next view: it tells the world whom it has lost */
 }
 
-static int work(const char *place, const char *name, const char *role) {
+/* store: of `views store`; NULL: the launcher's. */
+static int work(rp_store *store, const char *name, const char *role) {
     static state s;
-    char host[200];
-    rp_store store;
     rp_world *world;
     const rp_view *view;
     rp_world_options options =
         RP_WORLD_OPTIONS(.member = name, .least = 2, .most = 3, .last_call_s = 10);
+    must(store ? rp_world_open(store, &options, &world) : rp_world_join(&options, 30, &world));
+    while (s.step < STEPS) {
+        size_t bytes;
+        rp_status status = rp_world_next(world, 10, &view);
+        if (status == RP_STATE) break; /* this one has left; or it was away for too long */
+        if (status == RP_OK) train_in_view(world, view, &s, role);
+        if (status == RP_OK) continue;
+        if (!store || store->ops->get(store->context, "done", 0, NULL, 0, &bytes) == RP_OK)
+            break; /* the others were done before there was a place for this one */
+    }
+    printf("%s is done at step %.0f\n", name ? name : "a worker", s.step);
+    rp_world_close(world); /* from here on the store is this thread's alone */
+    if (store && s.step >= STEPS) must(store->ops->set(store->context, "done", "1", 1));
+    return 0;
+}
+
+static int work_at(const char *place, const char *name, const char *role) {
+    char host[200];
+    rp_store store;
     const char *colon = strrchr(place, ':');
     if (!colon) return 2;
     snprintf(host, sizeof host, "%.*s", (int)(colon - place), place);
     must(rp_store_connect(host, atoi(colon + 1), 30, &store));
-    must(rp_world_open(&store, &options, &world));
-    while (s.step < STEPS) {
-        rp_status status = rp_world_next(world, 10, &view);
-        if (status == RP_STATE) break; /* this one has left; or it was away for too long */
-        if (status == RP_OK) train_in_view(world, view, &s, role);
-        size_t bytes;
-        if (status == RP_OK || store.ops->get(store.context, "done", 0, NULL, 0, &bytes))
-            continue;
-        break; /* the others were done before there was a place for this one */
-    }
-    printf("%s is done at step %.0f\n", name, s.step);
-    rp_world_close(world); /* from here on the store is this thread's alone */
-    if (s.step >= STEPS) must(store.ops->set(store.context, "done", "1", 1));
+    int code = work(&store, name, role);
     rp_store_close(&store);
-    return 0;
+    return code;
 }
 
 /* A store and its workers, each a process. */
@@ -151,8 +160,10 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc >= 4 && strcmp(argv[1], "work") == 0)
-        return work(argv[2], argv[3], argc > 4 ? argv[4] : NULL);
-    fprintf(stderr,
-            "usage: views | views store PORT | views work HOST:PORT NAME [leave|die]\n");
+        return work_at(argv[2], argv[3], argc > 4 ? argv[4] : NULL);
+    if (argc >= 2 && strcmp(argv[1], "join") == 0)
+        return work(NULL, NULL, argc > 2 ? argv[2] : NULL);
+    fprintf(stderr, "usage: views | views store PORT | views work HOST:PORT NAME [leave|die] |"
+                    " views join [leave|die]\n");
     return 2;
 }

@@ -31,7 +31,7 @@ done
 cp -RL python/redpoll "$to/python/"
 cp -L python/cgx/*.py "$to/python/"
 mkdir -p "$to/python/redpoll/_lib"
-cp -L "$build/libredpoll.so" "$build/src/cuda/libredpoll_cuda.so" "$to/python/redpoll/_lib/"
+cp -L "$build/libredpoll.so" "$to/python/redpoll/_lib/" # kernels lie once, in bin: gpu_once.sh says where
 cp tests/python/*.py "$to/tests/"
 cp tools/gpu/gpu_once.sh tools/gpu/train.py "$to/"
 find "$to" -name __pycache__ -type d -prune -exec rm -rf {} +

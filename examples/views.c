@@ -14,6 +14,8 @@
  * that every worker may die; under `redpoll run` it is the launcher.
  *
  * In a job with a secret set REDPOLL_SECRET for the store and all workers alike. */
+#define _POSIX_C_SOURCE 200809L /* fork, kill, nanosleep */
+
 #include <redpoll/redpoll.h>
 
 #include <signal.h>

@@ -59,7 +59,7 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
     return RP_OK;
 }
 
-enum { MODEL_METADATA = 21 };
+enum { MODEL_METADATA = 22 };
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const of_all *all,
                                   const char *levels) {

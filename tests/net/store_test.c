@@ -8,6 +8,7 @@
 #include "net/socket/stream.h"
 #include "net/store/response_timeout.h"
 #include "net/store/store_page.h"
+#include "net/store/store_shared.h"
 #include "net/store/store_torch.h"
 #include "net/store/store_wire.h"
 #include "net/trust/channel.h"
@@ -26,6 +27,8 @@ typedef struct fixture {
     rp_store_server *server;
     int port;
     rp_store store;
+    rp_store_server *inner_server; /* of a store that several threads share */
+    rp_store inner;
 } fixture;
 
 static bool open_local(fixture *f) {
@@ -37,7 +40,15 @@ static bool open_tcp(fixture *f) {
            rp_store_connect(NULL, f->port, 10, &f->store) == RP_OK;
 }
 
-static bool (*const kinds[])(fixture *) = {open_local, open_tcp};
+/* One connection for all threads. */
+static bool open_shared(fixture *f) {
+    int port = 0;
+    return rp_store_serve(NULL, 0, &f->inner_server, &port) == RP_OK &&
+           rp_store_connect(NULL, port, 10, &f->inner) == RP_OK &&
+           rpi_store_share(&f->inner, &f->store) == RP_OK;
+}
+
+static bool (*const kinds[])(fixture *) = {open_local, open_tcp, open_shared};
 enum { KINDS = sizeof kinds / sizeof kinds[0], THREADS = 4, ADDS = 200 };
 
 static rp_store another(const fixture *f) {
@@ -53,6 +64,8 @@ static void done_with(const fixture *f, rp_store *store) {
 static void close_fixture(fixture *f) {
     rp_store_close(&f->store);
     rp_store_server_stop(f->server);
+    rp_store_close(&f->inner);
+    rp_store_server_stop(f->inner_server);
 }
 
 static void keeps_values(rp_store *s) {

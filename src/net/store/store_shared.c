@@ -7,7 +7,10 @@
 
 #include <pthread.h>
 
-#define SLICE_S 0.05 /* others wait no longer than this for one that waits for a key */
+/* Others wait no longer than this for one that waits for a key, and less where they are there
+ * before it. */
+#define SLICE_S       0.05
+#define SHORT_SLICE_S 0.001
 
 typedef struct shared_store {
     rp_store inner;
@@ -32,10 +35,13 @@ static rp_status end_turn(shared_store *store, rp_status status) {
 }
 
 /* How long the next call may take of what is left; *out_is_last: nothing is left behind it. */
-static double slice(int64_t deadline_ns, bool *out_is_last) {
+static double slice(shared_store *store, int64_t deadline_ns, bool *out_is_last) {
+    pthread_mutex_lock(&store->lock);
+    double most_s = store->next_ticket - store->serving > 1 ? SHORT_SLICE_S : SLICE_S;
+    pthread_mutex_unlock(&store->lock);
     double left_s = rpi_seconds(deadline_ns - rpi_now_ns());
-    *out_is_last = left_s <= SLICE_S;
-    return *out_is_last ? (left_s > 0 ? left_s : 0) : SLICE_S;
+    *out_is_last = left_s <= most_s;
+    return *out_is_last ? (left_s > 0 ? left_s : 0) : most_s;
 }
 
 static rp_status shared_set(void *context, const char *key, const void *value, size_t bytes) {
@@ -51,12 +57,23 @@ static rp_status shared_get(void *context, const char *key, double timeout_s, vo
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     for (bool is_last = false;;) {
         take_turn(store);
-        double wait_s = slice(deadline_ns, &is_last);
+        double wait_s = slice(store, deadline_ns, &is_last);
         rp_status status =
             end_turn(store, store->inner.ops->get(store->inner.context, key, wait_s, value,
                                                   capacity, bytes));
         if (status != RP_TIMEOUT || is_last) return status;
     }
+}
+
+/* The key behind a page that is short: a page that ends before it all the same is full. */
+static bool is_there(shared_store *store, const char *prefix, int next) {
+    char key[RPI_STORE_KEY_BYTES];
+    size_t bytes = 0;
+    rpi_store_page page = {.prefix = prefix, .first = (uint32_t)next};
+    rpi_store_page_key(&page, 0, key);
+    take_turn(store);
+    return end_turn(store, store->inner.ops->get(store->inner.context, key, 0, NULL, 0,
+                                                 &bytes)) == RP_OK;
 }
 
 static rp_status shared_get_page(void *context, const char *prefix, int first, int count,
@@ -65,13 +82,17 @@ static rp_status shared_get_page(void *context, const char *prefix, int first, i
     RPI_FPENV_SCOPE;
     shared_store *store = context;
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
+    int full = 0; /* so many, where the next key was there before */
     for (bool is_last = false;;) {
         take_turn(store);
-        double wait_s = slice(deadline_ns, &is_last);
+        double wait_s = slice(store, deadline_ns, &is_last);
         rp_status status =
             end_turn(store, rpi_store_get_page(&store->inner, prefix, first, count, wait_s,
                                                values, capacity, sizes, got));
-        if (status != RP_TIMEOUT || is_last) return status;
+        if (is_last || (status != RP_OK && status != RP_TIMEOUT)) return status;
+        if (status == RP_TIMEOUT) continue;
+        if (*got == count || *got == full) return RP_OK;
+        full = is_there(store, prefix, first + *got) ? *got : 0;
     }
 }
 

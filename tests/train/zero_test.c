@@ -2,6 +2,7 @@
  * each have all of it: the same bytes for exact gradients, and a training as good for lossy
  * ones. */
 #include "base/memory.h"
+#include "base/status.h"
 #include "harness/check.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/data/token_writer.h"
@@ -180,6 +181,7 @@ static rp_status note_held(void *context, rp_comm *comm) {
 /* Every element has one owner, and none has more than its share but for a line of each bucket;
  * of whole tensors, than its share and the largest tensor. */
 static void each_has_its_share(void) {
+    if (!text[0]) write_text(); /* before ranks want it at once */
     for (int i = 0; i < TRAININGS * ZERO_MOST; i++) {
         held it = {.row = &trainings[i / ZERO_MOST], .zero = 1 + i % ZERO_MOST};
         int64_t sum = 0, most = 0;
@@ -254,6 +256,7 @@ static rp_status read_between_steps(void *context, rp_comm *comm) {
 }
 
 static void parameters_are_there_when_asked_for(void) {
+    if (!text[0]) write_text(); /* before ranks want it at once */
     for (int i = 0; i < TRAININGS; i += 3)
         CHECK_OK(ranks_run(trainings[i].world, read_between_steps, (void *)&trainings[i]));
 }
@@ -533,11 +536,18 @@ static rp_status leave_in_step_three(void *context, rp_comm *comm) {
         if (rp_comm_rank(comm) == 1 && step == 3) break; /* and destroys its communicator */
         status = rpi_trainer_step(&t, &metrics);
     }
+    if (status != RP_OK) { /* as rpi_train() does: who has heard of it first tells the others */
+        char message[RPI_ERROR_BYTES];
+        snprintf(message, sizeof message, "%s", rp_last_error()->message);
+        rp_comm_abort(comm, status, message);
+        rpi_fail(status, __FILE__, __LINE__, "%s", message);
+    }
     rpi_trainer_close(&t);
     return status;
 }
 
 static void who_leaves_is_named(void) {
+    if (!text[0]) write_text(); /* before ranks want it at once */
     for (int i = 0; i < 2 * ZERO_MOST; i++) {
         leaving it = {&trainings[i % 2 ? 6 : 1], 1 + i / 2};
         const training_row *row = it.row;

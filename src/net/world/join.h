@@ -39,8 +39,8 @@ typedef struct rpi_world_info {
 rp_status rpi_world_info_find(const rpi_environment *environment, rpi_world_info *out_info);
 /* The same over this process's own environment. */
 rp_status rpi_world_info_find_own(rpi_world_info *out_info);
-/* The same of a store that rank 0 serves by itself (PyTorch's): MASTER_ADDR and MASTER_PORT count
- * where launchers set them, whatever store of its own a launcher serves us. */
+/* The same of a store that rank 0 serves by itself (PyTorch's): MASTER_ADDR and MASTER_PORT
+ * count where launchers set them, whatever store of its own a launcher serves us. */
 rp_status rpi_world_info_find_master(const rpi_environment *environment,
                                      rpi_world_info *out_info);
 rp_status rpi_world_info_find_own_master(rpi_world_info *out_info);

@@ -66,9 +66,10 @@ static rp_status account_for_all(work *w, const char *model, rpi_info_stages *s)
     RP_TRY(rpi_network_build_split(model, &w->options->shape, &plain, &split, &w->network));
     RP_TRY(rpi_node_costs(&w->network, &w->costs));
     RP_TRY(rpi_alloc_array((size_t)s->stages, sizeof *s->each, "stages", &s->each));
+    int ranks_of_stage = s->ranks / s->stages;
     for (int stage = 0; stage < s->stages; stage++) {
         RP_TRY(account_for(w, stage, s));
-        s->all_bytes += s->each[stage].all * (s->ranks / s->stages);
+        s->all_bytes += s->each[stage].all * ranks_of_stage;
     }
     s->host_bytes = rpi_memory_limit("");
     return RP_OK;

@@ -1,14 +1,16 @@
 #!/bin/sh
 # Is a rank's memory what `redpoll info` says? Rank 0 of several layouts of one GPT-2 with AdamW: what info counts; the most that its process held (VmHWM) less
 # what it held in the same layout of a model of a few KB, which is code, libraries, links and buffers of messages; and the one over the other. Rank 0 is
-# stage 0 of a pipeline, tensor rank 0 of others.
+# stage 0 of a pipeline, tensor rank 0 of others. Over TCP, as memory that ranks of one host read in place would count for each of them;
+# REDPOLL_TRANSPORT=shm shows that.
 # usage: [MODEL=...] [SEQUENCE=256] [BATCH=16] [MICRO=4] bench/memory.sh BUILD
 set -eu
-[ $# -eq 1 ] || { sed -n '5s/^# //p' "$0" >&2; exit 2; }
+[ $# -eq 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 redpoll=$1/src/cli/redpoll sequence=${SEQUENCE:-256} batch=${BATCH:-16} micro=${MICRO:-4}
 model=${MODEL:-gpt2:layers=8,hidden=512,heads=8,vocabulary=8192,positions=256}
 tiny=gpt2:layers=8,hidden=8,heads=8,vocabulary=258,positions=256
 [ -x "$redpoll" ] || { echo "$redpoll is missing: build first (cmake --build --preset release), then name the build" >&2; exit 2; }
+export REDPOLL_TRANSPORT="${REDPOLL_TRANSPORT:-tcp}"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -52,6 +54,7 @@ row 'one rank, --recompute' "$b --recompute" -n 1 --micro-batch-size "$micro" --
 row 'dp 2' "$b" -n 2 --micro-batch-size "$micro"
 row 'dp 2, --zero 1' "$b --zero 1 -n 2" -n 2 --micro-batch-size "$micro" --zero 1
 row 'dp 2, --zero 2' "$b --zero 2 -n 2" -n 2 --micro-batch-size "$micro" --zero 2
+row 'dp 2, --zero 3' "$b --zero 3 -n 2" -n 2 --micro-batch-size "$micro" --zero 3
 row 'tp 2' "$b --tp 2" -n 2 --micro-batch-size "$micro" --tp 2
 row 'pp 2, 1f1b' "--pp 2 --micro-batch-size $micro" -n 2 --micro-batch-size "$micro" --pp 2
 row 'pp 2, zb-h1' "--pp 2 --micro-batch-size $micro --schedule zb-h1" -n 2 --micro-batch-size "$micro" --pp 2 --schedule zb-h1

@@ -59,11 +59,14 @@ typedef struct rp_world_options {
     int most;            /**< That it may have; who comes beyond waits for one to leave.
                               0: RP_WORLD_MOST. */
     double last_call_s;  /**< How long the first view waits for others once it has `least`;
-                              it is closed at once with `most`. 0: 1. */
+                              it is closed at once with `most`. Calls of
+                              rp_world_next() that end before that add up. 0: 1. */
     double silence_s;    /**< A process that says nothing for so long is gone. 0: 5; at least
                               0.2. */
     double late_after_s; /**< How long those that have come to make a view wait for members that
-                            live and do not come; then these are left out. 0: 600. */
+                            live and do not come, over all their calls of
+                              rp_world_next() for that view; then these are left out.
+                              0: 600. */
 } rp_world_options;
 
 /** Why a member of a view is not in the next one. */

@@ -260,6 +260,43 @@ static void who_does_not_come_is_left_out(void) {
     close_place(&at);
 }
 
+/* Calls that end before the time is over go on where the last one stopped: whoever asks again
+ * and again gets a view in the end. */
+static void poll_next(member *m, double timeout_s) {
+    int64_t deadline_ns = rpi_deadline_ns(60);
+    do {
+        m->status = rp_world_next(m->world, timeout_s, &m->view);
+        if (timeout_s <= 0) rpi_sleep_until_ns(rpi_now_ns() + 2000000);
+    } while (m->status == RP_TIMEOUT && rpi_now_ns() < deadline_ns);
+    CHECK_OK(m->status);
+}
+
+static void short_calls_add_up(double timeout_s) {
+    place at = {0};
+    member a, b;
+    rp_world_options options =
+        RP_WORLD_OPTIONS(.last_call_s = 0.2, LONG_SILENCE, .late_after_s = 0.2);
+    REQUIRE(open_local(&at));
+    open_member(&a, &at, &options);
+    poll_next(&a, timeout_s);
+    open_member(&b, &at, &options);
+    start_next(&b);
+    await_newcomer(&at, 2, 2);
+    CHECK_OK(rp_world_next(a.world, 60, &a.view));
+    CHECK(finish_next(&b) == RP_OK && b.view->count == 2);
+    poll_next(&a, timeout_s); /* the other one does not come */
+    CHECK(a.view->number == 3 && a.view->count == 1);
+    CHECK(a.view->left_count == 1 && a.view->left[0].departure == RP_MEMBER_LATE);
+    close_member(&a);
+    close_member(&b);
+    close_place(&at);
+}
+
+static void who_asks_again_and_again_gets_a_view(void) {
+    short_calls_add_up(0.05);
+    short_calls_add_up(0);
+}
+
 /* A full world: who comes waits for a place, and disturbs nobody. */
 static void who_finds_no_place_waits(void) {
     place at = {0};
@@ -344,6 +381,7 @@ static void crowds_agree(void) {
 CASES({"members_leave_and_come", members_leave_and_come},
       {"a_change_is_known", a_change_is_known}, {"who_is_late_is_named", who_is_late_is_named},
       {"who_does_not_come_is_left_out", who_does_not_come_is_left_out},
+      {"who_asks_again_and_again_gets_a_view", who_asks_again_and_again_gets_a_view},
       {"who_finds_no_place_waits", who_finds_no_place_waits},
       {"all_say_the_same", all_say_the_same},
       {"a_store_that_cannot_compare_is_refused", a_store_that_cannot_compare_is_refused},

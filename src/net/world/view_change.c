@@ -26,9 +26,7 @@ static const rpi_states world_next[] = {
 typedef struct visit {
     double timeout_s;
     int64_t deadline_ns;
-    uint32_t making;         /* that it has come to; 0: none yet */
-    int64_t members_from_ns; /* the first member of the view before was seen there; 0: not */
-    int64_t enough_from_ns;  /* there were enough for the first view; 0: not */
+    uint32_t making; /* that it has come to; 0: none yet */
     rpi_view_change_state state;
     int awaited;      /* rank of the view before */
     int seen, missed; /* members of the next view, and who was awaited, at the last wait */
@@ -107,7 +105,6 @@ static rp_status come(rp_world *world, visit *v) {
     uint32_t number = world->newest.number + 1;
     if (v->making == number) return RP_OK;
     v->making = number;
-    v->members_from_ns = v->enough_from_ns = 0;
     v->missed = -1;
     v->pause_s = 0;
     RP_TRY(say_making(world, number));
@@ -117,12 +114,21 @@ static rp_status come(rp_world *world, visit *v) {
     return knocks ? rpi_world_mark(world, "knock", number, 0) : RP_OK;
 }
 
-static bool is_over(int64_t *from_ns, bool runs, double after_s) {
-    if (!runs)
-        *from_ns = 0;
-    else if (!*from_ns)
-        *from_ns = rpi_now_ns();
-    return runs && rpi_seconds(rpi_now_ns() - *from_ns) >= after_s;
+/* Since the last look. What is longer than the pauses between looks this process was away for,
+ * in no call or stopped, and others have not waited for it alone. */
+static int64_t since_last_look(rp_world *world) {
+    rpi_view_waits *waits = &world->waits;
+    int64_t now_ns = rpi_now_ns(), most_ns = world->silence_ns / 4;
+    if (waits->making != world->newest.number + 1)
+        *waits = (rpi_view_waits){.making = world->newest.number + 1, .looked_ns = now_ns};
+    int64_t since_ns = now_ns - waits->looked_ns;
+    waits->looked_ns = now_ns;
+    return since_ns < most_ns ? since_ns : most_ns;
+}
+
+static bool is_over(int64_t *waited_ns, int64_t since_ns, bool runs, double after_s) {
+    *waited_ns = runs ? *waited_ns + since_ns : 0;
+    return runs && rpi_seconds(*waited_ns) >= after_s;
 }
 
 static void judge(rp_world *world, visit *v) {
@@ -133,10 +139,13 @@ static void judge(rp_world *world, visit *v) {
                               .most = world->most,
                               .silence_ns = world->silence_ns};
     v->state = rpi_view_change_judge(&change, &world->next, &v->awaited);
+    int64_t since_ns = since_last_look(world);
     bool members_here = world->next.count > 0 && world->next.members[0].previous >= 0;
-    change.late_are_left = is_over(&v->members_from_ns, members_here, world->late_after_s);
+    bool is_last_call = v->state == RPI_VIEW_CHANGE_LAST_CALL;
+    change.late_are_left =
+        is_over(&world->waits.late_ns, since_ns, members_here, world->late_after_s);
     change.last_call_over =
-        is_over(&v->enough_from_ns, v->state == RPI_VIEW_CHANGE_LAST_CALL, world->last_call_s);
+        is_over(&world->waits.call_ns, since_ns, is_last_call, world->last_call_s);
     if (change.late_are_left || change.last_call_over)
         v->state = rpi_view_change_judge(&change, &world->next, &v->awaited);
 }

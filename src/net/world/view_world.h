@@ -20,6 +20,14 @@ typedef enum rpi_world_state {
     RPI_WORLD_LEFT_OUT
 } rpi_world_state;
 
+/* What was waited for before view `making` could be closed, over all calls that have waited. */
+typedef struct rpi_view_waits {
+    uint32_t making;
+    int64_t looked_ns; /* the last time */
+    int64_t late_ns;   /* for members that live, from when the first of them has come */
+    int64_t call_ns;   /* for others to come to the first view, from when there are enough */
+} rpi_view_waits;
+
 struct rp_world {
     rp_store store;        /* shared with the thread that says that this process lives */
     struct rpi_join *join; /* rp_world_join(): whose store that is; else NULL */
@@ -48,6 +56,7 @@ struct rp_world {
     rpi_view_candidate *candidates; /* by rising ids */
     rpi_view_candidate *fresh;      /* those of the next look; as many have room */
     int candidate_count, candidate_room;
+    rpi_view_waits waits;
 };
 
 /* ---- view_store.c: what the store has ---- */

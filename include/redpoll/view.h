@@ -48,7 +48,7 @@ enum {
 typedef struct rp_world rp_world;
 
 /** Zeros mean the defaults. least, most, last_call_s and silence_s are the world's: all that
- *  open it say the same. */
+ *  open it say the same. Times are in seconds; INFINITY, and all from 1e9 on, is never. */
 typedef struct rp_world_options {
     size_t size;         /**< sizeof(rp_world_options): RP_WORLD_OPTIONS() sets it. */
     const char *name;    /**< Of the world, in its store: 1 to 40 bytes; NULL: "world". */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "harness/check.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -297,6 +298,28 @@ static void who_asks_again_and_again_gets_a_view(void) {
     short_calls_add_up(0);
 }
 
+/* Times without end are times like any. */
+static void nobody_need_ever_be_given_up(void) {
+    static const double times_s[] = {1e9, 1e12, 1e300, INFINITY};
+    for (size_t i = 0; i < sizeof times_s / sizeof times_s[0]; i++) {
+        place at = {0};
+        member a, b;
+        double s = times_s[i];
+        rp_world_options options =
+            RP_WORLD_OPTIONS(.most = 2, .last_call_s = s, .silence_s = s, .late_after_s = s);
+        REQUIRE(open_local(&at));
+        open_member(&a, &at, &options);
+        CHECK_FAILS(rp_world_next(a.world, 0.05, &a.view), TIMEOUT, "was not closed");
+        open_member(&b, &at, &options);
+        member *both[2] = {&a, &b};
+        next_of(both, 2, 1);
+        CHECK_FAILS(rp_world_next(a.world, 0.05, &a.view), TIMEOUT, "though it lives");
+        close_member(&a);
+        close_member(&b);
+        close_place(&at);
+    }
+}
+
 /* A full world: who comes waits for a place, and disturbs nobody. */
 static void who_finds_no_place_waits(void) {
     place at = {0};
@@ -382,6 +405,7 @@ CASES({"members_leave_and_come", members_leave_and_come},
       {"a_change_is_known", a_change_is_known}, {"who_is_late_is_named", who_is_late_is_named},
       {"who_does_not_come_is_left_out", who_does_not_come_is_left_out},
       {"who_asks_again_and_again_gets_a_view", who_asks_again_and_again_gets_a_view},
+      {"nobody_need_ever_be_given_up", nobody_need_ever_be_given_up},
       {"who_finds_no_place_waits", who_finds_no_place_waits},
       {"all_say_the_same", all_say_the_same},
       {"a_store_that_cannot_compare_is_refused", a_store_that_cannot_compare_is_refused},

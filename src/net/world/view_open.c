@@ -16,12 +16,14 @@
 #include <unistd.h>
 
 #define SILENCE_LEAST_S 0.2
+#define NEVER_S         1e9 /* longer times are as long */
 enum { BEATS_OF_SILENCE = 5, TERMS_BYTES = 160 };
 
 /* ---- options ---- */
 
 static double time_or(double value, double fallback) {
-    return value > 0 ? value : fallback;
+    double seconds = value > 0 ? value : fallback;
+    return seconds < NEVER_S ? seconds : NEVER_S;
 }
 
 static rp_status check_seconds(const char *name, double seconds) {

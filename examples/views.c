@@ -93,8 +93,10 @@ static void train_in_view(rp_world *world, const rp_view *view, state *s, const 
     rp_comm_destroy(comm); /* before the next view: it tells the world whom it has lost */
 }
 
-/* store: of `views store`; NULL: the launcher's. */
-static int work(rp_store *store, const char *name, const char *role) {
+/* store: of `views store`; NULL: the launcher's. done: where it is said that all steps are: a
+ * connection of its own, since the world has the other one as long as it is open. */
+static int work(const rp_store *store, const rp_store *done, const char *name,
+                const char *role) {
     static state s;
     rp_world *world;
     const rp_view *view;
@@ -107,23 +109,25 @@ static int work(rp_store *store, const char *name, const char *role) {
         if (status == RP_STATE) break; /* this one has left; or it was away for too long */
         if (status == RP_OK) train_in_view(world, view, &s, role);
         if (status == RP_OK) continue;
-        if (!store || store->ops->get(store->context, "done", 0, NULL, 0, &bytes) == RP_OK)
+        if (!done || done->ops->get(done->context, "done", 0, NULL, 0, &bytes) == RP_OK)
             break; /* the others were done before there was a place for this one */
     }
     printf("%s is done at step %.0f\n", name ? name : "a worker", s.step);
-    rp_world_close(world); /* from here on the store is this thread's alone */
-    if (store && s.step >= STEPS) must(store->ops->set(store->context, "done", "1", 1));
+    rp_world_close(world);
+    if (done && s.step >= STEPS) must(done->ops->set(done->context, "done", "1", 1));
     return 0;
 }
 
 static int work_at(const char *place, const char *name, const char *role) {
     char host[200];
-    rp_store store;
+    rp_store store, done;
     const char *colon = strrchr(place, ':');
     if (!colon) return 2;
     snprintf(host, sizeof host, "%.*s", (int)(colon - place), place);
     must(rp_store_connect(host, atoi(colon + 1), 30, &store));
-    int code = work(&store, name, role);
+    must(rp_store_connect(host, atoi(colon + 1), 30, &done));
+    int code = work(&store, &done, name, role);
+    rp_store_close(&done);
     rp_store_close(&store);
     return code;
 }
@@ -164,7 +168,7 @@ int main(int argc, char **argv) {
     if (argc >= 4 && strcmp(argv[1], "work") == 0)
         return work_at(argv[2], argv[3], argc > 4 ? argv[4] : NULL);
     if (argc >= 2 && strcmp(argv[1], "join") == 0)
-        return work(NULL, NULL, argc > 2 ? argv[2] : NULL);
+        return work(NULL, NULL, NULL, argc > 2 ? argv[2] : NULL);
     fprintf(stderr, "usage: views | views store PORT | views work HOST:PORT NAME [leave|die] |"
                     " views join [leave|die]\n");
     return 2;

@@ -3,10 +3,12 @@
 
 #include "base/clock.h"
 #include "harness/check.h"
+#include "net/world/view_world.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
 
 enum { MOST = 8 };
 
@@ -379,6 +381,76 @@ static void a_store_that_is_gone_is_told(void) {
     rp_store_close(&at.store);
 }
 
+/* A store that does not answer what the world's thread says, until somebody has gone on. */
+static struct {
+    rp_store inner;
+    rp_store_ops ops;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool holds, is_asked, gone_on; /* [lock] */
+} held = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* False: nobody has done so for a minute. */
+static bool await_held(const bool *what) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_sec += 60;
+    int error = 0;
+    while (!*what && !error) error = pthread_cond_timedwait(&held.changed, &held.lock, &at);
+    return *what;
+}
+
+static rp_status set_when_gone_on(void *context, const char *key, const void *value,
+                                  size_t bytes) {
+    pthread_mutex_lock(&held.lock);
+    if (held.holds) {
+        held.is_asked = true;
+        pthread_cond_broadcast(&held.changed);
+        CHECK_MSG(await_held(&held.gone_on), "nobody went on while the store did not answer");
+        held.holds = false;
+    }
+    pthread_mutex_unlock(&held.lock);
+    return held.inner.ops->set(context, key, value, bytes);
+}
+
+static void tell(bool *what) {
+    pthread_mutex_lock(&held.lock);
+    *what = true;
+    pthread_cond_broadcast(&held.changed);
+    pthread_mutex_unlock(&held.lock);
+}
+
+/* A communicator that has lost somebody is destroyed at once, whatever the store does, and the
+ * store hears of it when it answers again. */
+static void a_store_that_hangs_holds_up_nobody(void) {
+    place at = {0};
+    member a;
+    char text[RPI_STATEMENT_BYTES] = "";
+    size_t bytes = 0;
+    rpi_statement says = {0};
+    rp_world_options options = RP_WORLD_OPTIONS(.most = 1, .silence_s = 0.2);
+    REQUIRE(open_local(&at));
+    held.inner = at.store;
+    held.ops = *at.store.ops;
+    held.ops.set = set_when_gone_on;
+    at.store.ops = &held.ops;
+    open_member(&a, &at, &options);
+    CHECK_OK(rp_world_next(a.world, 60, &a.view));
+    tell(&held.holds);
+    pthread_mutex_lock(&held.lock);
+    CHECK(await_held(&held.is_asked));
+    pthread_mutex_unlock(&held.lock);
+    rpi_world_note_lost(a.world, 1, 0);
+    tell(&held.gone_on);
+    CHECK_OK(rp_world_leave(a.world));
+    CHECK_OK(held.inner.ops->get(at.store.context, "world/views/member/1", 0, text,
+                                 sizeof text - 1, &bytes));
+    CHECK_OK(rpi_statement_read(text, &says));
+    CHECK(says.lost == 0 && says.leaving);
+    close_member(&a);
+    close_place(&at);
+}
+
 /* Many at once, whose order nobody gives: some leave in each view, others come. */
 static void crowds_agree(void) {
     place at = {0};
@@ -386,8 +458,6 @@ static void crowds_agree(void) {
     member *in[MOST];
     int next = 0;
     rp_world_options options = RP_WORLD_OPTIONS(.least = MOST, .most = MOST, LONG_SILENCE);
-    const char *dbg = "1";
-    (void)dbg;
     REQUIRE(open_tcp(&at));
     for (int i = 0; i < MOST; i++) open_member(in[i] = &all[next++], &at, &options);
     for (uint32_t number = 1; number <= 4 && !check_failures(); number++) {
@@ -410,4 +480,5 @@ CASES({"members_leave_and_come", members_leave_and_come},
       {"all_say_the_same", all_say_the_same},
       {"a_store_that_cannot_compare_is_refused", a_store_that_cannot_compare_is_refused},
       {"a_store_that_is_gone_is_told", a_store_that_is_gone_is_told},
+      {"a_store_that_hangs_holds_up_nobody", a_store_that_hangs_holds_up_nobody},
       {"crowds_agree", crowds_agree})

@@ -49,8 +49,8 @@ static void adopt(rp_world *world) {
     for (int i = 0; i < view->count; i++) view->came += view->members[i].previous < 0;
     pthread_mutex_lock(&world->lock);
     world->says.lost = -1;
+    atomic_store(&world->number, view->number); /* what is lost later is lost in this one */
     pthread_mutex_unlock(&world->lock);
-    atomic_store(&world->number, view->number);
     atomic_store(&world->changing, false);
 }
 

@@ -150,6 +150,7 @@ static void set_options(rp_world *world, const rp_world_options *options) {
 
 static void initialise(rp_world *world) {
     pthread_condattr_t attributes;
+    pthread_mutex_init(&world->saying, NULL);
     pthread_mutex_init(&world->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -173,6 +174,7 @@ void rpi_world_release(rp_world *world) {
     rpi_free(world->fresh);
     pthread_cond_destroy(&world->woken);
     pthread_mutex_destroy(&world->lock);
+    pthread_mutex_destroy(&world->saying);
     rpi_free(world);
 }
 

@@ -46,19 +46,18 @@ rp_status rpi_world_await_mark(rp_world *world, const char *subject, uint32_t nu
 
 /* ---- what this process says ---- */
 
-static rp_status say_locked(rp_world *world) {
+/* One after the other, so that what was said last is what the store has; and without the lock,
+ * which nobody is to wait for until the store answers. */
+rp_status rpi_world_say(rp_world *world) {
     char key[RPI_WORLD_KEY_BYTES], text[RPI_STATEMENT_BYTES];
+    pthread_mutex_lock(&world->saying);
+    pthread_mutex_lock(&world->lock);
     world->says.beats++;
     rpi_statement_write(&world->says, text);
-    return world->store.ops->set(world->store.context,
-                                 rpi_world_key(world, "member", world->id, 0, key), text,
-                                 strlen(text));
-}
-
-rp_status rpi_world_say(rp_world *world) {
-    pthread_mutex_lock(&world->lock);
-    rp_status status = say_locked(world);
+    rpi_world_key(world, "member", world->id, 0, key);
     pthread_mutex_unlock(&world->lock);
+    rp_status status = world->store.ops->set(world->store.context, key, text, strlen(text));
+    pthread_mutex_unlock(&world->saying);
     return status;
 }
 
@@ -79,9 +78,8 @@ rp_status rpi_world_take_id(rp_world *world) {
     RP_TRY(count_ids(world, 1, &id));
     pthread_mutex_lock(&world->lock);
     world->id = id;
-    rp_status status = say_locked(world);
     pthread_mutex_unlock(&world->lock);
-    return status;
+    return rpi_world_say(world);
 }
 
 /* ---- the newest view ---- */

@@ -38,6 +38,7 @@ struct rp_world {
     rpi_world_state state;
     atomic_int references; /* its owner, and the contexts of its views' communicators */
 
+    pthread_mutex_t saying; /* [before lock] held until the store has what is said */
     pthread_mutex_t lock;
     pthread_cond_t woken; /* on CLOCK_MONOTONIC */
     uint32_t id;          /* [lock] */

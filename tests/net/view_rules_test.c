@@ -22,6 +22,7 @@ typedef struct known {
     const char *members; /* ids, those of the view before with their rank behind */
     const char *left;    /* ids and departures */
     int awaited;
+    uint32_t first; /* 0: any */
 } known;
 
 /* Of each process a letter: c has come, w works on, q has come and is silent, s is silent, l
@@ -72,6 +73,10 @@ static const known rows[] = {
      .left = "1:2 2:1 ", .awaited = -1},
     {"nobody has come", 2, "ww", .state = RPI_VIEW_CHANGE_AWAITS_MEMBERS, .members = "",
      .awaited = 0},
+    {"one stays, of others that were there nobody is looked at again", 1, "coxqsc",
+     .state = RPI_VIEW_CHANGE_READY, .members = "1:0 6 ", .awaited = -1, .first = 7},
+    {"one waits for a place, another has only opened", 2, "ccowcc", .most = 3,
+     .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 5 ", .awaited = -1, .first = 4},
     {"the first view waits for others", 0, "cc", .least = 2, .state = RPI_VIEW_CHANGE_LAST_CALL,
      .members = "1 2 ", .awaited = -1},
     {"the first view has waited", 0, "cc", .least = 2, .called = true,
@@ -149,6 +154,7 @@ static void known_answers(void) {
                   row->about, left_text());
         CHECK_MSG(awaited == row->awaited, "%s: awaits %d", row->about, awaited);
         CHECK_EQ(next.number, before.number + 1);
+        if (row->first) CHECK_EQ(next.first, row->first);
     }
 }
 
@@ -218,7 +224,8 @@ static void look(process *p) {
         for (int j = 0; j < PROCESSES; j++) {
             const process *one = &world.processes[j];
             bool is_later = p->seen_count == 0 || one->id > p->seen[p->seen_count - 1].id;
-            if (one->id && one->id < least && is_later) {
+            bool is_candidate = rpi_view_record_candidate(&p->saw, one->id) == one->id;
+            if (one->id && one->id < least && is_later && is_candidate) {
                 least = one->id;
                 who = one;
             }
@@ -296,6 +303,10 @@ static void take_part(process *p) {
             arrive(p); /* it was left out, and comes again */
             return;
         }
+    }
+    if (p->held == 0 && p->id < newest->first) {
+        arrive(p); /* it was taken for dead while it waited */
+        return;
     }
     if (p->says.making != newest->number + 1) {
         p->says.making = newest->number + 1;

@@ -147,3 +147,12 @@ int rpi_view_record_find(const rpi_view_record *record, uint32_t id) {
         if (record->members[rank].id == id) return rank;
     return -1;
 }
+
+uint32_t rpi_view_record_candidate(const rpi_view_record *record, uint32_t from) {
+    uint32_t next = from > record->first ? from : record->first;
+    for (int rank = 0; rank < record->count; rank++) {
+        uint32_t id = record->members[rank].id;
+        if (id >= from && id < next) next = id;
+    }
+    return next;
+}

@@ -16,7 +16,7 @@ enum {
 /* A view as the store has it. */
 typedef struct rpi_view_record {
     uint32_t number; /* 0: there was none yet */
-    uint32_t first;  /* processes with smaller ids are no candidates any more */
+    uint32_t first;  /* processes with smaller ids are candidates as members only */
     int count, left_count;
     rp_member members[RP_WORLD_MOST]; /* by rank */
     rp_member left[RP_WORLD_MOST];    /* of the view before, by their rank in that */
@@ -43,5 +43,7 @@ void rpi_statement_write(const rpi_statement *statement, char text[RPI_STATEMENT
 rp_status rpi_statement_read(const char *text, rpi_statement *out_statement);
 /* The rank of a member; -1: it is none. */
 int rpi_view_record_find(const rpi_view_record *record, uint32_t id);
+/* The smallest id from this one on whose process may be in the view after this. */
+uint32_t rpi_view_record_candidate(const rpi_view_record *record, uint32_t from);
 
 #endif

@@ -88,16 +88,17 @@ static void take_newcomers(const rpi_view_change *m, rpi_view_record *next) {
     }
 }
 
-/* The smallest id of those that may still become members. */
+/* The smallest id of those that may still become members; all are larger that come later. */
 static uint32_t find_first(const rpi_view_change *m, const rpi_view_record *next) {
-    uint32_t first = UINT32_MAX;
-    for (int i = 0; i < next->count; i++)
-        if (next->members[i].id < first) first = next->members[i].id;
-    for (int i = 0; i < m->count; i++) {
+    uint32_t first = m->count > 0 ? m->candidates[m->count - 1].id + 1 : 1;
+    if (first < m->before->first) first = m->before->first;
+    for (int i = m->count - 1; i >= 0; i--) {
         const rpi_view_candidate *one = &m->candidates[i];
         bool is_there =
             rpi_view_candidate_departure(one, false, m->silence_ns) == RP_MEMBER_STAYS;
-        if (is_there && one->id < first) first = one->id;
+        bool waits = is_there && rpi_view_record_find(m->before, one->id) < 0 &&
+                     rpi_view_record_find(next, one->id) < 0;
+        if (waits) first = one->id;
     }
     return first;
 }

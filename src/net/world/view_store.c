@@ -131,12 +131,14 @@ static rp_status make_room(rp_world *world, int count) {
     return RP_OK;
 }
 
-/* What one says; whoever sets nonsense there is taken for gone. */
+/* What one says; whoever sets nonsense there is taken for gone. Pages have also those that are
+ * no candidates any more. */
 static rp_status take_statement(rp_world *world, uint32_t id, const char *value, size_t bytes,
                                 int64_t now_ns, int *count) {
     char text[RPI_STATEMENT_BYTES];
     rpi_statement says;
-    if (bytes >= sizeof text) return RP_OK;
+    bool is_candidate = rpi_view_record_candidate(&world->newest, id) == id;
+    if (bytes >= sizeof text || !is_candidate) return RP_OK;
     memcpy(text, value, bytes);
     text[bytes] = '\0';
     if (strlen(text) != bytes || rpi_statement_read(text, &says) != RP_OK) return RP_OK;
@@ -171,13 +173,24 @@ static rp_status look_at_page(rp_world *world, uint32_t *at, uint32_t last, int 
 }
 
 rp_status rpi_world_look_around(rp_world *world) {
-    uint32_t last = 0, at = world->newest.first > 1 ? world->newest.first : 1;
+    uint32_t last = 0, at = rpi_view_record_candidate(&world->newest, 1);
     int count = 0;
     RP_TRY(count_ids(world, 0, &last));
-    while (at <= last) RP_TRY(look_at_page(world, &at, last, &count));
+    while (at <= last) {
+        RP_TRY(look_at_page(world, &at, last, &count));
+        at = rpi_view_record_candidate(&world->newest, at);
+    }
     rpi_view_candidate *old = world->candidates;
     world->candidates = world->fresh;
     world->fresh = old;
     world->candidate_count = count;
     return RP_OK;
+}
+
+void rpi_world_forget(rp_world *world) {
+    for (int i = 0; i < world->candidate_count; i++) {
+        uint32_t id = world->candidates[i].id;
+        if (rpi_view_record_candidate(&world->newest, id) != id)
+            rpi_world_unmark(world, "member", 0, id);
+    }
 }

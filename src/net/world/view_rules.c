@@ -75,32 +75,23 @@ static void take_members(const rpi_view_change *m, rpi_view_record *next, int *o
     }
 }
 
+/* first: the smallest id of those that go on waiting; all that come later have larger ones. */
 static void take_newcomers(const rpi_view_change *m, rpi_view_record *next) {
-    for (int i = 0; i < m->count && next->count < m->most; i++) {
+    uint32_t later = m->count > 0 ? m->candidates[m->count - 1].id + 1 : 1, waits = 0;
+    for (int i = 0; i < m->count; i++) {
         const rpi_view_candidate *one = &m->candidates[i];
-        if (one->says.making != next->number || rpi_view_record_find(m->before, one->id) >= 0)
+        if (rpi_view_candidate_departure(one, false, m->silence_ns) != RP_MEMBER_STAYS ||
+            rpi_view_record_find(m->before, one->id) >= 0)
             continue;
-        if (rpi_view_candidate_departure(one, false, m->silence_ns) != RP_MEMBER_STAYS)
-            continue;
-        rp_member who = {.id = one->id};
-        memcpy(who.name, one->says.name, sizeof who.name);
-        put(next->members, &next->count, &who, -1, RP_MEMBER_STAYS);
+        if (one->says.making == next->number && next->count < m->most) {
+            rp_member who = {.id = one->id};
+            memcpy(who.name, one->says.name, sizeof who.name);
+            put(next->members, &next->count, &who, -1, RP_MEMBER_STAYS);
+        } else if (!waits) {
+            waits = one->id;
+        }
     }
-}
-
-/* The smallest id of those that may still become members; all are larger that come later. */
-static uint32_t find_first(const rpi_view_change *m, const rpi_view_record *next) {
-    uint32_t first = m->count > 0 ? m->candidates[m->count - 1].id + 1 : 1;
-    if (first < m->before->first) first = m->before->first;
-    for (int i = m->count - 1; i >= 0; i--) {
-        const rpi_view_candidate *one = &m->candidates[i];
-        bool is_there =
-            rpi_view_candidate_departure(one, false, m->silence_ns) == RP_MEMBER_STAYS;
-        bool waits = is_there && rpi_view_record_find(m->before, one->id) < 0 &&
-                     rpi_view_record_find(next, one->id) < 0;
-        if (waits) first = one->id;
-    }
-    return first;
+    next->first = waits ? waits : later > m->before->first ? later : m->before->first;
 }
 
 rpi_view_change_state rpi_view_change_judge(const rpi_view_change *change,
@@ -110,7 +101,6 @@ rpi_view_change_state rpi_view_change_judge(const rpi_view_change *change,
     *out_awaited = -1;
     take_members(change, out_next, out_awaited);
     take_newcomers(change, out_next);
-    out_next->first = find_first(change, out_next);
     if (*out_awaited >= 0) return RPI_VIEW_CHANGE_AWAITS_MEMBERS;
     if (out_next->count < change->least) return RPI_VIEW_CHANGE_TOO_FEW;
     bool is_full = out_next->count >= change->most;

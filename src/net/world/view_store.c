@@ -137,7 +137,8 @@ static rp_status take_statement(rp_world *world, uint32_t id, const char *value,
                                 int64_t now_ns, int *count) {
     char text[RPI_STATEMENT_BYTES];
     rpi_statement says;
-    bool is_candidate = rpi_view_record_candidate(&world->newest, id) == id;
+    bool is_candidate =
+        id >= world->newest.first || rpi_view_record_find(&world->newest, id) >= 0;
     if (bytes >= sizeof text || !is_candidate) return RP_OK;
     memcpy(text, value, bytes);
     text[bytes] = '\0';

@@ -124,12 +124,12 @@ RP_API rp_status rp_world_join(const rp_world_options *options, double timeout_s
  *  come, left, or are given up (see above), and it has `least`. Behind the loss of a member
  * that a communicator has noticed that is a matter of milliseconds, else of silence_s. Who
  * waits holds nobody up: a newcomer that dies on its way is left out, or, if the view was
- * closed just then, rp_comm_create_in() says so and the next view is without it. timeout_s: at
- * most so long (below 0: no limit). *view: the world's, until the next view is returned or the
- * world is closed. RP_TIMEOUT names who was waited for; nothing has changed, and it can be
- * called again. RP_STATE: the world has gone on without this process, which it names with the
- * reason: close it, and open it again to come back as a new member. RP_PEER, RP_IO: the store
- * is gone. One thread at a time. */
+ * closed just then, rp_comm_create_in() says so and the next view is without it, and without
+ * other newcomers where `least` members stay. timeout_s: at most so long (below 0: no limit).
+ * *view: the world's, until the next view is returned or the world is closed. RP_TIMEOUT names
+ * who was waited for; nothing has changed, and it can be called again. RP_STATE: the world has
+ * gone on without this process, which it names with the reason: close it, and open it again to
+ * come back as a new member. RP_PEER, RP_IO: the store is gone. One thread at a time. */
 RP_API rp_status rp_world_next(rp_world *world, double timeout_s, const rp_view **view);
 
 /** The view that this process holds; NULL: none so far. Local. */

@@ -23,6 +23,7 @@ typedef struct known {
     const char *left;    /* ids and departures */
     int awaited;
     uint32_t first; /* 0: any */
+    int came;       /* so many of the members came with view 4: the last */
 } known;
 
 /* Of each process a letter: c has come, w works on, q has come and is silent, s is silent, l
@@ -77,6 +78,19 @@ static const known rows[] = {
      .state = RPI_VIEW_CHANGE_READY, .members = "1:0 6 ", .awaited = -1, .first = 7},
     {"one waits for a place, another has only opened", 2, "ccowcc", .most = 3,
      .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 5 ", .awaited = -1, .first = 4},
+    {"a newcomer fell silent: others wait for one view", 3, "ccsc", .came = 1,
+     .state = RPI_VIEW_CHANGE_READY, .members = "1:0 2:1 ", .left = "3:2 ", .awaited = -1,
+     .first = 4},
+    {"of two newcomers one fell silent", 3, "csccw", .came = 2, .state = RPI_VIEW_CHANGE_READY,
+     .members = "1:0 3:2 ", .left = "2:2 ", .awaited = -1, .first = 4},
+    {"a newcomer fell silent, and too few stay", 3, "scsc", .came = 1, .least = 2,
+     .state = RPI_VIEW_CHANGE_READY, .members = "2:1 4 ", .left = "1:2 3:2 ", .awaited = -1},
+    {"all were newcomers, and nobody stays", 2, "ssc", .came = 2,
+     .state = RPI_VIEW_CHANGE_READY, .members = "3 ", .left = "1:2 2:2 ", .awaited = -1},
+    {"a newcomer has left", 3, "ccoc", .came = 1, .state = RPI_VIEW_CHANGE_READY,
+     .members = "1:0 2:1 4 ", .left = "3:1 ", .awaited = -1},
+    {"a newcomer was lost", 3, "c2wc", .came = 1, .state = RPI_VIEW_CHANGE_READY,
+     .members = "1:0 2:1 4 ", .left = "3:3 ", .awaited = -1},
     {"the first view waits for others", 0, "cc", .least = 2, .state = RPI_VIEW_CHANGE_LAST_CALL,
      .members = "1 2 ", .awaited = -1},
     {"the first view has waited", 0, "cc", .least = 2, .called = true,
@@ -98,10 +112,11 @@ static bool statement_of(char letter, uint32_t making, rpi_view_candidate *out) 
     return letter != 'x';
 }
 
-static void begin(int members) {
+static void begin(int members, int came) {
     before = (rpi_view_record){.number = members ? 4 : 0, .count = members};
     for (int i = 0; i < members; i++) {
         before.members[i].id = (uint32_t)i + 1;
+        before.members[i].previous = i < members - came ? i : -1;
         snprintf(before.members[i].name, RP_MEMBER_NAME, "m%d", i + 1);
     }
 }
@@ -133,7 +148,7 @@ static void known_answers(void) {
         const known *row = &rows[i];
         rpi_view_candidate candidates[16];
         int count = 0, awaited = -7;
-        begin(row->before);
+        begin(row->before, row->came);
         for (int c = 0; row->says[c]; c++) {
             candidates[count].id = (uint32_t)c + 1;
             count += statement_of(row->says[c], before.number + 1, &candidates[count]);

@@ -75,15 +75,29 @@ static void take_members(const rpi_view_change *m, rpi_view_record *next, int *o
     }
 }
 
+/* One that came with the view before fell silent in it, as who dies on its way does, and has
+ * cost the others silence_s. They have a view of their own before they take in anybody: else
+ * one that comes and dies again and again is in every view, and no step is ever made. */
+static bool is_for_members(const rpi_view_change *m, const rpi_view_record *next) {
+    const rp_member *before = m->before->members;
+    if (m->before->count == 0 || before[0].previous < 0 || next->count < m->least) return false;
+    for (int i = 0; i < next->left_count; i++)
+        if (next->left[i].departure == RP_MEMBER_SILENT &&
+            before[next->left[i].previous].previous < 0)
+            return true;
+    return false;
+}
+
 /* first: the smallest id of those that go on waiting; all that come later have larger ones. */
 static void take_newcomers(const rpi_view_change *m, rpi_view_record *next) {
     uint32_t later = m->count > 0 ? m->candidates[m->count - 1].id + 1 : 1, waits = 0;
+    int most = is_for_members(m, next) ? next->count : m->most;
     for (int i = 0; i < m->count; i++) {
         const rpi_view_candidate *one = &m->candidates[i];
         if (rpi_view_candidate_departure(one, false, m->silence_ns) != RP_MEMBER_STAYS ||
             rpi_view_record_find(m->before, one->id) >= 0)
             continue;
-        if (one->says.making == next->number && next->count < m->most) {
+        if (one->says.making == next->number && next->count < most) {
             rp_member who = {.id = one->id};
             memcpy(who.name, one->says.name, sizeof who.name);
             put(next->members, &next->count, &who, -1, RP_MEMBER_STAYS);

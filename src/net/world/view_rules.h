@@ -3,7 +3,9 @@
  *
  *        members that have come, in their order        not in it: those that leave, that are
  *        then those that wait, by their ids            silent, that others have lost, that do
- *        up to `most`                                  not come in late_after_s
+ *        up to `most`; none behind a view in           not come in late_after_s
+ *        which a newcomer fell silent, where
+ *        `least` members stay
  *
  * It is closed by its first member, with the store's compare-and-set from the record of the
  * view before: of several that do, one wins, and all read what it wrote. */

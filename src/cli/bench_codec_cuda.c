@@ -92,6 +92,7 @@ static rp_status prepare(bench *b) {
     b->encode.x = b->x;
     b->encode.encoded = b->encoded;
     b->decode = b->encode;
+    b->decode.x = NULL; /* it adds to what lies at y */
     b->decode.residual = NULL;
     b->decode.y = b->sum;
     return RP_OK;

@@ -186,7 +186,7 @@ def by_every(rank, world):
             opt = kind(
                 model, inner, every=every - (kind is AsyncLocalSGD and rank and every > 1)
             )
-            options = opt._outer if kind is AsyncLocalSGD else opt._ranks.options
+            options = opt._outer if kind is AsyncLocalSGD else opt._options
             found[kind.__name__, every] = options.outer_momentum
             if kind is AsyncLocalSGD:
                 opt.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -79,8 +80,9 @@ def keeps_waiting(rank, world):
 def test_who_is_waited_for_is_named_with_the_whole_time():
     short, middle, longer = values(run_group(keeps_waiting, 3))[0].splitlines()
     assert "timed out: a mutex was not given for 0.0 s: rank " in short  # whoever was slower
-    for said, seconds in ((middle, "0.3 s"), (longer, "0.6 s")):
-        assert f"timed out: a mutex was not given for {seconds}: rank 2 [" in said
+    for said, seconds in ((middle, 0.3), (longer, 0.6)):  # and what a busy machine adds
+        found = re.search(r"timed out: a mutex was not given for ([0-9.]+) s: rank 2 \[", said)
+        assert found and seconds <= float(found[1]) < 20, said
 
 
 def puts(rank, world):

@@ -89,8 +89,8 @@ def test_public_modules_have_their_names(name: str) -> None:
 
 OF_TRAINING = ("compress", "gathered", "reducer", "residuals", "sharded", "fsdp", "gossip")
 OF_TRAINING += ("local_sgd", "served", "shard", "parameter_server", "window", "statistics")
-MOST_MODULES = 50
-"""Importing redpoll.torch takes at most 50 ms over torch's: one of these takes about 0.4 ms."""
+MOST_MODULES = 55
+"""Importing redpoll.torch takes at most 50 ms over torch's: one of these takes about 0.5 ms."""
 
 
 def test_what_is_not_needed_is_not_imported() -> None:

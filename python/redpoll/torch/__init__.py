@@ -17,7 +17,6 @@ from ..errors import Error
 from . import _needs  # noqa: F401  (before everything that imports PyTorch)
 from ._untraced import keep_untraced
 from .c10d._backend import register_backend
-from .c10d._elastic import new_group, shrink_group
 from .c10d._options import Options
 from .c10d._process_group import RedpollGroup
 from .c10d.monitored import monitored_barrier
@@ -31,6 +30,7 @@ from .comm._work import Work
 from .comm.registered import empty
 
 if TYPE_CHECKING:
+    from .c10d._elastic import new_group, shrink_group
     from .c10d.statistics import GroupStats, Stats, stats
     from .codecs._buckets import gradients_of
     from .compression._compress import CompressState, compress, compress_state
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .launch import init
 
 _LOADED_ON_NEED = {
+    "c10d._elastic": ("new_group", "shrink_group"),
     "c10d.statistics": ("GroupStats", "Stats", "stats"),
     "codecs._buckets": ("gradients_of",),
     "compression._compress": ("CompressState", "compress", "compress_state"),

@@ -57,10 +57,26 @@ static rp_status launch(const rpi_device *device, rpi_lane *lane) {
     return rpi_cuda_check(cuda, error, names[lane->operation]);
 }
 
-/* It would read what another one of its launch writes. */
+static bool overlap(const void *a, uint64_t bytes, const void *b, uint64_t more) {
+    uintptr_t first = (uintptr_t)a, other = (uintptr_t)b;
+    return first < other + more && other < first + bytes;
+}
+
+/* Copies of one launch run in any order: an encoding whose last piece is copied as it is must
+ * be whole before it is copied itself. */
+static bool copies_what_comes(const rpi_device_call *before, const rpi_device_call *call) {
+    return overlap(before->encoded, before->count, call->x, call->count) ||
+           overlap(before->encoded, before->count, call->encoded, call->count) ||
+           overlap(before->x, before->count, call->encoded, call->count);
+}
+
+/* It would read what another one of its launch writes, or write what that reads. */
 static bool depends(const rpi_lane *lane, const rpi_device_call *call) {
-    for (int i = 0; i < lane->count && lane->operation == RPI_LANE_ADD; i++)
-        if (lane->calls[i].y == call->y) return true;
+    for (int i = 0; i < lane->count; i++) {
+        if (lane->operation == RPI_LANE_ADD && lane->calls[i].y == call->y) return true;
+        if (lane->operation == RPI_LANE_COPY && copies_what_comes(&lane->calls[i], call))
+            return true;
+    }
     return false;
 }
 

@@ -164,6 +164,7 @@ def windows(rank: int, world: int, device: str) -> list[str]:
     found += [window.slot(left), other]
     output = torch.zeros(1000, device=device)
     window.update(output=output)
+    dist.barrier()  # all have read their slots
     window.put()  # what a neighbour's get() reads is as of the latest push or update
     window.flush()
     dist.barrier()

@@ -305,6 +305,8 @@ static rp_status evaluate(void *context, const rpi_source_batch *samples,
     const rpi_model_stage *stage = self->setup.stage;
     (void)memories;
     *out_score = (rpi_replica_score){0};
+    /* A run that had nothing left to train has no slot yet. */
+    for (int k = 0; k < stage->chunks; k++) RP_TRY(rpi_stage_runs_reserve(&self->runs, k, 1));
     RP_TRY(rpi_stage_runs_begin(&self->runs, samples->count));
     RP_TRY(rpi_stage_runs_post_ahead(&self->runs, false));
     for (int k = 0; k < stage->chunks; k++) RP_TRY(evaluate_part(self, samples, k));

@@ -133,7 +133,9 @@ static rp_status check_choices(const rpi_train_options *o) {
 
 /* "2 ranks", "2 ranks x 4 micro-batches" */
 static const char *runs_text(const rpi_train_options *o, int world, char text[64]) {
-    int used = snprintf(text, 64, "%d rank%s", world, world == 1 ? "" : "s");
+    bool is_shared = o->stages > 1 || o->tensor_ranks > 1;
+    int used = snprintf(text, 64, "%d %s%s", world, is_shared ? "replica" : "rank",
+                        world == 1 ? "" : "s");
     if (o->accumulate > 1)
         snprintf(text + used, 64 - (size_t)used, " x %lld micro-batches",
                  (long long)o->accumulate);

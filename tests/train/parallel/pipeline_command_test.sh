@@ -89,6 +89,8 @@ refused 'sample-every with --pp 2' --model gpt2 --pp 2 -n 2 --sample-every 1 --p
 refused 'schedule' --model gpt2 --pp 2 -n 2 --schedule zb-h3
 refused "no stage can begin with 'h.9' there; in this order can h.1, ln_f" --model gpt2:layers=2,hidden=16,heads=2,vocabulary=257,positions=16 --pp 2 -n 2 --stage-cut h.9
 refused 'not made of micro-batches of 3 on 2 replicas; --global-batch-size 24 is' --model gpt2 --pp 2 -n 4 --global-batch-size 20 --micro-batch-size 3
+refused 'a global batch of 5 is not divisible by 2 replicas; --global-batch-size 6 is' --model gpt2 --pp 2 -n 4 --global-batch-size 5
+refused 'a global batch of 5 is not divisible by 1 replica x 2 micro-batches; --global-batch-size 6 is' --model gpt2 --tp 2 -n 2 --global-batch-size 5 --accumulate 2
 
 # ---- what no host has memory for ----
 # lacks WORDS...: refused on every rank, before anything is allocated

@@ -8,6 +8,7 @@
 #include "engine/optimizer.h"
 #include "train/huggingface/hf_config.h"
 #include "train/model_account.h"
+#include "train/trainer.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -54,6 +55,26 @@ static int64_t sequence_of(const rpi_info_model *asked, const rpi_model_choice *
     return positions > 0 && positions < USUAL_SEQUENCE ? positions : USUAL_SEQUENCE;
 }
 
+/* What no training has is not counted. Replicas share what --zero says. */
+static rp_status read_layout(account *it) {
+    const rpi_info_model *asked = it->asked;
+    const rpi_train_options layout = {.model = it->model,
+                                      .optimizer = asked->optimizer,
+                                      .zero = asked->zero,
+                                      .stages = asked->stages,
+                                      .tensor_ranks = asked->tensor_ranks,
+                                      .schedule = asked->schedule};
+    rpi_grid grid;
+    RP_TRY(rpi_train_check_layout(&layout, asked->ranks > 1 ? (int)asked->ranks : 0));
+    RP_TRY(rpi_train_grid(&layout, &grid));
+    int each = grid.size[RPI_AXIS_TENSOR] * grid.size[RPI_AXIS_STAGE];
+    int replicas = asked->ranks > 1 ? (int)asked->ranks / each : 1;
+    it->options.zero = (int)asked->zero;
+    it->options.sharers = asked->zero ? replicas : 1;
+    it->options.tensor_ranks = asked->tensor_ranks > 1 ? (int)asked->tensor_ranks : 0;
+    return RP_OK;
+}
+
 static rp_status read_options(account *it) {
     const rpi_info_model *asked = it->asked;
     rpi_model_choice choice;
@@ -72,14 +93,8 @@ static rp_status read_options(account *it) {
     it->options.recompute = asked->recompute;
     RP_TRY(rpi_compute_parse(asked->dtype, &it->options.compute));
     RP_TRY(rpi_optimizer_find(asked->optimizer, &it->optimizer));
-    it->options.sharers = asked->zero ? (int)asked->ranks : 1;
-    it->options.zero = (int)asked->zero;
     it->options.whole_tensors = it->optimizer->whole_tensors;
-    it->options.tensor_ranks = asked->tensor_ranks > 1 ? (int)asked->tensor_ranks : 0;
-    if (!it->options.tensor_ranks) return RP_OK;
-    rp_status fits = rpi_network_check_split(it->model, it->options.tensor_ranks);
-    return fits == RP_OK ? RP_OK
-                         : rpi_fail_context(fits, "--tp %d: ", it->options.tensor_ranks);
+    return read_layout(it);
 }
 
 /* ---- memory of a rank ---- */

@@ -11,14 +11,11 @@
 
 /* ---- numbers that fit together ---- */
 
+/* That ranks make replicas was checked before. */
 static rp_status take_ranks(const rpi_info_stages_request *asked, rpi_info_stages *s) {
     int64_t tensor = asked->tensor_ranks > 1 ? asked->tensor_ranks : 1;
     int64_t model = asked->stages * tensor;
     int64_t ranks = asked->ranks > 1 ? asked->ranks : model;
-    if (ranks % model)
-        return RP_FAIL(
-            INVALID, "-n %lld ranks are no replicas of %lld each, --pp x --tp; -n %lld are",
-            (long long)ranks, (long long)model, (long long)((ranks / model + 1) * model));
     s->stages = (int)asked->stages;
     s->ranks = (int)ranks;
     s->replicas = (int)(ranks / model);

@@ -299,6 +299,13 @@ static rp_status check_world(const rpi_train_options *o, int world) {
     return rpi_train_global_batch(o, (world - servers) / each, &batch);
 }
 
+rp_status rpi_train_check_layout(const rpi_train_options *options, int world) {
+    const rpi_strategy *strategy = NULL;
+    RP_TRY(rpi_strategy_find("all-reduce", &strategy));
+    RP_TRY(check_zero(options, strategy, false));
+    return rpi_train_check_replica(options, strategy, false, world);
+}
+
 rp_status rpi_train_check(const rpi_train_options *options, int world) {
     RP_TRY(check_names(options));
     RP_TRY(check_choices(options));

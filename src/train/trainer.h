@@ -232,6 +232,9 @@ int64_t rpi_train_micro_batches(const rpi_train_options *options, int world, int
 /* What several ranks that hold a model together do not go with, yet or ever; RP_INVALID. */
 rp_status rpi_train_check_replica(const rpi_train_options *options,
                                   const rpi_strategy *strategy, bool chooses_bits, int world);
+/* Of what says no more than a model, an optimizer, --zero, and how a replica is made of `world`
+ * ranks (0: not known yet): whether a training would take it; RP_INVALID. */
+rp_status rpi_train_check_layout(const rpi_train_options *options, int world);
 enum { RPI_TENSOR_RANKS = 4096 };
 /* How a replica is made of ranks; RP_INVALID: no number of ranks, or no schedule. */
 rp_status rpi_train_grid(const rpi_train_options *options, rpi_grid *out_model);

@@ -51,9 +51,11 @@ typedef struct rp_world rp_world;
  *  open it say the same. Times are in seconds; INFINITY, and all from 1e9 on, is never. */
 typedef struct rp_world_options {
     size_t size;         /**< sizeof(rp_world_options): RP_WORLD_OPTIONS() sets it. */
-    const char *name;    /**< Of the world, in its store: 1 to 40 bytes; NULL: "world". */
+    const char *name;    /**< Of the world, in its store: 1 to 40 bytes; NULL: "world".
+                              Worlds of one store need different names. */
     const char *member;  /**< Who this process is, in messages and in views: up to 39 printable
-                              ASCII characters; NULL: "HOST:PID". Two may say the same. */
+                              ASCII characters, not a blank at first; NULL: "HOST:PID".
+                              Two may say the same. */
     int least;           /**< Members that a view needs; with fewer, rp_world_next() waits for
                               more to come. 0: 1. */
     int most;            /**< That it may have; who comes beyond waits for one to leave.
@@ -129,10 +131,13 @@ RP_API rp_status rp_world_join(const rp_world_options *options, double timeout_s
  * *view: the world's, until the next view is returned or the world is closed. RP_TIMEOUT names
  * who was waited for; nothing has changed, and it can be called again. RP_STATE: the world has
  * gone on without this process, which it names with the reason: close it, and open it again to
- * come back as a new member. RP_PEER, RP_IO: the store is gone. One thread at a time. */
+ * come back as a new member; or this process has said that it leaves. RP_PEER, RP_IO: the store
+ * is gone, or has not answered for up to 10 s beside timeout_s. RP_CORRUPT: what it has under
+ * the world's keys is none of a world's. One thread at a time. */
 RP_API rp_status rp_world_next(rp_world *world, double timeout_s, const rp_view **view);
 
-/** The view that this process holds; NULL: none so far. Local. */
+/** The view that this process holds; NULL: none so far. Local. By the thread that may call
+ *  rp_world_next(). */
 RP_API const rp_view *rp_world_view(const rp_world *world);
 
 /** 1: somebody waits to come in, wants to leave, or has gone to make the next view; 0: nobody,
@@ -143,11 +148,15 @@ RP_API int rp_world_changing(const rp_world *world);
 
 /** Say that this process is to be in no further view: rp_world_changing() becomes 1 on the
  *  others, which go on without it. It may still work with communicators of this view, and
- *  closes the world where the others call rp_world_next(). Waits for the store's answer. */
+ *  closes the world where the others call rp_world_next(). Waits for the store's answer. Any
+ *  thread: one that waits in rp_world_next() returns RP_STATE within silence_s / 8. RP_PEER,
+ *  RP_IO: the store is gone; the others find out by silence. */
 RP_API rp_status rp_world_leave(rp_world *world);
 
 /** Leave, at once, and free the world; while communicators of its views are there, these keep
- *  the memory. Waits for the store's answers. NULL is fine. */
+ *  the memory. Waits for the store's answers. No other call is in progress with it, and none
+ *  follows; from where they end on, the communicators' included, the store is the caller's
+ *  alone. NULL is fine. */
 RP_API void rp_world_close(rp_world *world);
 
 #ifdef __cplusplus

@@ -357,6 +357,33 @@ static void the_gone_are_forgotten(void) {
     close_place(&at);
 }
 
+/* Whoever waits can be called off by another thread of its process. */
+static void who_leaves_waits_no_longer(void) {
+    place at = {0};
+    member a, b;
+    rp_world_options options = RP_WORLD_OPTIONS(.least = 2, .most = 2, .silence_s = 2);
+    REQUIRE(open_local(&at));
+    open_member(&a, &at, &options);
+    a.timeout_s = -1;
+    start_next(&a);
+    await_newcomer(&at, 1, 1);
+    CHECK_OK(rp_world_leave(a.world));
+    CHECK(finish_next(&a) == RP_STATE && strstr(a.message, "has left world 'world'"));
+    close_member(&a);
+    open_member(&a, &at, &options);
+    open_member(&b, &at, &options);
+    member *both[2] = {&a, &b};
+    next_of(both, 2, 1);
+    a.timeout_s = -1; /* as a member that waits for another */
+    start_next(&a);
+    await_newcomer(&at, 2, 2);
+    CHECK_OK(rp_world_leave(a.world));
+    CHECK(finish_next(&a) == RP_STATE && strstr(a.message, "has left world 'world'"));
+    close_member(&a);
+    close_member(&b);
+    close_place(&at);
+}
+
 /* A full world: who comes waits for a place, and disturbs nobody. */
 static void who_finds_no_place_waits(void) {
     place at = {0};
@@ -512,6 +539,7 @@ CASES({"members_leave_and_come", members_leave_and_come},
       {"who_asks_again_and_again_gets_a_view", who_asks_again_and_again_gets_a_view},
       {"nobody_need_ever_be_given_up", nobody_need_ever_be_given_up},
       {"the_gone_are_forgotten", the_gone_are_forgotten},
+      {"who_leaves_waits_no_longer", who_leaves_waits_no_longer},
       {"who_finds_no_place_waits", who_finds_no_place_waits},
       {"all_say_the_same", all_say_the_same},
       {"a_store_that_cannot_compare_is_refused", a_store_that_cannot_compare_is_refused},

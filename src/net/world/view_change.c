@@ -226,8 +226,20 @@ static rp_status give_up(rp_world *world, uint32_t making, rp_status status) {
     return status;
 }
 
+/* Another thread may say so at any time. */
+static rp_status check_leaving(rp_world *world) {
+    pthread_mutex_lock(&world->lock);
+    bool leaves = world->says.leaving;
+    pthread_mutex_unlock(&world->lock);
+    if (!leaves) return RP_OK;
+    return RP_FAIL(STATE,
+                   "this process has left world '%s': close it, and open it again to come back",
+                   world->name);
+}
+
 /* RP_PENDING: once more. */
 static rp_status take_part(rp_world *world, visit *v) {
+    RP_TRY(check_leaving(world));
     RP_TRY(rpi_world_read(world));
     rp_status taken = take_newest(world);
     if (taken != RP_PENDING) return taken;
@@ -249,18 +261,10 @@ rp_status rp_world_next(rp_world *world, double timeout_s, const rp_view **out_v
     if (!world) return RP_FAIL(INVALID, "world is NULL");
     if (!out_view) return RP_FAIL(INVALID, "there is nowhere to put the view");
     if (timeout_s != timeout_s) return RP_FAIL(INVALID, "timeout_s is not a number");
-    pthread_mutex_lock(&world->lock);
-    bool leaves = world->says.leaving;
-    pthread_mutex_unlock(&world->lock);
-    if (leaves)
-        return RP_FAIL(STATE,
-                       "this process has left world '%s': close it, and open it again "
-                       "to come back",
-                       world->name);
     visit v = {.timeout_s = timeout_s, .deadline_ns = rpi_deadline_ns(timeout_s), .missed = -1};
     rp_status status = RP_PENDING;
     while (status == RP_PENDING) status = take_part(world, &v);
-    if (status != RP_OK && world->state != RPI_WORLD_LEFT_OUT)
+    if (status != RP_OK && v.making && world->state != RPI_WORLD_LEFT_OUT)
         status = give_up(world, v.making, status);
     if (status == RP_OK) *out_view = &world->view;
     return status;

@@ -470,7 +470,9 @@ static void wrong_stores_are_told(void) {
     rp_store_close(&other);
     rp_store_server_stop(server);
     info.rank = 1;
-    CHECK_FAILS(rpi_join_open(&info, 0.1, &join), TIMEOUT, "store of rank 0");
+    CHECK_FAILS(rpi_join_open(&info, 0.1, &join), TIMEOUT, "reach the store of rank 0: ");
+    info.store = RPI_STORE_CLIENT;
+    CHECK_FAILS(rpi_join_open(&info, 0.1, &join), TIMEOUT, "reach the launcher's store: ");
     info.store = RPI_STORE_TORCH;
     CHECK_FAILS(rpi_join_open(&info, 0.1, &join), TIMEOUT, "torchrun");
     CHECK(!join);

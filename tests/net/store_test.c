@@ -474,6 +474,7 @@ static void nobody_there(void) {
     char place[32];
     snprintf(place, sizeof place, "127.0.0.1:%d", port);
     CHECK_FAILS(rp_store_connect(NULL, port, 0.1, &store), TIMEOUT, place);
+    CHECK_FAILS(rp_store_connect(NULL, port, 0.1, &store), TIMEOUT, "reach the store: ");
     CHECK_FAILS(rp_store_connect(NULL, 0, 0.1, &store), INVALID, "port 0");
     CHECK_FAILS(rp_store_connect("no.such.host.invalid", 1, 0.1, &store), IO, "no.such.host");
     CHECK(!store.ops);

@@ -238,7 +238,7 @@ rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_stor
     RP_TRY(rpi_secret_find_own(&secret));
     rp_status status = rpi_store_connect(host, port, timeout_s, &secret, store);
     rpi_secret_wipe(&secret);
-    return status;
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "cannot reach the store: ");
 }
 
 rp_status rpi_store_connect(const char *host, int port, double timeout_s,
@@ -261,7 +261,7 @@ rp_status rpi_store_connect(const char *host, int port, double timeout_s,
     if (status != RP_OK) {
         rpi_channel_close(&fresh->channel);
         rpi_free(fresh);
-        return rpi_fail_context(status, "cannot reach the store of rank 0: ");
+        return status;
     }
     *store = (rp_store){.ops = &tcp_ops, .context = fresh};
     return RP_OK;

@@ -181,6 +181,10 @@ static rp_status reach_store(rpi_join *join, double timeout_s, const rpi_secret 
     case RPI_STORE_CLIENT: break;
     }
     rp_status status = rpi_store_connect(host, info->port, timeout_s, secret, &join->store);
+    if (status != RP_OK)
+        status = rpi_fail_context(status, "cannot reach the %s: ",
+                                  info->store == RPI_STORE_RANK_0 ? "store of rank 0"
+                                                                  : "launcher's store");
     if (status == RP_MISMATCH && info->port_is_derived)
         return rpi_fail_context(status,
                                 "if the store at port %d is another job's, REDPOLL_PORT sets "

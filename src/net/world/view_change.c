@@ -159,7 +159,6 @@ static rp_status close_view(rp_world *world) {
     uint32_t number = world->next.number;
     RP_TRY(rpi_world_propose(world));
     RP_TRY(rpi_world_mark(world, "closed", number, 0));
-    rpi_world_forget(world);
     if (number < 3) return RP_OK;
     rpi_world_unmark(world, "closed", number - 2, 0);
     rpi_world_unmark(world, "knock", number - 2, 0);

@@ -187,11 +187,3 @@ rp_status rpi_world_look_around(rp_world *world) {
     world->candidate_count = count;
     return RP_OK;
 }
-
-void rpi_world_forget(rp_world *world) {
-    for (int i = 0; i < world->candidate_count; i++) {
-        uint32_t id = world->candidates[i].id;
-        if (rpi_view_record_candidate(&world->newest, id) != id)
-            rpi_world_unmark(world, "member", 0, id);
-    }
-}

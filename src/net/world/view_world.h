@@ -82,8 +82,6 @@ rp_status rpi_world_look_around(rp_world *world);
 /* Put `next` in the place of `newest`, which becomes what the store has then: this one, or
  * another that was quicker. */
 rp_status rpi_world_propose(rp_world *world);
-/* Remove what those have said that were looked at and are no candidates any more. */
-void rpi_world_forget(rp_world *world);
 
 /* ---- view_open.c ---- */
 

@@ -152,11 +152,22 @@ static rp_status take_statement(rp_world *world, uint32_t id, const char *value,
     return RP_OK;
 }
 
+/* Of the ids from this one on that a page has the last that is a candidate's. */
+static uint32_t last_of_page(const rpi_view_record *newest, uint32_t at, uint32_t last) {
+    uint32_t end = last - at < PAGE_MOST ? last : at + PAGE_MOST - 1, most = at;
+    if (end >= newest->first) return end;
+    for (int rank = 0; rank < newest->count; rank++) {
+        uint32_t id = newest->members[rank].id;
+        if (id > most && id <= end) most = id;
+    }
+    return most;
+}
+
 /* From this id on, as many as a page has; 1 further where the first of them is not there. */
 static rp_status look_at_page(rp_world *world, uint32_t *at, uint32_t last, int *count) {
     char prefix[RPI_WORLD_KEY_BYTES];
     size_t sizes[PAGE_MOST];
-    int got = 0, wanted = last - *at + 1 < PAGE_MOST ? (int)(last - *at + 1) : PAGE_MOST;
+    int got = 0, wanted = (int)(last_of_page(&world->newest, *at, last) - *at + 1);
     rpi_world_key(world, "member/", 0, 0, prefix);
     rp_status status = rpi_store_get_page(&world->store, prefix, (int)*at, wanted, 0,
                                           world->page, RPI_STORE_VALUE_BYTES, sizes, &got);

@@ -7,6 +7,7 @@ import copy
 import hashlib
 import io
 import logging
+import math
 import os
 import resource
 
@@ -138,7 +139,8 @@ def conserve(rank, world, name):
         held = state.residual(one)
         held = torch.zeros_like(arrived[one]) if held is None else held.double()
         dist.all_reduce(held)
-        worst = max(worst, (arrived[one] + held - wanted[one]).abs().max().item())
+        off = (arrived[one] + held - wanted[one]).abs().max().item()
+        worst = max(worst, math.inf if math.isnan(off) else off)
         held_most = max(held_most, held.abs().max().item())
     return worst, held_most, digest(net)
 

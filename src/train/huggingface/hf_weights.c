@@ -232,8 +232,8 @@ static rp_status load_parameters(search *s, rpi_weights *weights) {
         float *elements = rpi_network_elements(network, weights, i);
         bool is_cut =
             network->tensor_ranks > 1 && network->parameters[i].shard.kind == RPI_SHARD_CUT;
-        RP_TRY(is_cut ? load_part(s, i, elements)
-                      : load_parameter(s, &network->parameters[i], elements));
+        RP_TRY(is_cut && elements ? load_part(s, i, elements)
+                                  : load_parameter(s, &network->parameters[i], elements));
     }
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
     return RP_OK;

@@ -334,6 +334,17 @@ static int find_tensor(const rpi_piece_files *files, const char *tensor) {
     return found ? first : -1;
 }
 
+rp_status rpi_piece_files_each(const rpi_piece_files *files, rpi_piece_tensor_function each,
+                               void *context) {
+    for (int i = 0; i < rpi_safetensors_count(files->model); i++)
+        RP_TRY(each(context, rpi_safetensors_at(files->model, i)));
+    for (int i = 0; i < files->count; i += count_alike(files, i)) {
+        const rpi_tensor_piece *piece = &files->pieces[i].piece;
+        RP_TRY(each(context, &(rpi_named_tensor){piece->tensor, RP_F32, piece->shape, NULL}));
+    }
+    return RP_OK;
+}
+
 bool rpi_piece_files_has(const rpi_piece_files *files, const char *tensor) {
     return find_tensor(files, tensor) >= 0 || rpi_safetensors_find(files->model, tensor);
 }

@@ -54,6 +54,11 @@ void rpi_piece_files_close(rpi_piece_files *files); /* NULL is fine */
  * tensor; RP_MISMATCH: of another shape, naming both; RP_CORRUPT: one is NaN or infinite. */
 rp_status rpi_piece_files_read(const rpi_piece_files *files, const rpi_tensor_piece *wanted,
                                float *out);
+/* Hands over each tensor of the checkpoint, without its data: those of the model's own file as
+ * they lie there, then those in pieces, by name. The first failure ends it. */
+typedef rp_status (*rpi_piece_tensor_function)(void *context, const rpi_named_tensor *tensor);
+rp_status rpi_piece_files_each(const rpi_piece_files *files, rpi_piece_tensor_function each,
+                               void *context);
 bool rpi_piece_files_has(const rpi_piece_files *files, const char *tensor);
 /* The same of a whole tensor. */
 rp_status rpi_piece_files_read_whole(const rpi_piece_files *files, const char *tensor,

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
-#include "train/checkpoint/safetensors.h"
+#include "train/checkpoint/piece_files.h"
 #include "train/data/data_tokenizer.h"
 #include "train/data/picture_data.h"
 #include "train/huggingface/hf_config.h"
@@ -95,24 +95,41 @@ static rp_status add_tensor(folder_export *e, const rpi_named_tensor *ours) {
     RP_TRY(rpi_alloc_array((size_t)rpi_shape_count(&ours->shape), sizeof *values, ours->name,
                            &values));
     rp_status status =
-        rpi_safetensors_read_finite(e->model.run, ours->name, &ours->shape, values);
+        rpi_piece_files_read_whole(e->model.pieces, ours->name, &ours->shape, values);
     if (status == RP_OK) status = add_parts(e, ours, values);
     rpi_free(values);
     return status;
 }
 
 /* Parameters; what else a checkpoint holds is for the next step of training. */
-static rp_status read_tensors(folder_export *e) {
+static bool is_parameter(const rpi_named_tensor *ours) {
     static const char optimizer[] = "optimizer.";
-    int all = rpi_safetensors_count(e->model.run);
-    size_t most = (size_t)all * MOST_PARTS;
+    return strncmp(ours->name, optimizer, sizeof optimizer - 1) != 0;
+}
+
+static rp_status count_tensor(void *count, const rpi_named_tensor *ours) {
+    *(size_t *)count += is_parameter(ours);
+    return RP_OK;
+}
+
+static rp_status read_tensor(void *of_export, const rpi_named_tensor *ours) {
+    return is_parameter(ours) ? add_tensor(of_export, ours) : RP_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    const rpi_named_tensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* By name, so that the bytes are the same whether ranks saved pieces or one the whole. */
+static rp_status read_tensors(folder_export *e) {
+    size_t most = 0;
+    RP_TRY(rpi_piece_files_each(e->model.pieces, count_tensor, &most));
+    most *= MOST_PARTS;
     RP_TRY(rpi_alloc_array(most, sizeof *e->tensors, "tensors", &e->tensors));
     RP_TRY(rpi_alloc_array(most, sizeof *e->names, "names", &e->names));
-    for (int i = 0; i < all; i++) {
-        const rpi_named_tensor *tensor = rpi_safetensors_at(e->model.run, i);
-        if (strncmp(tensor->name, optimizer, sizeof optimizer - 1) == 0) continue;
-        RP_TRY(add_tensor(e, tensor));
-    }
+    RP_TRY(rpi_piece_files_each(e->model.pieces, read_tensor, e));
+    qsort(e->tensors, (size_t)e->count, sizeof *e->tensors, by_name);
     return RP_OK;
 }
 

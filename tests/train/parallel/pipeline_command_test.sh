@@ -66,8 +66,25 @@ if [ "$(grep perplexity a)" = "$(grep perplexity b)" ]; then pass; else complain
 "$redpoll" generate --model run --prompt 'the red' --max-new-tokens 4 --temperature 0 >a 2>err || complain "$(cat err)"
 "$redpoll" generate --model serial --prompt 'the red' --max-new-tokens 4 --temperature 0 >b 2>err || complain "$(cat err)"
 if cmp -s a b; then pass; else complain "other texts: $(cat a b)"; fi
-"$redpoll" export --from run --to hf:hf >out 2>err || complain "$(cat err)"
-if [ -s hf/model.safetensors ]; then pass; else complain "nothing was exported"; fi
+# exports RUN FOLDER: all of its parameters
+exports() {
+    "$redpoll" export --model "$1" --to "hf:$2" >out 2>err || complain "$(cat err)"
+    says out 'LlamaForCausalLM of 48272 parameters after 7 steps'
+}
+"$redpoll" train --resume serial --steps 7 >a 2>err || complain "$(cat err)"
+exports serial serial.hf
+exports run hf
+same serial.hf/model.safetensors hf/model.safetensors
+# Such a folder is where ranks of any layout start from.
+for layout in '-n 1' '-n 2 --pp 2' '-n 4 --pp 2 --tp 2' '-n 4 --pp 2 --tp 2 --schedule zb-v' '-n 2 --zero 3' '-n 2 --pp 2 --zero 1'; do
+    # shellcheck disable=SC2086 # several words
+    "$redpoll" train --model hf:hf --data tokens:corpus,validation=5% --seq-length 16 --global-batch-size 8 --threads 1 --steps 1 --eval-images 8 \
+        --out from $layout >out 2>err || complain "$layout: $(cat out err)"
+    losses from >"from.loss"
+    [ -s first.loss ] || cp from.loss first.loss
+    if paste -d: first.loss from.loss | awk -F: '{ d = $2 - $4; exit !(d < 1e-4 && d > -1e-4) }'; then pass; else complain "$layout: $(cat first.loss from.loss)"; fi
+    rm -rf from
+done
 
 # ---- what does not go together ----
 # refused WHAT WORDS...

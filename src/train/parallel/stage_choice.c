@@ -285,8 +285,9 @@ static rp_status find_best(const rpi_stage_request *r, const rpi_pipeline_reques
         return RP_FAIL(
             INVALID,
             "--stage-cut %s makes %d parts, and no schedule over %d stages has them; "
-            "name %d layers, or %d",
-            r->cut, request->parts, r->stages, r->stages - 1, 2 * r->stages - 1);
+            "name %d layer%s, or %d, or say --stage-cut counted",
+            r->cut, request->parts, r->stages, r->stages - 1, r->stages == 2 ? "" : "s",
+            2 * r->stages - 1);
     if (r->layers->count < r->stages)
         return RP_FAIL(INVALID,
                        "--pp %d: the model %s can be cut into %d parts; --pp %d would fit",
@@ -339,14 +340,14 @@ static rp_status price(const rpi_stage_request *r, rpi_stage_choice *c) {
 /* ---- as was asked for ---- */
 
 static rp_status take_names(const rpi_stage_request *r, rpi_stage_choice *c) {
-    int parts = 0;
+    int parts = 0, has = r->stages * (c->schedule->chunks ? c->schedule->chunks : 2);
     RP_TRY(read_cut(r, &c->first, &parts));
     if (has_parts(c->schedule, r->stages, parts)) return RP_OK;
-    return RP_FAIL(
-        INVALID, "--stage-cut %s makes %d parts, and %s over %d stages has %d: name %d layers",
-        r->cut, parts, c->schedule->name, r->stages,
-        r->stages * (c->schedule->chunks ? c->schedule->chunks : 2),
-        r->stages * (c->schedule->chunks ? c->schedule->chunks : 2) - 1);
+    return RP_FAIL(INVALID,
+                   "--stage-cut %s makes %d parts, and %s over %d stages has %d: name %d "
+                   "layer%s, or say --stage-cut counted",
+                   r->cut, parts, c->schedule->name, r->stages, has, has - 1,
+                   has == 2 ? "" : "s");
 }
 
 static rp_status take_asked(const rpi_stage_request *r, rpi_stage_choice *c) {

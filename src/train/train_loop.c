@@ -90,15 +90,6 @@ static rp_status close_run(rpi_training *r) {
     return rpi_metrics_close(r->metrics);
 }
 
-/* The rank that a message of the communicators says has gone; -1: it says no such thing. */
-static int lost_rank(const char *why, int world) {
-    static const char words[] = "closed by peer: rank ";
-    const char *at = strstr(why, words);
-    int rank = -1;
-    if (!at || sscanf(at + sizeof words - 1, "%d", &rank) != 1) return -1;
-    return rank < world ? rank : -1;
-}
-
 /* Of a rank that holds a part of a model, which one it is, and which one is lost: others hear
  * it in these words. */
 static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERROR_BYTES]) {
@@ -107,7 +98,7 @@ static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERRO
     if (!t->replica_self || !rpi_trainer_has_part(t) || strstr(why, "; lost: rank ")) return;
     snprintf(message, RPI_ERROR_BYTES, "%s: %s",
              rpi_train_place_text(&t->place, t->place.rank, place), why);
-    int lost = lost_rank(why, t->place.world);
+    int lost = rpi_train_place_lost(&t->place, why);
     if (lost >= 0)
         rpi_append(message, RPI_ERROR_BYTES, "; lost: %s",
                    rpi_train_place_text(&t->place, lost, place));

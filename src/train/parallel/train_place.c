@@ -4,6 +4,7 @@
 #include "train/data/share.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int ranks_of_replica(const rpi_grid *model) {
     rpi_grid one = *model;
@@ -102,4 +103,29 @@ int64_t rpi_train_place_most(const rpi_train_place *place, bool learns, int64_t 
         if (end - first > most) most = end - first;
     }
     return most;
+}
+
+/* The number that begins behind a word; -1: the word is not there, or no number is behind. */
+static int number_behind(const char *text, const char *word) {
+    const char *at = strstr(text, word);
+    int number = -1;
+    return at && sscanf(at + strlen(word), "%d", &number) == 1 ? number : -1;
+}
+
+/* The number before a word, in brackets or not, where "rank " or "world " is in front of it. */
+static int number_before(const char *text, const char *word) {
+    const char *at = strstr(text, word);
+    if (at && at > text && at[-1] == ')') at--;
+    while (at && at > text && at[-1] >= '0' && at[-1] <= '9') at--;
+    if (!at || ((at - text < 5 || strncmp(at - 5, "rank ", 5) != 0) &&
+                (at - text < 6 || strncmp(at - 6, "world ", 6) != 0)))
+        return -1;
+    int number = -1;
+    return sscanf(at, "%d", &number) == 1 ? number : -1;
+}
+
+int rpi_train_place_lost(const rpi_train_place *place, const char *why) {
+    int rank = number_behind(why, "closed by peer: rank ");
+    if (rank < 0) rank = number_before(why, " is gone (");
+    return rank < place->world ? rank : -1;
 }

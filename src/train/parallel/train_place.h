@@ -52,4 +52,9 @@ void rpi_train_place_work(const rpi_train_place *place, int64_t count, int64_t *
 /* The most that one of those has, of either: work of learning, or shares of what is there. */
 int64_t rpi_train_place_most(const rpi_train_place *place, bool learns, int64_t count);
 
+/* The rank that a failure of the communicators says has gone, in the world's numbers: "closed
+ * by peer: rank 3 ...", "rank 3 is gone (...", "rank 1 (world 3) is gone (..."; -1: it says no
+ * such thing. */
+int rpi_train_place_lost(const rpi_train_place *place, const char *why);
+
 #endif

@@ -96,5 +96,32 @@ static void moves(void) {
     CHECK(first == 4 && end == 6);
 }
 
+/* What communicators say of one who has gone, in all their words. */
+static void lost(void) {
+    static const struct {
+        const char *why;
+        int rank;
+    } rows[] = {
+        {"stages: rank 0 (world 1)'s link to rank 1 (world 3) failed in receive from rank 1 "
+         "with "
+         "tag 1: connection closed by peer: rank 3 closed its end or its process ended",
+         3},
+        {"rank 3 is gone (connection closed by peer: its process ended), in all-gather 18", 3},
+        {"replicas: rank 1 (world 2) is gone (connection closed by peer: its process ended) in "
+         "operation 13",
+         2},
+        {"rank 0 is gone (connection closed by peer), as rank 1 says", 0},
+        {"rank 4 is gone (connection closed by peer: its process ended)", -1}, /* of 4 ranks */
+        {"host node3 is gone (connection closed by peer)", -1},
+        {"3 is gone (", -1},
+        {" is gone (", -1},
+        {"rank 1 gave up: no memory for gradients", -1},
+        {"", -1},
+    };
+    rpi_train_place place = rpi_train_place_alone(0, 4, 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        CHECK_EQ(rpi_train_place_lost(&place, rows[i].why), rows[i].rank);
+}
+
 CASES({"alone_is_a_rank_a_replica", alone_is_a_rank_a_replica}, {"grids", grids},
-      {"a_known_grid", a_known_grid}, {"refusals", refusals}, {"moves", moves})
+      {"a_known_grid", a_known_grid}, {"refusals", refusals}, {"moves", moves}, {"lost", lost})

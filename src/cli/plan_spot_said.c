@@ -8,6 +8,7 @@
 #include "plan/foresight/node_rate.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { MOST_FILE = 1 << 26 };
 
@@ -32,12 +33,21 @@ rp_status rpi_spot_said_check(const rpi_spot_said *said, const char *option, int
     return RP_OK;
 }
 
+/* Text would end there, and what is behind it would be passed over. */
+static rp_status check_text(const char *text, size_t bytes) {
+    int line = 1;
+    const char *nul = memchr(text, '\0', bytes);
+    for (const char *at = text; nul && at < nul; at++) line += *at == '\n';
+    return nul ? RP_FAIL(INVALID, "line %d: a NUL byte; a trace is text", line) : RP_OK;
+}
+
 rp_status rpi_spot_trace_read(const char *file, int64_t least, rpi_spot_trace *out_trace,
                               rpi_spot_facts *out_facts) {
     char *text = NULL;
     size_t bytes;
     RP_TRY(rpi_regular_file_read(file, MOST_FILE, &text, &bytes));
-    rp_status status = rpi_spot_trace_parse(text, out_trace);
+    rp_status status = check_text(text, bytes);
+    if (status == RP_OK) status = rpi_spot_trace_parse(text, out_trace);
     rpi_free(text);
     if (status != RP_OK) return rpi_fail_context(status, "%s: ", file);
     *out_facts = rpi_spot_trace_facts(out_trace);

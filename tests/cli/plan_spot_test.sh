@@ -61,6 +61,8 @@ times='--save 30s --restart 5min'
 refused 'which trace of nodes that came and went' $times
 refused 'missing\.csv is missing' missing.csv $times
 refused 'hole\.csv: line 3: nodes is empty' hole.csv $times
+printf 'second,nodes\n0,4\n60,2\n\0\n120,x\n' >nul.csv
+refused 'nul\.csv: line 4: a NUL byte; a trace is text' nul.csv $times
 refused "negative\.csv: line 3: second: '-60' is not from 0" negative.csv $times
 refused 'columns\.csv: line 1: columns are second,nodes or second,event,node' columns.csv $times
 refused 'none\.csv: it never has a node' none.csv $times

@@ -129,7 +129,7 @@ static rp_status read_tensors(folder_export *e) {
     RP_TRY(rpi_alloc_array(most, sizeof *e->tensors, "tensors", &e->tensors));
     RP_TRY(rpi_alloc_array(most, sizeof *e->names, "names", &e->names));
     RP_TRY(rpi_piece_files_each(e->model.pieces, read_tensor, e));
-    qsort(e->tensors, (size_t)e->count, sizeof *e->tensors, by_name);
+    if (e->count) qsort(e->tensors, (size_t)e->count, sizeof *e->tensors, by_name);
     return RP_OK;
 }
 

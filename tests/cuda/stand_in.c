@@ -69,6 +69,7 @@ typedef struct stream {
     int device;
     op *first, **end;
     bool busy, freed, moves; /* has been given what touches memory */
+    bool works;              /* a kernel or a copy is at memory */
 } stream;
 
 static struct {
@@ -262,6 +263,18 @@ static void note(const op *o) {
     }
 }
 
+static bool is_at_memory(int device) {
+    for (const stream *s = state.streams; s; s = s->next)
+        if (s->device == device && s->works) return true;
+    return false;
+}
+
+/* Under the lock. Once it is told, nothing of the device touches memory any more. */
+static void crash(int device, int error) {
+    state.sticky[device] = error;
+    while (is_at_memory(device)) pthread_cond_wait(&state.changed, &state.lock);
+}
+
 /* Under the lock, which it releases meanwhile. After an error nothing touches memory. */
 static void run_first(stream *s) {
     op *o = s->first;
@@ -275,12 +288,14 @@ static void run_first(stream *s) {
     note(o);
     bool dead = state.sticky[s->device] != NONE && touches_memory(o);
     if (!dead && touches_memory(o) && !translate(o)) {
-        state.sticky[s->device] = ILLEGAL_ADDRESS;
+        crash(s->device, ILLEGAL_ADDRESS);
         dead = true;
     }
+    s->works = !dead && touches_memory(o);
     pthread_mutex_unlock(&state.lock);
     if (!dead) work(o);
     pthread_mutex_lock(&state.lock);
+    s->works = false;
     if (copies(o)) control.copies++;
     if (touches_memory(o) && !copies(o)) control.kernels++;
     if (o->kind == RECORD) control.records++;
@@ -386,7 +401,7 @@ static int put(stream *s, const op *what) {
     atomic_long *left = &control.fails_after[s->device];
     if (atomic_load(left) >= 0 && atomic_fetch_sub(left, 1) <= 0) {
         atomic_store(left, 0);
-        state.sticky[s->device] = LAUNCH_FAILURE;
+        crash(s->device, LAUNCH_FAILURE);
     }
     if (state.sticky[s->device]) return state.sticky[s->device];
     if (touches_memory(what)) note_early(s);

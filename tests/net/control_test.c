@@ -148,16 +148,12 @@ static void strangers_are_not_let_in(void) {
     CHECK_MSG(strstr(parties[1].heard.text, "rank 0"), "%s", parties[1].heard.text);
 }
 
+/* context: the coordinator's port. */
 static void *pester(void *context) {
-    /* Finds the coordinator by its key, as a port scanner would find it by luck. */
-    rp_store store = *(rp_store *)context;
-    char address[64] = "";
-    size_t bytes = 0;
-    CHECK_OK(
-        store.ops->get(store.context, "world/control", 20, address, sizeof address, &bytes));
+    int port = *(int *)context;
     for (int i = 0; i < 40; i++) {
         int fd = -1;
-        if (rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(0.2), &fd) != RP_OK) break;
+        if (rpi_stream_dial(NULL, port, rpi_deadline_ns(0.2), &fd) != RP_OK) break;
         if (i % 2)
             (void)rpi_stream_write(fd, "GET / HTTP/1.0\r\n\r\n Host: none", 30,
                                    rpi_deadline_ns(1));
@@ -173,12 +169,18 @@ static void noise_at_the_listener(void) {
     party parties[2] = {0};
     pthread_t threads[2], stranger;
     rp_store store = {0};
+    char address[64] = "";
+    size_t bytes = 0;
     REQUIRE_OK(rp_store_open_local(&store));
     for (int i = 0; i < 2; i++)
         parties[i] = (party){
             .store = store, .rank = i, .world = 2, .timeout_s = 20, .act = party_does_nothing};
     pthread_create(&threads[0], NULL, party_lives, &parties[0]);
-    pthread_create(&stranger, NULL, pester, &store);
+    /* By its key, while rank 0 waits for rank 1, as a port scanner would find it by luck. */
+    REQUIRE_OK(
+        store.ops->get(store.context, "world/control", 20, address, sizeof address, &bytes));
+    int port = atoi(address);
+    pthread_create(&stranger, NULL, pester, &port);
     rpi_sleep_until_ns(rpi_now_ns() + 30000000);
     pthread_create(&threads[1], NULL, party_lives, &parties[1]);
     pthread_join(threads[0], NULL);

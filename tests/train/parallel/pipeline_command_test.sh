@@ -50,12 +50,12 @@ if cmp -s wanted had; then pass; else complain "losses: $(diff wanted had)"; fi
 # ---- nothing is left to train: what there is is evaluated, in any layout ----
 "$redpoll" train --resume run --steps 7 --pp 1 -n 1 >a 2>err || complain "$(cat err)"
 for layout in '--steps 7' '--steps 3' '--steps 7 --schedule zb-v' '--steps 7 --schedule zb-h1 -n 4' '--steps 7 --pp 3 -n 3'; do
-    cp -r run done
+    cp -r run finished
     # shellcheck disable=SC2086 # several words
-    "$redpoll" train --resume done --pp 2 -n 2 --stage-cut= $layout >out 2>err || complain "$layout: $(cat out err)"
+    "$redpoll" train --resume finished --pp 2 -n 2 --stage-cut= $layout >out 2>err || complain "$layout: $(cat out err)"
     says out 'nothing was left to train'
     if [ "$(grep 'after step 7' a)" = "$(grep 'after step 7' out)" ]; then pass; else complain "$layout: $(cat a out)"; fi
-    rm -r done
+    rm -r finished
 done
 
 # ---- what reads its checkpoint ----

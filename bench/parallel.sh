@@ -3,7 +3,7 @@
 # turns that change who is first. `part` says how much of what it could be a row is: of one process of two threads (tp 2), of one process of one thread by
 # the schedule's formula, (m + p - 1) / (m p) for p stages and m micro-batches (pp 2), of dp 2 (--zero). `PyTorch` is its time over ours.
 # PYTHON names an interpreter that has PyTorch; rows of PyTorch are left out where it has none.
-# usage: [LAYERS=12] [HIDDEN=768] [HEADS=12] [VOCABULARY=50257] [SEQUENCE=256] [BATCH=4] [RUNS=4] [STEPS=8] [TURNS=3] [DTYPES='fp32 bf16'] bench/parallel.sh BUILD
+# usage: [LAYERS=12] [HIDDEN=768] [HEADS=12] [VOCABULARY=50257] [SEQUENCE=256] [BATCH=4] [RUNS=4] [STEPS=8] [TURNS=3] [DTYPES='fp32 bf16'] [ROWS='one-thread pp2-1f1b'] bench/parallel.sh BUILD
 set -eu
 [ $# -eq 1 ] || { sed -n '6s/^# //p' "$0" >&2; exit 2; }
 redpoll=$1/src/cli/redpoll layers=${LAYERS:-12} hidden=${HIDDEN:-768} heads=${HEADS:-12} vocabulary=${VOCABULARY:-50257}
@@ -37,7 +37,7 @@ theirs() {
     sed 's/^\[0\] //' "$folder/out" | tail -n 1
 }
 median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
-of() { median <"$folder/$1"; }
+of() { if [ -f "$folder/$1" ]; then median <"$folder/$1"; else echo 0; fi; }
 
 # measure NAME DTYPE: one turn of a row
 measure() {
@@ -61,6 +61,7 @@ measure() {
 # row NAME DTYPE IDEAL-NAME FACTOR TORCH-NAME: a row of the table; IDEAL x FACTOR is what it could take
 row() {
     own=$(of "$2-$1") ideal=0 other=0
+    [ "$own" != 0 ] || return 0
     if [ "$3" != - ]; then ideal=$(of "$2-$3"); fi
     if [ "$torch" -eq 1 ] && [ "$5" != - ]; then other=$(of "$2-$5"); fi
     awk -v name="$1" -v dtype="$2" -v own="$own" -v ideal="$ideal" -v factor="$4" -v other="$other" 'BEGIN {
@@ -69,8 +70,12 @@ row() {
         printf "%-6s %-12s %12.1f %10s %10s\n", dtype, name, own, part, times }'
 }
 
-rows='one one-thread tp2 pp2-1f1b pp2-zb-h1 pp2-auto dp2 dp2-zero1 dp2-zero2'
-[ "$torch" -eq 0 ] || rows="$rows torch-one torch-tp2 torch-pp2 torch-fsdp2"
+all='one one-thread tp2 pp2-1f1b pp2-zb-h1 pp2-auto dp2 dp2-zero1 dp2-zero2'
+[ "$torch" -eq 0 ] || all="$all torch-one torch-tp2 torch-pp2 torch-fsdp2"
+rows=${ROWS:-$all}
+for name in $rows; do
+    case " $all " in *" $name "*) ;; *) echo "ROWS has $name; there are: $all" >&2; exit 2 ;; esac
+done
 turn=0
 while [ "$turn" -lt "$turns" ]; do
     for dtype in $dtypes; do

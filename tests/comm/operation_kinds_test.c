@@ -1,6 +1,7 @@
 /* Kinds of operations: the catalogue, and which kind a number is of. */
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
+#include "comm/protocol/control_frames.h"
 #include "comm/protocol/operation_kinds.h"
 
 #include "harness/check.h"
@@ -84,6 +85,17 @@ static void ranks_and_peers(void) {
     CHECK(rpi_request_expects(&collective, 0) && rpi_request_expects(&exchange, 1));
 }
 
+/* What a kind of frame is for is said once, in rpi_frame_rules, and who receives it in a table
+ * of comm; numbers are for communicators that are not open yet. */
+static void frames_have_receivers(void) {
+    for (int kind = -1; kind <= RPI_FRAME_KINDS_END; kind++) {
+        const rpi_frame_rule *rule = rpi_frame_rule_of(kind);
+        bool comes = rule && rule->place == RPI_FRAME_TALKING && !rule->has_elements &&
+                     kind != RPI_FRAME_NUMBER;
+        CHECK_MSG(rpi_control_frame_is_received(kind) == comes, "frames of kind %d", kind);
+    }
+}
+
 static void only_receives_from_any_rank_are_unbound(void) {
     rp_request request = {.kind = &rpi_operation_pair, .peer = RPI_ANYBODY};
     CHECK(rpi_request_is_unbound(&request));
@@ -94,5 +106,5 @@ static void only_receives_from_any_rank_are_unbound(void) {
 }
 
 CASES({"a_number_says_its_kind", a_number_says_its_kind}, {"kinds_are_whole", kinds_are_whole},
-      {"ranks_and_peers", ranks_and_peers},
+      {"ranks_and_peers", ranks_and_peers}, {"frames_have_receivers", frames_have_receivers},
       {"only_receives_from_any_rank_are_unbound", only_receives_from_any_rank_are_unbound})

@@ -32,8 +32,6 @@
 #include "comm/core/request.h"
 #include "comm/protocol/clear_to_send.h"
 #include "comm/protocol/control_frame.h"
-#include "comm/protocol/exchange_protocol.h"
-#include "comm/protocol/pair_protocol.h"
 
 #include "base/status.h"
 
@@ -151,7 +149,7 @@ void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *head
     rpi_cts_note_started(request, rank, header);
 }
 
-/* ---- what is said about it ---- */
+/* ---- credit and requests for CTS, both ways ---- */
 
 void rpi_flow_send_credit(rp_comm *comm) {
     rpi_frame_header header = {
@@ -168,29 +166,12 @@ void rpi_flow_send_credit(rp_comm *comm) {
 }
 
 /* Who asks has more to send. */
-static void receive_cts_request(rp_comm *comm, int rank, const rpi_frame_header *header) {
+void rpi_flow_receive_cts_request(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rpi_cts_receive_request(comm, rank, header);
     grow_room(comm, &comm->peers[rank]);
 }
 
-void rpi_flow_receive(rp_comm *comm, int rank, const rpi_frame_header *header) {
+void rpi_flow_receive_credit(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rpi_peer *peer = &comm->peers[rank];
-    if (header->bytes)
-        rpi_flow_fail_strange(comm, rank, "sent a payload with what is a header alone,",
-                              header);
-    else if (header->kind == RPI_FRAME_CTS_REQUEST)
-        receive_cts_request(comm, rank, header);
-    else if (header->kind == RPI_FRAME_CTS)
-        rpi_cts_receive(comm, rank, header);
-    else if (header->kind == RPI_FRAME_FIN)
-        rpi_peer_receive_fin(comm, rank, header);
-    else if (header->kind == RPI_FRAME_PROBE || header->kind == RPI_FRAME_REJECT)
-        rpi_exchange_receive(comm, rank, header);
-    else if (header->kind == RPI_FRAME_PING)
-        return; /* it is, and will say so when it leaves */
-    else if (header->kind != RPI_FRAME_CREDIT)
-        rpi_flow_fail_strange(comm, rank, "sent what joins links, or shapes them, in place",
-                              header);
-    else if (header->sequence > peer->eager_limit)
-        peer->eager_limit = header->sequence;
+    if (header->sequence > peer->eager_limit) peer->eager_limit = header->sequence;
 }

@@ -1,5 +1,4 @@
-/* Which frames may leave, and when (flow.c, docs/wire.md), and frames that are a header alone.
- */
+/* Which frames may leave, and when (flow.c, docs/wire.md). */
 #ifndef RPI_COMM_FLOW_H
 #define RPI_COMM_FLOW_H
 
@@ -22,8 +21,9 @@ rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header,
 /* The chunk it is for has started here. */
 void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *header,
                      size_t bytes);
-/* Frames of flow control itself, which are used up at once. */
-void rpi_flow_receive(rp_comm *comm, int rank, const rpi_frame_header *header);
-void rpi_flow_send_credit(rp_comm *comm); /* tell ranks how much more they may send unasked */
+/* RPI_FRAME_CTS_REQUEST and RPI_FRAME_CREDIT. */
+void rpi_flow_receive_cts_request(rp_comm *comm, int rank, const rpi_frame_header *header);
+void rpi_flow_receive_credit(rp_comm *comm, int rank, const rpi_frame_header *header);
+void rpi_flow_send_credit(rp_comm *comm); /* how much more ranks may send unasked */
 
 #endif

@@ -66,7 +66,7 @@ static bool has_rts(const rp_request *request) {
 
 void rpi_p2p_receive_rts(rp_comm *comm, int rank, const rpi_frame_header *header) {
     uint64_t sequence = header->sequence;
-    if (!(sequence & RPI_P2P_SEQUENCE) || is_ours(comm, rank, sequence) || header->bytes) {
+    if (!(sequence & RPI_P2P_SEQUENCE) || is_ours(comm, rank, sequence)) {
         rpi_comm_fail_text(comm, RP_CORRUPT, rank,
                            "rank %d announced operation %llu, which it cannot send", rank,
                            (unsigned long long)sequence);

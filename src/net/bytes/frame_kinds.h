@@ -28,9 +28,11 @@ typedef enum rpi_frame_kind {
 /* In which state of a link a frame may come, and who reads it there:
  *
  *     a connection -- HELLO, each way --> a link -- frames of communicators --> its end
- *                     link/hello.c                  comm/run/receive.c; where the link is
- *                                                   shaped each in one that is TIMED, which
- *                                                   shaped/arrivals.c takes off
+ *                     link/hello.c                  comm/run/receive.c, and of those that
+ *                                                   are no elements each kind's receiver in
+ *                                                   comm/protocol/control_frames.c; where the
+ *                                                   link is shaped each comes in one that is
+ *                                                   TIMED, which shaped/arrivals.c takes off
  */
 typedef enum rpi_frame_place {
     RPI_FRAME_JOINING = 1, /* to a connection that is to be a link */

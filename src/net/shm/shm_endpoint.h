@@ -1,5 +1,6 @@
-/* What the files of the shared memory transport share: shm.c, and shm_connect.c, by which two
- * processes come to a link.
+/* What the files of the shared memory transport share: shm.c, its endpoint; shm_connect.c, by
+ * which two processes come to a link; shm_ready.c, which links have news; shm_frames.c, frames
+ * in and out; shm_zero_copy.c, payloads that stay in their buffers.
  *
  *     a link   NEW -- dial() --> CALLED -- hello said --> GREETED -- memory passed --> UP -->
  * GONE
@@ -10,6 +11,7 @@
 #ifndef RPI_NET_SHM_ENDPOINT_H
 #define RPI_NET_SHM_ENDPOINT_H
 
+#include "net/bytes/frame.h"
 #include "net/bytes/sticky_error.h"
 #include "net/link/acceptor.h"
 #include "net/link/connector.h"
@@ -21,6 +23,9 @@
 /* In larger worlds ranks have doorbells (doorbell.h). In smaller ones to look at all links
  * costs less than to ring. */
 enum { RPI_SHM_DOORBELL_WORLD = 16 };
+
+/* A frame that says where its payload lies. */
+enum { RPI_SHM_PLACE_FRAME_BYTES = RPI_FRAME_HEADER_BYTES + sizeof(rpi_shm_place) };
 
 typedef enum rpi_shm_stage {
     RPI_SHM_NEW,
@@ -70,10 +75,23 @@ typedef struct rpi_shm_endpoint {
     rpi_shm_link **called; /* [world] by dial(), and not yet connected */
 } rpi_shm_endpoint;
 
-/* The link takes this step (shm_connect.c). */
-void rpi_shm_enter(rpi_shm_link *link, rpi_shm_stage stage);
+static inline bool rpi_shm_is_gone(const rpi_shm_link *link) {
+    return link->stage == RPI_SHM_GONE;
+}
 
-/* As the contract of a transport has it. */
+/* Something has come of a link that its peer does not ring for: its end, or that we wait for
+ * room or a payload. */
+static inline void rpi_shm_mark_ready(rpi_shm_endpoint *endpoint, const rpi_shm_link *link) {
+    if (endpoint->doorbell.page) rpi_doorbell_note(&endpoint->doorbell, link->base.peer);
+}
+
+/* What follows is as the contract of a transport has it (transport.h), but for what says
+ * otherwise. */
+
+/* ---- shm_connect.c ---- */
+
+/* The link takes this step. Not of the contract, as the last two. */
+void rpi_shm_enter(rpi_shm_link *link, rpi_shm_stage stage);
 rp_status rpi_shm_connect(rpi_endpoint *endpoint, int peer, const char *address,
                           int64_t deadline_ns, rpi_link **out_link);
 rp_status rpi_shm_dial(rpi_endpoint *endpoint, const int *peers, const char *const *addresses,
@@ -85,5 +103,26 @@ extern const rpi_call_kind rpi_shm_connecting;
 /* Its sockets wake the endpoint. link NULL: of no link. */
 rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link);
 void rpi_shm_link_close(rpi_shm_link *link); /* NULL is fine */
+
+/* ---- shm_ready.c ---- */
+
+/* Take in what the socket of a link has: notes about buffers, or the end of the peer. Not of
+ * the contract. */
+void rpi_shm_hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link);
+const rpi_rank_set *rpi_shm_news(rpi_endpoint *endpoint);
+rp_status rpi_shm_progress(rpi_endpoint *endpoint);
+bool rpi_shm_arm(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);
+void rpi_shm_disarm(rpi_endpoint *endpoint);
+
+/* ---- shm_frames.c ---- */
+
+rp_status rpi_shm_reserve(rpi_link *link, size_t bytes, void **out_region);
+rp_status rpi_shm_commit(rpi_link *link, size_t bytes);
+rp_status rpi_shm_peek(rpi_link *link, const void **out_frame, size_t *out_bytes);
+void rpi_shm_release(rpi_link *link);
+
+/* ---- shm_zero_copy.c ---- */
+
+extern const rpi_zero_copy rpi_shm_zero_copy;
 
 #endif

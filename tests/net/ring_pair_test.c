@@ -5,6 +5,9 @@
 #include "base/rng.h"
 #include "harness/check.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 enum { FRAME_BYTES = 1000, AREA = 256 * 1024 };
 
 typedef struct both {
@@ -12,11 +15,15 @@ typedef struct both {
     rpi_ring_pair sides[2];
 } both;
 
-static void join(both *b) {
+static void join_with(both *b, size_t frame_bytes, int wake_fd) {
     *b = (both){0};
-    CHECK_OK(rpi_alloc(rpi_ring_pair_bytes(FRAME_BYTES), "memory", &b->memory));
+    CHECK_OK(rpi_alloc(rpi_ring_pair_bytes(frame_bytes), "memory", &b->memory));
     for (int side = 0; side < 2; side++)
-        rpi_ring_pair_join(&b->sides[side], b->memory, side, FRAME_BYTES, -1);
+        rpi_ring_pair_join(&b->sides[side], b->memory, side, frame_bytes, wake_fd);
+}
+
+static void join(both *b) {
+    join_with(b, FRAME_BYTES, -1);
 }
 
 /* docs/wire.md, so that two builds may share memory. */
@@ -126,6 +133,194 @@ static void frames_given_back_are_counted(void) {
     rpi_free(b.memory);
 }
 
+/* Four frames fit, of whatever length; what is too long for all of them is refused. */
+static void the_area_grows_with_the_frames(void) {
+    static const struct {
+        size_t frame_bytes, area;
+    } lengths[] = {
+        {1, AREA}, {64 * 1024, AREA}, {64 * 1024 + 1, AREA + 4 * 64}, {1000000, 4 * 1000000}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        CHECK_EQ(rpi_ring_pair_bytes(lengths[i].frame_bytes), 4352 + 2 * lengths[i].area);
+    both b;
+    void *region = NULL;
+    join(&b);
+    CHECK_FAILS(rpi_ring_pair_reserve(&b.sides[0], 0, &region), INVALID, "a frame of 0 bytes");
+    CHECK_FAILS(rpi_ring_pair_reserve(&b.sides[0], FRAME_BYTES + 1, &region), INVALID,
+                "1 to 1000 are allowed");
+    CHECK_OK(rpi_ring_pair_reserve(&b.sides[0], FRAME_BYTES, &region));
+    CHECK_FAILS(rpi_ring_pair_commit(&b.sides[0], 0), STATE, "0 bytes posted");
+    CHECK_FAILS(rpi_ring_pair_commit(&b.sides[0], FRAME_BYTES + 1), STATE, "a region of 1000");
+    CHECK_OK(rpi_ring_pair_commit(&b.sides[0], FRAME_BYTES));
+    CHECK_FAILS(rpi_ring_pair_commit(&b.sides[0], 1), STATE, "a region of 0"); /* used up */
+    rpi_free(b.memory);
+}
+
+/* A long frame waits behind two of its kind; a short one does not, nor one that is not bulk. */
+static void bulk_leaves_room(void) {
+    enum { LONG = 4096 };
+    both b;
+    void *region = NULL;
+    const void *frame = NULL;
+    size_t bytes = 0;
+    join_with(&b, 2 * LONG, -1);
+    rpi_ring_pair *from = &b.sides[0];
+    REQUIRE_OK(rpi_ring_pair_reserve_bulk(from, LONG, &region));
+    REQUIRE_OK(rpi_ring_pair_commit(from, LONG));
+    REQUIRE_OK(rpi_ring_pair_reserve_bulk(from, LONG - 1, &region));
+    REQUIRE_OK(rpi_ring_pair_commit(from, LONG - 1)); /* short, and so it does not count */
+    REQUIRE_OK(rpi_ring_pair_reserve_bulk(from, LONG, &region));
+    REQUIRE_OK(rpi_ring_pair_commit(from, LONG));
+    CHECK(!rpi_ring_pair_is_starved(from) && !rpi_ring_pair_asks(from));
+    CHECK_EQ(rpi_ring_pair_reserve_bulk(from, LONG, &region), RP_PENDING);
+    CHECK(rpi_ring_pair_is_starved(from) && rpi_ring_pair_asks(from));
+    CHECK(!rpi_ring_pair_arm(from)); /* there is no room yet: it is woken for that */
+    CHECK(atomic_load(&from->mine->asleep) & RPI_WISH_ROOM);
+    rpi_ring_pair_disarm(from);
+    CHECK_EQ(atomic_load(&from->mine->asleep), 0);
+    REQUIRE_OK(rpi_ring_pair_peek(&b.sides[1], &frame, &bytes));
+    CHECK(rpi_ring_pair_asks(&b.sides[1])); /* it holds a frame */
+    rpi_ring_pair_release(&b.sides[1]);
+    CHECK(!rpi_ring_pair_asks(&b.sides[1]));
+    CHECK(rpi_ring_pair_arm(from)); /* now there is, which is told once */
+    CHECK(!rpi_ring_pair_is_starved(from) && !rpi_ring_pair_arm(from));
+    REQUIRE_OK(rpi_ring_pair_reserve_bulk(from, LONG, &region));
+    REQUIRE_OK(rpi_ring_pair_commit(from, LONG));
+    CHECK_EQ(rpi_ring_pair_reserve_bulk(from, LONG, &region), RP_PENDING);
+    REQUIRE_OK(rpi_ring_pair_reserve_bulk(from, LONG - 1, &region));
+    REQUIRE_OK(rpi_ring_pair_commit(from, LONG - 1));
+    REQUIRE_OK(rpi_ring_pair_reserve(from, LONG, &region));
+    rpi_free(b.memory);
+}
+
+/* Who takes a frame back while the other side writes to where its payload lies waits for that,
+ * and for that alone. */
+static void who_writes_is_waited_for(void) {
+    both b;
+    void *region = NULL;
+    const void *frame = NULL;
+    size_t bytes = 0;
+    uint32_t numbers[3];
+    join(&b);
+    rpi_ring_pair *from = &b.sides[0], *to = &b.sides[1];
+    rpi_ring_pair_take_places(to);
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(rpi_ring_pair_reserve(from, 88, &region));
+        REQUIRE_OK(rpi_ring_pair_commit_place(from, 88, &numbers[i]));
+    }
+    REQUIRE_OK(rpi_ring_pair_peek(to, &frame, &bytes));
+    CHECK(!rpi_ring_pair_is_writing_to(from, numbers[0]));
+    CHECK(rpi_ring_pair_begin_write(to));
+    CHECK(rpi_ring_pair_is_writing_to(from, numbers[0]));
+    CHECK(!rpi_ring_pair_is_writing_to(from, numbers[1])); /* only the oldest is peeked at */
+    CHECK_EQ(rpi_ring_pair_revoke(from, numbers[1]), RP_OK);
+    CHECK(rpi_ring_pair_is_valid(to));
+    CHECK_EQ(rpi_ring_pair_revoke(from, numbers[0]), RP_PENDING);
+    CHECK(!rpi_ring_pair_is_valid(to));
+    rpi_ring_pair_end_write(to);
+    CHECK(!rpi_ring_pair_is_writing_to(from, numbers[0]));
+    CHECK_EQ(rpi_ring_pair_revoke(from, numbers[0]), RP_OK);
+    CHECK(!rpi_ring_pair_begin_write(to));
+    CHECK_EQ(atomic_load(&to->mine->writing), 0); /* and so nobody waits for it */
+    rpi_ring_pair_release(to);
+    CHECK(rpi_ring_pair_is_completed(from, numbers[0]) == RP_OK);
+    REQUIRE_OK(rpi_ring_pair_peek(to, &frame, &bytes));
+    CHECK(!rpi_ring_pair_is_valid(to));
+    rpi_ring_pair_release(to);
+    REQUIRE_OK(rpi_ring_pair_peek(to, &frame, &bytes));
+    CHECK(rpi_ring_pair_begin_write(to));
+    CHECK(!rpi_ring_pair_is_writing_to(from, numbers[1])); /* it is back, whoever writes now */
+    CHECK(rpi_ring_pair_is_writing_to(from, numbers[2]));
+    rpi_ring_pair_end_write(to);
+    rpi_ring_pair_release(to);
+    CHECK_EQ(rpi_ring_pair_revoke(from, numbers[2]), RP_OK);
+    rpi_free(b.memory);
+}
+
+/* Who was given back all that named a place waits for no payload any more. */
+static void nothing_is_asked_for_once_places_are_back(void) {
+    both b;
+    void *region = NULL;
+    const void *frame = NULL;
+    size_t bytes = 0;
+    uint32_t number = 0;
+    join(&b);
+    rpi_ring_pair_take_places(&b.sides[1]);
+    CHECK(!rpi_ring_pair_asks(&b.sides[0]));
+    REQUIRE_OK(rpi_ring_pair_reserve(&b.sides[0], 88, &region));
+    REQUIRE_OK(rpi_ring_pair_commit_place(&b.sides[0], 88, &number));
+    CHECK(!rpi_ring_pair_arm(&b.sides[0]) && rpi_ring_pair_asks(&b.sides[0]));
+    REQUIRE_OK(rpi_ring_pair_peek(&b.sides[1], &frame, &bytes));
+    rpi_ring_pair_release(&b.sides[1]);
+    CHECK(rpi_ring_pair_arm(&b.sides[0]) && !rpi_ring_pair_asks(&b.sides[0]));
+    CHECK(!rpi_ring_pair_arm(&b.sides[0]));
+    atomic_store(&b.sides[1].mine->released, 7); /* of one: a fault is news */
+    b.sides[0].has_places = true;
+    CHECK(rpi_ring_pair_arm(&b.sides[0]) && !rpi_ring_pair_asks(&b.sides[0]));
+    rpi_free(b.memory);
+}
+
+static void notes_are_heard_once(void) {
+    both b;
+    join(&b);
+    CHECK(!rpi_ring_pair_has_notes(&b.sides[1]));
+    rpi_ring_pair_note(&b.sides[0], 3);
+    rpi_ring_pair_note(&b.sides[0], 3);
+    CHECK(rpi_ring_pair_has_notes(&b.sides[1]));
+    CHECK(!rpi_ring_pair_has_notes(&b.sides[1]) && !rpi_ring_pair_has_notes(&b.sides[0]));
+    rpi_ring_pair_note(&b.sides[0], 4);
+    CHECK(rpi_ring_pair_has_notes(&b.sides[1]));
+    rpi_free(b.memory);
+}
+
+static void send_one(both *b) {
+    void *region = NULL;
+    CHECK_OK(rpi_ring_pair_reserve(&b->sides[0], 64, &region));
+    CHECK_OK(rpi_ring_pair_commit(&b->sides[0], 64));
+}
+
+static void give_one_back(both *b) {
+    const void *frame = NULL;
+    size_t bytes = 0;
+    void *region = NULL;
+    CHECK_OK(rpi_ring_pair_reserve(&b->sides[1], 64, &region));
+    CHECK_OK(rpi_ring_pair_commit(&b->sides[1], 64));
+    CHECK_OK(rpi_ring_pair_peek(&b->sides[0], &frame, &bytes));
+    rpi_ring_pair_release(&b->sides[0]);
+}
+
+static void close_one(both *b) {
+    rpi_ring_pair_wake(&b->sides[0]);
+}
+
+/* Add a row: what side 0 does, and what side 1 sleeps for when it is woken by that. */
+static const struct {
+    const char *name;
+    void (*act)(both *b);
+    unsigned wakes;
+} news[] = {
+    {"a frame", send_one, RPI_WISH_FRAMES},
+    {"room", give_one_back, RPI_WISH_ROOM},
+    {"the end", close_one, RPI_WISH_CLOSING},
+};
+
+static void who_sleeps_is_woken_for_what_it_wishes(void) {
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (size_t i = 0; i < sizeof news / sizeof news[0]; i++)
+        for (unsigned wishes = 0; wishes < 8; wishes++) {
+            both b;
+            uint64_t count = 0;
+            join_with(&b, FRAME_BYTES, fd);
+            atomic_store(&b.sides[1].mine->asleep, wishes);
+            news[i].act(&b);
+            bool woken = read(fd, &count, sizeof count) == sizeof count;
+            CHECK_MSG(woken == ((wishes & news[i].wakes) != 0), "%s, wishes %u", news[i].name,
+                      wishes);
+            CHECK_EQ(atomic_load(&b.sides[1].mine->asleep), woken ? 0 : wishes); /* once */
+            rpi_free(b.memory);
+        }
+    close(fd);
+}
+
 /* Whatever the memory holds, a receiver stays inside of the peer's area. */
 static void noise_leads_nowhere(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
@@ -178,5 +373,11 @@ CASES({"the_layout_is_the_documented_one", the_layout_is_the_documented_one},
       {"who_waits_for_a_payload_does_not_sleep_over_it",
        who_waits_for_a_payload_does_not_sleep_over_it},
       {"frames_given_back_are_counted", frames_given_back_are_counted},
+      {"the_area_grows_with_the_frames", the_area_grows_with_the_frames},
+      {"bulk_leaves_room", bulk_leaves_room},
+      {"who_writes_is_waited_for", who_writes_is_waited_for},
+      {"nothing_is_asked_for_once_places_are_back", nothing_is_asked_for_once_places_are_back},
+      {"notes_are_heard_once", notes_are_heard_once},
+      {"who_sleeps_is_woken_for_what_it_wishes", who_sleeps_is_woken_for_what_it_wishes},
       {"noise_leads_nowhere", noise_leads_nowhere},
       {"pieces_in_use_do_not_overlap", pieces_in_use_do_not_overlap})

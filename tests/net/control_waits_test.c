@@ -110,17 +110,21 @@ static bool are_same(const char *a, const char *b) {
     return strspn(a, b) == strlen(a) && strspn(b, a) == strlen(b);
 }
 
-static void judge_row(const row *r) {
-    bare_coordinator *coordinator = bare_coordinator_make(RANKS);
-    char failed[8];
+/* Who is stopped was heard of long ago; the others twice, so that their waits overlap. */
+static void arbitrate_row(bare_coordinator *coordinator, const row *r) {
     join_groups(coordinator);
-    /* Who is stopped was heard of long ago; the others twice, so that their waits overlap. */
     for (int i = 0; i < 2; i++) {
         hear_beat(coordinator, r);
         for (int rank = 1; rank < RANKS; rank++)
             if (strchr(r->stopped, '0' + rank)) coordinator->control.heard_ns[rank] = 1;
         rpi_control_arbitrate_waits(&coordinator->control);
     }
+}
+
+static void judge_row(const row *r) {
+    bare_coordinator *coordinator = bare_coordinator_make(RANKS);
+    char failed[8];
+    arbitrate_row(coordinator, r);
     note_failed(coordinator, failed);
     CHECK_MSG(are_same(failed, r->fails), "%s (%s): '%s' fail, not '%s'", r->what, r->waits,
               failed, r->fails);
@@ -186,31 +190,60 @@ static void random_waits_are_judged_by_where_they_lead(void) {
     for (int i = 0; i < 2000; i++) judge_random(&state);
 }
 
+/* Add a row: what is said of waits that are failed. */
+static const struct {
+    row of;
+    int failed; /* how many groups, and so how often each rank hears it */
+    const char *sentence;
+} sentences[] = {
+    {{"two", "1w2! 2a1!", "", "", ""},
+     2,
+     "timed out: ranks wait for each other: world rank 1 waits in 'world' (operation 7) for "
+     "world rank 2, which waits in 'group a' (operation 7) for world rank 1"},
+    {{"one that was posted", "1w2! 2w3- 2a1! 3a1!", "", "", ""},
+     2,
+     "timed out: ranks wait for each other: world rank 1 waits in 'world' (operation 7) for "
+     "world rank 2, which waits in 'world' (an operation) for world rank 3, which waits in "
+     "'group a' (operation 7) for world rank 1"},
+    {{"four hops", "1a2! 2b3! 3c4! 4d1!", "", "", ""},
+     4,
+     "timed out: ranks wait for each other: world rank 1 waits in 'group a' (operation 7) for "
+     "world rank 2, which waits in 'group b' (operation 7) for world rank 3, which waits in "
+     "'group c' (operation 7) for world rank 4, which waits in 'group d' (operation 7) for "
+     "world rank 1"},
+    {{"five hops", "1a2! 2b3! 3c4! 4d5! 5a1!", "", "", ""},
+     4,
+     "timed out: ranks wait for each other: world rank 1 waits in 'group a' (operation 7) for "
+     "world rank 2, which waits in 'group b' (operation 7) for world rank 3, which waits in "
+     "'group c' (operation 7) for world rank 4, which waits in 'group d' (operation 7) for "
+     "world rank 5, and so on"},
+    {{"the last one is stopped", "1w2! 2a3!", "", "3", ""},
+     1,
+     "timed out: ranks wait for each other: world rank 1 waits in 'world' (operation 7) for "
+     "world rank 2, which waits in 'group a' (operation 7) for world rank 3; world rank 3 is "
+     "stopped, or gone"},
+};
+
 /* All ranks that hear of it hear one sentence, with the names of all groups. */
 static void all_hear_one_sentence(void) {
-    bare_coordinator *coordinator = bare_coordinator_make(RANKS);
-    rpi_control_record record;
-    join_groups(coordinator);
-    for (int i = 0; i < 2; i++) {
-        hear_beat(coordinator, &rows[0]);
-        rpi_control_arbitrate_waits(&coordinator->control);
-    }
-    for (int rank = 1; rank < RANKS; rank++) {
-        int heard = 0;
-        while (rpi_control_connection_receive(&coordinator->far[rank], &record) == RP_OK) {
-            if (record.kind != RPI_CONTROL_FAILURE) continue;
-            heard++;
-            CHECK_MSG(strcmp(record.text,
-                             "timed out: ranks wait for each other: world rank 1 waits in "
-                             "'world' (operation 7) for world rank 2, which waits in 'group a' "
-                             "(operation 7) for world rank 1") == 0,
-                      "%s", record.text);
-            CHECK_EQ(record.a, -RP_TIMEOUT);
-            CHECK_EQ(record.rank, -1);
+    for (size_t i = 0; i < sizeof sentences / sizeof sentences[0]; i++) {
+        bare_coordinator *coordinator = bare_coordinator_make(RANKS);
+        rpi_control_record record;
+        arbitrate_row(coordinator, &sentences[i].of);
+        for (int rank = 1; rank < RANKS; rank++) {
+            int heard = 0;
+            while (rpi_control_connection_receive(&coordinator->far[rank], &record) == RP_OK) {
+                if (record.kind != RPI_CONTROL_FAILURE) continue;
+                heard++;
+                CHECK_MSG(strcmp(record.text, sentences[i].sentence) == 0, "%s: %s",
+                          sentences[i].of.what, record.text);
+                CHECK_EQ(record.a, -RP_TIMEOUT);
+                CHECK_EQ(record.rank, -1);
+            }
+            CHECK_EQ(heard, sentences[i].failed);
         }
-        CHECK_EQ(heard, 2);
+        bare_coordinator_free(coordinator);
     }
-    bare_coordinator_free(coordinator);
 }
 
 /* Two waits that follow each other look like a circle to who hears of the first one late. */

@@ -6,11 +6,15 @@
 #include "base/rng.h"
 #include "harness/check.h"
 #include "net/bytes/frame.h"
+#include "net/link/endpoint.h"
+#include "net/link/transport_kinds.h"
 #include "net/trust/secret.h"
 #include "net/trust/tls.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -300,15 +304,16 @@ static void bulk_leaves_room_for_others(void) {
 
 static void refuses_wrong_options(void) {
     static const struct {
-        int rank, world;
+        int rank, world, streams;
         size_t frame_bytes;
         const char *words;
-    } bad[] = {{0, 0, FRAME_BYTES, "rank 0 of a world of 0"},
-               {-1, 2, FRAME_BYTES, "rank -1"},
-               {2, 2, FRAME_BYTES, "rank 2 of"},
-               {0, 2, RPI_FRAME_HEADER_BYTES - 1, "frames of 63 bytes"},
-               {0, 2, ((size_t)1 << 30) + 1, "frames of 1073741825 bytes"},
-               {0, 2, FRAME_BYTES, "links of 17 streams"}};
+    } bad[] = {{0, 0, 0, FRAME_BYTES, "rank 0 of a world of 0"},
+               {-1, 2, 0, FRAME_BYTES, "rank -1"},
+               {2, 2, 0, FRAME_BYTES, "rank 2 of"},
+               {0, 2, 0, RPI_FRAME_HEADER_BYTES - 1, "frames of 63 bytes"},
+               {0, 2, 0, ((size_t)1 << 30) + 1, "frames of 1073741825 bytes"},
+               {0, 2, RPI_STREAMS_MAX + 1, FRAME_BYTES, "links of 17 streams"},
+               {0, 2, -1, FRAME_BYTES, "links of -1 streams"}};
     const rpi_transport *transport;
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
         for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
@@ -316,11 +321,60 @@ static void refuses_wrong_options(void) {
             rpi_endpoint *endpoint = NULL;
             link_pair_options(&pair, transport, bad[k].frame_bytes);
             pair.options[0].rank = bad[k].rank;
-            if (strstr(bad[k].words, "streams")) pair.options[0].streams = RPI_STREAMS_MAX + 1;
+            pair.options[0].streams = bad[k].streams;
             pair.options[0].world = bad[k].world;
             CHECK_FAILS(transport->open(&pair.options[0], &endpoint), INVALID, bad[k].words);
             CHECK(!endpoint);
         }
+}
+
+static void takes_options_up_to_their_bounds(void) {
+    static const rpi_endpoint_options good[] = {
+        {.rank = 0, .world = 1, .frame_bytes = RPI_FRAME_HEADER_BYTES},
+        {.rank = 1, .world = 2, .frame_bytes = (size_t)1 << 30, .streams = RPI_STREAMS_MAX}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        CHECK_OK(rpi_endpoint_check(&good[i]));
+}
+
+static void connections_of_a_link_are_read(void) {
+    static const struct {
+        const char *text;
+        int streams; /* 0: refused */
+    } texts[] = {{NULL, 1}, {"", 1},   {"1", 1},  {"16", 16},
+                 {"0", 0},  {"17", 0}, {"-1", 0}, {"2x", 0}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        int streams = 0;
+        if (texts[i].text)
+            setenv("REDPOLL_STREAMS", texts[i].text, 1);
+        else
+            unsetenv("REDPOLL_STREAMS");
+        if (!texts[i].streams) {
+            CHECK_FAILS(rpi_streams_find(&streams), INVALID, "REDPOLL_STREAMS is");
+            continue;
+        }
+        CHECK_OK(rpi_streams_find(&streams));
+        CHECK_EQ(streams, texts[i].streams);
+    }
+    unsetenv("REDPOLL_STREAMS");
+}
+
+/* To the byte: what is too short for an address and its end is refused by its length. */
+static void addresses_fit_or_are_refused(void) {
+    const rpi_transport *transport;
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
+        link_pair pair;
+        char whole[256] = "", text[256];
+        link_pair_options(&pair, transport, FRAME_BYTES);
+        REQUIRE_OK(transport->open(&pair.options[0], &pair.endpoints[0]));
+        CHECK_OK(transport->address(pair.endpoints[0], whole, sizeof whole));
+        size_t needed = strlen(whole) + 1;
+        CHECK(needed > 1);
+        CHECK_OK(transport->address(pair.endpoints[0], text, needed));
+        CHECK_MSG(strcmp(text, whole) == 0, "%s: '%s' is not '%s'", transport->name, text,
+                  whole);
+        CHECK_FAILS(transport->address(pair.endpoints[0], text, needed - 1), INVALID, "bytes");
+        link_pair_close(&pair);
+    }
 }
 
 static void refuses_wrong_peers(void) {
@@ -484,6 +538,27 @@ static void the_catalogue_finds_names(void) {
         CHECK(transport->summary[0]);
     }
     CHECK_FAILS(rpi_transport_find("inprok", &transport), NOT_FOUND, "did you mean 'inproc'");
+    CHECK(!rpi_transport_at(-1));
+}
+
+/* What wraps another is asked for by a rate; no name at all leaves the choice. */
+static void a_choice_is_of_what_stands_alone(void) {
+    const rpi_transport *chosen = &rpi_transport_tcp;
+    CHECK_OK(rpi_transport_choose(NULL, &chosen));
+    CHECK(!chosen);
+    chosen = &rpi_transport_tcp;
+    CHECK_OK(rpi_transport_choose("auto", &chosen));
+    CHECK(!chosen);
+    for (int i = 0; rpi_transport_at(i); i++) {
+        const rpi_transport *transport = rpi_transport_at(i);
+        if (transport == &rpi_transport_shaped) {
+            CHECK_FAILS(rpi_transport_choose(transport->name, &chosen), INVALID,
+                        "wraps another");
+            continue;
+        }
+        CHECK_OK(rpi_transport_choose(transport->name, &chosen));
+        CHECK(chosen == transport);
+    }
 }
 
 CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
@@ -495,10 +570,14 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"refuses_wrong_calls", refuses_wrong_calls},
       {"bulk_leaves_room_for_others", bulk_leaves_room_for_others},
       {"refuses_wrong_options", refuses_wrong_options},
+      {"takes_options_up_to_their_bounds", takes_options_up_to_their_bounds},
+      {"connections_of_a_link_are_read", connections_of_a_link_are_read},
+      {"addresses_fit_or_are_refused", addresses_fit_or_are_refused},
       {"refuses_wrong_peers", refuses_wrong_peers},
       {"nobody_sleeps_on_room_for_what_waits", nobody_sleeps_on_room_for_what_waits},
       {"lets_a_caller_sleep_on_a_held_frame", lets_a_caller_sleep_on_a_held_frame},
       {"a_child_forgets_what_closing_would_close", a_child_forgets_what_closing_would_close},
       {"strangers_are_refused", strangers_are_refused},
       {"running_out_of_memory_leaves_nothing", running_out_of_memory_leaves_nothing},
-      {"the_catalogue_finds_names", the_catalogue_finds_names})
+      {"the_catalogue_finds_names", the_catalogue_finds_names},
+      {"a_choice_is_of_what_stands_alone", a_choice_is_of_what_stands_alone})

@@ -13,6 +13,7 @@
 #include "net/store/store_wire.h"
 #include "net/trust/channel.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -770,8 +771,102 @@ static void patience_is_bounded(void) {
     CHECK_NEAR(rpi_store_response_timeout(NAN), 10, 0);
 }
 
+/* ---- what comes from the other side, to the byte ---- */
+
+/* Add a row: a header, and whether it may come. */
+static const struct {
+    uint8_t operation;
+    uint32_t key_bytes, value_bytes;
+    bool good;
+} headers[] = {
+    {0, 1, 0, false},
+    {RPI_STORE_SET, 0, 0, true},
+    {RPI_STORE_SET, RPI_STORE_KEY_BYTES - 1, RPI_STORE_VALUE_BYTES, true},
+    {RPI_STORE_SET, RPI_STORE_KEY_BYTES, 0, false},
+    {RPI_STORE_SET, 1, RPI_STORE_VALUE_BYTES + 1, false},
+    {RPI_STORE_GET_PAGE, 1, RPI_STORE_VALUE_BYTES + 1, false},
+    {RPI_STORE_REPLY, 0, RPI_PAGE_BYTES, true},
+    {RPI_STORE_REPLY, 0, RPI_PAGE_BYTES + 1, false},
+    {RPI_STORE_COMPARE_SET, 1, RPI_STORE_COMPARE_BYTES, true},
+    {RPI_STORE_COMPARE_SET, 1, RPI_STORE_COMPARE_BYTES + 1, false},
+    {RPI_STORE_COMPARE_SET + 1, 1, 0, false},
+};
+
+static void headers_have_bounds(void) {
+    unsigned char bytes[RPI_STORE_HEADER_BYTES];
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
+        rpi_store_header header = {.operation = headers[i].operation,
+                                   .key_bytes = (uint16_t)headers[i].key_bytes,
+                                   .status = -3,
+                                   .value_bytes = headers[i].value_bytes,
+                                   .number = -5},
+                         read = {.operation = 77};
+        rpi_store_pack(&header, bytes);
+        rp_status status = rpi_store_unpack(bytes, &read);
+        CHECK_MSG(status == (headers[i].good ? RP_OK : RP_CORRUPT), "row %zu: %s", i,
+                  rp_status_name(status));
+        CHECK_EQ(read.operation, headers[i].good ? header.operation : 77);
+        if (!headers[i].good) continue;
+        CHECK(read.key_bytes == header.key_bytes && read.value_bytes == header.value_bytes);
+        CHECK(read.status == -3 && read.number == -5);
+    }
+    rpi_store_header read, get = {.operation = RPI_STORE_GET};
+    rpi_store_pack(&get, bytes);
+    bytes[4]++;
+    CHECK_FAILS(rpi_store_unpack(bytes, &read), MISMATCH, "version 2");
+    bytes[0]++;
+    CHECK_FAILS(rpi_store_unpack(bytes, &read), CORRUPT, "not a redpoll store's");
+}
+
+/* Two values, "ab" and "c", as they come; add a row for what else may be made of them. */
+static const struct {
+    size_t length, capacity;
+    int64_t have;
+    int count, got; /* got -1: refused */
+} pages[] = {
+    {11, 9, 2, 2, 2},  {11, 9, 2, 7, 2},  {11, 3, 2, 2, 2},  {11, 2, 2, 2, 1},
+    {11, 1, 2, 2, 0},  {12, 9, 2, 2, 2},  {10, 9, 2, 2, -1}, {9, 9, 2, 2, -1},
+    {8, 9, 2, 2, -1},  {7, 9, 2, 2, -1},  {11, 9, 0, 2, -1}, {11, 9, -1, 2, -1},
+    {11, 9, 3, 2, -1}, {11, 9, 2, 1, -1}, {11, 9, 1, 2, 1},  {11, 9, INT64_MAX, 2, -1},
+};
+
+static void pages_have_bounds(void) {
+    static const unsigned char bytes[] = {2, 0, 0, 0, 1, 0, 0, 0, 'a', 'b', 'c', 'x'};
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        char values[10] = "---------";
+        size_t sizes[2] = {7, 7};
+        int got = -1;
+        rp_status status =
+            rpi_store_page_read(bytes, pages[i].length, pages[i].have, pages[i].count, values,
+                                pages[i].capacity, sizes, &got);
+        CHECK_MSG(status == (pages[i].got < 0 ? RP_CORRUPT : RP_OK), "row %zu: %s", i,
+                  rp_status_name(status));
+        CHECK_MSG(got == pages[i].got, "row %zu: %d values", i, got);
+        if (pages[i].have == 1) continue; /* "ab" lies elsewhere then */
+        if (got >= 1) CHECK(sizes[0] == 2 && memcmp(values, "ab", 2) == 0);
+        if (got == 2) CHECK(sizes[1] == 1 && memcmp(values, "abc------", 9) == 0);
+        if (got == 1) CHECK(sizes[1] == 7 && values[2] == '-');
+    }
+}
+
+static void numbered_keys_have_bounds(void) {
+    char prefix[RPI_STORE_KEY_BYTES];
+    memset(prefix, 'k', sizeof prefix);
+    prefix[RPI_STORE_KEY_BYTES - 11] = '\0'; /* ten digits and the end fit */
+    CHECK_OK(rpi_store_page_check(prefix, 0, 1));
+    CHECK_OK(rpi_store_page_check(prefix, INT_MAX - 1, 1));
+    CHECK_FAILS(rpi_store_page_check(prefix, INT_MAX, 1), INVALID, "1 store keys");
+    CHECK_FAILS(rpi_store_page_check(prefix, INT_MAX - 1, 2), INVALID, "2 store keys");
+    CHECK_FAILS(rpi_store_page_check("", 0, 1), INVALID, "empty");
+    prefix[RPI_STORE_KEY_BYTES - 11] = 'k';
+    prefix[RPI_STORE_KEY_BYTES - 10] = '\0';
+    CHECK_FAILS(rpi_store_page_check(prefix, 0, 1), INVALID, "too long to be numbered");
+}
+
 CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},
       {"patience_is_bounded", patience_is_bounded},
+      {"headers_have_bounds", headers_have_bounds}, {"pages_have_bounds", pages_have_bounds},
+      {"numbered_keys_have_bounds", numbered_keys_have_bounds},
       {"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
       {"adds_are_atomic", adds_are_atomic},
       {"one_of_those_that_compare_wins", one_of_those_that_compare_wins},

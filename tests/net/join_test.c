@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "harness/check.h"
 #include "net/store/store_tcp.h"
+#include "net/world/launch_watch.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -497,6 +498,101 @@ static void leaving_keeps_the_error_for_which_it_is_done(void) {
               rp_last_error()->message);
 }
 
+/* ---- a rank that ends before all have met ---- */
+
+static void set_or_unset(const char *name, const char *value) {
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* Of rank 1 of 3, as `redpoll run` sets it. */
+static void set_launch(const char *store, const char *elastic) {
+    set_or_unset("RANK", store || elastic ? "1" : NULL);
+    set_or_unset("WORLD_SIZE", store || elastic ? "3" : NULL);
+    set_or_unset("REDPOLL_STORE", store);
+    set_or_unset("TORCHELASTIC_RUN_ID", elastic);
+}
+
+static void only_ranks_of_the_launch_watch_it(void) {
+    static const struct {
+        int rank, world;
+        const char *store, *elastic;
+        bool is_on;
+    } rows[] = {{1, 3, "127.0.0.1:4000", NULL, true},
+                {1, 3, "", NULL, false},
+                {1, 3, NULL, NULL, false},
+                {1, 3, "127.0.0.1:4000", "job", false},
+                {0, 3, "127.0.0.1:4000", NULL, false},
+                {1, 2, "127.0.0.1:4000", NULL, false},
+                {1, 1, "127.0.0.1:4000", NULL, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_launch_watch watch;
+        set_launch(rows[i].store, rows[i].elastic);
+        rpi_launch_watch_open(rows[i].rank, rows[i].world, NULL, false, &watch);
+        CHECK_MSG(watch.is_on == rows[i].is_on, "row %zu", i);
+        rpi_launch_watch_close(&watch);
+        CHECK(!watch.is_on);
+    }
+    set_launch(NULL, NULL);
+}
+
+static void what_is_no_end_is_passed_over(void) {
+    static const char *const words[] = {"", "x has ended", "-1 has ended", "3 has ended", "0"};
+    rp_store store = {0};
+    rpi_launch_watch watch;
+    REQUIRE_OK(rp_store_open_local(&store));
+    set_launch("127.0.0.1:4000", NULL);
+    rpi_launch_watch_open(1, 3, &store, false, &watch);
+    CHECK_OK(rpi_launch_watch_look(&watch)); /* nothing is said yet */
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        CHECK_OK(
+            store.ops->set(store.context, "redpoll/launch/ended", words[i], strlen(words[i])));
+        CHECK_OK(rpi_launch_watch_look(&watch));
+        CHECK(watch.is_on);
+    }
+    rpi_launch_watch_close(&watch);
+    CHECK_OK(rpi_launch_watch_look(&watch)); /* it looks no more */
+    set_launch(NULL, NULL);
+    rp_store_close(&store);
+}
+
+static void the_first_end_is_told(void) {
+    rp_store store = {0};
+    rpi_launch_watch watch;
+    REQUIRE_OK(rp_store_open_local(&store));
+    set_launch("127.0.0.1:4000", NULL);
+    rpi_launch_watch_open(1, 3, &store, false, &watch);
+    CHECK_OK(rpi_launch_note_end(&store, 0, "was killed"));
+    CHECK_OK(rpi_launch_note_end(&store, 2, "has exited"));
+    CHECK_FAILS(rpi_launch_watch_look(&watch), PEER,
+                "rank 0 was killed, and the ranks cannot connect without it (connection closed "
+                "by peer)");
+    rpi_launch_watch_close(&watch);
+    set_launch(NULL, NULL);
+    rp_store_close(&store);
+}
+
+static rp_status answer_nothing(void *context, const char *key, double timeout_s, void *value,
+                                size_t capacity, size_t *out_bytes) {
+    (void)context, (void)key, (void)timeout_s, (void)value, (void)capacity, (void)out_bytes;
+    return RP_PEER;
+}
+
+static void a_store_that_has_failed_is_not_asked_again(void) {
+    static const rp_store_ops gone = {.get = answer_nothing};
+    const rp_store store = {.ops = &gone};
+    rpi_launch_watch watch;
+    set_launch("127.0.0.1:4000", NULL);
+    rpi_launch_watch_open(1, 3, &store, false, &watch);
+    CHECK(watch.is_on);
+    CHECK_OK(rpi_launch_watch_look(&watch)); /* the meeting itself says what is wrong */
+    CHECK(!watch.is_on);
+    rpi_launch_watch_close(&watch);
+    set_launch(NULL, NULL);
+}
+
 static void several_hosts_need_an_outer_address(void) {
     rp_store_server *server = NULL;
     rpi_join *join = NULL;
@@ -526,4 +622,9 @@ CASES({"launchers_are_understood", launchers_are_understood},
       {"wrong_stores_are_told", wrong_stores_are_told},
       {"leaving_keeps_the_error_for_which_it_is_done",
        leaving_keeps_the_error_for_which_it_is_done},
+      {"only_ranks_of_the_launch_watch_it", only_ranks_of_the_launch_watch_it},
+      {"what_is_no_end_is_passed_over", what_is_no_end_is_passed_over},
+      {"the_first_end_is_told", the_first_end_is_told},
+      {"a_store_that_has_failed_is_not_asked_again",
+       a_store_that_has_failed_is_not_asked_again},
       {"several_hosts_need_an_outer_address", several_hosts_need_an_outer_address})

@@ -1,9 +1,13 @@
-/* Kinds of operations: the catalogue, and which kind a number is of. */
+/* Kinds of operations: the catalogue, which kind a number is of, and what is found by a number.
+ */
 #include "comm/core/communicator.h"
+#include "comm/core/number_index.h"
 #include "comm/core/request.h"
 #include "comm/protocol/control_frames.h"
 #include "comm/protocol/operation_kinds.h"
 
+#include "base/memory.h"
+#include "base/rng.h"
 #include "harness/check.h"
 
 #include <string.h>
@@ -105,6 +109,65 @@ static void only_receives_from_any_rank_are_unbound(void) {
     CHECK(!rpi_request_is_unbound(&request));
 }
 
+/* ---- what belongs to a number ---- */
+
+enum { NUMBERS = 300, RANKS = 3 };
+
+/* A plain array beside the table: whatever comes and goes, each finds what was put last. */
+static void a_number_finds_what_was_put(void) {
+    static char things[NUMBERS][RANKS];
+    bool is_in[NUMBERS][RANKS] = {{false}};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    rpi_index index = {0};
+    size_t count = 0;
+    for (int turn = 0; turn < 40000; turn++) {
+        /* Few numbers for long, then many, so that it grows, shrinks and fills again. */
+        uint32_t span = turn / 4000 % 2 ? NUMBERS : 5;
+        uint32_t number = rpi_rng_below(&rng, span), place = rpi_rng_below(&rng, RANKS);
+        int rank = (int)place - 1;
+        if (is_in[number][place] || rpi_rng_below(&rng, 3) == 0) {
+            rpi_index_remove(&index, number, rank);
+            count -= is_in[number][place];
+            is_in[number][place] = false;
+        } else {
+            REQUIRE_OK(rpi_index_put(&index, number, rank, &things[number][place]));
+            is_in[number][place] = true;
+            count++;
+        }
+        CHECK_EQ(index.count, count);
+        uint32_t other = rpi_rng_below(&rng, NUMBERS);
+        for (int i = 0; i < RANKS; i++)
+            CHECK(rpi_index_find(&index, other, i - 1) ==
+                  (is_in[other][i] ? &things[other][i] : NULL));
+    }
+    for (uint64_t number = 0; number < NUMBERS; number++)
+        for (int i = 0; i < RANKS; i++) rpi_index_remove(&index, number, i - 1);
+    CHECK(!index.count && !index.slots); /* it was large, and gives its memory back */
+    rpi_index_free(&index);
+}
+
+static void a_table_keeps_half_of_its_slots_free(void) {
+    rpi_index index = {0};
+    for (uint64_t number = 0; number < 32; number++)
+        REQUIRE_OK(rpi_index_put(&index, number, RPI_ALL_RANKS, &index));
+    CHECK_EQ(index.room, 64);
+    rpi_memory_fail_after(1);
+    CHECK_EQ(rpi_index_put(&index, 32, RPI_ALL_RANKS, &index), RP_NOMEM);
+    rpi_memory_fail_after(0);
+    CHECK(index.count == 32 && !rpi_index_find(&index, 32, RPI_ALL_RANKS));
+    REQUIRE_OK(rpi_index_put(&index, 32, RPI_ALL_RANKS, &index));
+    CHECK_EQ(index.room, 128);
+    for (uint64_t number = 0; number < 33; number++)
+        CHECK(rpi_index_find(&index, number, RPI_ALL_RANKS) == &index);
+    rpi_index_free(&index);
+    REQUIRE_OK(rpi_index_put(&index, 7, 0, &index)); /* a small one keeps its memory */
+    rpi_index_remove(&index, 7, 0);
+    CHECK(index.slots != NULL);
+    rpi_index_free(&index);
+}
+
 CASES({"a_number_says_its_kind", a_number_says_its_kind}, {"kinds_are_whole", kinds_are_whole},
       {"ranks_and_peers", ranks_and_peers}, {"frames_have_receivers", frames_have_receivers},
-      {"only_receives_from_any_rank_are_unbound", only_receives_from_any_rank_are_unbound})
+      {"only_receives_from_any_rank_are_unbound", only_receives_from_any_rank_are_unbound},
+      {"a_number_finds_what_was_put", a_number_finds_what_was_put},
+      {"a_table_keeps_half_of_its_slots_free", a_table_keeps_half_of_its_slots_free})

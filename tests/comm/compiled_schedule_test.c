@@ -1,11 +1,13 @@
 /* Every schedule of the catalogue, made ready to run: nothing is lost, nothing waits for ever.
  */
 #include "comm/core/compiled_schedule.h"
+#include "comm/core/neighborhood.h"
 
 #include "base/memory.h"
 #include "harness/check.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_RANKS = 17 };
 
@@ -186,10 +188,109 @@ static void building_may_run_out_of_memory(void) {
     rpi_memory_fail_after(0);
 }
 
+/* ---- neighbourhoods, of rank 4 of 20 ---- */
+
+enum { SELF = 4, WORLD = 20, NEIGHBORS = 12 };
+
+/* `count` ranks from `first` on, without rank 4, the last one first; all by `weight`. */
+static size_t fill_list(rp_neighbor *list, int first, int count, double weight) {
+    for (int i = 0, rank = first; i < count; rank++)
+        if (rank != SELF) list[count - 1 - i++] = (rp_neighbor){rank, weight};
+    return (size_t)count;
+}
+
+/* Add a row: so many neighbours, and what is said of them. */
+static const struct {
+    int first_source, sources, first_destination, destinations;
+    const char *text;
+} neighborhoods[] = {
+    {0, 0, 0, 0, "expects vectors from none and sends to none"},
+    {3, 1, 7, 1, "expects vectors from rank 3 and sends to rank 7"},
+    {3, 2, 0, 0, "expects vectors from ranks 3 and 5 and sends to none"},
+    {0, 0, 3, 3, "expects vectors from none and sends to ranks 3, 5 and 6"},
+    {5, 2, 1, 2, "expects vectors from ranks 5 and 6 and sends to ranks 1 and 2"},
+    {0, 8, 5, 8,
+     "expects vectors from ranks 0, 1, 2, 3, 5, 6, 7 and 8 and sends to ranks 5, 6, 7, 8, 9, "
+     "10, 11 and 12"},
+    {0, 9, 5, 12,
+     "expects vectors from ranks 0, 1, 2, 3, 5, 6, 7, 8 and 1 more and sends to ranks 5, 6, 7, "
+     "8, 9, 10, 11, 12 and 4 more"},
+};
+
+static void neighborhoods_are_told_and_found(void) {
+    rpi_neighborhood made = {0};
+    for (size_t i = 0; i < sizeof neighborhoods / sizeof neighborhoods[0]; i++) {
+        rp_neighbor from[NEIGHBORS], to[NEIGHBORS];
+        char text[256];
+        int sources = neighborhoods[i].sources;
+        double weight = 1.0 / (sources + 1);
+        rp_neighbors lists = {
+            .sources = from, .destinations = to, .self_weight = weight + weight / 1e10};
+        lists.source_count =
+            fill_list(from, neighborhoods[i].first_source, sources, weight - weight / 1e10);
+        lists.destination_count =
+            fill_list(to, neighborhoods[i].first_destination, neighborhoods[i].destinations, 1);
+        REQUIRE_OK(rpi_neighborhood_make(&made, SELF, WORLD, &lists));
+        CHECK(made.divides); /* as good as the same */
+        rpi_neighborhood_text(&made, text, sizeof text);
+        CHECK_MSG(strcmp(text, neighborhoods[i].text) == 0, "%s", text);
+        CHECK_EQ(made.places[made.self].rank, SELF);
+        CHECK(rpi_neighborhood_source(&made, SELF) == -1);
+        CHECK(rpi_neighborhood_destination(&made, SELF) == -1);
+        for (size_t k = 0; k < lists.source_count; k++) {
+            int place = rpi_neighborhood_source(&made, from[k].rank);
+            CHECK(place >= 0 && place <= sources && made.places[place].rank == from[k].rank);
+        }
+        for (size_t k = 0; k < lists.destination_count; k++) {
+            int place = rpi_neighborhood_destination(&made, to[k].rank);
+            CHECK(place > sources && made.places[place].rank == to[k].rank);
+        }
+        lists.self_weight = weight * (1 + 1e-8);
+        REQUIRE_OK(rpi_neighborhood_make(&made, SELF, WORLD, &lists));
+        CHECK(!made.divides);
+    }
+    rpi_neighborhood_free(&made);
+}
+
+/* A compiled schedule serves again for what has the same form: as many neighbours, the same
+ * place among them, the same way of weighing, the same memory. */
+static void compiled_neighborhoods_serve_again_by_form(void) {
+    static const struct {
+        int first_source, sources, destinations;
+        double self_weight;
+        bool device, fits;
+    } others[] = {
+        {2, 2, 3, 1.0 / 3, false, true},  {1, 2, 3, 1.0 / 3, false, true},
+        {3, 2, 3, 1.0 / 3, false, false}, {2, 2, 2, 1.0 / 3, false, false},
+        {2, 2, 3, 0.5, false, false},     {2, 2, 3, 1.0 / 3, true, false},
+        {2, 3, 2, 0.25, false, false},
+    };
+    rpi_neighborhood made = {0};
+    rpi_compiled_schedule *compiled = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        rp_neighbor from[NEIGHBORS], to[NEIGHBORS];
+        rp_neighbors lists = {
+            .sources = from, .destinations = to, .self_weight = others[i].self_weight};
+        int sources = others[i].sources;
+        lists.source_count =
+            fill_list(from, others[i].first_source, sources, 1.0 / (sources + 1));
+        lists.destination_count = fill_list(to, 7, others[i].destinations, 1);
+        REQUIRE_OK(rpi_neighborhood_make(&made, SELF, WORLD, &lists));
+        if (!compiled) REQUIRE_OK(rpi_neighborhood_compiled_schedule(&made, false, &compiled));
+        CHECK_MSG(rpi_neighborhood_fits(&made, others[i].device, compiled) == others[i].fits,
+                  "row %zu", i);
+    }
+    rpi_compiled_destroy(compiled);
+    rpi_neighborhood_free(&made);
+}
+
 CASES({"every instruction runs once", every_instruction_runs_once},
       {"receives are listed and encodings fused", receives_are_listed_and_encodings_fused},
       {"sra is fused as it should be", sra_is_fused_as_it_should_be},
       {"exact sums of two are one pass", exact_sums_of_two_are_one_pass},
       {"encodings are added in one pass", encodings_are_added_in_one_pass},
       {"a root of two adds in one pass", a_root_of_two_adds_in_one_pass},
-      {"building may run out of memory", building_may_run_out_of_memory})
+      {"building may run out of memory", building_may_run_out_of_memory},
+      {"neighborhoods are told and found", neighborhoods_are_told_and_found},
+      {"compiled neighborhoods serve again by form",
+       compiled_neighborhoods_serve_again_by_form})

@@ -3,6 +3,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "codec/codec.h"
+#include "comm/world/comm_stats.h"
 #include "methods/parameter_server/parameter_server_object.h"
 #include "methods/vector_memory.h"
 
@@ -295,19 +296,6 @@ rp_comm *rp_parameter_server_comm(rp_parameter_server *s) {
     return s->alive ? s->alive : s->comm;
 }
 
-static void add_stats(const rp_comm *comm, rp_comm_stats *sum) {
-    rp_comm_stats one;
-    if (!comm) return;
-    rp_comm_get_stats(comm, &one);
-    sum->operations += one.operations;
-    sum->wire_bytes_sent += one.wire_bytes_sent;
-    sum->wire_bytes_received += one.wire_bytes_received;
-    sum->value_bytes_sent += one.value_bytes_sent;
-    sum->encode_s += one.encode_s;
-    sum->decode_s += one.decode_s;
-    sum->wait_s += one.wait_s;
-}
-
 void rp_parameter_server_get_stats(const rp_parameter_server *s, rp_comm_stats *stats) {
     rp_comm_stats sum = {0};
     if (is_null(s)) return;
@@ -315,9 +303,13 @@ void rp_parameter_server_get_stats(const rp_parameter_server *s, rp_comm_stats *
         (void)RP_FAIL(INVALID, "stats is NULL");
         return;
     }
-    for (int i = 0; i < s->server_count && s->uplinks; i++) add_stats(s->uplinks[i].comm, &sum);
-    for (int w = 0; w < s->workers && s->at.links; w++) add_stats(s->at.links[w].comm, &sum);
-    for (int i = 0; i < s->server_count; i++) add_stats(rpi_push_order_link(s, i), &sum);
+    for (int i = 0; i < s->server_count && s->uplinks; i++)
+        rpi_add_comm_stats(s->uplinks[i].comm, &sum);
+    for (int w = 0; w < s->workers && s->at.links; w++)
+        rpi_add_comm_stats(s->at.links[w].comm, &sum);
+    for (int i = 0; i < s->server_count; i++)
+        rpi_add_comm_stats(rpi_push_order_link(s, i), &sum);
+    sum.busy_s = 0; /* links are busy at the same time */
     *stats = sum;
 }
 

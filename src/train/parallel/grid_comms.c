@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/world/comm_stats.h"
 
 /* Which groups there are, in the order in which they are made. */
 typedef struct group_row {
@@ -105,26 +106,12 @@ void rpi_grid_comms_abort(const rpi_grid_comms *comms, rp_status status, const c
     if (comms->replicas) rp_comm_abort(comms->replicas, status, message);
 }
 
-static void add_stats(const rp_comm *comm, rp_comm_stats *sum) {
-    rp_comm_stats own;
-    if (!comm) return;
-    rp_comm_get_stats(comm, &own);
-    sum->operations += own.operations;
-    sum->wire_bytes_sent += own.wire_bytes_sent;
-    sum->wire_bytes_received += own.wire_bytes_received;
-    sum->value_bytes_sent += own.value_bytes_sent;
-    sum->encode_s += own.encode_s;
-    sum->decode_s += own.decode_s;
-    sum->wait_s += own.wait_s;
-    sum->busy_s += own.busy_s;
-}
-
 void rpi_grid_comms_stats(const rpi_grid_comms *comms, const rp_comm *world,
                           rp_comm_stats *out_stats) {
     *out_stats = (rp_comm_stats){0};
-    add_stats(world, out_stats);
-    add_stats(comms->replicas, out_stats);
-    add_stats(comms->stages, out_stats);
-    add_stats(comms->tensor, out_stats);
-    add_stats(comms->layers, out_stats);
+    rpi_add_comm_stats(world, out_stats);
+    rpi_add_comm_stats(comms->replicas, out_stats);
+    rpi_add_comm_stats(comms->stages, out_stats);
+    rpi_add_comm_stats(comms->tensor, out_stats);
+    rpi_add_comm_stats(comms->layers, out_stats);
 }

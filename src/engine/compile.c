@@ -402,9 +402,28 @@ static rp_status repeat_segment(rpi_compiler *compiler, int segment, bool *repea
     RP_TRY(rpi_arena_alloc(compiler->program->memory, (size_t)compiler->unit_count, &again));
     for (int i = compiler->unit_count - 1; i >= 0; i--)
         again[i] = compiler->units[i].segment == segment && needs_repeat(compiler, i, again);
-    for (int i = 0; i < compiler->unit_count; i++)
-        if (again[i])
-            RP_TRY(in_unit(repeat_unit(compiler, &compiler->units[i]), &compiler->units[i]));
+    for (int i = 0; i < compiler->unit_count; i++) {
+        if (!again[i]) continue;
+        compiler->units[i].is_repeated = true;
+        RP_TRY(in_unit(repeat_unit(compiler, &compiler->units[i]), &compiler->units[i]));
+    }
+    return RP_OK;
+}
+
+/* What external nodes made that is not kept, and what the unit's backward reads. */
+static rp_status repeat_inputs(rpi_compiler *compiler, int index) {
+    const rpi_compiled_unit *unit = &compiler->units[index];
+    if (!unit->kernel || !unit->unit.wanted) return RP_OK;
+    for (int i = index - 1; i >= 0; i--) {
+        rpi_compiled_unit *maker = &compiler->units[i];
+        bool reads = false;
+        if (maker->is_repeated || !rpi_external_always_repeats(maker)) continue;
+        for (int j = 0; j < unit->unit.input_count; j++)
+            reads |= (unit->kernel->needs_inputs >> j & 1u) && takes(unit, j, maker);
+        if (!reads) continue;
+        maker->is_repeated = true;
+        RP_TRY(in_unit(repeat_unit(compiler, maker), maker));
+    }
     return RP_OK;
 }
 
@@ -461,6 +480,7 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
              share_sent_gradient(compiler, unit, &compiler->units[waiting[count - 1]]));
         if (!apart && !sends) RP_TRY(emit_second_halves(compiler, waiting, &first, count));
         RP_TRY(repeat_segment(compiler, unit->segment, repeated));
+        RP_TRY(repeat_inputs(compiler, i));
         RP_TRY(in_unit(emit_backward(compiler, unit), unit));
         if (unit->unit.wanted && has_second_half(unit)) waiting[count++] = i;
         RP_TRY(emit_given_gradients(compiler, i));

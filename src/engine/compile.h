@@ -66,7 +66,8 @@ typedef struct rpi_compiled_unit {
     rpi_value_id inputs[RPI_UNIT_INPUTS], outputs[RPI_UNIT_OUTPUTS];
     rpi_kernel *kernel;
     rpi_value_place saved;
-    int segment; /* of options.recompute; -1: none */
+    int segment;      /* of options.recompute; -1: none */
+    bool is_repeated; /* backward has made its outputs again */
     const char *name, *what;
 } rpi_compiled_unit;
 
@@ -133,9 +134,10 @@ rp_status rpi_compile_resolve(rpi_compiler *compiler);
 /* emit_external.c */
 rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *unit,
                                     rpi_pass pass);
-bool rpi_external_sends(const rpi_node *node);            /* it has a backward */
-bool rpi_external_passes(const rpi_compiled_unit *unit);  /* outputs are inputs */
-bool rpi_external_repeats(const rpi_compiled_unit *unit); /* in recomputation */
+bool rpi_external_sends(const rpi_node *node);                   /* it has a backward */
+bool rpi_external_passes(const rpi_compiled_unit *unit);         /* outputs are inputs */
+bool rpi_external_repeats(const rpi_compiled_unit *unit);        /* in recomputation */
+bool rpi_external_always_repeats(const rpi_compiled_unit *unit); /* and without */
 rp_status rpi_emit_external_backward(rpi_compiler *compiler, rpi_compiled_unit *unit);
 
 #endif

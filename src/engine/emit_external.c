@@ -112,7 +112,13 @@ bool rpi_external_passes(const rpi_compiled_unit *unit) {
 
 bool rpi_external_repeats(const rpi_compiled_unit *unit) {
     const rpi_external_attributes *external = unit->unit.nodes[0]->attributes;
-    return external->repeats || rpi_external_passes(unit);
+    return external->repeats || external->always_repeats || rpi_external_passes(unit);
+}
+
+bool rpi_external_always_repeats(const rpi_compiled_unit *unit) {
+    if (!rpi_is_external(unit->unit.nodes[0]->op) || rpi_external_passes(unit)) return false;
+    const rpi_external_attributes *external = unit->unit.nodes[0]->attributes;
+    return external->always_repeats;
 }
 
 rp_status rpi_emit_external_forward(rpi_compiler *compiler, rpi_compiled_unit *unit,

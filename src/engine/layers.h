@@ -9,6 +9,7 @@
 
 #include "engine/graph.h"
 #include "engine/rope_stretch.h"
+#include "engine/token_pieces.h"
 
 /* y[n,k,i,j] = bias[k] + sum_{c,r,s} x[n,c,i*stride-padding+r,j*stride-padding+s] w[k,c,r,s].
  * weight: K x C x R x S; bias: K or absent. Stride 0 means 1. Padding has no part in the sums:
@@ -107,6 +108,11 @@ rpi_value_id rpi_embedding_of(rpi_graph *graph, const char *name, rpi_value_id t
 
 /* y[..., t, :] = x[..., t, :] + table[t]. x: ... x T x W, table: P x W with P at least T; axes
  * of 1 may stand before them, as in torchvision's files. */
+typedef struct rpi_position_attributes {
+    rpi_token_pieces pieces; /* x has these of a sequence: t is a token's place in that */
+} rpi_position_attributes;
+rpi_value_id rpi_position_embedding_of(rpi_graph *graph, const char *name, rpi_value_id input,
+                                       rpi_value_id table, rpi_position_attributes attributes);
 rpi_value_id rpi_position_embedding(rpi_graph *graph, const char *name, rpi_value_id input,
                                     rpi_value_id table);
 /* The same from table[position] on. position: an i32 scalar; one that leaves the table fails
@@ -135,7 +141,8 @@ rpi_value_id rpi_rms_norm(rpi_graph *graph, const char *name, rpi_value_id input
  * keys. documents (or absent): i32, batch x T, T = S: a row holds several texts, and a query
  * sees only keys of its own; one begins where the number changes. NaN and infinity: of a key or
  * value they reach only queries that see it, in the forward pass; in the backward pass they may
- * reach more of the sequence. */
+ * reach more of the sequence. pieces: the T queries are these of a sequence, whose S keys are
+ * all there, and stand among them where they are in it. */
 typedef struct rpi_attention_attributes {
     int heads, kv_heads;
     bool causal;
@@ -145,6 +152,7 @@ typedef struct rpi_attention_attributes {
     /* Heads are [first_head, first_head + heads) of `whole_heads`, and dropout's mask theirs;
      * whole_heads 0: they are all there are. */
     int first_head, whole_heads;
+    rpi_token_pieces pieces; /* of queries; without documents */
 } rpi_attention_attributes;
 rpi_value_id rpi_attention(rpi_graph *graph, const char *name, rpi_value_id query,
                            rpi_value_id key, rpi_value_id value, rpi_value_id documents,
@@ -218,6 +226,7 @@ typedef struct rpi_rope_attributes {
     double base; /* 0 means 10000 */
     bool pairs;
     rpi_rope_stretch stretch;
+    rpi_token_pieces pieces; /* the tokens are these of a sequence, and t counts in that */
 } rpi_rope_attributes;
 rpi_value_id rpi_rope(rpi_graph *graph, const char *name, rpi_value_id input,
                       rpi_rope_attributes attributes);
@@ -242,6 +251,7 @@ typedef struct rpi_dropout_attributes {
     /* The last axis is [first, first + W) of one of `whole`, and the mask that of these
      * elements; whole 0: it is all there is. */
     int64_t first, whole;
+    rpi_token_pieces pieces; /* of batch x T x W: T is these of a sequence, likewise */
 } rpi_dropout_attributes;
 rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
                          float probability);
@@ -364,6 +374,9 @@ typedef struct rpi_external_attributes {
     /* In a segment that is recomputed, forward runs again where backward needs its outputs:
      * they are not kept. false: it runs once, and they are. */
     bool repeats;
+    /* The same where no segment is recomputed: what forward makes is free when forward has read
+     * it, and made again just before backward does. */
+    bool always_repeats;
     /* The run failed after start had succeeded and before finish was called, which it will not
      * be: what is in flight must let go of the memory before this returns. NULL: nothing to do,
      * as where start leaves nothing behind. */

@@ -27,6 +27,18 @@ rp_status rpi_op_check_probability(float probability, const char *what) {
     return RP_FAIL(INVALID, "%s is %g; 0 to 1 are allowed", what, (double)probability);
 }
 
+rp_status rpi_op_check_pieces(const rpi_token_pieces *pieces, int64_t length) {
+    int64_t count = pieces->count, first = pieces->at[0], last = pieces->at[1];
+    if (!count) return RP_OK;
+    if (count < 2 || count % 2 || first < 0 || last <= first || last >= count)
+        return RP_FAIL(INVALID,
+                       "pieces %lld and %lld of %lld; two of an even number, in order, are "
+                       "wanted",
+                       (long long)first, (long long)last, (long long)count);
+    if (rpi_dimension_is_named(length) || length % 2 == 0) return RP_OK;
+    return RP_FAIL(INVALID, "%lld tokens are no two pieces of equal length", (long long)length);
+}
+
 rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what) {
     char text[96];
     for (int i = first; i < shape->dims; i++)

@@ -13,6 +13,7 @@
 #define RPI_ENGINE_OP_H
 
 #include "base/tensor.h"
+#include "engine/token_pieces.h"
 
 #include <stdbool.h>
 
@@ -109,6 +110,8 @@ typedef struct rpi_op {
 const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes);
 /* RP_INVALID, "WHAT is 2; 0 to 1 are allowed", for what is no probability. */
 rp_status rpi_op_check_probability(float probability, const char *what);
+/* Pieces that there are, in order, of `length` tokens, which may be a named dimension. */
+rp_status rpi_op_check_pieces(const rpi_token_pieces *pieces, int64_t length);
 /* Fails when an axis from `first` on is named. */
 rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what);
 /* Fails where a value is no vector of `count` elements. */

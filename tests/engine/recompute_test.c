@@ -39,6 +39,8 @@ typedef struct net {
     int calls; /* of the external node in a layer */
     int wired; /* which layer */
     bool repeats;
+    bool fronts,
+        always; /* an external node is in front of each layer; rpi_external_attributes */
 } net;
 
 static rpi_value_id layer(net *n, int index, rpi_value_id x) {
@@ -48,9 +50,15 @@ static rpi_value_id layer(net *n, int index, rpi_value_id x) {
     snprintf(name, sizeof name, "layer%d", index);
     snprintf(what, sizeof what, "%s.weight", name);
     rpi_value_id w = rpi_graph_parameter(graph, what, SHAPE(WIDTH, WIDTH, 3, 3));
+    rpi_value_id y = x;
+    snprintf(what, sizeof what, "%s.front", name);
+    if (n->fronts)
+        y = rpi_external(graph, what, x,
+                         (rpi_external_attributes){.context = &n->calls,
+                                                   .forward_start = count_and_copy,
+                                                   .always_repeats = n->always});
     snprintf(what, sizeof what, "%s.conv", name);
-    rpi_value_id y =
-        rpi_conv2d(graph, what, x, w, RPI_NO_VALUE, (rpi_conv2d_attributes){.padding = 1});
+    y = rpi_conv2d(graph, what, y, w, RPI_NO_VALUE, (rpi_conv2d_attributes){.padding = 1});
     snprintf(what, sizeof what, "%s.scale", name);
     rpi_value_id scale = rpi_graph_parameter(graph, what, shape);
     snprintf(what, sizeof what, "%s.shift", name);
@@ -73,8 +81,7 @@ static rpi_value_id layer(net *n, int index, rpi_value_id x) {
     return rpi_add(graph, what, x, y);
 }
 
-static void build_wired(net *n, int wired, bool repeats) {
-    *n = (net){.wired = wired, .repeats = repeats};
+static void build_layers(net *n) {
     REQUIRE_OK(rpi_graph_create(&n->graph));
     rpi_graph *graph = n->graph;
     rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(ROWS, WIDTH, SIZE, SIZE));
@@ -86,6 +93,11 @@ static void build_wired(net *n, int wired, bool repeats) {
     n->loss = rpi_softmax_cross_entropy(
         graph, "loss", rpi_linear(graph, "fc", x, w, RPI_NO_VALUE), labels, scale);
     REQUIRE_OK(rpi_weights_create(graph, n->loss, &n->weights));
+}
+
+static void build_wired(net *n, int wired, bool repeats) {
+    *n = (net){.wired = wired, .repeats = repeats};
+    build_layers(n);
 }
 
 static void build(net *n) {
@@ -198,6 +210,38 @@ static void nodes_that_repeat(void) {
     CHECK_MSG(held[1] <= held[0], "%zu bytes are held where %zu were", held[1], held[0]);
 }
 
+/* Without a segment, and in one, too: what is read backward is made again, once, and is not
+ * kept meanwhile. */
+static void nodes_that_always_repeat(const rpi_backend *backend) {
+    static outcome kept, again;
+    rpi_segment segments[] = {{"layer0.front", "layer2.add"}};
+    for (int form = 0; form < 4; form++) {
+        net n;
+        rpi_program_options options = {.training = true,
+                                       .recompute = form % 2 ? segments : NULL,
+                                       .recompute_count = form % 2,
+                                       .halves_apart = form / 2};
+        for (int always = 0; always < 2; always++) {
+            n = (net){.wired = -1, .fronts = true, .always = always};
+            build_layers(&n);
+            run(&n, backend, &options, always ? &again : &kept);
+            rpi_weights_destroy(n.weights);
+            rpi_graph_destroy(n.graph);
+        }
+        CHECK_EQ(kept.calls, LAYERS);
+        CHECK_EQ(again.calls, 2 * LAYERS);
+        CHECK(kept.loss == again.loss);
+        CHECK(!memcmp(kept.gradients, again.gradients, sizeof kept.gradients));
+        if (form < 2)
+            CHECK_MSG(again.memory_bytes < kept.memory_bytes, "%s: %zu of %zu bytes",
+                      backend->name, again.memory_bytes, kept.memory_bytes);
+    }
+}
+
+static void always(void) {
+    for (int i = 0; rpi_backend_at(i); i++) nodes_that_always_repeat(rpi_backend_at(i));
+}
+
 static void bad_segments(void) {
     net n;
     rpi_instance *instance = NULL;
@@ -281,5 +325,5 @@ static void no_sums(void) {
     rpi_graph_destroy(graph);
 }
 
-CASES({"segments", segments}, {"nodes_that_repeat", nodes_that_repeat},
+CASES({"segments", segments}, {"nodes_that_repeat", nodes_that_repeat}, {"always", always},
       {"bad_segments", bad_segments}, {"no_sums", no_sums})

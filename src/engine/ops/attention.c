@@ -6,6 +6,7 @@
 extern const rpi_op rpi_op_attention, rpi_op_self_attention;
 
 enum { WIDEST_HEAD = 256 }; /* what kernels hold of a query */
+enum { EVEN = 2 };          /* a length that is looked at later */
 
 static int64_t kv_heads_of(const rpi_attention_attributes *attention) {
     return attention->kv_heads ? attention->kv_heads : attention->heads;
@@ -26,6 +27,7 @@ static rp_status check_attributes(const rpi_attention_attributes *attention) {
     if (!(attention->scale >= 0))
         return RP_FAIL(INVALID, "scale is %g; 0 (1 / sqrt of the head's size) or more",
                        (double)attention->scale);
+    RP_TRY(rpi_op_check_pieces(&attention->pieces, EVEN));
     return rpi_op_check_probability(attention->dropout, "dropout");
 }
 
@@ -54,9 +56,25 @@ static rp_status check_documents(const rpi_shape *documents, const rpi_shape *to
 
 /* ---- of three inputs ---- */
 
+/* All keys of the sequence of which the queries are pieces. */
+static rp_status check_pieces(const rpi_token_pieces *pieces, int input_count, int64_t queries,
+                              int64_t keys) {
+    if (input_count > 3)
+        return RP_FAIL(INVALID, "queries that are pieces of a sequence, with documents");
+    RP_TRY(rpi_op_check_pieces(pieces, queries));
+    if (keys == rpi_token_whole(pieces, queries)) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "%lld keys; the sequence of which %lld queries are 2 of %lld "
+                   "pieces has %lld",
+                   (long long)keys, (long long)queries, (long long)pieces->count,
+                   (long long)rpi_token_whole(pieces, queries));
+}
+
 static rp_status check_bound(const void *attributes, int input_count, const rpi_shape *inputs) {
     const rpi_attention_attributes *attention = attributes;
     int64_t queries = inputs[0].size[1], keys = inputs[1].size[1];
+    if (attention->pieces.count)
+        return check_pieces(&attention->pieces, input_count, queries, keys);
     bool aligned = attention->causal || attention->window > 0;
     if (aligned && keys < queries)
         return RP_FAIL(INVALID,
@@ -99,6 +117,7 @@ static int64_t count_pairs(const rpi_attention_attributes *attention, int64_t qu
     int64_t pairs = 0;
     for (int64_t i = 0; i < queries; i++) {
         int64_t at = i + keys - queries, first = 0, last = keys;
+        if (attention->pieces.count) at = rpi_token_place(&attention->pieces, queries, i);
         if (attention->causal && at + 1 < last) last = at + 1;
         if (attention->window && at + attention->window < last) last = at + attention->window;
         if (attention->window && at - attention->window + 1 > first)
@@ -137,6 +156,15 @@ static const rpi_attention_attributes grouped = {.heads = 4, .kv_heads = 2, .cau
 static const rpi_attention_attributes near = {.heads = 1, .causal = true, .window = 3};
 static const rpi_attention_attributes near_both_ways = {.heads = 2, .window = 2, .scale = 0.5f};
 static const rpi_attention_attributes dropping = {.heads = 2, .causal = true, .dropout = 0.3f};
+static const rpi_attention_attributes pieces = {
+    .heads = 4, .kv_heads = 2, .causal = true, .pieces = {4, {1, 2}}};
+static const rpi_attention_attributes dropping_pieces = {
+    .heads = 2, .causal = true, .dropout = 0.3f, .pieces = {4, {0, 3}}};
+static const rpi_attention_attributes near_pieces = {
+    .heads = 1, .causal = true, .window = 3, .pieces = {6, {1, 4}}};
+static const rpi_attention_attributes pieces_both_ways = {.heads = 2, .pieces = {2, {0, 1}}};
+static const rpi_attention_attributes long_pieces = {
+    .heads = 1, .causal = true, .scale = 2e-3f, .dropout = 0.1f, .pieces = {4, {0, 3}}};
 /* Elements of a long example are large. */
 static const rpi_attention_attributes one_head = {.heads = 1, .causal = true, .scale = 2e-3f};
 
@@ -178,6 +206,26 @@ static const rpi_op_example examples[] = {
      .attributes = &one_head,
      .input_count = 3,
      .inputs = {{3, {1, 70, 20}}, {3, {1, 70, 20}}, {3, {1, 70, 20}}}},
+    {.name = "pieces, grouped queries",
+     .attributes = &pieces,
+     .input_count = 3,
+     .inputs = {{3, {2, 4, 12}}, {3, {2, 8, 6}}, {3, {2, 8, 6}}}},
+    {.name = "pieces of odd length, dropout",
+     .attributes = &dropping_pieces,
+     .input_count = 3,
+     .inputs = {{3, {2, 6, 8}}, {3, {2, 12, 8}}, {3, {2, 12, 8}}}},
+    {.name = "pieces, window",
+     .attributes = &near_pieces,
+     .input_count = 3,
+     .inputs = {{3, {1, 4, 5}}, {3, {1, 12, 5}}, {3, {1, 12, 5}}}},
+    {.name = "all pieces, both ways",
+     .attributes = &pieces_both_ways,
+     .input_count = 3,
+     .inputs = {{3, {2, 4, 6}}, {3, {2, 4, 6}}, {3, {2, 4, 6}}}},
+    {.name = "long pieces",
+     .attributes = &long_pieces,
+     .input_count = 3,
+     .inputs = {{3, {1, 70, 20}}, {3, {1, 140, 20}}, {3, {1, 140, 20}}}},
 };
 
 const rpi_op rpi_op_attention = {
@@ -215,6 +263,9 @@ static rp_status infer_self(const void *attributes, int input_count, const rpi_s
                             rpi_shape *outputs) {
     const rpi_attention_attributes *attention = attributes;
     RP_TRY(check_attributes(attention));
+    if (attention->pieces.count)
+        return RP_FAIL(INVALID, "queries that are pieces of a sequence lie side by side with "
+                                "keys of these alone; attention takes them as three inputs");
     int64_t parts = attention->heads + 2 * kv_heads_of(attention);
     RP_TRY(check_heads(&inputs[0], parts, "input"));
     if (input_count > 1) RP_TRY(check_documents(&inputs[1], &inputs[0]));

@@ -5,8 +5,10 @@
 extern const rpi_op rpi_op_position_embedding;
 
 static rp_status check_bound(const void *attributes, int input_count, const rpi_shape *inputs) {
-    (void)attributes, (void)input_count;
-    int64_t length = inputs[0].size[inputs[0].dims - 2],
+    const rpi_position_attributes *embedding = attributes;
+    (void)input_count;
+    RP_TRY(rpi_op_check_pieces(&embedding->pieces, inputs[0].size[inputs[0].dims - 2]));
+    int64_t length = rpi_token_whole(&embedding->pieces, inputs[0].size[inputs[0].dims - 2]),
             positions = rpi_op_drop_ones(&inputs[1], 2).size[0];
     if (length > positions)
         return RP_FAIL(INVALID,
@@ -30,6 +32,10 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        rpi_op_shape_text(&inputs[1], text, sizeof text),
                        (long long)rpi_op_width(&inputs[0]),
                        rpi_op_shape_text(&inputs[0], other, sizeof other));
+    const rpi_position_attributes *embedding = attributes;
+    RP_TRY(rpi_op_check_pieces(&embedding->pieces, inputs[0].size[dims - 2]));
+    if (embedding->pieces.count && input_count > 2)
+        return RP_FAIL(INVALID, "tokens that are pieces of a sequence, and a position");
     if (input_count > 2 && inputs[2].dims != 0)
         return RP_FAIL(INVALID, "position is %s; a scalar is wanted",
                        rpi_op_shape_text(&inputs[2], text, sizeof text));
@@ -45,22 +51,41 @@ static void flops(const void *attributes, const rpi_shape *inputs, const rpi_sha
     *out_backward = wanted >> 1 & 1u ? *out_forward : 0;
 }
 
+static const rpi_position_attributes usual;
+static const rpi_position_attributes of_pieces = {.pieces = {4, {1, 2}}};
+
 static const rpi_op_example examples[] = {
-    {.name = "sequences", .input_count = 2, .inputs = {{3, {2, 3, 5}}, {2, {4, 5}}}},
-    {.name = "whole table", .input_count = 2, .inputs = {{3, {3, 4, 20}}, {2, {4, 20}}}},
+    {.name = "sequences",
+     .attributes = &usual,
+     .input_count = 2,
+     .inputs = {{3, {2, 3, 5}}, {2, {4, 5}}}},
+    {.name = "whole table",
+     .attributes = &usual,
+     .input_count = 2,
+     .inputs = {{3, {3, 4, 20}}, {2, {4, 20}}}},
+    {.name = "pieces of a sequence",
+     .attributes = &of_pieces,
+     .input_count = 2,
+     .inputs = {{3, {2, 6, 5}}, {2, {13, 5}}}},
     {.name = "table of torchvision's shape",
+     .attributes = &usual,
      .input_count = 2,
      .inputs = {{3, {2, 3, 5}}, {3, {1, 4, 5}}}},
     {.name = "from a position on",
+     .attributes = &usual,
      .input_count = 3,
      .inputs = {{3, {2, 3, 5}}, {2, {9, 5}}},
      .classes = 7},
-    {.name = "one row", .input_count = 2, .inputs = {{2, {3, 6}}, {2, {5, 6}}}},
+    {.name = "one row",
+     .attributes = &usual,
+     .input_count = 2,
+     .inputs = {{2, {3, 6}}, {2, {5, 6}}}},
 };
 
 const rpi_op rpi_op_position_embedding = {
     .name = "position_embedding",
     .summary = "y[..., t, :] = x[..., t, :] + table[position + t]",
+    .attribute_bytes = sizeof(rpi_position_attributes),
     .input_count = 3,
     .output_count = 1,
     .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true},
@@ -79,8 +104,15 @@ const rpi_op rpi_op_position_embedding = {
 
 rpi_value_id rpi_position_embedding_at(rpi_graph *graph, const char *name, rpi_value_id input,
                                        rpi_value_id table, rpi_value_id position) {
-    return rpi_graph_add(graph, name, &rpi_op_position_embedding, NULL, 3,
+    static const rpi_position_attributes whole;
+    return rpi_graph_add(graph, name, &rpi_op_position_embedding, &whole, 3,
                          (rpi_value_id[]){input, table, position});
+}
+
+rpi_value_id rpi_position_embedding_of(rpi_graph *graph, const char *name, rpi_value_id input,
+                                       rpi_value_id table, rpi_position_attributes attributes) {
+    return rpi_graph_add(graph, name, &rpi_op_position_embedding, &attributes, 3,
+                         (rpi_value_id[]){input, table, RPI_NO_VALUE});
 }
 
 rpi_value_id rpi_position_embedding(rpi_graph *graph, const char *name, rpi_value_id input,

@@ -40,6 +40,9 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     RP_TRY(check_stretch(&rope->stretch));
     if (rope->stretch.yarn && !(rope->base > 1))
         return RP_FAIL(INVALID, "base is %g; above 1 is wanted for YaRN", rope->base);
+    RP_TRY(rpi_op_check_pieces(&rope->pieces, inputs[0].size[1]));
+    if (rope->pieces.count && input_count > 1)
+        return RP_FAIL(INVALID, "tokens that are pieces of a sequence, and a position");
     if (input_count > 1 && inputs[1].dims != 0)
         return RP_FAIL(INVALID, "position is %s; a scalar is wanted",
                        rpi_op_shape_text(&inputs[1], text, sizeof text));
@@ -77,6 +80,8 @@ static const rpi_rope_attributes yarn_exactly = {.heads = 2,
                                                              .is_exact = true,
                                                              .attention = 0.7}};
 
+static const rpi_rope_attributes of_pieces = {.heads = 2, .base = 100, .pieces = {6, {1, 4}}};
+
 static const rpi_op_example examples[] = {
     {.name = "halves", .attributes = &halves, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
     {.name = "pairs", .attributes = &pairs, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
@@ -98,6 +103,10 @@ static const rpi_op_example examples[] = {
      .attributes = &yarn_exactly,
      .input_count = 1,
      .inputs = {{3, {2, 5, 16}}}},
+    {.name = "pieces of a sequence",
+     .attributes = &of_pieces,
+     .input_count = 1,
+     .inputs = {{3, {2, 6, 16}}}},
     {.name = "from a position on",
      .attributes = &halves,
      .input_count = 2,

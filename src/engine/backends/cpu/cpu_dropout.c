@@ -7,11 +7,11 @@
 extern const rpi_op rpi_op_dropout;
 extern const rpi_cpu_op rpi_cpu_dropout;
 
-/* Each row is a run of a longer one. */
+/* Each row is a run of a longer one. it.first: the row of the first, in the whole. */
 static void drop_rows(const rpi_cpu_kernel *kernel, const rpi_dropout_attributes *dropout,
                       rpi_kernel_dropout it) {
     int64_t width = rpi_op_width(&kernel->unit.inputs[0].shape);
-    int64_t row = it.first / width, rows = it.count / width;
+    int64_t row = it.first, rows = it.count / width;
     float *x = it.x.data, *y = it.y.data;
     it.count = width;
     for (int64_t r = 0; r < rows; r++) {
@@ -20,6 +20,36 @@ static void drop_rows(const rpi_cpu_kernel *kernel, const rpi_dropout_attributes
         it.y = rpi_kernel_f32(y + r * width, 0);
         rpi_kernel_dropout_apply(&kernel->run, &it);
     }
+}
+
+/* Tokens that follow each other, of which the first is row `row` of the whole. */
+static void drop_run(const rpi_cpu_kernel *kernel, const rpi_dropout_attributes *dropout,
+                     rpi_kernel_dropout it, int64_t row) {
+    it.first = row;
+    if (dropout->whole) {
+        drop_rows(kernel, dropout, it);
+        return;
+    }
+    it.first *= rpi_op_width(&kernel->unit.inputs[0].shape);
+    rpi_kernel_dropout_apply(&kernel->run, &it);
+}
+
+/* Batch x tokens x width, of which the tokens are pieces of longer sequences. */
+static void drop_pieces(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io,
+                        const rpi_dropout_attributes *dropout, rpi_kernel_dropout it) {
+    const int64_t *size = kernel->unit.inputs[0].shape.size;
+    int64_t length = size[1], width = size[2], sample = rpi_cpu_first_sample(kernel, io, 0);
+    int64_t whole = rpi_token_whole(&dropout->pieces, length);
+    float *x = it.x.data, *y = it.y.data;
+    for (int64_t b = 0; b < size[0]; b++)
+        for (int i = 0; i < rpi_token_runs(&dropout->pieces); i++) {
+            rpi_token_run run = rpi_token_run_at(&dropout->pieces, length, i);
+            int64_t at = (b * length + run.first) * width;
+            it.count = run.count * width;
+            it.x = rpi_kernel_f32(x + at, 0);
+            it.y = rpi_kernel_f32(y + at, 0);
+            drop_run(kernel, dropout, it, (sample + b) * whole + run.place);
+        }
 }
 
 /* The gradient is dropped as the elements were: the mask is drawn again. */
@@ -37,10 +67,14 @@ static void drop(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io, const vo
                              .count = count,
                              .x = rpi_kernel_f32(x, 0),
                              .y = rpi_kernel_f32(y, 0)};
-    if (dropout->whole)
+    if (dropout->pieces.count) {
+        drop_pieces(kernel, io, dropout, it);
+    } else if (dropout->whole) {
+        it.first /= rpi_op_width(shape);
         drop_rows(kernel, dropout, it);
-    else
+    } else {
         rpi_kernel_dropout_apply(&kernel->run, &it);
+    }
 }
 
 static rp_status forward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {

@@ -80,11 +80,14 @@ static positions positions_of(const rpi_unit *unit) {
     return (positions){rpi_shape_count(shape) / elements, elements};
 }
 
-/* The first element of the table that is read. */
+/* The first element of the table that is read; of tokens that are pieces of a sequence, where
+ * that begins. */
 static rp_status find_first(const rpi_unit *unit, const rpi_kernel_io *io, positions p,
                             int64_t *out_first) {
+    const rpi_position_attributes *embedding = unit->nodes[0]->attributes;
     const rpi_shape *table = &unit->inputs[TABLE].shape;
-    int64_t width = rpi_op_width(table), length = p.elements / width;
+    int64_t width = rpi_op_width(table);
+    int64_t length = rpi_token_whole(&embedding->pieces, p.elements / width);
     int64_t rows = rpi_shape_count(table) / width;
     int64_t at = unit->input_count > POSITION ? *(const int32_t *)io->inputs[POSITION] : 0;
     if (at < 0 || at + length > rows)
@@ -95,38 +98,68 @@ static rp_status find_first(const rpi_unit *unit, const rpi_kernel_io *io, posit
     return RP_OK;
 }
 
+/* The index-th run of tokens that follow each other, in elements of a sequence and the table.
+ */
+static rpi_token_run run_at(const rpi_unit *unit, positions p, int index) {
+    const rpi_position_attributes *embedding = unit->nodes[0]->attributes;
+    int64_t width = rpi_op_width(&unit->inputs[TABLE].shape);
+    rpi_token_run run = rpi_token_run_at(&embedding->pieces, p.elements / width, index);
+    return (rpi_token_run){run.first * width, run.count * width, run.place * width};
+}
+
+static int runs_of(const rpi_unit *unit) {
+    const rpi_position_attributes *embedding = unit->nodes[0]->attributes;
+    return rpi_token_runs(&embedding->pieces);
+}
+
 static rp_status add_positions(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     positions p = positions_of(&kernel->unit);
+    const float *x = io->inputs[0], *table = io->inputs[TABLE];
+    float *y = io->outputs[0];
     int64_t first = 0;
     RP_TRY(find_first(&kernel->unit, io, p, &first));
-    rpi_kernel_add_bias(&kernel->run,
-                        &(rpi_kernel_add){.rows = p.sequences,
-                                          .cols = p.elements,
-                                          .a = rpi_kernel_f32(io->inputs[0], p.elements),
-                                          .bias = (const float *)io->inputs[TABLE] + first,
-                                          .y = rpi_kernel_f32(io->outputs[0], p.elements)});
+    for (int i = 0; i < runs_of(&kernel->unit); i++) {
+        rpi_token_run run = run_at(&kernel->unit, p, i);
+        rpi_kernel_add_bias(&kernel->run,
+                            &(rpi_kernel_add){.rows = p.sequences,
+                                              .cols = run.count,
+                                              .a = rpi_kernel_f32(x + run.first, p.elements),
+                                              .bias = table + first + run.place,
+                                              .y = rpi_kernel_f32(y + run.first, p.elements)});
+    }
     return RP_OK;
+}
+
+/* What no token reaches is zero: in front of each run, and behind the last. */
+static void sum_runs(const rpi_cpu_kernel *kernel, positions p, int64_t first,
+                     const float *gradients, bool accumulate, float *sums) {
+    int64_t all = rpi_shape_count(&kernel->unit.inputs[TABLE].shape), end = 0;
+    for (int i = 0; i < runs_of(&kernel->unit); i++) {
+        rpi_token_run run = run_at(&kernel->unit, p, i);
+        int64_t at = first + run.place;
+        if (!accumulate) memset(sums + end, 0, (size_t)(at - end) * sizeof *sums);
+        rpi_kernel_column_sums(
+            &kernel->run,
+            &(rpi_kernel_sums){.rows = p.sequences,
+                               .cols = run.count,
+                               .x = rpi_kernel_f32(gradients + run.first, p.elements),
+                               .sums = sums + at,
+                               .accumulate = accumulate});
+        end = at + run.count;
+    }
+    if (!accumulate) memset(sums + end, 0, (size_t)(all - end) * sizeof *sums);
 }
 
 static rp_status position_gradient(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     positions p = positions_of(&kernel->unit);
     float *sums = io->grad_inputs[TABLE];
-    bool accumulate = rpi_cpu_accumulates(io, TABLE);
-    int64_t all = rpi_shape_count(&kernel->unit.inputs[TABLE].shape), first = 0;
+    int64_t first = 0;
     RP_TRY(find_first(&kernel->unit, io, p, &first));
     if (io->grad_inputs[0])
         memcpy(io->grad_inputs[0], io->grad_outputs[0],
                (size_t)(p.sequences * p.elements) * sizeof *sums);
-    if (!sums) return RP_OK;
-    int64_t end = first + p.elements;
-    if (!accumulate) memset(sums, 0, (size_t)first * sizeof *sums);
-    if (!accumulate) memset(sums + end, 0, (size_t)(all - end) * sizeof *sums);
-    rpi_kernel_column_sums(
-        &kernel->run, &(rpi_kernel_sums){.rows = p.sequences,
-                                         .cols = p.elements,
-                                         .x = rpi_kernel_f32(io->grad_outputs[0], p.elements),
-                                         .sums = sums + first,
-                                         .accumulate = accumulate});
+    if (sums)
+        sum_runs(kernel, p, first, io->grad_outputs[0], rpi_cpu_accumulates(io, TABLE), sums);
     return RP_OK;
 }
 

@@ -33,8 +33,13 @@ static size_t tables_bytes(const rpi_unit *unit) {
 /* Cosines, then sines, of the tokens' positions. */
 static void make_tables(const rpi_unit *unit, int64_t first, float *tables) {
     const rpi_rope_attributes *rope = unit->nodes[0]->attributes;
-    rpi_kernel_rope_tables(rope->base, &rope->stretch, first, unit->inputs[0].shape.size[1],
-                           rotary_of(unit), tables, tables + table_size(unit));
+    int64_t half = rotary_of(unit) / 2, length = unit->inputs[0].shape.size[1];
+    for (int i = 0; i < rpi_token_runs(&rope->pieces); i++) {
+        rpi_token_run run = rpi_token_run_at(&rope->pieces, length, i);
+        float *cosines = tables + run.first * half;
+        rpi_kernel_rope_tables(rope->base, &rope->stretch, first + run.place, run.count,
+                               2 * half, cosines, cosines + table_size(unit));
+    }
 }
 
 /* Once, unless each run says where it begins. */

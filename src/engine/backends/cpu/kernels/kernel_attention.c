@@ -54,6 +54,7 @@ static double score(const rpi_kernel_attention *it, int64_t b, int64_t i, int64_
 /* What the weight of a pair is multiplied by. */
 static double kept(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i, int64_t j) {
     if (it->dropout.probability == 0) return 1;
+    i = rpi_attention_query(it, i);
     uint64_t first = 128 * rpi_attention_mask_group(it, b, h, i, j);
     return rpi_dropout_factor(&it->dropout, first + (uint64_t)(64 * (i % 2) + j % 64));
 }

@@ -20,12 +20,14 @@
  * 128 (((b heads + h) ceil(q_length / 2) + i / 2) ceil(k_length / 64) + j / 64) + 64 (i mod 2)
  * + j mod 64 as kernel_dropout.h defines it.
  *
- * Query i stands at position i + q_offset among the keys. It sees the keys j
- *   from first_key on, below lengths[b], not after it where `causal`, less than `window` away
- * where that is set, and of its own document: document_starts[b][j] is where the document of
- * position j begins. A query that sees none has out 0, lse -infinity and gradients 0. What is
- * no number in a key or a query that takes no part in an output does not reach it in the
- * forward pass; in the backward pass it may reach queries and keys of its block.
+ * Query i stands at position i + q_offset among the keys; where the queries are pieces of the
+ * sequence of all keys, at its place in that, and there i of the mask is that place, and
+ * q_length that of the sequence. It sees the keys j from first_key on, below lengths[b], not
+ * after it where `causal`, less than `window` away where that is set, and of its own document:
+ * document_starts[b][j] is where the document of position j begins. A query that sees none has
+ * out 0, lse -infinity and gradients 0. What is no number in a key or a query that takes no
+ * part in an output does not reach it in the forward pass; in the backward pass it may reach
+ * queries and keys of its block.
  *
  * Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning",
  * 2023. Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. */
@@ -33,6 +35,7 @@
 #define RPI_ENGINE_KERNEL_ATTENTION_H
 
 #include "engine/backends/cpu/kernels/kernel_dropout.h"
+#include "engine/token_pieces.h"
 
 enum { RPI_ATTENTION_HEAD_SIZE = 256 }; /* the largest head_size */
 
@@ -56,8 +59,9 @@ typedef struct rpi_kernel_relative {
 
 typedef struct rpi_kernel_attention {
     int64_t batch, heads, kv_heads, q_length, k_length, head_size;
-    int64_t q_offset; /* k_length - q_length where queries follow cached keys */
-    float scale;      /* 1 / sqrt(head_size) as a rule */
+    int64_t q_offset;        /* k_length - q_length where queries follow cached keys */
+    rpi_token_pieces pieces; /* of queries; count 0: all that there are. q_offset is then 0 */
+    float scale;             /* 1 / sqrt(head_size) as a rule */
     bool causal;
     int64_t window;                 /* 0: none */
     int64_t first_key;              /* those before it are not seen: memory not yet filled */
@@ -114,11 +118,16 @@ static inline int64_t rpi_attention_distances(const rpi_kernel_attention *it) {
     return (it->k_length + 15) / 16 * 16 + RPI_ATTENTION_BEYOND;
 }
 
+/* The number that the mask knows a query by. */
+static inline int64_t rpi_attention_query(const rpi_kernel_attention *it, int64_t query) {
+    return rpi_token_place(&it->pieces, it->q_length, query);
+}
+
 /* The group of 128 elements of a mask that holds the keys from `key` on, a multiple of 64, of
- * queries i and i + 1, i even. */
+ * the queries that it knows by i and i + 1, i even. */
 static inline uint64_t rpi_attention_mask_group(const rpi_kernel_attention *it, int64_t batch,
                                                 int64_t head, int64_t query, int64_t key) {
-    int64_t pairs = (it->q_length + 1) / 2;
+    int64_t pairs = (rpi_token_whole(&it->pieces, it->q_length) + 1) / 2;
     int64_t blocks = (it->k_length + RPI_ATTENTION_KEYS - 1) / RPI_ATTENTION_KEYS;
     int64_t heads = it->whole_heads ? it->whole_heads : it->heads;
     head += it->first_head;

@@ -99,16 +99,17 @@ SIMD vf lane_numbers(void) {
 SIMD void draw_mask(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t first,
                     int64_t rows, int64_t block, int vectors, float *factors) {
     uint32_t threshold = rpi_dropout_threshold(it->dropout.probability);
-    for (int64_t pair = first / 2 * 2; pair < first + rows; pair += 2) {
-        philox random =
-            draw_group(&it->dropout, rpi_attention_mask_group(it, b, h, pair, block));
-        for (int odd = 0; odd < 2; odd++) {
-            int64_t r = pair + odd - first;
-            if (r < 0 || r >= rows) continue;
-            for (int v = 0; v < vectors; v++)
-                vf_store(factors + r * KEYS + v * RPI_LANES,
-                         dropout_factor(&random, odd * KEY_VECTORS + v, threshold));
+    int64_t drawn = -1; /* the pair whose numbers are at hand */
+    philox random;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t query = rpi_attention_query(it, first + r), odd = query % 2;
+        if (query - odd != drawn) {
+            drawn = query - odd;
+            random = draw_group(&it->dropout, rpi_attention_mask_group(it, b, h, drawn, block));
         }
+        for (int v = 0; v < vectors; v++)
+            vf_store(factors + r * KEYS + v * RPI_LANES,
+                     dropout_factor(&random, (int)odd * KEY_VECTORS + v, threshold));
     }
 }
 

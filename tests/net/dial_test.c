@@ -5,12 +5,15 @@
 #include "link_pair.h"
 #include "net/socket/addresses.h"
 #include "net/socket/interfaces.h"
+#include "net/socket/pass_fd.h"
 #include "net/socket/stream.h"
 #include "net/socket/unix_socket.h"
 #include "net/trust/secret.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -378,6 +381,151 @@ static void interfaces_match_as_nccl_has_them(void) {
     CHECK(count >= 1 && strcmp(list[0].address, "127.0.0.1") == 0);
 }
 
+/* ---- what every descriptor promises ---- */
+
+static void check_promises(int fd, const char *what) {
+    CHECK_MSG(fd >= 0, "%s: no descriptor", what);
+    CHECK_MSG(fcntl(fd, F_GETFD) & FD_CLOEXEC, "%s: is handed on to children", what);
+    CHECK_MSG(fcntl(fd, F_GETFL) & O_NONBLOCK, "%s: blocks", what);
+}
+
+static void check_hurries(int fd, const char *what) {
+    int one = 0;
+    socklen_t length = sizeof one;
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, &length) == 0);
+    CHECK_MSG(one, "%s: Nagle's delay", what);
+}
+
+/* What has been dialled is accepted at once, or soon. */
+static int accept_soon(int listener) {
+    (void)rpi_stream_wait(listener, POLLIN, rpi_deadline_ns(20));
+    return rpi_stream_accept(listener);
+}
+
+static void descriptors_neither_block_nor_go_to_children(void) {
+    int before = check_descriptors(), port = 0, listener = -1, began = -1, fds[4];
+    char name[RPI_UNIX_NAME_BYTES];
+    rpi_addresses addresses;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    check_promises(listener, "a listener");
+    CHECK_EQ(rpi_stream_accept(listener), -1); /* nobody has come */
+    REQUIRE_OK(rpi_stream_dial(NULL, port, rpi_deadline_ns(20), &fds[0]));
+    fds[1] = accept_soon(listener);
+    REQUIRE_OK(rpi_addresses_find(NULL, port, 0, &addresses));
+    CHECK_EQ(rpi_stream_begin_dial(addresses.first, &began), RP_PENDING);
+    fds[2] = began;
+    fds[3] = accept_soon(listener);
+    rpi_addresses_free(&addresses);
+    static const char *const names[] = {"dialled", "accepted", "begun", "accepted later"};
+    for (int i = 0; i < 4; i++) {
+        check_promises(fds[i], names[i]);
+        check_hurries(fds[i], names[i]);
+        close(fds[i]);
+    }
+    close(listener);
+    REQUIRE_OK(rpi_unix_listen(name, &listener));
+    check_promises(listener, "a Unix listener");
+    REQUIRE_OK(rpi_unix_dial(name, rpi_deadline_ns(20), &fds[0]));
+    check_promises(fds[0], "a Unix connection");
+    close(fds[0]);
+    close(listener);
+    CHECK_FAILS(rpi_unix_dial(name, rpi_deadline_ns(20), &fds[0]), PEER, "nobody listens");
+    CHECK_EQ(check_descriptors(), before);
+}
+
+static void names_of_unix_sockets_have_bounds(void) {
+    char name[sizeof((struct sockaddr_un *)0)->sun_path + 1];
+    int fd = -1;
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 2] = '\0'; /* one byte is for the NUL in front of it */
+    CHECK_FAILS(rpi_unix_dial(name, rpi_deadline_ns(20), &fd), PEER, "nobody listens");
+    name[sizeof name - 2] = 'n';
+    name[sizeof name - 1] = '\0';
+    CHECK_FAILS(rpi_unix_dial(name, rpi_deadline_ns(20), &fd), INVALID, "too long");
+}
+
+static void spans_of_poll_are_rounded_up(void) {
+    CHECK_EQ(rpi_poll_ms(RPI_NEVER_NS), -1);
+    CHECK_EQ(rpi_poll_ms(rpi_now_ns()), 0);
+    CHECK_EQ(rpi_poll_ms(rpi_now_ns() - RPI_SECOND_NS), 0);
+    int ms = rpi_poll_ms(rpi_now_ns() + 100 * RPI_SECOND_NS);
+    CHECK_MSG(ms > 0 && ms <= 100000, "%d ms", ms);
+    CHECK_EQ(rpi_poll_ms(rpi_now_ns() + (INT64_C(1) << 60)), 1000000000);
+}
+
+static void who_was_hung_up_on_dials_for_a_while(void) {
+    rpi_redials redials = {0};
+    int fds[2];
+    REQUIRE(pipe2(fds, O_CLOEXEC) == 0);
+    int before = check_descriptors(), fd = fds[0];
+    CHECK(!rpi_stream_dials_again(&redials, &fd, rpi_now_ns())); /* no time is left */
+    CHECK_EQ(fd, fds[0]);
+    CHECK(rpi_stream_dials_again(&redials, &fd, rpi_deadline_ns(60)));
+    CHECK_EQ(fd, -1);
+    CHECK_EQ(check_descriptors(), before - 1);
+    CHECK(rpi_stream_dials_again(&redials, &fd, rpi_deadline_ns(60)));
+    redials.first_ns -= 60 * RPI_SECOND_NS;
+    CHECK(!rpi_stream_dials_again(&redials, &fd, rpi_deadline_ns(60)));
+    close(fds[1]);
+}
+
+/* ---- descriptors that are passed ---- */
+
+static void so_many_descriptors_as_are_awaited(void) {
+    int pair[2], given[RPI_PASS_FDS], taken[RPI_PASS_FDS];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    for (int i = 0; i < RPI_PASS_FDS; i++) given[i] = pair[i % 2];
+    int before = check_descriptors();
+    for (int count = 1; count <= RPI_PASS_FDS; count++) {
+        CHECK_OK(rpi_fds_send(pair[0], given, count, rpi_deadline_ns(20)));
+        REQUIRE_OK(rpi_fds_receive(pair[1], taken, count, rpi_deadline_ns(20)));
+        for (int i = 0; i < count; i++) {
+            CHECK(fcntl(taken[i], F_GETFD) & FD_CLOEXEC);
+            close(taken[i]);
+        }
+        for (int other = 1; other <= RPI_PASS_FDS; other++) {
+            if (other == count) continue;
+            CHECK_OK(rpi_fds_send(pair[0], given, count, rpi_deadline_ns(20)));
+            CHECK_FAILS(rpi_fds_receive(pair[1], taken, other, rpi_deadline_ns(20)), CORRUPT,
+                        "it did not pass");
+        }
+    }
+    CHECK_EQ(check_descriptors(), before);
+    CHECK_FAILS(rpi_fds_receive(pair[1], taken, 1, rpi_deadline_ns(0.01)), TIMEOUT,
+                "no descriptors passed");
+    close(pair[0]);
+    CHECK_FAILS(rpi_fds_receive(pair[1], taken, 1, rpi_deadline_ns(20)), PEER, "closed");
+    CHECK_FAILS(rpi_fds_send(pair[1], given + 1, 1, rpi_deadline_ns(20)), PEER, "closed");
+    close(pair[1]);
+}
+
+static void notes_come_whole_or_not_at_all(void) {
+    int pair[2], fd = 77;
+    char note[8] = "notes", heard[8];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    int before = check_descriptors();
+    CHECK_EQ(rpi_note_receive(pair[1], heard, sizeof heard, &fd), RP_PENDING);
+    CHECK_OK(rpi_note_send(pair[0], note, sizeof note, -1));
+    CHECK_OK(rpi_note_receive(pair[1], heard, sizeof heard, &fd));
+    CHECK(fd == -1 && strcmp(heard, "notes") == 0);
+    CHECK_OK(rpi_note_send(pair[0], note, sizeof note, pair[0]));
+    CHECK_OK(rpi_note_receive(pair[1], heard, sizeof heard, &fd));
+    CHECK(fd >= 0 && fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    close(fd);
+    CHECK_OK(rpi_note_send(pair[0], note, sizeof note - 1, pair[0])); /* too short */
+    CHECK_FAILS(rpi_note_receive(pair[1], heard, sizeof heard, &fd), CORRUPT,
+                "in 7 bytes on the socket, not in 8");
+    CHECK_OK(rpi_fds_send(pair[0], (int[]){pair[0], pair[1]}, 2, rpi_deadline_ns(20)));
+    CHECK_FAILS(rpi_note_receive(pair[1], heard, 1, &fd), CORRUPT, "on the socket");
+    CHECK_EQ(check_descriptors(), before);
+    while (rpi_note_send(pair[0], note, sizeof note, -1) == RP_OK) {
+    } /* until it is full */
+    CHECK_EQ(rpi_note_send(pair[0], note, sizeof note, -1), RP_PENDING);
+    close(pair[1]);
+    CHECK_FAILS(rpi_note_send(pair[0], note, sizeof note, -1), PEER, "closed");
+    close(pair[0]);
+}
+
 CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"several_ranks_are_called_at_once", several_ranks_are_called_at_once},
       {"the_rank_that_cannot_be_called_is_named", the_rank_that_cannot_be_called_is_named},
@@ -390,4 +538,11 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"any_address_of_a_list_may_be_the_one", any_address_of_a_list_may_be_the_one},
       {"ports_come_from_the_range", ports_come_from_the_range},
       {"trials_of_a_port_do_not_take_it", trials_of_a_port_do_not_take_it},
-      {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them})
+      {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them},
+      {"descriptors_neither_block_nor_go_to_children",
+       descriptors_neither_block_nor_go_to_children},
+      {"names_of_unix_sockets_have_bounds", names_of_unix_sockets_have_bounds},
+      {"spans_of_poll_are_rounded_up", spans_of_poll_are_rounded_up},
+      {"who_was_hung_up_on_dials_for_a_while", who_was_hung_up_on_dials_for_a_while},
+      {"so_many_descriptors_as_are_awaited", so_many_descriptors_as_are_awaited},
+      {"notes_come_whole_or_not_at_all", notes_come_whole_or_not_at_all})

@@ -263,6 +263,20 @@ static void what_came_before_a_reset_is_taken(void) {
     visit_end(&v);
 }
 
+/* It sends nothing and leaves nothing unread, and ends all the same by a reset. */
+static void a_reset_is_called_one(void) {
+    static const struct linger at_once = {.l_onoff = 1};
+    visit v;
+    size_t bytes = 0;
+    REQUIRE_OK(visit_as_rank_1(&v));
+    CHECK(setsockopt(v.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+    close(v.fd);
+    v.fd = -1;
+    for (int again = 0; again < 2; again++)
+        CHECK_FAILS(next_frame(&v, &bytes), PEER, "connection reset by peer");
+    visit_end(&v);
+}
+
 /* Cut after every possible number of bytes: whole frames come, then the cut has its length. */
 static void a_cut_stream_says_how_much_is_missing(void) {
     static const size_t cuts[] = {0, 1, 63, 64, 65, 100, 163, 164, 165, 228, 300, 327, 328};
@@ -765,6 +779,7 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"who_calls_another_rank_is_no_failure", who_calls_another_rank_is_no_failure},
       {"a_refused_caller_learns_why_but_no_session",
        a_refused_caller_learns_why_but_no_session},
+      {"a_reset_is_called_one", a_reset_is_called_one},
       {"a_cut_stream_says_how_much_is_missing", a_cut_stream_says_how_much_is_missing},
       {"what_is_no_frame_is_corrupt", what_is_no_frame_is_corrupt},
       {"a_peer_that_does_not_come_is_waited_for_until_the_deadline",

@@ -137,7 +137,7 @@ static rp_status learn_by_all_reduce(learner *l) {
 /* A step of one's own, then a put to both neighbours of a ring, and the mean with what they
  * have put: nobody waits for anybody. */
 static rp_status step_with_neighbours(learner *l, rp_window *window) {
-    rp_window_send send = {0};
+    rp_window_send send = RP_WINDOW_SEND();
     compute(l, 1);
     descend(l);
     RP_TRY(rp_window_put(window, NULL, l->count, &send, NULL));
@@ -161,14 +161,10 @@ static rp_status learn_by_gossip(learner *l) {
     int rank = rp_comm_rank(l->comm), world = rp_comm_world(l->comm);
     int neighbours[] = {(rank + 1) % world, (rank + world - 1) % world};
     size_t count = world > 2 ? 2 : (size_t)(world - 1);
-    rp_window_setup setup = {.name = "parameters",
-                             .data = l->x,
-                             .count = l->count,
-                             .dtype = RP_F32,
-                             .sources = neighbours,
-                             .destinations = neighbours,
-                             .source_count = count,
-                             .destination_count = count};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "parameters", .data = l->x, .count = l->count, .dtype = RP_F32,
+                        .sources = neighbours, .destinations = neighbours,
+                        .source_count = count, .destination_count = count);
     rp_window *window = NULL;
     RP_TRY(rp_window_create(l->comm, &setup, &window));
     rp_status status = start_clock(l);
@@ -244,14 +240,16 @@ static rp_status learn_with(learner *l, const rp_parameter_server_options *how,
 }
 
 static rp_status learn_by_server(learner *l) {
-    rp_parameter_server_options o = {
-        .servers = 1, .staleness = l->is->staleness, .merge = merge, .context = l};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = 1, .staleness = l->is->staleness, .merge = merge,
+                                    .context = l);
     return learn_with(l, &o, push_gradient);
 }
 
 static rp_status learn_by_local_steps(learner *l) {
-    rp_parameter_server_options o = {
-        .servers = 1, .staleness = RP_ANY_STALENESS, .merge = merge_outer, .context = l};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = 1, .staleness = RP_ANY_STALENESS,
+                                    .merge = merge_outer, .context = l);
     RP_TRY(rpi_alloc_array(l->count, sizeof(float), "the server's parameters", &l->base));
     RP_TRY(rpi_alloc_array(l->count, sizeof(float), "outer momentum", &l->outer.momentum));
     RP_TRY(rpi_alloc_array(l->count, sizeof(float), "what pushes bring", &l->outer.buffer));

@@ -51,8 +51,14 @@ typedef struct rp_gossip_info {
 RP_API rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks,
                                  rp_gossip_info *info);
 
+/** An initializer of an rp_gossip_setup, which begins with its size as all structs of options
+ * do (redpoll/comm.h): rp_gossip_setup setup = RP_GOSSIP_SETUP(.algorithm = "choco"). */
+#define RP_GOSSIP_SETUP(...)                                                                   \
+    { .size = sizeof(rp_gossip_setup), __VA_ARGS__ }
+
 /** Zeros mean the defaults. Equal on all ranks, but for the pointers. */
 typedef struct rp_gossip_setup {
+    size_t size; /**< sizeof(rp_gossip_setup): RP_GOSSIP_SETUP() sets it. */
     const char *topology, *algorithm; /**< As of rp_gossip_check(). */
     rp_dtype dtype;                   /**< RP_F32 or RP_F64. */
     size_t count;                     /**< Elements of each vector. */
@@ -73,8 +79,9 @@ typedef struct rp_gossip_setup {
 
 typedef struct rp_gossip rp_gossip;
 
-/** Local. comm: borrowed until the last rp_gossip_post(). RP_NOMEM, and what rp_gossip_check()
- *  says. */
+/** Local. comm: borrowed until the last rp_gossip_post(). RP_INVALID: the size is none;
+ *  RP_UNSUPPORTED: a field that this library does not know is set; RP_NOMEM; and what
+ *  rp_gossip_check() says. */
 RP_API rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
                                   rp_gossip **gossip);
 /** The request of an exchange must be complete. NULL is fine. */

@@ -32,6 +32,11 @@ extern "C" {
 
 typedef struct rp_local_sgd rp_local_sgd;
 
+/** An initializer of an rp_local_sgd_options, which begins with its size as all structs of
+ * options do (redpoll/comm.h): rp_local_sgd_options o = RP_LOCAL_SGD_OPTIONS(). */
+#define RP_LOCAL_SGD_OPTIONS(...)                                                              \
+    { .size = sizeof(rp_local_sgd_options), __VA_ARGS__ }
+
 /** Start from rp_local_sgd_defaults(): zeros are values here. Equal on all ranks, but for
  *  partner_context.
  *
@@ -49,6 +54,7 @@ typedef struct rp_local_sgd rp_local_sgd;
  *
  *  a: outer_rate, m: outer_momentum, c: consensus_rate. */
 typedef struct rp_local_sgd_options {
+    size_t size;       /**< sizeof(rp_local_sgd_options): RP_LOCAL_SGD_OPTIONS() sets it. */
     const char *outer; /**< NULL: "average". */
     uint64_t every;    /**< Inner steps between two exchanges of the same tensor, at least 1. */
     uint64_t fragments;    /**< Divides `every`; at most as many as tensors. 1: all at once. */
@@ -86,14 +92,17 @@ typedef struct rp_local_sgd_report {
                                  until the object is destroyed. */
 } rp_local_sgd_report;
 
-/** Fill *options for an outer optimizer, with the defaults of its paper: every 100, one
+/** Fill *options, of which the size is set, for an outer optimizer, with the defaults of its
+ *  paper: every 100, one
  *  fragment, no delay; slowmo 1 and .5, diloco .7 and .9 with nesterov, noloco .7, .5 and .7,
  *  sparseloco 1 and decay .95. With fewer steps less momentum is needed: rp_outer_momentum().
- * outer NULL: "average". RP_INVALID: unknown, with those there are. Pure; any thread. */
+ * outer NULL: "average". RP_INVALID: unknown, with those there are; or the size is none. Pure;
+ * any thread. */
 RP_API rp_status rp_local_sgd_defaults(const char *outer, rp_local_sgd_options *options);
 
 /** Are the numbers possible together? tensors: how many there are, 0 where that is not known
- *  yet. RP_INVALID names what cannot be and what can. Pure; any thread. */
+ *  yet. RP_INVALID names what cannot be and what can; RP_UNSUPPORTED: a field that this library
+ *  does not know is set. Pure; any thread. */
 RP_API rp_status rp_local_sgd_check(const rp_local_sgd_options *options, size_t tensors);
 
 /** The outer momentum that is known to work with so many local steps: up to 20 of them 0.3 at

@@ -62,9 +62,17 @@ typedef struct rp_parameter_merge {
                            over the number of workers. */
 } rp_parameter_merge;
 
+/** An initializer of an rp_parameter_server_options, which begins with its size as all structs
+ * of options do (redpoll/comm.h): rp_parameter_server_options o =
+ *  RP_PARAMETER_SERVER_OPTIONS(.servers = 2). */
+#define RP_PARAMETER_SERVER_OPTIONS(...)                                                       \
+    { .size = sizeof(rp_parameter_server_options), __VA_ARGS__ }
+
 /** Zeros: every rank serves and works, synchronous. Equal on all ranks but for the last two. */
 typedef struct rp_parameter_server_options {
-    int servers;       /**< Ranks 0 ... servers - 1 serve, the others work; 0: all do both. */
+    size_t size; /**< sizeof(rp_parameter_server_options): RP_PARAMETER_SERVER_OPTIONS() sets
+                      it. */
+    int servers; /**< Ranks 0 ... servers - 1 serve, the others work; 0: all do both. */
     int64_t staleness; /**< 0, a number of steps, or RP_ANY_STALENESS. */
     int quorum;        /**< Pushes of a merge; 0: no quorum. Needs a staleness. */
     double grace_s;    /**< How long a quorum waits for more. */
@@ -91,7 +99,8 @@ typedef struct rp_parameter_report {
 } rp_parameter_report;
 
 /** Are the numbers possible together? world 0: not known yet. RP_INVALID names what cannot be
- *  and what can. Pure; any thread. */
+ *  and what can; RP_UNSUPPORTED: a field that this library does not know is set. Pure; any
+ *  thread. */
 RP_API rp_status rp_parameter_server_check(const rp_parameter_server_options *options,
                                            int world);
 

@@ -39,8 +39,18 @@ typedef struct rp_window rp_window;
 /** A push or get that is under way. */
 typedef struct rp_window_operation rp_window_operation;
 
+/** Initializers of the structs of options below, which begin with their size as all such
+ *  structs do (redpoll/comm.h): rp_window_send send = RP_WINDOW_SEND(.mutex = 1). */
+#define RP_WINDOW_SETUP(...)                                                                   \
+    { .size = sizeof(rp_window_setup), __VA_ARGS__ }
+#define RP_WINDOW_SEND(...)                                                                    \
+    { .size = sizeof(rp_window_send), __VA_ARGS__ }
+#define RP_WINDOW_MIX(...)                                                                     \
+    { .size = sizeof(rp_window_mix), __VA_ARGS__ }
+
 /** Zeros mean the defaults. name, count, dtype and codec are equal on all ranks. */
 typedef struct rp_window_setup {
+    size_t size;      /**< sizeof(rp_window_setup): RP_WINDOW_SETUP() sets it. */
     const char *name; /**< Up to 200 bytes; unique in the communicator. Copied. */
     void *data; /**< The vector: borrowed until rp_window_free(), read when a neighbour gets it,
                      written by updates and by self_weight. */
@@ -58,8 +68,9 @@ typedef struct rp_window_setup {
 
 /** Collective over the communicator: an all-gather and a barrier. Afterwards all ranks take
  *  pushes into their slots. What one rank refuses fails all, by name.
- *  comm: borrowed until rp_window_free(). RP_INVALID: the name is taken, or an argument cannot
- *  be. RP_MISMATCH: ranks differ in what must be equal, or one sends to another that has it not
+ *  comm: borrowed until rp_window_free(). RP_INVALID: the name is taken, the size is none, or
+ * an argument cannot be. RP_UNSUPPORTED: a field that this library does not know is set.
+ * RP_MISMATCH: ranks differ in what must be equal, or one sends to another that has it not
  *  among its sources: both are named. RP_NOMEM. */
 RP_API rp_status rp_window_create(rp_comm *comm, const rp_window_setup *setup,
                                   rp_window **window);
@@ -71,6 +82,7 @@ RP_API rp_status rp_window_free(rp_window **window);
 
 /** Zeros mean the defaults. */
 typedef struct rp_window_send {
+    size_t size;                /**< sizeof(rp_window_send): RP_WINDOW_SEND() sets it. */
     const rp_neighbor *targets; /**< Destinations with weights; NULL: all, by 1. Of integers
                                      weights are whole numbers. Copied. */
     size_t count;
@@ -83,7 +95,9 @@ typedef struct rp_window_send {
  *  of it rises by one. Local; never waits.
  *  data: `count` elements, which must be the window's; NULL: the window's own vector. Read (and
  *  scaled) during the call. operation: for rp_window_wait(), NULL: not wanted.
- *  RP_INVALID: another count, or a rank that is no destination. RP_PEER: a destination is gone.
+ *  send: NULL: the defaults. RP_INVALID: another count, a rank that is no destination, or a
+ *  size that is none. RP_UNSUPPORTED: a field that this library does not know is set. RP_PEER:
+ * a destination is gone.
  */
 RP_API rp_status rp_window_put(rp_window *window, void *data, size_t count,
                                const rp_window_send *send, rp_window_operation **operation);
@@ -113,6 +127,7 @@ RP_API rp_status rp_window_flush(rp_window *window, double timeout_s);
 
 /** Zeros: x = 0. */
 typedef struct rp_window_mix {
+    size_t size; /**< sizeof(rp_window_mix): RP_WINDOW_MIX() sets it. */
     double self_weight;
     const rp_neighbor *sources; /**< With weights; NULL: all, by 1. */
     size_t count;

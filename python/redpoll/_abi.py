@@ -314,8 +314,9 @@ class rp_gossip_info(Structure):
     ]
 
 
-class rp_gossip_setup(Structure):
+class rp_gossip_setup(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("topology", c_char_p),
         ("algorithm", c_char_p),
         ("dtype", c_int),
@@ -329,8 +330,9 @@ class rp_gossip_setup(Structure):
     ]
 
 
-class rp_local_sgd_options(Structure):
+class rp_local_sgd_options(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("outer", c_char_p),
         ("every", c_uint64),
         ("fragments", c_uint64),
@@ -392,8 +394,9 @@ class rp_parameter_merge(Structure):
 Merge = CFUNCTYPE(c_int, c_void_p, POINTER(rp_parameter_merge))
 
 
-class rp_parameter_server_options(Structure):
+class rp_parameter_server_options(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("servers", c_int),
         ("staleness", c_int64),
         ("quorum", c_int),
@@ -421,8 +424,9 @@ class rp_parameter_report(Structure):
     _fields_ = [("wait_s", c_double), ("staleness", c_int64), ("updates", c_int64)]
 
 
-class rp_window_setup(Structure):
+class rp_window_setup(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("name", c_char_p),
         ("data", c_void_p),
         ("count", c_size_t),
@@ -437,8 +441,9 @@ class rp_window_setup(Structure):
     ]
 
 
-class rp_window_send(Structure):
+class rp_window_send(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("targets", POINTER(rp_neighbor)),
         ("count", c_size_t),
         ("scales", c_int),
@@ -447,8 +452,9 @@ class rp_window_send(Structure):
     ]
 
 
-class rp_window_mix(Structure):
+class rp_window_mix(Sized):
     _fields_ = [
+        ("size", c_size_t),
         ("self_weight", c_double),
         ("sources", POINTER(rp_neighbor)),
         ("count", c_size_t),

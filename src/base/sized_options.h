@@ -21,5 +21,9 @@ typedef struct rpi_sized {
  * library knows it, `known` bytes; fields that the caller does not know are zeros. RP_INVALID:
  * it is no such size. RP_UNSUPPORTED: a field that this library does not know is set. */
 rp_status rpi_sized_read(const rpi_sized *sized, const void *given, void *out_own);
+/* The other way: *out_given, a caller's struct that begins with its size, gets what this
+ * library has in `own`, as far as the caller knows it; what this one does not know are zeros.
+ * RP_INVALID: it is no such size. */
+rp_status rpi_sized_write(const rpi_sized *sized, const void *own, void *out_given);
 
 #endif

@@ -39,16 +39,12 @@ static rp_status open_window(rpi_bench_call *call) {
     rp_status status = ranks_of(lists->sources, lists->source_count, &sources);
     if (status == RP_OK)
         status = ranks_of(lists->destinations, lists->destination_count, &destinations);
-    rp_window_setup setup = {.name = "bench",
-                             .data = (void *)(uintptr_t)call->input,
-                             .count = call->count,
-                             .dtype = call->dtype,
-                             .sources = sources,
-                             .source_count = lists->source_count,
-                             .destinations = destinations,
-                             .destination_count = lists->destination_count,
-                             .codec = call->codec,
-                             .zero_slots = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "bench", .data = (void *)(uintptr_t)call->input,
+                        .count = call->count, .dtype = call->dtype, .sources = sources,
+                        .source_count = lists->source_count, .destinations = destinations,
+                        .destination_count = lists->destination_count, .codec = call->codec,
+                        .zero_slots = 1);
     if (status == RP_OK) status = rp_window_create(call->comm, &setup, &call->window);
     rpi_free(sources);
     rpi_free(destinations);
@@ -60,7 +56,8 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
     rp_window_operation *operation = NULL;
     (void)requests; /* a window has operations of its own */
     RP_TRY(rpi_topology_rounds_at(call->rounds, 0, &lists));
-    rp_window_send send = {.targets = lists->destinations, .count = lists->destination_count};
+    rp_window_send send =
+        RP_WINDOW_SEND(.targets = lists->destinations, .count = lists->destination_count);
     if (!send.targets) send.targets = &(rp_neighbor){0};
     RP_TRY(rp_window_put(call->window, NULL, call->count, &send, &operation));
     return rp_window_wait(&operation, 0);
@@ -70,9 +67,8 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 static rp_status settle(const rpi_bench_call *call) {
     const rp_neighbors *lists = NULL;
     RP_TRY(rpi_topology_rounds_at(call->rounds, 0, &lists));
-    rp_window_mix mix = {.self_weight = lists->self_weight,
-                         .sources = lists->sources,
-                         .count = lists->source_count};
+    rp_window_mix mix = RP_WINDOW_MIX(.self_weight = lists->self_weight,
+                                      .sources = lists->sources, .count = lists->source_count);
     RP_TRY(rp_barrier(call->comm)); /* all have put */
     return rp_window_update(call->window, &mix, call->output);
 }

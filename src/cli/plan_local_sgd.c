@@ -156,7 +156,7 @@ static void print_json(const settings *s, const prediction *p) {
 /* ---- the command ---- */
 
 static rp_status resolve(settings *s) {
-    rp_local_sgd_options o;
+    rp_local_sgd_options o = RP_LOCAL_SGD_OPTIONS();
     RP_TRY(rp_codec_parse(s->codec_text, &s->codec));
     RP_TRY(rp_local_sgd_defaults("diloco", &o));
     o.every = (uint64_t)s->every;

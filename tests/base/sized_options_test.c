@@ -63,5 +63,23 @@ static void no_sizes_are_refused_by_name(void) {
     }
 }
 
+/* What is filled for a caller is not more than that has, and not less. */
+static void callers_of_all_versions_are_filled(void) {
+    const this_version own = {.first = 7, .second = 9};
+    first_version before = {.size = RPI_SIZE_UP_TO(first_version, first), .first = 5};
+    CHECK_OK(rpi_sized_write(&sized, &own, &before));
+    CHECK(before.size == RPI_SIZE_UP_TO(first_version, first) && before.first == 7);
+    this_version now = {.size = sizeof now, .first = 5, .second = 5};
+    CHECK_OK(rpi_sized_write(&sized, &own, &now));
+    CHECK(now.size == sizeof now && now.first == 7 && now.second == 9);
+    later_version after = {.size = sizeof after, .first = 5, .third = "left behind"};
+    CHECK_OK(rpi_sized_write(&sized, &own, &after));
+    CHECK(after.size == sizeof after && after.first == 7 && after.second == 9 && !after.third);
+    now = (this_version){.first = 5};
+    CHECK_FAILS(rpi_sized_write(&sized, &own, &now), INVALID, "some_options.size is 0");
+    CHECK(now.size == 0 && now.first == 5);
+}
+
 CASES({"callers of all versions are read", callers_of_all_versions_are_read},
+      {"callers of all versions are filled", callers_of_all_versions_are_filled},
       {"no sizes are refused by name", no_sizes_are_refused_by_name})

@@ -9,7 +9,9 @@
 
 static void gossip(rp_comm *comm) {
     float x[4] = {1, 2, 3, 4}, gradient[4] = {0};
-    rp_gossip_setup setup = {.dtype = RP_F32, .count = 4, .x = x, .gradient = gradient}, bad;
+    rp_gossip_setup setup = RP_GOSSIP_SETUP(.dtype = RP_F32, .count = 4, .x = x,
+                                            .gradient = gradient),
+                    bad;
     rp_gossip *made = NULL;
     rp_request *request = NULL;
     rp_gossip_info info;
@@ -19,6 +21,9 @@ static void gossip(rp_comm *comm) {
     REFUSES("comm is NULL", rp_gossip_create, NULL, &setup, &made);
     REFUSES("setup is NULL", rp_gossip_create, comm, NULL, &made);
     REFUSES("the place for the result is NULL", rp_gossip_create, comm, &setup, NULL);
+    bad = setup, bad.size = 0;
+    REFUSES("rp_gossip_setup.size is 0", rp_gossip_create, comm, &bad, &made);
+    REFUSES("begin with RP_GOSSIP_SETUP()", rp_gossip_create, comm, &bad, &made);
     bad = setup, bad.dtype = RP_I32;
     REFUSES("dtype is i32", rp_gossip_create, comm, &bad, &made);
     bad = setup, bad.x = NULL;
@@ -61,13 +66,16 @@ static void gossip(rp_comm *comm) {
 static void local_sgd(rp_comm *comm) {
     static float x[4];
     rp_local_sgd *local = NULL;
-    rp_local_sgd_options options;
+    rp_local_sgd_options options = RP_LOCAL_SGD_OPTIONS();
     rp_segment tensor = {.data = x, .count = 4, .dtype = RP_F32}, bare = tensor;
     void *data[] = {x}, *none[] = {NULL};
     bare.data = NULL;
     REFUSES("needs options", rp_local_sgd_defaults, NULL, NULL);
     REFUSES("unknown", rp_local_sgd_defaults, "", &options);
+    rp_local_sgd_options zeros = {0};
+    REFUSES("begin with RP_LOCAL_SGD_OPTIONS()", rp_local_sgd_defaults, NULL, &zeros);
     REQUIRE_OK(rp_local_sgd_defaults(NULL, &options));
+    CHECK_EQ(options.size, sizeof options);
     REFUSES("needs options", rp_local_sgd_check, NULL, 1);
     char text[64];
     REFUSES("needs options", rp_local_sgd_advise, NULL, text, sizeof text);
@@ -77,6 +85,11 @@ static void local_sgd(rp_comm *comm) {
     LEGAL(rp_outer_momentum, CHECK(rp_outer_momentum("no-such", 1) == 0));
     REFUSES("needs a comm", rp_local_sgd_create, NULL, &tensor, 1, &options, &local);
     REFUSES("and a place", rp_local_sgd_create, comm, &tensor, 1, &options, NULL);
+    zeros = options, zeros.size = 0;
+    REFUSES("rp_local_sgd_options.size is 0", rp_local_sgd_check, &zeros, 1);
+    REFUSES("rp_local_sgd_options.size is 0", rp_local_sgd_advise, &zeros, text, sizeof text);
+    REFUSES("begin with RP_LOCAL_SGD_OPTIONS()", rp_local_sgd_create, comm, &tensor, 1, &zeros,
+            &local);
     REFUSES("needs tensors", rp_local_sgd_create, comm, NULL, 1, &options, &local);
     REFUSES("needs tensors", rp_local_sgd_create, comm, &tensor, 0, &options, &local);
     REFUSES("needs options", rp_local_sgd_create, comm, &tensor, 1, NULL, &local);
@@ -116,10 +129,15 @@ static rp_status merge_nothing(void *context, const rp_parameter_merge *merge) {
 static void parameter_server(rp_comm *comm) {
     static float gradient[4], values[4];
     rp_segment tensor = {.data = gradient, .count = 4, .dtype = RP_F32}, bad = tensor;
-    rp_parameter_server_options options = {.merge = merge_nothing}, none = {0};
+    rp_parameter_server_options options = RP_PARAMETER_SERVER_OPTIONS(.merge = merge_nothing),
+                                none = RP_PARAMETER_SERVER_OPTIONS();
     rp_parameter_server *made = NULL;
     int again = 1;
+    rp_parameter_server_options zeros = {0};
     REFUSES("options are NULL", rp_parameter_server_check, NULL, 2);
+    REFUSES("rp_parameter_server_options.size is 0", rp_parameter_server_check, &zeros, 2);
+    REFUSES("begin with RP_PARAMETER_SERVER_OPTIONS()", rp_parameter_server_create, comm,
+            &tensor, 1, &zeros, &made);
     REFUSES("a world of -1", rp_parameter_server_check, &options, -1);
     REFUSES("a communicator and", rp_parameter_server_create, NULL, &tensor, 1, &options,
             &made);

@@ -5,15 +5,22 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 static void creations(rp_comm *comm) {
     float x[4] = {1, 2, 3, 4};
     int self = 0;
     rp_window *made = NULL;
-    rp_window_setup setup = {.name = "w", .data = x, .count = 4, .dtype = RP_F32}, bad;
+    rp_window_setup setup =
+                        RP_WINDOW_SETUP(.name = "w", .data = x, .count = 4, .dtype = RP_F32),
+                    bad;
     REFUSES("comm is NULL", rp_window_create, NULL, &setup, &made);
     REFUSES("setup is NULL", rp_window_create, comm, NULL, &made);
     REFUSES("nowhere to put", rp_window_create, comm, &setup, NULL);
+    bad = setup, bad.size = 0;
+    REFUSES("rp_window_setup.size is 0", rp_window_create, comm, &bad, &made);
+    bad.size = (size_t)(uintptr_t)x; /* of a struct without a size */
+    REFUSES("begin with RP_WINDOW_SETUP()", rp_window_create, comm, &bad, &made);
     bad = setup, bad.name = NULL;
     REFUSES("needs a name", rp_window_create, comm, &bad, &made);
     bad = setup, bad.data = NULL;
@@ -34,15 +41,22 @@ static void in_a_world_of_one(rp_comm *comm, int rank, int world, void *context)
     int self = 0;
     rp_window *w = NULL;
     rp_window_operation *operation = NULL;
-    rp_window_send send = {.scales = 1, .self_weight = NAN};
-    rp_window_mix mix = {.self_weight = INFINITY};
+    rp_window_send send = RP_WINDOW_SEND(.scales = 1, .self_weight = NAN);
+    rp_window_mix mix = RP_WINDOW_MIX(.self_weight = INFINITY);
     rp_neighbor nobody = {0, 1};
-    rp_window_setup setup = {.name = "w", .data = x, .count = 4, .dtype = RP_F32};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "w", .data = x, .count = 4, .dtype = RP_F32);
     creations(comm);
     REQUIRE_OK(rp_window_create(comm, &setup, &w));
     REFUSES("window is NULL", rp_window_put, NULL, x, 4, NULL, &operation);
     REFUSES("has 4 elements", rp_window_put, w, x, 5, NULL, &operation);
     REFUSES("self_weight is nan", rp_window_put, w, x, 4, &send, &operation);
+    rp_window_send no_send = {.scales = 1};
+    rp_window_mix no_mix = {.self_weight = 1};
+    REFUSES("rp_window_send.size is 0", rp_window_put, w, x, 4, &no_send, &operation);
+    REFUSES("begin with RP_WINDOW_SEND()", rp_window_accumulate, w, x, 4, &no_send, &operation);
+    REFUSES("rp_window_mix.size is 0", rp_window_update, w, &no_mix, NULL);
+    REFUSES("begin with RP_WINDOW_MIX()", rp_window_update, w, &no_mix, NULL);
     REFUSES("window is NULL", rp_window_accumulate, NULL, x, 4, NULL, &operation);
     REFUSES("window is NULL", rp_window_get, NULL, NULL, 0, 0, &operation);
     REFUSES("no source", rp_window_get, w, &nobody, 1, 0, &operation);
@@ -65,6 +79,14 @@ static void in_a_world_of_one(rp_comm *comm, int rank, int world, void *context)
     LEGAL(rp_window_waited, rp_window_waited(NAN));
     CHECK_OK(rp_window_put(w, NULL, 4, NULL, &operation)); /* to nobody */
     CHECK_OK(rp_window_wait(&operation, 1));
+    struct {
+        rp_window_mix mix;
+        unsigned char more[32]; /* fields of a later version */
+    } later = {.mix = RP_WINDOW_MIX(.self_weight = 1)};
+    later.mix.size = sizeof later;
+    CHECK_OK(rp_window_update(w, &later.mix, NULL));
+    later.more[31] = 1;
+    CHECK_FAILS(rp_window_update(w, &later.mix, NULL), UNSUPPORTED, "does not know");
     CHECK_OK(rp_window_update(w, NULL, NULL));
     CHECK_NEAR(x[3], 4, 0);
     LEGAL(rp_window_free, CHECK_OK(rp_window_free(&w)));

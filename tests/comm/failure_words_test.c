@@ -88,14 +88,9 @@ static void late_for_store(void) {
 static rp_window *open_window(rp_comm *comm) {
     static double x[10];
     const int peer[] = {1 - ranks_rank()};
-    rp_window_setup setup = {.name = "w",
-                             .data = x,
-                             .count = 10,
-                             .dtype = RP_F64,
-                             .sources = peer,
-                             .source_count = 1,
-                             .destinations = peer,
-                             .destination_count = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "w", .data = x, .count = 10, .dtype = RP_F64, .sources = peer,
+                        .source_count = 1, .destinations = peer, .destination_count = 1);
     rp_window *window = NULL;
     if (rp_window_create(comm, &setup, &window) != RP_OK) ranks_die();
     return window;

@@ -21,8 +21,8 @@ static int gossip_on(rp_comm *comm, double *x, int steps) {
     static double gradient[COUNT];
     rp_gossip *gossip = NULL;
     rp_request *request = NULL;
-    rp_gossip_setup setup = {
-        .dtype = RP_F64, .count = COUNT, .x = x, .gradient = gradient, .topology = "ring"};
+    rp_gossip_setup setup = RP_GOSSIP_SETUP(.dtype = RP_F64, .count = COUNT, .x = x,
+                                            .gradient = gradient, .topology = "ring");
     CHECK_OK(rp_gossip_create(comm, &setup, &gossip));
     int step = 0;
     for (; step < steps; step++) {

@@ -63,14 +63,10 @@ static rp_window *everybody(rp_comm *comm, double *x) {
     for (int rank = 0; rank < ranks_world(); rank++)
         if (rank != ranks_rank()) others[count++] = rank;
     for (int i = 0; i < COUNT; i++) x[i] = ranks_rank();
-    rp_window_setup setup = {.name = "everybody",
-                             .data = x,
-                             .count = COUNT,
-                             .dtype = RP_F64,
-                             .sources = others,
-                             .source_count = (size_t)count,
-                             .destinations = others,
-                             .destination_count = (size_t)count};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "everybody", .data = x, .count = COUNT, .dtype = RP_F64,
+                        .sources = others, .source_count = (size_t)count,
+                        .destinations = others, .destination_count = (size_t)count);
     rp_window *window = NULL;
     if (rp_window_create(comm, &setup, &window) != RP_OK) ranks_die();
     return window;
@@ -137,7 +133,7 @@ static void go_on(void) {
         struct rusage before, after;
         int other = 2 - ranks_rank();
         rp_neighbor friend = {other, 1};
-        rp_window_send send = {.targets = &friend, .count = 1};
+        rp_window_send send = RP_WINDOW_SEND(.targets = &friend, .count = 1);
         CHECK_OK(rp_window_put(window, NULL, COUNT, NULL, NULL));
         getrusage(RUSAGE_SELF, &before);
         for (int k = 1; k < 300; k++) CHECK_OK(rp_window_put(window, NULL, COUNT, NULL, NULL));

@@ -43,16 +43,12 @@ static void make_graph(part *p, uint64_t seed) {
 
 static rp_status make_window(part *p, const char *name, void *data, size_t count,
                              rp_dtype dtype, rp_window **window) {
-    rp_window_setup setup = {.name = name,
-                             .data = data,
-                             .count = count,
-                             .dtype = dtype,
-                             .sources = p->sources,
-                             .source_count = p->source_count,
-                             .destinations = p->destinations,
-                             .destination_count = p->destination_count,
-                             .zero_slots = 1,
-                             .follow_p = data == p->potatoes};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = name, .data = data, .count = count, .dtype = dtype,
+                        .sources = p->sources, .source_count = p->source_count,
+                        .destinations = p->destinations,
+                        .destination_count = p->destination_count, .zero_slots = 1,
+                        .follow_p = data == p->potatoes);
     return rp_window_create(p->comm, &setup, window);
 }
 
@@ -76,8 +72,8 @@ static void pass_potato(part *p) {
     rp_window_operation *operation = NULL;
     int to = p->destinations[below(p, (int)p->destination_count)];
     rp_neighbor target = {to, 1};
-    rp_window_send send = {
-        .targets = &target, .count = 1, .scales = 1, .mutex = below(p, 4) == 0};
+    rp_window_send send =
+        RP_WINDOW_SEND(.targets = &target, .count = 1, .scales = 1, .mutex = below(p, 4) == 0);
     CHECK_OK(rp_window_accumulate(p->potato, NULL, POTATOES, &send, &operation));
     wait_or_not(p, &operation);
 }
@@ -95,14 +91,14 @@ static void send_grains(part *p) {
     }
     for (size_t i = 0; i < p->unit_count; i++) p->grains[i] = below(p, 100);
     for (size_t i = 0; i < p->unit_count; i++) p->unit[i] -= total * p->grains[i];
-    rp_window_send send = {.targets = targets, .count = count};
+    rp_window_send send = RP_WINDOW_SEND(.targets = targets, .count = count);
     CHECK_OK(rp_window_accumulate(p->units, p->grains, p->unit_count, &send, &operation));
     wait_or_not(p, &operation);
 }
 
 static void collect(part *p, rp_window *window) {
-    rp_window_mix mix = {
-        .self_weight = 1, .reset = 1, .mutex = below(p, 4) == 0, .timeout_s = 60};
+    rp_window_mix mix =
+        RP_WINDOW_MIX(.self_weight = 1, .reset = 1, .mutex = below(p, 4) == 0, .timeout_s = 60);
     CHECK_OK(rp_window_update(window, &mix, NULL));
 }
 
@@ -176,7 +172,7 @@ static void operate(part *p, const window_program *program) {
 static void settle(part *p, rp_window *window) {
     CHECK_OK(rp_window_flush(window, 60));
     CHECK_OK(rp_barrier(p->comm));
-    rp_window_mix all = {.self_weight = 1, .reset = 1};
+    rp_window_mix all = RP_WINDOW_MIX(.self_weight = 1, .reset = 1);
     CHECK_OK(rp_window_update(window, &all, NULL));
 }
 

@@ -21,14 +21,11 @@ static void ring_of(ring *r, int rank, int world, const char *name) {
     size_t count = left == right ? 1 : 2;
     *r = (ring){.sources = {left, right}, .destinations = {left, right}};
     for (int i = 0; i < COUNT; i++) r->x[i] = rank;
-    r->setup = (rp_window_setup){.name = name,
-                                 .data = r->x,
-                                 .count = COUNT,
-                                 .dtype = RP_F64,
-                                 .sources = r->sources,
-                                 .source_count = count,
-                                 .destinations = r->destinations,
-                                 .destination_count = count};
+    r->setup =
+        (rp_window_setup)RP_WINDOW_SETUP(.name = name, .data = r->x, .count = COUNT,
+                                         .dtype = RP_F64, .sources = r->sources,
+                                         .source_count = count, .destinations = r->destinations,
+                                         .destination_count = count);
 }
 
 static void check_all(const double *x, double want, int rank, const char *what) {
@@ -71,7 +68,8 @@ static void mean_of_neighbours(rp_comm *comm, int rank, int world, void *context
     check_all(r.x, rank, rank, "x stays");
     CHECK_EQ(rp_window_version(window, left), 0);
     rp_neighbor one = {left, 0.25};
-    rp_window_mix mix = {.self_weight = 0.5, .sources = &one, .count = 1, .reset = 1};
+    rp_window_mix mix =
+        RP_WINDOW_MIX(.self_weight = 0.5, .sources = &one, .count = 1, .reset = 1);
     CHECK_OK(rp_window_update(window, &mix, NULL));
     check_all(r.x, 0.5 * rank + 0.25 * left, rank, "weights");
     CHECK_OK(rp_window_read(window, left, output, NULL));
@@ -99,7 +97,8 @@ static void weights_and_versions(rp_comm *comm, int rank, int world, void *conte
     int left = r.sources[0];
     double slot[COUNT], other[COUNT];
     rp_neighbor halves[] = {{r.destinations[0], 0.5}, {r.destinations[1], 2}};
-    rp_window_send send = {.targets = halves, .count = 2, .scales = 1, .self_weight = 3};
+    rp_window_send send =
+        RP_WINDOW_SEND(.targets = halves, .count = 2, .scales = 1, .self_weight = 3);
     put_and_wait(window, &send);
     check_all(r.x, 3 * rank, rank, "what is kept");
     CHECK_OK(rp_barrier(comm));
@@ -107,7 +106,7 @@ static void weights_and_versions(rp_comm *comm, int rank, int world, void *conte
     check_all(slot, 2 * left, rank, "put with a weight");
     CHECK_OK(rp_barrier(comm));
     for (int i = 0; i < COUNT; i++) other[i] = 10;
-    rp_window_send add = {.targets = halves, .count = 2};
+    rp_window_send add = RP_WINDOW_SEND(.targets = halves, .count = 2);
     REQUIRE_OK(rp_window_accumulate(window, other, COUNT, &add, &operation));
     CHECK_OK(rp_window_wait(&operation, 20));
     check_all(other, 10, rank, "not scaled");
@@ -142,7 +141,7 @@ static void merged(rp_comm *comm, int rank, int world, void *context) {
     double values[COUNT], slot[COUNT], p = 0;
     if (rank == 0) CHECK_OK(rp_window_lock(window, &other, 1, 1, 10)); /* own, for rank 1 */
     CHECK_OK(rp_barrier(comm));
-    rp_window_send held = {.mutex = 1};
+    rp_window_send held = RP_WINDOW_SEND(.mutex = 1);
     for (int k = 1; rank == 1 && k <= 20; k++) {
         for (int i = 0; i < COUNT; i++) values[i] = k;
         if (k == 5 || k == 10)
@@ -211,15 +210,10 @@ static void busy_owner(rp_comm *comm, int rank, int world, void *context) {
     enum { LONG = 1000000, ROUNDS = 8 };
     double *x = calloc(LONG, sizeof *x), *slot = calloc(LONG, sizeof *slot);
     int other = 1 - rank;
-    rp_window_setup setup = {.name = "busy",
-                             .data = x,
-                             .count = LONG,
-                             .dtype = RP_F64,
-                             .sources = &other,
-                             .source_count = 1,
-                             .destinations = &other,
-                             .destination_count = 1,
-                             .zero_slots = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "busy", .data = x, .count = LONG, .dtype = RP_F64,
+                        .sources = &other, .source_count = 1, .destinations = &other,
+                        .destination_count = 1, .zero_slots = 1);
     rp_window *window = NULL;
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
     for (int k = 1; k <= ROUNDS; k++) {
@@ -254,27 +248,20 @@ static void star(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     int all[4] = {1, 2, 3, 4}, centre[1] = {0};
     double x[1] = {rank};
-    rp_window_setup setup = {.name = "star",
-                             .data = x,
-                             .count = 1,
-                             .dtype = RP_F64,
-                             .sources = rank ? centre : all,
-                             .source_count = rank ? 1 : 4,
-                             .destinations = rank ? centre : all,
-                             .destination_count = rank ? 1 : 4,
-                             .zero_slots = 1,
-                             .follow_p = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "star", .data = x, .count = 1, .dtype = RP_F64,
+                        .sources = rank ? centre : all, .source_count = rank ? 1 : 4,
+                        .destinations = rank ? centre : all, .destination_count = rank ? 1 : 4,
+                        .zero_slots = 1, .follow_p = 1);
     rp_window *window = NULL;
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
     double edge_weight = rank ? 0.5 : 0.2;
     rp_neighbor targets[4];
     for (size_t i = 0; i < setup.destination_count; i++)
         targets[i] = (rp_neighbor){setup.destinations[i], edge_weight};
-    rp_window_send send = {.targets = targets,
-                           .count = setup.destination_count,
-                           .scales = 1,
-                           .self_weight = edge_weight};
-    rp_window_mix collect = {.self_weight = 1, .reset = 1};
+    rp_window_send send = RP_WINDOW_SEND(.targets = targets, .count = setup.destination_count,
+                                         .scales = 1, .self_weight = edge_weight);
+    rp_window_mix collect = RP_WINDOW_MIX(.self_weight = 1, .reset = 1);
     for (int step = 0; step < 400; step++) {
         CHECK_OK(rp_window_accumulate(window, NULL, 1, &send, NULL));
         if (step == 0) {
@@ -314,25 +301,18 @@ static void directed(rp_comm *comm, int rank, int world, void *context) {
     int right = (rank + 1) % world, left = (rank + world - 1) % world;
     int destinations[2] = {right, 0}, sources[2] = {left, 2};
     double x[1] = {rank * rank};
-    rp_window_setup setup = {.name = "directed",
-                             .data = x,
-                             .count = 1,
-                             .dtype = RP_F64,
-                             .sources = sources,
-                             .source_count = rank == 0 ? 2 : 1,
-                             .destinations = destinations,
-                             .destination_count = rank == 2 ? 2 : 1,
-                             .zero_slots = 1,
-                             .follow_p = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "directed", .data = x, .count = 1, .dtype = RP_F64,
+                        .sources = sources, .source_count = rank == 0 ? 2 : 1,
+                        .destinations = destinations, .destination_count = rank == 2 ? 2 : 1,
+                        .zero_slots = 1, .follow_p = 1);
     rp_window *window = NULL;
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
     double edge_weight = 1.0 / (double)(setup.destination_count + 1);
     rp_neighbor targets[2] = {{right, edge_weight}, {0, edge_weight}};
-    rp_window_send send = {.targets = targets,
-                           .count = setup.destination_count,
-                           .scales = 1,
-                           .self_weight = edge_weight};
-    rp_window_mix collect = {.self_weight = 1, .reset = 1, .mutex = 1};
+    rp_window_send send = RP_WINDOW_SEND(.targets = targets, .count = setup.destination_count,
+                                         .scales = 1, .self_weight = edge_weight);
+    rp_window_mix collect = RP_WINDOW_MIX(.self_weight = 1, .reset = 1, .mutex = 1);
     for (int step = 0; step < 200; step++) {
         CHECK_OK(rp_window_accumulate(window, NULL, 1, &send, NULL));
         CHECK_OK(rp_window_flush(window, 20));
@@ -359,15 +339,10 @@ static void lossy(rp_comm *comm, int rank, int world, void *context) {
     enum { LONG = 100000, ROUNDS = 30 };
     float *x = calloc(LONG, sizeof *x), *slot = calloc(LONG, sizeof *slot);
     int other = 1 - rank;
-    rp_window_setup setup = {.name = text,
-                             .data = x,
-                             .count = LONG,
-                             .dtype = RP_F32,
-                             .sources = &other,
-                             .source_count = 1,
-                             .destinations = &other,
-                             .destination_count = 1,
-                             .zero_slots = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = text, .data = x, .count = LONG, .dtype = RP_F32,
+                        .sources = &other, .source_count = 1, .destinations = &other,
+                        .destination_count = 1, .zero_slots = 1);
     rp_window *window = NULL;
     REQUIRE_OK(rp_codec_parse(text, &setup.codec));
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
@@ -412,14 +387,10 @@ static void bytes_of_a_put(rp_comm *comm, int rank, int world, void *context) {
     const char *text = context;
     float *x = calloc(LONG, sizeof *x);
     int other = 1 - rank;
-    rp_window_setup setup = {.name = "bytes",
-                             .data = x,
-                             .count = LONG,
-                             .dtype = RP_F32,
-                             .sources = &other,
-                             .source_count = 1,
-                             .destinations = &other,
-                             .destination_count = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "bytes", .data = x, .count = LONG, .dtype = RP_F32,
+                        .sources = &other, .source_count = 1, .destinations = &other,
+                        .destination_count = 1);
     rp_window *window = NULL;
     rp_window_operation *operation = NULL;
     rp_comm_stats before, after;
@@ -479,8 +450,8 @@ static void refused(rp_comm *comm, int rank, int world, void *context) {
     /* Calls: of this rank alone. */
     int far = (rank + 2) % world;
     rp_neighbor nobody = {far, 1}, odd = {r.sources[0], NAN};
-    rp_window_send send = {.targets = &nobody, .count = 1};
-    rp_window_mix mix = {.sources = &nobody, .count = 1};
+    rp_window_send send = RP_WINDOW_SEND(.targets = &nobody, .count = 1);
+    rp_window_mix mix = RP_WINDOW_MIX(.sources = &nobody, .count = 1);
     CHECK_FAILS(rp_window_put(window, r.x, COUNT + 1, NULL, NULL), INVALID, "has 10 elements");
     CHECK_FAILS(rp_window_put(window, NULL, COUNT, &send, NULL), INVALID, "no destination");
     CHECK_FAILS(rp_window_get(window, &nobody, 1, 0, NULL), INVALID, "no source");
@@ -505,17 +476,13 @@ static void what_is_refused(void) {
 static void kept_waiting(rp_comm *comm, int rank, int world, void *context) {
     float x[4] = {0};
     const int others[] = {(rank + 1) % world, (rank + 2) % world};
-    rp_window_setup setup = {.name = "kept",
-                             .data = x,
-                             .count = 4,
-                             .dtype = RP_F32,
-                             .sources = others,
-                             .source_count = 2,
-                             .destinations = others,
-                             .destination_count = 2};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "kept", .data = x, .count = 4, .dtype = RP_F32,
+                        .sources = others, .source_count = 2, .destinations = others,
+                        .destination_count = 2);
     rp_window *window = NULL;
     rp_window_operation *put = NULL;
-    rp_window_send send = {.mutex = 1};
+    rp_window_send send = RP_WINDOW_SEND(.mutex = 1);
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
     if (rank == 2) CHECK_OK(rp_window_lock(window, NULL, 0, 1, 20));
     CHECK_OK(rp_barrier(comm));
@@ -545,19 +512,14 @@ static void integers(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     int32_t x[3] = {rank, 100, INT32_MAX};
     int other = 1 - rank;
-    rp_window_setup setup = {.name = "integers",
-                             .data = x,
-                             .count = 3,
-                             .dtype = RP_I32,
-                             .sources = &other,
-                             .source_count = 1,
-                             .destinations = &other,
-                             .destination_count = 1,
-                             .zero_slots = 1};
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "integers", .data = x, .count = 3, .dtype = RP_I32,
+                        .sources = &other, .source_count = 1, .destinations = &other,
+                        .destination_count = 1, .zero_slots = 1);
     rp_window *window = NULL;
     REQUIRE_OK(rp_window_create(comm, &setup, &window));
     rp_neighbor half = {other, 0.5}, twice = {other, -2};
-    rp_window_send send = {.targets = &half, .count = 1};
+    rp_window_send send = RP_WINDOW_SEND(.targets = &half, .count = 1);
     CHECK_FAILS(rp_window_put(window, NULL, 3, &send, NULL), INVALID, "whole numbers");
     send.targets = &twice;
     CHECK_OK(rp_window_put(window, NULL, 3, &send, NULL));
@@ -625,7 +587,8 @@ static void one_leaves(rp_comm *comm, int rank, int world, void *context) {
     } else {
         rp_window_operation *operation = NULL;
         rp_neighbor gone = {2, 1}, there = {1 - rank, 1};
-        rp_window_send send = {.targets = &gone, .count = 1}, good = {&there, 1, 0, 0, 0};
+        rp_window_send send = RP_WINDOW_SEND(.targets = &gone, .count = 1),
+                       good = RP_WINDOW_SEND(.targets = &there, .count = 1);
         rp_status status = RP_OK; /* until it is away it takes what comes */
         for (int k = 0; k < 20000 && status == RP_OK; k++) {
             status = rp_window_put(window, NULL, COUNT, &send, &operation);

@@ -28,16 +28,10 @@ static rp_gossip *open_gossip(const task *t, rp_comm *comm, vectors *at) {
     rp_segment layout[] = {{.count = FIRST, .dtype = RP_F32, .tensor = 0},
                            {.count = COUNT - FIRST, .dtype = RP_F32, .tensor = 1}};
     for (int i = 0; i < 2; i++) CHECK_OK(rp_codec_parse(t->codec, &layout[i].codec));
-    rp_gossip_setup setup = {.topology = t->topology,
-                             .algorithm = t->algorithm,
-                             .dtype = RP_F32,
-                             .count = COUNT,
-                             .x = at->x,
-                             .gradient = at->gradient,
-                             .layouts = {layout},
-                             .layout_counts = {2},
-                             .seed = 7,
-                             .gamma = t->gamma};
+    rp_gossip_setup setup = RP_GOSSIP_SETUP(.topology = t->topology, .algorithm = t->algorithm,
+                                            .dtype = RP_F32, .count = COUNT, .x = at->x,
+                                            .gradient = at->gradient, .layouts = {layout},
+                                            .layout_counts = {2}, .seed = 7, .gamma = t->gamma);
     CHECK_OK(rp_gossip_create(comm, &setup, &gossip));
     return gossip;
 }
@@ -232,13 +226,9 @@ static void gamma_follows_from_what_a_codec_loses(void) {
     rp_segment layout = {.count = COUNT, .dtype = RP_F32};
     CHECK_OK(rp_codec_parse("q1:rounding=stochastic", &layout.codec));
     rp_gossip *gossip = NULL;
-    rp_gossip_setup setup = {.algorithm = "choco",
-                             .dtype = RP_F32,
-                             .count = COUNT,
-                             .x = at.x,
-                             .gradient = at.gradient,
-                             .layouts = {&layout},
-                             .layout_counts = {1}};
+    rp_gossip_setup setup =
+        RP_GOSSIP_SETUP(.algorithm = "choco", .dtype = RP_F32, .count = COUNT, .x = at.x,
+                        .gradient = at.gradient, .layouts = {&layout}, .layout_counts = {1});
     CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "adds more than it takes");
     setup.gamma = 1;
     CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "with any gamma");

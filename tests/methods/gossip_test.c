@@ -47,14 +47,12 @@ static void check_x(const problem *p, int rank, const place *at, double wanted,
 
 static rp_gossip *open_gossip(const problem *p, rp_comm *comm, place *at) {
     rp_gossip *gossip = NULL;
-    rp_gossip_setup setup = {.topology = p->topology,
-                             .algorithm = p->algorithm,
-                             .dtype = p->floats ? RP_F32 : RP_F64,
-                             .count = COUNT,
-                             .x = p->floats ? (void *)at->x32 : (void *)at->x,
-                             .gradient =
-                                 p->floats ? (void *)at->gradient32 : (void *)at->gradient,
-                             .gamma = strcmp(p->algorithm, "choco") == 0 ? .5 : 0};
+    rp_gossip_setup setup =
+        RP_GOSSIP_SETUP(.topology = p->topology, .algorithm = p->algorithm,
+                        .dtype = p->floats ? RP_F32 : RP_F64, .count = COUNT,
+                        .x = p->floats ? (void *)at->x32 : (void *)at->x,
+                        .gradient = p->floats ? (void *)at->gradient32 : (void *)at->gradient,
+                        .gamma = strcmp(p->algorithm, "choco") == 0 ? .5 : 0);
     CHECK_OK(rp_gossip_create(comm, &setup, &gossip));
     return gossip;
 }
@@ -252,7 +250,8 @@ static void wrong_calls_say_what_is_wrong(void) {
     rp_request *request = NULL;
     float x[TWO] = {1, 2}, gradient[TWO] = {0};
     rp_segment layout = {.count = 1, .dtype = RP_F32};
-    rp_gossip_setup setup = {.count = TWO, .x = x, .gradient = gradient, .dtype = RP_BF16};
+    rp_gossip_setup setup =
+        RP_GOSSIP_SETUP(.count = TWO, .x = x, .gradient = gradient, .dtype = RP_BF16);
     CHECK_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
     CHECK_FAILS(rp_gossip_create(NULL, &setup, &gossip), INVALID, "comm is NULL");
     CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "f32 and f64");

@@ -87,7 +87,7 @@ static int partner_in_turn(void *context, uint64_t round, int rank) {
 }
 
 static rp_local_sgd_options options_of(const char *outer, uint64_t every) {
-    rp_local_sgd_options o = {0};
+    rp_local_sgd_options o = RP_LOCAL_SGD_OPTIONS();
     CHECK_OK(rp_local_sgd_defaults(outer, &o));
     o.every = every;
     return o;
@@ -583,7 +583,7 @@ static void a_momentum_that_does_not_fit_is_told(void) {
     } while (0)
 
 static void what_cannot_be_is_refused(void) {
-    rp_local_sgd_options options;
+    rp_local_sgd_options options = RP_LOCAL_SGD_OPTIONS();
     CHECK_FAILS(rp_local_sgd_defaults("dilco", &options), INVALID, "did you mean 'diloco'");
     REFUSED("every is 0", o.every = 0);
     REFUSED("divides every", o.fragments = 3);

@@ -79,13 +79,13 @@ static void take_part(void) {
     if (rp_comm_create(&store, rank, ranks_world(), &options, &comm) != RP_OK) ranks_die();
     for (int i = 0; i < COUNT; i++) gradient[i] = 1;
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
-    rp_parameter_server_options o = {.servers = 2,
-                                     .staleness = strstr(how, "any") ? RP_ANY_STALENESS : 0,
-                                     .quorum =
-                                         strstr(how, "quorum") ? 3 : 0, /* all: they meet */
-                                     .goes_on = strstr(how, "on") != NULL,
-                                     .merge = count_pushes,
-                                     .context = &pushes};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = 2,
+                                    .staleness = strstr(how, "any") ? RP_ANY_STALENESS : 0,
+                                    .quorum =
+                                        strstr(how, "quorum") ? 3 : 0, /* all: they meet */
+                                    .goes_on = strstr(how, "on") != NULL, .merge = count_pushes,
+                                    .context = &pushes);
     rp_parameter_server *s = NULL;
     if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
     if (strstr(how, "server") && rank == VICTIM) CHECK(rp_parameter_server_worker(s) == 1);
@@ -213,8 +213,9 @@ static void end_without_one(void) {
     rp_comm *comm = join_by_shm(&store);
     for (int i = 0; i < COUNT; i++) gradient[i] = 1;
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
-    rp_parameter_server_options o = {
-        .servers = 2, .goes_on = 1, .merge = count_pushes, .context = &pushes};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = 2, .goes_on = 1, .merge = count_pushes,
+                                    .context = &pushes);
     rp_parameter_server *s = NULL;
     if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
     REQUIRE_OK(push_all(s, values));
@@ -262,12 +263,10 @@ static void go_on_without_two(void) {
         ranks_die();
     for (int i = 0; i < COUNT; i++) gradient[i] = 1;
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
-    rp_parameter_server_options o = {.servers = 2,
-                                     .staleness = atoi(ranks_argument()),
-                                     .quorum = strstr(ranks_argument(), "quorum") ? 2 : 0,
-                                     .goes_on = 1,
-                                     .merge = count_pushes,
-                                     .context = &pushes};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = 2, .staleness = atoi(ranks_argument()),
+                                    .quorum = strstr(ranks_argument(), "quorum") ? 2 : 0,
+                                    .goes_on = 1, .merge = count_pushes, .context = &pushes);
     rp_parameter_server *s = NULL;
     if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
     for (int span = 0, more = 3; more > 0; span++) {
@@ -328,12 +327,9 @@ static void step_by_a_quorum(void) {
     REQUIRE_OK(ranks_store(&store));
     rp_comm *comm = join_by_shm(&store);
     rp_segment segment = {.data = gradient, .count = SPEED_COUNT, .dtype = RP_F32};
-    rp_parameter_server_options o = {.servers = SPEED_SERVERS,
-                                     .staleness = 2,
-                                     .quorum = 2,
-                                     .goes_on = 1,
-                                     .merge = count_pushes,
-                                     .context = &pushes};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = SPEED_SERVERS, .staleness = 2, .quorum = 2,
+                                    .goes_on = 1, .merge = count_pushes, .context = &pushes);
     rp_parameter_server *s = NULL;
     if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
     for (uint64_t span = 0; span < 3; span++)
@@ -386,12 +382,11 @@ static void lose_the_last(void) {
     if (rp_comm_create(&store, rank, ranks_world(), &options, &comm) != RP_OK) ranks_die();
     for (int i = 0; i < COUNT; i++) gradient[i] = 1;
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
-    rp_parameter_server_options o = {.servers = 2,
-                                     .staleness = atoi(how),
-                                     .quorum = strstr(how, "quorum") ? 1 : 0,
-                                     .goes_on = strstr(how, "wait") ? 2 : 1,
-                                     .merge = count_pushes,
-                                     .context = &pushes};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = 2, .staleness = atoi(how),
+                                    .quorum = strstr(how, "quorum") ? 1 : 0,
+                                    .goes_on = strstr(how, "wait") ? 2 : 1,
+                                    .merge = count_pushes, .context = &pushes);
     if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
     CHECK_OK(rp_parameter_server_begin(s, values, 0, STEPS));
     for (int step = 0; step < 3 && rank == 2; step++)

@@ -78,18 +78,24 @@ static void run(int world, const job *j) {
 static void lost_on_the_way(void) {
     static const char words[] = ", which serves parameters, timed out: no progress for ";
     static const char which[] = "for what comes behind that: a message between them is lost";
-    run(8, &(job){.options = {.servers = 3, .quorum = 2, .staleness = 2, .goes_on = 1},
+    run(8, &(job){.options = RP_PARAMETER_SERVER_OPTIONS(.servers = 3, .quorum = 2,
+                                                         .staleness = 2, .goes_on = 1),
                   .server = 1,
                   .words = words});
-    run(4, &(job){.options = {.servers = 2, .goes_on = 1}, .server = 1, .words = which});
+    run(4, &(job){.options = RP_PARAMETER_SERVER_OPTIONS(.servers = 2, .goes_on = 1),
+                  .server = 1,
+                  .words = which});
     run(3, &(job){.server = 1, .words = which});
 }
 
 static void held_back_for_ever(void) {
-    run(4, &(job){.options = {.servers = 1, .staleness = RP_ANY_STALENESS},
+    run(4, &(job){.options =
+                      RP_PARAMETER_SERVER_OPTIONS(.servers = 1, .staleness = RP_ANY_STALENESS),
                   .holds = true,
                   .words = "all ranks wait: rank 1 is held back behind its push "});
-    run(6, &(job){.options = {.servers = 2, .staleness = RP_ANY_STALENESS, .quorum = 2},
+    run(6, &(job){.options =
+                      RP_PARAMETER_SERVER_OPTIONS(.servers = 2, .staleness = RP_ANY_STALENESS,
+                                                  .quorum = 2),
                   .server = 1,
                   .holds = true,
                   .words = "all ranks wait: "});
@@ -97,8 +103,10 @@ static void held_back_for_ever(void) {
 
 /* Others wait for it for longer than the timeout, and so do servers. */
 static void slow(void) {
-    run(4, &(job){.options = {.servers = 1}, .dawdler = 2, .steps = 4});
-    run(6, &(job){.options = {.servers = 2, .quorum = 2, .staleness = 1, .goes_on = 1},
+    run(4,
+        &(job){.options = RP_PARAMETER_SERVER_OPTIONS(.servers = 1), .dawdler = 2, .steps = 4});
+    run(6, &(job){.options = RP_PARAMETER_SERVER_OPTIONS(.servers = 2, .quorum = 2,
+                                                         .staleness = 1, .goes_on = 1),
                   .dawdler = 4,
                   .steps = 8});
     run(3, &(job){.dawdler = 2, .steps = 4});

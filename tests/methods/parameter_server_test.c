@@ -163,7 +163,9 @@ static void synchronous(void) {
     static float wanted[COUNT];
     serial(4, 2 * STEPS, wanted);
     for (int servers = 0; servers <= 3; servers++) {
-        job j = {.options = {.servers = servers}, .spans = 2, .seed = check_seed()};
+        job j = {.options = RP_PARAMETER_SERVER_OPTIONS(.servers = servers),
+                 .spans = 2,
+                 .seed = check_seed()};
         run(&j, 4 + servers);
         CHECK_MSG(memcmp(j.values, wanted, sizeof wanted) == 0, "%d servers", servers);
         CHECK_EQ(j.merges, 2 * STEPS);
@@ -180,10 +182,12 @@ static void codecs(void) {
     rp_codec codec;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (rp_codec_parse(all[i], &codec) != RP_OK) continue;
-        job one = {.codec = all[i], .options = {.servers = 1, .seed = 5}};
+        job one = {.codec = all[i],
+                   .options = RP_PARAMETER_SERVER_OPTIONS(.servers = 1, .seed = 5)};
         run(&one, 4);
         for (int servers = 0; servers <= 3; servers += 3) {
-            job other = {.codec = all[i], .options = {.servers = servers, .seed = 5}};
+            job other = {.codec = all[i],
+                         .options = RP_PARAMETER_SERVER_OPTIONS(.servers = servers, .seed = 5)};
             run(&other, 3 + servers);
             CHECK_MSG(memcmp(one.values, other.values, sizeof one.values) == 0,
                       "%s, %d servers", all[i], servers);
@@ -206,7 +210,8 @@ static void interleavings(void) {
     uint64_t seed = check_seed();
     for (size_t i = 0; i < sizeof staleness / sizeof staleness[0]; i++)
         for (int servers = 0; servers <= 2; servers++) {
-            job j = {.options = {.servers = servers, .staleness = staleness[i]},
+            job j = {.options = RP_PARAMETER_SERVER_OPTIONS(.servers = servers,
+                                                            .staleness = staleness[i]),
                      .constant = true,
                      .spans = 2,
                      .seed = seed + i};
@@ -232,10 +237,9 @@ static void check_members(const job *j, int servers) {
 
 static void run_quorum(int servers, int64_t staleness, int quorum) {
     static job j;
-    j = (job){.options = {.servers = servers,
-                          .staleness = staleness,
-                          .quorum = quorum,
-                          .grace_s = quorum == 3 ? .001 : 0},
+    j = (job){.options = RP_PARAMETER_SERVER_OPTIONS(.servers = servers, .staleness = staleness,
+                                                     .quorum = quorum,
+                                                     .grace_s = quorum == 3 ? .001 : 0),
               .constant = true,
               .spans = 2,
               .seed = check_seed() + (uint64_t)quorum};
@@ -259,10 +263,9 @@ static void a_quorum_of_all_is_synchronous(void) {
     static float wanted[COUNT];
     serial(4, STEPS, wanted);
     for (int servers = 0; servers <= 3; servers++) {
-        job j = {.options = {.servers = servers,
-                             .staleness = RP_ANY_STALENESS,
-                             .quorum = 4,
-                             .grace_s = 0},
+        job j = {.options = RP_PARAMETER_SERVER_OPTIONS(.servers = servers,
+                                                        .staleness = RP_ANY_STALENESS,
+                                                        .quorum = 4, .grace_s = 0),
                  .seed = check_seed()};
         run(&j, 4 + servers);
         CHECK_MSG(memcmp(j.values, wanted, sizeof wanted) == 0, "%d servers", servers);
@@ -273,15 +276,18 @@ static void a_quorum_of_all_is_synchronous(void) {
 /* Three of four workers are there: a step is as many pushes as it was with all of them, and no
  * synchronous merge is of all. */
 static void workers_that_are_missing(void) {
-    job synchronous = {.options = {.servers = 2, .workers = 4}};
+    job synchronous = {.options = RP_PARAMETER_SERVER_OPTIONS(.servers = 2, .workers = 4)};
     run(&synchronous, 5);
     CHECK_EQ(synchronous.merges, STEPS);
     CHECK_EQ(synchronous.incomplete, 2 * STEPS); /* on each server */
-    job stale = {
-        .options = {.servers = 1, .workers = 4, .staleness = 2}, .constant = true, .spans = 2};
+    job stale = {.options =
+                     RP_PARAMETER_SERVER_OPTIONS(.servers = 1, .workers = 4, .staleness = 2),
+                 .constant = true,
+                 .spans = 2};
     run(&stale, 4);
     check_counts(&stale, 4);
-    job quorum = {.options = {.servers = 1, .workers = 4, .staleness = -1, .quorum = 4},
+    job quorum = {.options = RP_PARAMETER_SERVER_OPTIONS(.servers = 1, .workers = 4,
+                                                         .staleness = -1, .quorum = 4),
                   .constant = true};
     run(&quorum, 4);
     check_counts(&quorum, 4);
@@ -294,7 +300,9 @@ static void other_transports(void) {
     for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
         for (int servers = 0; servers <= 2; servers += 2) {
             rp_comm_options options = RP_COMM_OPTIONS(.transport = transports[i]);
-            job j = {.options = {.servers = servers}, .spans = 1, .steps = STEPS};
+            job j = {.options = RP_PARAMETER_SERVER_OPTIONS(.servers = servers),
+                     .spans = 1,
+                     .steps = STEPS};
             world_run(3 + servers, &options, take_part, &j);
             CHECK_MSG(memcmp(j.values, wanted, sizeof wanted) == 0, "%s, %d servers",
                       transports[i], servers);
@@ -304,7 +312,7 @@ static void other_transports(void) {
 static void alone(void) {
     static float wanted[COUNT];
     serial(1, STEPS, wanted);
-    job j = {.options = {0}};
+    job j = {.options = RP_PARAMETER_SERVER_OPTIONS()};
     run(&j, 1);
     CHECK(memcmp(j.values, wanted, sizeof wanted) == 0);
 }
@@ -334,8 +342,9 @@ static void run_race(rp_comm *comm, int rank, int world, void *context) {
     race *r = context;
     static float gradient[MOST][COUNT], values[MOST][COUNT];
     rp_segment segment = {.data = gradient[rank], .count = COUNT, .dtype = RP_F32};
-    rp_parameter_server_options o = {
-        .servers = 1, .staleness = r->staleness, .merge = count_push, .context = r};
+    rp_parameter_server_options o =
+        RP_PARAMETER_SERVER_OPTIONS(.servers = 1, .staleness = r->staleness,
+                                    .merge = count_push, .context = r);
     rp_parameter_server *s = NULL;
     REQUIRE_OK(rp_parameter_server_create(comm, &segment, 1, &o, &s));
     CHECK_OK(rp_parameter_server_begin(s, values[rank], 0, 30));
@@ -399,7 +408,7 @@ static void fail_together(rp_comm *comm, int rank, int world, void *context) {
 
 static void a_failure_is_everybodys(void) {
     for (int servers = 0; servers <= 2; servers++) {
-        rp_parameter_server_options o = {.servers = servers};
+        rp_parameter_server_options o = RP_PARAMETER_SERVER_OPTIONS(.servers = servers);
         world_run(3 + servers, NULL, fail_together, &o);
     }
 }
@@ -420,9 +429,13 @@ static void refused(void) {
         {{.servers = 1, .workers = 2}, "shared among 2 workers, and 3 are there"},
         {{.workers = -1}, "shared among -1 workers"},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        CHECK_FAILS(rp_parameter_server_check(&bad[i].options, 4), INVALID, bad[i].words);
-    CHECK_OK(rp_parameter_server_check(&(rp_parameter_server_options){.servers = 4}, 0));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rp_parameter_server_options options = bad[i].options;
+        options.size = sizeof options;
+        CHECK_FAILS(rp_parameter_server_check(&options, 4), INVALID, bad[i].words);
+    }
+    CHECK_OK(rp_parameter_server_check(
+        &(rp_parameter_server_options)RP_PARAMETER_SERVER_OPTIONS(.servers = 4), 0));
 }
 
 /* ---- orders of the first of two servers ---- */
@@ -433,7 +446,7 @@ enum { MANY = 3000, SLOTS = 2, ORDERS = 5, TOKEN = 9 };
 static void open_orders(rp_parameter_server *s, rp_comm *comm, int rank) {
     rp_completions *queue = s->at.queue;
     *s = (rp_parameter_server){.comm = comm,
-                               .options = {.servers = 2},
+                               .options = RP_PARAMETER_SERVER_OPTIONS(.servers = 2),
                                .server_count = 2,
                                .workers = MANY,
                                .server = rank,

@@ -83,7 +83,7 @@ class DiLoCo:
     def _set(self, **numbers: Any) -> None:
         known = {name for name, *_ in self._options._fields_}
         for name, value in numbers.items():
-            if name not in known or name in ("outer", "fragment_of", "partner"):
+            if name not in known or name in ("size", "outer", "fragment_of", "partner"):
                 raise TypeError(f"DiLoCo: there is no option {name!r}")
             if value < 0:
                 raise ValueError(f"DiLoCo: {name} is {value}; it is not negative")

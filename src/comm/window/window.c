@@ -5,6 +5,7 @@
 
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "base/sized_options.h"
 #include "base/status.h"
 
 #include <stdlib.h>
@@ -52,8 +53,16 @@ static rp_status check_codec(const rp_window_setup *setup) {
     return status;
 }
 
+static rp_status read_setup(const rp_window_setup *given, rp_window_setup *out_own) {
+    static const rpi_sized sized = {.name = "rp_window_setup",
+                                    .initializer = "RP_WINDOW_SETUP",
+                                    .least = RPI_SIZE_UP_TO(rp_window_setup, follow_p),
+                                    .known = sizeof(rp_window_setup)};
+    if (!given) return RP_FAIL(INVALID, "setup is NULL");
+    return rpi_sized_read(&sized, given, out_own);
+}
+
 static rp_status check_setup(const rp_comm *comm, const rp_window_setup *setup) {
-    if (!setup) return RP_FAIL(INVALID, "setup is NULL");
     if (!setup->name || !*setup->name) return RP_FAIL(INVALID, "a window needs a name");
     if (strlen(setup->name) > NAME_MAX_BYTES)
         return RP_FAIL(INVALID, "a name of %zu bytes; up to %d are allowed",
@@ -172,8 +181,10 @@ static void partition(rp_window *window) {
     if (!window->slices) window->slices = 1;
 }
 
-static rp_status make(rp_comm *comm, const rp_window_setup *setup, rp_window **out_window) {
+static rp_status make(rp_comm *comm, const rp_window_setup *given, rp_window_setup *setup,
+                      rp_window **out_window) {
     rp_window *window = NULL;
+    RP_TRY(read_setup(given, setup));
     RP_TRY(check_setup(comm, setup));
     RP_TRY(rpi_alloc(sizeof *window, "a window", &window));
     window->comm = comm;
@@ -336,10 +347,11 @@ static void unlink_window(rp_window *window) {
 }
 
 /* Who comes out of the barrier knows that all take what is pushed. */
-static rp_status create(rp_comm *comm, const rp_window_setup *setup, rp_window **out_window) {
+static rp_status create(rp_comm *comm, const rp_window_setup *given, rp_window_setup *setup,
+                        rp_window **out_window) {
     rp_window *window = NULL;
     RP_TRY(rp_comm_status(comm));
-    rp_status status = make(comm, setup, &window);
+    rp_status status = make(comm, given, setup, &window);
     status = agree(comm, window, status);
     if (status != RP_OK) {
         if (window) destroy(window);
@@ -361,10 +373,10 @@ rp_status rp_window_create(rp_comm *comm, const rp_window_setup *setup, rp_windo
     RPI_FPENV_SCOPE;
     if (!comm) return RP_FAIL(INVALID, "comm is NULL");
     if (!window) return RP_FAIL(INVALID, "there is nowhere to put the window");
-    rp_status status = create(comm, setup, window);
+    rp_window_setup own = {0}; /* as far as it could be read */
+    rp_status status = create(comm, setup, &own, window);
     if (status == RP_OK) return RP_OK;
-    return rpi_fail_context(
-        status, "creating window '%.200s': ", setup && setup->name ? setup->name : "");
+    return rpi_fail_context(status, "creating window '%.200s': ", own.name ? own.name : "");
 }
 
 /* ---- free ---- */

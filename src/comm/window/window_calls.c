@@ -3,6 +3,7 @@
 
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "base/sized_options.h"
 #include "base/status.h"
 
 #include <math.h>
@@ -182,13 +183,22 @@ static void push_to(rp_window *window, void *data, const rp_window_send *send, b
     if (window->follows_p) window->p *= send->self_weight;
 }
 
-static rp_status push(rp_window *window, void *data, size_t count, const rp_window_send *send,
+/* NULL: to everybody. */
+static rp_status read_send(const rp_window_send *given, rp_window_send *out_own) {
+    static const rpi_sized sized = {.name = "rp_window_send",
+                                    .initializer = "RP_WINDOW_SEND",
+                                    .least = RPI_SIZE_UP_TO(rp_window_send, mutex),
+                                    .known = sizeof(rp_window_send)};
+    return rpi_sized_read(&sized, given, out_own);
+}
+
+static rp_status push(rp_window *window, void *data, size_t count, const rp_window_send *given,
                       bool replaces, rp_window_operation **out_operation) {
-    static const rp_window_send everybody = {0};
     edges *to = NULL;
     rp_window_operation *operation = NULL;
-    if (!send) send = &everybody;
+    rp_window_send own, *send = &own;
     RP_TRY(rpi_window_check(window));
+    RP_TRY(read_send(given, send));
     if (count != window->count)
         return RP_FAIL(INVALID, "window '%s' has %zu elements; %zu were given", window->name,
                        window->count, count);
@@ -284,12 +294,22 @@ static void update(rp_window *window, const rp_window_mix *mix, const edges *fro
     if (window->follows_p) window->p /= window->in_count + 1;
 }
 
-rp_status rp_window_update(rp_window *window, const rp_window_mix *mix, void *output) {
+static rp_status read_mix(const rp_window_mix *given, rp_window_mix *out_own) {
+    static const rpi_sized sized = {.name = "rp_window_mix",
+                                    .initializer = "RP_WINDOW_MIX",
+                                    .least = RPI_SIZE_UP_TO(rp_window_mix, timeout_s),
+                                    .known = sizeof(rp_window_mix)};
+    RP_TRY(rpi_sized_read(&sized, given, out_own));
+    if (!given) out_own->mean = 1;
+    return RP_OK;
+}
+
+rp_status rp_window_update(rp_window *window, const rp_window_mix *given, void *output) {
     RPI_FPENV_SCOPE;
-    static const rp_window_mix mean = {.mean = 1};
     edges *from = NULL;
-    if (!mix) mix = &mean;
+    rp_window_mix own, *mix = &own;
     RP_TRY(rpi_window_check(window));
+    RP_TRY(read_mix(given, mix));
     RP_TRY(check_weight(window, mix->mean ? 1 : mix->self_weight, "self_weight"));
     RP_TRY(find_edges(window, true, mix->mean ? NULL : mix->sources, mix->count, &from));
     rp_status status = mix->mutex ? rpi_window_own_mutexes(window, mix->timeout_s) : RP_OK;

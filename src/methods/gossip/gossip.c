@@ -5,6 +5,7 @@
 #include "base/append.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "base/sized_options.h"
 #include "base/status.h"
 #include "methods/gossip/gossip_copies.h"
 #include "methods/gossip/topology_rounds.h"
@@ -169,13 +170,22 @@ static rp_status check_gamma(const rpi_gossip_rule *rule, double gamma) {
                    gamma);
 }
 
-static rp_status check_setup(const rp_comm *comm, const rp_gossip_setup *setup,
-                             rp_gossip **out_gossip) {
-    if (!comm || !setup || !out_gossip)
+static rp_status read_setup(const rp_gossip_setup *given, rp_gossip_setup *out_own) {
+    static const rpi_sized sized = {.name = "rp_gossip_setup",
+                                    .initializer = "RP_GOSSIP_SETUP",
+                                    .least = RPI_SIZE_UP_TO(rp_gossip_setup, gamma),
+                                    .known = sizeof(rp_gossip_setup)};
+    return rpi_sized_read(&sized, given, out_own);
+}
+
+static rp_status check_setup(const rp_comm *comm, const rp_gossip_setup *given,
+                             rp_gossip **out_gossip, rp_gossip_setup *setup) {
+    if (!comm || !given || !out_gossip)
         return RP_FAIL(INVALID, "gossip: %s is NULL",
                        !comm    ? "comm"
-                       : !setup ? "setup"
+                       : !given ? "setup"
                                 : "the place for the result");
+    RP_TRY(read_setup(given, setup));
     if (setup->dtype != RP_F32 && setup->dtype != RP_F64)
         return RP_FAIL(INVALID, "gossip: dtype is %s; f32 and f64 are allowed",
                        rp_dtype_name(setup->dtype));
@@ -185,10 +195,11 @@ static rp_status check_setup(const rp_comm *comm, const rp_gossip_setup *setup,
     return RP_OK;
 }
 
-rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
+rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *given,
                            rp_gossip **out_gossip) {
     rp_gossip *g = NULL;
-    RP_TRY(check_setup(comm, setup, out_gossip));
+    rp_gossip_setup own, *setup = &own;
+    RP_TRY(check_setup(comm, given, out_gossip, setup));
     RP_TRY(rpi_alloc(sizeof *g, "gossip", &g));
     g->comm = comm;
     g->rank = rp_comm_rank(comm);

@@ -126,14 +126,15 @@ rp_status rp_local_sgd_create(rp_comm *comm, const rp_segment *tensors, size_t c
                               const rp_local_sgd_options *options, rp_local_sgd **local) {
     RPI_FPENV_SCOPE;
     rp_local_sgd *l = NULL;
+    rp_local_sgd_options own;
     const rpi_outer_rule *rule = NULL;
     if (!comm || !local) return RP_FAIL(INVALID, "local SGD needs a communicator and a place");
-    RP_TRY(rp_local_sgd_check(options, count));
-    RP_TRY(rpi_outer_rule_find(options->outer ? options->outer : "average", &rule));
+    RP_TRY(rpi_local_options_read(options, count, &own));
+    RP_TRY(rpi_outer_rule_find(own.outer ? own.outer : "average", &rule));
     RP_TRY(check_tensors(rule, tensors, count));
     RP_TRY(rpi_alloc(sizeof *l, "local SGD", &l));
     l->comm = comm;
-    l->options = *options;
+    l->options = own;
     l->rule = rule;
     l->tensor_count = count;
     l->in_flight = -1;

@@ -48,6 +48,12 @@ static inline size_t rpi_local_bytes(const rpi_local_tensor *t) {
     return t->segment.count * rp_dtype_bytes(t->segment.dtype);
 }
 
+/* ---- local_sgd_options.c ---- */
+
+/* The caller's options as this library knows them, checked (rp_local_sgd_check()). */
+rp_status rpi_local_options_read(const rp_local_sgd_options *given, size_t tensors,
+                                 rp_local_sgd_options *out_own);
+
 /* ---- local_sgd_exchange.c ---- */
 
 /* Bytes of a tensor among a rank's encodings. */

@@ -1,6 +1,7 @@
-#include "redpoll/local_sgd.h"
+#include "methods/local_sgd/local_sgd_object.h"
 
 #include "base/append.h"
+#include "base/sized_options.h"
 #include "base/status.h"
 #include "plan/local_sgd/outer_momentum.h"
 #include "plan/local_sgd/outer_rule.h"
@@ -9,19 +10,24 @@
 #include <math.h>
 #include <string.h>
 
+static const rpi_sized sized = {.name = "rp_local_sgd_options",
+                                .initializer = "RP_LOCAL_SGD_OPTIONS",
+                                .least = RPI_SIZE_UP_TO(rp_local_sgd_options, partner_context),
+                                .known = sizeof(rp_local_sgd_options)};
+
 rp_status rp_local_sgd_defaults(const char *outer, rp_local_sgd_options *options) {
     const rpi_outer_rule *rule = NULL;
     if (!options) return RP_FAIL(INVALID, "rp_local_sgd_defaults needs options to fill");
     RP_TRY(rpi_outer_rule_find(outer ? outer : "average", &rule));
-    *options = (rp_local_sgd_options){.outer = rule->name,
-                                      .every = 100,
-                                      .fragments = 1,
-                                      .outer_rate = rule->defaults.outer,
-                                      .outer_momentum = rule->defaults.momentum,
-                                      .consensus_rate = rule->defaults.consensus,
-                                      .residual_decay = rule->residual_decay,
-                                      .nesterov = rule->defaults.nesterov};
-    return RP_OK;
+    rp_local_sgd_options own = {.outer = rule->name,
+                                .every = 100,
+                                .fragments = 1,
+                                .outer_rate = rule->defaults.outer,
+                                .outer_momentum = rule->defaults.momentum,
+                                .consensus_rate = rule->defaults.consensus,
+                                .residual_decay = rule->residual_decay,
+                                .nesterov = rule->defaults.nesterov};
+    return rpi_sized_write(&sized, &own, options);
 }
 
 static rp_status check_counts(const rp_local_sgd_options *o, size_t tensors) {
@@ -91,14 +97,21 @@ static rp_status check_fragments(const rp_local_sgd_options *o, size_t tensors) 
     return RP_OK;
 }
 
-rp_status rp_local_sgd_check(const rp_local_sgd_options *options, size_t tensors) {
+rp_status rpi_local_options_read(const rp_local_sgd_options *given, size_t tensors,
+                                 rp_local_sgd_options *out_own) {
     const rpi_outer_rule *rule = NULL;
-    if (!options)
+    if (!given)
         return RP_FAIL(INVALID, "local SGD needs options; rp_local_sgd_defaults() fills them");
-    RP_TRY(rpi_outer_rule_find(options->outer ? options->outer : "average", &rule));
-    RP_TRY(check_counts(options, tensors));
-    RP_TRY(check_rates(options, rule));
-    return check_fragments(options, tensors);
+    RP_TRY(rpi_sized_read(&sized, given, out_own));
+    RP_TRY(rpi_outer_rule_find(out_own->outer ? out_own->outer : "average", &rule));
+    RP_TRY(check_counts(out_own, tensors));
+    RP_TRY(check_rates(out_own, rule));
+    return check_fragments(out_own, tensors);
+}
+
+rp_status rp_local_sgd_check(const rp_local_sgd_options *options, size_t tensors) {
+    rp_local_sgd_options own;
+    return rpi_local_options_read(options, tensors, &own);
 }
 
 /* ---- what is known to work ---- */
@@ -139,12 +152,12 @@ static void advise_windows(const rp_local_sgd_options *o, char *text, size_t byt
 
 rp_status rp_local_sgd_advise(const rp_local_sgd_options *options, char *text, size_t bytes) {
     char advice[RPI_OUTER_ADVICE];
+    rp_local_sgd_options own;
     if (!text || !bytes) return RP_FAIL(INVALID, "local SGD: no room for a text");
-    RP_TRY(rp_local_sgd_check(options, 0));
-    rpi_outer_momentum_advise(options->outer_rate, options->outer_momentum, options->every,
-                              true, advice);
+    RP_TRY(rpi_local_options_read(options, 0, &own));
+    rpi_outer_momentum_advise(own.outer_rate, own.outer_momentum, own.every, true, advice);
     text[0] = '\0';
     rpi_append(text, bytes, "%s", advice);
-    advise_windows(options, text, bytes);
+    advise_windows(&own, text, bytes);
     return RP_OK;
 }

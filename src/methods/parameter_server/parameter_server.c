@@ -2,6 +2,7 @@
 
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "base/sized_options.h"
 #include "codec/codec.h"
 #include "comm/world/comm_stats.h"
 #include "methods/parameter_server/parameter_server_object.h"
@@ -57,11 +58,23 @@ static rp_status check_merges(const rp_parameter_server_options *o, int world) {
     return RP_OK;
 }
 
-rp_status rp_parameter_server_check(const rp_parameter_server_options *options, int world) {
-    if (!options) return RP_FAIL(INVALID, "parameter server: options are NULL");
+static rp_status read_options(const rp_parameter_server_options *given, int world,
+                              rp_parameter_server_options *out_own) {
+    static const rpi_sized sized = {.name = "rp_parameter_server_options",
+                                    .initializer = "RP_PARAMETER_SERVER_OPTIONS",
+                                    .least =
+                                        RPI_SIZE_UP_TO(rp_parameter_server_options, context),
+                                    .known = sizeof(rp_parameter_server_options)};
+    if (!given) return RP_FAIL(INVALID, "parameter server: options are NULL");
+    RP_TRY(rpi_sized_read(&sized, given, out_own));
     if (world < 0) return RP_FAIL(INVALID, "parameter server: a world of %d ranks", world);
-    RP_TRY(check_roles(options, world));
-    return check_merges(options, world);
+    RP_TRY(check_roles(out_own, world));
+    return check_merges(out_own, world);
+}
+
+rp_status rp_parameter_server_check(const rp_parameter_server_options *options, int world) {
+    rp_parameter_server_options own;
+    return read_options(options, world, &own);
 }
 
 static rp_status check_segments(const rp_segment *segments, size_t count) {
@@ -218,15 +231,16 @@ rp_status rp_parameter_server_create(rp_comm *comm, const rp_segment *segments, 
                                      rp_parameter_server **server) {
     RPI_FPENV_SCOPE;
     rp_parameter_server *s = NULL;
+    rp_parameter_server_options own;
     if (!comm || !server)
         return RP_FAIL(INVALID, "parameter server: needs a communicator and a place");
-    RP_TRY(rp_parameter_server_check(options, rp_comm_world(comm)));
-    if (!options->merge)
+    RP_TRY(read_options(options, rp_comm_world(comm), &own));
+    if (!own.merge)
         return RP_FAIL(INVALID, "parameter server: merge is NULL; who steps the shards?");
     RP_TRY(check_segments(segments, count));
     RP_TRY(rpi_alloc(sizeof *s, "a parameter server", &s));
     s->comm = comm;
-    s->options = *options;
+    s->options = own;
     s->waits.answer = -1;
     pthread_mutex_init(&s->handover.lock, NULL);
     pthread_cond_init(&s->handover.changed, NULL);

@@ -96,7 +96,7 @@ static rp_status check_learning(const rp_local_sgd_options *o) {
 rp_status rpi_local_sgd_choose(const rpi_strategy *strategy, const char *text,
                                rpi_local_sgd_choice *out_choice) {
     choice c = {0};
-    rpi_local_sgd_choice chosen = {0};
+    rpi_local_sgd_choice chosen = {.options = RP_LOCAL_SGD_OPTIONS()};
     rp_local_sgd_options *o = &chosen.options;
     RP_TRY(rpi_strategy_read(strategy, text, &c.words, &c));
     if (strncmp(c.outer, "async", strlen("async")) == 0)

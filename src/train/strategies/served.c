@@ -35,11 +35,12 @@ rp_status rpi_served_read(const char *strategy, const rpi_served_choice *c,
         RP_TRY(read_whole(strategy, "staleness", c->staleness, "inf", &staleness));
     bool goes_on = false;
     RP_TRY(rpi_strategy_on_loss(strategy, c->on_loss, &goes_on));
-    *out_options = (rp_parameter_server_options){.servers = (int)servers,
-                                                 .staleness = staleness,
-                                                 .quorum = (int)c->quorum,
-                                                 .grace_s = c->grace_ms / 1000,
-                                                 .goes_on = goes_on};
+    *out_options =
+        (rp_parameter_server_options)RP_PARAMETER_SERVER_OPTIONS(.servers = (int)servers,
+                                                                 .staleness = staleness,
+                                                                 .quorum = (int)c->quorum,
+                                                                 .grace_s = c->grace_ms / 1000,
+                                                                 .goes_on = goes_on);
     return RP_OK;
 }
 

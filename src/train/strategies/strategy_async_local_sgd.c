@@ -95,13 +95,13 @@ static rp_status check(const rpi_strategy_request *request) {
 
 static int servers(const char *text) {
     choice c;
-    rp_parameter_server_options o = {0};
+    rp_parameter_server_options o = RP_PARAMETER_SERVER_OPTIONS();
     return read_options(text, &c, &o) == RP_OK ? o.servers : 0;
 }
 
 static bool survives(const char *text) {
     choice c;
-    rp_parameter_server_options o = {0};
+    rp_parameter_server_options o = RP_PARAMETER_SERVER_OPTIONS();
     return read_options(text, &c, &o) == RP_OK && o.goes_on;
 }
 

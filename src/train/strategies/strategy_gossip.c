@@ -170,14 +170,12 @@ static rp_status make_gossip(gossip *self) {
     const rpi_strategy_setup *s = &self->setup;
     choice c = {.topology = NULL};
     RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, s->options, &c.words, &c));
-    rp_gossip_setup setup = {.topology = c.topology,
-                             .algorithm = c.algorithm,
-                             .dtype = RP_F32,
-                             .count = (size_t)rpi_weights_count(s->weights),
-                             .x = rpi_weights_values(s->weights),
-                             .gradient = rpi_weights_gradients(s->weights),
-                             .seed = s->seed,
-                             .gamma = c.gamma};
+    rp_gossip_setup setup =
+        RP_GOSSIP_SETUP(.topology = c.topology, .algorithm = c.algorithm, .dtype = RP_F32,
+                        .count = (size_t)rpi_weights_count(s->weights),
+                        .x = rpi_weights_values(s->weights),
+                        .gradient = rpi_weights_gradients(s->weights), .seed = s->seed,
+                        .gamma = c.gamma);
     for (int i = 0; i < 2; i++) {
         setup.layouts[i] = self->layouts[i].segments;
         setup.layout_counts[i] = (size_t)self->layouts[i].segment_count;

@@ -47,12 +47,12 @@ static rp_status check(const rpi_strategy_request *request) {
 }
 
 static int servers(const char *text) {
-    rp_parameter_server_options o = {0};
+    rp_parameter_server_options o = RP_PARAMETER_SERVER_OPTIONS();
     return read_options(text, &o) == RP_OK ? o.servers : 0;
 }
 
 static bool survives(const char *text) {
-    rp_parameter_server_options o = {0};
+    rp_parameter_server_options o = RP_PARAMETER_SERVER_OPTIONS();
     return read_options(text, &o) == RP_OK && o.goes_on;
 }
 

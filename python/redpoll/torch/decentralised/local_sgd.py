@@ -195,7 +195,7 @@ class LocalSGD(WrappingOptimizer):
         _refuse(_abi.rp_local_sgd_defaults(self._outer.encode(), ctypes.byref(options)))
         known = {name for name, *_ in options._fields_}
         for name, value in numbers.items():
-            if name not in known or name in ("outer", "fragment_of", "partner"):
+            if name not in known or name in ("size", "outer", "fragment_of", "partner"):
                 raise TypeError(f"{self._who}: there is no option {name!r}")
             if value is None:
                 continue

@@ -191,7 +191,8 @@ typedef struct rpi_context {
     int64_t gap_after_ns; /* [progress] idle for so long, ranks say for which frame they wait */
     bool oversubscribed;  /* over RPI_OVERSUBSCRIBED ranks for each core of this host: waits
                              sleep */
-    int contentions, contended_waits; /* [progress] in a row; how many sleep at once */
+    int oversubscribed_count, /* in a row */
+        oversubscribed_waits; /* [progress] in a row; how many sleep at once */
 
     pthread_t thread;
     bool has_thread;

@@ -27,12 +27,12 @@
 /* How long a waiter polls before it sleeps. It yields between looks, so that a rank with work
  * on the same core has the core: waking a sleeper costs more than many such turns. The progress
  * thread never polls: it runs beside the caller's computation. */
-#define SPIN_NS      INT64_C(50000)
+#define SPIN_NS           INT64_C(50000)
 /* Whoever kept the core for so long after a yield computes, and does not wait as we do: beside
  * that a sleeper comes to its turn sooner than one who yields. So the next waits sleep at once:
  * two, and twice as many each time in a row, up to 256. */
-#define CONTENDED_NS INT64_C(1000000)
-enum { CONTENTIONS_MAX = 8 };
+#define OVERSUBSCRIBED_NS INT64_C(1000000)
+enum { OVERSUBSCRIBED_MOST = 8 };
 /* How often one looks whether a GPU is done with what has failed: its call may never come. */
 #define ENDING_NS INT64_C(20000000)
 /* Where ranks are oversubscribed (context.h) nobody polls: those that he waits for have their
@@ -171,16 +171,16 @@ static bool progress_is_over(const rpi_context *context, const atomic_bool *unti
 
 static bool shall_poll(rpi_context *context, bool for_nobody) {
     if (for_nobody || context->oversubscribed) return false;
-    if (context->contended_waits == 0) return true;
-    context->contended_waits--;
+    if (context->oversubscribed_waits == 0) return true;
+    context->oversubscribed_waits--;
     return false;
 }
 
 static void yield(rpi_context *context, int64_t now) {
     sched_yield();
-    if (rpi_now_ns() - now < CONTENDED_NS) return;
-    if (context->contentions < CONTENTIONS_MAX) context->contentions++;
-    context->contended_waits = 1 << context->contentions;
+    if (rpi_now_ns() - now < OVERSUBSCRIBED_NS) return;
+    if (context->oversubscribed_count < OVERSUBSCRIBED_MOST) context->oversubscribed_count++;
+    context->oversubscribed_waits = 1 << context->oversubscribed_count;
 }
 
 /* True: a failure was heard of. */
@@ -228,7 +228,7 @@ static void make_progress(rpi_context *context, const atomic_bool *until, int64_
         check_deadlines(context);
         if (!has_failed(context)) sleep_for_news(context, !until, deadline_ns);
     }
-    if (spin_ns > 0 && context->contended_waits == 0) context->contentions = 0;
+    if (spin_ns > 0 && context->oversubscribed_waits == 0) context->oversubscribed_count = 0;
     account(context, false);
     check_operations(context);
 }

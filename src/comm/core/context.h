@@ -191,8 +191,8 @@ typedef struct rpi_context {
     int64_t gap_after_ns; /* [progress] idle for so long, ranks say for which frame they wait */
     bool oversubscribed;  /* over RPI_OVERSUBSCRIBED ranks for each core of this host: waits
                              sleep */
-    int oversubscribed_count, /* in a row */
-        oversubscribed_waits; /* [progress] in a row; how many sleep at once */
+    int oversubscribed_count; /* [progress] waits in a row whose core another program kept */
+    int oversubscribed_waits; /* [progress] so many of the next sleep at once */
 
     pthread_t thread;
     bool has_thread;

@@ -140,7 +140,7 @@ static bool fail_late_device(rp_comm *comm, int64_t idle) {
 }
 
 /* A receive that is waited for in a call is judged here, whoever owns the communicator. */
-static bool is_judged_elsewhere(rp_comm *comm) {
+static bool is_judged_by_method(rp_comm *comm) {
     if (!atomic_load(&comm->is_watched)) return false;
     pthread_mutex_lock(&comm->context->lock);
     bool waits = comm->waiters > 0;
@@ -155,15 +155,15 @@ static int64_t decision_ns(const rp_comm *comm) {
 
 /* How a wait of `idle_ns` ends, if it has to; is_warning: it is told, too. */
 static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_warning) {
-    char culprit[240], text[160];
+    char why[240], text[160];
     rpi_diagnosis s = rpi_diagnosis_make(comm, of, rpi_now_ns() - idle_ns);
-    int rank = rpi_diagnosis_text(comm, &s, culprit, sizeof culprit);
+    int rank = rpi_diagnosis_text(comm, &s, why, sizeof why);
     rpi_request_text(of, text, sizeof text);
-    if (s.silent < 0 && is_judged_elsewhere(comm)) return;
+    if (s.silent < 0 && is_judged_by_method(comm)) return;
     if (is_warning)
         rpi_log(RP_LOG_WARNING, "%s%s%s: no progress for %.1f s in %s: %s",
                 comm->is_made ? comm->name : "", comm->is_made ? ": " : "",
-                rpi_rank_name(comm, comm->rank).text, rpi_seconds(idle_ns), text, culprit);
+                rpi_rank_name(comm, comm->rank).text, rpi_seconds(idle_ns), text, why);
     bool comes = s.computing >= 0 || s.crossed >= 0; /* as far as is known here */
     bool in_peace = s.silent < 0 && comes && !comm->strict_timeout;
     int64_t grace_ns = s.behind ? GRACE_NS : 0;
@@ -171,7 +171,7 @@ static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_
     if (s.silent >= 0) grace_ns = 0;
     if (idle_ns < span_ns(comm->timeout_s) + grace_ns || in_peace) return;
     rpi_comm_fail_text(comm, RP_TIMEOUT, rank, "timed out: no progress for %.1f s in %s: %s",
-                       rpi_seconds(idle_ns), text, culprit);
+                       rpi_seconds(idle_ns), text, why);
 }
 
 /* ---- operations that do not move though their communicator does ---- */

@@ -12,8 +12,8 @@
 
 typedef enum rank_state {
     RANK_WAITS,
-    RANK_ELSEWHERE, /* in another operation */
-    RANK_CROSSED,   /* in another communicator, and does nothing else */
+    RANK_IN_OTHER, /* in another operation */
+    RANK_CROSSED,  /* in another communicator, and does nothing else */
     RANK_COMPUTES,
     RANK_SILENT
 } rank_state;
@@ -28,7 +28,7 @@ static rank_state state_of(const rpi_diagnosis *s, const rp_comm *comm,
                            const rpi_control_beat *beat) {
     if (silence_of(s, beat) > comm->silence_ns) return RANK_SILENT;
     if (beat->sequence == 0) return beat->blocked ? RANK_CROSSED : RANK_COMPUTES;
-    return beat->sequence == s->of->sequence ? RANK_WAITS : RANK_ELSEWHERE;
+    return beat->sequence == s->of->sequence ? RANK_WAITS : RANK_IN_OTHER;
 }
 
 /* Has a frame to wait for this rank to come? */
@@ -91,16 +91,16 @@ static bool is_comparable(const rp_comm *comm, uint64_t a, uint64_t b) {
     return a == b || (!kind->by_pair && kind == rpi_operation_kind_of(comm, b));
 }
 
-/* Of ranks that wait elsewhere, one that owes us a frame says most. */
-static void note_elsewhere(rpi_diagnosis *s, const rp_request *oldest, int rank,
-                           uint64_t sequence) {
+/* Of ranks that wait in another operation, one that owes us a frame says most. */
+static void note_in_other(rpi_diagnosis *s, const rp_request *oldest, int rank,
+                          uint64_t sequence) {
     bool late = is_late(oldest, rank);
     s->behind |=
         is_comparable(oldest->comm, sequence, oldest->sequence) && sequence < oldest->sequence;
-    if (s->elsewhere >= 0 && (s->elsewhere_is_late || !late)) return;
-    s->elsewhere = rank;
-    s->elsewhere_is_late = late;
-    s->elsewhere_sequence = sequence;
+    if (s->in_other >= 0 && (s->other_is_late || !late)) return;
+    s->in_other = rank;
+    s->other_is_late = late;
+    s->other_sequence = sequence;
 }
 
 /* Heartbeats are missing, more than two: what the last one said may hold no more. */
@@ -114,9 +114,9 @@ static void note_quiet(rpi_diagnosis *s, const rp_comm *comm, int rank,
 
 /* One that is behind all others and does not say what it waits for leaves nothing to be said.
  */
-static void note_observation(rpi_diagnosis *s, const rp_request *oldest, int rank,
-                             uint64_t sequence, rpi_control_gap gap) {
-    rpi_observation *first = &s->first;
+static void note_wait(rpi_diagnosis *s, const rp_request *oldest, int rank, uint64_t sequence,
+                      rpi_control_gap gap) {
+    rpi_earliest_wait *first = &s->first;
     if (sequence == 0 || (gap.from < 0 && sequence >= oldest->sequence)) return;
     if (!is_comparable(oldest->comm, sequence, oldest->sequence)) {
         s->is_mixed = true;
@@ -124,7 +124,7 @@ static void note_observation(rpi_diagnosis *s, const rp_request *oldest, int ran
     }
     bool earlier = first->waiter < 0 || sequence < first->sequence ||
                    (sequence == first->sequence && gap.step < first->gap.step);
-    if (earlier) *first = (rpi_observation){.waiter = rank, .sequence = sequence, .gap = gap};
+    if (earlier) *first = (rpi_earliest_wait){.waiter = rank, .sequence = sequence, .gap = gap};
 }
 
 static void diagnose_rank(rpi_diagnosis *s, rp_comm *comm, int rank) {
@@ -141,11 +141,11 @@ static void diagnose_rank(rpi_diagnosis *s, rp_comm *comm, int rank) {
         break;
     case RANK_COMPUTES: note_rank(&s->computing, rank); break;
     case RANK_CROSSED: note_rank(&s->crossed, rank); break;
-    case RANK_ELSEWHERE: note_elsewhere(s, oldest, rank, beat.sequence); break;
+    case RANK_IN_OTHER: note_in_other(s, oldest, rank, beat.sequence); break;
     case RANK_WAITS: break;
     }
     note_quiet(s, comm, rank, &beat);
-    note_observation(s, oldest, rank, beat.sequence, beat.gap);
+    note_wait(s, oldest, rank, beat.sequence, beat.gap);
     if (is_late(oldest, rank)) note_rank(&s->late, rank);
 }
 
@@ -161,13 +161,13 @@ rpi_diagnosis rpi_diagnosis_make(rp_comm *comm, const rp_request *oldest, int64_
                        .since_ns = since_ns,
                        .silent = -1,
                        .quiet = -1,
-                       .elsewhere = -1,
+                       .in_other = -1,
                        .crossed = -1,
                        .computing = -1,
                        .late = -1,
                        .first = {.waiter = -1}};
     bool late_first = oldest->kind->among_neighbors;
-    note_observation(&s, oldest, comm->rank, oldest->sequence, rpi_request_gap(oldest));
+    note_wait(&s, oldest, comm->rank, oldest->sequence, rpi_request_gap(oldest));
     for (int rank = 0; late_first && rank < comm->world; rank++)
         if (may_delay(comm, oldest, rank) && is_late(oldest, rank))
             diagnose_rank(&s, comm, rank);
@@ -224,7 +224,7 @@ static void crossed_text(const rp_comm *comm, int rank, char *text, size_t bytes
 /* "rank 2 has not come (no heartbeat for 1.1 s)": whom to look at first, and why. */
 int rpi_diagnosis_text(rp_comm *comm, const rpi_diagnosis *s, char *text, size_t bytes) {
     char theirs[64], ours[64], root[64];
-    rpi_sequence_text(s->elsewhere_sequence, theirs, sizeof theirs);
+    rpi_sequence_text(s->other_sequence, theirs, sizeof theirs);
     rpi_sequence_text(s->of->sequence, ours, sizeof ours);
     if (s->silent >= 0)
         silent_text(comm, s, text, bytes);
@@ -238,9 +238,9 @@ int rpi_diagnosis_text(rp_comm *comm, const rpi_diagnosis *s, char *text, size_t
         crossed_text(comm, s->crossed, text, bytes);
     else if (has_pair(s))
         pair_text(comm, s, text, bytes);
-    else if (s->elsewhere >= 0)
+    else if (s->in_other >= 0)
         snprintf(text, bytes, "%s waits in %s and %s in %s",
-                 rpi_rank_name(comm, s->elsewhere).text, theirs,
+                 rpi_rank_name(comm, s->in_other).text, theirs,
                  rpi_rank_name(comm, comm->rank).text, ours);
     else
         snprintf(text, bytes, "nothing moves between %s and the others, which are alive%s",
@@ -250,6 +250,6 @@ int rpi_diagnosis_text(rp_comm *comm, const rpi_diagnosis *s, char *text, size_t
            : s->computing >= 0 ? s->computing
            : s->crossed >= 0   ? s->crossed
            : has_pair(s)       ? s->first.gap.from
-           : s->elsewhere >= 0 ? s->elsewhere
+           : s->in_other >= 0  ? s->in_other
                                : s->late;
 }

@@ -5,23 +5,23 @@
 #include "comm/core/communicator.h"
 
 /* Who waits in the earliest step of all, and for whom. */
-typedef struct rpi_observation {
+typedef struct rpi_earliest_wait {
     int waiter; /* -1: nobody is known to */
     uint64_t sequence;
     rpi_control_gap gap;
-} rpi_observation;
+} rpi_earliest_wait;
 
 typedef struct rpi_diagnosis {
     const rp_request *of;
-    int64_t since_ns;                                       /* it has not moved since */
-    int silent, quiet, elsewhere, crossed, computing, late; /* first such rank; -1: none */
-    bool elsewhere_is_late;
+    int64_t since_ns;                                      /* it has not moved since */
+    int silent, quiet, in_other, crossed, computing, late; /* first such rank; -1: none */
+    bool other_is_late;
     bool behind;   /* a rank waits in an earlier operation than ours */
     bool is_mixed; /* somebody waits in what cannot be before or after our operation */
-    uint64_t elsewhere_sequence;
+    uint64_t other_sequence;
     double silent_s, quiet_s;
     int silent_by; /* whose heartbeats the silent one's come by, of the context */
-    rpi_observation first;
+    rpi_earliest_wait first;
 } rpi_diagnosis;
 
 rpi_diagnosis rpi_diagnosis_make(rp_comm *comm, const rp_request *of, int64_t since_ns);

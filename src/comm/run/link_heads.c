@@ -113,8 +113,8 @@ void rpi_receive_unblock(rpi_chunk *chunk) {
          rank = rpi_rank_set_next(&context->heads, rank + 1)) {
         rpi_connection *connection = &context->connections[rank];
         if (connection->holder != chunk) continue;
-        bool elsewhere =
+        bool in_buffer =
             connection->payload != (const char *)connection->head + RPI_FRAME_HEADER_BYTES;
-        if (elsewhere) (void)queue_unexpected(connection, rank);
+        if (in_buffer) (void)queue_unexpected(connection, rank);
     }
 }

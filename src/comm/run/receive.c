@@ -43,8 +43,8 @@
 static const void *payload_of(rpi_link *link, const void *frame) {
     const rpi_zero_copy *sharing = link->endpoint->transport->zero_copy;
     if (sharing && sharing->is_written(link)) return NULL;
-    const void *elsewhere = sharing ? sharing->payload(link) : NULL;
-    return elsewhere ? elsewhere : (const unsigned char *)frame + RPI_FRAME_HEADER_BYTES;
+    const void *in_buffer = sharing ? sharing->payload(link) : NULL;
+    return in_buffer ? in_buffer : (const unsigned char *)frame + RPI_FRAME_HEADER_BYTES;
 }
 
 /* Whose frame it is; RP_PENDING: nobody's, and it is done with. */

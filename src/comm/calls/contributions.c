@@ -12,7 +12,7 @@ static bool keeps_residual(const rpi_extent *extent) {
 }
 
 /* Residuals of zeros, which they are in most steps, spare the copy. */
-static void forget_zeros(rpi_partition *partition) {
+static void drop_zeros(rpi_partition *partition) {
     for (size_t i = 0; i < partition->count; i++) {
         rpi_extent *extent = &partition->extents[i];
         size_t k = 0;
@@ -99,7 +99,7 @@ static rp_status post_changed_there(rp_request *request, const rpi_change *c) {
 }
 
 rp_status rpi_contribution_post(rp_request *request, const rpi_change *change) {
-    if (change->flushes_residual && !request->device) forget_zeros(&request->partition);
+    if (change->flushes_residual && !request->device) drop_zeros(&request->partition);
     if (!changes_any(&request->partition, change)) return rpi_request_post(request);
     return request->device ? post_changed_there(request, change)
                            : post_changed(request, change);

@@ -110,7 +110,7 @@ rpi_link *rpi_connection_link(rpi_connection *connection) {
 }
 
 /* One control frame a communicator. */
-static void forget_older(rpi_context *context, const rpi_frame_header *header) {
+static void drop_older(rpi_context *context, const rpi_frame_header *header) {
     rpi_fin **at = &context->fins;
     while (*at && ((*at)->header.communicator != header->communicator ||
                    (*at)->header.epoch != header->epoch))
@@ -128,7 +128,7 @@ void rpi_context_note_fin(rp_comm *comm, const rpi_frame_header *header) {
     rpi_context *context = comm->context;
     rpi_fin *fin = NULL;
     if (!context->mesh->on_need || !header->sequence) return;
-    forget_older(context, header);
+    drop_older(context, header);
     if (rpi_alloc(sizeof *fin, "a word", &fin) != RP_OK) return;
     fin->header = *header;
     if (rpi_rank_set_make(context->world, &fin->untold) != RP_OK) {

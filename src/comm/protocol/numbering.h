@@ -26,7 +26,7 @@ static inline bool rpi_number_is_untold(const rp_comm *comm, int rank) {
     return comm->untold_count > 0 && comm->untold.bits[rank / 64] >> (rank % 64) & 1;
 }
 
-/* Its making has failed, and nobody gave it up: members that have not come yet forget the
+/* Its making has failed, and nobody gave it up: members that have not come yet drop the
  * number, and meet the next try. */
 bool rpi_making_is_void(const rp_comm *comm);
 

@@ -57,7 +57,7 @@ void rpi_offer_take_back(rpi_context *context, uint32_t numberer, uint32_t numbe
 }
 
 /* What was kept of numbers that will not be told any more: their numberer is past them. */
-static void forget_skipped(rpi_context *context, uint32_t numberer, uint32_t number) {
+static void drop_skipped(rpi_context *context, uint32_t numberer, uint32_t number) {
     for (rpi_unopened **at = &context->unopened; *at;) {
         const rpi_frame_header *header = &(*at)->header;
         if (header->communicator == numberer && header->epoch < number &&
@@ -130,7 +130,7 @@ rp_status rpi_offer_take(rpi_context *context, int rank, const rpi_frame_header 
     *end = offer;
     context->offer_count++;
     context->offer_bytes += offer->bytes;
-    forget_skipped(context, header->communicator, header->epoch);
+    drop_skipped(context, header->communicator, header->epoch);
     if (was_given_up(context, offer)) rpi_offer_decline(context, offer);
     return RP_OK;
 }

@@ -98,7 +98,7 @@ static void deactivate(rp_comm *comm) {
 
 /* Windows call the progress owner without an operation in flight, which a destroy would wait
  * for. */
-static void forget_call(rp_comm *comm) {
+static void drop_progress_call(rp_comm *comm) {
     rpi_context *context = comm->context;
     pthread_mutex_lock(&context->lock);
     rp_comm **at = &context->callers;
@@ -111,7 +111,7 @@ static void forget_call(rp_comm *comm) {
 
 bool rpi_context_remove(rp_comm *comm) {
     rpi_context *context = comm->context;
-    forget_call(comm);
+    drop_progress_call(comm);
     rp_comm **at = &context->comms;
     while (*at && *at != comm) at = &(*at)->next;
     if (*at) *at = comm->next;

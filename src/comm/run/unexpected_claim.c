@@ -39,8 +39,7 @@ void rpi_receive_check_empty(rpi_chunk *chunk) {
     }
 }
 
-static void forget_empty(rp_comm *comm, int rank, uint64_t sequence,
-                         rpi_unexpected *unexpected) {
+static void drop_empty(rp_comm *comm, int rank, uint64_t sequence, rpi_unexpected *unexpected) {
     if (!unexpected->frames.first) rpi_unexpected_drop(comm, rank, sequence, unexpected);
 }
 
@@ -59,7 +58,7 @@ static void adopt_from(rpi_chunk *chunk, int rank) {
         else
             rpi_frames_append(&unexpected->frames, buffer);
     }
-    forget_empty(comm, rank, sequence, unexpected);
+    drop_empty(comm, rank, sequence, unexpected);
 }
 
 void rpi_receive_claim(rpi_chunk *chunk) {
@@ -88,7 +87,7 @@ static bool compare_with(rp_request *request, int rank) {
     if (unexpected->expects && !rpi_exchange_sends(request, rank)) return false;
     if (unexpected->asks && !rpi_request_expects(request, rank)) return false;
     if (unexpected->asks) rpi_cts_note_request(request, rank);
-    forget_empty(comm, rank, request->sequence, unexpected);
+    drop_empty(comm, rank, request->sequence, unexpected);
     return true;
 }
 

@@ -61,7 +61,7 @@ static bool send_fin(rp_comm *comm, int *next) {
         if (!rpi_peer_link(peer) || peer->broken) continue;
         peer->connection->full = false;
         if (rpi_number_is_untold(comm, *next)) {
-            if (header.count == RPI_FIN_VOID) continue; /* has nothing to forget */
+            if (header.count == RPI_FIN_VOID) continue; /* has nothing to drop */
             if (rpi_number_send_one(comm, *next) == RP_PENDING) return false;
         }
         if (rpi_control_frame_send(comm, *next, &header) == RP_PENDING) return false;

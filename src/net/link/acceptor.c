@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The others keep their order. */
-static void forget_caller(rpi_acceptor *acceptor, int i) {
+static void drop_caller(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     acceptor->caller_count--;
     memmove(caller, caller + 1, (size_t)(acceptor->caller_count - i) * sizeof *caller);
@@ -20,7 +20,7 @@ static void forget_caller(rpi_acceptor *acceptor, int i) {
 
 static void dismiss(rpi_acceptor *acceptor, int i) {
     rpi_channel_close(&acceptor->callers[i].channel);
-    forget_caller(acceptor, i);
+    drop_caller(acceptor, i);
 }
 
 static void stop_listening(rpi_acceptor *acceptor) {
@@ -151,7 +151,7 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
         return is_ours ? rpi_hello_mismatch(self, &hello) : RP_OK;
     }
     rpi_channel channel = caller->channel;
-    forget_caller(acceptor, i);
+    drop_caller(acceptor, i);
     if (acceptor->host.take)
         acceptor->host.take(acceptor->host.context, hello.part, stream, channel);
     else

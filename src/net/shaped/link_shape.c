@@ -51,7 +51,7 @@ int64_t rpi_nic_takes_at(const rpi_nic *nic, const rpi_nic_queue *queue) {
     return at_ns;
 }
 
-static void forget_oldest(rpi_nic_queue *queue) {
+static void drop_oldest(rpi_nic_queue *queue) {
     queue->bytes -= queue->frames[queue->first % RPI_NIC_QUEUE].bytes;
     queue->first++;
     queue->count--;
@@ -60,7 +60,7 @@ static void forget_oldest(rpi_nic_queue *queue) {
 int64_t rpi_nic_send(rpi_nic *nic, rpi_nic_queue *queue, int64_t now_ns, size_t bytes) {
     while (queue->count == RPI_NIC_QUEUE ||
            (queue->count > 0 && queue->frames[queue->first % RPI_NIC_QUEUE].left_ns <= now_ns))
-        forget_oldest(queue);
+        drop_oldest(queue);
     int64_t start_ns = occupy(nic, &nic->out, now_ns, bytes);
     uint32_t newest = (queue->first + queue->count++) % RPI_NIC_QUEUE;
     queue->frames[newest].left_ns = nic->out.free_ns;

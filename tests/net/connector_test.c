@@ -541,7 +541,7 @@ static int call_as(int port, int rank, rpi_channel *out_channel) {
     return rpi_hello_exchange(out_channel, &self, 0, rpi_deadline_ns(20));
 }
 
-static rpi_call *await_met(rpi_connector *connector) {
+static rpi_call *await_connected(rpi_connector *connector) {
     int64_t deadline_ns = rpi_deadline_ns(30);
     rpi_call *connected = NULL;
     while (!(connected = rpi_connector_connected(connector)) && rpi_now_ns() < deadline_ns)
@@ -564,7 +564,7 @@ static void a_caller_without_memory_is_a_failure(void) {
     REQUIRE_OK(rpi_connector_open(&self, listener, &kind, NULL, &connector));
     atomic_store(&runs_out, true);
     CHECK_EQ(call_as(port, 1, &first), RP_OK);
-    rpi_call *connected = await_met(connector);
+    rpi_call *connected = await_connected(connector);
     REQUIRE(connected && connected->peer == 1 && connected->status == RP_OK);
     rpi_call_free(connected);
     CHECK_EQ(call_as(port, 2, &second), RP_OK);
@@ -573,7 +573,7 @@ static void a_caller_without_memory_is_a_failure(void) {
     CHECK_EQ(recv(second.fd, &byte, 1, 0), 0);
     atomic_store(&runs_out, false);
     CHECK_OK(rpi_connector_want(connector, 2, "nowhere"));
-    connected = await_met(connector);
+    connected = await_connected(connector);
     CHECK_MSG(connected && connected->peer == 2 && connected->status == RP_PEER, "%s",
               connected ? connected->text : "nothing comes of it");
     rpi_call_free(connected);

@@ -51,7 +51,7 @@ typedef struct inproc_endpoint {
     inproc_link **links;  /* [world] */
     inproc_pipe **offers; /* [world] made by peers that connected first [registry_lock] */
     bool on_need;
-    atomic_bool offered;    /* some of them, since met() last looked */
+    atomic_bool offered;    /* some of them, since connected() last looked */
     rpi_rank_set connected; /* by call(), or to offers, and not handed out yet */
 } inproc_endpoint;
 

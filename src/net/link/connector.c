@@ -39,7 +39,7 @@ rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call
     connector->slots = self->world * self->streams;
     connector->maker = (rpi_call_maker){&connector->self, kind, context};
     connector->wake = connector->news = connector->acceptor.listener = -1;
-    connector->met_end = &connector->connected;
+    connector->connected_end = &connector->connected;
     pthread_mutex_init(&connector->lock, NULL); /* does not fail on Linux */
     status = fill(connector, listener);
     if (status != RP_OK)
@@ -119,7 +119,7 @@ rpi_call *rpi_connector_connected(rpi_connector *connector) {
     if (call) connector->connected = call->next;
     if (!connector->connected) {
         rpi_event_clear(connector->news);
-        connector->met_end = &connector->connected;
+        connector->connected_end = &connector->connected;
         atomic_store(&connector->any_connected, false);
     }
     pthread_mutex_unlock(&connector->lock);

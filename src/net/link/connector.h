@@ -46,7 +46,7 @@ rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *add
 /* The next connection that stands, or has failed (its status); NULL: none. Its caller frees it,
  * and takes what it keeps out before that. Cheap while there is none. */
 rpi_call *rpi_connector_connected(rpi_connector *connector);
-/* Readable while met() has something. */
+/* Readable while connected() has something. */
 int rpi_connector_fd(const rpi_connector *connector);
 
 #endif

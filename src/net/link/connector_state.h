@@ -32,10 +32,10 @@ struct rpi_connector {
     bool has_thread;
 
     pthread_mutex_t lock;
-    unsigned char *states;          /* [lock] [world] of rpi_peer_state */
-    rpi_call *wanted;               /* [lock] not seen by the thread */
-    rpi_call *connected, **met_end; /* [lock] in the order in which they came up */
-    bool closing;                   /* [lock] */
+    unsigned char *states;                /* [lock] [world] of rpi_peer_state */
+    rpi_call *wanted;                     /* [lock] not seen by the thread */
+    rpi_call *connected, **connected_end; /* [lock] in the order in which they came up */
+    bool closing;                         /* [lock] */
     atomic_bool any_connected;
 
     int slots;            /* world x streams: one for each connection of each link */

@@ -59,8 +59,8 @@ static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status
     pthread_mutex_lock(&connector->lock);
     rpi_connector_enter(connector, call->peer, status == RP_OK ? RPI_PEER_UP : RPI_PEER_FAILED);
     call->next = NULL;
-    *connector->met_end = call;
-    connector->met_end = &call->next;
+    *connector->connected_end = call;
+    connector->connected_end = &call->next;
     atomic_store(&connector->any_connected, true);
     rpi_event_set(connector->news); /* and cleared under the lock, too */
     pthread_mutex_unlock(&connector->lock);

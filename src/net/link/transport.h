@@ -51,7 +51,7 @@ typedef struct rpi_endpoint_options {
                                    NULL: none. Borrowed until close() */
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
     bool zero_copy; /* who uses the endpoint asks rpi_zero_copy where payloads lie */
-    bool on_need;   /* links come by call() and met(), not by connect() */
+    bool on_need;   /* links come by call() and connected(), not by connect() */
     rpi_look look;  /* of who waits in connect(); its context may go when all links are made */
 } rpi_endpoint_options;
 

@@ -133,7 +133,7 @@ static rp_status tcp_progress(rpi_endpoint *base) {
     int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
     if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch connections");
     for (int i = 0; i < count; i++) {
-        rpi_tcp_stream *stream = events[i].data.ptr; /* NULL: met() has something */
+        rpi_tcp_stream *stream = events[i].data.ptr; /* NULL: connected() has something */
         if (stream) rpi_tcp_stream_event(stream, events[i].events);
     }
     for (int peer = 0; peer < base->world; peer++)

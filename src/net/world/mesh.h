@@ -52,8 +52,8 @@ rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
                            const rpi_mesh_options *options, rpi_mesh **out_mesh);
 /* From its text, "start" or "need"; NULL and "auto" are RPI_MESH_AUTO. RP_INVALID. */
 rp_status rpi_mesh_when_parse(const char *text, rpi_mesh_when *out_when);
-/* With on_need; both as call() and met() of a transport (transport.h): a link to this peer is
- * needed, and the next that is there since, which is in `links`, too. */
+/* With on_need; both as call() and connected() of a transport (transport.h): a link to this
+ * peer is needed, and the next that is there since, which is in `links`, too. */
 rp_status rpi_mesh_call(rpi_mesh *mesh, int peer);
 rp_status rpi_mesh_connected(rpi_mesh *mesh, int *out_peer);
 void rpi_mesh_close(rpi_mesh *mesh);

@@ -64,7 +64,8 @@ static rp_status connect_one(rpi_mesh_work *work, int peer) {
     return status == RP_OK ? RP_OK : cannot_connect(work, peer, status);
 }
 
-/* Ranks that are met together, and so many call an acceptor at once: well below RPI_CALLERS. */
+/* Ranks that are connected at once, and so many call an acceptor at once: well below
+ * RPI_CALLERS. */
 enum { GROUP = 16 };
 
 /* Begin with those of the group that are reached by this kind. */
@@ -86,7 +87,7 @@ static rp_status dial(rpi_mesh_work *work, int kind, const int *group, int count
 
 /* All of them are lower than this rank, or higher. Who waits for one of them to be reached by
  * one kind answers nobody who calls by another, and a call with a proof waits for its answer:
- * where there are several kinds, pairs are met one by one in the order of their rounds. */
+ * where there are several kinds, pairs connect one by one in the order of their rounds. */
 static rp_status connect_group(rpi_mesh_work *work, const int *group, int count) {
     bool lower = count > 0 && group[0] < work->mesh->rank;
     if (lower && work->kind_count == 1) RP_TRY(dial(work, 0, group, count));

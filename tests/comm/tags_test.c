@@ -54,9 +54,9 @@ static void counts_go_round(void) {
     CHECK(!rpi_tag_waits(&tag));
     for (int i = 0; i < 4; i++) {
         uint32_t next = rpi_tag_next(tag.has_rts);
-        CHECK(rpi_tag_is_news(&tag, next));
+        CHECK(rpi_tag_is_new(&tag, next));
         tag.has_rts = next;
-        CHECK(!rpi_tag_is_news(&tag, next));
+        CHECK(!rpi_tag_is_new(&tag, next));
         CHECK(rpi_tag_waits(&tag));
     }
     CHECK_EQ(tag.has_rts, 2);

@@ -78,7 +78,7 @@ void link_pair_close(link_pair *pair) {
 
 bool link_wait(rpi_endpoint *endpoint) {
     int fd = -1;
-    bool is_news = true;
+    bool is_new = true;
     int64_t wake_at_ns = 0, now_ns = rpi_now_ns();
     if (!endpoint->transport->arm(endpoint, &fd, &wake_at_ns)) {
         int64_t until_ns = now_ns + 10 * RPI_SECOND_NS;
@@ -86,11 +86,11 @@ bool link_wait(rpi_endpoint *endpoint) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
         struct timespec left = {left_ns / RPI_SECOND_NS, left_ns % RPI_SECOND_NS};
-        is_news = ppoll(&wait, 1, &left, NULL) > 0 || until_ns == wake_at_ns;
+        is_new = ppoll(&wait, 1, &left, NULL) > 0 || until_ns == wake_at_ns;
     }
     endpoint->transport->disarm(endpoint);
     CHECK_OK(endpoint->transport->progress(endpoint));
-    return is_news;
+    return is_new;
 }
 
 static unsigned char byte_at(uint64_t number, size_t i) {

@@ -62,7 +62,7 @@ static void wait_for_failure(void) {
     exit(1);
 }
 
-static void sleep_for_news(rpi_endpoint *endpoint) {
+static void sleep_until_ready(rpi_endpoint *endpoint) {
     int64_t wake_at_ns = RPI_NEVER_NS;
     struct pollfd wait = {.fd = -1, .events = POLLIN};
     endpoint->transport->progress(endpoint);
@@ -81,7 +81,7 @@ static void tell_of_death(void) {
         rpi_link *link = mesh->links[2];
         const rpi_transport *transport = link->endpoint->transport;
         while (transport->peek(link, &frame, &bytes) == RP_PENDING)
-            sleep_for_news(link->endpoint);
+            sleep_until_ready(link->endpoint);
         failure = (rpi_failure){.status = RP_PEER, .rank = 2};
         snprintf(failure.text, sizeof failure.text,
                  "rank 2 is gone: all-reduce 17, reduce-scatter, seen by rank %d", mesh->rank);

@@ -17,10 +17,10 @@ static bool is_oversubscribed(const rpi_context *context) {
     return rpi_is_oversubscribed(here, rpi_host_cores());
 }
 
-/* Its endpoint does not say which links have news. */
+/* Its endpoint does not say which links are ready. */
 static bool is_polled(const rpi_link *link) {
     const rpi_transport *transport = link->endpoint->transport;
-    return !transport->news || !transport->news(link->endpoint);
+    return !transport->ready || !transport->ready(link->endpoint);
 }
 
 static void make_connection(rpi_context *context, int rank) {

@@ -137,7 +137,7 @@ typedef struct rpi_context {
     rpi_cost_model links; /* what they cost, for the choice of algorithms; on all ranks alike */
     bool failed;          /* [progress] a communicator has left after a failure */
     rpi_connection *connections; /* [world] [progress] */
-    rpi_rank_set polled; /* links that are looked at in every iteration: transport.h, news */
+    rpi_rank_set polled; /* links that are looked at in every iteration: transport.h, ready() */
     rpi_rank_set heads;  /* [progress] links with a frame at the head */
     int queued[RPI_URGENCIES]; /* [progress] operations of all queues, by urgency */
     bool company;              /* [progress] several communicators move, or did lately */

@@ -61,6 +61,6 @@ bool rpi_tag_waits(const rpi_tag *tag) {
     return is_later(tag->has_rts, tag->received);
 }
 
-bool rpi_tag_is_news(const rpi_tag *tag, uint32_t number) {
+bool rpi_tag_is_new(const rpi_tag *tag, uint32_t number) {
     return is_later(number, tag->has_rts);
 }

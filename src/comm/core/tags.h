@@ -33,6 +33,6 @@ uint32_t rpi_tag_next(uint32_t number);
 /* The other rank has sent something that no receive here is meant for. */
 bool rpi_tag_waits(const rpi_tag *tag);
 /* Send `number` is told of. */
-bool rpi_tag_is_news(const rpi_tag *tag, uint32_t number);
+bool rpi_tag_is_new(const rpi_tag *tag, uint32_t number);
 
 #endif

@@ -58,9 +58,9 @@ void rpi_cts_note_request(rp_request *request, int rank) {
 
 /* The first CTS at once, later ones some chunks at a time while more is to come. */
 static bool may_wait(const rp_request *request, const rpi_flow_edge *edge, bool moved) {
-    uint32_t news = request->next_chunk - edge->told;
+    uint32_t untold = request->next_chunk - edge->told;
     bool last = request->next_chunk == (uint32_t)request->partition.split.chunks;
-    return moved && edge->told && !last && 2 * news < request->comm->chunks_in_flight;
+    return moved && edge->told && !last && 2 * untold < request->comm->chunks_in_flight;
 }
 
 void rpi_cts_send(rp_request *request, bool moved) {

@@ -59,7 +59,7 @@ static bool has_rts(const rp_request *request) {
     pthread_mutex_lock(&comm->context->lock);
     const rpi_tag *tag = rpi_tags_find(&comm->peers[request->peer].tags, request->tag);
     uint32_t number = (uint32_t)(request->sequence % RPI_P2P_NUMBERS);
-    bool is_announced = tag && !rpi_tag_is_news(tag, number);
+    bool is_announced = tag && !rpi_tag_is_new(tag, number);
     pthread_mutex_unlock(&comm->context->lock);
     return is_announced;
 }
@@ -83,7 +83,7 @@ void rpi_p2p_receive_rts(rp_comm *comm, int rank, const rpi_frame_header *header
                                              rank, RPI_TAGS_MOST)
                                    : rpi_tags_get(tags, tag_of(sequence), &tag);
     comm->announcements++;
-    if (status == RP_OK && rpi_tag_is_news(tag, number)) {
+    if (status == RP_OK && rpi_tag_is_new(tag, number)) {
         if (!rpi_tag_waits(tag)) tag->since = comm->announcements;
         tag->has_rts = number;
     }

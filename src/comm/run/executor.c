@@ -131,14 +131,14 @@ static bool receive_from(rpi_context *context, const rpi_rank_set *ranks) {
     return moved;
 }
 
-/* Of the links that may have news. */
-static bool receive_news(rpi_context *context) {
+/* Of the links that may be ready. */
+static bool receive_ready(rpi_context *context) {
     bool moved = receive_from(context, &context->polled);
     for (int i = 0; context->mesh && context->mesh->endpoints[i]; i++) {
         rpi_endpoint *endpoint = context->mesh->endpoints[i];
         const rpi_transport *transport = endpoint->transport;
-        const rpi_rank_set *news = transport->news ? transport->news(endpoint) : NULL;
-        if (news) moved |= receive_from(context, news);
+        const rpi_rank_set *ready = transport->ready ? transport->ready(endpoint) : NULL;
+        if (ready) moved |= receive_from(context, ready);
     }
     return moved;
 }
@@ -251,7 +251,7 @@ bool rpi_progress_iterate(rpi_context *context) {
     context->iterations++;
     progress_endpoints(context);
     moved |= rpi_context_connect_new_links(context);
-    moved |= receive_news(context);
+    moved |= receive_ready(context);
     if (context->unnumbered) moved |= rpi_context_number_waiting(context);
     context->judged = context->breaks;
     note_company(context);

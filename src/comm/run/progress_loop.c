@@ -44,7 +44,7 @@ typedef struct sleeper {
     struct pollfd fds[8];
     int count;
     int64_t wake_at_ns;
-    bool news;
+    bool ready;
 } sleeper;
 
 static void watch(sleeper *s, int fd) {
@@ -59,7 +59,7 @@ static void arm(rpi_context *context, sleeper *s) {
         rpi_endpoint *endpoint = context->mesh->endpoints[i];
         int fd = -1;
         int64_t wake_at_ns = RPI_NEVER_NS;
-        s->news |= endpoint->transport->arm(endpoint, &fd, &wake_at_ns);
+        s->ready |= endpoint->transport->arm(endpoint, &fd, &wake_at_ns);
         if (fd >= 0) watch(s, fd);
         if (wake_at_ns < s->wake_at_ns) s->wake_at_ns = wake_at_ns;
     }
@@ -84,7 +84,7 @@ static void poll_until(sleeper *s) {
                 NULL); /* EINTR: look again, then sleep again */
 }
 
-/* Of what is in flight: when to look again without news. */
+/* Of what is in flight: when to look again where nothing has come. */
 static int64_t next_deadline_ns(const rpi_context *context) {
     int64_t next_ns = RPI_NEVER_NS;
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active) {
@@ -117,7 +117,7 @@ static void forgive_absence(rpi_context *context, int64_t since_ns) {
         rpi_deadline_forgive(comm, since_ns, now);
 }
 
-static void sleep_for_news(rpi_context *context, bool for_nobody, int64_t deadline_ns) {
+static void sleep_until_ready(rpi_context *context, bool for_nobody, int64_t deadline_ns) {
     atomic_store(&context->asleep, true); /* first: who changes a timeout looks at it next */
     sleeper s = {.wake_at_ns = next_deadline_ns(context)};
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
@@ -126,7 +126,7 @@ static void sleep_for_news(rpi_context *context, bool for_nobody, int64_t deadli
     bool called = atomic_load(&context->posted) || has_failed(context) ||
                   atomic_load(&context->acquirers) > 0 ||
                   (for_nobody && atomic_load(&context->yield_wanted) > 0);
-    if (!s.news && !called) {
+    if (!s.ready && !called) {
         poll_until(&s);
         forgive_absence(context, s.wake_at_ns); /* as after a stop of the whole process */
     }
@@ -185,12 +185,12 @@ static void yield(rpi_context *context, int64_t now) {
 
 /* True: a failure was heard of. */
 static bool check_control(rpi_context *context) {
-    bool news = false;
+    bool failed = false;
     if (context->control)
         rpi_control_clear_fd(context->control); /* first: what comes now is looked at */
     for (rp_comm *comm = context->active; comm; comm = comm->next_active)
-        if (!comm->ending) news |= rpi_comm_check_control(comm);
-    return news;
+        if (!comm->ending) failed |= rpi_comm_check_control(comm);
+    return failed;
 }
 
 static void check_deadlines(rpi_context *context) {
@@ -226,7 +226,7 @@ static void make_progress(rpi_context *context, const atomic_bool *until, int64_
         account(context, is_still);
         is_still = true;
         check_deadlines(context);
-        if (!has_failed(context)) sleep_for_news(context, !until, deadline_ns);
+        if (!has_failed(context)) sleep_until_ready(context, !until, deadline_ns);
     }
     if (spin_ns > 0 && context->oversubscribed_waits == 0) context->oversubscribed_count = 0;
     account(context, false);

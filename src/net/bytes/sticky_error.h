@@ -8,7 +8,7 @@
 
 typedef struct rpi_sticky_error {
     rp_status status; /* RP_OK: none */
-    bool told;        /* the caller has seen it: no news any more */
+    bool told;        /* the caller has seen it, and the link is not ready for it any more */
     char text[200];
 } rpi_sticky_error;
 

@@ -76,9 +76,9 @@ static void keep(rpi_control *control, const rpi_failure *failure) {
 void rpi_control_decide(rpi_control *control, const rpi_failure *failure) {
     bool death = is_death(failure);
     pthread_mutex_lock(&control->lock);
-    bool news = death ? !control->dead[failure->rank] : is_first(control, failure);
+    bool is_new = death ? !control->dead[failure->rank] : is_first(control, failure);
     pthread_mutex_unlock(&control->lock);
-    if (!news) return;
+    if (!is_new) return;
     for (int i = 0; rpi_control_is_coordinator(control) && i < control->connection_count; i++)
         if (control->connections[i].rank >= 0) send_failure(&control->connections[i], failure);
     pthread_mutex_lock(&control->lock);

@@ -295,7 +295,7 @@ int rpi_control_fd(rpi_control *control) {
     return control->failed_fd;
 }
 
-/* Asked by every call: without news it costs no system call. */
+/* Asked by every call: where nothing has come it costs no system call. */
 void rpi_control_clear_fd(rpi_control *control) {
     if (!atomic_load(&control->told) || !atomic_exchange(&control->told, false)) return;
     rpi_event_clear(control->failed_fd);

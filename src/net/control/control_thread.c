@@ -164,10 +164,10 @@ static void note_lack(rpi_control *control, int error) {
     (void)RP_FAIL_ERRNO(IO, "rank %d cannot accept a connection", control->rank);
     snprintf(lack, sizeof lack, "%s", rp_last_error()->message);
     pthread_mutex_lock(&control->lock);
-    bool is_news = !control->lack[0];
+    bool is_new = !control->lack[0];
     memcpy(control->lack, lack, sizeof lack);
     pthread_mutex_unlock(&control->lock);
-    if (is_news) rpi_log(RP_LOG_WARNING, "%s", lack);
+    if (is_new) rpi_log(RP_LOG_WARNING, "%s", lack);
 }
 
 static void accept_callers(rpi_control *control) {

@@ -20,7 +20,7 @@ static rp_status fill(rpi_connector *connector, int listener) {
     RP_TRY(rpi_alloc_array(2 + RPI_CALLERS + slots, sizeof *connector->polls, "links",
                            &connector->polls));
     RP_TRY(rpi_event_open(&connector->wake));
-    RP_TRY(rpi_event_open(&connector->news));
+    RP_TRY(rpi_event_open(&connector->connected_event));
     RP_TRY(rpi_signal_masked_thread("links that are made on need", rpi_connector_run, connector,
                                     &connector->thread));
     connector->has_thread = true;
@@ -38,7 +38,7 @@ rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call
     connector->self = *self;
     connector->slots = self->world * self->streams;
     connector->maker = (rpi_call_maker){&connector->self, kind, context};
-    connector->wake = connector->news = connector->acceptor.listener = -1;
+    connector->wake = connector->connected_event = connector->acceptor.listener = -1;
     connector->connected_end = &connector->connected;
     pthread_mutex_init(&connector->lock, NULL); /* does not fail on Linux */
     status = fill(connector, listener);
@@ -71,7 +71,7 @@ void rpi_connector_close(rpi_connector *connector) {
     free_list(connector->wanted);
     free_list(connector->connected);
     if (connector->wake >= 0) close(connector->wake);
-    if (connector->news >= 0) close(connector->news);
+    if (connector->connected_event >= 0) close(connector->connected_event);
     rpi_free(connector->states);
     rpi_free(connector->calls);
     rpi_free(connector->fds);
@@ -89,7 +89,7 @@ void rpi_connector_close_after_fork(rpi_connector *connector) {
     }
     rpi_acceptor_close_after_fork(&connector->acceptor);
     rpi_fd_close_after_fork(&connector->wake);
-    rpi_fd_close_after_fork(&connector->news);
+    rpi_fd_close_after_fork(&connector->connected_event);
 }
 
 rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address) {
@@ -118,7 +118,7 @@ rpi_call *rpi_connector_connected(rpi_connector *connector) {
     rpi_call *call = connector->connected;
     if (call) connector->connected = call->next;
     if (!connector->connected) {
-        rpi_event_clear(connector->news);
+        rpi_event_clear(connector->connected_event);
         connector->connected_end = &connector->connected;
         atomic_store(&connector->any_connected, false);
     }
@@ -131,5 +131,5 @@ rpi_call *rpi_connector_connected(rpi_connector *connector) {
 }
 
 int rpi_connector_fd(const rpi_connector *connector) {
-    return connector->news;
+    return connector->connected_event;
 }

@@ -26,8 +26,8 @@ struct rpi_connector {
     rpi_hello self;
     rpi_call_maker maker;
     rpi_acceptor acceptor;
-    int wake; /* eventfd: look at `wanted` and `closing` */
-    int news; /* eventfd: `connected` is not empty */
+    int wake;            /* eventfd: look at `wanted` and `closing` */
+    int connected_event; /* eventfd: `connected` is not empty */
     pthread_t thread;
     bool has_thread;
 

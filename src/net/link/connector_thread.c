@@ -62,7 +62,7 @@ static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status
     *connector->connected_end = call;
     connector->connected_end = &call->next;
     atomic_store(&connector->any_connected, true);
-    rpi_event_set(connector->news); /* and cleared under the lock, too */
+    rpi_event_set(connector->connected_event); /* and cleared under the lock, too */
     pthread_mutex_unlock(&connector->lock);
 }
 

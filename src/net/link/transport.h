@@ -166,7 +166,7 @@ typedef struct rpi_transport {
      */
     rp_status (*call)(rpi_endpoint *endpoint, int peer, const char *address);
     /* The next link that stands since, whoever called. RP_PENDING: there is none; progress()
-     * and arm() count one as news. Any other status: the link to *out_peer, as connect() says
+     * and arm() count one as ready. Any other status: the link to *out_peer, as connect() says
      * it, but that nothing is a matter of time: who cannot be reached is called again. Cheap.
      */
     rp_status (*connected)(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
@@ -185,14 +185,14 @@ typedef struct rpi_transport {
     /* Optional. Peers of which peek() may have something to say, a frame or a failure; of all
      * others it says RP_PENDING. They stay in the set until it does. NULL, always or never: of
      * any peer. */
-    const rpi_rank_set *(*news)(rpi_endpoint *endpoint);
+    const rpi_rank_set *(*ready)(rpi_endpoint *endpoint);
     /* Move bytes without waiting: flush what is committed, take in what has come. A link that
      * fails says so itself; a failure here is the whole endpoint's. */
     rp_status (*progress)(rpi_endpoint *endpoint);
     /* Ask to be woken: from here on the fd that wake_fd names becomes readable when any link
-     * may have news: a frame where peek() had none, room where reserve() had none, a payload
-     * that is back, a failure not yet told. A frame peeked at and not released is no news.
-     * Returns true when there may be news already (do not sleep). *wake_at_ns: sleep no longer
+     * may be ready: a frame where peek() had none, room where reserve() had none, a payload
+     * that is back, a failure not yet told. A frame peeked at and not released does not count.
+     * Returns true when one may be ready already (do not sleep). *wake_at_ns: sleep no longer
      * than that (RPI_NEVER_NS: no limit). disarm() follows in either case, and progress() after
      * it.
      */

@@ -1,9 +1,10 @@
-/* Does a rank sleep, and which of its links have news? One page of memory that it shares with
- * its peers of one host, for worlds in which to look at every link costs more than the news.
+/* Does a rank sleep, and which of its links are ready? One page of memory that it shares with
+ * its peers of one host, for worlds in which to look at every link costs more than what has
+ * come.
  *
  *     page:  | asleep | a bit for each rank, set by that rank |
  *
- *      who has news                           the owner, before it sleeps
+ *      who has written                        the owner, before it sleeps
  *      A1 leaves it in the link               B1 asleep = 1
  *      A2 sets its bit, unless it is set      B2 takes the bits that are set, and clears them
  *      A3 asleep? makes it 0, and             B3 looks at the links of these
@@ -11,14 +12,14 @@
  *
  * Every access is a sequentially consistent atomic, so there is one order of all of them. Where
  * A2, or its look that finds the bit set, comes before B2 has cleared it, A1 comes before B3,
- * which finds the news. Where it comes behind B2, A3 comes behind B1: it finds 1, unless
+ * which finds the link ready. Where it comes behind B2, A3 comes behind B1: it finds 1, unless
  * another caller has made it 0 since, and that one writes the eventfd. Who polls does B2 and B3
  * alone.
  *
  * All peers can write the whole page, and what stands there is a hint: bits of ranks that have
- * no link here are passed over, those without news cost a look. A peer that clears what others
- * have set delays the owner, which sleeps no longer than its deadlines; it can send nothing in
- * their name. */
+ * no link here are passed over, those that are not ready cost a look. A peer that clears what
+ * others have set delays the owner, which sleeps no longer than its deadlines; it can send
+ * nothing in their name. */
 #ifndef RPI_NET_DOORBELL_H
 #define RPI_NET_DOORBELL_H
 

@@ -43,8 +43,8 @@ void rpi_ring_pair_ring_at(rpi_ring_pair *pair, rpi_doorbell_page *doorbell, int
 }
 
 /* The other side sleeps and waits for this: one of possibly many wakers takes the flag down and
- * pays for the system call. Sequentially consistent with arm(): either it sees our news, or we
- * see its flag. */
+ * pays for the system call. Sequentially consistent with arm(): either it sees what we wrote,
+ * or we see its flag. */
 static void wake(rpi_ring_pair *pair, unsigned wish) {
     bool rings = pair->doorbell && wish == RPI_WISH_FRAMES;
     if (!rings && !(atomic_load(&pair->theirs->asleep) & wish)) return;

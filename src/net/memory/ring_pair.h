@@ -4,8 +4,8 @@
  *     memory:  | end of side 0 | end of side 1 | frames of side 0 | frames of side 1 |
  *
  * A sender lays frames into its own frame area and commits a word for each: where and how long.
- * Words carry the parity of the lap, so that the receiver polls the very line that brings the
- * news. The receiver gives frames back in order by counting. What the other side wrote is
+ * Words carry the parity of the lap, so that the receiver polls the very line that brings
+ * the word. The receiver gives frames back in order by counting. What the other side wrote is
  * checked before it is used, and read once, but for the bit by which a frame is withdrawn. */
 #ifndef RPI_NET_RING_PAIR_H
 #define RPI_NET_RING_PAIR_H
@@ -16,7 +16,7 @@
 
 #include <stdatomic.h>
 
-/* What one side writes; lines of their own, so that only news moves between caches. */
+/* What one side writes; lines of their own, so that only what is new moves between caches. */
 typedef struct rpi_ring_pair_end {
     _Alignas(64) atomic_uint asleep;   /* rpi_ring_pair_wish bits; also cleared by the waker */
     atomic_uint takes_places;          /* 1: frames may name a place in place of a payload */
@@ -95,7 +95,8 @@ bool rpi_ring_pair_is_valid(const rpi_ring_pair *pair); /* the frame peeked at *
 void rpi_ring_pair_note(rpi_ring_pair *pair, unsigned notes);
 bool rpi_ring_pair_has_notes(rpi_ring_pair *pair);
 
-/* From now on the other side writes our eventfd when there is news; true: there is already. */
+/* From now on the other side writes our eventfd when there is something; true: there is
+ * already. */
 bool rpi_ring_pair_arm(rpi_ring_pair *pair);
 /* This side has a frame that it has not released, or waits for room or for a payload. */
 bool rpi_ring_pair_asks(const rpi_ring_pair *pair);

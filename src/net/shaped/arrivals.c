@@ -53,7 +53,7 @@ static rp_status unwrap(rpi_arrivals *arrivals, const void *frame, size_t bytes)
 }
 
 /* For one more than the one that is inside, which the wrapped transport is never without as
- * long as these are full: it has no news then. */
+ * long as these are full: it is not ready then. */
 static bool has_room(const rpi_arrivals *arrivals) {
     return arrivals->queues[RPI_ARRIVALS_OTHERS].count < RPI_ARRIVALS &&
            arrivals->queues[RPI_ARRIVALS_URGENT].count < RPI_ARRIVALS;

@@ -58,7 +58,8 @@ rpi_arrival *rpi_arrivals_unplaced(rpi_arrivals *arrivals, int order);
 const rpi_arrival *rpi_arrivals_look(rpi_arrivals *arrivals, int64_t now_ns);
 /* The frame that is looked at is done with: its bytes; 0: none is looked at. */
 size_t rpi_arrivals_release(rpi_arrivals *arrivals, rpi_link *inner);
-/* When the model has news; RPI_NEVER_NS. What waits for others to be released is none. */
+/* When the model has a frame next; RPI_NEVER_NS: none. What waits for others to be released
+ * does not count. */
 int64_t rpi_arrivals_next_ns(const rpi_arrivals *arrivals, const rpi_nic *nic);
 
 #endif

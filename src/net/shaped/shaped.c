@@ -311,15 +311,15 @@ static bool has_untold_fault(const shaped_link *link) {
 
 static bool shaped_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
     shaped_endpoint *endpoint = (shaped_endpoint *)base;
-    bool news = endpoint->kind->arm(endpoint->inner, out_fd, wake_at_ns);
+    bool ready = endpoint->kind->arm(endpoint->inner, out_fd, wake_at_ns);
     int64_t now_ns = rpi_now_ns();
     for (int peer = 0; peer < base->world; peer++) {
         shaped_link *link = endpoint->links[peer];
         if (!link) continue;
-        news |= has_untold_fault(link);
+        ready |= has_untold_fault(link);
         *wake_at_ns = earlier(*wake_at_ns, next_event_ns(endpoint, link));
     }
-    return news || *wake_at_ns <= now_ns;
+    return ready || *wake_at_ns <= now_ns;
 }
 
 static void shaped_disarm(rpi_endpoint *base) {

@@ -1,5 +1,5 @@
 /* What the files of the shared memory transport share: shm.c, its endpoint; shm_connect.c, by
- * which two processes come to a link; shm_ready.c, which links have news; shm_frames.c, frames
+ * which two processes come to a link; shm_ready.c, which links are ready; shm_frames.c, frames
  * in and out; shm_zero_copy.c, payloads that stay in their buffers.
  *
  *     a link   NEW -- dial() --> CALLED -- hello said --> GREETED -- memory passed --> UP -->
@@ -109,7 +109,7 @@ void rpi_shm_link_close(rpi_shm_link *link); /* NULL is fine */
 /* Take in what the socket of a link has: notes about buffers, or the end of the peer. Not of
  * the contract. */
 void rpi_shm_hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link);
-const rpi_rank_set *rpi_shm_news(rpi_endpoint *endpoint);
+const rpi_rank_set *rpi_shm_ready(rpi_endpoint *endpoint);
 rp_status rpi_shm_progress(rpi_endpoint *endpoint);
 bool rpi_shm_arm(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);
 void rpi_shm_disarm(rpi_endpoint *endpoint);

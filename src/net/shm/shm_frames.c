@@ -90,7 +90,7 @@ static rp_status next_frame(rpi_shm_link *link, const void **out_frame, size_t *
 }
 
 /* What comes from here on rings. */
-static void forget_news(const rpi_shm_link *link) {
+static void clear_ready(const rpi_shm_link *link) {
     const rpi_shm_endpoint *endpoint = (const rpi_shm_endpoint *)link->base.endpoint;
     bool rings = endpoint->doorbell.page && !rpi_ring_pair_asks(&link->pair);
     if (rings) rpi_rank_set_remove(&endpoint->doorbell.links, link->base.peer);
@@ -112,7 +112,7 @@ rp_status rpi_shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes
     rp_status status = next_frame(link, out_frame, out_bytes);
     if (status == RP_OK) return status;
     if (status == RP_PENDING && link->stage == RPI_SHM_UP) {
-        forget_news(link);
+        clear_ready(link);
         return status;
     }
     /* All that a process wrote before its end is visible once the end is. */

@@ -1,4 +1,4 @@
-/* Which links have news, and how to sleep until one has: by the doorbell in larger worlds, by
+/* Which links are ready, and how to sleep until one has: by the doorbell in larger worlds, by
  * looking at all links in smaller ones; and what comes by sockets, notes and the end of a peer.
  */
 #include "base/clock.h"
@@ -14,7 +14,7 @@ enum {
     LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
 };
 
-const rpi_rank_set *rpi_shm_news(rpi_endpoint *base) {
+const rpi_rank_set *rpi_shm_ready(rpi_endpoint *base) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     if (!endpoint->doorbell.page) return NULL;
     rpi_doorbell_take(&endpoint->doorbell);
@@ -81,7 +81,7 @@ static bool arm_all(const rpi_shm_endpoint *endpoint) {
     return false;
 }
 
-/* Those that may have news, and those that this side waits for with more than an ear for
+/* Those that may be ready, and those that this side waits for with more than an ear for
  * frames; the others ring. */
 static bool arm_noted(rpi_shm_endpoint *endpoint) {
     rpi_doorbell *doorbell = &endpoint->doorbell;

@@ -54,7 +54,7 @@ static void tcp_close_after_fork(rpi_endpoint *base) {
     rpi_fd_close_after_fork(&endpoint->epoll_fd);
 }
 
-static rp_status watch_news(rpi_tcp_endpoint *endpoint) {
+static rp_status watch_connector(rpi_tcp_endpoint *endpoint) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     int fd = rpi_connector_fd(endpoint->connector);
     if (epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
@@ -76,7 +76,7 @@ static rp_status tcp_fill(rpi_tcp_endpoint *endpoint, const char *host,
     }
     RP_TRY(rpi_connector_open(&endpoint->hello, listener, &rpi_tcp_connecting, endpoint,
                               &endpoint->connector));
-    return watch_news(endpoint);
+    return watch_connector(endpoint);
 }
 
 static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint) {
@@ -148,7 +148,7 @@ static bool tcp_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
     *wake_at_ns = RPI_NEVER_NS;
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer] &&
-            rpi_tcp_multistream_has_news(&endpoint->links[peer]->multistream))
+            rpi_tcp_multistream_is_ready(&endpoint->links[peer]->multistream))
             return true;
     return false;
 }

@@ -237,8 +237,8 @@ static bool room_has_come(rpi_tcp_multistream *multistream) {
     return some;
 }
 
-bool rpi_tcp_multistream_has_news(rpi_tcp_multistream *multistream) {
-    if (multistream->count == 1) return rpi_tcp_stream_has_news(&multistream->streams[0]);
+bool rpi_tcp_multistream_is_ready(rpi_tcp_multistream *multistream) {
+    if (multistream->count == 1) return rpi_tcp_stream_is_ready(&multistream->streams[0]);
     for (int i = 0; i < multistream->count; i++)
         if (may_move(&multistream->streams[i])) return true;
     if (multistream->held < 0 && find_next(multistream) >= 0) return true;

@@ -43,7 +43,7 @@ rp_status rpi_tcp_multistream_peek(rpi_tcp_multistream *multistream, const void 
 void rpi_tcp_multistream_release(rpi_tcp_multistream *multistream);
 /* Send and receive what the kernel takes and has. */
 void rpi_tcp_multistream_move(rpi_tcp_multistream *multistream);
-bool rpi_tcp_multistream_has_news(rpi_tcp_multistream *multistream);
+bool rpi_tcp_multistream_is_ready(rpi_tcp_multistream *multistream);
 bool rpi_tcp_multistream_is_flushed(const rpi_tcp_multistream *multistream);
 bool rpi_tcp_multistream_is_delivered(const rpi_tcp_multistream *multistream);
 void rpi_tcp_multistream_describe(const rpi_tcp_multistream *multistream, char *text,

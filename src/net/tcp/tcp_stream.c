@@ -60,7 +60,7 @@ void rpi_tcp_stream_move(rpi_tcp_stream *stream) {
     while (rpi_tcp_stream_may_receive(stream)) rpi_tcp_stream_receive(stream);
 }
 
-bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
+bool rpi_tcp_stream_is_ready(rpi_tcp_stream *stream) {
     if (!stream->held && rpi_tcp_stream_has_frame(stream)) return true;
     if (rpi_tcp_stream_may_receive(stream)) return true;
     if (stream->sticky.status != RP_OK)

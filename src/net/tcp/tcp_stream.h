@@ -14,6 +14,6 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream);
 void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events);
 /* Send and receive what the kernel takes and has. */
 void rpi_tcp_stream_move(rpi_tcp_stream *stream);
-bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream);
+bool rpi_tcp_stream_is_ready(rpi_tcp_stream *stream);
 
 #endif

@@ -572,7 +572,7 @@ static void a_caller_without_memory_is_a_failure(void) {
     CHECK_EQ(poll(&end, 1, 20000), 1); /* it was let in, and its connection closed */
     CHECK_EQ(recv(second.fd, &byte, 1, 0), 0);
     atomic_store(&runs_out, false);
-    CHECK_OK(rpi_connector_want(connector, 2, "nowhere"));
+    CHECK_OK(rpi_connector_request(connector, 2, "nowhere"));
     connected = await_connected(connector);
     CHECK_MSG(connected && connected->peer == 2 && connected->status == RP_PEER, "%s",
               connected ? connected->text : "nothing comes of it");

@@ -148,16 +148,16 @@ typedef struct rpi_context {
     uint64_t iterations; /* [progress] so far */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;   /* for waiters: progress has no owner, a request is done */
-    pthread_cond_t work;      /* for the progress thread: progress is its own */
-    int wake_fd;              /* wakes a sleeping progress owner */
-    rpi_progress_owner owner; /* [lock] of progress: progress_owner.c */
-    atomic_int yield_wanted;  /* the progress thread shall release progress */
-    atomic_int acquirers;     /* threads that need it for a moment: waiters give it up, too */
-    atomic_bool asleep;       /* the progress owner sleeps, or is about to */
-    atomic_bool posted;       /* `callers` is not empty */
-    rp_comm *callers;         /* [lock] with an inbox that the progress owner has not seen */
-    atomic_int windows;       /* that neighbours may write into at any time: always served */
+    pthread_cond_t changed;     /* for waiters: progress has no owner, a request is done */
+    pthread_cond_t work;        /* for the progress thread: progress is its own */
+    int wake_fd;                /* wakes a sleeping progress owner */
+    rpi_progress_owner owner;   /* [lock] of progress: progress_owner.c */
+    atomic_int yield_requested; /* the progress thread shall release progress */
+    atomic_int acquirers;       /* threads that need it for a moment: waiters give it up, too */
+    atomic_bool asleep;         /* the progress owner sleeps, or is about to */
+    atomic_bool posted;         /* `callers` is not empty */
+    rp_comm *callers;           /* [lock] with an inbox that the progress owner has not seen */
+    atomic_int windows;         /* that neighbours may write into at any time: always served */
     int in_flight;         /* [lock] requests posted and not complete, of all communicators */
     int64_t busy_since_ns; /* [lock] */
 

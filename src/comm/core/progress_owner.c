@@ -6,8 +6,9 @@
  *                 |-- the thread, while nobody waits -------> THREAD --|
  *                 '-- rpi_progress_acquire() ---------------> GUEST  --'
  *
- * It is handed over through NONE alone, under the lock: who wants it says so (`yield_wanted`,
- * `acquirers`) and wakes the owner, which may be asleep in poll() as a WAITER or as the THREAD.
+ * It is handed over through NONE alone, under the lock: who wants it says so
+ * (`yield_requested`, `acquirers`) and wakes the owner, which may be asleep in poll() as a
+ * WAITER or as the THREAD.
  */
 #include "comm/core/progress_owner.h"
 #include "comm/core/communicator.h"
@@ -32,7 +33,7 @@ void rpi_progress_wake(rpi_context *context) {
 bool rpi_progress_has_work(const rpi_context *context) {
     bool serves = context->in_flight > 0 || atomic_load(&context->windows) > 0;
     return serves && context->owner == RPI_OWNER_NONE &&
-           atomic_load(&context->yield_wanted) == 0;
+           atomic_load(&context->yield_requested) == 0;
 }
 
 void rpi_progress_thread_notify(rpi_context *context) {
@@ -55,14 +56,14 @@ void rpi_progress_release_locked(rpi_context *context) {
 
 void rpi_progress_acquire(rpi_context *context) {
     pthread_mutex_lock(&context->lock);
-    atomic_fetch_add(&context->yield_wanted, 1);
+    atomic_fetch_add(&context->yield_requested, 1);
     atomic_fetch_add(&context->acquirers, 1);
     while (!rpi_progress_take_locked(context, RPI_OWNER_GUEST)) {
         rpi_progress_wake(context);
         pthread_cond_wait(&context->changed, &context->lock);
     }
     atomic_fetch_sub(&context->acquirers, 1);
-    atomic_fetch_sub(&context->yield_wanted, 1);
+    atomic_fetch_sub(&context->yield_requested, 1);
     pthread_mutex_unlock(&context->lock);
 }
 
@@ -77,7 +78,7 @@ void rp_comm_attend(rp_comm *comm) {
         (void)RP_FAIL(INVALID, "comm is NULL");
         return;
     }
-    atomic_fetch_add(&comm->context->yield_wanted, 1);
+    atomic_fetch_add(&comm->context->yield_requested, 1);
 }
 
 void rp_comm_leave(rp_comm *comm) {
@@ -85,7 +86,7 @@ void rp_comm_leave(rp_comm *comm) {
         (void)RP_FAIL(INVALID, "comm is NULL");
         return;
     }
-    atomic_fetch_sub(&comm->context->yield_wanted, 1);
+    atomic_fetch_sub(&comm->context->yield_requested, 1);
     if (!comm->context->has_thread) return;
     pthread_mutex_lock(&comm->context->lock);
     rpi_progress_thread_notify(comm->context);

@@ -4,7 +4,8 @@
  * its own request is done and hands it on; other waiters sleep on the condition meanwhile. The
  * progress thread (progress_thread.c) owns progress only while nobody waits: a waiter asks
  * for it and gets it after at most one iteration. No wake-up is lost: `asleep` is set before
- * the last look at the inbox and at `wanted`, and both are set before `asleep` is read.
+ * the last look at the inbox and at `yield_requested`, and both are set before `asleep` is
+ * read.
  *
  * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
  * posts, moves and completes itself never wakes the thread. */
@@ -125,7 +126,7 @@ static void sleep_until_ready(rpi_context *context, bool for_nobody, int64_t dea
     rpi_devices_arm(context);
     bool called = atomic_load(&context->posted) || has_failed(context) ||
                   atomic_load(&context->acquirers) > 0 ||
-                  (for_nobody && atomic_load(&context->yield_wanted) > 0);
+                  (for_nobody && atomic_load(&context->yield_requested) > 0);
     if (!s.ready && !called) {
         poll_until(&s);
         forgive_absence(context, s.wake_at_ns); /* as after a stop of the whole process */
@@ -162,7 +163,7 @@ static bool progress_is_over(const rpi_context *context, const atomic_bool *unti
                              int64_t deadline_ns) {
     if (atomic_load(&context->acquirers) > 0) return true;
     if (!until)
-        return atomic_load(&context->yield_wanted) > 0 ||
+        return atomic_load(&context->yield_requested) > 0 ||
                (!has_queue(context) && !atomic_load(&context->posted) &&
                 atomic_load(&context->windows) == 0);
     if (atomic_load(until)) return true;
@@ -302,11 +303,11 @@ static void sleep_for_change(rpi_context *context, int64_t deadline_ns) {
 /* Under the lock, which it releases meanwhile; the caller counted as wanting to own progress,
  * and does. */
 static void progress_for(rpi_context *context, const atomic_bool *until, int64_t deadline_ns) {
-    atomic_fetch_sub(&context->yield_wanted, 1);
+    atomic_fetch_sub(&context->yield_requested, 1);
     pthread_mutex_unlock(&context->lock);
     make_progress(context, until, deadline_ns);
     pthread_mutex_lock(&context->lock);
-    atomic_fetch_add(&context->yield_wanted, 1);
+    atomic_fetch_add(&context->yield_requested, 1);
     rpi_progress_release_locked(context);
 }
 
@@ -319,7 +320,7 @@ static bool wait_until(rp_request *request, const atomic_bool *until, int64_t de
     int64_t start = rpi_now_ns();
     pthread_mutex_lock(&context->lock);
     if (comm->waiters++ == 0) note_wait(comm, request, deadline_ns);
-    atomic_fetch_add(&context->yield_wanted, 1);
+    atomic_fetch_add(&context->yield_requested, 1);
     while (!atomic_load(until) && rpi_now_ns() < deadline_ns) {
         if (atomic_load(&context->acquirers) == 0 &&
             rpi_progress_take_locked(context, RPI_OWNER_WAITER)) {
@@ -329,7 +330,7 @@ static bool wait_until(rp_request *request, const atomic_bool *until, int64_t de
         rpi_progress_wake(context);
         sleep_for_change(context, deadline_ns);
     }
-    atomic_fetch_sub(&context->yield_wanted, 1);
+    atomic_fetch_sub(&context->yield_requested, 1);
     comm->waiters--;
     note_end_of_wait(comm, request);
     comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);

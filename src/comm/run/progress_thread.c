@@ -95,11 +95,11 @@ void rpi_progress_thread_stop(rpi_context *context) {
     if (!context->has_thread) return;
     pthread_mutex_lock(&context->lock);
     context->stop = true;
-    atomic_fetch_add(&context->yield_wanted, 1);
+    atomic_fetch_add(&context->yield_requested, 1);
     rpi_progress_wake(context);
     pthread_cond_signal(&context->work);
     pthread_mutex_unlock(&context->lock);
     pthread_join(context->thread, NULL);
-    atomic_fetch_sub(&context->yield_wanted, 1);
+    atomic_fetch_sub(&context->yield_requested, 1);
     context->has_thread = false;
 }

@@ -75,7 +75,7 @@ rp_status rpi_control_connection_send(rpi_control_connection *connection,
 }
 
 /* Bytes the next record needs, as far as that is known. */
-static rp_status wanted(const rpi_control_connection *connection, rpi_control_record *record,
+static rp_status needed(const rpi_control_connection *connection, rpi_control_record *record,
                         size_t *out_bytes) {
     *out_bytes = RPI_CONTROL_RECORD_BYTES;
     if (connection->in_bytes - connection->in_taken < RPI_CONTROL_RECORD_BYTES) return RP_OK;
@@ -113,7 +113,7 @@ rp_status rpi_control_connection_receive(rpi_control_connection *connection,
                                          rpi_control_record *out_record) {
     for (;;) {
         size_t bytes = 0;
-        RP_TRY(wanted(connection, out_record, &bytes));
+        RP_TRY(needed(connection, out_record, &bytes));
         if (connection->in_bytes - connection->in_taken >= bytes) {
             take_text(connection->in + connection->in_taken + RPI_CONTROL_RECORD_BYTES,
                       out_record);

@@ -68,7 +68,7 @@ void rpi_connector_close(rpi_connector *connector) {
     rpi_acceptor_close(&connector->acceptor);
     for (int slot = 0; connector->calls && connector->fds && slot < connector->slots; slot++)
         rpi_call_free(connector->calls[slot]);
-    free_list(connector->wanted);
+    free_list(connector->requested);
     free_list(connector->connected);
     if (connector->wake >= 0) close(connector->wake);
     if (connector->connected_event >= 0) close(connector->connected_event);
@@ -92,7 +92,7 @@ void rpi_connector_close_after_fork(rpi_connector *connector) {
     rpi_fd_close_after_fork(&connector->connected_event);
 }
 
-rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address) {
+rp_status rpi_connector_request(rpi_connector *connector, int peer, const char *address) {
     rpi_call *call = NULL;
     RP_TRY(rpi_call_new(peer, 0, address, &call));
     pthread_mutex_lock(&connector->lock);
@@ -101,8 +101,8 @@ rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *add
         is_new || connector->states[peer] == RPI_PEER_CALLED; /* which may still be lost */
     if (is_new) rpi_connector_enter(connector, peer, RPI_PEER_CALLING);
     if (counts) {
-        call->next = connector->wanted;
-        connector->wanted = call;
+        call->next = connector->requested;
+        connector->requested = call;
     }
     pthread_mutex_unlock(&connector->lock);
     if (counts)

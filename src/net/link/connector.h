@@ -4,7 +4,7 @@
  * while the rank computes, too, and nothing else waits for it. What is made is handed to
  * whoever makes progress: rpi_connector_connected().
  *
- *     of a peer:   NONE ---- want() ----> CALLING ---- it answers ----------------> UP
+ *     of a peer:   NONE ---- request() ----> CALLING ---- it answers ----------------> UP
  *                   |                      |   |
  *                   |                      |   '-- it has ended, or refuses -----> FAILED
  *                   |                      '------ it calls, and that counts ---> CALLED
@@ -42,7 +42,7 @@ void rpi_connector_close(rpi_connector *connector);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
 void rpi_connector_close_after_fork(rpi_connector *connector);
 /* A link to this peer is needed; again is fine. The address is borrowed until close(). */
-rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address);
+rp_status rpi_connector_request(rpi_connector *connector, int peer, const char *address);
 /* The next connection that stands, or has failed (its status); NULL: none. Its caller frees it,
  * and takes what it keeps out before that. Cheap while there is none. */
 rpi_call *rpi_connector_connected(rpi_connector *connector);

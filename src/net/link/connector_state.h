@@ -26,14 +26,14 @@ struct rpi_connector {
     rpi_hello self;
     rpi_call_maker maker;
     rpi_acceptor acceptor;
-    int wake;            /* eventfd: look at `wanted` and `closing` */
+    int wake;            /* eventfd: look at `requested` and `closing` */
     int connected_event; /* eventfd: `connected` is not empty */
     pthread_t thread;
     bool has_thread;
 
     pthread_mutex_t lock;
     unsigned char *states;                /* [lock] [world] of rpi_peer_state */
-    rpi_call *wanted;                     /* [lock] not seen by the thread */
+    rpi_call *requested;                  /* [lock] not seen by the thread */
     rpi_call *connected, **connected_end; /* [lock] in the order in which they came up */
     bool closing;                         /* [lock] */
     atomic_bool any_connected;

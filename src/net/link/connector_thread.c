@@ -185,8 +185,8 @@ void rpi_connector_take(void *context, int rank, int stream, rpi_channel channel
         give_up(connector, call, status);
 }
 
-/* A wish may be older than what the peer has done since: it has called, and then its own call
- * is the link, unless that was lost. */
+/* A request may be older than what the peer has done since: it has called, and then its own
+ * call is the link, unless that was lost. */
 static void begin_call(rpi_connector *connector, rpi_call *call) {
     int slot = slot_of(connector, call->peer, 0);
     pthread_mutex_lock(&connector->lock);
@@ -204,15 +204,15 @@ static void begin_call(rpi_connector *connector, rpi_call *call) {
 }
 
 /* False: the connector is closed. */
-static bool hear_wishes(rpi_connector *connector) {
+static bool take_requests(rpi_connector *connector) {
     pthread_mutex_lock(&connector->lock);
-    rpi_call *wanted = connector->wanted;
+    rpi_call *requested = connector->requested;
     bool closing = connector->closing;
-    connector->wanted = NULL;
+    connector->requested = NULL;
     pthread_mutex_unlock(&connector->lock);
-    for (rpi_call *next; wanted; wanted = next) {
-        next = wanted->next;
-        begin_call(connector, wanted);
+    for (rpi_call *next; requested; requested = next) {
+        next = requested->next;
+        begin_call(connector, requested);
     }
     return !closing;
 }
@@ -274,7 +274,7 @@ static void attend_calls(rpi_connector *connector) {
 void *rpi_connector_run(void *context) {
     rpi_connector *connector = context;
     rpi_fpenv_default();
-    while (hear_wishes(connector)) {
+    while (take_requests(connector)) {
         int64_t wake_ns = RPI_NEVER_NS;
         int callers, count = watch(connector, &callers, &wake_ns);
         if (poll(connector->polls, (nfds_t)count, rpi_poll_ms(wake_ns)) < 0) continue;

@@ -37,7 +37,7 @@ rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
 /* The hello alone, where there is no secret or it has been proved. */
 rp_status rpi_hello_greet(rpi_channel *channel, const rpi_hello *self, int peer,
                           int64_t deadline_ns);
-/* What hear() makes of these bytes. RP_PENDING: the other side is calling this one, and wants
+/* What hear() makes of these bytes. RP_PENDING: the other side is calling this one, and asks
  * its own call to be the link. */
 rp_status rpi_hello_check(const unsigned char *bytes, const rpi_hello *self, int peer);
 /* Of a link that `caller` calls. */

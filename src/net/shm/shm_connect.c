@@ -279,7 +279,7 @@ const rpi_call_kind rpi_shm_connecting = {
 
 rp_status rpi_shm_call(rpi_endpoint *base, int peer, const char *address) {
     RP_TRY(rpi_peer_check(base, peer));
-    return rpi_connector_want(((rpi_shm_endpoint *)base)->connector, peer, address);
+    return rpi_connector_request(((rpi_shm_endpoint *)base)->connector, peer, address);
 }
 
 static int take_fd(int *fd) {

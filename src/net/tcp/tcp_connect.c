@@ -168,7 +168,7 @@ rp_status rpi_tcp_connect(rpi_endpoint *base, int peer, const char *address,
 
 rp_status rpi_tcp_call(rpi_endpoint *base, int peer, const char *address) {
     RP_TRY(rpi_peer_check(base, peer));
-    return rpi_connector_want(((rpi_tcp_endpoint *)base)->connector, peer, address);
+    return rpi_connector_request(((rpi_tcp_endpoint *)base)->connector, peer, address);
 }
 
 /* What stands is the link's from here on. */

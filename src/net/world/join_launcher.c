@@ -36,16 +36,16 @@ static bool is_mark(const char *entry) {
 
 /* Did this process start with our marks? */
 static bool is_of_this_rank(int64_t pid) {
-    int wanted = 0, found = 0;
+    int expected = 0, found = 0;
     char *entry = NULL;
     size_t bytes = 0;
-    for (int i = 0; i < MARKS; i++) wanted += getenv(marks[i]) != NULL;
-    FILE *file = wanted ? open_proc(pid, "environ") : NULL;
+    for (int i = 0; i < MARKS; i++) expected += getenv(marks[i]) != NULL;
+    FILE *file = expected ? open_proc(pid, "environ") : NULL;
     if (!file) return false;
     while (getdelim(&entry, &bytes, '\0', file) > 0) found += is_mark(entry);
     free(entry);
     fclose(file);
-    return found == wanted;
+    return found == expected;
 }
 
 static int64_t parent_of(int64_t pid) {

@@ -44,7 +44,7 @@ static rp_status choose(const rpi_mesh_work *work, int peer, const rpi_transport
         if (transport->reaches(self, other)) break;
     if (!transport || !transport->reaches(self, other))
         return RP_FAIL(UNSUPPORTED, "transport '%s' does not reach from rank %d to rank %d%s",
-                       rpi_mesh_wanted(work->options), mesh->rank, peer,
+                       rpi_mesh_requested(work->options), mesh->rank, peer,
                        work->asked ? "; 'auto' finds one that does" : "");
     if (work->outer && !work->outer->reaches(self, other))
         return RP_FAIL(UNSUPPORTED,

@@ -46,7 +46,7 @@ static rp_status show_info(rpi_mesh_work *work) {
         "secret=%s\ntls=%d\nsession="
         "%" PRIx64 "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64
         "\nredpoll=%s\n",
-        MESH_VERSION, mesh->world, rpi_mesh_wanted(work->options), when_text(work),
+        MESH_VERSION, mesh->world, rpi_mesh_requested(work->options), when_text(work),
         rpi_mesh_is_shaped(work->options), work->options->frame_bytes,
         rpi_mesh_streams(work->options), secret, uses_tls(work->options), mesh->session,
         self->host, self->named, self->machine, self->pid, self->process, rp_version());
@@ -67,13 +67,13 @@ const char *rpi_mesh_field(const char *text, const char *name, char *value, size
 }
 
 static rp_status check_secret(const rpi_mesh_work *work, int peer, const char *text) {
-    char theirs[SECRET_MARK_BYTES], wanted[SECRET_MARK_BYTES];
+    char theirs[SECRET_MARK_BYTES], ours[SECRET_MARK_BYTES];
     int self = work->mesh->rank;
-    RP_TRY(mark_secret(work, peer, wanted));
+    RP_TRY(mark_secret(work, peer, ours));
     rpi_mesh_field(text, "secret", theirs, sizeof theirs);
-    if (strcmp(theirs, wanted) == 0) return RP_OK;
+    if (strcmp(theirs, ours) == 0) return RP_OK;
     bool they_have_none = strcmp(theirs, "none") == 0;
-    if (they_have_none || strcmp(wanted, "none") == 0)
+    if (they_have_none || strcmp(ours, "none") == 0)
         return RP_FAIL(MISMATCH,
                        "rank %d has the job's secret and rank %d has none: set REDPOLL_SECRET "
                        "(or REDPOLL_SECRET_FILE) on all ranks, or on none",
@@ -126,7 +126,8 @@ static rp_status check_info(const rpi_mesh_work *work, int peer, const char *tex
     RP_TRY(check_release(work, peer, text));
     RP_TRY(agree(work, peer, text, "version", version, "version of the protocol"));
     RP_TRY(agree(work, peer, text, "world", world, "size of the world"));
-    RP_TRY(agree(work, peer, text, "transport", rpi_mesh_wanted(work->options), "transport"));
+    RP_TRY(
+        agree(work, peer, text, "transport", rpi_mesh_requested(work->options), "transport"));
     RP_TRY(agree(work, peer, text, "connect", when_text(work),
                  "time of connecting (REDPOLL_CONNECT)"));
     RP_TRY(agree(work, peer, text, "shaped", rpi_mesh_is_shaped(work->options) ? "1" : "0",

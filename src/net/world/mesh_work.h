@@ -28,7 +28,7 @@ typedef struct rpi_mesh_work {
     bool has_told;
 } rpi_mesh_work;
 
-static inline const char *rpi_mesh_wanted(const rpi_mesh_options *options) {
+static inline const char *rpi_mesh_requested(const rpi_mesh_options *options) {
     return options->transport ? options->transport : "auto";
 }
 

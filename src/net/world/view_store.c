@@ -167,9 +167,9 @@ static uint32_t last_of_page(const rpi_view_record *newest, uint32_t at, uint32_
 static rp_status look_at_page(rp_world *world, uint32_t *at, uint32_t last, int *count) {
     char prefix[RPI_WORLD_KEY_BYTES];
     size_t sizes[PAGE_MOST];
-    int got = 0, wanted = (int)(last_of_page(&world->newest, *at, last) - *at + 1);
+    int got = 0, asked = (int)(last_of_page(&world->newest, *at, last) - *at + 1);
     rpi_world_key(world, "member/", 0, 0, prefix);
-    rp_status status = rpi_store_get_page(&world->store, prefix, (int)*at, wanted, 0,
+    rp_status status = rpi_store_get_page(&world->store, prefix, (int)*at, asked, 0,
                                           world->page, RPI_STORE_VALUE_BYTES, sizes, &got);
     if (status == RP_TIMEOUT) {
         ++*at;

@@ -58,7 +58,7 @@ static bool hear(rpi_shm_buffers *buffers, const int pair[2], const uint8_t *rec
     memcpy(&note, record + 1, sizeof note);
     if (!(record[0] & KEEPS_MAGIC)) note.magic = RPI_SHM_NOTE_MAGIC;
     (void)rpi_note_send(pair[1], &note, sizeof note, files()[record[0] & FILE_MASK]);
-    if (rpi_shm_buffers_hear(buffers, pair[0]) < 0) return false;
+    if (rpi_shm_buffers_receive(buffers, pair[0]) < 0) return false;
     drain(pair[1]);
     if (record[0] & HOLDS) hold(buffers, &note);
     if (record[0] & RELEASES) rpi_shm_buffers_release(buffers);
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (sound && bytes) { /* less than a note */
         ssize_t sent = send(pair[1], data, bytes, MSG_NOSIGNAL);
         (void)sent;
-        (void)rpi_shm_buffers_hear(&buffers, pair[0]);
+        (void)rpi_shm_buffers_receive(&buffers, pair[0]);
     }
     rpi_shm_buffers_close(&buffers);
     close(pair[0]);

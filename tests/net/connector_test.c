@@ -244,7 +244,7 @@ static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], uint64_t se
     write_hello_of(bytes, session, rank, 0, 1);
 }
 
-static void say_hello(int fd, uint64_t session, int rank) {
+static void send_hello(int fd, uint64_t session, int rank) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     write_hello(bytes, session, rank);
     CHECK_OK(rpi_stream_write(fd, bytes, sizeof bytes, rpi_deadline_ns(2)));
@@ -259,8 +259,8 @@ static void strangers_keep_nobody_out(void) {
     for (int i = 0; i < STRANGERS; i++) {
         fds[i] = -1;
         REQUIRE_OK(rpi_stream_dial(NULL, port_of(e.addresses[0]), rpi_deadline_ns(5), &fds[i]));
-        if (i % 4 == 1) say_hello(fds[i], SESSION + 1, 1);
-        if (i % 4 == 2) say_hello(fds[i], SESSION, i % 3 - 1 + (i % 3 == 2));
+        if (i % 4 == 1) send_hello(fds[i], SESSION + 1, 1);
+        if (i % 4 == 2) send_hello(fds[i], SESSION, i % 3 - 1 + (i % 3 == 2));
         if (i % 4 == 3) CHECK_OK(rpi_stream_write(fds[i], "noise", 5, rpi_deadline_ns(2)));
     }
     CHECK_OK(call(&e, 1));
@@ -281,7 +281,7 @@ static void who_comes_twice_changes_nothing(void) {
     CHECK_OK(call(&e, 1));
     await_both(&e);
     REQUIRE_OK(rpi_stream_dial(NULL, port_of(e.addresses[0]), rpi_deadline_ns(5), &fd));
-    say_hello(fd, SESSION, 1);
+    send_hello(fd, SESSION, 1);
     CHECK_OK(rpi_stream_read(fd, answer, sizeof answer, rpi_deadline_ns(5)));
     CHECK_OK(rpi_frame_open(answer, sizeof answer, false, &header));
     CHECK_EQ(header.operation, 5); /* docs/wire.md: this rank has connected already */
@@ -553,7 +553,7 @@ static rpi_call *await_connected(rpi_connector *connector) {
 /* A caller for whom there is no memory is gone; who needs that rank later hears that it is, and
  * does not wait for ever. */
 static void a_caller_without_memory_is_a_failure(void) {
-    static const rpi_call_kind kind = {.dial = dial_nobody, .say = let_memory_run_out};
+    static const rpi_call_kind kind = {.dial = dial_nobody, .send = let_memory_run_out};
     rpi_hello self = {
         .session = SESSION, .rank = 0, .world = 3, .frame_bytes = FRAME_BYTES, .streams = 1};
     rpi_connector *connector = NULL;

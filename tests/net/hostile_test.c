@@ -176,7 +176,7 @@ static void record(rpi_proof_purpose purpose) {
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
     e.fd = pair[0];
     pthread_create(&thread, NULL, prove, &e);
-    while ((status = rpi_proof_hear(&proof, pair[1], &ours, &e.terms)) == RP_PENDING) {
+    while ((status = rpi_proof_receive(&proof, pair[1], &ours, &e.terms)) == RP_PENDING) {
         struct pollfd wait = {.fd = pair[1], .events = POLLIN};
         (void)poll(&wait, 1, 1000);
     }

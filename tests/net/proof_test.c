@@ -135,7 +135,7 @@ static rp_status hear(int fd, const rpi_secret *secret, const rpi_proof_terms *s
     int64_t deadline_ns = rpi_deadline_ns(10);
     rpi_proof proof = {0};
     rp_status status;
-    while ((status = rpi_proof_hear(&proof, fd, secret, self)) == RP_PENDING &&
+    while ((status = rpi_proof_receive(&proof, fd, secret, self)) == RP_PENDING &&
            rpi_now_ns() < deadline_ns) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         (void)poll(&wait, 1, 100);
@@ -280,12 +280,12 @@ static void a_reflection_is_worth_nothing(void) {
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
     rpi_proof proof = {0};
     CHECK_OK(rpi_stream_write(pair[0], old.call, sizeof old.call, rpi_deadline_ns(10)));
-    CHECK_EQ(rpi_proof_hear(&proof, pair[1], &secret, &link_terms), RP_PENDING);
+    CHECK_EQ(rpi_proof_receive(&proof, pair[1], &secret, &link_terms), RP_PENDING);
     CHECK_OK(rpi_stream_read(pair[0], answer, sizeof answer, rpi_deadline_ns(10)));
     memcpy(end, old.end, 8);
     memcpy(end + 8, answer + RPI_PROOF_CALL_BYTES, RPI_MAC_BYTES);
     CHECK_OK(rpi_stream_write(pair[0], end, sizeof end, rpi_deadline_ns(10)));
-    CHECK_FAILS(rpi_proof_hear(&proof, pair[1], &secret, &link_terms), MISMATCH,
+    CHECK_FAILS(rpi_proof_receive(&proof, pair[1], &secret, &link_terms), MISMATCH,
                 "another secret");
     close(pair[0]), close(pair[1]);
 }

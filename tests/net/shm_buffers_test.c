@@ -393,7 +393,7 @@ static void stop_listening(heard *h) {
 static rp_status say(heard *h, uint32_t word, uint64_t buffer, uint64_t bytes, int fd) {
     rpi_shm_note note = {RPI_SHM_NOTE_MAGIC, word, buffer, bytes};
     CHECK_OK(rpi_note_send(h->sockets[1], &note, sizeof note, fd));
-    return rpi_shm_buffers_hear(&h->buffers, h->sockets[0]);
+    return rpi_shm_buffers_receive(&h->buffers, h->sockets[0]);
 }
 
 static uint32_t answer(const heard *h) {
@@ -464,15 +464,15 @@ static void notes_that_are_none_are_an_error(void) {
     stop_listening(&h);
     listen_to(&h);
     CHECK_OK(rpi_note_send(h.sockets[1], "hello", 5, -1));
-    CHECK_FAILS(rpi_shm_buffers_hear(&h.buffers, h.sockets[0]), CORRUPT, "in 5 bytes");
+    CHECK_FAILS(rpi_shm_buffers_receive(&h.buffers, h.sockets[0]), CORRUPT, "in 5 bytes");
     stop_listening(&h);
     listen_to(&h);
     CHECK_OK(rpi_note_send(h.sockets[1], "this is not a note, really", 24, -1));
-    CHECK_FAILS(rpi_shm_buffers_hear(&h.buffers, h.sockets[0]), CORRUPT, "begins with");
+    CHECK_FAILS(rpi_shm_buffers_receive(&h.buffers, h.sockets[0]), CORRUPT, "begins with");
     stop_listening(&h);
     listen_to(&h);
     close(h.sockets[1]);
-    CHECK(rpi_shm_buffers_hear(&h.buffers, h.sockets[0]) == RP_PEER);
+    CHECK(rpi_shm_buffers_receive(&h.buffers, h.sockets[0]) == RP_PEER);
     h.sockets[1] = dup(h.sockets[0]);
     stop_listening(&h);
 }

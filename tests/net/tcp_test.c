@@ -52,7 +52,7 @@ static rp_status visit_start(visit *v) {
     return rpi_stream_dial(NULL, v->port, rpi_deadline_ns(10), &v->fd);
 }
 
-static void say_hello(int fd, const rpi_endpoint_options *options, int rank) {
+static void send_hello(int fd, const rpi_endpoint_options *options, int rank) {
     unsigned char bytes[HEADER];
     rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
                               .sequence = options->session,
@@ -67,7 +67,7 @@ static void say_hello(int fd, const rpi_endpoint_options *options, int rank) {
 /* A visitor that passes for rank 1. */
 static rp_status visit_as_rank_1(visit *v) {
     RP_TRY(visit_start(v));
-    say_hello(v->fd, &v->pair.options[0], 1);
+    send_hello(v->fd, &v->pair.options[0], 1);
     pthread_join(v->thread, NULL);
     return v->status;
 }
@@ -99,7 +99,7 @@ static void strangers_do_not_disturb(void) {
     REQUIRE_OK(rpi_stream_dial(NULL, v.port, deadline_ns, &brief));
     CHECK_OK(rpi_stream_write(brief, "RPLL", 4, deadline_ns));
     REQUIRE_OK(rpi_stream_dial(NULL, v.port, deadline_ns, &real));
-    say_hello(real, &v.pair.options[0], 1);
+    send_hello(real, &v.pair.options[0], 1);
     pthread_join(v.thread, NULL);
     CHECK_OK(v.status);
     close(silent), close(brief), close(real);
@@ -121,7 +121,7 @@ static void a_refused_caller_learns_why_but_no_session(void) {
     CHECK_EQ(answer.sequence, 0);
     int real = -1;
     REQUIRE_OK(rpi_stream_dial(NULL, v.port, rpi_deadline_ns(10), &real));
-    say_hello(real, &v.pair.options[0], 1);
+    send_hello(real, &v.pair.options[0], 1);
     pthread_join(v.thread, NULL);
     CHECK_OK(v.status);
     close(real);
@@ -148,7 +148,7 @@ static void who_calls_another_rank_is_no_failure(void) {
     CHECK_EQ(answer.operation, 3); /* docs/wire.md: wrong rank */
     int real = -1;
     REQUIRE_OK(rpi_stream_dial(NULL, v.port, rpi_deadline_ns(10), &real));
-    say_hello(real, &v.pair.options[0], 1);
+    send_hello(real, &v.pair.options[0], 1);
     pthread_join(v.thread, NULL);
     CHECK_OK(v.status);
     close(real);
@@ -335,7 +335,7 @@ typedef struct visit_of_two {
     int fds[STREAMS];
 } visit_of_two;
 
-static void say_hello_of(int fd, const rpi_endpoint_options *options, int stream) {
+static void send_hello_of(int fd, const rpi_endpoint_options *options, int stream) {
     unsigned char bytes[HEADER];
     rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
                               .sequence = options->session,
@@ -361,7 +361,7 @@ static rp_status visit_twice(visit_of_two *it) {
     pthread_create(&v->thread, NULL, wait_for_rank_1, v);
     for (int i = STREAMS - 1; i >= 0; i--) { /* they come in any order */
         RP_TRY(rpi_stream_dial(NULL, v->port, rpi_deadline_ns(10), &it->fds[i]));
-        say_hello_of(it->fds[i], &v->pair.options[0], i);
+        send_hello_of(it->fds[i], &v->pair.options[0], i);
     }
     pthread_join(v->thread, NULL);
     return v->status;

@@ -60,7 +60,7 @@ static void *call(void *argument) {
 static rp_status hear(end *e) {
     int64_t deadline_ns = rpi_deadline_ns(10);
     rpi_proof proof = {0};
-    while ((e->status = rpi_channel_hear(&e->channel, &proof, &e->secret, &terms)) ==
+    while ((e->status = rpi_channel_receive_proof(&e->channel, &proof, &e->secret, &terms)) ==
                RP_PENDING &&
            rpi_now_ns() < deadline_ns) {
         struct pollfd wait = {.fd = e->channel.fd, .events = POLLIN};
@@ -212,7 +212,7 @@ static void a_silent_peer_meets_the_deadline(void) {
     pthread_create(&e.thread, NULL, call, &e);
     rpi_proof proof = {0};
     rp_status status;
-    while ((status = rpi_proof_hear(&proof, pair[1], &secret, &terms)) == RP_PENDING)
+    while ((status = rpi_proof_receive(&proof, pair[1], &secret, &terms)) == RP_PENDING)
         rpi_sleep_until_ns(rpi_now_ns() + 1000000);
     CHECK_OK(status);
     CHECK(proof.tls);

@@ -97,9 +97,10 @@ static bool admit_caller(const doctor_agent *own, callers *all, int index, int c
                          rpi_channel *out_channel) {
     rpi_proof_terms terms = terms_of(own, -1, own->self);
     rpi_proof *proof = &all->proofs[index];
-    rp_status status = own->agent.secret.is_set ? rpi_channel_hear(&all->channels[index], proof,
-                                                                   &own->agent.secret, &terms)
-                                                : RP_OK;
+    rp_status status = own->agent.secret.is_set
+                           ? rpi_channel_receive_proof(&all->channels[index], proof,
+                                                       &own->agent.secret, &terms)
+                           : RP_OK;
     if (status == RP_PENDING) return false;
     bool is_caller = status == RP_OK &&
                      (!own->agent.secret.is_set ||

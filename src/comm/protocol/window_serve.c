@@ -42,8 +42,8 @@ size_t rpi_window_slice(const rp_window *window, uint32_t slice, size_t *out_fir
 }
 
 /* A header alone. False: there is no room now; the next iteration tries again. */
-static bool tell(rp_window *window, int rank, rpi_window_frame word, uint64_t number,
-                 bool mutex) {
+static bool send_header(rp_window *window, int rank, rpi_window_frame word, uint64_t number,
+                        bool mutex) {
     rpi_frame_header header = rpi_window_header(window, word, number);
     header.round = mutex ? RPI_WINDOW_MUTEX : 0;
     if (window->comm->peers[rank].broken) return true; /* nobody hears it */
@@ -257,7 +257,7 @@ static void ask(rp_window *window, rpi_window_in *in) {
     if (wants) in->wants_mutex = false;
     pthread_mutex_unlock(lock);
     if (!wants) return;
-    if (tell(window, in->rank, RPI_WINDOW_GET, wanted, mutex)) {
+    if (send_header(window, in->rank, RPI_WINDOW_GET, wanted, mutex)) {
         in->asked = wanted;
         in->asked_weight = weight;
         return;
@@ -277,7 +277,7 @@ static void ask_all(rp_window *window) {
 static bool serve_in(rp_window *window, rpi_window_in *in) {
     bool moved = rpi_window_apply(window, in);
     if (in->taken_due)
-        in->taken_due = !tell(window, in->rank, RPI_WINDOW_TAKEN, in->taken, false);
+        in->taken_due = !send_header(window, in->rank, RPI_WINDOW_TAKEN, in->taken, false);
     return moved;
 }
 
@@ -306,7 +306,7 @@ static void send_control(rp_window *window) {
             rpi_window_frame word = next_frame(window, rank);
             pthread_mutex_unlock(lock);
             if (!word) break;
-            if (!tell(window, rank, word, 0, false)) {
+            if (!send_header(window, rank, word, 0, false)) {
                 atomic_store(&window->control_due, true);
                 break;
             }

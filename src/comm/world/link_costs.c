@@ -57,8 +57,8 @@ const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_
 }
 
 /* "2 0 1Gbit,50us/5GB,2us": rank 0's cores and memory, and what it was told of links. */
-static rp_status tell(const rp_store *store, const char *key, const char *text,
-                      rp_memory memory, rpi_cost_model *out_model) {
+static rp_status put_model(const rp_store *store, const char *key, const char *text,
+                           rp_memory memory, rpi_cost_model *out_model) {
     char words[AGREED_BYTES];
     int cores = rpi_host_cores();
     rpi_cost_model model;
@@ -85,7 +85,7 @@ rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
     char agreed[AGREED_BYTES];
     long cores = 0, lie = 0;
     size_t bytes = 0;
-    if (rank == 0) return tell(store, key, text, *memory, out_model);
+    if (rank == 0) return put_model(store, key, text, *memory, out_model);
     RP_TRY(rpi_store_wait(store, key, rpi_deadline_ns(timeout_s), look, agreed,
                           sizeof agreed - 1, &bytes));
     if (bytes >= sizeof agreed)

@@ -164,7 +164,7 @@ static void put_number(rpi_control_record *record, const char *format, uint64_t 
 }
 
 /* Under the lock; connection NULL: this rank is the coordinator. */
-static void say_groups_closed(rpi_control *control, rpi_control_connection *connection) {
+static void send_groups_closed(rpi_control *control, rpi_control_connection *connection) {
     for (size_t i = 0; i < control->closed_count; i++) {
         rpi_control_record record = {.kind = RPI_CONTROL_LEAVE, .b = control->closed[i]};
         if (connection)
@@ -175,7 +175,7 @@ static void say_groups_closed(rpi_control *control, rpi_control_connection *conn
     control->closed_count = 0;
 }
 
-static void say_group_open(rpi_control_group *group, rpi_control_connection *connection) {
+static void send_group_open(rpi_control_group *group, rpi_control_connection *connection) {
     rpi_control *control = group->control;
     rpi_control_record record = {.kind = RPI_CONTROL_JOIN,
                                  .rank = control->rank,
@@ -191,7 +191,7 @@ static void say_group_open(rpi_control_group *group, rpi_control_connection *con
         rpi_scope_join(control, group->scope, control->rank, group->count, group->name);
 }
 
-static void say_group(rpi_control_group *group, rpi_control_connection *connection) {
+static void send_group(rpi_control_group *group, rpi_control_connection *connection) {
     rpi_control *control = group->control;
     rpi_control_record record = own_record(group);
     if (!record.a && !record.number) return; /* it computes, as far as this group goes */
@@ -207,13 +207,13 @@ static void say_group(rpi_control_group *group, rpi_control_connection *connecti
 
 /* To the coordinator, or on it to itself: groups opened and closed, and where this rank waits.
  */
-static void say_groups(rpi_control *control, rpi_control_connection *connection) {
+static void send_groups(rpi_control *control, rpi_control_connection *connection) {
     pthread_mutex_lock(&control->lock);
-    say_groups_closed(control, connection);
+    send_groups_closed(control, connection);
     for (rpi_control_group *group = control->groups; group; group = group->next) {
         if (!group->ranks) continue;
-        say_group_open(group, connection);
-        say_group(group, connection);
+        send_group_open(group, connection);
+        send_group(group, connection);
     }
     pthread_mutex_unlock(&control->lock);
 }
@@ -291,8 +291,8 @@ void rpi_control_beat_once(rpi_control *control, bool tell) {
     rpi_control_connection *up = &control->connections[0];
     bool is_coordinator = rpi_control_is_coordinator(control);
     choose_connections(control, tell);
-    if (is_coordinator) say_groups(control, NULL);
-    if (!is_coordinator && up->listens) say_groups(control, up);
+    if (is_coordinator) send_groups(control, NULL);
+    if (!is_coordinator && up->listens) send_groups(control, up);
     take_ranks(control, &own, 1);
     if (is_coordinator && tell) send_as_coordinator(control);
     if (!is_coordinator && up->listens) (void)rpi_control_connection_send(up, &own);

@@ -139,7 +139,7 @@ const rpi_failure *rpi_control_early_of(const rpi_control *control, uint64_t sco
 }
 
 /* Under the lock: what has happened before the group was opened here. */
-static void hear_the_past(rpi_control_group *group) {
+static void receive_the_past(rpi_control_group *group) {
     rpi_control *control = group->control;
     rpi_failure death;
     const rpi_failure *early = rpi_control_early_of(control, group->scope);
@@ -206,7 +206,7 @@ rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int
     pthread_mutex_lock(&control->lock);
     group->next = control->groups;
     control->groups = group;
-    hear_the_past(group);
+    receive_the_past(group);
     pthread_mutex_unlock(&control->lock);
     *out_group = group;
     return RP_OK;
@@ -220,7 +220,7 @@ void rpi_control_group_rename(rpi_control_group *group, uint64_t scope) {
     for (rpi_control_group *child = control->groups; child; child = child->next)
         if (child->parent == group->scope) child->parent = scope;
     group->scope = scope;
-    hear_the_past(group);
+    receive_the_past(group);
     pthread_mutex_unlock(&control->lock);
 }
 

@@ -72,7 +72,7 @@ static void take_failure(rpi_control *control, rpi_control_connection *connectio
 static void take_welcome(rpi_control *control, rpi_control_connection *connection,
                          rpi_control_record *record) {
     (void)connection, (void)record;
-    rpi_control_hear_coordinator(control, true);
+    rpi_control_receive_coordinator(control, true);
     pthread_mutex_lock(&control->lock);
     if (control->phase == RPI_CONTROL_MEETING)
         rpi_control_enter_phase(control, RPI_CONTROL_OPEN);

@@ -278,7 +278,7 @@ void rpi_control_send_addresses(const rpi_control *control, rpi_control_connecti
 /* The coordinator has left, or died: elect_ns is when to elect another. */
 void rpi_control_lose_coordinator(rpi_control *control);
 /* It has said something; is_welcome: for the first time, that it is the coordinator. */
-void rpi_control_hear_coordinator(rpi_control *control, bool is_welcome);
+void rpi_control_receive_coordinator(rpi_control *control, bool is_welcome);
 /* A caller has gone on to the next in line: this rank is the coordinator no more, nor will it
  * be. */
 void rpi_control_resign(rpi_control *control);

@@ -140,7 +140,7 @@ static void become_coordinator(rpi_control *control) {
         }
 }
 
-void rpi_control_hear_coordinator(rpi_control *control, bool is_welcome) {
+void rpi_control_receive_coordinator(rpi_control *control, bool is_welcome) {
     if (is_welcome) {
         rpi_control_enter_role(control, RPI_CONTROL_FOLLOWS);
         control->welcome_by_ns = RPI_NEVER_NS;
@@ -162,7 +162,7 @@ void rpi_control_drop_connection(rpi_control *control, rpi_control_connection *c
     connection->rank = -1;
 }
 
-static void say_going_on(rpi_control *control, rpi_control_connection *connection) {
+static void send_going_on(rpi_control *control, rpi_control_connection *connection) {
     rpi_control_record record = {
         .kind = RPI_CONTROL_GOODBYE, .rank = control->rank, .number = 1};
     (void)rpi_control_connection_send(connection, &record);
@@ -200,7 +200,7 @@ void rpi_control_watch_coordinator(rpi_control *control) {
     if (!is_late && (!is_coordinator_silent(control) || !has_heir(control))) return;
     rpi_log(RP_LOG_INFO, "rank %d has heard nothing from rank %d, which passes on heartbeats",
             control->rank, control->coordinator);
-    say_going_on(control, &control->connections[0]);
+    send_going_on(control, &control->connections[0]);
     begin_to_elect(control);
     control->elect_ns = rpi_now_ns();
 }
@@ -209,7 +209,7 @@ void rpi_control_resign(rpi_control *control) {
     control->passed_over = true;
     if (!rpi_control_is_coordinator(control)) return;
     for (int i = 1; i < control->connection_count; i++)
-        if (control->connections[i].rank >= 0) say_going_on(control, &control->connections[i]);
+        if (control->connections[i].rank >= 0) send_going_on(control, &control->connections[i]);
     rpi_scopes_free(control);
     begin_to_elect(control);
     if (control->duty != RPI_CONTROL_LEAVES) control->elect_ns = rpi_now_ns();

@@ -23,14 +23,14 @@
 /* ---- callers ---- */
 
 /* True once a caller has proved that it is of this job; it is hung up on when it cannot. */
-static bool hear_proof(rpi_control *control, rpi_control_connection *connection) {
+static bool receive_proof(rpi_control *control, rpi_control_connection *connection) {
     rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
                              .callee = control->rank,
                              .world = control->world,
                              .session = control->session};
     if (connection->rank >= 0 || connection->proved || !control->secret.is_set) return true;
-    rp_status status =
-        rpi_channel_hear(&connection->channel, &connection->proof, &control->secret, &terms);
+    rp_status status = rpi_channel_receive_proof(&connection->channel, &connection->proof,
+                                                 &control->secret, &terms);
     connection->proved = status == RP_OK;
     if (status == RP_MISMATCH)
         rpi_proof_log_refusal(connection->fd, "the control connection", &control->refusals);
@@ -67,14 +67,14 @@ static void receive_from(rpi_control *control, rpi_control_connection *connectio
                          bool closing) {
     rpi_control_record record;
     rp_status status = RP_OK;
-    if (!hear_proof(control, connection)) return;
+    if (!receive_proof(control, connection)) return;
     if (connection->out_bytes) status = rpi_control_connection_flush(connection);
     /* Records that came before the end of a connection are heard before its end. */
     while (connection->fd >= 0) {
         status = rpi_control_connection_receive(connection, &record);
         if (status != RP_OK) break;
         if (rpi_control_is_up(control, connection))
-            rpi_control_hear_coordinator(control, false);
+            rpi_control_receive_coordinator(control, false);
         rpi_control_take_record(control, connection, &record);
     }
     if (connection->fd < 0 || status >= 0) return;
@@ -187,7 +187,7 @@ static void accept_callers(rpi_control *control) {
     }
 }
 
-static void say_goodbye(rpi_control *control) {
+static void send_goodbye(rpi_control *control) {
     rpi_control_record record = {.kind = RPI_CONTROL_GOODBYE, .rank = control->rank};
     (void)rpi_control_end_suspicion(control, RPI_NEVER_NS - 1);
     for (int i = 0; i < control->connection_count; i++) {
@@ -226,14 +226,14 @@ static bool has_left(rpi_control *control) {
 }
 
 /* What callers want of the thread since it last looked; true while it is to go on. */
-static bool hear_callers(rpi_control *control) {
+static bool receive_callers(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
     bool has_come = rpi_control_was_open(control);
     bool closing = control->phase >= RPI_CONTROL_CLOSING;
     pthread_mutex_unlock(&control->lock);
     if (has_come && control->duty == RPI_CONTROL_GATHERS) let_everybody_in(control);
     rpi_control_send_reports(control);
-    if (closing && control->duty != RPI_CONTROL_LEAVES) say_goodbye(control);
+    if (closing && control->duty != RPI_CONTROL_LEAVES) send_goodbye(control);
     return !closing || !has_left(control);
 }
 
@@ -276,7 +276,7 @@ static void sleep_until(rpi_control *control, int64_t time_ns) {
 void *rpi_control_run(void *context) {
     rpi_control *control = context;
     rpi_fpenv_default();
-    while (hear_callers(control)) {
+    while (receive_callers(control)) {
         sleep_until(control, keep_time(control));
         if (control->polls[0].revents) rpi_event_clear(control->wake);
         if (control->polls[1].revents) accept_callers(control);

@@ -160,13 +160,13 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
 }
 
 /* True once it has proved that it is of this job; it is sent away when it cannot. */
-static bool hear_proof(rpi_acceptor *acceptor, int i) {
+static bool receive_proof(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
     rpi_proof_terms terms = rpi_hello_terms(self, -1, self->rank);
     if (!self->secret.is_set || caller->proved) return true;
     rp_status status =
-        rpi_channel_hear(&caller->channel, &caller->proof, &self->secret, &terms);
+        rpi_channel_receive_proof(&caller->channel, &caller->proof, &self->secret, &terms);
     caller->proved = status == RP_OK;
     if (status == RP_MISMATCH)
         turn_away(acceptor, i);
@@ -177,7 +177,7 @@ static bool hear_proof(rpi_acceptor *acceptor, int i) {
 
 static rp_status listen_to_caller(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
-    if (!hear_proof(acceptor, i)) return RP_OK;
+    if (!receive_proof(acceptor, i)) return RP_OK;
     while (caller->got < sizeof caller->bytes) {
         ssize_t got = rpi_channel_receive(&caller->channel, caller->bytes + caller->got,
                                           sizeof caller->bytes - caller->got);

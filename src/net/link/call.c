@@ -106,7 +106,7 @@ static rpi_proof_terms terms_of(const rpi_call_maker *maker, const rpi_call *cal
 }
 
 /* All of it at once: a fresh connection has room. */
-static rp_status say_at_once(rpi_call *call, const void *bytes, size_t count) {
+static rp_status send_at_once(rpi_call *call, const void *bytes, size_t count) {
     return rpi_channel_write(&call->channel, bytes, count, 0);
 }
 
@@ -119,8 +119,8 @@ static rp_status greet(const rpi_call_maker *maker, rpi_call *call) {
     rpi_hello hello = hello_of(maker, call);
     enter(call, RPI_CALL_GREETING);
     RP_TRY(rpi_hello_greet(&call->channel, &hello, call->peer, 0));
-    if (!maker->kind->say) return RP_OK;
-    rp_status status = maker->kind->say(maker->context, call);
+    if (!maker->kind->send) return RP_OK;
+    rp_status status = maker->kind->send(maker->context, call);
     return status == RP_PEER ? RP_OK : status; /* it may have answered why it hung up */
 }
 
@@ -160,7 +160,7 @@ static rp_status end_dial(const rpi_call_maker *maker, rpi_call *call) {
 }
 
 /* So many bytes of `heard`. */
-static rp_status hear(rpi_call *call, size_t bytes) {
+static rp_status receive_up_to(rpi_call *call, size_t bytes) {
     while (call->got < bytes) {
         ssize_t got =
             rpi_channel_receive(&call->channel, call->heard + call->got, bytes - call->got);
@@ -177,17 +177,17 @@ static rp_status end_proof(const rpi_call_maker *maker, rpi_call *call) {
     unsigned char end[RPI_PROOF_END_BYTES], key[RPI_MAC_BYTES];
     const rpi_secret *secret = &maker->self->secret;
     rpi_proof_terms terms = terms_of(maker, call);
-    rp_status status = hear(call, RPI_PROOF_ANSWER_BYTES);
+    rp_status status = receive_up_to(call, RPI_PROOF_ANSWER_BYTES);
     if (status != RP_OK) return status;
     status = rpi_proof_finish(secret, &terms, call->said, call->heard, end, key);
     if (status != RP_OK) {
         rpi_kept_error reason;
         rpi_error_keep(&reason);
-        (void)say_at_once(call, end, sizeof end);
+        (void)send_at_once(call, end, sizeof end);
         rpi_error_put_back(&reason);
         return status;
     }
-    RP_TRY(say_at_once(call, end, sizeof end));
+    RP_TRY(send_at_once(call, end, sizeof end));
     if (!secret->tls) return greet(maker, call);
     enter(call, RPI_CALL_ENCRYPTING);
     status = rpi_tls_open(call->channel.fd, true, key, &call->channel.tls);
@@ -201,7 +201,7 @@ static rp_status end_handshake(const rpi_call_maker *maker, rpi_call *call) {
 }
 
 static rp_status end_greeting(const rpi_call_maker *maker, rpi_call *call) {
-    rp_status status = hear(call, RPI_FRAME_HEADER_BYTES);
+    rp_status status = receive_up_to(call, RPI_FRAME_HEADER_BYTES);
     if (status != RP_OK) return status;
     rpi_hello hello = hello_of(maker, call);
     status = rpi_hello_check(call->heard, &hello, call->peer);
@@ -217,7 +217,7 @@ static rp_status end_greeting(const rpi_call_maker *maker, rpi_call *call) {
 
 /* RP_OK: it stands. */
 static rp_status end_passing(const rpi_call_maker *maker, rpi_call *call) {
-    return maker->kind->hear ? maker->kind->hear(maker->context, call) : RP_OK;
+    return maker->kind->receive ? maker->kind->receive(maker->context, call) : RP_OK;
 }
 
 static rp_status step(const rpi_call_maker *maker, rpi_call *call) {
@@ -309,5 +309,5 @@ rp_status rpi_call_answer(const rpi_call_maker *maker, int peer, int stream,
     call->stage = RPI_CALL_PASSING; /* where it begins */
     call->since_ns = rpi_now_ns();
     *out_call = call;
-    return maker->kind->say ? maker->kind->say(maker->context, call) : RP_OK;
+    return maker->kind->send ? maker->kind->send(maker->context, call) : RP_OK;
 }

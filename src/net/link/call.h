@@ -65,9 +65,9 @@ typedef struct rpi_call_kind {
      * *out_ways: how many addresses there are, which the attempts take in turns. */
     rp_status (*dial)(const char *address, unsigned attempt, int *out_fd, int *out_ways);
     /* Behind the hello, or the answer to it; waits for nobody. NULL: nothing is said. */
-    rp_status (*say)(void *context, rpi_call *call);
+    rp_status (*send)(void *context, rpi_call *call);
     /* What comes behind it: RP_PENDING while it has not. NULL: nothing does. */
-    rp_status (*hear)(void *context, rpi_call *call);
+    rp_status (*receive)(void *context, rpi_call *call);
 } rpi_call_kind;
 
 /* Whose calls they are. */

@@ -92,7 +92,7 @@ rp_status rpi_hello_exchange(rpi_channel *channel, const rpi_hello *self, int pe
     rpi_proof_terms terms = rpi_hello_terms(self, self->rank, peer);
     RP_TRY(rpi_channel_call(channel, &self->secret, &terms, deadline_ns));
     RP_TRY(rpi_hello_greet(channel, self, peer, deadline_ns));
-    return rpi_hello_hear(channel, self, peer, deadline_ns);
+    return rpi_hello_receive(channel, self, peer, deadline_ns);
 }
 
 rp_status rpi_hello_call(int fd, const rpi_hello *self, int peer, int64_t deadline_ns,
@@ -102,16 +102,16 @@ rp_status rpi_hello_call(int fd, const rpi_hello *self, int peer, int64_t deadli
     return rpi_proof_call(fd, &self->secret, &terms, deadline_ns, out_call);
 }
 
-rp_status rpi_hello_say(int fd, const rpi_hello *self, int peer,
-                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns) {
+rp_status rpi_hello_send(int fd, const rpi_hello *self, int peer,
+                         const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns) {
     rpi_proof_terms terms = rpi_hello_terms(self, self->rank, peer);
     if (self->secret.is_set)
         RP_TRY(rpi_proof_end(fd, &self->secret, &terms, call, deadline_ns, NULL));
     return rpi_hello_greet(&(rpi_channel){.fd = fd}, self, peer, deadline_ns);
 }
 
-rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
-                         int64_t deadline_ns) {
+rp_status rpi_hello_receive(rpi_channel *channel, const rpi_hello *self, int peer,
+                            int64_t deadline_ns) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     RP_TRY(rpi_channel_read(channel, bytes, sizeof bytes, deadline_ns));
     rp_status status = rpi_hello_check(bytes, self, peer);

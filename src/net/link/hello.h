@@ -30,15 +30,15 @@ rp_status rpi_hello_exchange(rpi_channel *channel, const rpi_hello *self, int pe
  * nobody, the second for the answer to the proof where the job has a secret. */
 rp_status rpi_hello_call(int fd, const rpi_hello *self, int peer, int64_t deadline_ns,
                          unsigned char out_call[RPI_PROOF_CALL_BYTES]);
-rp_status rpi_hello_say(int fd, const rpi_hello *self, int peer,
-                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns);
-rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
-                         int64_t deadline_ns);
+rp_status rpi_hello_send(int fd, const rpi_hello *self, int peer,
+                         const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns);
+rp_status rpi_hello_receive(rpi_channel *channel, const rpi_hello *self, int peer,
+                            int64_t deadline_ns);
 /* The hello alone, where there is no secret or it has been proved. */
 rp_status rpi_hello_greet(rpi_channel *channel, const rpi_hello *self, int peer,
                           int64_t deadline_ns);
-/* What hear() makes of these bytes. RP_PENDING: the other side is calling this one, and asks
- * its own call to be the link. */
+/* What receive() makes of these bytes. RP_PENDING: the other side is calling this one, and
+ * its own call is to be the link. */
 rp_status rpi_hello_check(const unsigned char *bytes, const rpi_hello *self, int peer);
 /* Of a link that `caller` calls. */
 rpi_proof_terms rpi_hello_terms(const rpi_hello *self, int caller, int callee);

@@ -17,8 +17,8 @@ enum {
     OFFER_AGAIN = 256,
 };
 
-static rp_status say(rpi_shm_buffers *buffers, int socket, rpi_shm_word word, uint64_t buffer,
-                     size_t bytes, int fd) {
+static rp_status send_note(rpi_shm_buffers *buffers, int socket, rpi_shm_word word,
+                           uint64_t buffer, size_t bytes, int fd) {
     rpi_shm_note note = {
         .magic = RPI_SHM_NOTE_MAGIC, .word = word, .buffer = buffer, .bytes = bytes};
     RP_TRY(rpi_note_send(socket, &note, sizeof note, fd));
@@ -40,11 +40,11 @@ static rp_status make_table(rpi_shm_buffers *buffers) {
     return rpi_alloc_array(RPI_SHM_BUFFERS, sizeof *buffers->mine, "buffers", &buffers->mine);
 }
 
-static rp_status say_offer(rpi_shm_buffers *buffers, int socket,
-                           const rpi_buffer_place *place) {
+static rp_status send_offer(rpi_shm_buffers *buffers, int socket,
+                            const rpi_buffer_place *place) {
     int fd = rpi_buffers_descriptor(place->id);
     if (fd < 0) return RP_FAIL(IO, "no descriptor of a buffer");
-    rp_status status = say(buffers, socket, RPI_SHM_OFFER, place->id, place->bytes, fd);
+    rp_status status = send_note(buffers, socket, RPI_SHM_OFFER, place->id, place->bytes, fd);
     close(fd);
     return status;
 }
@@ -56,7 +56,7 @@ static void offer(rpi_shm_buffers *buffers, int socket, const rpi_buffer_place *
         return;
     }
     if (buffers->mine_count == RPI_SHM_BUFFERS) return;
-    if (make_table(buffers) == RP_OK && say_offer(buffers, socket, place) == RP_OK)
+    if (make_table(buffers) == RP_OK && send_offer(buffers, socket, place) == RP_OK)
         buffers->mine[buffers->mine_count++] = (rpi_shm_mine){.id = place->id};
     else
         buffers->pause = OFFER_AGAIN;
@@ -79,7 +79,7 @@ bool rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket) {
     if (!buffers->mine_count || freed == buffers->freed) return true;
     for (int i = buffers->mine_count; i-- > 0;) {
         if (rpi_buffers_has(buffers->mine[i].id)) continue;
-        rp_status said = say(buffers, socket, RPI_SHM_DROP, buffers->mine[i].id, 0, -1);
+        rp_status said = send_note(buffers, socket, RPI_SHM_DROP, buffers->mine[i].id, 0, -1);
         if (said == RP_PENDING) return false;
         buffers->mine[i] = buffers->mine[--buffers->mine_count];
     }
@@ -117,12 +117,14 @@ static rp_status take_in(rpi_shm_buffers *buffers, const rpi_shm_note *note, int
 }
 
 /* An answer for which the socket has no room is left out: the buffer stays offered. */
-static void hear_offer(rpi_shm_buffers *buffers, int socket, const rpi_shm_note *note, int fd) {
+static void receive_offer(rpi_shm_buffers *buffers, int socket, const rpi_shm_note *note,
+                          int fd) {
     bool taken = note->buffer && take_in(buffers, note, fd) == RP_OK;
-    (void)say(buffers, socket, taken ? RPI_SHM_ACCEPT : RPI_SHM_REFUSE, note->buffer, 0, -1);
+    (void)send_note(buffers, socket, taken ? RPI_SHM_ACCEPT : RPI_SHM_REFUSE, note->buffer, 0,
+                    -1);
 }
 
-static void hear_drop(rpi_shm_buffers *buffers, const rpi_shm_note *note) {
+static void receive_drop(rpi_shm_buffers *buffers, const rpi_shm_note *note) {
     rpi_shm_theirs *one = find_theirs(buffers, note->buffer);
     if (one && buffers->held == note->buffer)
         one->dropped = true;
@@ -130,13 +132,14 @@ static void hear_drop(rpi_shm_buffers *buffers, const rpi_shm_note *note) {
         unmap(buffers, one);
 }
 
-static rp_status hear(rpi_shm_buffers *buffers, int socket, const rpi_shm_note *note, int fd) {
+static rp_status receive_note(rpi_shm_buffers *buffers, int socket, const rpi_shm_note *note,
+                              int fd) {
     rpi_shm_mine *mine = find_mine(buffers, note->buffer);
     if (note->magic != RPI_SHM_NOTE_MAGIC)
         return RP_FAIL(CORRUPT, "what it said on the socket begins with %08x", note->magic);
     switch (note->word) {
-    case RPI_SHM_OFFER: hear_offer(buffers, socket, note, fd); return RP_OK;
-    case RPI_SHM_DROP: hear_drop(buffers, note); return RP_OK;
+    case RPI_SHM_OFFER: receive_offer(buffers, socket, note, fd); return RP_OK;
+    case RPI_SHM_DROP: receive_drop(buffers, note); return RP_OK;
     case RPI_SHM_ACCEPT:
         if (mine) mine->accepted = true; /* freed meanwhile, when there is none */
         return RP_OK;
@@ -145,12 +148,12 @@ static rp_status hear(rpi_shm_buffers *buffers, int socket, const rpi_shm_note *
     }
 }
 
-rp_status rpi_shm_buffers_hear(rpi_shm_buffers *buffers, int socket) {
+rp_status rpi_shm_buffers_receive(rpi_shm_buffers *buffers, int socket) {
     for (int heard = 0; heard < NOTES_AT_ONCE; heard++) {
         rpi_shm_note note;
         int fd = -1;
         RP_TRY(rpi_note_receive(socket, &note, sizeof note, &fd));
-        rp_status status = hear(buffers, socket, &note, fd);
+        rp_status status = receive_note(buffers, socket, &note, fd);
         if (fd >= 0) close(fd);
         RP_TRY(status);
     }

@@ -80,7 +80,7 @@ bool rpi_shm_buffers_reach(rpi_shm_buffers *buffers, int socket, const void *dat
                            rpi_shm_place *out_place);
 /* Take in notes that have come. RP_PENDING: there are no more; RP_OK: there may be; RP_PEER:
  * the socket's end; RP_CORRUPT: no notes. */
-rp_status rpi_shm_buffers_hear(rpi_shm_buffers *buffers, int socket);
+rp_status rpi_shm_buffers_receive(rpi_shm_buffers *buffers, int socket);
 /* Where a place of the peer's is, held until release. RP_PENDING: its buffer is not mapped;
  * RP_CORRUPT: it is not in its buffer. */
 rp_status rpi_shm_buffers_hold(rpi_shm_buffers *buffers, const rpi_shm_place *place,

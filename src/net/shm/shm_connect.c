@@ -92,21 +92,21 @@ static rp_status call(const rpi_shm_endpoint *endpoint, rpi_shm_link *link, cons
 
 /* And what wakes us, at once: the lower rank need not wait for it. One that has hung up by then
  * may have answered why. */
-static rp_status say_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
-                           int64_t deadline_ns) {
+static rp_status send_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                            int64_t deadline_ns) {
     int own[2], count = own_fds(endpoint, own);
-    RP_TRY(rpi_hello_say(link->socket, &endpoint->hello, link->base.peer, link->call,
-                         deadline_ns));
+    RP_TRY(rpi_hello_send(link->socket, &endpoint->hello, link->base.peer, link->call,
+                          deadline_ns));
     rp_status status = rpi_fds_send(link->socket, own, count, deadline_ns);
     if (status != RP_OK && status != RP_PEER) return status;
     rpi_shm_enter(link, RPI_SHM_GREETED);
     return RP_OK;
 }
 
-static rp_status hear_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
-                            int64_t deadline_ns) {
-    return rpi_hello_hear(&(rpi_channel){.fd = link->socket}, &endpoint->hello, link->base.peer,
-                          deadline_ns);
+static rp_status receive_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                               int64_t deadline_ns) {
+    return rpi_hello_receive(&(rpi_channel){.fd = link->socket}, &endpoint->hello,
+                             link->base.peer, deadline_ns);
 }
 
 /* From where dial() has come. RP_PEER behind the call: it hung up, perhaps on too many callers.
@@ -117,8 +117,8 @@ static rp_status meet_lower(const rpi_shm_endpoint *endpoint, rpi_shm_link *link
     for (;;) {
         rp_status status = RP_OK;
         if (link->stage == RPI_SHM_NEW) RP_TRY(call(endpoint, link, address, deadline_ns));
-        if (link->stage == RPI_SHM_CALLED) status = say_hello(endpoint, link, deadline_ns);
-        if (status == RP_OK) status = hear_hello(endpoint, link, deadline_ns);
+        if (link->stage == RPI_SHM_CALLED) status = send_hello(endpoint, link, deadline_ns);
+        if (status == RP_OK) status = receive_hello(endpoint, link, deadline_ns);
         if (status == RP_OK) return accept_offer(endpoint, link, deadline_ns);
         if (status != RP_PEER) return status;
         if (!rpi_stream_dials_again(&redials, &link->socket, deadline_ns)) return status;
@@ -183,9 +183,9 @@ static rp_status call_one(rpi_shm_endpoint *endpoint, int peer, const char *addr
 }
 
 /* One that hung up is called again by connect(). */
-static rp_status say_hello_to(rpi_shm_endpoint *endpoint, int peer, int64_t deadline_ns) {
+static rp_status send_hello_to(rpi_shm_endpoint *endpoint, int peer, int64_t deadline_ns) {
     rpi_shm_link *link = endpoint->called[peer];
-    rp_status status = say_hello(endpoint, link, deadline_ns);
+    rp_status status = send_hello(endpoint, link, deadline_ns);
     if (status == RP_OK) return status;
     endpoint->called[peer] = NULL;
     rpi_shm_link_close(link);
@@ -201,7 +201,7 @@ rp_status rpi_shm_dial(rpi_endpoint *base, const int *peers, const char *const *
         status = call_one(endpoint, peers[i], addresses[i], deadline_ns);
     bool called = status == RP_OK;
     for (i = called ? 0 : i; i < count && status == RP_OK; i++)
-        status = say_hello_to(endpoint, peers[i], deadline_ns);
+        status = send_hello_to(endpoint, peers[i], deadline_ns);
     if (status == RP_OK) return status;
     *out_failed = peers[i - 1];
     return cannot_connect(status, peers[i - 1], addresses[i - 1]);
@@ -267,7 +267,7 @@ static rp_status pass_fds(void *context, rpi_call *call) {
     return rpi_fds_send(call->channel.fd, fds, 1 + count, 0);
 }
 
-static rp_status hear_fds(void *context, rpi_call *call) {
+static rp_status receive_fds(void *context, rpi_call *call) {
     const rpi_shm_endpoint *endpoint = context;
     int own[2], first = call->is_caller ? 0 : 1, count = 1 - first + own_fds(endpoint, own);
     rp_status status = rpi_fds_receive(call->channel.fd, call->fds + first, count, 0);
@@ -275,7 +275,7 @@ static rp_status hear_fds(void *context, rpi_call *call) {
 }
 
 const rpi_call_kind rpi_shm_connecting = {
-    .dial = begin_dial, .say = pass_fds, .hear = hear_fds};
+    .dial = begin_dial, .send = pass_fds, .receive = receive_fds};
 
 rp_status rpi_shm_call(rpi_endpoint *base, int peer, const char *address) {
     RP_TRY(rpi_peer_check(base, peer));

@@ -108,7 +108,7 @@ void rpi_shm_link_close(rpi_shm_link *link); /* NULL is fine */
 
 /* Take in what the socket of a link has: notes about buffers, or the end of the peer. Not of
  * the contract. */
-void rpi_shm_hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link);
+void rpi_shm_receive_notes(rpi_shm_endpoint *endpoint, rpi_shm_link *link);
 const rpi_rank_set *rpi_shm_ready(rpi_endpoint *endpoint);
 rp_status rpi_shm_progress(rpi_endpoint *endpoint);
 bool rpi_shm_arm(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);

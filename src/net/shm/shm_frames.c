@@ -98,16 +98,16 @@ static void clear_ready(const rpi_shm_link *link) {
 
 /* Who does not sleep looks at sockets rarely: the peer says in the link that it has said
  * something there. */
-static void hear_notes(rpi_shm_link *link) {
+static void receive_noted(rpi_shm_link *link) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)link->base.endpoint;
     if (endpoint->zero_copy && link->stage == RPI_SHM_UP &&
         rpi_ring_pair_has_notes(&link->pair))
-        rpi_shm_hear(endpoint, link);
+        rpi_shm_receive_notes(endpoint, link);
 }
 
 rp_status rpi_shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    hear_notes(link);
+    receive_noted(link);
     RP_TRY(rpi_sticky_error_raise(&link->sticky));
     rp_status status = next_frame(link, out_frame, out_bytes);
     if (status == RP_OK) return status;

@@ -22,9 +22,9 @@ const rpi_rank_set *rpi_shm_ready(rpi_endpoint *base) {
 }
 
 /* A peer that may not speak of buffers says nothing after it has connected: this is its end. */
-void rpi_shm_hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
+void rpi_shm_receive_notes(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     rp_status status =
-        endpoint->zero_copy ? rpi_shm_buffers_hear(&link->buffers, link->socket) : RP_PEER;
+        endpoint->zero_copy ? rpi_shm_buffers_receive(&link->buffers, link->socket) : RP_PEER;
     rpi_ring_pair_note(&link->pair, link->buffers.said); /* it answers offers */
     if (status == RP_OK || status == RP_PENDING) return;
     if (status == RP_CORRUPT) rpi_sticky_error_keep(&link->sticky, status);
@@ -43,7 +43,7 @@ static rp_status look(rpi_shm_endpoint *endpoint) {
         if (!link) {
             rpi_event_clear(endpoint->event);
         } else {
-            rpi_shm_hear(endpoint, link);
+            rpi_shm_receive_notes(endpoint, link);
         }
     }
     return RP_OK;

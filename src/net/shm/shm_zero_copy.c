@@ -60,7 +60,7 @@ static bool shm_is_completed(rpi_link *base, uint32_t number) {
 static bool shm_revoke(rpi_link *base, uint32_t number) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     if (rpi_ring_pair_revoke(&link->pair, number) == RP_OK) return true;
-    rpi_shm_hear((rpi_shm_endpoint *)base->endpoint, link);
+    rpi_shm_receive_notes((rpi_shm_endpoint *)base->endpoint, link);
     return rpi_shm_is_gone(link) || !rpi_ring_pair_is_writing_to(&link->pair, number);
 }
 

@@ -55,10 +55,11 @@ static rp_status decline_proof(rp_store_server *server, rpi_store_client *each) 
     return status;
 }
 
-static rp_status hear_proof(rp_store_server *server, rpi_store_client *each) {
+static rp_status receive_proof(rp_store_server *server, rpi_store_client *each) {
     static const rpi_proof_terms terms = {
         .purpose = RPI_PROOF_STORE, .caller = -1, .callee = -1};
-    rp_status status = rpi_channel_hear(&each->channel, &each->proof, &server->secret, &terms);
+    rp_status status =
+        rpi_channel_receive_proof(&each->channel, &each->proof, &server->secret, &terms);
     if (status == RP_MISMATCH) return turn_away(server, each, status);
     if (status != RP_OK) return status;
     rpi_store_client_let_in(server, each);
@@ -186,7 +187,7 @@ static void handle(rp_store_server *server, rpi_store_client *each, uint32_t eve
     else if (each->state == RPI_STORE_CLIENT_REPLYING)
         status = rpi_store_client_flush(server, each);
     if (status == RP_OK && each->state == RPI_STORE_CLIENT_PROVING)
-        status = hear_proof(server, each);
+        status = receive_proof(server, each);
     if (status == RP_OK && each->state == RPI_STORE_CLIENT_RECEIVING)
         status = receive(server, each);
     if (status < 0) rpi_store_client_drop(server, each);

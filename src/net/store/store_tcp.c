@@ -41,7 +41,8 @@ static rp_status ask(tcp_store *store, const rpi_store_header *request, const ch
 }
 
 /* The reply's value, if any, lies in store->buffer afterwards. */
-static rp_status hear(tcp_store *store, rpi_store_header *out_reply, int64_t deadline_ns) {
+static rp_status receive_reply(tcp_store *store, rpi_store_header *out_reply,
+                               int64_t deadline_ns) {
     unsigned char header[RPI_STORE_HEADER_BYTES] = {0};
     RP_TRY(rpi_channel_read(&store->channel, header, sizeof header, deadline_ns));
     RP_TRY(rpi_store_unpack(header, out_reply));
@@ -61,7 +62,7 @@ static rp_status exchange_by(tcp_store *store, rpi_store_header *request, const 
             store->place);
     request->key_bytes = (uint16_t)strlen(key);
     rp_status status = ask(store, request, key, value, deadline_ns);
-    if (status == RP_OK) status = hear(store, out_reply, deadline_ns);
+    if (status == RP_OK) status = receive_reply(store, out_reply, deadline_ns);
     if (status != RP_OK) {
         store->broken = true;
         return rpi_fail_context(status, "the store at %s: ", store->place);

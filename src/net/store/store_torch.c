@@ -147,8 +147,8 @@ static rp_status wait_until_set(torch_store *store, const torch_keys *keys, doub
 }
 
 /* The value behind its length, to the store's buffer. */
-static rp_status hear_value(torch_store *store, const char *key, const unsigned char length[8],
-                            size_t *out_bytes) {
+static rp_status receive_value(torch_store *store, const char *key,
+                               const unsigned char length[8], size_t *out_bytes) {
     uint64_t count = rpi_get_u64(length);
     if (count > RPI_STORE_VALUE_BYTES)
         return broke(
@@ -170,7 +170,7 @@ static rp_status torch_get(void *context, const char *key, double timeout_s, voi
     begin(store, GET);
     put_key(store, key);
     RP_TRY(ask(store, length, sizeof length));
-    RP_TRY(hear_value(store, key, length, bytes));
+    RP_TRY(receive_value(store, key, length, bytes));
     if (value) memcpy(value, store->query, *bytes < capacity ? *bytes : capacity);
     return RP_OK;
 }
@@ -193,8 +193,8 @@ static rp_status count_set(torch_store *store, torch_keys *keys) {
 }
 
 /* All values are read, the first that fit are kept: what is left is asked for again. */
-static rp_status hear_page(torch_store *store, const torch_keys *keys, void *values,
-                           size_t capacity, size_t *sizes, int *out_got) {
+static rp_status receive_page(torch_store *store, const torch_keys *keys, void *values,
+                              size_t capacity, size_t *sizes, int *out_got) {
     size_t used = 0;
     int got = 0;
     for (uint32_t i = 0; i < keys->count; i++) {
@@ -203,7 +203,7 @@ static rp_status hear_page(torch_store *store, const torch_keys *keys, void *val
         rp_status status = rpi_stream_read(store->fd, length, sizeof length,
                                            rpi_deadline_ns(store->response_timeout_s));
         if (status != RP_OK) return broke(store, status);
-        RP_TRY(hear_value(store, keys->page.prefix, length, &bytes));
+        RP_TRY(receive_value(store, keys->page.prefix, length, &bytes));
         if ((uint32_t)got < i || bytes > capacity - used) continue;
         memcpy((unsigned char *)values + used, store->query, bytes);
         sizes[got++] = bytes;
@@ -232,7 +232,7 @@ static rp_status torch_get_page(void *context, const char *prefix, int first, in
     begin(store, MULTI_GET);
     put_keys(store, &keys);
     RP_TRY(ask(store, NULL, 0));
-    return hear_page(store, &keys, values, capacity, sizes, got);
+    return receive_page(store, &keys, values, capacity, sizes, got);
 }
 
 static rp_status torch_add(void *context, const char *key, int64_t amount, int64_t *result) {
@@ -262,7 +262,7 @@ static rp_status torch_compare_set(void *context, const char *key, const void *e
     put_bytes(store, expected, expected_bytes);
     put_bytes(store, desired, desired_bytes);
     RP_TRY(ask(store, length, sizeof length));
-    RP_TRY(hear_value(store, key, length, bytes));
+    RP_TRY(receive_value(store, key, length, bytes));
     if (value) memcpy(value, store->query, *bytes < capacity ? *bytes : capacity);
     return RP_OK;
 }

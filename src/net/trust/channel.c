@@ -115,7 +115,7 @@ rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns)
 }
 
 void rpi_channel_shut(rpi_channel *channel) {
-    if (channel->tls) rpi_tls_say_end(channel->tls);
+    if (channel->tls) rpi_tls_send_end(channel->tls);
     shutdown(channel->fd, SHUT_WR);
 }
 

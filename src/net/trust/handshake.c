@@ -22,10 +22,10 @@ rp_status rpi_channel_call(rpi_channel *channel, const rpi_secret *secret,
     return status == RP_OK ? shake_hands(channel, deadline_ns) : status;
 }
 
-rp_status rpi_channel_hear(rpi_channel *channel, rpi_proof *proof, const rpi_secret *secret,
-                           const rpi_proof_terms *self) {
+rp_status rpi_channel_receive_proof(rpi_channel *channel, rpi_proof *proof,
+                                    const rpi_secret *secret, const rpi_proof_terms *self) {
     if (!channel->tls) {
-        rp_status status = rpi_proof_hear(proof, channel->fd, secret, self);
+        rp_status status = rpi_proof_receive(proof, channel->fd, secret, self);
         if (status != RP_OK || !proof->tls) return status;
         status = rpi_tls_open(channel->fd, false, proof->tls_key, &channel->tls);
         explicit_bzero(proof->tls_key, sizeof proof->tls_key);

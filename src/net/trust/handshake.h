@@ -10,8 +10,8 @@
  * the secret asks for. An unset secret: nothing is said. As rpi_proof_give(). */
 rp_status rpi_channel_call(rpi_channel *channel, const rpi_secret *secret,
                            const rpi_proof_terms *terms, int64_t deadline_ns);
-/* The other side of it, a piece at a time, as rpi_proof_hear(). */
-rp_status rpi_channel_hear(rpi_channel *channel, rpi_proof *proof, const rpi_secret *secret,
-                           const rpi_proof_terms *self);
+/* The other side of it, a piece at a time, as rpi_proof_receive(). */
+rp_status rpi_channel_receive_proof(rpi_channel *channel, rpi_proof *proof,
+                                    const rpi_secret *secret, const rpi_proof_terms *self);
 
 #endif

@@ -235,8 +235,8 @@ static rp_status check_end(rpi_proof *proof, const rpi_secret *secret,
                       : RP_OK;
 }
 
-rp_status rpi_proof_hear(rpi_proof *proof, int fd, const rpi_secret *secret,
-                         const rpi_proof_terms *self) {
+rp_status rpi_proof_receive(rpi_proof *proof, int fd, const rpi_secret *secret,
+                            const rpi_proof_terms *self) {
     rp_status status = RP_OK;
     if (!proof->answered) {
         status = take(proof, fd, proof->call, sizeof proof->call);

@@ -76,8 +76,8 @@ typedef struct rpi_proof {
  * RP_PENDING: there is more to come. RP_MISMATCH: the caller does not have the secret, and the
  * message says what it has. RP_PEER: it left. `self`: caller is not looked at. A store follows
  * its callers in whether TLS is used: ranks that do not agree hear of it there. */
-rp_status rpi_proof_hear(rpi_proof *proof, int fd, const rpi_secret *secret,
-                         const rpi_proof_terms *self);
+rp_status rpi_proof_receive(rpi_proof *proof, int fd, const rpi_secret *secret,
+                            const rpi_proof_terms *self);
 /* Are these the first bytes of a call? An open job says so by rpi_proof_decline(). */
 bool rpi_proof_is_call(const void *bytes);
 void rpi_proof_decline(int fd, rpi_proof_purpose purpose);

@@ -303,7 +303,7 @@ bool rpi_tls_renew_keys(rpi_tls *tls) {
     return done;
 }
 
-void rpi_tls_say_end(rpi_tls *tls) {
+void rpi_tls_send_end(rpi_tls *tls) {
     /* A second call would wait for the other side's word, and read what comes before it. */
     if (SSL_get_shutdown(tls->ssl) & SSL_SENT_SHUTDOWN) return;
     ERR_clear_error();
@@ -363,7 +363,7 @@ bool rpi_tls_renew_keys(rpi_tls *tls) {
     return false;
 }
 
-void rpi_tls_say_end(rpi_tls *tls) {
+void rpi_tls_send_end(rpi_tls *tls) {
     (void)tls;
 }
 

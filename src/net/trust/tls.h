@@ -43,7 +43,7 @@ short rpi_tls_awaits(const rpi_tls *tls);
  * key. */
 bool rpi_tls_renew_keys(rpi_tls *tls);
 /* Tell the other side that nothing follows. It can be read from still. */
-void rpi_tls_say_end(rpi_tls *tls);
+void rpi_tls_send_end(rpi_tls *tls);
 void rpi_tls_close(rpi_tls *tls); /* NULL is fine */
 
 #endif

@@ -14,8 +14,8 @@ typedef enum rpi_encoded_state {
     RPI_ENCODED_SENT,   /* the same, and an ADD has done its SEND already */
     RPI_ENCODED_PUT, /* the same, and an ADD has put them where the SEND's receiver wants them
                       */
-    RPI_ENCODED_PINNED, /* where a GPU writes or reads it (device.h) */
-    RPI_ENCODED_THERE,  /* its sender has put the values where they are decoded to */
+    RPI_ENCODED_PINNED,  /* where a GPU writes or reads it (device.h) */
+    RPI_ENCODED_WRITTEN, /* its sender has put the values where they are decoded to */
 } rpi_encoded_state;
 
 /* An encoded slot of one chunk. */

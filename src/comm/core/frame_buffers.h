@@ -11,7 +11,7 @@ typedef struct rpi_frame_buffer {
     int size;                /* its class: frame_buffers.c */
     rpi_frame_header header; /* of an unexpected frame */
     size_t bytes;            /* of payload */
-    bool written;            /* which is not here: RPI_ENCODED_THERE */
+    bool written;            /* which is not here: RPI_ENCODED_WRITTEN */
     _Alignas(64) unsigned char payload[];
 } rpi_frame_buffer;
 

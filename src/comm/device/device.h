@@ -23,7 +23,7 @@
  *           '-- all is here: run as any other (instructions.c), on the copies --> finished
  *                 OUT and residuals that it has written: dirty
  *
- *   a chunk whose instructions are finished (rpi_device_is_back)
+ *   a chunk whose instructions are finished (rpi_device_is_finished)
  *     | what is dirty is copied back, a mark behind it
  *     v
  *   closing -- its mark has come --> given back
@@ -173,8 +173,8 @@ enum { RPI_STAGED_IN, RPI_STAGED_OUT, RPI_STAGED_RESIDUAL, RPI_STAGED_KINDS };
 
 typedef struct rpi_device_step {
     bool begun;
-    bool begins; /* an addition: its sum begins with the own values, which were not copied */
-    bool held;   /* a decoding that waits for the chunk's others, to be launched with them */
+    bool begins;   /* an addition: its sum begins with the own values, which were not copied */
+    bool deferred; /* a decoding that waits for the chunk's others, to be launched with them */
     uint8_t lane;
     uint64_t mark; /* 0: there was nothing to do */
 } rpi_device_step;
@@ -267,7 +267,7 @@ rp_status rpi_device_chunk_new(const rpi_compiled_schedule *compiled,
 void rpi_device_chunk_release(struct rpi_chunk *chunk);
 void rpi_device_encoded_give(struct rpi_chunk *chunk, int encoded_slot);
 /* All instructions are finished: its results are in the GPU's memory. RP_PENDING: not yet. */
-rp_status rpi_device_is_back(struct rpi_chunk *chunk);
+rp_status rpi_device_is_finished(struct rpi_chunk *chunk);
 /* Where the host has a slice's values of IN or OUT. */
 void *rpi_device_values(const struct rpi_chunk *chunk, int slot, int part,
                         const rpi_slice *slice);

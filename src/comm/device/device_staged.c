@@ -231,7 +231,7 @@ static rp_status close_chunk(rpi_chunk *chunk) {
     return RP_OK;
 }
 
-rp_status rpi_device_is_back(rpi_chunk *chunk) {
+rp_status rpi_device_is_finished(rpi_chunk *chunk) {
     rpi_device_chunk *device = chunk->device;
     if (!device->closing) RP_TRY(close_chunk(chunk));
     bool come = rpi_lane_has_come(chunk->request->device, RPI_LANE_INTO, device->mark);

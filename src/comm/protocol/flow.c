@@ -4,7 +4,7 @@
  * a place there, or as one of the few bytes that the receiver has promised to queue for this
  * link. What stands at the head of a link can therefore always be moved out of it, and
  * nothing that is needed waits behind what nobody has asked for. docs/comm.md has the proof.
- * (A head whose sender has withdrawn it stays until the failure is heard, by other ways.)
+ * (A head whose sender has revoked it stays until the failure is heard, by other ways.)
  *
  *      a SEND whose turn has come
  *        | the chunk has started there          | not known to have
@@ -89,7 +89,7 @@ void rpi_flow_sent(const rpi_chunk *chunk, const rpi_instruction *instruction, s
     rpi_cts_note_sent(request, rank, chunk->index);
 }
 
-bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_instruction *instruction) {
+bool rpi_flow_is_deferred(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     const rp_request *request = chunk->request;
     if (rpi_in_place_is_in_use(chunk, (int)(instruction - request->compiled->instruction)))
         return true;

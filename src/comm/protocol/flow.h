@@ -15,7 +15,7 @@ void rpi_flow_sent(const rpi_chunk *chunk, const rpi_instruction *instruction, s
                    uint8_t kind);
 /* A SEND whose turn has come waits for a control frame from its receiver, or for its payload.
  */
-bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_instruction *instruction);
+bool rpi_flow_is_deferred(const rpi_chunk *chunk, const rpi_instruction *instruction);
 /* A frame with a payload of `bytes` has come; RP_CORRUPT (made known): it should not have. */
 rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header, size_t bytes);
 /* The chunk it is for has started here. */

@@ -188,19 +188,19 @@ static void take_from_host(rpi_chunk *chunk, int part) {
     out->state = RPI_STAGED_NOT;
 }
 
-static rp_status put_held(rpi_chunk *chunk) {
+static rp_status put_deferred(rpi_chunk *chunk) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     unsigned char *bytes = NULL;
     for (int pass = 0; pass < 2; pass++) /* copies of bytes, then kernels */
         for (int i = 0; i < compiled->schedule.count; i++) {
             const rpi_instruction *instruction = &compiled->instruction[i];
-            if (!chunk->device->steps[i].held) continue;
+            if (!chunk->device->steps[i].deferred) continue;
             if (pass == 0) {
                 RP_TRY(rpi_device_begin_slot(chunk, instruction, instruction->from,
                                              RPI_LANE_INTO, &bytes));
                 continue;
             }
-            chunk->device->steps[i].held = false;
+            chunk->device->steps[i].deferred = false;
             bytes = rpi_device_slot_bytes(chunk, instruction->from);
             RP_TRY(put_decodings(chunk, instruction, bytes));
             rp_status status = rpi_device_begun(chunk, instruction, RPI_LANE_INTO);
@@ -215,10 +215,10 @@ static rp_status begin_decode(rpi_chunk *chunk, const rpi_instruction *instructi
     RP_TRY(rpi_transfer_open(chunk->request->device));
     RP_TRY(rpi_device_pin_slot(chunk, instruction, instruction->from));
     take_from_host(chunk, instruction->part);
-    step->held = true;
-    if (!may_hold(chunk, instruction)) return put_held(chunk);
+    step->deferred = true;
+    if (!may_hold(chunk, instruction)) return put_deferred(chunk);
     chunk->device->decodings--;
-    return chunk->device->decodings ? RP_PENDING : put_held(chunk);
+    return chunk->device->decodings ? RP_PENDING : put_deferred(chunk);
 }
 
 /* IN to OUT, as it is. */
@@ -311,9 +311,9 @@ rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
     const rpi_transfer *transfer = chunk->request->device;
     *out_done = false;
     if (rpi_instruction_is_void(chunk->request, chunk->index, instruction)) return RP_OK;
-    if (!step->begun && !step->held) return begin(chunk, instruction, out_done);
+    if (!step->begun && !step->deferred) return begin(chunk, instruction, out_done);
     *out_done = true;
-    if (step->held) return chunk->device->decodings ? RP_PENDING : put_held(chunk);
+    if (step->deferred) return chunk->device->decodings ? RP_PENDING : put_deferred(chunk);
     return rpi_lane_has_come(transfer, step->lane, step->mark) ? RP_OK : RP_PENDING;
 }
 

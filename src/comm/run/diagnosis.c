@@ -32,11 +32,11 @@ static rank_state state_of(const rpi_diagnosis *s, const rp_comm *comm,
 }
 
 /* Has a frame to wait for this rank to come? */
-static bool is_held_for(const rpi_chunk *chunk, int peer) {
+static bool is_deferred_for(const rpi_chunk *chunk, int peer) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     for (int i = 0; i < compiled->schedule.count; i++)
         if (compiled->instruction[i].peer == peer && chunk->ready[i / 64] >> (i % 64) & 1 &&
-            rpi_flow_is_held(chunk, &compiled->instruction[i]))
+            rpi_flow_is_deferred(chunk, &compiled->instruction[i]))
             return true;
     return false;
 }
@@ -49,7 +49,7 @@ static bool is_late(const rp_request *request, int rank) {
     int peer = rpi_request_peer(request, rank);
     int into = request->kind->destination(request, rank);
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next) {
-        if (into >= 0 && is_held_for(chunk, into)) return true;
+        if (into >= 0 && is_deferred_for(chunk, into)) return true;
         if (peer >= 0 &&
             chunk->received[peer] < compiled->first_recv[peer + 1] - compiled->first_recv[peer])
             return true;
@@ -70,7 +70,7 @@ rpi_control_gap rpi_request_gap(const rp_request *request) {
             const rpi_instruction *instruction = &compiled->instruction[i];
             bool may_run = chunk->ready[i / 64] >> (i % 64) & 1;
             if (!may_run) continue;
-            if (instruction->kind != RPI_STEP_RECV && !rpi_flow_is_held(chunk, instruction))
+            if (instruction->kind != RPI_STEP_RECV && !rpi_flow_is_deferred(chunk, instruction))
                 continue;
             if (rpi_instruction_is_void(request, chunk->index, instruction)) continue;
             uint64_t step = (uint64_t)chunk->index << 16 | instruction->round;

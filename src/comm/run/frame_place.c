@@ -126,7 +126,7 @@ void rpi_frame_fill_slot(const rp_request *request, rpi_encoded_slot *encoded_sl
                          rpi_frame_buffer *buffer) {
     size_t ahead = request->kind->ahead_bytes;
     if (buffer->written) {
-        encoded_slot->state = RPI_ENCODED_THERE;
+        encoded_slot->state = RPI_ENCODED_WRITTEN;
         rpi_frame_buffer_give(request->comm->context, buffer);
         return;
     }

@@ -8,19 +8,19 @@
  *        |                                                      queued, then released
  *        |-- released by its receiver ----> finished
  *        |
- *        '-- the operation fails here ----> withdrawn: the caller has his memory back. A
+ *        '-- the operation fails here ----> revoked: the caller owns the memory again. A
  *                                           receiver that has read it since leaves the step
- *                                           undone; the failure is on its way to him.
+ *                                           undone; the failure is on its way to it.
  *
  * In an all-reduce of two, a part that is sent comes back as the sum of that part. Its owner
- * writes the sum there, too, in the iteration that makes it (RPI_ENCODED_PUT), gives the frame
- * back, and sends one that only says so (RPI_ENCODED_THERE). Who withdraws a part into which
+ * writes the sum there, too, in the iteration that makes it (RPI_ENCODED_PUT), releases the
+ * frame, and sends one that only says so (RPI_ENCODED_WRITTEN). Who revokes a part into which
  * its owner is writing just then takes the pages away from under it (rpi_buffers_detach()).
  *
  * Frames that follow to the same peer do not wait for that (rpi_chunk_let_sends_follow). What
  * is summed here, over what would be read in place, is copied, since two ranks that do so would
- * wait for each other. Where a rank holds a frame and waits for its own to come back all the
- * same, rpi_receive_unblock() queues a copy of it. */
+ * wait for each other. Where a rank holds a frame and waits for its own to be completed all
+ * the same, rpi_receive_unblock() queues a copy of it. */
 #include "comm/run/in_place.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
@@ -34,7 +34,7 @@
 
 #include <string.h>
 
-/* Shorter ones are copied sooner than they come back. */
+/* A copy of a shorter one is sooner done than such a frame is completed. */
 enum { IN_PLACE_LEAST = 16 * 1024 };
 
 /* The slot of values that a SEND's payload is, or is encoded from; NO_SLOT: none. */
@@ -73,7 +73,7 @@ static rpi_link *link_of(const rpi_chunk *chunk, const rpi_instruction *send) {
 }
 
 /* This rank has still to put the sum of the part over what it would let be read in place, and
- * that waits for it to come back, as the receiver's does for its own (oneshot of two): a copy
+ * that waits for its completion, as the receiver's does for its own (oneshot of two): a copy
  * is sooner made. */
 static bool is_summed_here(const rpi_chunk *chunk, const rpi_instruction *send) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
@@ -151,7 +151,7 @@ static bool is_buffers(const rpi_chunk *chunk, const rpi_instruction *send) {
                             &place);
 }
 
-/* The SEND whose answer it is has come back, and its place is still the buffer's. */
+/* The SEND whose answer it is has completed, and its place is still the buffer's. */
 bool rpi_in_place_may_be_written(const rpi_chunk *chunk, const rpi_instruction *recv) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     for (int i = 0; i < compiled->schedule.count; i++) {
@@ -233,7 +233,7 @@ void rpi_in_place_revoke(rpi_chunk *chunk) {
     memset(chunk->in_use, 0, (size_t)compiled->words * sizeof *chunk->in_use);
 }
 
-static bool slot_stands(const rpi_chunk *chunk, int slot) {
+static bool slot_is_valid(const rpi_chunk *chunk, int slot) {
     if (slot < RPI_SLOT_ENCODED || slot == RPI_NO_SLOT) return true;
     const rpi_encoded_slot *encoded_slot = &chunk->encoded_slots[slot - RPI_SLOT_ENCODED];
     if (encoded_slot->state != RPI_ENCODED_FRAME) return true;
@@ -243,7 +243,7 @@ static bool slot_stands(const rpi_chunk *chunk, int slot) {
 }
 
 bool rpi_in_place_is_valid(const rpi_chunk *chunk, const rpi_instruction *instruction) {
-    return slot_stands(chunk, instruction->from) && slot_stands(chunk, instruction->first);
+    return slot_is_valid(chunk, instruction->from) && slot_is_valid(chunk, instruction->first);
 }
 
 bool rpi_comm_reads_in_place(const rp_comm *comm) {

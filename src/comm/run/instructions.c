@@ -39,7 +39,7 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_instruction *instruction
 
 static rp_status run_decode(rpi_chunk *chunk, const rpi_instruction *instruction) {
     int slot = instruction->from - RPI_SLOT_ENCODED;
-    if (chunk->encoded_slots[slot].state == RPI_ENCODED_THERE) return RP_OK;
+    if (chunk->encoded_slots[slot].state == RPI_ENCODED_WRITTEN) return RP_OK;
     if (chunk->encoded_slots[slot].state != RPI_ENCODED_VALUES)
         return rpi_part_decode(chunk, instruction, false);
     int source = chunk->request->compiled->encoded_slots[slot].source;
@@ -130,7 +130,7 @@ static void read_encoded(rpi_chunk *chunk, int slot) {
         rpi_encoded_slot_read(chunk, slot - RPI_SLOT_ENCODED);
 }
 
-/* What was read while its sender withdrew it is not what was sent: the step stays, and does not
+/* What was read while its sender revoked it is not what was sent: the step stays, and does not
  * run again, since the payload does not come to stand again. It ends with the failure. */
 static rp_status run_here(rpi_chunk *chunk, const rpi_instruction *instruction) {
     if (!rpi_in_place_is_valid(chunk, instruction)) return RP_PENDING;

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static bool head_stands(const rpi_connection *connection) {
+static bool head_is_valid(const rpi_connection *connection) {
     const rpi_zero_copy *sharing = connection->link->endpoint->transport->zero_copy;
     return !sharing || sharing->is_valid(connection->link);
 }
@@ -31,14 +31,14 @@ static rp_status copy_head(const rpi_connection *connection, rpi_frame_buffer **
 }
 
 /* Out of the link, to where its RECV or its chunk will look for it. RP_PENDING: it was
- * withdrawn, and stays where it is until its operation fails here, too. */
+ * revoked, and stays where it is until its operation fails here, too. */
 static rp_status move_head(rpi_connection *connection, int rank) {
     rp_comm *comm = connection->comm;
     rpi_frame_buffer *buffer = NULL;
     rpi_chunk *chunk = NULL;
     rpi_unexpected *unexpected = NULL;
     RP_TRY(copy_head(connection, &buffer));
-    if (!head_stands(connection)) {
+    if (!head_is_valid(connection)) {
         rpi_frame_buffer_give(comm->context, buffer);
         return RP_PENDING;
     }

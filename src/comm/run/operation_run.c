@@ -73,10 +73,10 @@ static bool may_start(const rp_request *request) {
 }
 
 /* Its results are where they belong. A failure is made known. */
-static bool is_back(rpi_chunk *chunk) {
+static bool is_finished(rpi_chunk *chunk) {
     if (chunk->left) return false;
     if (!chunk->device) return true;
-    rp_status status = rpi_device_is_back(chunk);
+    rp_status status = rpi_device_is_finished(chunk);
     if (status < 0) fail_own(chunk->request, status);
     return status == RP_OK;
 }
@@ -85,7 +85,7 @@ static bool retire_chunks(rp_request *request) {
     bool moved = false;
     for (rpi_chunk **at = &request->chunks; *at;) {
         rpi_chunk *chunk = *at;
-        if (!is_back(chunk)) {
+        if (!is_finished(chunk)) {
             at = &chunk->next;
             continue;
         }

@@ -154,7 +154,7 @@ static bool place_head(rpi_connection *connection, int rank) {
         return false;
     rpi_flow_placed(chunk->request, rank, &connection->header, bytes);
     rpi_encoded_slot *encoded_slot = rpi_frame_finish_recv(chunk, rank, index);
-    if (encoded_slot && !payload) encoded_slot->state = RPI_ENCODED_THERE;
+    if (encoded_slot && !payload) encoded_slot->state = RPI_ENCODED_WRITTEN;
     if (!encoded_slot || !payload) {
         rpi_connection_release(connection);
         return true;

@@ -6,7 +6,7 @@
  * progress".
  *
  * Rank 0 is the arbiter: whatever ranks publish and whoever dies, it accepts one failure, the
- * first, and all ranks hear that one. A death is held back for a moment
+ * first, and all ranks hear that one. A death is deferred for a moment
  * (RPI_CONTROL_SUSPECT_S), because a rank that waited for the dead one knows the operation and
  * the phase; its report is taken instead. When rank 0 itself is gone, every rank decides for
  * itself, until after a beat the next rank has taken its place (control_succession.c).
@@ -28,7 +28,7 @@
  *
  *     a rank publishes in a group --> rank 0: is a rank suspected to be dead?
  *       no, or the report is of that rank --> all ranks hear it: the group's decision
- *       yes, and it is of another ---------> held back until the death is known, then told
+ *       yes, and it is of another ---------> deferred until the death is known, then told
  *     a connection ends without goodbye --> suspected; RPI_CONTROL_SUSPECT_S later
  *                                           all ranks hear of the death: the decision
  *                                           of all groups that have the rank */

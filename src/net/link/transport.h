@@ -115,10 +115,10 @@ typedef struct rpi_zero_copy {
     rp_status (*commit_written)(rpi_link *link, size_t bytes);
     /* The receiver has released that frame. */
     bool (*is_completed)(rpi_link *link, uint32_t number);
-    /* The payload of a frame that is not back may change from here on; its receiver never takes
-     * what it reads there for what was sent, nor writes there. False: it is writing there just
-     * now, and may go on: the memory has to be taken away from it (rpi_buffers_detach()). Never
-     * waits, since whoever withdraws moves all other links, too. */
+    /* The payload of a frame that is not completed may change from here on; its receiver never
+     * takes what it reads there for what was sent, nor writes there. False: it is writing there
+     * just now, and may go on: the memory has to be taken away from it (rpi_buffers_detach()).
+     * Never waits, since whoever revokes moves all other links, too. */
     bool (*revoke)(rpi_link *link, uint32_t number);
     /* Where the payload of the frame lies that peek() showed, aligned or not; NULL: behind its
      * header. */
@@ -126,10 +126,10 @@ typedef struct rpi_zero_copy {
     /* It was written where a payload of ours lay: there is none in it. */
     bool (*is_written)(rpi_link *link);
     /* The same place to write to, until end_write(); NULL: its sender has not said that it may
-     * be, or has withdrawn it. */
+     * be, or has revoked it. */
     void *(*begin_write)(rpi_link *link);
     void (*end_write)(rpi_link *link);
-    /* Asked after reading a payload: false when its sender has withdrawn it, so that what was
+    /* Asked after reading a payload: false when its sender has revoked it, so that what was
      * read is of no use. The frame is then to be released unread, or left. */
     bool (*is_valid)(rpi_link *link);
 } rpi_zero_copy;
@@ -191,10 +191,10 @@ typedef struct rpi_transport {
     rp_status (*progress)(rpi_endpoint *endpoint);
     /* Ask to be woken: from here on the fd that wake_fd names becomes readable when any link
      * may be ready: a frame where peek() had none, room where reserve() had none, a payload
-     * that is back, a failure not yet told. A frame peeked at and not released does not count.
-     * Returns true when one may be ready already (do not sleep). *wake_at_ns: sleep no longer
-     * than that (RPI_NEVER_NS: no limit). disarm() follows in either case, and progress() after
-     * it.
+     * that is completed, a failure not yet told. A frame peeked at and not released does not
+     * count. Returns true when one may be ready already (do not sleep). *wake_at_ns: sleep no
+     * longer than that (RPI_NEVER_NS: no limit). disarm() follows in either case, and
+     * progress() after it.
      */
     bool (*arm)(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);
     void (*disarm)(rpi_endpoint *endpoint);

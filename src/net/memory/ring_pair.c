@@ -154,7 +154,7 @@ bool rpi_ring_pair_is_writing_to(rpi_ring_pair *pair, uint32_t number) {
            rpi_ring_pair_is_completed(pair, number) == RP_PENDING && number == pair->sent.first;
 }
 
-/* Said before it looks, as withdraw() does: one of the two sees the other. */
+/* Said before it looks, as revoke() does: one of the two sees the other. */
 bool rpi_ring_pair_begin_write(rpi_ring_pair *pair) {
     atomic_store(&pair->mine->writing, 1);
     if (rpi_ring_pair_is_valid(pair)) return true;

@@ -6,7 +6,7 @@
  * A sender lays frames into its own frame area and commits a word for each: where and how long.
  * Words carry the parity of the lap, so that the receiver polls the very line that brings
  * the word. The receiver gives frames back in order by counting. What the other side wrote is
- * checked before it is used, and read once, but for the bit by which a frame is withdrawn. */
+ * checked before it is used, and read once, but for the bit by which a frame is revoked. */
 #ifndef RPI_NET_RING_PAIR_H
 #define RPI_NET_RING_PAIR_H
 
@@ -23,7 +23,7 @@ typedef struct rpi_ring_pair_end {
     atomic_uint notes;                 /* said elsewhere so far, for the other to look there */
     _Alignas(64) atomic_uint released; /* frames given back */
     atomic_uint writing;               /* 1: into the payload of the frame peeked at */
-    _Alignas(64) atomic_uint_fast64_t posted[RPI_RING_REGIONS]; /* lap:1 withdrawn:1 place:1
+    _Alignas(64) atomic_uint_fast64_t posted[RPI_RING_REGIONS]; /* lap:1 revoked:1 place:1
                                                                   offset/64:29 bytes:32 */
 } rpi_ring_pair_end;
 
@@ -86,7 +86,7 @@ rp_status rpi_ring_pair_is_completed(rpi_ring_pair *pair,
 /* RP_PENDING: the other side is writing there, and is_writing_to() says for how long. */
 rp_status rpi_ring_pair_revoke(rpi_ring_pair *pair, uint32_t number);
 bool rpi_ring_pair_is_writing_to(rpi_ring_pair *pair, uint32_t number);
-bool rpi_ring_pair_begin_write(rpi_ring_pair *pair); /* false: withdrawn */
+bool rpi_ring_pair_begin_write(rpi_ring_pair *pair); /* false: revoked */
 void rpi_ring_pair_end_write(rpi_ring_pair *pair);
 bool rpi_ring_pair_is_valid(const rpi_ring_pair *pair); /* the frame peeked at */
 

@@ -63,7 +63,7 @@ static rp_status find_payload(rpi_shm_link *link, const void *frame, size_t byte
     return RP_OK;
 }
 
-/* RP_PENDING: the frame was withdrawn, and is left out. */
+/* RP_PENDING: the frame was revoked, and is left out. */
 static rp_status peek_place(rpi_shm_link *link, const void *frame, size_t *in_out_bytes) {
     rp_status status = RP_OK;
     if (link->lies == RPI_SHM_LIES_BEHIND) { /* it has not been looked for */

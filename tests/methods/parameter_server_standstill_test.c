@@ -57,6 +57,7 @@ static void take_part(rp_comm *comm, int rank, int world, void *context) {
     *p = (place){.job = context, .rank = rank};
     rp_segment segment = {.data = p->gradient, .count = COUNT, .dtype = RP_F32};
     rp_parameter_server_options o = p->job->options;
+    o.size = sizeof o; /* jobs without options have the defaults */
     o.merge = merge;
     o.context = p;
     REQUIRE_OK(rp_parameter_server_create(comm, &segment, 1, &o, &p->server));

@@ -119,6 +119,7 @@ static void take_part(rp_comm *comm, int rank, int world, void *context) {
          .residual = j->codec ? p->residual : NULL},
         {.data = p->gradient + FIRST, .count = COUNT - FIRST, .dtype = RP_F32, .tensor = 1}};
     rp_parameter_server_options o = j->options;
+    o.size = sizeof o; /* jobs without options have the defaults */
     o.merge = merge;
     o.context = p;
     rp_parameter_server *s = NULL;

@@ -1,5 +1,6 @@
-/* Memory of vectors that go from rank to rank again and again: in buffers (redpoll/buffer.h)
- * where a rank of this host can read them there. Bits are the same in either. */
+/* Memory of vectors that go from rank to rank again and again. Where ranks of this host can
+ * read it in place it lies in a buffer (redpoll/buffer.h). Results have the same bits with both
+ * kinds of memory. */
 #ifndef RPI_METHODS_VECTOR_MEMORY_H
 #define RPI_METHODS_VECTOR_MEMORY_H
 

@@ -14,26 +14,27 @@
 #include <string.h>
 
 struct rp_gossip {
-    rp_comm *comm; /* may be gone behind the last post */
+    rp_comm *comm; /* may be destroyed after the last post */
     int rank;
     rp_gossip_setup setup;
     const rpi_gossip_rule *rule;
     rpi_topology_rounds *rounds;
     rpi_gossip_fit fit;
     void *slots[RPI_GOSSIP_SLOTS];
-    void *own[RPI_GOSSIP_SLOTS]; /* those of them that are ours to free */
+    void *own[RPI_GOSSIP_SLOTS]; /* those that this object has allocated, and frees */
     double p, sent_p, mixed_p;   /* of a pushing rule; else 1 */
     rp_segment *segments;        /* of all that is sent, and where it goes */
     void **outputs;
     size_t segment_count;
-    void *scratch;        /* to decode what was sent, of a rule with copies */
-    double own_weight;    /* of the exchange in flight, of a rule with copies */
-    double fitting_gamma; /* what the codec bears, of a rule with copies */
-    int64_t step;         /* of the exchange in flight */
-    bool has_begun;       /* the rule's `begin` has run */
-    bool is_begun;        /* `before` has run, and `after` is due */
-    bool is_posted;       /* an exchange that was not applied yet */
-    bool is_exact;        /* its segments were sent without codecs */
+    void *scratch;     /* to decode what was sent, of a rule with copies */
+    double own_weight; /* of the exchange in flight, of a rule with copies */
+    double
+        fitting_gamma; /* the largest with which the codec is stable, of a rule with copies */
+    int64_t step;      /* of the exchange in flight */
+    bool has_begun;    /* the rule's `begin` has run */
+    bool is_begun;     /* `before` has run, and `after` is due */
+    bool is_posted;    /* an exchange that was not applied yet */
+    bool is_exact;     /* its segments were sent without codecs */
 };
 
 /* ---- checks ---- */
@@ -113,7 +114,9 @@ static rp_status allocate(rp_gossip *g) {
 
 static void add_segment(rp_gossip *g, rp_segment segment, void *data, void *output) {
     segment.data = data;
-    if (g->rule->copies) segment.residual = NULL; /* a codec's loss is in the next change */
+    if (g->rule->copies)
+        segment.residual =
+            NULL; /* the next change brings what the codec has lost of this one */
     g->segments[g->segment_count] = segment;
     g->outputs[g->segment_count++] = output;
 }
@@ -148,11 +151,13 @@ static rp_status lay_out(rp_gossip *g) {
     for (int i = 0; i < g->rule->sends; i++) RP_TRY(add_vector(g, i));
     rp_segment weight = {.count = 1, .dtype = RP_F64};
     if (g->rule->pushes) add_segment(g, weight, &g->sent_p, &g->mixed_p);
-    g->setup.layouts[0] = g->setup.layouts[1] = NULL; /* the caller's, and not needed again */
+    g->setup.layouts[0] = g->setup.layouts[1] =
+        NULL; /* they are the caller's memory, and nobody reads them again */
     return RP_OK;
 }
 
-/* A gamma that was given says nothing about a codec that no gamma bears. */
+/* A gamma is looked for even where the caller gives one: with some codecs no gamma is stable,
+ * and these are refused. */
 static rp_status prepare_copies(rp_gossip *g) {
     RP_TRY(rpi_copies_gamma(g->segments, g->segment_count, &g->fitting_gamma));
     if (g->setup.gamma == 0) g->setup.gamma = g->fitting_gamma;
@@ -243,7 +248,7 @@ void rp_gossip_get_info(const rp_gossip *g, rp_gossip_info *out_info) {
 
 /* ---- what should be known before the first step ---- */
 
-/* How many times as far as fits, from where on ranks drifted apart in some worlds. */
+/* From this multiple of the fitting gamma on, ranks drifted apart in some worlds. */
 static const double MUCH_FARTHER = 2;
 
 static void advise_gamma(const rp_gossip *g, char *text, size_t bytes) {
@@ -256,7 +261,8 @@ static void advise_gamma(const rp_gossip *g, char *text, size_t bytes) {
         g->rule->name, g->setup.gamma, g->fitting_gamma);
 }
 
-/* What is lost of parameters, and of gradients that are tracked, moves them; copies bear it. */
+/* What a codec loses of parameters, or of gradients that are tracked, moves them. Copies are
+ * different: the next change brings what this one has lost. */
 static rp_status advise_codec(const rp_gossip *g, char *text, size_t bytes) {
     double taken = 1;
     if (g->rule->copies) return RP_OK;
@@ -321,9 +327,10 @@ static rp_status send(rp_gossip *g, const rp_neighbors *neighbors, rp_request **
                                         neighbors, &options, out_request);
 }
 
-/* What is exchanged is what has changed since the copies were made. At first there are none,
- * and x itself goes exact: copies begin at x, and a codec has only changes to carry. The own
- * change counts as neighbours decode it, which add_own_change() sees to. */
+/* Ranks exchange what has changed since the copies were made. Before the first exchange there
+ * are no copies: x itself is sent, exactly, so that copies begin as x and a codec has changes
+ * alone to carry. The own change counts as neighbours decode it: add_own_change() sees to that.
+ * */
 static rp_status send_changes(rp_gossip *g, const rp_neighbors *neighbors,
                               rp_request **out_request) {
     rp_neighbors others = *neighbors;
@@ -389,7 +396,8 @@ rp_status rp_gossip_apply(rp_gossip *g, double rate) {
     return RP_OK;
 }
 
-/* What came in place of sums is what was sent: of the rows of W only the own entry is left. */
+/* The exchange has failed, and this rank takes its step without neighbours: what it has sent
+ * stands in for the sums, as if its row of W had its own entry alone. */
 rp_status rp_gossip_alone(rp_gossip *g, double rate) {
     RPI_FPENV_SCOPE;
     RP_TRY(check_open(g));
@@ -401,7 +409,9 @@ rp_status rp_gossip_alone(rp_gossip *g, double rate) {
                        "atc, awc, exact-diffusion, choco or gradient-tracking",
                        g->rule->name);
     g->is_posted = g->is_begun = false;
-    if (g->rule->copies) return RP_OK; /* x has taken its step, and copies are over */
+    if (g->rule->copies)
+        return RP_OK; /* x has taken its step before the exchange, and the copies are of no use
+                         any more */
     for (int i = 0; i < g->rule->sends; i++)
         memcpy(g->slots[RPI_GOSSIP_MIXED + i], g->slots[RPI_GOSSIP_SENT + i], bytes_of(g));
     run_lines(g, g->rule->after, rate);

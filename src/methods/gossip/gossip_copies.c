@@ -12,10 +12,12 @@
 /* ---- gamma ---- */
 
 enum {
-    SAMPLE = 1 << 15, /* elements at least: of several buckets, or of one that is longer */
-    ROUNDS = 64       /* what a codec has left is hardest for some: it is fed back so often */
+    SAMPLE =
+        1 << 15, /* elements of a sample, at least: several buckets, or one that is longer */
+    ROUNDS = 64  /* rounds in which a codec is given what it left: some lose most of that */
 };
-static const double REST = .002; /* of the square: less is of a few elements, and chance */
+static const double REST =
+    .002; /* of the square; what is left then are a few elements, and chance */
 
 typedef struct sample {
     size_t count;
@@ -23,7 +25,7 @@ typedef struct sample {
     uint8_t *bytes;
 } sample;
 
-/* x becomes what the codec leaves of it. */
+/* x becomes what the codec leaves of it: x minus its decoded encoding. */
 static rp_status take_away(const rp_codec *codec, uint64_t round, sample *s) {
     size_t length = 0;
     rp_encode_context context = {.step = round};
@@ -91,8 +93,9 @@ rp_status rpi_copies_taken(const rp_segment *segments, size_t count, double *out
     return find_least(segments, count, out_taken, text);
 }
 
-/* More than d where a codec sends next to nothing, since what is late then costs more than what
- * goes too far; 0.7 of it, and d of it where that is more, for others. */
+/* A codec that sends next to nothing has 1.5 d: there it costs more to follow late than to go
+ * too far. The factor falls with d to 0.7, and where d itself is more than that gamma is d^2.
+ * */
 static double gamma_of(double d) {
     double share = 1.5 - 4 * d;
     if (share < .7) share = .7;
@@ -116,7 +119,8 @@ rp_status rpi_copies_gamma(const rp_segment *segments, size_t count, double *out
 
 enum { STRETCH = 1 << 16 }; /* elements, or a granule */
 
-/* Encodings concatenate at granules, so that stretches give the bytes of the whole. */
+/* Encodings concatenate at granules, so that stretch by stretch they have the bytes of the
+ * whole. */
 static size_t stretch_of(const rp_segment *segment) {
     size_t granule = rp_codec_granule(&segment->codec);
     size_t stretch = granule > STRETCH ? granule : STRETCH / granule * granule;

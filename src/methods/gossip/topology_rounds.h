@@ -1,5 +1,6 @@
-/* One rank's part of the rounds of a topology, as rp_neighbor_all_reduce takes it. A round is
- * made once where there are few of them: making it costs as much as all ranks' parts. */
+/* One rank's part of the rounds of a topology, as rp_neighbor_all_reduce takes it. Where the
+ * topology has few rounds each is made once and kept, since making one costs as much as making
+ * the parts of all ranks. */
 #ifndef RPI_METHODS_TOPOLOGY_ROUNDS_H
 #define RPI_METHODS_TOPOLOGY_ROUNDS_H
 

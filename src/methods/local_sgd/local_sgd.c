@@ -46,7 +46,7 @@ static rp_status check_tensors(const rpi_outer_rule *rule, const rp_segment *ten
     return RP_OK;
 }
 
-/* To where the next element of a dtype may lie. */
+/* The next place at which an element of this dtype may lie. */
 static size_t align(size_t bytes, rp_dtype dtype) {
     size_t size = rp_dtype_bytes(dtype);
     return (bytes + size - 1) / size * size;
@@ -111,7 +111,7 @@ static rp_status prepare(rp_local_sgd *l, const rp_segment *segments) {
     rpi_free(flights);
     RP_TRY(status);
     if (l->options.algorithm) RP_TRY(rpi_strdup(l->options.algorithm, &l->algorithm));
-    l->options.algorithm = NULL; /* the caller's, as is the next */
+    l->options.algorithm = NULL; /* it is the caller's memory, as fragment_of is */
     l->options.fragment_of = NULL;
     l->options.outer = l->rule->name;
     return allocate(l, &bytes);
@@ -166,12 +166,12 @@ void rp_local_sgd_destroy(rp_local_sgd *l) {
 
 /* ---- a step ---- */
 
-/* Of the window that the latest step belongs to, and of which fragment it is. */
+/* The number of the window of the latest step; it says which fragment is exchanged. */
 static uint64_t window_of(const rp_local_sgd *l) {
     return (l->step - 1) / rpi_local_window(l);
 }
 
-/* What is sent, into `flight`. */
+/* Writes what is to be sent into `flight`. */
 static void take_snapshot(rp_local_sgd *l, void *const *data) {
     for (size_t i = 0; i < l->tensor_count; i++) {
         const rpi_local_tensor *t = &l->tensors[i];
@@ -251,7 +251,8 @@ static rp_status step(rp_local_sgd *l, void *const *data, double learning_rate,
     if (in_window == window - l->options.delay) RP_TRY(start(l, data, report));
     if (in_window == window) return finish(l, data, learning_rate, report);
     if (l->request)
-        (void)rp_request_test(l->request); /* makes progress; what failed, fails its wait */
+        (void)rp_request_test(
+            l->request); /* makes progress; a failure is returned by the wait for it */
     return RP_OK;
 }
 
@@ -338,7 +339,7 @@ void *rp_local_sgd_state(rp_local_sgd *l, int index, size_t tensor) {
     return (int)t->fragment == l->in_flight ? vectors[index].data + t->flight_first : NULL;
 }
 
-/* The exchange that `step` steps leave in flight. */
+/* Sets the counters as after `step` steps, with the exchange that is then in flight. */
 static void set_clock(rp_local_sgd *l, uint64_t step) {
     uint64_t window = rpi_local_window(l), in_window = step % window;
     l->step = step;
@@ -352,7 +353,7 @@ rp_status rp_local_sgd_resume(rp_local_sgd *l, uint64_t step) {
     return RP_OK;
 }
 
-/* All have the same x: what would be in flight is known, too. */
+/* All ranks have the same x, so what an exchange in flight would bring is known, too. */
 rp_status rp_local_sgd_restart(rp_local_sgd *l, void *const *data, uint64_t step) {
     RPI_FPENV_SCOPE;
     RP_TRY(check_data(l, data));

@@ -80,7 +80,7 @@ static rp_status post_pair(rp_local_sgd *l, uint64_t window) {
 
 /* ---- gathered encodings ---- */
 
-/* A length stands in front of each tensor's: some codecs need less than their most. */
+/* A length stands in front of each tensor: some codecs need fewer bytes than their most. */
 size_t rpi_local_encoding_bytes(const rpi_local_tensor *t) {
     return sizeof(uint32_t) +
            rp_codec_encoded_bytes(&t->segment.codec, t->segment.dtype, t->segment.count);

@@ -126,8 +126,7 @@ double rp_outer_momentum(const char *outer, uint64_t every) {
     return 0;
 }
 
-/* Of the steps of a window those under which an exchange travels count as far as mixing says.
- */
+/* While an exchange travels ranks go on. Of these steps the share `mixing` is kept. */
 static void advise_windows(const rp_local_sgd_options *o, char *text, size_t bytes) {
     unsigned long long window = o->every / o->fragments, delay = o->delay;
     double lost = (double)delay / (double)window * (1 - o->mixing);

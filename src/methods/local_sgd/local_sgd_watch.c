@@ -1,4 +1,5 @@
-/* What an exchange tells of the outer momentum (plan/local_sgd/momentum_watch.h). */
+/* Whether the outer momentum fits, by the pseudo-gradients that exchanges bring
+ * (plan/local_sgd/momentum_watch.h). */
 #include "methods/local_sgd/local_sgd_object.h"
 
 #include "base/memory.h"

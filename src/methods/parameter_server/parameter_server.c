@@ -200,7 +200,7 @@ static rp_status copy_segments(rp_parameter_server *s, const rp_segment *segment
     return rpi_push_cut(s);
 }
 
-/* Where this rank's worker writes what its own server reads, they are one. */
+/* A rank that serves and works has the worker write its push where the server reads it. */
 static rp_status open_uplinks(rp_parameter_server *s) {
     if (!is_worker(s)) return RP_OK;
     RP_TRY(

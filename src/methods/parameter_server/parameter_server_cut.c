@@ -1,5 +1,6 @@
-/* Which elements are whose, and how they travel. Borders fall between granules of codecs, and
- * draws go by place in the tensor, so that another number of servers changes no bit. */
+/* Which elements belong to which server, and how they travel. Shards end between granules of
+ * codecs, and random numbers are drawn by the place in the tensor, so that another number of
+ * servers changes no bit. */
 #include "methods/parameter_server/parameter_server_object.h"
 
 #include "base/memory.h"
@@ -26,7 +27,7 @@ static size_t border(const rp_parameter_server *s, int server) {
     return s->count;
 }
 
-/* Behind its length, in four bytes. */
+/* How long an encoding is, with its length in four bytes before it. */
 static size_t encoding_bytes(const rp_segment *segment, size_t count) {
     return sizeof(uint32_t) + rp_codec_encoded_bytes(&segment->codec, RP_F32, count);
 }

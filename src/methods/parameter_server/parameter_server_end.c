@@ -27,14 +27,14 @@ static int count_lost(const rp_parameter_server *s) {
     return count;
 }
 
-/* Did an operation of all end with a death, which others go on without? */
+/* Did a death end an operation of all ranks, in a run that goes on without the dead? */
 static bool is_outlived(const rp_parameter_server *s, rp_status status) {
     return s->options.goes_on && (status == RP_PEER || status == RP_TIMEOUT);
 }
 
 /* ---- the verdict ---- */
 
-/* Who died behind its report is in the next verdict. */
+/* Who dies after its report is named in the next verdict. */
 static rp_status tell_workers(rp_parameter_server *s) {
     for (int w = 0; w < s->workers; w++) {
         if (s->at.ledger.workers[w].is_lost) continue;
@@ -86,7 +86,7 @@ static rp_status meet(rp_parameter_server *s, rp_status status, bool *out_well) 
     rpi_kept_error why;
     rpi_error_keep(&why);
     double unwell = status != RP_OK;
-    rpi_push_idle(s, true); /* the first waits for all, the others for it */
+    rpi_push_idle(s, true); /* the first server waits for all ranks, and they wait for it */
     rp_status met = s->server >= 0 ? judge(s, unwell) : ask(s, unwell);
     rpi_push_idle(s, false);
     RP_TRY(met);
@@ -121,7 +121,7 @@ static rp_status keep_earlier(rp_parameter_server *s) {
     return RP_OK;
 }
 
-/* anew: also where nobody was lost since the last time. */
+/* anew: a new communicator even where nobody was lost since the last one. */
 static rp_status leave_behind(rp_parameter_server *s, bool anew) {
     int *ranks = NULL, lost = count_lost(s);
     if (!anew && lost == s->known_lost) return RP_OK;
@@ -190,7 +190,7 @@ static rp_status end(rp_parameter_server *s) {
     bool well = true;
     RP_TRY(s->worker >= 0 ? rpi_push_end_work(s) : rpi_push_serve(s));
     if (s->options.servers) {
-        RP_TRY(meet(s, RP_OK, &well)); /* all have ended; who has not is lost */
+        RP_TRY(meet(s, RP_OK, &well)); /* who has not ended by now is lost */
         status = leave_behind(s, false);
     }
     if (s->server >= 0 && s->shards[s->server].count)

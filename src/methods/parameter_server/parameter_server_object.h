@@ -53,7 +53,7 @@ enum {
 typedef struct rpi_push_message {
     double kind, number, weight; /* an answer: of the push that it acknowledges */
     double staleness, updates;
-    double version; /* an answer: of the parameters; a greeting: none older are wanted */
+    double version; /* of the parameters in an answer; in a greeting the oldest that will do */
     double notes[RP_PUSH_NOTES];
 } rpi_push_message;
 enum { RPI_MESSAGE_DOUBLES = sizeof(rpi_push_message) / sizeof(double) };
@@ -182,7 +182,8 @@ struct rp_parameter_server {
     int fruitless;  /* verdicts in a row that all was not well, and that nobody was lost */
 };
 
-/* So many, and ranks fail each other for another reason than a death. */
+/* After so many fruitless verdicts in a row ranks fail each other for another reason than a
+ * death. */
 enum { RPI_PUSH_FRUITLESS = 3 };
 
 static inline int rpi_push_worker_rank(const rp_parameter_server *s, int worker) {
@@ -201,7 +202,7 @@ int rpi_push_name(const rp_parameter_server *s, int rank);
 /* The link to a rank has failed with this thread's last error, in which ranks are the two of
  * the link: say it again with its name. Returns the status. */
 rp_status rpi_push_explain(const rp_parameter_server *s, rp_status status, int rank);
-/* Is this thread's last error the word of a rank that has failed, and lives? */
+/* Is this thread's last error one that a rank has reported which has failed, and is alive? */
 bool rpi_push_gave_up(void);
 
 /* ---- parameter_server_cut.c ---- */
@@ -238,8 +239,8 @@ rp_status rpi_push_order_end(rp_parameter_server *s);
 /* Of one that follows, else nothing. token: tells that an order has come. */
 rp_status rpi_push_expect_order(rp_parameter_server *s, uint64_t token);
 rp_status rpi_push_receive_order(rp_parameter_server *s);
-/* Who is merged now, and how many. *out_heeded: the order is done, the next is to be expected.
- */
+/* Returns how many workers are merged now, and which. *out_heeded: the order is carried out,
+ * and the next one is to be expected. */
 int rpi_push_follow(rp_parameter_server *s, int *out_members, bool *out_heeded);
 
 /* ---- parameter_server_watch.c ---- */

@@ -82,7 +82,7 @@ static uint64_t token_of(int worker, int what) {
     return (uint64_t)worker * TOKENS + (uint64_t)what;
 }
 
-/* Of the first server's orders, behind those of all workers. */
+/* The token of the first server's orders: the one after those of all workers. */
 static uint64_t order_token(const rp_parameter_server *s) {
     return token_of(s->workers, 0);
 }
@@ -162,7 +162,7 @@ static bool is_last(const rp_parameter_server *s) {
     return at->dealt >= steps * workers;
 }
 
-/* Parameters as they are now, for somebody to whom they travel. */
+/* A copy of the parameters as they are now, for workers to whom they are sent. */
 static rp_status copy_values(rp_parameter_server *s, rpi_push_copy **out_copy) {
     rpi_push_server *at = &s->at;
     rpi_push_copy *unused = NULL;
@@ -222,7 +222,7 @@ static rp_status answer_as(rp_parameter_server *s, int worker, int kind) {
     return RP_OK;
 }
 
-/* It was admitted. */
+/* Answers a worker that may go on. */
 static rp_status answer(rp_parameter_server *s, int worker) {
     int kind = s->server == 0 && is_last(s) ? RPI_MESSAGE_END : RPI_MESSAGE_GO_ON;
     if (kind == RPI_MESSAGE_END) rpi_ledger_end(&s->at.ledger, worker);
@@ -263,7 +263,8 @@ static rp_status add_up(rp_parameter_server *s, int count, double *out_weight) {
     return RP_OK;
 }
 
-/* Whose pushes were merged fetch parameters when the first server says so. */
+/* Workers whose pushes were merged here fetch parameters when the first server tells them to.
+ * */
 static rp_status say_merged(rp_parameter_server *s, int count) {
     for (int i = 0; i < count; i++) {
         int worker = s->at.members[i];
@@ -302,7 +303,7 @@ static bool grace_is_over(rp_parameter_server *s) {
     return rpi_now_ns() >= at->grace_ns;
 }
 
-/* By this server's own books, and others are told. */
+/* Merges by this server's own ledger, and tells the servers that follow it. */
 static rp_status merge_own(rp_parameter_server *s, bool *out_any) {
     rpi_push_server *at = &s->at;
     int count = rpi_ledger_merge(&at->ledger, grace_is_over(s), at->members);
@@ -348,7 +349,7 @@ static void hear_end(rp_parameter_server *s, int worker) {
     rpi_push_server *at = &s->at;
     rpi_push_downlink *link = &at->links[worker];
     bool computes = at->ledger.workers[worker].state == RPI_WORKER_COMPUTING;
-    if (computes && at->dealt) at->dealt--; /* somebody else's to do */
+    if (computes && at->dealt) at->dealt--; /* that step is left for another worker */
     link->has_ended = true;
     link->may_push = false;
     rpi_ledger_end(&at->ledger, worker);
@@ -360,7 +361,7 @@ static rp_status hear(rp_parameter_server *s, int worker) {
     int kind = (int)link->header.kind;
     link->has_header = link->has_payload = false;
     link->news_ns = rpi_now_ns();
-    /* It has had the answer before, else it would not have sent this. */
+    /* The worker has the answer before, or it would not have sent this. */
     if (link->answer_out) RP_TRY(rp_request_wait(&link->answer_out));
     if (link->values_out) RP_TRY(rp_request_wait(&link->values_out));
     if (link->copy) link->copy->users--;

@@ -24,7 +24,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who has found the lost message speaks before those that wait for its consequences. */
+/* A rank that has found the lost message fails first; those that only suffer from it wait this
+ * long. */
 #define COURTESY_NS (5 * RPI_SECOND_NS)
 enum { NOBODY = -1 };
 
@@ -51,7 +52,7 @@ static void say(const rp_parameter_server *s) {
 void rpi_push_await(rp_parameter_server *s, int server) {
     pthread_mutex_lock(&s->handover.lock);
     s->waits.answer = server;
-    s->waits.step = s->number; /* of this thread, which makes the pushes */
+    s->waits.step = s->number; /* written by this thread alone, which makes the pushes */
     say(s);
     pthread_mutex_unlock(&s->handover.lock);
 }
@@ -92,7 +93,7 @@ static bool is_there(const rp_parameter_server *s, int worker) {
     return !s->at.links[worker].has_ended && !s->at.ledger.workers[worker].is_lost;
 }
 
-/* Bytes that move are news, though their message is not whole yet. */
+/* Bytes that move count as a sign of life though their message is not whole yet. */
 static int64_t later(int64_t news_ns, const rp_comm *comm) {
     int64_t moved_ns = comm ? rpi_comm_moved_ns(comm) : 0;
     return moved_ns > news_ns ? moved_ns : news_ns;
@@ -190,12 +191,13 @@ static rp_status fail(rp_parameter_server *s, int64_t idle_ns, const char *why) 
 
 /* ---- is that the end? ---- */
 
-/* Said well after nothing moved any more: beats take a moment. */
+/* What the ranks say counts only if they said it well after the last thing moved: beats take a
+ * moment. */
 static bool is_settled(const sight *seen, int64_t since_ns, int64_t limit_ns) {
     return seen->waits && seen->heard_ns > since_ns + limit_ns / 2;
 }
 
-/* A worker that waits for an answer which was given. */
+/* Finds a worker that waits for an answer which this server has given: the message is lost. */
 static rp_status find_lost_message(rp_parameter_server *s, int64_t limit_ns) {
     for (int w = 0; w < s->workers; w++) {
         int rank = rpi_push_worker_rank(s, w);
@@ -214,7 +216,7 @@ static rp_status find_lost_message(rp_parameter_server *s, int64_t limit_ns) {
     return RP_OK;
 }
 
-/* Has it a part in this, and does it wait? */
+/* Does this rank take part, and is it not waiting? */
 static bool may_move(rp_parameter_server *s, int rank, int64_t since_ns, int64_t limit_ns) {
     int worker = rank - s->options.servers;
     bool serves = rank < s->server_count;
@@ -241,8 +243,8 @@ static void warn(rp_parameter_server *s, int64_t since_ns, int64_t idle_ns) {
             text);
 }
 
-/* This process did not run for a while, or merged: that was no lack of news, as in
- * progress_loop.c. */
+/* A time in which this process did not run, or merged, does not count as one in which nothing
+ * came (as in progress_loop.c). */
 static void forgive_absence(rp_parameter_server *s, int64_t now_ns) {
     rpi_push_server *at = &s->at;
     double away_s = rpi_seconds(now_ns - at->looked_ns);

@@ -71,7 +71,7 @@ static rp_status wait_here(rp_parameter_server *s) {
     bool failed = !s->handover.is_answered;
     pthread_mutex_unlock(&s->handover.lock);
     if (!failed) return RP_OK;
-    /* The thread knows why. */
+    /* The thread that serves has failed, and its error says why. */
     RP_TRY(rpi_push_serve_join(s));
     return RP_FAIL(CANCELLED, "parameter server: this rank's server has failed");
 }

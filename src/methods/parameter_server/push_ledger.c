@@ -77,7 +77,7 @@ void rpi_ledger_lose(rpi_push_ledger *l, int worker) {
 
 /* ---- merges ---- */
 
-/* Its next push must not be one too many for anybody who computes. */
+/* The next push of this worker must not exceed the bound for anybody who still computes. */
 static bool may_go(const rpi_push_ledger *l, int worker) {
     uint64_t merged = l->workers[worker].merged;
     if (l->version < l->workers[worker].wanted) return false;
@@ -91,8 +91,8 @@ static bool may_go(const rpi_push_ledger *l, int worker) {
     return true;
 }
 
-/* Nobody is left who could push before something is merged. Who waits for parameters and may
- * have them could. */
+/* Nobody is left who could push before something is merged. A worker that waits for parameters
+ * and may have them now is one who could. */
 static bool all_have_pushed(const rpi_push_ledger *l) {
     for (int w = 0; w < l->count; w++)
         if (l->workers[w].state == RPI_WORKER_WAITING && may_go(l, w)) return false;

@@ -65,8 +65,8 @@ bool rpi_ledger_can_follow(const rpi_push_ledger *ledger, const uint64_t *number
 /* As rpi_ledger_merge(); what never came of one that is away is left out. */
 int rpi_ledger_follow(rpi_push_ledger *ledger, const uint64_t *numbers, uint64_t version,
                       int *out_workers);
-/* All that is here, behind the last that was followed: of workers that are away. The version
- * stays. */
+/* All pushes that came after the last one that was followed; they are of workers that are away.
+ * The version stays. */
 int rpi_ledger_merge_rest(rpi_push_ledger *ledger, int *out_workers);
 /* The next worker that may have parameters, which it has from here on; -1: none. */
 int rpi_ledger_admit(rpi_push_ledger *ledger);

@@ -172,12 +172,14 @@ static int64_t size_of_axis(const bench *it, const char *axis) {
     return rpi_data_axis(&it->network.shape, axis);
 }
 
-/* BERT's second sentence, and texts that share a row: there are neither. */
+/* Inputs that are all zeros here: the second sentence of BERT, and the numbers of texts that
+ * share a row. */
 static bool is_zero(const rpi_task_input *input) {
     return strcmp(input->name, "segments") == 0 || strcmp(input->name, "documents") == 0;
 }
 
-/* Floats are normal; integers are labels or tokens, which every model has two or ten of. */
+/* Floats are normally distributed. Integers are labels or tokens, of which every model has at
+ * least two or ten. */
 static rp_status make_input(bench *it, int index, rpi_rng *rng) {
     const rpi_task_input *input = &it->network.task->inputs[index];
     const int values = strcmp(input->name, "next") == 0 ? 2 : VALUES;

@@ -196,7 +196,8 @@ static int run_all(const settings *it) {
             run.isa = (rpi_isa)isa;
     counts_cpu = it->cpu;
 #if defined(RPI_WITH_ONEDNN)
-    /* The GEMM has as many, so that none of its threads spins beside a kernel. */
+    /* The team of oneDNN has as many threads as the kernels, so that none of its threads spins
+     * beside them. */
     rpi_dnn_team_enter(run.threads);
 #endif
     static bench_list list;

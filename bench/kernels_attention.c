@@ -16,7 +16,7 @@ static rpi_kernel_heads heads(int64_t batch, int64_t length, int64_t count, int6
     return (rpi_kernel_heads){(void *)data, length * count * size, count * size, size, RP_F32};
 }
 
-/* Products: two forward, five backward; half of the pairs where causal. */
+/* Matrix products: two forward, five backward; causal attention has half of the pairs. */
 static void add(bench_list *list, const char *forward_name, const char *backward_name,
                 int64_t batch, int64_t length, int64_t count, int64_t size, bool causal,
                 double dropout) {

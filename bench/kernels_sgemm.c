@@ -58,7 +58,7 @@ static void add(bench_list *list, int64_t m, int64_t n, int64_t k, bool a_transp
 #endif
 }
 
-/* 256 rows, and as many as 8 pictures of 14 x 14 patches and a class have. */
+/* 256 rows, and the 1576 of 8 pictures of 14 x 14 patches and a class token. */
 void bench_sgemm(bench_list *list) {
     static const int64_t layers[][2] = {{768, 768}, {3072, 768}, {768, 3072}};
     static const int64_t rows[] = {256, 8 * 197};

@@ -10,7 +10,7 @@ static void differentiate(const rpi_kernel_run *run, const void *args) {
     rpi_kernel_winograd_weight_run(run, args);
 }
 
-/* Operations are those of direct sums. */
+/* Operations are counted as for direct sums. */
 static void add(bench_list *list, const char *name, const char *gradient_name, int64_t images,
                 int64_t channels, int64_t side) {
     const rpi_winograd_shape s = {images, channels, channels, side, side, 1};

@@ -56,7 +56,7 @@ static void loss_gradient(float *logits, int classes, int32_t label) {
     for (int c = 0; c < classes; c++) logits[c] = logits[c] / sum - (c == label);
 }
 
-/* bias and weight += what this output's gradient says of this input. */
+/* Adds the gradient of this output by this input to bias and weight. */
 static void add_outer(float *weight, float *bias, const float *in, int inputs,
                       const float *output, int outputs, float factor) {
     for (int o = 0; o < outputs; o++) {

@@ -20,7 +20,7 @@ static double processor_s(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Batches that were made ahead count as time, not as pictures. */
+/* Batches that were decoded ahead count in the time, and not in the pictures. */
 static rp_status deal(rpi_source *source, int64_t pictures) {
     rpi_source_batch batch;
     int64_t done = 0;

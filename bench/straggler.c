@@ -112,7 +112,7 @@ static bool has_time(const learner *l) {
     return rpi_now_ns() < l->ends_ns;
 }
 
-/* When windows and servers are there. */
+/* The clock starts when windows and servers have been made. */
 static rp_status start_clock(learner *l) {
     RP_TRY(rp_barrier(l->comm));
     l->ends_ns = rpi_deadline_ns(1e-3 * l->is->step_ms * (double)l->is->steps);
@@ -121,7 +121,7 @@ static rp_status start_clock(learner *l) {
 
 /* ---- all ways: at least one step each ---- */
 
-/* Rank 0's clock ends it: one element more says so to all. */
+/* The clock of rank 0 ends the run: one more element of the vector tells all ranks so. */
 static rp_status learn_by_all_reduce(learner *l) {
     rp_segment whole = {.data = l->gradient, .count = l->count + 1, .dtype = RP_F32};
     RP_TRY(start_clock(l));
@@ -134,8 +134,8 @@ static rp_status learn_by_all_reduce(learner *l) {
     return RP_OK;
 }
 
-/* A step of one's own, then a put to both neighbours of a ring, and the mean with what they
- * have put: nobody waits for anybody. */
+/* One step of its own, then a put to both neighbours of a ring and the mean with what they have
+ * put: no rank waits for another. */
 static rp_status step_with_neighbours(learner *l, rp_window *window) {
     rp_window_send send = RP_WINDOW_SEND();
     compute(l, 1);
@@ -177,7 +177,7 @@ static rp_status learn_by_gossip(learner *l) {
     return mean_of_ranks(l);
 }
 
-/* What a push brings is in its first note: steps. */
+/* The first note of a push says how many steps it brings. */
 static void account(learner *l, const rp_parameter_merge *m) {
     for (int i = 0; i < m->push_count; i++) l->merged += m->pushes[i].notes[0];
     if (!has_time(l)) rp_parameter_server_stop(l->server);
@@ -208,7 +208,7 @@ static rp_status push_gradient(learner *l) {
     return push(l, 1.0 / workers, 1);
 }
 
-/* How far the worker went by itself. */
+/* Pushes how far the worker went in its local steps. */
 static rp_status push_local_steps(learner *l) {
     int64_t steps = 0;
     memcpy(l->base, l->x, l->count * sizeof *l->x);
@@ -220,7 +220,7 @@ static rp_status push_local_steps(learner *l) {
     return push(l, 1, (double)steps);
 }
 
-/* More steps than there is time for: the server's clock ends it. */
+/* There are more steps than there is time for: the clock of the server ends the run. */
 static rp_status push_and_pull(learner *l, rp_status (*push_one)(learner *l)) {
     RP_TRY(rp_parameter_server_begin(l->server, l->x, 0, (uint64_t)l->is->steps * 100));
     while (rp_parameter_server_goes_on(l->server)) RP_TRY(push_one(l));

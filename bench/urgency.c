@@ -130,7 +130,8 @@ static void *bulk_main(void *context) {
     return NULL;
 }
 
-/* Until the large ones are over on some rank, which all hear by the sum. */
+/* Times small sums until the large ones are over on some rank; all ranks learn that by
+ * the sum. */
 static rp_status time_small(rp_comm *comm, bulk *b, double *times, int *out_count) {
     float values[SMALL];
     rp_segment segment = {.data = values, .count = SMALL, .dtype = RP_F32};

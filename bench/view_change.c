@@ -41,7 +41,7 @@ static void come(member *m) {
     must(rp_world_open(&m->store, &options, &m->world));
 }
 
-/* Of all: the slowest member's, as a barrier is behind each part. */
+/* The time of the slowest member, since there is a barrier behind each part. */
 static void note(double *out_ms, int change, int64_t *since_ns, bool notes) {
     pthread_barrier_wait(&bench.line);
     int64_t now_ns = rpi_now_ns();

@@ -6,10 +6,10 @@
  * one with a session or process group of its own. Whoever calls this reaps children of all
  * kinds. */
 void rpi_descendants_adopt(void);
-/* End and reap all descendants, within five seconds: what the kernel cannot end (a process in
- * an uninterruptible wait) or this user may not (one with another user's rights) is left. A
- * pass ends the children and thereby adopts theirs, and only a child's id is known not to be
- * another process's by now. Reads /proc; without it nothing is ended. */
+/* Ends and reaps all descendants within five seconds. Left are those that the kernel cannot end
+ * (in an uninterruptible wait) and those that this user may not end (of another user). A pass
+ * ends the children, and thereby adopts their children in turn: only the id of a child is
+ * certain not to belong to another process by now. Reads /proc; without it nothing is ended. */
 void rpi_descendants_kill(void);
 
 #endif

@@ -38,7 +38,7 @@ bool rpi_guard_is_orphan(void) {
 }
 
 typedef struct lifeline {
-    int fd; /* its other end is the first process's */
+    int fd; /* a pipe, of which the first process has the other end */
     const char *name;
 } lifeline;
 
@@ -49,20 +49,23 @@ static void *watch_first(void *context) {
     ssize_t got;
     do got = read(line->fd, &byte, 1);
     while (got < 0 && errno == EINTR);
-    atomic_store(&is_orphan, true); /* before anybody sees a rank end of it */
+    /* Set before anybody can see that a rank has ended because of it. */
+    atomic_store(&is_orphan, true);
     rpi_descendants_kill();
     say_if_possible(line->name, "the launcher was killed: its ranks have been ended");
     _exit(128 + SIGKILL);
 }
 
 static _Noreturn void be_second(const rpi_guard_options *options, int fd) {
-    static lifeline line; /* of a thread that ends with the process */
+    static lifeline line; /* static: its thread lives as long as the process */
     pthread_t thread;
     sigset_t background;
     line = (lifeline){.fd = fd, .name = options->name};
     setpgid(0, 0);
-    prctl(PR_SET_NAME, "rank-keeper"); /* killall -9 redpoll shall not end both */
-    /* A terminal with `stty tostop` stops background groups that write, but for this. */
+    prctl(PR_SET_NAME, "rank-keeper"); /* another name, so that killall -9 redpoll does not end
+                                          both processes */
+    /* A terminal with `stty tostop` stops processes in the background that write to it, unless
+     * they block SIGTTOU. */
     sigemptyset(&background);
     sigaddset(&background, SIGTTOU);
     sigprocmask(SIG_BLOCK, &background, NULL);
@@ -82,7 +85,7 @@ static int end_with(const rpi_guard_options *options, int status) {
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     int number = WTERMSIG(status);
     rpi_descendants_kill();
-    if (number == SIGPIPE) { /* whoever read our output has had enough */
+    if (number == SIGPIPE) { /* the reader of the output has gone */
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
@@ -93,7 +96,7 @@ static int end_with(const rpi_guard_options *options, int status) {
     return 128 + number;
 }
 
-/* What we have been told, and when the second process has had its time. */
+/* The signals that have come, and when the time of the second process is over. */
 typedef struct ending {
     int told; /* the first signal; 0: none */
     int64_t kill_ns;
@@ -116,7 +119,8 @@ static void take_signals(const rpi_guard_options *options, pid_t second, ending 
     }
 }
 
-/* It is stopped, or blocked in writing to who does not read. */
+/* Ends the second process, which is stopped, or blocked in writing to somebody who does not
+ * read. */
 static int kill_second(const rpi_guard_options *options, pid_t second, const ending *e) {
     kill(second, SIGKILL);
     (void)waitpid(second, NULL, 0);

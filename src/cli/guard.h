@@ -24,7 +24,8 @@ typedef struct rpi_guard_options {
     void *context;
 } rpi_guard_options;
 
-/* So long it has at most after a second such signal, and when the caller has gone. */
+/* The time that the second process has after a second such signal, and when the caller has
+ * gone. */
 #define RPI_GUARD_AGAIN_S 10.0
 
 /* In the second process: has the first one gone? Descendants are killed for that, then. */

@@ -10,7 +10,8 @@
 #define LOOK_S  0.5
 #define LEAVE_S 5.0 /* for one that is told to end */
 
-/* What it has said last; nothing of a rank that was not started again. */
+/* Does a rank that was started again wait to be taken back, by what it has said last? False for
+ * any other rank. */
 static bool waits_to_return(rpi_rank_process *process) {
     char said;
     while (process->returns && read(process->returns, &said, 1) == 1) {

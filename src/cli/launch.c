@@ -22,11 +22,13 @@
 #include <unistd.h>
 
 #define DEFAULT_GRACE_S 10.0
-/* Between asking ranks to end (SIGTERM) and making them (SIGKILL). */
+/* Seconds from the signal that asks ranks to end (SIGTERM) to the one that ends them
+ * (SIGKILL). */
 #define TERM_S          5.0
-/* Beyond the time that ranks have, when the launch was told to end: to kill what is left. */
+/* A launch that is told to end gives its ranks their time, and then has so long to kill what is
+ * left of them. */
 #define GUARD_SLACK_S   10.0
-/* An agent has no time of its own: its launcher's bounds it. */
+/* An agent has no limit of its own: that of its launcher applies. */
 #define AGENT_END_S     1e9
 
 enum { SIGNALS, READER, AGENT_IN, AGENT_OUT, FIRST_STREAM }; /* what is polled */
@@ -37,8 +39,8 @@ rp_status rpi_launch_check_ranks(int64_t ranks) {
                    (long long)ranks, RPI_LAUNCH_MAX_RANKS);
 }
 
-/* Rank 0 may be drawing a bar on the terminal that we write to, too: take its line. It draws
- * the next one below. */
+/* Rank 0 may be drawing a progress bar on the terminal that this launch writes to as well: a
+ * message takes the line of the bar, and rank 0 draws the bar anew on the next line. */
 const char *rpi_launch_line_start(const rpi_launch_run *l, FILE *sink) {
     bool shared = l->options->output == RPI_LAUNCH_PREFIX_OTHERS && rpi_is_terminal(stdout) &&
                   rpi_is_terminal(sink);
@@ -68,18 +70,19 @@ static rp_status serve_store(rpi_launch_run *l) {
     world->ranks = l->ranks;
     snprintf(world->store_host, sizeof world->store_host, "127.0.0.1");
     RP_TRY(rpi_store_serve(NULL, 0, &secret, &l->server, &world->store_port));
-    /* For the program to listen at, as torchrun's children may. */
+    /* A port at which the program of rank 0 may listen, as that of a rank of torchrun may. */
     return rpi_stream_reserve(NULL, &world->master_port);
 }
 
-/* No further than needed: ranks inherit it, and some programs walk through all they may have.
- */
+/* The limit of open files is raised no further than needed: ranks inherit it, and some programs
+ * try every descriptor that they may have. */
 static void raise_descriptor_limit(int ranks) {
     struct rlimit limit;
     rlim_t wanted = (rlim_t)ranks * (RPI_RANK_STREAMS + 1) + 64;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* too few after all: a pipe will fail */
+    /* Where this fails, making a pipe fails later, and says so. */
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static rp_status prepare(rpi_launch_run *l) {
@@ -133,7 +136,7 @@ static void reap(rpi_launch_run *l) {
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (int rank = 0; rank < l->ranks; rank++)
             if (l->processes[rank].pid == pid) {
-                /* Its last words come before the word of its end. */
+                /* What the rank has printed is shown before the message about its end. */
                 for (int i = 0; i < RPI_RANK_STREAMS; i++)
                     rpi_launch_take_output(l, rank * RPI_RANK_STREAMS + i, true);
                 rpi_launch_rank_ended(l, rank, status);
@@ -145,7 +148,7 @@ static void pass_on(rpi_launch_run *l, int number) {
         rpi_launch_signal_all(l, number);
         return;
     }
-    if (l->stop_signal) { /* told twice: at once, then */
+    if (l->stop_signal) { /* the second such signal: the ranks are ended at once */
         rpi_launch_signal_all(l, SIGKILL);
         return;
     }
@@ -153,7 +156,7 @@ static void pass_on(rpi_launch_run *l, int number) {
     if (!l->agent)
         rpi_launch_say(l, "stopping the ranks: signal %d (%s)", number, strsignal(number));
     rpi_launch_signal_all(l, number);
-    rpi_launch_signal_all(l, SIGCONT); /* a stopped process takes no other signal */
+    rpi_launch_signal_all(l, SIGCONT); /* a stopped process handles no signal but this one */
     l->next_signal = 0;
     rpi_launch_count_down(l, SIGKILL, stop_grace_of(l));
 }
@@ -173,7 +176,7 @@ static void keep_time(rpi_launch_run *l) {
     rpi_launch_say(l, "%d rank%s still running: sending %s", l->alive, l->alive == 1 ? "" : "s",
                    l->next_signal == SIGTERM ? "SIGTERM" : "SIGKILL");
     rpi_launch_signal_all(l, l->next_signal);
-    /* A stopped process takes no SIGTERM until it goes on. */
+    /* A stopped process handles SIGTERM when it goes on, not before. */
     if (l->next_signal == SIGTERM) rpi_launch_signal_all(l, SIGCONT);
     l->next_signal = SIGKILL;
     l->next_ns = rpi_deadline_ns(TERM_S);
@@ -188,8 +191,8 @@ static int64_t wake_ns(const rpi_launch_run *l) {
     return due_ns < at_ns ? due_ns : at_ns;
 }
 
-/* The ranks' complaints about the one that wrote to a reader who has gone are not for people.
- */
+/* The reader of this output has gone (`| head`). Ranks complain about it, which is of no use to
+ * people. */
 static void reader_has_gone(rpi_launch_run *l) {
     l->is_unread = true;
     for (int i = 0; i < l->ranks * RPI_RANK_STREAMS; i++)
@@ -207,7 +210,7 @@ static void beat(rpi_launch_run *l) {
     rpi_agent_beat(l->agent, idle, stopped);
 }
 
-/* Our launcher, on another host, speaks or has gone. */
+/* The launcher on another host has sent something, or has gone. */
 static void serve_launcher(rpi_launch_run *l) {
     rpi_agent_word word;
     int number = 0;
@@ -224,7 +227,7 @@ static void serve_launcher(rpi_launch_run *l) {
     }
     if (rpi_now_ns() >= rpi_agent_beat_ns(l->agent)) beat(l);
     if (!l->agent->is_over) return;
-    l->stop_signal = SIGHUP; /* nobody is there to be told */
+    l->stop_signal = SIGHUP; /* the launcher has gone, and with it who would read a message */
     rpi_launch_signal_all(l, SIGKILL);
 }
 
@@ -239,7 +242,8 @@ static void choose_polls(rpi_launch_run *l) {
             (struct pollfd){.fd = has_room ? l->outputs[i].fd : -1, .events = POLLIN};
 }
 
-/* Ranks of other hosts may still need its store, and be told by it why they fail. */
+/* Ranks of other hosts may still need the store of this one, which also tells them why they
+ * fail. */
 static bool serves_on(const rpi_launch_run *l) {
     return l->agent && l->server && !l->agent->is_over && !l->agent->is_released;
 }
@@ -261,7 +265,7 @@ static void watch(rpi_launch_run *l) {
 
 /* ---- ending ---- */
 
-/* Is all that ranks have printed where it was to go? */
+/* Has all that ranks have printed been written to where it goes? */
 static bool finish_outputs(rpi_launch_run *l) {
     bool is_whole = true;
     for (int i = 0; i < l->ranks * RPI_RANK_STREAMS; i++) {
@@ -274,7 +278,7 @@ static bool finish_outputs(rpi_launch_run *l) {
 }
 
 static bool finish(rpi_launch_run *l) {
-    rpi_descendants_kill(); /* what ranks have left behind */
+    rpi_descendants_kill(); /* processes that ranks have started and not ended */
     bool is_whole = !l->outputs || finish_outputs(l);
     if (l->agent) rpi_agent_finish(l->agent);
     rp_store_server_stop(l->server);
@@ -317,7 +321,7 @@ static int prepare_and_run(void *context) {
 }
 
 int rpi_launch(const rpi_launch_options *options) {
-    rpi_launch_options own = *options; /* an agent's become known later */
+    rpi_launch_options own = *options; /* an agent learns them later, from its launcher */
     rpi_launch_run l = {.options = &own,
                         .agent = options->agent,
                         .ranks = (int)options->ranks,

@@ -18,8 +18,9 @@ rp_status rpi_launch_signals_take(sigset_t *before, int *out_fd) {
     static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t mask;
     sigemptyset(&mask);
-    rpi_file_limit_heed();    /* of the files of ranks */
-    signal(SIGCHLD, SIG_DFL); /* ignored, ranks would end without a status */
+    rpi_file_limit_heed(); /* the limit of file sizes also holds for the files of ranks */
+    /* If it were ignored, waitpid() would not have the status of a rank. */
+    signal(SIGCHLD, SIG_DFL);
     sigaddset(&mask, SIGCHLD);
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
         if (!is_ignored(taken[i])) sigaddset(&mask, taken[i]);

@@ -6,9 +6,9 @@
 
 #include <signal.h>
 
-/* Block SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCHLD, and read them from a
- * descriptor instead. What our starter had us ignore (nohup: SIGHUP; a script's background:
- * SIGINT) the ranks ignore too, and it is not taken. */
+/* Blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCHLD, and reads them from a
+ * descriptor instead. A signal that this process was started to ignore (SIGHUP under nohup,
+ * SIGINT in the background of a script) is not taken: ranks ignore it, too. */
 rp_status rpi_launch_signals_take(sigset_t *before, int *out_fd);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a rank says, and what its end means for the others. */
+/* What happens to the output of a rank, and what its end means for the others. */
 #include "cli/guard.h"
 #include "cli/launch.h"
 #include "net/store/store_tcp.h"
@@ -14,8 +14,8 @@
 
 enum { RELAYED_BYTES = 16384 };
 
-/* `redpoll bench ... | head`: rank 0, which writes to our output, ends as any program does
- * there, and nobody wants to hear of it. */
+/* As in `redpoll bench ... | head`: rank 0 writes to the output of this process, and ends as
+ * any program does when the reader of a pipe has gone; there is nothing to report. */
 static bool has_had_enough(const rpi_launch_run *l, int status) {
     return l->is_unread && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
 }
@@ -25,7 +25,7 @@ void rpi_launch_name_first(rpi_launch_run *l) {
     char how[80];
     l->first.is_named = true;
     if (l->agent || has_had_enough(l, status)) return; /* the launcher says it */
-    /* A consequence of what has been said already, or will be. */
+    /* It ends because of something that is reported elsewhere. */
     if (l->stop_signal || rpi_guard_is_orphan()) return;
     rpi_launch_say(l, "rank %d %s", rank, rpi_ending_text(status, how, sizeof how));
     if (!l->last) return;
@@ -35,8 +35,8 @@ void rpi_launch_name_first(rpi_launch_run *l) {
         rpi_launch_say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
 }
 
-/* To the launcher, as it is: that one cuts it into lines. As much as it has room for, or `all`
- * that has come. */
+/* Passes output on to the launcher unchanged; the launcher cuts it into lines. Passes on as
+ * much as there is room for, or with `all` everything that has come. */
 static void relay(rpi_launch_run *l, int stream, bool all) {
     rpi_rank_output *output = &l->outputs[stream];
     char text[RELAYED_BYTES];
@@ -63,12 +63,13 @@ void rpi_launch_finish_output(rpi_launch_run *l, int stream) {
     }
 }
 
-/* Its death is no failure. */
+/* The death of this rank is no failure of the job. */
 static bool may_die(const rpi_launch_run *l, int rank) {
     return l->options->survives_deaths && rank >= l->options->vital_ranks;
 }
 
-/* Nothing has failed, and nobody has told us to end. */
+/* Do the others go on without it? Not where something has failed, or where the launch was told
+ * to end. */
 static bool is_outlived(const rpi_launch_run *l, int rank) {
     return may_die(l, rank) && !l->stop_signal && l->first.rank < 0;
 }
@@ -86,7 +87,8 @@ static bool open_store(const rpi_launch_run *l, rp_store *out_store) {
                              out_store) == RP_OK;
 }
 
-/* Has a run that takes ranks back said so? Its ranks have done their work then, and end. */
+/* Has a run that takes ranks back said that it is over? Then its ranks have done their work,
+ * and end. */
 static bool is_run_over(const rpi_launch_run *l) {
     rp_store store;
     size_t bytes = 0;
@@ -97,7 +99,7 @@ static bool is_run_over(const rpi_launch_run *l) {
     return is_over;
 }
 
-/* Of an agent's host it may be the only one. */
+/* An agent may have this one rank alone. */
 static bool may_restart(const rpi_launch_run *l, int rank, int status) {
     bool others = (l->alive > 0 || l->agent) && !l->next_signal && !l->is_unread;
     return others && !l->has_ended_well && is_outlived(l, rank) &&
@@ -105,8 +107,8 @@ static bool may_restart(const rpi_launch_run *l, int rank, int status) {
            !is_run_over(l);
 }
 
-/* What it has left running must not meet the others in its place. Once there is a process, it
- * is this one's end that counts, be it that it cannot run the program. */
+/* Ends what the rank has left running, which must not meet the others in its place. Once there
+ * is a new process, its end is the one that counts, even where it cannot run the program. */
 static bool restart(rpi_launch_run *l, int rank) {
     rpi_rank_process *process = &l->processes[rank];
     if (process->group) kill(-process->group, SIGKILL);
@@ -117,7 +119,7 @@ static bool restart(rpi_launch_run *l, int rank) {
     return process->pid != 0;
 }
 
-/* Servers that have no other worker wait for this one, or do not. */
+/* Tells servers without another worker whether to wait for this one. */
 static void tell_fate(const rpi_launch_run *l, int rank, bool again) {
     rp_store store;
     if (!l->options->restarts || l->stop_signal || !open_store(l, &store)) return;
@@ -134,9 +136,9 @@ void rpi_launch_tell_end(rpi_launch_run *l, int rank, const char *how) {
     rp_store_close(&store);
 }
 
-/* Has it left the others to go on, or to have ended well, in whatever order they did? A rank
- * that was started again is not theirs before they have taken it back, and from then on its
- * failure fails them, too. */
+/* Have the others gone on without it, or ended well, in whatever order they did? A rank that
+ * was started again is not one of them before they have taken it back; from then on its failure
+ * is theirs, too. */
 static bool is_left_behind(const rpi_launch_run *l, int rank, int status) {
     if (l->first.rank >= 0 || (l->alive == 0 && !l->has_ended_well)) return false;
     if (l->processes[rank].generation > 0) return true;
@@ -158,7 +160,8 @@ void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
     if (!again)
         rpi_launch_tell_end(l, l->world.first_rank + rank,
                             rpi_ending_text(status, how, sizeof how));
-    /* Where the agent was killed, its ranks are killed for that. */
+    /* Where the agent was killed its ranks are killed for that reason, which its launcher
+     * reports. */
     if (l->agent && !rpi_guard_is_orphan())
         rpi_agent_ended(l->agent, &(rpi_ending){.rank = l->world.first_rank + rank,
                                                 .status = status,
@@ -173,7 +176,7 @@ void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
                            what_of_the_others(l, again));
         return;
     }
-    /* Then a death does not explain another's failure, either. */
+    /* A death that is no failure does not explain the failure of another rank. */
     bool explains = l->first.rank < 0 || !WIFSIGNALED(status) || !may_die(l, rank);
     if (explains) rpi_first_failure_note(&l->first, rank, status, l->has_told);
     if (rpi_first_failure_is_due(&l->first)) rpi_launch_name_first(l);

@@ -46,7 +46,7 @@ static bool ends_line(char last) {
     return last == '\n' || last == '\r';
 }
 
-/* Behind the last end of a line in these; 0: there is none. */
+/* How many of these bytes are whole lines; 0: none. */
 static size_t whole_lines(const char *text, size_t bytes) {
     while (bytes > 0 && !ends_line(text[bytes - 1])) bytes--;
     return bytes;
@@ -72,7 +72,7 @@ void rpi_rank_file_end_writers(rpi_rank_file *file) {
     file->writer = NULL;
 }
 
-/* Network file systems may find out only now. */
+/* On network file systems close() may be the first call that fails. */
 bool rpi_rank_file_close(rpi_rank_file *file) {
     int fd = file->fd;
     file->fd = -1;

@@ -36,8 +36,8 @@ static void print_line(const rpi_rank_output *output, const char *line, size_t l
     put_text(line, length, output->is_shown, output->sink);
 }
 
-/* Nobody reads standard error any more, or nobody ever did: that is no loss. What is lost on
- * standard output is found when the command ends. */
+/* Standard error that nobody reads, now or from the start, is no loss. A loss on standard
+ * output is found when the command ends. */
 static void look_for_loss(rpi_rank_output *output) {
     if (output->sink != stderr || output->has_lost || !ferror(stderr)) return;
     output->has_lost = errno != EPIPE && errno != EBADF;
@@ -48,8 +48,8 @@ static bool ends_line(char last) {
     return last == '\n' || last == '\r';
 }
 
-/* What of the buffer can go: up to the last end of a line; all of it where there is none and it
- * is full, or `all`. */
+/* How many bytes of the buffer can be written: those up to the last end of a line, or all of
+ * them where there is no end of a line and the buffer is full, or with `all`. */
 static size_t ready_bytes(const rpi_rank_output *output, bool all) {
     size_t bytes = output->bytes;
     while (!all && bytes > 0 && !ends_line(output->line[bytes - 1])) bytes--;
@@ -57,8 +57,8 @@ static size_t ready_bytes(const rpi_rank_output *output, bool all) {
     return rpi_visible_break(output->line, output->bytes);
 }
 
-/* A carriage return ends a line, too, as progress bars use it; "\r\n" is one end, and "\r"
- * alone before any letter is none. Lines that are in the file already are only remembered. */
+/* A carriage return ends a line, too, as progress bars use it. "\r\n" is one end, and a "\r"
+ * before any letter is none. Lines that are in the file already are only remembered. */
 static void take_lines(rpi_rank_output *output, size_t bytes, size_t filed) {
     size_t start = 0;
     while (start < bytes) {
@@ -70,7 +70,7 @@ static void take_lines(rpi_rank_output *output, size_t bytes, size_t filed) {
         if (is_one) remember(output->last, line, length);
         if (is_one && start >= filed) print_line(output, line, length);
         look_for_loss(output);
-        /* A piece of a long line, too, may be followed by nothing but its end. */
+        /* What follows a piece of a long line may be its end alone, too. */
         output->after_return = end != '\n' && (length > 0 || output->after_return);
         start += length + (length < left);
     }

@@ -28,8 +28,10 @@ typedef struct rpi_rank_output {
     const char *name;     /* "[name] " in place of "[rank] "; NULL: the rank */
     bool is_shown;        /* the sink is a terminal: controls are shown (visible_text.h) */
     rpi_last_lines *last; /* remembers lines; NULL: nobody asks */
-    bool after_return; /* what is printed has no newline yet: one that comes now is its end */
-    bool has_lost;     /* the sink is standard error, and the disk behind it is full, say */
+    bool after_return; /* a carriage return was printed last: a newline that comes now belongs
+                          to it */
+    bool has_lost;     /* something was lost: standard error goes to a disk that is full, for
+                          example */
     size_t bytes;
     char line[RPI_LINE_BYTES];
 } rpi_rank_output;

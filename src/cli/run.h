@@ -24,15 +24,16 @@ typedef struct rpi_launch_options {
     const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
     char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
     rpi_launch_output output;
-    bool is_raw;           /* a terminal obeys what ranks print; else it shows it */
-    double grace_s;        /* for ranks to end by themselves after a failure; 0: 10 */
-    double stop_grace_s;   /* the same after we were told to end; 0: grace_s */
-    bool survives_deaths;  /* ranks that are killed end nobody else and are no failure: the
-                              others say what they make of it */
-    int vital_ranks;       /* but for so many of the first */
-    int restarts;          /* then: a rank that was killed is started again, so often each */
-    rpi_binding binding;   /* of each rank to processors and memory */
-    bool reports_bindings; /* each says on its standard error to which */
+    bool is_raw;    /* a terminal obeys what ranks print; else it shows it */
+    double grace_s; /* seconds that ranks have to end by themselves after a failure; 0: 10 */
+    double stop_grace_s;  /* the same after we were told to end; 0: grace_s */
+    bool survives_deaths; /* ranks that are killed end nobody else and are no failure: the
+                             others say what they make of it */
+    int vital_ranks; /* so many of the first ranks are excepted: their deaths end the job */
+    int restarts;    /* how often each rank that was killed is started again, where the others
+                        survive it */
+    rpi_binding binding;       /* of each rank to processors and memory */
+    bool reports_bindings;     /* each rank prints its binding on its standard error */
     const char *output_folder; /* of RPI_LAUNCH_FILES; it exists */
     struct rpi_agent *agent;   /* these are some of a world's ranks, for a launcher on another
                                   host, which gets their output (hosts/agent.h); NULL: all */
@@ -70,9 +71,9 @@ int rpi_launch(const rpi_launch_options *options);
 
 /* Is this process a rank that rpi_launch() started? */
 bool rpi_launched(void);
-/* How often it was started again in this place; 0: it is the first. */
+/* How often this rank was started again; 0: it is the first process in its place. */
 int rpi_launch_generation(void);
-/* May a rank that ended so be started again, after `generation` times? */
+/* May a rank with this end be started again, if it was so `generation` times already? */
 bool rpi_launch_restarts(int restarts, int generation, int status);
 
 #endif

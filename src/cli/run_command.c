@@ -30,7 +30,7 @@ typedef struct settings {
     rpi_host_list list; /* empty: this host */
 } settings;
 
-/* As the library has it (control_open.c), said before any rank starts. */
+/* The check of the library (control_open.c), made before any rank starts. */
 static rp_status check_lost_after(const char *text) {
     double seconds = 0;
     RP_TRY(rpi_parse_seconds(text, &seconds));
@@ -113,7 +113,7 @@ static bool survives_deaths(const settings *s) {
 static rp_status parse(int argc, char **argv, settings *s, int *out_program, bool *out_help) {
     rpi_positional program = {.stops_at_first = true};
     RP_TRY(rpi_options_defaults(options, s));
-    s->ranks = -1; /* not said: 0 is a mistake of its own */
+    s->ranks = -1; /* the option is not set; 0 is a mistake of the user */
     RP_TRY(rpi_options_environment(options, getenv, s));
     RP_TRY(rpi_options_parse(options, argc, argv, s, &program, out_help));
     if (*out_help) return RP_OK;
@@ -137,7 +137,7 @@ static rpi_launch_output output_of(const settings *s) {
 
 /* ---- on other hosts ---- */
 
-/* As the user calls it: that name may mean something on other hosts, too. */
+/* The folder by the name that the user has for it, which may exist on other hosts, too. */
 static rp_status own_folder(char *text, size_t bytes) {
     const char *said = getenv("PWD");
     struct stat here, there;
@@ -149,7 +149,8 @@ static rp_status own_folder(char *text, size_t bytes) {
     return getcwd(text, bytes) ? RP_OK : RP_FAIL_ERRNO(IO, "cannot find this folder's name");
 }
 
-/* Where ranks start on all hosts: a relative folder is one of ours. */
+/* The folder in which ranks start, on all hosts; a relative one is relative to that of this
+ * process. */
 static rp_status working_folder(const settings *s, char *text, size_t bytes) {
     if (!s->folder || *s->folder != '/') RP_TRY(own_folder(text, bytes));
     if (!s->folder) return RP_OK;
@@ -194,7 +195,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
 
 /* ---- on this one ---- */
 
-/* NAME alone is there already. */
+/* A NAME without a value is in the environment already. */
 static rp_status set_variables(const rpi_option_list *list) {
     for (int i = 0; i < list->count; i++) {
         char name[256];
@@ -216,7 +217,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
         return RP_FAIL_ERRNO(IO, "cannot find %s", s->output_folder);
     if (s->folder && chdir(s->folder) != 0)
         return RP_FAIL_ERRNO(IO, "cannot enter the working folder %s", s->folder);
-    if (s->folder) (void)unsetenv("PWD"); /* it is not that any more */
+    if (s->folder) (void)unsetenv("PWD"); /* it names the folder before */
     *out_code = rpi_launch(&(rpi_launch_options){
         .name = "redpoll run",
         .ranks = s->ranks,
@@ -235,7 +236,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
 
 static rp_status launch(const settings *s, char **argv, int *out_code) {
     if (s->tls) RP_TRY(rpi_tls_check());
-    /* Said in either case, whatever another host's environment has. */
+    /* It is set in either case, since the environment of another host may have it. */
     if (setenv("REDPOLL_TLS", s->tls ? "1" : "0", 1) != 0)
         return RP_FAIL_ERRNO(IO, "cannot set a variable");
     /* Ranks and agents read them, too. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MEBIBYTE 1048576.
-enum { CHUNKS = 2 }; /* that redpoll train interleaves */
+enum { CHUNKS = 2 }; /* model chunks of a stage in the interleaved pipelines of redpoll train */
 
 static const rpi_run_item_info items[RPI_RUN_ITEMS] = {
     [RPI_RUN_STEP] = {"step", "step_s", "s"},
@@ -149,8 +149,8 @@ static double pipeline_bytes(const job *j) {
            (l->model.tied && !is_folded ? table / (double)l->tensor : 0);
 }
 
-/* Of the same rank: what ranks that share layers add up. A block has two sums each way, and the
- * model's ends one each. */
+/* Bytes that this rank sends to add up the outputs of layers that ranks share. A block has two
+ * sums each way, and each end of the model one. */
 static rp_status price_layers(job *j) {
     const rpi_training_layout *l = &j->planned.layout;
     double sums = 4 * (double)rpi_stage_layers(l, 0) + 1 + (l->pipeline == 1);
@@ -202,7 +202,7 @@ static double residual_bytes(const job *j) {
                : 0;
 }
 
-/* Of the first stage, whose rank writes the run's metrics. */
+/* Memory of a rank of the first stage, which writes the metrics of the run. */
 static double first_rank_memory(const job *j) {
     const rpi_plan_device *d = &j->planned.machine.device;
     return rpi_rank_memory_of(&j->planned.layout, 0,
@@ -211,7 +211,7 @@ static double first_rank_memory(const job *j) {
         .all;
 }
 
-/* Of a step, in which a rank neither computes nor sums gradients. */
+/* Seconds of a step in which a rank neither computes nor sums gradients. */
 static double waits(const rpi_forecast *f) {
     return f->seconds[RPI_TIME_TENSOR] + f->seconds[RPI_TIME_BUBBLE] +
            f->seconds[RPI_TIME_HOPS];

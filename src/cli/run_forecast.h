@@ -1,11 +1,12 @@
-/* What a machine that was measured makes of a run of `redpoll train`: by its record alone, as
- * before it ran. */
+/* A forecast of a run of `redpoll train` on a machine that was measured, made from the record
+ * of the run as if it had not run yet. */
 #ifndef RPI_CLI_RUN_FORECAST_H
 #define RPI_CLI_RUN_FORECAST_H
 
 #include "cli/run_record.h"
 
-/* What a run is compared by; a row of the catalogue each. */
+/* The quantities that a forecast and a run are compared by; the catalogue has a row for
+ * each. */
 typedef enum rpi_run_item {
     RPI_RUN_STEP,
     RPI_RUN_COMPUTE,

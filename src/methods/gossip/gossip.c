@@ -327,10 +327,10 @@ static rp_status send(rp_gossip *g, const rp_neighbors *neighbors, rp_request **
                                         neighbors, &options, out_request);
 }
 
-/* Ranks exchange what has changed since the copies were made. Before the first exchange there
- * are no copies: x itself is sent, exactly, so that copies begin as x and a codec has changes
- * alone to carry. The own change counts as neighbours decode it: add_own_change() sees to that.
- * */
+/* Ranks exchange what has changed since the copies were made. Before the first exchange
+ * there are no copies: x itself is sent, exactly, so that copies begin as x and a codec
+ * has changes alone to carry. The own change counts as neighbours decode it:
+ * add_own_change() sees to that. */
 static rp_status send_changes(rp_gossip *g, const rp_neighbors *neighbors,
                               rp_request **out_request) {
     rp_neighbors others = *neighbors;

@@ -93,9 +93,9 @@ rp_status rpi_copies_taken(const rp_segment *segments, size_t count, double *out
     return find_least(segments, count, out_taken, text);
 }
 
-/* A codec that sends next to nothing has 1.5 d: there it costs more to follow late than to go
- * too far. The factor falls with d to 0.7, and where d itself is more than that gamma is d^2.
- * */
+/* A codec that sends next to nothing has 1.5 d: there it costs more to follow late than
+ * to go too far. The factor falls with d to 0.7, and where d itself is more than that
+ * gamma is d^2. */
 static double gamma_of(double d) {
     double share = 1.5 - 4 * d;
     if (share < .7) share = .7;

@@ -263,8 +263,8 @@ static rp_status add_up(rp_parameter_server *s, int count, double *out_weight) {
     return RP_OK;
 }
 
-/* Workers whose pushes were merged here fetch parameters when the first server tells them to.
- * */
+/* Workers whose pushes were merged here fetch parameters when the first server tells them
+ * to. */
 static rp_status say_merged(rp_parameter_server *s, int count) {
     for (int i = 0; i < count; i++) {
         int worker = s->at.members[i];

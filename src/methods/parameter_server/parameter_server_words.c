@@ -15,8 +15,8 @@ rp_comm *rpi_push_order_link(const rp_parameter_server *s, int i) {
     return s->at.orders.comms ? s->at.orders.comms[i] : NULL;
 }
 
-/* The reason, without the words that rp_comm_abort() puts before it; NULL: these are not there.
- * */
+/* The reason, without the words that rp_comm_abort() puts before it; NULL: these are not
+ * there. */
 static const char *reason_of(const char *message) {
     static const char words[] = " gave up: ";
     const char *at = strstr(message, words);

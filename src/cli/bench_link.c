@@ -46,7 +46,7 @@ typedef struct pair {
     double latency_s, bytes_s;
 } pair;
 
-/* There and back, as seen by the rank that begins. */
+/* Sends a message and receives it back, as the rank does that begins. */
 static rp_status bounce(rp_comm *comm, const pair *p, void *data, size_t bytes,
                         double *out_seconds) {
     bool begins = rp_comm_rank(comm) == p->low;
@@ -76,9 +76,9 @@ static rp_status measure_latency(rp_comm *comm, pair *p, void *data, int64_t rou
     return status;
 }
 
-/* Twice the bytes until a message takes long enough beyond the shortest, which has the
- * latencies and little else; then the best of a few. Who begins says how long the next one is,
- * 0 for none. */
+/* Doubles the bytes until a message takes long enough beyond the shortest one, of which the
+ * time is nearly all latency; then takes the best of a few. The rank that begins tells the
+ * other how long the next message is, 0 for none. */
 static rp_status measure_rate(rp_comm *comm, pair *p, void *data) {
     bool begins = rp_comm_rank(comm) == p->low;
     double time_s = 0, shortest_s = 0, best_s = INFINITY, ignored;
@@ -99,7 +99,8 @@ static rp_status measure_rate(rp_comm *comm, pair *p, void *data) {
             continue;
         }
         if (time_s < best_s) best_s = time_s;
-        /* The least of a few may be below the shortest's one on a link that is all latency. */
+        /* On a link that is all latency the shortest of these may be below that of the least
+         * message. */
         p->bytes_s = (double)(bytes - LEAST_BYTES) * 2 / fmax(best_s - shortest_s, best_s / 20);
         if (++repeats == REPEATS) bytes = 0;
     }
@@ -107,7 +108,8 @@ static rp_status measure_rate(rp_comm *comm, pair *p, void *data) {
 
 /* ---- all pairs ---- */
 
-/* Of small worlds all; of larger ones those of rank 0 and neighbours. */
+/* In small worlds every pair is measured; in larger ones those of rank 0 and those of
+ * neighbours. */
 static bool is_measured(int world, int low, int high) {
     enum { SMALL_WORLD = 8 };
     return world <= SMALL_WORLD || low == 0 || high == low + 1;
@@ -132,7 +134,8 @@ static rp_status measure_pair(rp_comm *comm, const settings *s, pair *p, void *d
     return measure_rate(comm, p, data);
 }
 
-/* One after the other, so that none is in another's way; then all ranks know all. */
+/* Measures one pair after the other, so that none disturbs another; then all ranks learn all
+ * results. */
 static rp_status measure_pairs(rp_comm *comm, const settings *s, pair *pairs, int count,
                                double *table) {
     void *data = NULL;
@@ -186,14 +189,14 @@ static rp_status sum_up(const rp_comm *comm, bool inside, const pair *pairs, int
     return RP_OK;
 }
 
-/* Three digits are more than a measurement has. */
+/* Rounds to three digits, which are more than a measurement has. */
 static double rounded(double value) {
     char text[32];
     snprintf(text, sizeof text, "%.3g", value);
     return rpi_strtod(text, NULL);
 }
 
-/* Of what this world has none, nominal costs stay. */
+/* For a kind of link that this world does not have the nominal costs stay. */
 static rpi_cost_model costs_of(const kind *between, const kind *inside) {
     rpi_cost_model model = rpi_nominal_links;
     if (between->pairs) {
@@ -219,7 +222,7 @@ static void print_kind(const char *name, const kind *k) {
 
 enum { WAYS_MOST = 16, WAY_BYTES = 800 };
 
-/* False: it has none to show, as links through memory have not, and rank 0 itself. */
+/* False: there is no way to show, as for links through memory, and for rank 0 itself. */
 static bool find_way(const rp_comm *comm, int rank, char text[WAY_BYTES]) {
     const rpi_connection *port = comm->peers[rank].connection;
     rpi_link *link = rank == comm->rank ? NULL : port->link;

@@ -73,7 +73,7 @@ static double per(const rpi_machine_timing *t, double seconds) {
     return t->amount > 0 ? t->amount / seconds : seconds;
 }
 
-/* Of few repeats the shortest and the longest. */
+/* Where there are few repeats low and high are the shortest and the longest. */
 static void sum_up(rpi_machine_timing *t) {
     int skipped = t->count / 10;
     t->item.repeats = t->count;

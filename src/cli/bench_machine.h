@@ -16,7 +16,7 @@ typedef struct rpi_machine_timing {
 } rpi_machine_timing;
 
 typedef struct rpi_machine_bench {
-    rp_comm *comm; /* whose ranks do the same at the same time */
+    rp_comm *comm; /* all of its ranks do the same at the same time */
     int ranks, threads;
     int rounds;
     bool thorough;

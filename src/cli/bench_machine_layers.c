@@ -112,7 +112,7 @@ static rpi_training_layout layout_of(const size *s, rp_dtype compute) {
                              .data = 1,
                              .interleave = 1,
                              .fused_attention = true};
-    /* Names of the table, which do not fail. */
+    /* The names are those of the table, so this does not fail. */
     (void)rpi_precision_find(compute == RP_BF16 ? "amp" : "fp32", &l.precision);
     return l;
 }
@@ -217,7 +217,8 @@ static rp_status run_model(model *m) {
 
 /* ---- the part ---- */
 
-/* Before there is any larger model, the process is as large as one that trains this one. */
+/* Measured before any larger model is made: the process is as large as one that trains this
+ * model alone. */
 static rp_status note_program(rpi_machine_bench *b, model *m) {
     int program;
     double held = 0;
@@ -290,8 +291,8 @@ static void note_start(rpi_machine_bench *b, const model *m) {
         rpi_machine_item_time(b, m->layer[pass], seconds[pass] / LAYERS);
 }
 
-/* Once to warm caches, which a step before would have, and some times that count: a model that
- * takes long once, so that whatever else runs meets few of many repeats. */
+/* Runs once to warm the caches, as a step before would have done, and then some times that
+ * count. A model that takes long runs once, so that a disturbance meets few of many repeats. */
 static rp_status run_often(rpi_machine_bench *b, model *m) {
     int64_t start = rpi_now_ns();
     RP_TRY(run_model(m));

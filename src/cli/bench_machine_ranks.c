@@ -80,7 +80,7 @@ static void close_steps(void *self) {
     rpi_free(s);
 }
 
-/* Of a rank alone: what ranks tell each other is a sum like others. */
+/* With one rank alone, too: what ranks tell each other in a step is a sum like others. */
 static rp_status open_steps(rpi_machine_bench *b, void **out_self) {
     steps *s = NULL;
     const rp_comm_options options = RP_COMM_OPTIONS(.progress_thread = 1);

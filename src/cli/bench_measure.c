@@ -117,8 +117,8 @@ static rp_status allocate(measurement *m) {
     return RP_OK;
 }
 
-/* From now on input and output are one buffer: of the shorter the part that is this rank's of
- * the longer. What is given is kept aside, to be put there anew for each call. */
+/* From now on input and output are one buffer: the shorter of the two is the part of the longer
+ * that belongs to this rank. The input is kept elsewhere, and copied there for each call. */
 static rp_status go_in_place(measurement *m) {
     size_t bytes = block_bytes(m), own = bytes * (size_t)m->call.rank;
     int most = m->given > m->got ? m->given : m->got;
@@ -155,8 +155,8 @@ static rp_status reset_buffers(measurement *m) {
 
 /* ---- calls ---- */
 
-/* Largest value over the ranks. Not a gather: of many ranks on few cores an all-reduce costs a
- * turn of each, where all would have to hear from all. */
+/* The largest value of all ranks, by an all-reduce: where many ranks share few cores it costs
+ * one turn of each, and a gather would have one rank wait for all others. */
 static rp_status max_over_ranks(rp_comm *comm, double value, double *out_max) {
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX);
     rp_segment segment = {.data = &value, .count = 1, .dtype = RP_F64};
@@ -178,7 +178,7 @@ static rp_status call_once(measurement *m) {
 }
 
 static void wait_until(int64_t at_ns) {
-    enum { WAKING_NS = 200 * 1000 }; /* a sleeper may wake so much too late */
+    enum { WAKING_NS = 200 * 1000 }; /* a process that sleeps may wake so much too late */
     rpi_sleep_until_ns(at_ns - WAKING_NS);
     while (rpi_now_ns() < at_ns) sched_yield();
 }
@@ -345,7 +345,7 @@ static rp_status codec_loss(const measurement *m, double *out_loss) {
     return status;
 }
 
-/* Nothing may be lost where elements only move, or are picked. */
+/* The error that is allowed: none where elements only move, or are picked. */
 static rp_status allowed_loss(const measurement *m, double *out_loss) {
     rp_reduction reduce = m->bench->reduce;
     bool rounds = m->bench->kind->mixes;
@@ -356,7 +356,7 @@ static rp_status allowed_loss(const measurement *m, double *out_loss) {
     return RP_OK;
 }
 
-/* What a rank gives is only read. */
+/* Is the input as it was? A call only reads it. */
 static bool input_is_intact(const measurement *m) {
     size_t bytes = rp_dtype_bytes(m->call.dtype), count = (size_t)m->given * m->call.count;
     for (size_t first = 0; first < count; first += PIECE) {
@@ -418,8 +418,8 @@ static rp_status compare_replicas(measurement *m, rpi_bench_row *row) {
 
 /* ---- one size ---- */
 
-/* Named by the user, or what the communicator would choose itself; none of a call that cannot
- * be told. */
+/* The algorithm that the user names, or that the communicator would choose; none for a call of
+ * which that cannot be told. */
 static rp_status choose_algorithm(measurement *m, rpi_bench_row *row) {
     const rpi_bench *bench = m->bench;
     const rpi_algorithm *algorithm = NULL;

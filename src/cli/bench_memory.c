@@ -40,7 +40,7 @@ rp_status rpi_bench_memory_add(rpi_bench_memory *memory, unsigned char *host, si
     return RP_OK;
 }
 
-/* A stretch of a buffer, there or back. */
+/* Copies a part of a buffer to the GPU or back. */
 static rp_status move(const rpi_bench_memory *memory, const rpi_bench_buffer *buffer,
                       size_t first, bool back) {
     size_t left = buffer->bytes - first, bytes = left < BOUNCE_BYTES ? left : BOUNCE_BYTES;
@@ -69,7 +69,8 @@ rp_status rpi_bench_memory_download(rpi_bench_memory *memory) {
     return move_all(memory, true);
 }
 
-/* NULL stays NULL, and what has no elements stays what it is. */
+/* The address in GPU memory for one on the host. NULL stays NULL, and an address without
+ * elements stays as it is. */
 static void *twin_of(const rpi_bench_memory *memory, const void *host) {
     const unsigned char *at = host;
     for (int i = 0; at && i < memory->count; i++) {

@@ -14,7 +14,8 @@ static bool moves_elements(const rpi_bench_kind *kind) {
     return kind->gives != RPI_BLOCKS_NONE;
 }
 
-/* Bytes of lossy codecs are not those of the elements: their bus has no bandwidth. */
+/* With a lossy codec the bytes that travel are not those of the elements: there is no bus
+ * bandwidth. */
 static bool has_bus(const rpi_bench *bench) {
     return bench->kind->bus_factor && !rpi_bench_is_lossy(bench);
 }
@@ -57,7 +58,7 @@ void rpi_bench_print_title(const rpi_bench *bench) {
            "min", "max", "algbw MB/s", "busbw MB/s");
     if (both_places(bench)) printf(" %9s %10s %10s", "time", "algbw MB/s", "busbw MB/s");
     printf(" %12s %9s %8s\n", "wire bytes", "error", "replicas");
-    rpi_command_flush(); /* rows may take a while */
+    rpi_command_flush(); /* a row is shown as soon as it is measured */
 }
 
 static void print_bandwidths(const rpi_bench *bench, const rpi_bench_row *row, double time_s) {

@@ -98,8 +98,8 @@ static void add_codecs(char *text, size_t bytes) {
         }
 }
 
-/* An algorithm's own name is the last word of its entry; several collectives have one called
- * so. */
+/* The name of an algorithm is the last word of its entry; algorithms of several collectives may
+ * share one. */
 static void add_algorithms(char *text, size_t bytes) {
     const rpi_algorithm *algorithm, *before;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
@@ -134,7 +134,8 @@ const char *rpi_option_choices(const rpi_option *option, char *text, size_t byte
     } else if (strcmp(option->name, "algorithm") == 0) {
         add_algorithms(text, bytes);
     } else if (strcmp(option->name, "transport") == 0) {
-        snprintf(text, bytes, "auto shm tcp"); /* the others are no user's choice */
+        /* The other transports are not for users to choose. */
+        snprintf(text, bytes, "auto shm tcp");
     } else if (strcmp(option->name, "dtype") == 0) {
         add_dtypes(text, bytes);
     } else if (strcmp(option->name, "reduce") == 0) {

@@ -28,7 +28,8 @@ typedef struct rpi_command {
     /* The command whose options it takes, too, but for those of its own names; NULL: none. */
     const struct rpi_command *also;
     rpi_inner_options (*inner_at)(int index); /* NULL: values have no options of their own */
-    /* What its one word may be, past the end NULL; NULL: takes none, or any. */
+    /* The values that its one word may have, by index; NULL past the end. NULL function: it
+     * takes no word, or any. */
     const char *(*word_at)(int index);
     const struct rpi_bench_kind *bench; /* the collective that it times; NULL: none */
     /* argv[0] is the command's last word. Returns the exit code; has printed its errors. */
@@ -63,12 +64,12 @@ int rpi_command_print(const rpi_command *command, int argc, char **argv,
 int rpi_command_work(const rpi_command *command, int argc, char **argv, void *settings,
                      const char **word, rp_status (*work)(void *settings));
 
-/* When all is printed: `code`, or that of a failure when standard output could not be written,
- * which is then said, unless whoever read it has had enough (a closed pipe). */
+/* The exit code when all is printed: `code`, or that of a failure where standard output could
+ * not be written, which is then reported. A reader that has closed its pipe is no failure. */
 int rpi_command_finish(int code);
 
-/* What has been printed is there for its reader, while this goes on. One that has gone ends the
- * process as SIGPIPE does, also where that signal is ignored or blocked. */
+/* Writes out what has been printed, for a reader who follows. A reader that has gone ends the
+ * process as SIGPIPE would, also where that signal is ignored or blocked. */
 void rpi_command_flush(void);
 
 /* The object as one line on standard output; frees it. */

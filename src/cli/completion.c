@@ -104,8 +104,8 @@ static bool is_of_group(const rpi_command *command, const rpi_command *first, in
     return strncmp(command->name, first->name, (size_t)length + 1) == 0;
 }
 
-/* Words behind a command that begins a group, too, are its own, the group's among them: one of
- * these makes another command of it. */
+/* The second word after a command that begins a group: words of its own, and those of the
+ * group, of which one makes another command of it. */
 static void print_bash_second_word(const rpi_command *first, int length) {
     const rpi_command *member;
     printf("    if [[ $command == %.*s && $COMP_CWORD -gt $((at + 1)) ]]; then\n"

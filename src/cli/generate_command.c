@@ -72,7 +72,7 @@ static rp_status read_stream(FILE *stream, rpi_text *out) {
     return ferror(stream) ? RP_FAIL_ERRNO(IO, "cannot read standard input") : RP_OK;
 }
 
-/* A line that was typed, or a file, ends with a newline that is none of the text. */
+/* A line that was typed, or a file, ends with a newline that is not part of the text. */
 static void cut_newline(const char *text, size_t *bytes) {
     if (*bytes && text[*bytes - 1] == '\n') --*bytes;
     if (*bytes && text[*bytes - 1] == '\r') --*bytes;
@@ -103,7 +103,7 @@ static rp_status take_prompt(settings *s, rpi_generate_options *o) {
 
 /* ---- what is printed ---- */
 
-/* As it comes; or kept, for JSON. */
+/* Text is printed as it comes, or kept for JSON. */
 typedef struct output {
     const settings *settings;
     const rpi_generate_options *options;

@@ -74,7 +74,7 @@ static _Noreturn void be_second(const rpi_guard_options *options, int fd) {
     int code = status == RP_OK ? options->work(options->context) : rpi_command_failed(status);
     rpi_descendants_kill();
     code = rpi_command_finish(
-        code); /* what is printed here is not the first one's to look after */
+        code); /* the first process does not look after what is printed here */
     fflush(NULL);
     _exit(code);
 }

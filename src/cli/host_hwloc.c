@@ -13,8 +13,8 @@ static int number_of(hwloc_topology_t topology, hwloc_obj_t processor, hwloc_obj
     return above ? (int)above->logical_index : otherwise;
 }
 
-/* The first whose processors it is of: memory without any, and second kinds of memory beside
- * the usual one, come later or not at all. */
+/* The first NUMA node with these processors. Nodes without processors, and a second kind of
+ * memory beside the usual one, come later or not at all. */
 static int node_of(hwloc_topology_t topology, hwloc_obj_t processor) {
     hwloc_obj_t node = NULL;
     while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != NULL)

@@ -126,7 +126,8 @@ static rp_status cost_of(const prediction *p, const rpi_algorithm *algorithm,
     return rpi_plan_cost(algorithm, &p->request, p->bytes, p->encoded, &p->model, out_cost);
 }
 
-/* Of handing a core on in a crowd, where that is a wake-up: fitted to 64 ranks on two cores. */
+/* Seconds in which a core goes from one rank to the next where many ranks share few cores and
+ * each turn is a wake-up: fitted to 64 ranks on two cores. */
 #define CROWD_TURN_S 35e-6
 
 /* Ranks that share cores also wait for their turns, and frames keep cores busy. */
@@ -160,7 +161,7 @@ static rp_status predict_codec(const settings *s, prediction *p) {
     return cost_of(p, p->algorithm, &p->cost);
 }
 
-/* Of codec auto as a run decides: lossy where that is clearly faster. */
+/* Predicts codec auto as a run decides it: lossy where that is clearly faster. */
 static rp_status predict(settings *s, prediction *p) {
     prediction exact = {0};
     rp_codec lossy = s->bench.codec;
@@ -244,7 +245,7 @@ static rp_status print_candidates(const settings *s, const prediction *p) {
     return RP_OK;
 }
 
-/* By which links the choice was made, where it was one. */
+/* Prints the link costs by which the algorithm was chosen, where it was chosen. */
 static void print_links(const settings *s, const prediction *p) {
     char text[RPI_LINK_COSTS_TEXT];
     if (s->algorithm || s->bench.kind->collective == RPI_SENDRECV) return;
@@ -300,7 +301,7 @@ static rp_status check_words(const settings *s, int argc, char **argv) {
     return RP_OK;
 }
 
-/* Where bits are chosen, those that all tensors have on average stand for them. */
+/* Where bits are chosen tensor by tensor, the mean number of bits stands for them. */
 static rp_status read_codec(settings *s) {
     rp_adaptive_codec codec;
     RP_TRY(rp_adaptive_codec_parse(s->codec_text, &codec));
@@ -309,8 +310,8 @@ static rp_status read_codec(settings *s) {
     return codec.every ? rp_level_like(&codec.codec, &s->bench.codec) : RP_OK;
 }
 
-/* Of the values only those that the collective has: the others are of defaults and variables.
- */
+/* Checks only those values that the collective has: the others come from defaults and
+ * variables. */
 static rp_status resolve(settings *s) {
     rpi_bench *b = &s->bench;
     bool moves = b->kind->gives != RPI_BLOCKS_NONE;

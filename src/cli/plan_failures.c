@@ -135,7 +135,7 @@ static rp_status add_row(rpi_failure_plan *p, const char *name, double interval_
     return RP_OK;
 }
 
-/* Of the rules the first has to lead anywhere; the others need not, where failures are many. */
+/* The first rule must lead to an interval; the others need not, where failures are many. */
 static rp_status add_rows(const settings *s, rpi_failure_plan *p) {
     const rpi_interval_rule *rule;
     if (p->failures.failures_per_s == 0) RP_TRY(add_row(p, "on-notice", p->work_s));

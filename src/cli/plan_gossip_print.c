@@ -58,7 +58,7 @@ static rp_status draw(const rpi_mixing *mixing, drawn **out_list, int *out_count
         for (int e = 0; e < in.count; e++) {
             const rpi_edge *edge = &in.list[e];
             bool both = goes_back(mixing, rank, edge);
-            if (both && edge->rank > rank) continue; /* comes with the other rank */
+            if (both && edge->rank > rank) continue; /* printed with the other rank */
             list[count++] =
                 (drawn){edge->weight, edge->rank, rank, edge->from, edge->into, both};
         }
@@ -97,7 +97,8 @@ static void add_word(line *l, const char *format, ...) {
     l->column += printf(" %s", word);
 }
 
-/* The ranks whose own weight is not the rest of their row, as a sender's rule makes them. */
+/* Prints ranks whose own weight is not what the other weights of their row leave of 1; a rule
+ * of senders makes such rows. */
 static void print_kept(const rpi_mixing *mixing, bool rows) {
     char text[32];
     line l;

@@ -11,7 +11,7 @@
 
 enum { ITEM_BYTES = 64 };
 
-/* The first of a list into `item`; what is behind its comma, or NULL. */
+/* Copies the first item of a list into `item`; returns what follows its comma, or NULL. */
 static const char *next_item(const char *text, char item[ITEM_BYTES]) {
     const char *end = text + strcspn(text, ",");
     size_t length = (size_t)(end - text);

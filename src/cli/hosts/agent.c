@@ -13,9 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The launcher has told everybody what it wants long before. */
+/* An agent waits so long for the launcher, which gives up long before. */
 #define MEETING_S    600.0
-/* Of each address at which the store may be, in the first round over all of them; then more. */
+/* Seconds for each address of the store in the first round over all of them; later rounds take
+ * longer. */
 #define FIRST_DIAL_S 1.0
 #define DIAL_S       4.0
 #define FLUSH_S      10.0
@@ -138,7 +139,7 @@ static rp_status take_job(rpi_agent *agent, rpi_launch_options *options,
 
 /* ---- where are we? ---- */
 
-/* The address that the launcher's ssh came to, when it is one of ours. */
+/* The address of this host to which the ssh of the launcher connected. */
 static const char *dialled_address(char text[RPI_HOST_BYTES]) {
     const char *connection = getenv("SSH_CONNECTION"); /* "FROM PORT TO PORT" */
     text[0] = '\0';
@@ -180,7 +181,7 @@ static rp_status serve(rpi_agent *agent, const rpi_agent_frame *frame,
     char listen[RPI_HOST_BYTES];
     snprintf(listen, sizeof listen, "%.*s", (int)frame->bytes, frame->text);
     RP_TRY(rpi_store_serve(listen, 0, &agent->secret, out_server, &port));
-    /* For the program to listen at, as torchrun's children may. */
+    /* A port at which the program of rank 0 may listen, as that of a rank of torchrun may. */
     RP_TRY(rpi_stream_reserve(listen, &master_port));
     rpi_agent_add_number(&words, "store", port);
     rpi_agent_add_number(&words, "master", master_port);

@@ -11,7 +11,7 @@
 #include "net/trust/secret.h"
 #include "redpoll/store.h"
 
-/* Of a world of which some ranks are on this host. */
+/* The world of a launch of which this host runs some ranks. */
 typedef struct rpi_launch_world {
     int first_rank, ranks;           /* of all hosts */
     char store_host[RPI_HOST_BYTES]; /* as this host's ranks reach it */
@@ -41,25 +41,25 @@ int rpi_agent_main(void);
 rp_status rpi_agent_meet(rpi_agent *agent, rpi_launch_options *options, rpi_launch_world *world,
                          rp_store_server **out_server);
 
-/* Meanwhile. */
+/* Sends what a rank has printed, while ranks run. */
 void rpi_agent_output(rpi_agent *agent, int rank, bool is_error, const char *text,
                       size_t bytes);
 void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending);
-/* It is alive, and so many of its ranks are idle, of which some are stopped; about every
- * second.
- */
+/* Says that this agent is alive and how many of its ranks are idle, some of them stopped; about
+ * once a second. */
 void rpi_agent_beat(rpi_agent *agent, int idle, bool stopped);
-/* When that is due. */
+/* When rpi_agent_beat() is due. */
 int64_t rpi_agent_beat_ns(const rpi_agent *agent);
-/* What the launcher says next, after reading and sending what goes: SIGNAL (to pass on: the
- * number), LOST (the rank), HURRY, WELL or FORGO, or nothing: false. */
+/* Reads, sends what waits to be sent, and returns the next order of the launcher: SIGNAL (the
+ * number to pass on), LOST (the rank), HURRY, WELL or FORGO. False: there is none. */
 bool rpi_agent_order(rpi_agent *agent, rpi_agent_word *out_word, int *out_number);
-/* Parts of it, for agents that do something else. The launcher's next word, before the agent's
- * deadline: RP_TIMEOUT; RP_PEER: the launcher has gone. */
+/* For agents that do something else than run ranks. The next word of the launcher, before the
+ * deadline of the agent: RP_TIMEOUT; RP_PEER: the launcher has gone. */
 rp_status rpi_agent_hear(rpi_agent *agent, rpi_agent_frame *frame);
 /* "NAME=VALUE" into the environment. */
 rp_status rpi_agent_set_variable(const char *text);
-/* Those at which others may reach this host, the one that the launcher's ssh came to first. */
+/* The addresses at which others may reach this host, first the one to which the ssh of the
+ * launcher connected. */
 rp_status rpi_agent_addresses(rpi_interface list[RPI_INTERFACES_MAX], int *out_count);
 
 /* Send what is left, as long as the launcher takes it, and free. */

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a remote shell that has ended said may come a moment later. */
+/* What a remote shell has printed may arrive a moment after its end. */
 #define LAST_WORDS_S 2.0
 
 void rpi_hosts_fail(rpi_remote *remote, const char *format, ...) {
@@ -38,7 +38,8 @@ static void raise_descriptor_limit(rlim_t wanted) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* too few after all: a pipe will fail */
+    /* Where this fails, making a pipe fails later, and says so. */
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 rp_status rpi_hosts_open(rpi_host_launch *launch, int files) {
@@ -82,7 +83,7 @@ static _Noreturn void become_shell(const rpi_host_launch *launch, const rpi_remo
     char *const own[] = {(char *)(uintptr_t) "redpoll",
                          (char *)(uintptr_t)launch->options->shell.agent,
                          (char *)(uintptr_t) "--agent", NULL};
-    setpgid(0, 0); /* a terminal's Ctrl-C is ours to pass on */
+    setpgid(0, 0); /* so that Ctrl-C reaches this process alone, which passes it on */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
     dup2(pair[1], STDIN_FILENO);
@@ -188,7 +189,7 @@ static rp_status take_link(rpi_host_launch *launch, rpi_remote *remote) {
     return RP_OK;
 }
 
-/* Part of a message of ours, wherever that goes. */
+/* Keeps a line for the message about the failure of this host. */
 static void keep_words(rpi_remote *remote, const char *line) {
     memset(remote->said, 0, sizeof remote->said);
     FILE *sink = fmemopen(remote->said, sizeof remote->said - 1, "w");
@@ -197,7 +198,8 @@ static void keep_words(rpi_remote *remote, const char *line) {
     fclose(sink);
 }
 
-/* Lines of ssh and of the agent: shown while ranks run, else kept for when they explain. */
+/* Takes what ssh and the agent print on standard error: it is shown while ranks run, and before
+ * that kept for the message about a failure. */
 static void take_errors(rpi_remote *remote) {
     char text[4096];
     if (remote->state == RPI_HOST_RUNNING || remote->state == RPI_HOST_OVER) {
@@ -257,7 +259,8 @@ static const char *explain(const rpi_host_launch *launch, const rpi_remote *remo
     return text;
 }
 
-/* One that has ended without an answer has failed, once all it said is here. */
+/* An agent that has ended without an answer has failed, once all that it printed has
+ * arrived. */
 static void note_end(rpi_host_launch *launch, rpi_remote *remote) {
     char text[1100];
     if (!rpi_hosts_is_waited_for(remote) || remote->pid) return;
@@ -269,7 +272,7 @@ static void note_end(rpi_host_launch *launch, rpi_remote *remote) {
         explain(launch, remote, rpi_exit_code_of(remote->status), text, sizeof text));
 }
 
-/* Until everybody that was asked has answered or failed. */
+/* Waits until each host that was asked has answered or failed. */
 rp_status rpi_hosts_wait(rpi_host_launch *launch, double limit_s) {
     int64_t deadline_ns = rpi_deadline_ns(limit_s);
     char text[1100];

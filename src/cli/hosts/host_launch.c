@@ -13,13 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The world's; those of a host are fewer. */
+/* RANKS_MAX is for the world; a host has a lower limit. */
 enum { RANKS_MAX = 16384, CANNOT_START = 1, CANNOT_WRITE = 1 };
-/* Agents end their ranks by themselves; beyond that they, or the way to them, are dead. */
-#define LEAVE_S       2.0 /* for remote shells to end behind their ranks */
+/* An agent ends its ranks by itself. One that has not after this time is dead, or the
+ * connection to it is. */
+#define LEAVE_S       2.0 /* for remote shells to end after their ranks */
 #define SLACK_S       15.0
 #define SECOND_INT_S  3.0
-/* When that is over and the launcher has not ended: more than SLACK_S and LEAVE_S. */
+/* After this time, more than SLACK_S and LEAVE_S, a launcher that has not ended is killed. */
 #define GUARD_SLACK_S 30.0
 
 void rpi_hosts_say(const rpi_host_launch *launch, const char *format, ...) {
@@ -50,7 +51,7 @@ void rpi_hosts_tell(rpi_host_launch *launch, rpi_agent_word word, int number) {
             (void)rpi_agent_send(&launch->remotes[i].link, word, number, NULL, 0);
 }
 
-/* Something has failed: the other hosts' ranks have the grace to end. */
+/* Something has failed: the ranks of the other hosts have the time of the grace to end. */
 static void hurry(rpi_host_launch *launch) {
     rpi_hosts_tell(launch, RPI_AGENT_HURRY, 0);
     limit_end(launch, launch->options->grace_s + SLACK_S);
@@ -84,7 +85,7 @@ bool rpi_hosts_survive(const rpi_host_launch *launch) {
     return launch->options->survives_deaths && !launch->stop_signal && launch->first.rank < 0;
 }
 
-/* Do the other ranks go on, or have they ended well, in whatever order they did? */
+/* Do the other ranks go on without it, or have they ended well, in whatever order they did? */
 static bool others_do(const rpi_host_launch *launch) {
     return rpi_hosts_survive(launch) && (rpi_hosts_alive(launch) > 0 || launch->has_ended_well);
 }
@@ -102,7 +103,7 @@ static void say_left_behind(const rpi_host_launch *launch, const rpi_remote *rem
                               : what_of_the_others(launch));
 }
 
-/* As on one host (rank_end.c). */
+/* As in a launch on one host (rank_end.c). */
 static bool is_left_behind(const rpi_host_launch *launch, const rpi_ending *e) {
     return (WIFSIGNALED(e->status) || e->generation > 0) && others_do(launch);
 }
@@ -123,13 +124,14 @@ static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_en
     }
     remote->alive--;
     if (e->status == 0) note_good_end(launch);
-    if (e->status == 0 || launch->is_lost) return; /* lost: that is why it ended */
+    if (e->status == 0 || launch->is_lost) return; /* the loss of the host is why it ended */
     if (is_left_behind(launch, e)) {
         say_left_behind(launch, remote, e);
         return;
     }
     bool is_first = launch->first.rank < 0;
-    /* Where deaths are outlived, none explains another's failure. */
+    /* Where ranks go on without the dead, a death does not explain the failure of another
+     * rank. */
     if (is_first || !WIFSIGNALED(e->status) || !launch->options->survives_deaths)
         rpi_first_failure_note(&launch->first, e->rank, e->status, e->was_told);
     if (is_first) hurry(launch);
@@ -184,7 +186,7 @@ static void pass_on(rpi_host_launch *launch, int number) {
         rpi_hosts_tell(launch, RPI_AGENT_SIGNAL, number);
         return;
     }
-    if (launch->stop_signal) { /* told twice: at once, then */
+    if (launch->stop_signal) { /* the second such signal: the ranks are ended at once */
         rpi_hosts_tell(launch, RPI_AGENT_SIGNAL, number);
         limit_end(launch, SECOND_INT_S);
         return;
@@ -228,7 +230,7 @@ static bool has_shells(const rpi_host_launch *launch) {
     return false;
 }
 
-/* The first host's agent serves the store until then. */
+/* Tells the agent of the first host that nobody needs the store any more. */
 static void release(rpi_host_launch *launch) {
     if (launch->has_released || rpi_hosts_alive(launch) > 0) return;
     launch->has_released = true;
@@ -307,7 +309,7 @@ static rp_status prepare(rpi_host_launch *launch) {
     return RP_OK;
 }
 
-/* Is all that ranks have printed where it was to go? */
+/* Has all that ranks have printed been written to where it goes? */
 static bool finish(rpi_host_launch *launch) {
     bool is_whole = true;
     for (int i = 0; i < launch->hosts; i++) rpi_agent_link_close(&launch->remotes[i].link);

@@ -1,5 +1,5 @@
-/* A launch over several hosts, for the files that are one: host_launch.c and meet_hosts.c; and
- * what of it serves whoever else asks agents on hosts (ask_hosts.c). */
+/* A launch over several hosts, for the files that it consists of (host_launch.c and
+ * meet_hosts.c), and the part of it that others use who ask agents on hosts (ask_hosts.c). */
 #ifndef RPI_CLI_HOST_LAUNCH_H
 #define RPI_CLI_HOST_LAUNCH_H
 
@@ -30,16 +30,17 @@ typedef struct rpi_remote {
     rpi_host_state state;
     int first_rank, alive; /* ranks that have not ended */
     pid_t pid;             /* of ssh, or of the agent on this host; 0: it has ended */
-    int status;            /* of that one, once it has */
-    bool may_be_late;      /* nobody waits for its answer now */
+    int status;            /* of waitpid(), once it has ended */
+    bool may_be_late;      /* its answer is not waited for at this point */
     rpi_agent_link link;
     rpi_rank_output errors;    /* what ssh and the agent write themselves */
     char said[RPI_SAID_BYTES]; /* the last line of it */
-    int idle;                  /* of its ranks, as it said last */
+    int idle;                  /* how many of its ranks are idle, by its last beat */
     bool has_stopped;          /* some of these are stopped */
-    int64_t heard_ns;          /* when it said anything last */
-    int64_t last_words_ns; /* it has ended without an answer: what it says until then counts */
-    char *answer;          /* the words of the last answer */
+    int64_t heard_ns;          /* when anything came from it last */
+    int64_t last_words_ns;     /* it has ended without an answer; what it printed until then is
+                                  still read */
+    char *answer;              /* the words of the last answer */
     size_t answer_bytes;
     char failure[1200];
 } rpi_remote;
@@ -58,9 +59,9 @@ typedef struct rpi_host_launch {
     sigset_t mask_before;
     int stop_signal; /* passed on, because we were told to end */
     rpi_first_failure first;
-    bool has_released;   /* all ranks have ended, and the agents know */
-    bool is_lost;        /* a host was, before any rank failed, and nobody goes on */
-    int64_t idle_ns;     /* since then all ranks that are left are idle; 0: they are not */
+    bool has_released; /* all ranks have ended, and the agents know */
+    bool is_lost;    /* a host was lost before any rank failed, and nobody goes on without it */
+    int64_t idle_ns; /* since then all ranks that are left are idle; 0: they are not */
     bool has_ended_well; /* a rank has */
     int64_t kill_ns;     /* when remote shells that are still there are killed */
 } rpi_host_launch;

@@ -1,11 +1,16 @@
 /* A NIC that several share: what one sends keeps it busy for the others. */
 #include "net/shaped/host_nic.h"
 
+#include "base/clock.h"
 #include "harness/check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const rpi_link_shape shape = {.bytes_per_s = 1e6};
@@ -62,6 +67,74 @@ static void nothing_is_lost_between_threads(void) {
     rpi_host_nic_close(nic);
 }
 
+/* A child that takes the lock once, and gives it back or dies with it; it says before that it
+ * begins. */
+static pid_t take_in_a_child(const char *address, bool gives_back, int *out_begins) {
+    int ends[2];
+    char byte = 0;
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    pid_t child = fork();
+    if (child == 0) {
+        rpi_host_nic *nic = NULL;
+        if (rpi_host_nic_join(address, &nic) != RP_OK) _exit(9);
+        if (write(ends[1], &byte, 1) != 1) _exit(8);
+        (void)rpi_host_nic_lock(nic);
+        if (gives_back) rpi_host_nic_unlock(nic);
+        _exit(0);
+    }
+    close(ends[1]);
+    *out_begins = ends[0];
+    return child;
+}
+
+static bool ends_well(pid_t child) {
+    int status = -1;
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        if (rpi_now_ns() > deadline_ns) {
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            return false;
+        }
+        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Who sleeps for it in another process is woken. */
+static void processes_wait_for_each_other(void) {
+    rpi_host_nic *nic = NULL;
+    char address[64], byte;
+    int begins = -1;
+    REQUIRE_OK(rpi_host_nic_make(&shape, 4096, &nic, address, sizeof address));
+    (void)rpi_host_nic_lock(nic);
+    pid_t child = take_in_a_child(address, true, &begins);
+    REQUIRE(child > 0);
+    CHECK(read(begins, &byte, 1) == 1);
+    rpi_sleep_until_ns(rpi_now_ns() + 50000000); /* until it sleeps, most of the time */
+    rpi_host_nic_unlock(nic);
+    CHECK(ends_well(child));
+    close(begins);
+    rpi_host_nic_close(nic);
+}
+
+/* A process that dies with the lock takes it from nobody. */
+static void who_dies_with_it_leaves_it_to_the_others(void) {
+    rpi_host_nic *nic = NULL;
+    char address[64];
+    REQUIRE_OK(rpi_host_nic_make(&shape, 4096, &nic, address, sizeof address));
+    for (int i = 0; i < 4; i++) { /* the first one and the third die */
+        int begins = -1;
+        pid_t child = take_in_a_child(address, i % 2, &begins);
+        REQUIRE(child > 0);
+        close(begins);
+        REQUIRE(ends_well(child));
+    }
+    CHECK_EQ(rpi_nic_receive(rpi_host_nic_lock(nic), 0, 1000), 1000000);
+    rpi_host_nic_unlock(nic);
+    rpi_host_nic_close(nic);
+}
+
 static void other_addresses_are_refused(void) {
     rpi_host_nic *nic = NULL;
     char address[64];
@@ -84,4 +157,6 @@ static void other_addresses_are_refused(void) {
 
 CASES({"what one sends the others wait for", what_one_sends_the_others_wait_for},
       {"nothing is lost between threads", nothing_is_lost_between_threads},
+      {"processes wait for each other", processes_wait_for_each_other},
+      {"who dies with it leaves it to the others", who_dies_with_it_leaves_it_to_the_others},
       {"other addresses are refused", other_addresses_are_refused})

@@ -402,6 +402,19 @@ static void other_gpus_stay_closed(void) {
     }
 }
 
+/* A GPU's driver may ring for the last time behind the end. */
+static void descriptors_are_given_back(void) {
+    const job j = {.algorithm = "ring", .dtype = RP_F32, .counts = {5003, 70}, .there = 31};
+    device_begin();
+    compare(j, 2, 4096); /* what the process opens once is open now */
+    int before = check_descriptors();
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    compare(j, 3, 4096);
+    while (check_descriptors() != before && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+    CHECK_EQ(check_descriptors(), before);
+}
+
 static void nothing_is_left(void) {
     device_begin();
     device_check_empty();
@@ -414,4 +427,5 @@ CASES({"sums_stay_there", sums_stay_there}, {"pieces_of_any_length", pieces_of_a
       {"between_hosts", between_hosts}, {"other_gpus_stay_closed", other_gpus_stay_closed},
       {"the_first_operation_pins_for_all", the_first_operation_pins_for_all},
       {"a_late_stream_holds_up_nobody", a_late_stream_holds_up_nobody},
+      {"descriptors_are_given_back", descriptors_are_given_back},
       {"nothing_is_left", nothing_is_left})

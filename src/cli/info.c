@@ -49,6 +49,9 @@ static const rpi_option options[] = {
      "of --model: whose state needs memory, too", NULL},
     {"tp", NULL, NULL, RPI_OPTION_COUNT, FIELD(tensor_ranks), "1", 1, 4096, "N",
      "of --model: ranks that share each layer, as redpoll train --tp; each rank's part", NULL},
+    {"cp", NULL, NULL, RPI_OPTION_COUNT, FIELD(context_ranks), "1", 1, 4096, "N",
+     "of --model: ranks that share each sequence, as redpoll train --cp; each rank's part",
+     NULL},
     {"pp", NULL, NULL, RPI_OPTION_COUNT, FIELD(stages), "1", 1, RPI_PIPELINE_STAGES, "N",
      "of --model: stages, as redpoll train --pp, of which -n ranks make replicas; --batch-size "
      "is "

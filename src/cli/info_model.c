@@ -63,14 +63,16 @@ static rp_status read_layout(account *it) {
                                       .zero = asked->zero,
                                       .stages = asked->stages,
                                       .tensor_ranks = asked->tensor_ranks,
+                                      .context_ranks = asked->context_ranks,
+                                      .seq_length = it->options.shape.sequence,
                                       .schedule = asked->schedule};
     rpi_grid grid;
     RP_TRY(rpi_train_check_layout(&layout, asked->ranks > 1 ? (int)asked->ranks : 0));
     RP_TRY(rpi_train_grid(&layout, &grid));
-    int each = grid.size[RPI_AXIS_TENSOR] * grid.size[RPI_AXIS_STAGE];
-    int replicas = asked->ranks > 1 ? (int)asked->ranks / each : 1;
+    int replicas = asked->ranks > 1 ? (int)asked->ranks / rpi_grid_world(&grid) : 1;
     it->options.zero = (int)asked->zero;
-    it->options.sharers = asked->zero ? replicas : 1;
+    it->options.sharers = asked->zero ? replicas * grid.size[RPI_AXIS_CONTEXT] : 1;
+    it->options.context_ranks = grid.size[RPI_AXIS_CONTEXT];
     it->options.tensor_ranks = asked->tensor_ranks > 1 ? (int)asked->tensor_ranks : 0;
     return RP_OK;
 }
@@ -100,7 +102,7 @@ static rp_status read_options(account *it) {
 /* ---- memory of a rank ---- */
 
 typedef struct memory {
-    double parameters, gradients, optimizer, states, activations, workspace, all;
+    double parameters, gradients, optimizer, states, activations, workspace, travelling, all;
 } memory;
 
 static memory memory_of(const account *it, const rpi_model_account *found) {
@@ -109,8 +111,10 @@ static memory memory_of(const account *it, const rpi_model_account *found) {
                 .optimizer = (double)found->owned * sizeof(float) * it->optimizer->slot_count,
                 .states = (double)found->states * sizeof(float),
                 .activations = (double)found->facts.memory_bytes,
-                .workspace = (double)found->facts.workspace_bytes};
-    m.all = m.parameters + m.gradients + m.optimizer + m.states + m.activations + m.workspace;
+                .workspace = (double)found->facts.workspace_bytes,
+                .travelling = found->travelling};
+    m.all = m.parameters + m.gradients + m.optimizer + m.states + m.activations + m.workspace +
+            m.travelling;
     return m;
 }
 
@@ -142,6 +146,13 @@ static void print_samples(const account *it) {
            1e-9 * (double)it->found.facts.backward_flops);
 }
 
+static void print_context(const account *it) {
+    int ranks = it->options.context_ranks, tokens = it->options.shape.sequence;
+    if (ranks > 1)
+        printf("%d ranks share each sequence: a rank has %d of %d tokens of each sequence\n",
+               ranks, tokens / ranks, tokens);
+}
+
 static void print_bytes(const char *what, double bytes) {
     printf("  %-34s %10.1f MB\n", what, 1e-6 * bytes);
 }
@@ -171,6 +182,7 @@ static void print_memory(const account *it) {
     if (m.states > 0) print_bytes("running statistics", m.states);
     print_bytes("activations and their gradients", m.activations);
     print_bytes("workspace of the largest kernel", m.workspace);
+    if (m.travelling > 0) print_bytes("keys and values that travel", m.travelling);
     print_bytes("all of it", m.all);
     printf(
         "  With a lossy codec error feedback takes as much as the parameters it is for; data,\n"
@@ -233,6 +245,7 @@ static void print_table(const account *it) {
     if (it->ranks)
         printf("%d ranks share each layer; of the first one, with %s parameters:\n",
                it->options.tensor_ranks, count_text(it->found.parameters, parameters));
+    print_context(it);
     print_samples(it);
     if (!it->stages.stages) print_memory(it);
     if (!it->stages.stages) print_ranks(it);
@@ -255,6 +268,7 @@ static void add_memory(const account *it, cJSON *object) {
     cJSON_AddNumberToObject(object, "states_bytes", m.states);
     cJSON_AddNumberToObject(object, "activations_bytes", m.activations);
     cJSON_AddNumberToObject(object, "workspace_bytes", m.workspace);
+    if (m.travelling > 0) cJSON_AddNumberToObject(object, "travelling_bytes", m.travelling);
 }
 
 static void add_ranks(const account *it, cJSON *object) {
@@ -284,6 +298,8 @@ static void print_json(const account *it) {
         cJSON_AddNumberToObject(object, "seq_length", shape->sequence);
     else
         cJSON_AddStringToObject(object, "image", it->asked->image);
+    if (it->options.context_ranks > 1)
+        cJSON_AddNumberToObject(object, "context_ranks", it->options.context_ranks);
     cJSON_AddStringToObject(object, "dtype", it->asked->dtype);
     cJSON_AddStringToObject(object, "optimizer", it->optimizer->name);
     add_flops(object, found->facts.forward_flops, found->facts.backward_flops);
@@ -339,6 +355,7 @@ rp_status rpi_info_model_print(const rpi_info_model *info) {
     account it = {.asked = info};
     const rpi_info_stages_request stages = {.stages = info->stages,
                                             .tensor_ranks = info->tensor_ranks,
+                                            .context_ranks = info->context_ranks,
                                             .ranks = info->ranks,
                                             .batch = info->batch,
                                             .micro_batch = info->micro_batch,

@@ -15,6 +15,7 @@ typedef struct rpi_info_model {
     int64_t batch, sequence, classes; /* sequence 0: 128, or the model's positions */
     int64_t zero, ranks;              /* so many ranks share what this stage says */
     int64_t tensor_ranks;             /* that share each layer */
+    int64_t context_ranks;            /* that share each sequence */
     int64_t stages, micro_batch;      /* of a pipeline; micro_batch 0: the batch */
     const char *schedule;             /* of its passes; NULL: 1f1b */
     bool recompute, json;

@@ -14,7 +14,8 @@
 /* That ranks make replicas was checked before. */
 static rp_status take_ranks(const rpi_info_stages_request *asked, rpi_info_stages *s) {
     int64_t tensor = asked->tensor_ranks > 1 ? asked->tensor_ranks : 1;
-    int64_t model = asked->stages * tensor;
+    int64_t context = asked->context_ranks > 1 ? asked->context_ranks : 1;
+    int64_t model = asked->stages * tensor * context;
     int64_t ranks = asked->ranks > 1 ? asked->ranks : model;
     s->stages = (int)asked->stages;
     s->ranks = (int)ranks;
@@ -48,7 +49,8 @@ static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
                                               .micro_batches = s->micro_batches,
                                               .slots = w->optimizer->slot_count,
                                               .zero = (int)w->asked->zero,
-                                              .sharers = s->replicas};
+                                              .sharers =
+                                                  s->replicas * w->network.context_ranks};
     rp_status status = rpi_rank_account_make(&options, &s->each[stage]);
     snprintf(s->text, sizeof s->text, "%s", part.text);
     rpi_stage_close(&part);
@@ -57,7 +59,8 @@ static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
 
 static rp_status account_for_all(work *w, const char *model, rpi_info_stages *s) {
     static const rpi_loss_options plain;
-    const rpi_tensor_split split = {.ranks = w->options->tensor_ranks};
+    const rpi_tensor_split split = {.ranks = w->options->tensor_ranks,
+                                    .context = {.ranks = w->options->context_ranks}};
     const char *name = w->asked->schedule;
     RP_TRY(rpi_pipeline_kind_find(name ? name : "1f1b", &w->schedule));
     RP_TRY(rpi_network_build_split(model, &w->options->shape, &plain, &split, &w->network));

@@ -10,8 +10,9 @@
 #include <cjson/cJSON.h>
 
 typedef struct rpi_info_stages_request {
-    int64_t stages, tensor_ranks, ranks; /* ranks: of all replicas; up to 1: of one */
-    int64_t batch, micro_batch;          /* samples of a replica; micro_batch 0: the batch */
+    int64_t stages, tensor_ranks, context_ranks;
+    int64_t ranks;              /* of all replicas; up to 1: of one */
+    int64_t batch, micro_batch; /* samples of a replica; micro_batch 0: the batch */
     int64_t zero;
     const char *schedule; /* NULL: 1f1b */
 } rpi_info_stages_request;

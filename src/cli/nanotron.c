@@ -253,16 +253,18 @@ static rp_status put_evaluation(const rpi_nanotron *t) {
     return rpi_nanotron_put_from(t, id, "evaluation.images", number_text(count, images));
 }
 
-/* Their dp counts replicas, ours ranks: a replica has as many as tp and pp make. */
+/* Their dp counts replicas, ours ranks: a replica has as many as tp, pp and cp make. */
 static rp_status put_ranks(const rpi_nanotron *t) {
     long long stages = number_at(t, "parallelism.pp", 1), ranks;
     long long tensor = number_at(t, "parallelism.tp", 1);
+    long long context = number_at(t, "parallelism.context_parallel_size", 1);
     char text[LONGEST_NUMBER];
     if (!*text_at(t, "parallelism.pp_engine")) (void)take(t, "parallelism.pp_engine");
-    if (stages <= 1 && tensor <= 1) return RP_OK;
+    if (stages <= 1 && tensor <= 1 && context <= 1) return RP_OK;
     if (__builtin_mul_overflow(number_at(t, "parallelism.dp", 1), stages > 1 ? stages : 1,
                                &ranks) ||
-        __builtin_mul_overflow(ranks, tensor > 1 ? tensor : 1, &ranks))
+        __builtin_mul_overflow(ranks, tensor > 1 ? tensor : 1, &ranks) ||
+        __builtin_mul_overflow(ranks, context > 1 ? context : 1, &ranks))
         return RP_FAIL(INVALID, "%s:%zu: parallelism.tp x pp is too large", t->file,
                        line_of(t, find(t, stages > 1 ? "parallelism.pp" : "parallelism.tp")));
     return rpi_nanotron_put(t, "parallelism.dp", number_text(ranks, text));

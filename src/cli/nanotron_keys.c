@@ -7,7 +7,8 @@
 
 #define SECTION RPI_NANOTRON_SECTION
 #define PARALLEL                                                                               \
-    "ranks share the data, as dp says, the layers, as pp says, and each layer, as tp says"
+    "ranks share the data, as dp says, the layers, as pp says, each layer, as tp says, and "   \
+    "each sequence, as context_parallel_size says"
 
 const rpi_nanotron_key rpi_nanotron_settings[] = {
     {"general.project", NULL, NULL},
@@ -17,7 +18,6 @@ const rpi_nanotron_key rpi_nanotron_settings[] = {
     {"general.benchmark_csv_path", "null", "redpoll report makes tables of a run"},
     {"general.ignore_sanity_checks", NULL, NULL},
     {"parallelism.expert_parallel_size", "1|null", PARALLEL},
-    {"parallelism.context_parallel_size", "1|null", PARALLEL},
     {"parallelism.tp_mode", "ALL_REDUCE|REDUCE_SCATTER|null", NULL},
     {"parallelism.tp_linear_async_communication", NULL, NULL},
     {"parallelism.tp_recompute_allgather", NULL, NULL},

@@ -61,6 +61,10 @@ rp_status rpi_run_record_read(const cJSON *header, rpi_run_record *out) {
     };
     if (!out->model || !out->ranks || !out->global_batch)
         return RP_FAIL(CORRUPT, "the run's header lacks its model, ranks or batch");
+    if (whole_of(options, "cp", 1) > 1)
+        return RP_FAIL(UNSUPPORTED,
+                       "its ranks shared each sequence (--cp %lld), which is not forecast",
+                       (long long)whole_of(options, "cp", 1));
     if (!out->strategy) out->strategy = "all-reduce";
     if (!out->codec) out->codec = "fp32";
     return RP_OK;

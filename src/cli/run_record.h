@@ -19,7 +19,8 @@ typedef struct rpi_run_record {
     bool recompute, error_feedback;
 } rpi_run_record;
 
-/* RP_CORRUPT: no header of a run, or one without what every header has. */
+/* RP_CORRUPT: no header of a run, or one without what every header has; RP_UNSUPPORTED: of a
+ * run that is not forecast. */
 rp_status rpi_run_record_read(const struct cJSON *header, rpi_run_record *out);
 
 #endif

@@ -90,9 +90,15 @@ const rpi_option rpi_train_table[] = {
      RPI_TENSOR_RANKS, "N",
      "ranks that share each layer of one model, heads and the wide middle; 1 when absent",
      NULL},
+    {"cp", NULL, "parallelism.context_parallel_size", RPI_OPTION_COUNT, FIELD(context_ranks),
+     NULL, 1, RPI_CONTEXT_RANKS, "N",
+     "ranks that share each sequence of one model, two pieces of its tokens each; 1 when "
+     "absent",
+     NULL},
     {"dp", NULL, "parallelism.replicas", RPI_OPTION_COUNT, FIELD(replicas), NULL, 1, 1 << 20,
      "N",
-     "replicas that there must be, each of --tp x --pp ranks; as many as -n makes when absent",
+     "replicas that there must be, each of --tp x --cp x --pp ranks; as many as -n makes when "
+     "absent",
      NULL},
     {"pp", NULL, "parallelism.pp", RPI_OPTION_COUNT, FIELD(stages), NULL, 1,
      RPI_PIPELINE_STAGES, "N",

@@ -50,18 +50,27 @@ static bool exchanges_seldom(const rpi_train_result *result) {
     return result->wire_bytes_median < .5 * result->wire_bytes_mean;
 }
 
-/* "2 replicas of 2 stages, each of 2 ranks that share its layers" */
+/* "2 replicas of 2 stages, each of 2 ranks that share its layers, times 2 that share sequences"
+ */
 static void print_layout(const rpi_train_options *o, int ranks) {
     int stages = o->stages > 1 ? (int)o->stages : 1;
     int tensor = o->tensor_ranks > 1 ? (int)o->tensor_ranks : 1;
-    int replicas = ranks / stages / tensor;
-    if (stages * tensor == 1) return;
+    int context = o->context_ranks > 1 ? (int)o->context_ranks : 1;
+    int replicas = ranks / stages / tensor / context;
+    if (stages * tensor * context == 1) return;
     printf("%d replica%s of %d ", replicas, replicas == 1 ? "" : "s",
-           stages > 1 ? stages : tensor);
+           stages > 1   ? stages
+           : tensor > 1 ? tensor
+                        : context);
     if (stages > 1 && tensor > 1)
-        printf("stages, each of %d ranks that share its layers\n", tensor);
+        printf("stages, each of %d ranks that share its layers", tensor);
+    else if (stages * tensor > 1)
+        printf(stages > 1 ? "stages" : "ranks that share each layer");
     else
-        printf(stages > 1 ? "stages\n" : "ranks that share each layer\n");
+        printf("ranks that share each sequence");
+    if (stages * tensor > 1 && context > 1)
+        printf(", times %d ranks that share each sequence", context);
+    putchar('\n');
 }
 
 void rpi_train_print_result(const rpi_train_settings *s, const rpi_world *world,

@@ -100,8 +100,9 @@ static rp_status check_method(const rpi_train_settings *s) {
                        "--split %s gives ranks samples of their own, which one rank does not "
                        "see in these batches; iid is compared",
                        o->split);
-    int64_t each = (o->stages ? o->stages : 1) * (o->tensor_ranks ? o->tensor_ranks : 1);
-    if (o->mixup > 0 && s->world.ranks > each)
+    rpi_grid model;
+    RP_TRY(rpi_train_grid(o, &model));
+    if (o->mixup > 0 && s->world.ranks > rpi_grid_world(&model))
         return RP_FAIL(INVALID, "--mixup blends pictures of a replica's part of a step, and "
                                 "one rank has other parts; leave it out");
     return RP_OK;
@@ -116,7 +117,8 @@ static rp_status measure_layout(rpi_verify_job *job) {
     *l = (rpi_verify_layout){.options = o,
                              .stages = model.size[RPI_AXIS_STAGE],
                              .replicas = job->place.replicas,
-                             .tensor_ranks = model.size[RPI_AXIS_TENSOR]};
+                             .tensor_ranks = model.size[RPI_AXIS_TENSOR],
+                             .context_ranks = model.size[RPI_AXIS_CONTEXT]};
     RP_TRY(rpi_train_global_batch(o, l->replicas, &job->global_batch));
     l->micro_batches = rpi_train_micro_batches(o, l->replicas, job->global_batch);
     return rpi_verify_find_ties(o, l);

@@ -30,6 +30,9 @@ static void print_layout(const rpi_verify_job *job) {
     if (l->tensor_ranks > 1)
         rpi_append(line, sizeof line, "%s of %d ranks that share each layer",
                    l->stages > 1 ? ", each" : "", l->tensor_ranks);
+    if (l->context_ranks > 1)
+        rpi_append(line, sizeof line, "%s of %d ranks that share each sequence",
+                   l->stages > 1 || l->tensor_ranks > 1 ? ", times" : "", l->context_ranks);
     if (o->zero && l->replicas > 1) rpi_append(line, sizeof line, ", zero %d", (int)o->zero);
     rpi_append(line, sizeof line, ", %s, %lld micro-batch%s of %lld sample%s each%s", o->codec,
                (long long)l->micro_batches, l->micro_batches == 1 ? "" : "es", samples,
@@ -209,6 +212,7 @@ void rpi_verify_print_json(const rpi_verify_job *job, const rpi_verify_result *r
     cJSON_AddNumberToObject(object, "replicas", job->layout.replicas);
     cJSON_AddNumberToObject(object, "stages", job->layout.stages);
     cJSON_AddNumberToObject(object, "tensor_ranks", job->layout.tensor_ranks);
+    cJSON_AddNumberToObject(object, "context_ranks", job->layout.context_ranks);
     cJSON_AddNumberToObject(object, "steps", (double)r->steps);
     cJSON_AddBoolToObject(object, "bit_equal", !r->first.step);
     cJSON_AddBoolToObject(object, "within", !r->beyond.step);

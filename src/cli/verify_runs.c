@@ -86,6 +86,7 @@ void rpi_verify_one_words(const rpi_verify_job *job, rpi_verify_words *words) {
     rpi_verify_words_number(words, "ranks", 1);
     rpi_verify_words_number(words, "pp", 1);
     rpi_verify_words_number(words, "tp", 1);
+    rpi_verify_words_number(words, "cp", 1);
     rpi_verify_words_number(words, "dp", 1);
     rpi_verify_words_number(words, "zero", 0);
     add_text(words, "codec", "fp32");

@@ -94,8 +94,8 @@ static int node_named(const rpi_graph *graph, const char *name) {
 static rp_status trace_outputs(rpi_trainer *t, rpi_instance *instance,
                                const rpi_run_options *run, double loss) {
     const char *name = NULL;
-    /* Layers that are gathered run on all ranks at a time, or on none. */
-    if (!rpi_trainer_passes_values(t))
+    /* Layers, or keys, that are gathered run on all ranks at a time, or on none. */
+    if (!rpi_trainer_passes_values(t) && !rpi_trainer_shares_sequences(t))
         RP_TRY(rpi_instance_find_nonfinite(instance, run, &name));
     if (name)
         t->fault = (rpi_step_fault){.kind = RPI_FAULT_OUTPUT,

@@ -10,7 +10,7 @@
 rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
     size_t count = (size_t)rpi_weights_states_count(t->weights);
     memcpy(out_states, rpi_weights_states(t->weights), count * sizeof(float));
-    if (count == 0 || t->place.replicas == 1) return RP_OK;
+    if (count == 0 || t->place.holders == 1) return RP_OK;
     rp_segment segment = {.data = out_states, .count = count, .dtype = RP_F32};
     return rp_all_reduce(rpi_trainer_replicas(t), &segment, 1,
                          &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG));
@@ -38,6 +38,7 @@ static rp_status run_part(rpi_trainer *t, rpi_memories *memories, int64_t first,
     rpi_replica_score score;
     RP_TRY(rpi_source_hold_out(&t->source, first, count, &batch));
     batch.count = count;
+    RP_TRY(rpi_trainer_cut_batch(t, &batch));
     RP_TRY(t->replica->evaluate(t->replica_self, &batch, memories, &score));
     sums->sum[LOSS] += score.loss;
     sums->sum[CORRECT] += score.correct;

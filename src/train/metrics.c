@@ -153,10 +153,11 @@ static void add_split(cJSON *object, const rpi_split_parts *parts) {
 /* Of replicas of several ranks. */
 static void add_layout(cJSON *object, const rpi_trainer *t) {
     const int *size = t->place.grid.size;
-    if (!rpi_trainer_has_part(t)) return;
+    if (rpi_train_place_is_alone(&t->place)) return;
     cJSON_AddNumberToObject(object, "replicas", t->place.replicas);
     cJSON_AddNumberToObject(object, "tensor_ranks", size[RPI_AXIS_TENSOR]);
     cJSON_AddNumberToObject(object, "stages", size[RPI_AXIS_STAGE]);
+    cJSON_AddNumberToObject(object, "context_ranks", size[RPI_AXIS_CONTEXT]);
 }
 
 rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {

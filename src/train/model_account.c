@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "engine/backend.h"
 #include "train/ownership.h"
+#include "train/parallel/context_nodes.h"
 #include "train/program_set.h"
 #include "train/strategies/passing_gradients.h"
 #include "train/strategies/passing_values.h"
@@ -82,7 +83,8 @@ static rp_status compile(const char *model, const rpi_account_options *options, 
     static const rpi_loss_options plain;
     const rpi_tensor_split split = {.ranks = options->tensor_ranks,
                                     .rank = options->tensor_rank,
-                                    .repeats = options->repeats_sums};
+                                    .repeats = options->repeats_sums,
+                                    .context = {.ranks = options->context_ranks}};
     RP_TRY(rpi_network_build_split(model, &options->shape, &plain, &split, &it->network));
     RP_TRY(rpi_weights_create_table(it->network.graph, it->network.loss, &it->weights));
     RP_TRY(rpi_program_set_open(&it->network, it->weights, rpi_backend_default(), &usual,
@@ -132,6 +134,9 @@ static rp_status count_passing(const rpi_account_options *options, const counted
 static rp_status count_shared(const rpi_account_options *options, const counted *it,
                               rpi_model_account *account) {
     account->owned = account->gradients = account->values = rpi_weights_count(it->weights);
+    account->travelling =
+        rpi_context_nodes_bytes((double)options->batch, (double)options->shape.sequence,
+                                (double)it->network.gathered_keys);
     if (options->sharers <= 1) return RP_OK;
     RP_TRY(count_owned(options, it->weights, &account->owned));
     return count_passing(options, it, account);

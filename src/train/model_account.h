@@ -14,6 +14,7 @@ typedef struct rpi_account_options {
     bool recompute;       /* of rpi_train_options */
     /* Of which tensor rank of how many; 0 ranks: of a model in one piece. */
     int tensor_ranks, tensor_rank;
+    int context_ranks; /* that share each sequence; up to 1: none do */
     bool repeats_sums; /* rpi_tensor_split.repeats */
     int sharers;       /* ranks that share the optimizer's state; up to 1: each has all of it */
     int zero;          /* then: from 2 on gradients, too, and by 3 parameters */
@@ -32,6 +33,7 @@ typedef struct rpi_model_account {
     int64_t owned;              /* of parameters, that one rank steps, who has most */
     int64_t gradients, values;  /* elements of gradients and of parameters that are in memory at
                                    a time, at most, on that rank */
+    double travelling; /* bytes of keys and values on their way between context ranks */
     rpi_program_facts facts;
     rpi_layer_account *layers; /* as the graph goes */
     int layer_count;

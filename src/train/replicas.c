@@ -47,14 +47,14 @@ static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
 
 static int holders(const rpi_trainer *t, const uint32_t *all, uint32_t checksum) {
     int count = 0;
-    for (int r = 0; r < t->place.replicas; r++) count += all[r] == checksum;
+    for (int r = 0; r < t->place.holders; r++) count += all[r] == checksum;
     return count;
 }
 
 /* A replica that holds what most do; of several such copies the lowest one's. */
 static int typical_replica(const rpi_trainer *t, const uint32_t *all) {
     int typical = 0;
-    for (int r = 1; r < t->place.replicas; r++)
+    for (int r = 1; r < t->place.holders; r++)
         if (holders(t, all, all[r]) > holders(t, all, all[typical])) typical = r;
     return typical;
 }
@@ -62,9 +62,9 @@ static int typical_replica(const rpi_trainer *t, const uint32_t *all) {
 /* "rank 2 differs from the other ranks", or where no copy is that of most: "ranks 1 and 3
  * differ from rank 0". */
 static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, char text[TEXT]) {
-    int alike = holders(t, all, all[typical]), others = t->place.replicas - alike, told = 0;
+    int alike = holders(t, all, all[typical]), others = t->place.holders - alike, told = 0;
     rpi_append(text, TEXT, others == 1 ? "rank" : "ranks");
-    for (int r = 0; r < t->place.replicas; r++) {
+    for (int r = 0; r < t->place.holders; r++) {
         if (all[r] == all[typical]) continue;
         rpi_append(text, TEXT, "%s %d",
                    told == 0            ? ""
@@ -74,7 +74,7 @@ static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, cha
         told++;
     }
     rpi_append(text, TEXT, others == 1 ? " differs from " : " differ from ");
-    if (2 * alike > t->place.replicas && alike > 1)
+    if (2 * alike > t->place.holders && alike > 1)
         rpi_append(text, TEXT, "the other ranks");
     else
         rpi_append(text, TEXT, "rank %d", rpi_train_place_twin(&t->place, typical));
@@ -88,7 +88,7 @@ static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical
     int first = -1, differing = 0;
     for (int i = 0; i < tensors; i++) {
         bool differs = false;
-        for (int r = 0; r < t->place.replicas; r++)
+        for (int r = 0; r < t->place.holders; r++)
             differs |= tables[(size_t)r * (size_t)tensors + (size_t)i] !=
                        tables[(size_t)typical * (size_t)tensors + (size_t)i];
         if (differs && first < 0) first = i;
@@ -147,9 +147,9 @@ static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_
 static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
     size_t tensors = (size_t)tensors_of(t);
     uint32_t *tables = NULL;
-    RP_TRY(rpi_alloc_array(tensors * ((size_t)t->place.replicas + 1), sizeof *tables,
+    RP_TRY(rpi_alloc_array(tensors * ((size_t)t->place.holders + 1), sizeof *tables,
                            "checksums", &tables));
-    uint32_t *own = tables + tensors * (size_t)t->place.replicas;
+    uint32_t *own = tables + tensors * (size_t)t->place.holders;
     checksums_of_tensors(t, own);
     rp_status status =
         rp_all_gather(rpi_trainer_replicas(t), own, tables, tensors, RP_U32, NULL, NULL);
@@ -217,12 +217,12 @@ static rp_status check_copies(const rpi_trainer *t) {
 rp_status rpi_replicas_check(rpi_trainer *t) {
     RP_TRY(rpi_trainer_complete(t));
     RP_TRY(check_copies(t));
-    if (t->place.replicas == 1 || t->strategy->replicas_differ) return RP_OK;
+    if (t->place.holders == 1 || t->strategy->replicas_differ) return RP_OK;
     if (rpi_trainer_passes_values(t)) return RP_OK; /* each element is on one rank alone */
     uint32_t own = checksum_of_all(t), *all = NULL;
-    RP_TRY(rpi_alloc_array((size_t)t->place.replicas, sizeof *all, "checksums", &all));
+    RP_TRY(rpi_alloc_array((size_t)t->place.holders, sizeof *all, "checksums", &all));
     rp_status status = rp_all_gather(rpi_trainer_replicas(t), &own, all, 1, RP_U32, NULL, NULL);
-    if (status == RP_OK && holders(t, all, all[0]) < t->place.replicas)
+    if (status == RP_OK && holders(t, all, all[0]) < t->place.holders)
         status = compare_tensors(t, all);
     rpi_free(all);
     return status;

@@ -133,7 +133,7 @@ static rp_status check_choices(const rpi_train_options *o) {
 
 /* "2 ranks", "2 ranks x 4 micro-batches" */
 static const char *runs_text(const rpi_train_options *o, int world, char text[64]) {
-    bool is_shared = o->stages > 1 || o->tensor_ranks > 1;
+    bool is_shared = o->stages > 1 || o->tensor_ranks > 1 || o->context_ranks > 1;
     int used = snprintf(text, 64, "%d %s%s", world, is_shared ? "replica" : "rank",
                         world == 1 ? "" : "s");
     if (o->accumulate > 1)
@@ -293,10 +293,10 @@ static rp_status check_world(const rpi_train_options *o, int world) {
     RP_TRY(check_zero(o, strategy, codec.every > 0));
     int servers = strategy->servers && world ? strategy->servers(request.options) : 0;
     int64_t batch = 0;
-    int each =
-        (o->stages > 1 ? (int)o->stages : 1) * (o->tensor_ranks > 1 ? (int)o->tensor_ranks : 1);
+    rpi_grid model;
+    RP_TRY(rpi_train_grid(o, &model));
     RP_TRY(rpi_train_check_replica(o, strategy, codec.every > 0, world));
-    return rpi_train_global_batch(o, (world - servers) / each, &batch);
+    return rpi_train_global_batch(o, (world - servers) / rpi_grid_world(&model), &batch);
 }
 
 rp_status rpi_train_check_layout(const rpi_train_options *options, int world) {

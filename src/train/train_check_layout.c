@@ -1,4 +1,5 @@
 /* How a replica is made of ranks, and what that does not go with. */
+#include "base/append.h"
 #include "base/status.h"
 #include "plan/plan.h"
 #include "train/trainer.h"
@@ -14,25 +15,34 @@ rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
     if (o->tensor_ranks < 0 || o->tensor_ranks > RPI_TENSOR_RANKS)
         return RP_FAIL(INVALID, "--tp %lld: 1 to %d ranks are allowed",
                        (long long)o->tensor_ranks, RPI_TENSOR_RANKS);
+    if (o->context_ranks < 0 || o->context_ranks > RPI_CONTEXT_RANKS)
+        return RP_FAIL(INVALID, "--cp %lld: 1 to %d ranks are allowed",
+                       (long long)o->context_ranks, RPI_CONTEXT_RANKS);
     if (o->schedule && strcmp(o->schedule, "auto") != 0)
         RP_TRY(rpi_pipeline_kind_find(o->schedule, &schedule));
-    *out_model = (rpi_grid){
-        {o->tensor_ranks ? (int)o->tensor_ranks : 1, 1, 1, o->stages ? (int)o->stages : 1}};
+    *out_model = (rpi_grid){{o->tensor_ranks ? (int)o->tensor_ranks : 1,
+                             o->context_ranks ? (int)o->context_ranks : 1, 1,
+                             o->stages ? (int)o->stages : 1}};
     return RP_OK;
 }
 
 /* "--pp 2", "--tp 2", or "--tp 2 --pp 2": how a replica is made. Returns text. */
 static const char *replica_text(const rpi_grid *model, char text[64]) {
-    int tensor = model->size[RPI_AXIS_TENSOR], stages = model->size[RPI_AXIS_STAGE], used = 0;
-    if (tensor > 1) used = snprintf(text, 64, "--tp %d", tensor);
-    if (stages > 1)
-        snprintf(text + used, 64 - (size_t)used, "%s--pp %d", used ? " " : "", stages);
+    static const struct axis_row {
+        const char *name;
+        rpi_grid_axis axis;
+    } rows[] = {{"tp", RPI_AXIS_TENSOR}, {"cp", RPI_AXIS_CONTEXT}, {"pp", RPI_AXIS_STAGE}};
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (model->size[rows[i].axis] > 1)
+            rpi_append(text, 64, "%s--%s %d", text[0] ? " " : "", rows[i].name,
+                       model->size[rows[i].axis]);
     return text;
 }
 
 static rp_status check_ranks(const rpi_train_options *o, const rpi_grid *model, int world) {
     char text[64] = "", fit[32] = "";
-    int each = model->size[RPI_AXIS_TENSOR] * model->size[RPI_AXIS_STAGE];
+    int each = rpi_grid_world(model);
     int fewer = world / each * each;
     if (world && o->replicas && o->replicas * each != world)
         return RP_FAIL(
@@ -52,6 +62,7 @@ static rp_status check_part(const rpi_train_options *o, const rpi_grid *model,
                             const rpi_strategy *strategy, bool chooses_bits) {
     char text[64] = "";
     rpi_model_choice choice;
+    bool is_part = model->size[RPI_AXIS_TENSOR] > 1 || model->size[RPI_AXIS_STAGE] > 1;
     replica_text(model, text);
     if (strategy->replicas_differ || strategy->run)
         return RP_FAIL(INVALID,
@@ -59,6 +70,7 @@ static rp_status check_part(const rpi_train_options *o, const rpi_grid *model,
                        "equal; --strategy all-reduce is for them",
                        text, strategy->name,
                        model->size[RPI_AXIS_STAGE] > 1 ? "stages" : "ranks");
+    if (!is_part) return RP_OK;
     if (chooses_bits)
         return RP_FAIL(INVALID,
                        "%s with --codec %s: bits are chosen by a rank that sees the "
@@ -106,12 +118,23 @@ static rp_status check_tensor(const rpi_train_options *o, int replicas) {
     return check_tensor_sums(o, replicas);
 }
 
+/* A length that is not said is that of the data, which the network looks at. */
+static rp_status check_context(const rpi_train_options *o) {
+    enum { USUAL_SEQUENCE = 256 };
+    if (o->context_ranks <= 1) return RP_OK;
+    rp_status fits = rpi_network_check_context(o->model, (int)o->context_ranks,
+                                               o->seq_length ? o->seq_length : USUAL_SEQUENCE);
+    return fits == RP_OK ? RP_OK
+                         : rpi_fail_context(fits, "--cp %lld: ", (long long)o->context_ranks);
+}
+
 rp_status rpi_train_check_replica(const rpi_train_options *o, const rpi_strategy *strategy,
                                   bool chooses_bits, int world) {
     rpi_grid model;
     RP_TRY(rpi_train_grid(o, &model));
-    int each = model.size[RPI_AXIS_TENSOR] * model.size[RPI_AXIS_STAGE];
-    RP_TRY(check_tensor(o, world / each));
+    int each = rpi_grid_world(&model);
+    RP_TRY(check_tensor(o, world / each * model.size[RPI_AXIS_CONTEXT]));
+    RP_TRY(check_context(o));
     if (each > 1) RP_TRY(check_part(o, &model, strategy, chooses_bits));
     return check_ranks(o, &model, world);
 }

@@ -95,7 +95,8 @@ static rp_status close_run(rpi_training *r) {
 static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERROR_BYTES]) {
     char place[RPI_GRID_TEXT];
     snprintf(message, RPI_ERROR_BYTES, "%s", why);
-    if (!t->replica_self || !rpi_trainer_has_part(t) || strstr(why, "; lost: rank ")) return;
+    if (!t->replica_self || rpi_train_place_is_alone(&t->place) || strstr(why, "; lost: rank "))
+        return;
     snprintf(message, RPI_ERROR_BYTES, "%s: %s",
              rpi_train_place_text(&t->place, t->place.rank, place), why);
     int lost = rpi_train_place_lost(&t->place, why);

@@ -23,10 +23,10 @@ static rp_status on_parameter(void *context, int index, rpi_parameter_event even
     return RP_OK;
 }
 
-/* The second half of a node in which ranks that share a layer meet: a wait, which the accounts
- * have already. */
+/* The second half of a node in which ranks that share a layer, or sequences, meet: a wait,
+ * which the accounts have already. */
 static bool is_meeting(const rpi_trainer *t, const rpi_step_report *report) {
-    return t->tensor_nodes && strcmp(report->what, "finish") == 0;
+    return (t->tensor_nodes || t->context_nodes) && strcmp(report->what, "finish") == 0;
 }
 
 static rp_status on_pass(void *context, const rpi_program *program, rpi_pass pass) {
@@ -92,7 +92,7 @@ static rp_status open_part(rpi_trainer *t) {
 rp_status rpi_trainer_open_replica(rpi_trainer *t) {
     RP_TRY(open_part(t));
     const rpi_replica_setup setup = {.network = &t->network,
-                                     .shape = &t->source.shape,
+                                     .shape = &t->network.shape,
                                      .weights = t->weights,
                                      .programs = &t->programs,
                                      .mixup = &t->mixup,
@@ -128,6 +128,7 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
                             double *out_loss) {
     int64_t end;
     RP_TRY(rpi_source_deal(&t->source, step, out_batch));
+    RP_TRY(rpi_trainer_cut_batch(t, out_batch));
     rpi_replica_batch batch = {.samples = out_batch,
                                .seed = (uint64_t)t->options->seed,
                                .step = (uint64_t)t->step,
@@ -184,9 +185,9 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rpi_optimizer_state_begin(&t->optimizer);
     t->strategy->begin(t->strategy_self, t->step);
     rpi_source_batch batch;
-    int64_t in_layers = rpi_trainer_tensor_wait_ns(t);
+    int64_t in_layers = rpi_trainer_tensor_wait_ns(t) + rpi_trainer_context_wait_ns(t);
     RP_TRY(rpi_trainer_learn(t, t->step, &batch, &metrics.loss));
-    t->waited_ns += rpi_trainer_tensor_wait_ns(t) - in_layers;
+    t->waited_ns += rpi_trainer_tensor_wait_ns(t) + rpi_trainer_context_wait_ns(t) - in_layers;
     metrics.count = count_of(t, &batch);
     metrics.unit = t->network.task->unit;
     RP_TRY(rpi_losses_survive(&t->losses, report(t, &batch, metrics.loss, start)));

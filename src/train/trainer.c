@@ -50,7 +50,7 @@ static rp_status create_weights(rpi_trainer *t) {
     if (rpi_trainer_passes_gradients(t))
         return rpi_weights_create_placed(n->graph, n->loss, !rpi_trainer_passes_values(t),
                                          &t->weights);
-    if (others_read_gradients(t) && !rpi_trainer_has_part(t))
+    if (others_read_gradients(t) && rpi_train_place_is_alone(&t->place))
         return rpi_weights_create_with(n->graph, n->loss, &travelling, &t->weights);
     return rpi_weights_create(n->graph, n->loss, &t->weights);
 }
@@ -60,6 +60,7 @@ static rp_status build_network(rpi_trainer *t) {
                                    .mixes = t->options->mixup > 0};
     rpi_tensor_split split;
     RP_TRY(rpi_trainer_open_split(t, &split));
+    RP_TRY(rpi_trainer_open_context(t, &split.context));
     RP_TRY(rpi_network_build_split(t->options->model, &t->source.shape, &loss, &split,
                                    &t->network));
     RP_TRY(rpi_mixup_open(t->options->mixup, &t->source.shape,
@@ -109,13 +110,13 @@ static void number_ties(const rpi_trainer *t, int *ties) {
 
 static rp_status share_optimizer(rpi_trainer *t) {
     int *ties = NULL;
-    if (!t->options->zero || t->place.replicas == 1) return RP_OK;
+    if (!t->options->zero || t->place.holders == 1) return RP_OK;
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_parameter_count(t->weights), sizeof *ties,
                            "ties", &ties));
     number_ties(t, ties);
     const rpi_ownership_options options = {
         .weights = t->weights,
-        .ranks = t->place.replicas,
+        .ranks = t->place.holders,
         .bucket_bytes = bucket_bytes(t),
         .granule = rpi_ownership_granule(&t->codec, &t->weights_codec),
         .whole_tensors = t->optimizer.kind->whole_tensors,
@@ -163,7 +164,7 @@ static rp_status open_optimizer(rpi_trainer *t) {
     int count = 0;
     RP_TRY(share_optimizer(t));
     if (t->ownership.count)
-        RP_TRY(rpi_ownership_ranges(&t->ownership, t->place.replica, &owned, &count));
+        RP_TRY(rpi_ownership_ranges(&t->ownership, t->place.holder, &owned, &count));
     rp_status status = open_optimizer_of(t, owned, count);
     rpi_free(owned);
     if (status == RP_OK && rpi_trainer_passes_values(t)) initialise_owned(t);
@@ -173,7 +174,7 @@ static rp_status open_optimizer(rpi_trainer *t) {
 static rp_status allocate(rpi_trainer *t) {
     size_t parameters = (size_t)rpi_weights_count(t->weights);
     RP_TRY(open_optimizer(t));
-    bool lossy = t->place.replicas > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
+    bool lossy = t->place.holders > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
     if (lossy && t->codec.every)
         RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->levels));
     t->lossy_from = RPI_LOSSY_UNKNOWN;
@@ -274,7 +275,7 @@ static double rate(void *context) {
  * buckets beside: in the order of ranks, which over hosts is not chosen by itself. */
 static const char *algorithm_of(const rpi_trainer *t) {
     const char *said = t->options->algorithm;
-    bool is_any = said || !rpi_trainer_is_split(t) || t->place.replicas < 3;
+    bool is_any = said || !rpi_trainer_is_split(t) || t->place.holders < 3;
     return is_any ? said : "sra";
 }
 
@@ -369,6 +370,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_trainer_close_sums(t);
     rpi_network_close(&t->network);
     rpi_trainer_close_split(t);
+    rpi_trainer_close_context(t);
     rpi_source_close(&t->source);
     rpi_losses_close(&t->losses);
     rpi_stage_close(&t->stage);

@@ -9,6 +9,8 @@
 #include "train/losses.h"
 #include "train/mixup.h"
 #include "train/optimizer_state.h"
+#include "train/parallel/context_batch.h"
+#include "train/parallel/context_nodes.h"
 #include "train/parallel/grid_comms.h"
 #include "train/parallel/partial_sums.h"
 #include "train/parallel/replica.h"
@@ -33,9 +35,12 @@ typedef struct rpi_trainer {
     char stage_note[320];  /* why it was chosen so; "": it was said, */
     char *stage_record;    /* and for the run that goes on (stage_choice.h); NULL: nothing */
     rpi_stage_links links;
-    rpi_tensor_nodes *tensor_nodes; /* where ranks that share layers meet; NULL: none do */
-    rpi_tensor_sums *tensor_sums;   /* of gradients of which each of them makes a part */
-    rpi_partial_sums sums;          /* of what several ranks of a replica make parts of */
+    rpi_tensor_nodes *tensor_nodes;   /* where ranks that share layers meet; NULL: none do */
+    rpi_tensor_sums *tensor_sums;     /* of gradients of which each of them makes a part */
+    rpi_context_nodes *context_nodes; /* where ranks that share sequences do; NULL: none do */
+    rpi_context_batch context_batch;  /* this rank's tokens of the batch at hand, */
+    rpi_token_pieces pieces;          /* and which these are */
+    rpi_partial_sums sums;            /* of what several ranks of a replica make parts of */
     int64_t waited_ns; /* for others of the replica and for parameters, in the step at hand */
     rpi_losses losses;
     rp_adaptive_codec codec;
@@ -112,9 +117,13 @@ static inline bool rpi_trainer_is_staged(const rpi_trainer *trainer) {
 static inline bool rpi_trainer_is_split(const rpi_trainer *trainer) {
     return trainer->place.grid.size[RPI_AXIS_TENSOR] > 1;
 }
+/* Do several ranks have tokens of each of its sequences? */
+static inline bool rpi_trainer_shares_sequences(const rpi_trainer *trainer) {
+    return trainer->place.grid.size[RPI_AXIS_CONTEXT] > 1;
+}
 /* Has a rank a part of a model alone, by stages or by layers that are shared? */
 static inline bool rpi_trainer_has_part(const rpi_trainer *trainer) {
-    return !rpi_train_place_is_alone(&trainer->place);
+    return rpi_trainer_is_staged(trainer) || rpi_trainer_is_split(trainer);
 }
 
 /* ---- trainer_tensor.c: of ranks that share each layer ---- */
@@ -132,6 +141,18 @@ void rpi_trainer_tell_tensor(const rpi_trainer *trainer, char *text, size_t byte
 void rpi_trainer_close_sums(rpi_trainer *trainer);
 void rpi_trainer_close_split(rpi_trainer *trainer);
 
+/* ---- trainer_context.c: of ranks that share each sequence ---- */
+
+/* What the network is built with, zeros where none do. Collective over them. */
+rp_status rpi_trainer_open_context(rpi_trainer *trainer, rpi_context_split *out_split);
+/* Of a batch of whole sequences this rank's tokens, until the next call; nothing where they are
+ * all. */
+rp_status rpi_trainer_cut_batch(rpi_trainer *trainer, rpi_source_batch *batch);
+/* How long the thread that computes has waited for keys and values, since the beginning. */
+int64_t rpi_trainer_context_wait_ns(const rpi_trainer *trainer);
+void rpi_trainer_tell_context(const rpi_trainer *trainer, char *text, size_t bytes);
+void rpi_trainer_close_context(rpi_trainer *trainer);
+
 /* What its programs run on, and compute in. */
 rp_status rpi_trainer_backend(const rpi_trainer *trainer, const rpi_backend **out_backend,
                               rp_dtype *out_compute);
@@ -147,12 +168,12 @@ rp_status rpi_trainer_open_stage(rpi_trainer *trainer);
 /* Do ranks keep the gradients of what they own alone? They run the model alike then, as often
  * as the one with most samples does. */
 static inline bool rpi_trainer_passes_gradients(const rpi_trainer *trainer) {
-    return trainer->options->zero >= 2 && trainer->place.replicas > 1;
+    return trainer->options->zero >= 2 && trainer->place.holders > 1;
 }
 
 /* Do they have the parameters of what they own alone, but where a pass uses them? */
 static inline bool rpi_trainer_passes_values(const rpi_trainer *trainer) {
-    return trainer->options->zero >= 3 && trainer->place.replicas > 1;
+    return trainer->options->zero >= 3 && trainer->place.holders > 1;
 }
 /* For whoever wants all parameters in one arena for a while: they are there, and gone again.
  * Nothing where they always are. The first is collective. */
@@ -235,7 +256,7 @@ rp_status rpi_train_check_replica(const rpi_train_options *options,
 /* Of what says no more than a model, an optimizer, --zero, and how a replica is made of `world`
  * ranks (0: not known yet): whether a training would take it; RP_INVALID. */
 rp_status rpi_train_check_layout(const rpi_train_options *options, int world);
-enum { RPI_TENSOR_RANKS = 4096 };
+enum { RPI_TENSOR_RANKS = 4096, RPI_CONTEXT_RANKS = 4096 };
 /* How a replica is made of ranks; RP_INVALID: no number of ranks, or no schedule. */
 rp_status rpi_train_grid(const rpi_train_options *options, rpi_grid *out_model);
 

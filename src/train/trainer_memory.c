@@ -22,7 +22,7 @@ typedef struct remedy {
 } remedy;
 
 static bool could_share(const rpi_trainer *t) {
-    return t->place.replicas > 1 && !t->options->zero && t->strategy->shares_optimizer;
+    return t->place.holders > 1 && !t->options->zero && t->strategy->shares_optimizer;
 }
 static void share(rpi_rank_account_options *o) {
     o->zero = 1;
@@ -59,7 +59,7 @@ rp_status rpi_trainer_backend(const rpi_trainer *t, const rpi_backend **out_back
 static rp_status options_of(const rpi_trainer *t, const rpi_model_stage *stage,
                             rpi_rank_account_options *out) {
     int64_t share = t->global_batch / t->place.workers;
-    bool lossy = t->place.replicas > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
+    bool lossy = t->place.holders > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
     *out = (rpi_rank_account_options){.network = &t->network,
                                       .stage = stage,
                                       .recompute = t->options->recompute,
@@ -68,7 +68,7 @@ static rp_status options_of(const rpi_trainer *t, const rpi_model_stage *stage,
                                           (int)((share + t->micro_batch - 1) / t->micro_batch),
                                       .slots = t->optimizer.kind->slot_count,
                                       .zero = (int)t->options->zero,
-                                      .sharers = t->place.replicas,
+                                      .sharers = t->place.holders,
                                       .feeds_back = lossy && t->options->error_feedback};
     return rpi_trainer_backend(t, &out->backend, &out->compute);
 }
@@ -207,13 +207,14 @@ static rp_status refuse(tally *y, const rpi_rank_account_options *o) {
     double need = its[NEED], largest = its[LARGEST_BYTES], lacks = y->lacks, has = y->has;
     rpi_held_kind kind = (rpi_held_kind)its[LARGEST];
     RP_TRY(list_remedies(y, o, fits, sizeof fits));
-    return RP_FAIL(NOMEM,
-                   "%s needs %.3f GB, of which %.3f GB for %s; the %d rank%s of its host need "
-                   "%.3f GB more than the %.3f GB that are there: %s%smore ranks on more hosts "
-                   "hold less each (--pp, --tp, --zero); --no-memory-check starts all the same",
-                   rpi_train_place_text(&y->t->place, rank, place), 1e-9 * need, 1e-9 * largest,
-                   rpi_held_name(kind), ranks, ranks == 1 ? "" : "s", 1e-9 * lacks, 1e-9 * has,
-                   fits, fits[0] ? " would fit; " : "");
+    return RP_FAIL(
+        NOMEM,
+        "%s needs %.3f GB, of which %.3f GB for %s; the %d rank%s of its host need "
+        "%.3f GB more than the %.3f GB that are there: %s%smore ranks on more hosts "
+        "hold less each (--pp, --tp, --cp, --zero); --no-memory-check starts all the same",
+        rpi_train_place_text(&y->t->place, rank, place), 1e-9 * need, 1e-9 * largest,
+        rpi_held_name(kind), ranks, ranks == 1 ? "" : "s", 1e-9 * lacks, 1e-9 * has, fits,
+        fits[0] ? " would fit; " : "");
 }
 
 /* ---- room ---- */

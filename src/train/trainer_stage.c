@@ -77,12 +77,13 @@ static rp_status measure_layers(rpi_trainer *t, known *k) {
     const rpi_backend *backend = NULL;
     rp_dtype compute = RP_F32;
     const rpi_replica_setup setup = {.network = &t->network,
-                                     .shape = &t->source.shape,
+                                     .shape = &t->network.shape,
                                      .mixup = &t->mixup,
                                      .memories = &t->memories};
     RP_TRY(rpi_trainer_backend(t, &backend, &compute));
     RP_TRY(rpi_source_deal(&t->source, 0, &batch));
     if (t->mixup.alpha > 0) rpi_mixup_blend(&t->mixup, (uint64_t)t->options->seed, 0, &batch);
+    RP_TRY(rpi_trainer_cut_batch(t, &batch));
     rpi_replica_inputs(&setup, &batch, &plain, 0, inputs);
     int64_t samples = batch.count < t->micro_batch ? batch.count : t->micro_batch;
     const rpi_layer_times_setup times = {.network = &t->network,
@@ -91,7 +92,8 @@ static rp_status measure_layers(rpi_trainer *t, known *k) {
                                          .options = {.threads = (int)t->options->threads},
                                          .compute = compute,
                                          .recompute = t->options->recompute,
-                                         .together = rpi_trainer_is_split(t),
+                                         .together = rpi_trainer_is_split(t) ||
+                                                     rpi_trainer_shares_sequences(t),
                                          .samples = samples > 0 ? samples : 1,
                                          .inputs = inputs};
     return rpi_layer_times_measure(&times, k->times);

@@ -39,7 +39,7 @@ static rp_status load_weights(rpi_training *r) {
 static void warn_of_one_bit(const rpi_training *r) {
     const rp_codec *codec = &r->trainer.codec.codec;
     char text[80];
-    bool alone = r->trainer.place.replicas < 2 || codec->rounding == RP_STOCHASTIC;
+    bool alone = r->trainer.place.holders < 2 || codec->rounding == RP_STOCHASTIC;
     bool is_q1 = codec->bits == 1 && rp_codec_text(codec, text, sizeof text)[0] == 'q';
     if (!is_q1 || alone || !r->trainer.residual || !r->hooks->note) return;
     r->hooks->note(r->hooks->context,
@@ -74,8 +74,12 @@ static void tell_layout(const rpi_training *r) {
         if (t->stage_note[0]) r->hooks->note(r->hooks->context, t->stage_note);
         r->hooks->note(r->hooks->context, t->stage.text);
     }
-    if (!rpi_trainer_is_split(t)) return;
-    rpi_trainer_tell_tensor(t, line, sizeof line);
+    if (rpi_trainer_is_split(t)) {
+        rpi_trainer_tell_tensor(t, line, sizeof line);
+        r->hooks->note(r->hooks->context, line);
+    }
+    if (!rpi_trainer_shares_sequences(t)) return;
+    rpi_trainer_tell_context(t, line, sizeof line);
     r->hooks->note(r->hooks->context, line);
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { KEYS = 28, LONGEST = 8192 };
+enum { KEYS = 29, LONGEST = 8192 };
 
 typedef struct found {
     const char *at[KEYS];
@@ -57,6 +57,7 @@ static const rpi_option table[] = {
     KEY(25, "parallelism.pp_engine"),
     KEY(26, "optimizer.zero_stage"),
     KEY(27, "parallelism.tp"),
+    KEY(28, "parallelism.context_parallel_size"),
     {0},
 };
 
@@ -201,6 +202,7 @@ static void what_is_left_out_is_what_nanotron_takes(void) {
                "  optimizer_factory: {name: sgd}\n"
                "  learning_rate_scheduler: {learning_rate: 0.1, lr_warmup_steps: 10}\n"
                "parallelism: {dp: 3, pp: 2, tp: 4, tp_mode: REDUCE_SCATTER, pp_engine: null,\n"
+               "  context_parallel_size: null,\n"
                "  tp_linear_async_communication: false}\n"
                "data_stages: null\n",
         &f, &config));
@@ -310,7 +312,6 @@ static const struct {
     {"general.benchmark_csv_path", "null", "bench.csv"},
     {"general.ignore_sanity_checks", "true", NULL},
     {"parallelism.expert_parallel_size", "1", "4"},
-    {"parallelism.context_parallel_size", "1", "2"},
     {"parallelism.tp_mode", "REDUCE_SCATTER", "OTHER"},
     {"parallelism.tp_linear_async_communication", "true", NULL},
     {"parallelism.tp_recompute_allgather", "true", NULL},
@@ -458,10 +459,10 @@ static void what_we_have_not_is_refused(void) {
     static const struct {
         const char *text, *part;
     } bad[] = {
-        {LITTLE "parallelism: {context_parallel_size: 2}\n",
-         "nanotron.yaml:2: parallelism.context_parallel_size is 2; redpoll train "
-         "has 1|null only: ranks share the data, as dp says, the layers, as pp says, and each "
-         "layer, as tp says"},
+        {LITTLE "parallelism: {expert_parallel_size: 2}\n",
+         "nanotron.yaml:2: parallelism.expert_parallel_size is 2; redpoll train "
+         "has 1|null only: ranks share the data, as dp says, the layers, as pp says, each "
+         "layer, as tp says, and each sequence, as context_parallel_size says"},
         {LITTLE "parallelism: {tp: 4000000000, dp: 4000000000}\n", "tp x pp is too large"},
         {LITTLE "optimizer: {learning_rate_scheduler: {lr_warmup_steps: 3, lr_warmup_style: "
                 "constant}}\n",

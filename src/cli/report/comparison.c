@@ -32,10 +32,13 @@ static const char *link(const rpi_report_run *run, char *text) {
 static const char *ranks(const rpi_report_run *run, char *text) {
     long long tensor = run->tensor_ranks > 1 ? run->tensor_ranks : 1;
     long long stages = run->stages > 1 ? run->stages : 1;
+    long long context = run->context_ranks > 1 ? run->context_ranks : 1;
+    long long each = tensor * stages * context;
     rpi_quantity_text(RPI_WHOLE, (double)run->ranks, text);
-    if (tensor * stages == 1) return text;
-    rpi_append(text, RPI_QUANTITY_TEXT, ": dp %lld", run->ranks / (tensor * stages));
+    if (each == 1) return text;
+    rpi_append(text, RPI_QUANTITY_TEXT, ": dp %lld", run->ranks / each);
     if (tensor > 1) rpi_append(text, RPI_QUANTITY_TEXT, ", tp %lld", tensor);
+    if (context > 1) rpi_append(text, RPI_QUANTITY_TEXT, ", cp %lld", context);
     if (stages > 1) rpi_append(text, RPI_QUANTITY_TEXT, ", pp %lld", stages);
     return text;
 }

@@ -47,8 +47,8 @@ typedef struct rpi_report_run {
     int style; /* of its lines: chart.h */
     const char *model, *data, *codec, *link, *transport, *unit;
     int64_t ranks, steps, last_step;
-    int64_t tensor_ranks, stages; /* of a replica; 0 or 1: one */
-    double start_time;            /* of the last start, seconds since 1970; 0: unknown */
+    int64_t tensor_ranks, stages, context_ranks; /* of a replica; 0 or 1: one */
+    double start_time; /* of the last start, seconds since 1970; 0: unknown */
     rpi_curve_point *curve;
     int curve_count;
     int64_t window; /* steps of the mean that smooths */

@@ -255,6 +255,7 @@ static rp_status copy_header(const rpi_metrics_file *file, rpi_arena *arena,
     run->ranks = whole_of(header, "ranks");
     run->tensor_ranks = whole_of(options, "tp");
     run->stages = whole_of(options, "pp");
+    run->context_ranks = whole_of(options, "cp");
     run->last_step = whole_of(header, "last_step");
     run->start_time = (double)whole_of(header, "time");
     return copy_settings(file, arena, run);

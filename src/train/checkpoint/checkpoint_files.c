@@ -63,7 +63,7 @@ bool rpi_checkpoint_has_rank_files(const rpi_trainer *t, int64_t world, bool dif
 
 bool rpi_checkpoint_keeps_alone(const rpi_trainer *t) {
     float *states[RPI_STRATEGY_STATES];
-    return t->place.replicas == 1 && t->strategy->states &&
+    return t->place.holders == 1 && t->strategy->states &&
            t->strategy->states(t->strategy_self, states) > 0;
 }
 

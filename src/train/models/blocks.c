@@ -154,12 +154,17 @@ static int64_t width_of(const rpi_builder *builder, rpi_value_id x) {
 rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
                                double probability) {
     if (probability == 0 || builder->is_decoder) return x;
-    return rpi_dropout(builder->graph, name, x, (float)probability);
+    return rpi_dropout_of(
+        builder->graph, name, x,
+        (rpi_dropout_attributes){.probability = (float)probability,
+                                 .pieces = rpi_context_pieces(&builder->split.context)});
 }
 
 rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
                                      double probability, int64_t whole) {
-    rpi_dropout_attributes attributes = {.probability = (float)probability, .whole = whole};
+    rpi_dropout_attributes attributes = {.probability = (float)probability,
+                                         .whole = whole,
+                                         .pieces = rpi_context_pieces(&builder->split.context)};
     int64_t end;
     if (probability == 0 || builder->is_decoder || !rpi_tensor_is_split(&builder->split))
         return rpi_block_dropout(builder, name, x, probability);
@@ -167,9 +172,32 @@ rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi
     return rpi_dropout_of(builder->graph, name, x, attributes);
 }
 
+/* Queries of this rank's tokens, keys and values of all: the last two outputs of the node. */
+static rpi_value_id attend_gathered(rpi_builder *builder, const char *name, rpi_value_id query,
+                                    const rpi_context_gather *gather,
+                                    const rpi_value_id *inputs,
+                                    rpi_attention_attributes attributes) {
+    char text[LONGEST_NAME];
+    rpi_graph *graph = builder->graph;
+    const rpi_context_split *context = &builder->split.context;
+    rpi_value_id first =
+        rpi_context_gather_node(graph, context, join(text, name, "gather"), gather, inputs);
+    if (is_failed(builder, first)) return RPI_NO_VALUE;
+    if (gather->keys > builder->gathered_keys) builder->gathered_keys = gather->keys;
+    int keys = gather->queries ? 1 : 0;
+    if (gather->queries) query = first;
+    attributes.pieces = rpi_context_pieces(context);
+    return rpi_attention(graph, name, query, rpi_graph_output(graph, first, keys),
+                         rpi_graph_output(graph, first, keys + 1), RPI_NO_VALUE, attributes);
+}
+
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
                                  rpi_value_id key, rpi_value_id value,
                                  rpi_attention_attributes attributes) {
+    if (rpi_context_is_split(&builder->split.context) && !is_failed(builder, key))
+        return attend_gathered(builder, name, query,
+                               &(rpi_context_gather){.keys = width_of(builder, key)},
+                               (rpi_value_id[]){key, value}, attributes);
     if (!builder->is_decoder || is_failed(builder, key))
         return rpi_attention(builder->graph, name, query, key, value, RPI_NO_VALUE, attributes);
     rpi_cache cache = add_caches(builder, name, key, width_of(builder, key));
@@ -178,10 +206,16 @@ rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_val
 
 rpi_value_id rpi_block_self_attention(rpi_builder *builder, const char *name, rpi_value_id x,
                                       rpi_attention_attributes attributes) {
-    if (!builder->is_decoder || is_failed(builder, x))
+    bool is_split = rpi_context_is_split(&builder->split.context);
+    if ((!is_split && !builder->is_decoder) || is_failed(builder, x))
         return rpi_self_attention(builder->graph, name, x, RPI_NO_VALUE, attributes);
     int64_t kv_heads = attributes.kv_heads ? attributes.kv_heads : attributes.heads;
     int64_t head_size = width_of(builder, x) / (attributes.heads + 2 * kv_heads);
+    if (is_split)
+        return attend_gathered(builder, name, RPI_NO_VALUE,
+                               &(rpi_context_gather){.queries = attributes.heads * head_size,
+                                                     .keys = kv_heads * head_size},
+                               &x, attributes);
     rpi_cache cache = add_caches(builder, name, x, kv_heads * head_size);
     return rpi_cached_self_attention(builder->graph, name, x, cache, attributes);
 }
@@ -211,11 +245,16 @@ rpi_value_id rpi_block_head_norm(rpi_builder *builder, const char *name, rpi_val
 
 rpi_value_id rpi_block_rope(rpi_builder *builder, const char *name, rpi_value_id x,
                             rpi_rope_attributes attributes) {
+    attributes.pieces = rpi_context_pieces(&builder->split.context);
     return rpi_rope_at(builder->graph, name, x, position_of(builder), attributes);
 }
 
 rpi_value_id rpi_block_positions(rpi_builder *builder, const char *name, rpi_value_id x,
                                  rpi_value_id table) {
+    if (rpi_context_is_split(&builder->split.context))
+        return rpi_position_embedding_of(
+            builder->graph, name, x, table,
+            (rpi_position_attributes){rpi_context_pieces(&builder->split.context)});
     return rpi_position_embedding_at(builder->graph, name, x, table, position_of(builder));
 }
 

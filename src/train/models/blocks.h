@@ -19,6 +19,8 @@ typedef struct rpi_builder {
     rpi_tensor_split split; /* zeros: no other rank has a part of the model */
     /* Where logits are a slice of the vocabulary: from which token on, of how many; else 0. */
     int64_t first_logit, whole_logits;
+    /* Where others have tokens of the sequences, too: the widest keys that are gathered. */
+    int64_t gathered_keys;
     const rpi_value_id *inputs; /* those of the task, for models that read several */
     /* What the model says of a sample as a whole, for tasks that ask for that, too. */
     rpi_value_id sample_logits;
@@ -135,7 +137,8 @@ rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value
 rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
                                      double probability, int64_t whole);
 
-/* What differs in a decoder: attention (causal there), and whatever knows a token's place. */
+/* What differs in a decoder, and where other ranks have tokens of the same sequences: attention
+ * (causal there), and whatever knows a token's place. */
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
                                  rpi_value_id key, rpi_value_id value,
                                  rpi_attention_attributes attributes);

@@ -175,5 +175,6 @@ const rpi_model rpi_model_gpt2 = {
     .fill_in = fill_in,
     .transformer = transformer,
     .check_split = check_split,
+    .shares_sequences = true,
     .build = build,
 };

@@ -310,5 +310,6 @@ const rpi_model rpi_model_llama = {
     .fill_in = fill_in,
     .transformer = transformer,
     .check_split = check_split,
+    .shares_sequences = true,
     .build = build,
 };

@@ -42,6 +42,10 @@ typedef struct rpi_model {
     /* Optional: can so many tensor ranks hold it together? RP_INVALID says what would fit.
      * NULL: no two can. */
     rp_status (*check_split)(const void *options, const rpi_tensor_split *split);
+    /* Can context ranks share its sequences? All that its layers do with several tokens of one
+     * at a time is causal attention, by the blocks (blocks.h), as is what knows their places.
+     */
+    bool shares_sequences;
     /* Add the nodes between the task's first input (images; others: builder->inputs) and the
      * logits (batch x classes), and return these; builder->sample_logits where the task has a
      * loss of them. */

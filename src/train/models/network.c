@@ -129,6 +129,7 @@ static void take_results(rpi_network *network, const rpi_builder *builder,
     memcpy(network->remembers, builder->remembers, sizeof network->remembers);
     if (network->memory_count) network->memory_length = rpi_model_memory(choice);
     network->first_logit = builder->first_logit;
+    network->gathered_keys = builder->gathered_keys;
     network->whole_logits = builder->whole_logits;
     network->adaptive = builder->adaptive;
     network->cluster_scores = builder->cluster_scores;
@@ -152,10 +153,13 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
                            .statistics = RPI_NO_VALUE,
                            .tensor_ranks = rpi_tensor_is_split(split) ? split->ranks : 1,
                            .tensor_rank = rpi_tensor_is_split(split) ? split->rank : 0,
+                           .context_ranks =
+                               rpi_context_is_split(&split->context) ? split->context.ranks : 1,
                            .mixed_labels = RPI_NO_VALUE,
                            .mixed_scale = RPI_NO_VALUE};
     if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice->model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
+    network.shape.sequence /= network.context_ranks;
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph,
                            .split = *split,
@@ -214,12 +218,40 @@ rp_status rpi_network_check_split(const char *model_text, int tensor_ranks) {
     return fits == RP_OK ? RP_OK : rpi_fail_context(fits, "model %s: ", model_text);
 }
 
+static rp_status check_context(const rpi_model_choice *choice, const rpi_context_split *context,
+                               int64_t sequence) {
+    char names[128] = "";
+    size_t used = 0;
+    if (!rpi_context_is_split(context)) return RP_OK;
+    if (context->rank < 0 || context->rank >= context->ranks)
+        return RP_FAIL(INVALID, "context rank %d of %d", context->rank, context->ranks);
+    if (choice->model->shares_sequences) return rpi_context_split_check(context, sequence);
+    for (int i = 0; rpi_model_at(i) && used < sizeof names; i++)
+        if (rpi_model_at(i)->shares_sequences)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     used ? ", " : "", rpi_model_at(i)->name);
+    return RP_FAIL(INVALID,
+                   "%s has its samples on one rank as wholes; models whose sequences context "
+                   "ranks share are %s",
+                   choice->model->name, names);
+}
+
+rp_status rpi_network_check_context(const char *model_text, int context_ranks,
+                                    int64_t sequence) {
+    const rpi_context_split context = {.ranks = context_ranks};
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(model_text, &choice));
+    rp_status fits = check_context(&choice, &context, sequence);
+    return fits == RP_OK ? RP_OK : rpi_fail_context(fits, "model %s: ", model_text);
+}
+
 rp_status rpi_network_build_split(const char *model_text, const rpi_data_shape *shape,
                                   const rpi_loss_options *loss, const rpi_tensor_split *split,
                                   rpi_network *out_network) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(model_text, &choice));
     rp_status fits = check_split(&choice, split);
+    if (fits == RP_OK) fits = check_context(&choice, &split->context, shape->sequence);
     if (fits != RP_OK) return rpi_fail_context(fits, "model %s: ", model_text);
     const rpi_task *task = rpi_task_find(rpi_model_task(&choice));
     if (task && loss->smoothing > 0 && !task->takes_smoothing)

@@ -11,11 +11,14 @@ enum { RPI_NETWORK_INPUTS = RPI_TASK_INPUTS + 2 + 1 + RPI_MEMORIES };
 typedef struct rpi_network {
     char text[RPI_MODEL_TEXT]; /* as the user named the model */
     const rpi_task *task;
-    rpi_data_shape shape; /* of the data that it was built for */
+    /* Of the data that it was built for; of sequences what this rank has of them. */
+    rpi_data_shape shape;
     rpi_graph *graph;
     rpi_parameter *parameters;
     int parameter_count;
     int tensor_ranks, tensor_rank; /* 1 and 0 where no other rank has a part of the model */
+    int context_ranks;             /* that have tokens of each sequence; 1: all are here */
+    int64_t gathered_keys;         /* the widest of these (rpi_context_gather); 0: none are */
     /* Inputs of the graph in this order: those of the task, the scale of its loss, and that of
      * its second loss where it has one; f32 scalars. */
     rpi_value_id inputs[RPI_TASK_INPUTS], scale, sample_scale;
@@ -57,14 +60,17 @@ rp_status rpi_network_build_for(const char *model, const rpi_data_shape *shape,
                                 const rpi_loss_options *loss, rpi_network *out_network);
 /* The same model, of which this is what one of several tensor ranks has: tensors are cut as
  * their records say, and the graph has nodes where ranks meet. Losses, counts of right answers
- * and whatever lies between layers are the whole's on every rank. RP_INVALID: so many ranks
- * cannot hold this model; what would fit. */
+ * and whatever lies between layers are the whole's on every rank. Where context ranks share the
+ * sequences of `shape`, too, inputs, losses and counts are of this rank's tokens. RP_INVALID:
+ * so many ranks cannot hold this model, or these sequences; what would fit. */
 rp_status rpi_network_build_split(const char *model, const rpi_data_shape *shape,
                                   const rpi_loss_options *loss, const rpi_tensor_split *split,
                                   rpi_network *out_network);
 /* Can so many ranks hold it? Before any data are there; building may find more. RP_INVALID as
  * above. */
 rp_status rpi_network_check_split(const char *model, int tensor_ranks);
+/* Likewise of ranks that share its sequences, each of so many tokens. */
+rp_status rpi_network_check_context(const char *model, int context_ranks, int64_t sequence);
 /* The same model as a decoder, for inference: tokens (batch x sequence) that follow those of
  * earlier runs, whose keys and values lie in caches. Inputs of the graph are the tokens, the
  * position, and the caches, each batch x memory x its width, or the memories of a model that

@@ -13,6 +13,7 @@
 #define RPI_TRAIN_TENSOR_SPLIT_H
 
 #include "engine/layers.h"
+#include "train/models/context_split.h"
 #include "train/models/parameter.h"
 
 typedef enum rpi_tensor_node {
@@ -33,6 +34,7 @@ typedef struct rpi_tensor_split {
     /* In blocks that are recomputed, sums of parts are made again where backward needs them,
      * which costs their communication and spares their memory. All ranks alike. */
     bool repeats;
+    rpi_context_split context; /* who else has tokens of this rank's sequences */
 } rpi_tensor_split;
 
 static inline bool rpi_tensor_is_split(const rpi_tensor_split *split) {

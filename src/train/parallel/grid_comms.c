@@ -16,6 +16,7 @@ static const group_row rows[] = {
     {RPI_AXES_DATA | RPI_AXES_CONTEXT, "replicas", RP_PRIORITY_BULK, true},
     {RPI_AXES_STAGE, "stages", RP_PRIORITY_URGENT, false},
     {RPI_AXES_TENSOR, "tensor", RP_PRIORITY_URGENT, false},
+    {RPI_AXES_CONTEXT, "context", RP_PRIORITY_URGENT, false},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -70,7 +71,8 @@ static rp_status fill_list(const rpi_grid *grid, group_list *list) {
 
 static void take(const rpi_grid *grid, int rank, const group_list *list,
                  rpi_grid_comms *out_comms) {
-    rp_comm **kinds[ROWS] = {&out_comms->replicas, &out_comms->stages, &out_comms->tensor};
+    rp_comm **kinds[ROWS] = {&out_comms->replicas, &out_comms->stages, &out_comms->tensor,
+                             &out_comms->context};
     int first = 0;
     for (int i = 0; i < ROWS; i++) {
         if (!is_made(grid, i)) continue;
@@ -93,6 +95,7 @@ rp_status rpi_grid_comms_open(rp_comm *world, const rpi_train_place *place,
 }
 
 void rpi_grid_comms_close(rpi_grid_comms *comms) {
+    rp_comm_destroy(comms->context);
     rp_comm_destroy(comms->tensor);
     rp_comm_destroy(comms->stages);
     rp_comm_destroy(comms->replicas);
@@ -101,7 +104,9 @@ void rpi_grid_comms_close(rpi_grid_comms *comms) {
 
 void rpi_grid_comms_abort(const rpi_grid_comms *comms, rp_status status, const char *message) {
     if (comms->layers) rp_comm_abort(comms->layers, status, message);
+    if (comms->keys) rp_comm_abort(comms->keys, status, message);
     if (comms->tensor) rp_comm_abort(comms->tensor, status, message);
+    if (comms->context) rp_comm_abort(comms->context, status, message);
     if (comms->stages) rp_comm_abort(comms->stages, status, message);
     if (comms->replicas) rp_comm_abort(comms->replicas, status, message);
 }
@@ -114,4 +119,6 @@ void rpi_grid_comms_stats(const rpi_grid_comms *comms, const rp_comm *world,
     rpi_add_comm_stats(comms->stages, out_stats);
     rpi_add_comm_stats(comms->tensor, out_stats);
     rpi_add_comm_stats(comms->layers, out_stats);
+    rpi_add_comm_stats(comms->context, out_stats);
+    rpi_add_comm_stats(comms->keys, out_stats);
 }

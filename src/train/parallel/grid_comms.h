@@ -11,6 +11,8 @@ typedef struct rpi_grid_comms {
     rp_comm *stages;   /* of this replica, by stage; what travels here goes first */
     rp_comm *tensor;   /* that share the layers of this stage of this replica */
     rp_comm *layers;   /* borrowed: where those meet in a layer (tensor_nodes.h) */
+    rp_comm *context;  /* that share the sequences of this replica, with the same layers */
+    rp_comm *keys;     /* borrowed: where those gather keys (context_nodes.h) */
 } rpi_grid_comms;
 
 /* None where each rank is a replica of its own. Collective over the world, which outlives them.

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "plan/pipelines/pipeline_orders.h"
+#include "train/parallel/context_nodes.h"
 #include "train/program_set.h"
 
 #include <math.h>
@@ -47,6 +48,9 @@ static void count_arenas(const rpi_rank_account_options *o, rpi_rank_account *a)
     a->bytes[RPI_HELD_OPTIMIZER] = (o->zero >= 1 ? part : all) * o->slots;
     a->bytes[RPI_HELD_STATES] = (double)a->states * sizeof(float);
     a->bytes[RPI_HELD_RESIDUAL] = o->feeds_back ? all : 0;
+    a->bytes[RPI_HELD_MESSAGES] = rpi_context_nodes_bytes(
+        (double)o->micro_batch, (double)o->network->shape.sequence * o->network->context_ranks,
+        (double)o->network->gathered_keys);
 }
 
 /* ---- programs ---- */

@@ -12,6 +12,8 @@ static int ranks_of_replica(const rpi_grid *model) {
     return rpi_grid_world(&one);
 }
 
+enum { HOLDERS = RPI_AXES_DATA | RPI_AXES_CONTEXT };
+
 /* Where `rank` of `world` is, by a grid that fits. */
 static void stand(rpi_train_place *place, int rank, int world) {
     place->rank = rank;
@@ -20,6 +22,8 @@ static void stand(rpi_train_place *place, int rank, int world) {
     rpi_grid_place at = rpi_grid_place_of(&place->grid, rank);
     place->replica = at.at[RPI_AXIS_DATA];
     place->replicas = place->grid.size[RPI_AXIS_DATA];
+    place->holder = rpi_grid_member_of(&place->grid, HOLDERS, rank);
+    place->holders = rpi_grid_group_size(&place->grid, HOLDERS);
     place->counts = at.at[RPI_AXIS_TENSOR] == 0 &&
                     at.at[RPI_AXIS_STAGE] == place->grid.size[RPI_AXIS_STAGE] - 1;
 }
@@ -70,10 +74,9 @@ const char *rpi_train_place_text(const rpi_train_place *place, int rank,
     return text;
 }
 
-int rpi_train_place_twin(const rpi_train_place *place, int replica) {
-    rpi_grid_place at = rpi_grid_place_of(&place->grid, place->rank);
-    at.at[RPI_AXIS_DATA] = replica;
-    return rpi_grid_rank(&place->grid, &at);
+int rpi_train_place_twin(const rpi_train_place *place, int holder) {
+    int group = rpi_grid_group_of(&place->grid, HOLDERS, place->rank);
+    return rpi_grid_group_rank(&place->grid, HOLDERS, group, holder);
 }
 
 void rpi_train_place_move(rpi_train_place *place, int rank, int world) {

@@ -13,8 +13,12 @@ typedef struct rpi_train_place {
     int rank, world;       /* in the communicator of all ranks that are there */
     rpi_grid grid;         /* of them; along data are the replicas */
     int replica, replicas; /* of them, which one this rank is a part of, of how many */
+    /* Ranks that hold the parameters that this one holds, over which gradients are summed, and
+     * which of them it is: of each replica those that share its sequences. */
+    int holder, holders;
     /* This rank says what its replica has once: losses and right answers are made on all ranks
-     * of its last stage, and those of its first tensor rank count. */
+     * of its last stage, and those of its first tensor rank count, of each part of a sequence.
+     */
     bool counts;
     /* Replicas that learn, when the run began, and this rank's place among them, which say what
      * each learns from, to the end; ranks that only serve have the first's. All of them learn
@@ -36,8 +40,9 @@ bool rpi_train_place_is_alone(const rpi_train_place *place);
  * of the world. Returns text. */
 const char *rpi_train_place_text(const rpi_train_place *place, int rank,
                                  char text[RPI_GRID_TEXT]);
-/* The rank that holds in another replica what this one holds in its own. */
-int rpi_train_place_twin(const rpi_train_place *place, int replica);
+/* The rank that is number `holder` of those that hold what this one holds; where replicas do
+ * not share sequences, the one of that replica. */
+int rpi_train_place_twin(const rpi_train_place *place, int holder);
 
 /* Ranks have left or come; each is a replica. Who learns from what stays. */
 void rpi_train_place_move(rpi_train_place *place, int rank, int world);

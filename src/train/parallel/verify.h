@@ -60,7 +60,7 @@ rp_status rpi_verify_checkpoints(const char *one, const char *other, int64_t ste
 /* What decides how far a layout is from one rank. */
 typedef struct rpi_verify_layout {
     const rpi_train_options *options;
-    int stages, replicas, tensor_ranks;
+    int stages, replicas, tensor_ranks, context_ranks;
     int64_t micro_batches; /* of a replica in a step */
     bool has_ties;         /* a table is at both ends of the stages */
     bool has_shared;       /* a parameter is read at several places, as a tied table */

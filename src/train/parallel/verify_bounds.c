@@ -56,13 +56,19 @@ static bool cuts_short_batches(const rpi_verify_layout *l) {
 
 static bool is_bf16(const rpi_verify_layout *l) {
     const char *dtype = l->options->dtype;
-    bool is_layout = l->stages > 1 || l->replicas > 1 || l->tensor_ranks > 1;
+    bool is_layout =
+        l->stages > 1 || l->replicas > 1 || l->tensor_ranks > 1 || l->context_ranks > 1;
     return is_layout && dtype && strcmp(dtype, "bf16") == 0;
+}
+
+/* Over replicas, or what each rank makes of its tokens. */
+static bool sums_gradients(const rpi_verify_layout *l) {
+    return l->replicas > 1 || l->context_ranks > 1;
 }
 
 static bool is_lossy(const rpi_verify_layout *l) {
     rp_adaptive_codec codec;
-    if (l->replicas == 1 || rp_adaptive_codec_parse(l->options->codec, &codec) != RP_OK)
+    if (!sums_gradients(l) || rp_adaptive_codec_parse(l->options->codec, &codec) != RP_OK)
         return false;
     return codec.every > 0 || !rp_codec_is_exact(&codec.codec, RP_F32);
 }
@@ -70,12 +76,16 @@ static bool is_lossy(const rpi_verify_layout *l) {
 static bool has_lossy_weights(const rpi_verify_layout *l) {
     rp_codec codec;
     const char *text = l->options->weights_codec;
-    if (l->replicas == 1 || !text || rp_codec_parse(text, &codec) != RP_OK) return false;
+    if (!sums_gradients(l) || !text || rp_codec_parse(text, &codec) != RP_OK) return false;
     return !rp_codec_is_exact(&codec, RP_F32);
 }
 
 static bool shares_layers(const rpi_verify_layout *l) {
     return l->tensor_ranks > 1;
+}
+
+static bool shares_sequences(const rpi_verify_layout *l) {
+    return l->context_ranks > 1;
 }
 
 static bool has_replicas(const rpi_verify_layout *l) {
@@ -90,6 +100,10 @@ static const rpi_verify_reason reasons[] = {
      "ranks that share a layer add up its inputs' parts, and what each token loses, rank by "
      "rank",
      shares_layers, OTHER_ORDER},
+    {"context",
+     "ranks that share a sequence add up what its tokens say of parameters, and of keys and "
+     "values, rank by rank",
+     shares_sequences, OTHER_ORDER},
     {"kernels",
      "some kernels add to the gradients of the micro-batches before while they sum up; "
      "replicas "

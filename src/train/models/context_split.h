@@ -1,0 +1,49 @@
+/* How the ranks of a context group hold each sequence together, as a model sees it.
+ *
+ * A sequence is cut into two pieces a rank, of which rank r of n has the r-th and the r-th from
+ * the end: a causal query sees the keys before it, and so each rank has as many pairs to work
+ * on. Parameters are on all ranks; whatever a layer does with each token alone a rank does with
+ * its own. Attention reads the keys and values of all:
+ *
+ *     gather   forward: what the ranks have of keys and values becomes the whole sequence's;
+ *              backward: their gradients are summed, and each rank gets those of its tokens
+ *
+ * What is gathered is not kept: it is gathered again where backward reads it. Who has a
+ * communicator (train/parallel/context_nodes.h) says what the node does. */
+#ifndef RPI_TRAIN_CONTEXT_SPLIT_H
+#define RPI_TRAIN_CONTEXT_SPLIT_H
+
+#include "engine/layers.h"
+
+/* Keys and values, each batch x T x `keys`, which are two inputs; or one, batch x T x (queries
+ * + 2 keys) in a token, of which queries come first. The node's outputs are the keys and the
+ * values of all tokens, behind, where they were beside them, this rank's queries. */
+typedef struct rpi_context_gather {
+    int64_t queries, keys; /* queries 0: keys and values are two inputs */
+} rpi_context_gather;
+
+typedef struct rpi_context_split {
+    int ranks, rank; /* 0 or 1 ranks: each has whole sequences */
+    /* The functions of one node, and their context, which outlives the graph. NULL: there are
+     * none; the graph may be compiled and counted, and its runs fail. */
+    rp_status (*describe)(void *nodes, const rpi_context_gather *gather,
+                          rpi_external_attributes *out_attributes);
+    void *nodes;
+} rpi_context_split;
+
+static inline bool rpi_context_is_split(const rpi_context_split *split) {
+    return split->ranks > 1;
+}
+
+/* This rank's tokens; zeros: all of them. */
+rpi_token_pieces rpi_context_pieces(const rpi_context_split *split);
+
+/* A node over its one or two inputs; its first output. */
+rpi_value_id rpi_context_gather_node(rpi_graph *graph, const rpi_context_split *split,
+                                     const char *name, const rpi_context_gather *gather,
+                                     const rpi_value_id *inputs);
+
+/* RP_INVALID: sequences of so many tokens are no two equal pieces a rank; how many would be. */
+rp_status rpi_context_split_check(const rpi_context_split *split, int64_t sequence);
+
+#endif

@@ -1,0 +1,22 @@
+/* Of a batch the tokens of one context rank (train/models/context_split.h). */
+#ifndef RPI_TRAIN_CONTEXT_BATCH_H
+#define RPI_TRAIN_CONTEXT_BATCH_H
+
+#include "engine/token_pieces.h"
+#include "train/data/source.h"
+
+/* Memory of the inputs, which grows to the largest batch; zeros are fine. */
+typedef struct rpi_context_batch {
+    unsigned char *inputs[RPI_TASK_INPUTS];
+    size_t room[RPI_TASK_INPUTS];
+} rpi_context_batch;
+
+/* Inputs that are whole sequences become these pieces of them, until the next call, and labels
+ * are those among them that count; what is of all ranks stays. shape: of the whole. RP_NOMEM.
+ */
+rp_status rpi_context_batch_cut(rpi_context_batch *memory, const rpi_task *task,
+                                const rpi_data_shape *shape, const rpi_token_pieces *pieces,
+                                rpi_source_batch *batch);
+void rpi_context_batch_close(rpi_context_batch *memory);
+
+#endif

@@ -1,0 +1,52 @@
+/* The nodes at which the ranks of a context group gather keys and values
+ * (train/models/context_split.h), over a communicator of their own whose operations pass all
+ * others:
+ *
+ *     forward     all-gather, and again where backward reads what it gave
+ *     backward    reduce-scatter, a sum in rank order
+ *
+ * All ranks of the group run the same programs in the same order.
+ *
+ *     rpi_context_nodes_create(group, NULL, &nodes)         all ranks of the group
+ *     rpi_tensor_split split = {.context = rpi_context_nodes_split(nodes)}
+ *     rpi_network_build_split(model, shape, loss, &split, &network)
+ *     ... programs and instances as of any network ...
+ *     rpi_context_nodes_destroy(nodes)                      after the graph
+ */
+#ifndef RPI_TRAIN_CONTEXT_NODES_H
+#define RPI_TRAIN_CONTEXT_NODES_H
+
+#include "redpoll/comm.h"
+#include "train/models/context_split.h"
+
+typedef struct rpi_context_nodes rpi_context_nodes;
+
+/* Collective over `group`, whose ranks are the context ranks in their order; it is borrowed and
+ * outlives the nodes. name: of the communicator; NULL: "context". Failures as of
+ * rp_comm_group(). */
+rp_status rpi_context_nodes_create(rp_comm *group, const char *name,
+                                   rpi_context_nodes **out_nodes);
+void rpi_context_nodes_destroy(rpi_context_nodes *nodes); /* NULL is fine */
+
+/* What a network is built with; borrows the nodes. */
+rpi_context_split rpi_context_nodes_split(rpi_context_nodes *nodes);
+
+/* What the nodes have moved since they were made. */
+typedef struct rpi_context_traffic {
+    int64_t gathers, scatters; /* operations that ended */
+    int64_t gathered_bytes;    /* of all ranks' keys and values, */
+    int64_t scattered_bytes;   /* and of all tokens' gradients of them */
+    int64_t wait_ns;           /* the compute thread was blocked for them */
+} rpi_context_traffic;
+rpi_context_traffic rpi_context_nodes_traffic(const rpi_context_nodes *nodes);
+
+/* Bytes that the nodes hold beside a run's own: what travels, of the largest node, of so many
+ * samples of whole sequences. keys: the node's. */
+static inline double rpi_context_nodes_bytes(double samples, double sequence, double keys) {
+    return 2 * samples * sequence * keys * (double)sizeof(float);
+}
+
+/* Its communicator: to be aborted, or asked for what it has sent. */
+rp_comm *rpi_context_nodes_comm(const rpi_context_nodes *nodes);
+
+#endif

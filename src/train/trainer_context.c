@@ -1,0 +1,41 @@
+/* What a trainer has where several ranks share each sequence: the nodes in which they gather
+ * keys and values, and of each batch this rank's tokens. */
+#include "base/append.h"
+#include "base/status.h"
+#include "train/trainer.h"
+
+rp_status rpi_trainer_open_context(rpi_trainer *t, rpi_context_split *out_split) {
+    *out_split = (rpi_context_split){0};
+    if (!rpi_trainer_shares_sequences(t)) return RP_OK;
+    RP_TRY(rpi_context_nodes_create(t->comms.context, "keys", &t->context_nodes));
+    t->comms.keys = rpi_context_nodes_comm(t->context_nodes);
+    *out_split = rpi_context_nodes_split(t->context_nodes);
+    t->pieces = rpi_context_pieces(out_split);
+    return RP_OK;
+}
+
+rp_status rpi_trainer_cut_batch(rpi_trainer *t, rpi_source_batch *batch) {
+    return rpi_context_batch_cut(&t->context_batch, t->network.task, &t->source.shape,
+                                 &t->pieces, batch);
+}
+
+int64_t rpi_trainer_context_wait_ns(const rpi_trainer *t) {
+    return t->context_nodes ? rpi_context_nodes_traffic(t->context_nodes).wait_ns : 0;
+}
+
+/* "2 ranks share each sequence: rank 0 has 64 of 128 tokens, in two pieces" */
+void rpi_trainer_tell_context(const rpi_trainer *t, char *text, size_t bytes) {
+    text[0] = '\0';
+    rpi_append(text, bytes,
+               "%d ranks share each sequence: rank %d has %d of %d tokens, in two pieces",
+               t->place.grid.size[RPI_AXIS_CONTEXT], t->place.rank, t->network.shape.sequence,
+               t->source.shape.sequence);
+}
+
+/* Behind the network, whose graph names them. */
+void rpi_trainer_close_context(rpi_trainer *t) {
+    rpi_context_nodes_destroy(t->context_nodes);
+    rpi_context_batch_close(&t->context_batch);
+    t->context_nodes = NULL;
+    t->comms.keys = NULL;
+}

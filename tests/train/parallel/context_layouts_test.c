@@ -1,0 +1,210 @@
+/* Trainings whose ranks share sequences are those of one rank: losses within 1e-6, parameters
+ * and what optimizers keep within 1e-5 a step, with replicas, shared layers and stages beside
+ * it, and ZeRO. Add a row to `models`, and it is trained in every layout; a row to `layouts`,
+ * and every model is trained in it. */
+#include "base/status.h"
+#include "harness/check.h"
+#include "train/data/token_writer.h"
+#include "train/parallel/verify.h"
+#include "train/train.h"
+#include "train_ranks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* 33 windows, of which 31 are learnt from: batches of 12, 12 and 7. */
+enum { SEQUENCE = 16, TOKENS = 33 * SEQUENCE + 1, BATCH = 12 };
+
+typedef struct model_row {
+    const char *name, *model;
+} model_row;
+
+#define SIZES "layers=2,hidden=16,heads=4,vocabulary=261,positions=32"
+static const model_row models[] = {
+    {"llama", "llama:" SIZES ",kv-heads=2"},
+    {"gpt2", "gpt2:" SIZES},
+    {"gpt2-dropout", "gpt2:" SIZES ",dropout=0.2,attention-dropout=0.1"},
+    {"llama-tied", "llama:" SIZES ",tied=on,qk-norm=on,window=6"},
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+typedef struct layout_row {
+    bool is_quick; /* also of models that others stand for, where the test is the short one */
+    int context, replicas, tensor, stages;
+    int64_t micro_batch, zero;
+    bool recompute;
+    const char *schedule, *backend;
+} layout_row;
+
+static const layout_row layouts[] = {
+    {true, 2, 1, 1, 1, 3, 0, false, NULL, "reference"},
+    {false, 4, 1, 1, 1, 12, 0, false, NULL, "reference"},
+    {true, 2, 2, 1, 1, 3, 0, true, NULL, NULL},
+    {true, 2, 1, 2, 1, 3, 0, false, NULL, "reference"},
+    {false, 2, 2, 1, 1, 2, 1, false, NULL, "reference"},
+    {false, 2, 3, 1, 1, 2, 0, false, NULL, NULL},
+    {false, 2, 1, 1, 2, 3, 0, false, "1f1b", "reference"},
+    {false, 2, 2, 1, 2, 3, 1, true, "zb-h1", NULL},
+    {false, 2, 1, 2, 2, 3, 1, false, "1f1b", NULL},
+    {false, 2, 2, 1, 1, 3, 2, false, NULL, NULL},
+    {false, 2, 1, 1, 1, 3, 3, true, NULL, NULL},
+    {false, 2, 1, 1, 2, 3, 0, false, "auto", "reference"},
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static char corpus[600];
+
+static void write_corpus(void) {
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    uint32_t ids[TOKENS];
+    snprintf(corpus, sizeof corpus, "tokens:%s/corpus", check_folder());
+    REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
+    REQUIRE_OK(rpi_token_writer_open(strchr(corpus, ':') + 1, tokenizer, &writer));
+    for (int i = 0; i < TOKENS; i++) ids[i] = i % 24 == 23 ? '.' : (uint32_t)(i * i / 7 % 200);
+    CHECK_OK(rpi_token_writer_add(writer, ids, TOKENS));
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+}
+
+static rpi_train_options options_of(const model_row *row) {
+    rpi_train_options options = ranks_options();
+    if (!corpus[0]) write_corpus();
+    options.model = row->model;
+    options.data = corpus;
+    options.train_images = options.test_images = 0;
+    options.seq_length = SEQUENCE;
+    options.global_batch_size = BATCH;
+    options.optimizer = "sgd";
+    options.lr = 1e-2;
+    options.lr_schedule = "constant";
+    options.clip = 0.3;
+    options.decay = "weights";
+    options.steps = 4;
+    return options;
+}
+
+static int ranks_of(const layout_row *layout) {
+    return layout->context * layout->replicas * layout->tensor * layout->stages;
+}
+
+static void lay_out(rpi_train_options *options, const layout_row *layout) {
+    options->context_ranks = layout->context;
+    options->replicas = layout->replicas;
+    options->tensor_ranks = layout->tensor;
+    options->stages = layout->stages;
+    options->schedule = layout->schedule;
+    options->zero = layout->zero;
+    options->recompute = layout->recompute;
+    options->micro_batch_size = layout->micro_batch;
+}
+
+/* Tensors of two runs: the largest difference, relative to the largest element of its kind. */
+static void check_tensors(const char *name, const char *one, const char *other, double bound) {
+    rpi_verify_difference kinds[RPI_VERIFY_KINDS];
+    int64_t compared = 0;
+    CHECK_OK(rpi_verify_checkpoints(one, other, 0, kinds));
+    for (int k = RPI_VERIFY_PARAMETERS; k < RPI_VERIFY_KINDS; k++) {
+        compared += kinds[k].compared;
+        CHECK_MSG(kinds[k].relative <= bound, "%s: %s is off by %.3g", name,
+                  kinds[k].worst.name, kinds[k].relative);
+    }
+    CHECK(compared > 10);
+}
+
+static void check_results(const char *name, const rpi_train_result *one,
+                          const rpi_train_result *many, double bound) {
+    CHECK_MSG(fabs(one->last_loss - many->last_loss) <= bound * one->last_loss,
+              "%s: %.10g, of one rank %.10g", name, many->last_loss, one->last_loss);
+    CHECK_MSG(fabs(one->test.loss - many->test.loss) <= bound * one->test.loss,
+              "%s: held out %.10g, of one rank %.10g", name, many->test.loss, one->test.loss);
+    CHECK_NEAR(one->test.accuracy, many->test.accuracy, 1e-9);
+    CHECK_EQ(one->test.count, many->test.count);
+    CHECK(one->last_loss > 0);
+}
+
+static void check_layout(const model_row *row, const layout_row *layout) {
+    char name[96], serial[128];
+    rpi_train_result one = {0}, many = {0};
+    rpi_train_options options = options_of(row);
+    snprintf(name, sizeof name, "%s-%d", row->name, (int)(layout - layouts));
+    snprintf(serial, sizeof serial, "%s-serial", name);
+    options.backend = layout->backend;
+    options.micro_batch_size = BATCH;
+    options.out = ranks_folder(serial);
+    REQUIRE_OK(ranks_train(&options, 1, &one));
+    lay_out(&options, layout);
+    options.out = ranks_folder(name);
+    rp_status status = ranks_train(&options, ranks_of(layout), &many);
+    CHECK_MSG(status == RP_OK, "%s: %s", name, rp_last_error()->message);
+    if (status != RP_OK) return;
+    CHECK(strstr(ranks_notes(), "ranks share each sequence: rank 0 has"));
+    check_results(name, &one, &many, 1e-6 * (double)options.steps);
+    check_tensors(name, ranks_folder(serial), ranks_folder(name), 1e-5 * (double)options.steps);
+}
+
+/* In the short test one model is trained in all layouts. */
+static void every_layout_is_the_serial_training(void) {
+    for (int m = 0; m < MODELS; m++)
+        for (int l = 0; l < LAYOUTS; l++)
+            if (check_long() || m == 0 || layouts[l].is_quick)
+                check_layout(&models[m], &layouts[l]);
+}
+
+/* ---- another layout goes on ---- */
+
+/* One step in each, in one folder. */
+static void a_run_goes_on_in_another_layout(void) {
+    static const layout_row legs[] = {
+        {false, 2, 1, 1, 1, 12, 0, false, NULL, NULL},
+        {false, 1, 2, 1, 1, 6, 1, false, NULL, NULL},
+        {false, 2, 2, 1, 1, 3, 1, false, NULL, NULL},
+        {false, 2, 1, 2, 1, 3, 0, false, NULL, NULL},
+        {false, 1, 1, 1, 2, 3, 0, false, "1f1b", NULL},
+        {false, 4, 1, 1, 1, 3, 0, true, NULL, NULL},
+        {false, 1, 1, 1, 1, 12, 0, false, NULL, NULL},
+    };
+    enum { LEGS = sizeof legs / sizeof legs[0] };
+    rpi_train_options options = options_of(&models[0]);
+    rpi_train_result whole = {0}, parts = {0};
+    options.steps = LEGS;
+    options.micro_batch_size = BATCH;
+    options.out = ranks_folder("whole");
+    REQUIRE_OK(ranks_train(&options, 1, &whole));
+    options.out = ranks_folder("legs");
+    for (int i = 0; i < LEGS; i++) {
+        lay_out(&options, &legs[i]);
+        options.steps = i + 1;
+        options.resume = i ? options.out : NULL;
+        REQUIRE_OK(ranks_train(&options, ranks_of(&legs[i]), &parts));
+    }
+    check_results("legs", &whole, &parts, 1e-6 * LEGS);
+    check_tensors("legs", ranks_folder("whole"), ranks_folder("legs"), 1e-5 * LEGS);
+}
+
+/* ---- a lossy codec, whose residuals are each rank's ---- */
+
+static void residuals_are_of_ranks(void) {
+    rpi_train_options options = options_of(&models[1]);
+    rpi_train_result one = {0}, many = {0};
+    options.micro_batch_size = BATCH;
+    REQUIRE_OK(ranks_train(&options, 1, &one));
+    options.micro_batch_size = BATCH / 2;
+    options.context_ranks = 2;
+    options.codec = "q8";
+    options.error_feedback = true;
+    options.out = ranks_folder("lossy");
+    options.steps = 2;
+    REQUIRE_OK(ranks_train(&options, 4, &many));
+    options.resume = options.out;
+    options.steps = 4;
+    REQUIRE_OK(ranks_train(&options, 4, &many));
+    CHECK_MSG(fabs(one.last_loss - many.last_loss) <= 1e-2 * one.last_loss,
+              "%.10g, of one rank %.10g", many.last_loss, one.last_loss);
+    CHECK(one.last_loss != many.last_loss);
+}
+
+CASES({"every layout is the serial training", every_layout_is_the_serial_training},
+      {"a run goes on in another layout", a_run_goes_on_in_another_layout},
+      {"residuals are of ranks", residuals_are_of_ranks})

@@ -305,16 +305,22 @@ rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
     return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &all, out_weights);
 }
 
-rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
-                                   rpi_weights **out_weights) {
+rp_status rpi_weights_create_shared_table(const rpi_weights_source *sources, int count,
+                                          rpi_weights **out_weights) {
     static const extent none;
-    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &none, out_weights);
+    return create(sources, count, &none, out_weights);
 }
 
-rp_status rpi_weights_create_placed(const rpi_graph *graph, rpi_value_id loss, bool has_values,
-                                    rpi_weights **out_weights) {
+rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
+                                   rpi_weights **out_weights) {
+    return rpi_weights_create_shared_table(
+        &(rpi_weights_source){.graph = graph, .loss = loss}, 1, out_weights);
+}
+
+rp_status rpi_weights_create_placed(const rpi_weights_source *sources, int count,
+                                    bool has_values, rpi_weights **out_weights) {
     const extent has = {.states = true, .values = has_values};
-    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &has, out_weights);
+    return create(sources, count, &has, out_weights);
 }
 
 rp_status rpi_weights_open_values(rpi_weights *weights) {

@@ -63,12 +63,14 @@ rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
  * parameters are placed by the caller before they run. */
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights);
+rp_status rpi_weights_create_shared_table(const rpi_weights_source *sources, int count,
+                                          rpi_weights **out_weights);
 void rpi_weights_destroy(rpi_weights *weights);
 
 /* The same with an arena of states alone, and of values where they are asked for: what has no
  * arena lies nowhere until it is placed. */
-rp_status rpi_weights_create_placed(const rpi_graph *graph, rpi_value_id loss, bool has_values,
-                                    rpi_weights **out_weights);
+rp_status rpi_weights_create_placed(const rpi_weights_source *sources, int count,
+                                    bool has_values, rpi_weights **out_weights);
 /* An arena of values, zeroed, for as long as all of them are wanted in one, and away with it.
  * Nothing happens where one is there, or none. RP_NOMEM. */
 rp_status rpi_weights_open_values(rpi_weights *weights);

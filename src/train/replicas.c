@@ -160,6 +160,19 @@ static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
 
 /* ---- copies that ranks of a replica have ---- */
 
+/* What this rank has of one: all of it, or what it owns, which is cut alike on all of them. */
+static uint32_t checksum_of_copy(const rpi_trainer *t, const rpi_weight *w) {
+    const rpi_arena_range tensor = {w->first, w->count};
+    rpi_arena_range run = {0};
+    uint32_t crc = 0;
+    if (!rpi_trainer_passes_values(t))
+        return checksum_of(rpi_weights_values(t->weights), w->first, w->count, 0);
+    while (rpi_optimizer_state_next(&t->optimizer, tensor, &run))
+        crc = checksum_of(rpi_optimizer_state_values(&t->optimizer, run.first), 0, run.count,
+                          crc);
+    return crc;
+}
+
 /* Of each parameter that all ranks which share its layer have: its number of the record and its
  * checksum. Returns how many. */
 static int checksums_of_copies(const rpi_trainer *t, int32_t *records, uint32_t *out) {
@@ -169,7 +182,7 @@ static int checksums_of_copies(const rpi_trainer *t, int32_t *records, uint32_t 
         const rpi_weight *w = rpi_weights_find(t->weights, p->name);
         if (!w || w->is_state || p->shard.kind != RPI_SHARD_WHOLE) continue;
         records[count] = i;
-        out[count++] = checksum_of(rpi_weights_values(t->weights), w->first, w->count, 0);
+        out[count++] = checksum_of_copy(t, w);
     }
     return count;
 }

@@ -1,5 +1,7 @@
+#include "base/append.h"
 #include "base/status.h"
 #include "codec/codec.h"
+#include "plan/pipelines/pipeline_kind.h"
 #include "plan/plan.h"
 #include "redpoll/adaptive.h"
 #include "train/checkpoint/checkpoint.h"
@@ -234,16 +236,28 @@ static rp_status check_weights_codec(const rpi_train_options *o) {
                    o->weights_codec);
 }
 
+/* Owners sum what one backward pass has told in the order of the arena. */
+static rp_status check_passing_schedule(const rpi_train_options *o) {
+    const rpi_pipeline_kind *kind = NULL;
+    char fit[96] = "";
+    bool is_open = !o->schedule || strcmp(o->schedule, "auto") == 0;
+    if (o->stages < 2 || is_open) return RP_OK;
+    RP_TRY(rpi_pipeline_kind_find(o->schedule, &kind));
+    if (rpi_pipeline_is_whole(kind)) return RP_OK;
+    for (int i = 0; rpi_pipeline_kind_at(i); i++)
+        if (rpi_pipeline_is_whole(rpi_pipeline_kind_at(i)))
+            rpi_append(fit, sizeof fit, "%s%s", fit[0] ? ", " : "",
+                       rpi_pipeline_kind_at(i)->name);
+    return RP_FAIL(INVALID,
+                   "--zero %lld with --schedule %s: a stage hands on its gradients behind each "
+                   "micro-batch, whose backward pass this schedule runs in several; schedules "
+                   "that run it in one are %s; --zero 1 goes with any",
+                   (long long)o->zero, kind->name, fit);
+}
+
 /* Ranks that share gradients, or parameters, too, run the model in step with each other. */
 static rp_status check_passing(const rpi_train_options *o, bool chooses_bits) {
-    bool is_staged = o->stages > 1;
-    if (is_staged || o->tensor_ranks > 1)
-        return RP_FAIL(INVALID, "--zero %lld with --%s %lld: %s; --zero 1 goes with it",
-                       (long long)o->zero, is_staged ? "pp" : "tp",
-                       (long long)(is_staged ? o->stages : o->tensor_ranks),
-                       is_staged
-                           ? "a stage keeps its gradients from one micro-batch to the next"
-                           : "ranks that share layers add up gradients where they lie");
+    RP_TRY(check_passing_schedule(o));
     if (chooses_bits)
         return RP_FAIL(INVALID,
                        "--zero %lld with --codec %s: bits are chosen by all of a rank's "

@@ -48,8 +48,9 @@ static rp_status create_weights(rpi_trainer *t) {
         .take = take_gradients, .give = rpi_vector_free, .context = t};
     const rpi_network *n = &t->network;
     if (rpi_trainer_passes_gradients(t))
-        return rpi_weights_create_placed(n->graph, n->loss, !rpi_trainer_passes_values(t),
-                                         &t->weights);
+        return rpi_weights_create_placed(
+            &(rpi_weights_source){.graph = n->graph, .loss = n->loss}, 1,
+            !rpi_trainer_passes_values(t), &t->weights);
     if (others_read_gradients(t) && rpi_train_place_is_alone(&t->place))
         return rpi_weights_create_with(n->graph, n->loss, &travelling, &t->weights);
     return rpi_weights_create(n->graph, n->loss, &t->weights);
@@ -99,8 +100,21 @@ static bool keeps_values(const rpi_trainer *t) {
     return t->ownership.count && !rp_codec_is_exact(&t->weights_codec, RP_F32);
 }
 
+/* What all ranks that share a layer have a copy of is cut alike on all of them, where none has
+ * more of it than it owns: so they can compare it. */
+static void number_copies(const rpi_trainer *t, int *ties) {
+    bool are_cut = rpi_trainer_is_split(t) && rpi_trainer_passes_values(t);
+    for (int i = 0; are_cut && i < t->network.parameter_count; i++) {
+        const rpi_parameter *p = &t->network.parameters[i];
+        const rpi_weight *weight = rpi_weights_find(t->weights, p->name);
+        if (weight && !weight->is_state && p->shard.kind == RPI_SHARD_WHOLE)
+            ties[weight->index] = t->stage.tie_count + i + 1;
+    }
+}
+
 /* Of each parameter its number among the model's ties, from 1 on. */
 static void number_ties(const rpi_trainer *t, int *ties) {
+    number_copies(t, ties);
     for (int i = 0; i < t->stage.tie_count; i++) {
         const char *name = t->network.parameters[t->stage.ties[i].parameter].name;
         const rpi_weight *weight = rpi_weights_find(t->weights, name);
@@ -143,18 +157,28 @@ static rp_status open_optimizer_of(rpi_trainer *t, const rpi_arena_range *owned,
     return rpi_optimizer_state_open(&options, &t->optimizer);
 }
 
-/* What no arena has begins where it is owned. */
+/* Of elements that lie behind each other in the whole tensor, and in what this rank has of it:
+ * those that it owns. */
+static rp_status initialise_run(void *context, const rpi_parameter *parameter,
+                                const rpi_shard_run *run) {
+    const rpi_trainer *t = context;
+    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+    const rpi_arena_range has = {weight->first + run->local, run->count};
+    rpi_arena_range owned = {0};
+    while (rpi_optimizer_state_next(&t->optimizer, has, &owned))
+        rpi_parameter_initialise(parameter, (uint64_t)t->options->seed,
+                                 run->whole + (owned.first - has.first), owned.count,
+                                 rpi_optimizer_state_values(&t->optimizer, owned.first));
+    return RP_OK;
+}
+
+/* What no arena has begins where it is owned. Records were checked when they were declared:
+ * their runs cannot fail. */
 static void initialise_owned(rpi_trainer *t) {
     for (int i = 0; i < t->network.parameter_count; i++) {
-        const rpi_parameter *parameter = &t->network.parameters[i];
-        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        if (parameter->is_state) continue;
-        const rpi_arena_range tensor = {weight->first, weight->count};
-        rpi_arena_range run = {0};
-        while (rpi_optimizer_state_next(&t->optimizer, tensor, &run))
-            rpi_parameter_initialise(parameter, (uint64_t)t->options->seed,
-                                     run.first - weight->first, run.count,
-                                     rpi_optimizer_state_values(&t->optimizer, run.first));
+        const rpi_weight *weight = rpi_weights_find(t->weights, t->network.parameters[i].name);
+        if (weight && !weight->is_state)
+            (void)rpi_network_runs(&t->network, i, initialise_run, t);
     }
     t->optimizer.has_values = true;
 }

@@ -209,6 +209,7 @@ static rp_status choose(rpi_trainer *t, known *k) {
                                      (int)((share + t->micro_batch - 1) / t->micro_batch),
                                  .schedule = t->options->schedule,
                                  .cut = t->options->stage_cut,
+                                 .whole = rpi_trainer_passes_gradients(t),
                                  .record = k->record};
     rpi_stage_choice choice = {0};
     if (rpi_stage_choice_measures(&request)) {
@@ -233,5 +234,8 @@ rp_status rpi_trainer_open_stage(rpi_trainer *t) {
     RP_TRY(status);
     t->place.counts = rpi_stage_ends(&t->stage) && t->network.tensor_rank == 0;
     RP_TRY(rpi_trainer_check_memory(t, &t->stage, NULL));
-    return rpi_stage_weights(&t->stage, &t->network, &t->weights);
+    rpi_stage_arenas arenas = rpi_trainer_passes_values(t)      ? RPI_STAGE_STATES
+                              : rpi_trainer_passes_gradients(t) ? RPI_STAGE_VALUES
+                                                                : RPI_STAGE_GRADIENTS;
+    return rpi_stage_weights(&t->stage, &t->network, arenas, &t->weights);
 }

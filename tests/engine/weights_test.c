@@ -160,7 +160,8 @@ static void values_come_and_go(void) {
     rpi_weights *weights = NULL;
     float elsewhere[16] = {0};
     REQUIRE_OK(rpi_graph_create(&graph));
-    REQUIRE_OK(rpi_weights_create_placed(graph, build(graph), false, &weights));
+    REQUIRE_OK(rpi_weights_create_placed(
+        &(rpi_weights_source){.graph = graph, .loss = build(graph)}, 1, false, &weights));
     CHECK(!rpi_weights_values(weights) && !rpi_weights_gradients(weights));
     CHECK(rpi_weights_state_at(weights, 1) == rpi_weights_states(weights) + 2);
     for (int time = 0; time < 2; time++) {

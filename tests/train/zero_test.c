@@ -627,10 +627,11 @@ static void what_cannot_be_shared_is_refused(void) {
     CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID, "--zero 2 with --codec auto");
     options.codec = "fp32";
     options.stages = 2;
-    CHECK_FAILS(ranks_train(&options, 4, NULL), INVALID, "--zero 2 with --pp 2");
-    options.stages = 0;
-    options.tensor_ranks = 2;
-    CHECK_FAILS(ranks_train(&options, 4, NULL), INVALID, "--zero 2 with --tp 2");
+    static const char *const schedules[] = {"zb-h1", "zb-h2", "zb-v", "interleaved"};
+    for (int i = 0; i < 4; i++) {
+        options.schedule = schedules[i];
+        CHECK_FAILS(ranks_train(&options, 4, NULL), INVALID, "afab, 1f1b, eager-1f1b");
+    }
 }
 
 CASES({"shared is whole", shared_is_whole}, {"each has its share", each_has_its_share},

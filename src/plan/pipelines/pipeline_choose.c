@@ -152,6 +152,7 @@ static int best_of(const rpi_pipeline_row *rows, int count, double near) {
 static bool is_asked_for(const rpi_pipeline_request *request, const rpi_pipeline_row *row) {
     int parts = row->shape.stages * row->shape.chunks;
     if (request->parts && parts != request->parts) return false;
+    if (request->whole && !rpi_pipeline_is_whole(row->kind)) return false;
     return !request->ends_apart || row->shape.stages == 1 ||
            rpi_pipeline_stage(row->kind, row->shape.stages, parts - 1) != 0;
 }

@@ -17,6 +17,7 @@ typedef struct rpi_pipeline_request {
     double memory_bytes; /* of a stage, for what passes keep; 0: no limit */
     int parts;           /* only kinds that have so many; 0: any */
     bool ends_apart;     /* only kinds whose first and last part are on two stages */
+    bool whole;          /* only kinds that rpi_pipeline_is_whole() */
     /* Of kinds whose steps take up to so much more than the quickest, as a share of it, that
      * which keeps least is taken; 0: a thousandth of a percent. */
     double near;

@@ -103,6 +103,11 @@ static inline int rpi_pipeline_room(const rpi_pipeline_kind *kind,
     return kind->room ? kind->room(shape) : 1;
 }
 
+/* Has a stage one chunk, and one backward pass of each micro-batch? */
+static inline bool rpi_pipeline_is_whole(const rpi_pipeline_kind *kind) {
+    return kind->chunks == 1 && !kind->splits;
+}
+
 /* Passes of an order. */
 static inline int rpi_pipeline_count(const rpi_pipeline_kind *kind,
                                      const rpi_pipeline_shape *shape) {

@@ -113,15 +113,19 @@ static rp_status add_owned(const rpi_trainer *t, const char *name, int record, i
                         list);
 }
 
+/* A table that two stages hold is saved by the first of them. */
+static rp_status add_counted(const rpi_trainer *t, const char *name, int record, int slot,
+                             rpi_piece_list *list) {
+    bool is_counted = !rpi_trainer_is_staged(t) || rpi_stage_counts(&t->stage, record);
+    return is_counted ? add_owned(t, name, record, slot, list) : RP_OK;
+}
+
 static rp_status add_slot(const rpi_trainer *t, int slot, int record, rpi_piece_list *list) {
     char name[RPI_CHECKPOINT_NAME];
     const rpi_parameter *parameter = &t->network.parameters[record];
     const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
     rpi_checkpoint_slot_name(&t->optimizer, slot, parameter->name, name);
-    if (t->ownership.count) {
-        bool is_counted = !rpi_trainer_is_staged(t) || rpi_stage_counts(&t->stage, record);
-        return is_counted ? add_owned(t, name, record, slot, list) : RP_OK;
-    }
+    if (t->ownership.count) return add_counted(t, name, record, slot, list);
     return add_pieces(t, name, record,
                       rpi_optimizer_state_slot(&t->optimizer, slot, weight->first), list);
 }
@@ -136,7 +140,7 @@ static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piec
             continue;
         }
         if (rpi_trainer_passes_values(t))
-            RP_TRY(add_owned(t, parameter->name, i, t->optimizer.kind->slot_count, list));
+            RP_TRY(add_counted(t, parameter->name, i, t->optimizer.kind->slot_count, list));
         else
             RP_TRY(add_pieces(t, parameter->name, i,
                               rpi_weights_value_at(t->weights, weight->index), list));

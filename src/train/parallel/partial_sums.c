@@ -34,8 +34,8 @@ void rpi_partial_sums_close(rpi_partial_sums *s) {
 
 /* A sum of two is the same in either order. */
 static rp_status tie_run(const rpi_partial_sums *s, const rpi_stage_tied *tie,
-                         rpi_arena_range run) {
-    float *own = rpi_weights_gradients(s->weights) + run.first;
+                         const rpi_optimizer_state *optimizer, rpi_arena_range run) {
+    float *own = rpi_optimizer_state_gradients(optimizer, run.first);
     int peer = tie->stages[tie->stages[0] == s->stage->stage];
     size_t count = (size_t)run.count;
     rp_request *sent = NULL, *received = NULL;
@@ -57,7 +57,8 @@ static rp_status tie_one(const rpi_partial_sums *s, const rpi_stage_tied *tie,
     const rpi_weight *weight = weight_of(s, tie);
     const rpi_arena_range tensor = {weight->first, weight->count};
     rpi_arena_range run = {0};
-    while (rpi_optimizer_state_next(optimizer, tensor, &run)) RP_TRY(tie_run(s, tie, run));
+    while (rpi_optimizer_state_next(optimizer, tensor, &run))
+        RP_TRY(tie_run(s, tie, optimizer, run));
     return RP_OK;
 }
 

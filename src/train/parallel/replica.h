@@ -88,8 +88,9 @@ typedef struct rpi_replica_kind {
      * evaluated, which go on. */
     rp_status (*evaluate)(void *self, const rpi_source_batch *samples, rpi_memories *memories,
                           rpi_replica_score *out_score);
-    /* A run that others make, of learning or of evaluating, for which this rank has no samples:
-     * what they tell of parameters is told, gradients are zeros. NULL: they have no need. */
+    /* A run that others make, of evaluating or, where a share has no order of its own, of
+     * learning, for which this rank has no samples: what they tell of parameters is told,
+     * gradients are zeros. NULL: they have no need. */
     rp_status (*idle)(void *self, bool training);
 } rpi_replica_kind;
 

@@ -18,6 +18,8 @@ typedef struct pipeline {
     void (*on_step)(void *context, const rpi_step_report *report); /* of the share at hand */
     rpi_stage_runs runs;
     rpi_pipeline_orders orders; /* of the number of micro-batches asked for last */
+    bool apart; /* each micro-batch of the share at hand tells its gradients by itself, and
+                   those that only other replicas have are idle here */
     /* Of each parameter of the weights, how many parts tell it; those of the step that are
      * still to come; and all before this one are told. */
     int *tellings, *untold;
@@ -129,7 +131,7 @@ static void begin_telling(pipeline *self) {
     size_t count = (size_t)rpi_weights_parameter_count(self->setup.weights);
     memcpy(self->untold, self->tellings, count * sizeof(int));
     self->told = 0;
-    if (!self->setup.stage->shares) return;
+    if (!self->setup.stage->shares || self->apart) return;
     /* Which part adds to them first is the schedule's. */
     memset(rpi_weights_gradients(self->setup.weights), 0,
            (size_t)rpi_weights_count(self->setup.weights) * sizeof(float));
@@ -179,34 +181,51 @@ static const void *given_of(pipeline *self, const rpi_stage_chunk *chunk,
     return tensor.data;
 }
 
+static rp_status tell_pass(const pipeline *self, const rpi_stage_slot *slot, rpi_pass pass) {
+    const rpi_replica_setup *s = &self->setup;
+    if (!s->on_pass) return RP_OK;
+    return s->on_pass(s->context, rpi_instance_program(slot->instance), pass);
+}
+
+/* The instance that a micro-batch runs on, and what is told of it; of one that is idle here,
+ * that alone. What its pass needs is on the way while it waits for another stage. */
+static rp_status prepare_run(pipeline *self, int k, int micro_batch, rpi_stage_slot *slot) {
+    rpi_stage_chunk *chunk = &self->runs.chunks[k];
+    int64_t samples = rpi_stage_runs_samples(&self->runs, micro_batch);
+    bool is_last = micro_batch == self->runs.micro_batches - 1;
+    RP_TRY(rpi_stage_runs_compile(&self->runs, k, true,
+                                  samples ? samples : self->setup.micro_batch));
+    slot->instance = chunk->sizes[0].instances[micro_batch % chunk->slot_count];
+    slot->loss = 0;
+    slot->options =
+        (rpi_run_options){.idle = !samples,
+                          .run = (uint64_t)micro_batch,
+                          .on_gradient_final = self->apart || is_last ? on_final : NULL,
+                          .on_parameter = self->setup.on_parameter ? on_parameter : NULL,
+                          .on_step = self->on_step ? on_step : NULL,
+                          .context = self};
+    return tell_pass(self, slot, RPI_FORWARD);
+}
+
 static rp_status prepare(pipeline *self, const rpi_replica_batch *batch, int k, int micro_batch,
                          rpi_stage_slot *slot) {
     rpi_stage_chunk *chunk = &self->runs.chunks[k];
     int64_t first = micro_batch * self->setup.micro_batch;
-    RP_TRY(rpi_stage_runs_compile(&self->runs, k, true,
-                                  rpi_stage_runs_samples(&self->runs, micro_batch)));
-    slot->instance = chunk->sizes[0].instances[micro_batch % chunk->slot_count];
-    slot->loss = 0;
+    RP_TRY(prepare_run(self, k, micro_batch, slot));
+    if (slot->options.idle) return RP_OK;
     rpi_replica_inputs(&self->setup, batch->samples, &batch->scales, first, slot->inputs);
     if (slot->given_request)
         RP_TRY(rpi_link_wait(self->setup.links, RPI_LINK_ACTIVATION, micro_batch,
                              &slot->given_request));
     slot->givens[0] = given_of(self, chunk, slot, micro_batch);
     slot->seeds[0] = slot->seed;
-    bool is_last = micro_batch == self->runs.micro_batches - 1;
-    slot->options =
-        (rpi_run_options){.inputs = slot->inputs,
-                          .given = slot->givens,
-                          .seeds = slot->seeds,
-                          .run = (uint64_t)micro_batch,
-                          .seed = batch->seed,
-                          .step = batch->step,
-                          .first_sample = batch->first_sample + first,
-                          .accumulate = micro_batch > 0 || self->setup.stage->shares,
-                          .on_gradient_final = is_last ? on_final : NULL,
-                          .on_parameter = self->setup.on_parameter ? on_parameter : NULL,
-                          .on_step = self->on_step ? on_step : NULL,
-                          .context = self};
+    slot->options.inputs = slot->inputs;
+    slot->options.given = slot->givens;
+    slot->options.seeds = slot->seeds;
+    slot->options.seed = batch->seed;
+    slot->options.step = batch->step;
+    slot->options.first_sample = batch->first_sample + first;
+    slot->options.accumulate = !self->apart && (micro_batch > 0 || self->setup.stage->shares);
     return RP_OK;
 }
 
@@ -218,6 +237,7 @@ static rp_status run_forward(pipeline *self, const rpi_replica_batch *batch, int
     RP_TRY(rpi_stage_runs_acquire(&self->runs, k, micro_batch, true, &slot));
     RP_TRY(prepare(self, batch, k, micro_batch, slot));
     RP_TRY(rpi_instance_forward(slot->instance, &slot->options));
+    if (slot->options.idle) return RP_OK;
     if (self->runs.chunks[k].behind >= 0)
         return rpi_stage_runs_send(&self->runs, k, micro_batch, RPI_LINK_ACTIVATION);
     RP_TRY(rpi_instance_result(slot->instance, s->network->loss, &loss));
@@ -230,11 +250,14 @@ static rp_status run_forward(pipeline *self, const rpi_replica_batch *batch, int
 static rp_status run_inputs(pipeline *self, int k, int micro_batch, bool whole) {
     rpi_stage_chunk *chunk = &self->runs.chunks[k];
     rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
+    if (self->apart) begin_telling(self);
+    RP_TRY(tell_pass(self, slot, RPI_BACKWARD));
     if (slot->seed_request)
         RP_TRY(rpi_link_wait(self->setup.links, RPI_LINK_GRADIENT, micro_batch,
                              &slot->seed_request));
     RP_TRY(whole ? rpi_instance_backward(slot->instance, &slot->options)
                  : rpi_instance_backward_inputs(slot->instance, &slot->options));
+    if (slot->options.idle) return RP_OK;
     return rpi_stage_runs_send(&self->runs, k, micro_batch, RPI_LINK_GRADIENT);
 }
 
@@ -243,6 +266,7 @@ static rp_status end_run(pipeline *self, int k, int micro_batch) {
     rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
     const rpi_replica_run run = {slot->instance, &slot->options, slot->loss};
     chunk->done++;
+    if (slot->options.idle) return RP_OK;
     return self->setup.on_run ? self->setup.on_run(self->setup.context, &run) : RP_OK;
 }
 
@@ -263,9 +287,11 @@ static rp_status learn(void *context, const rpi_replica_batch *batch, double *ou
     pipeline *self = context;
     int64_t samples = batch->samples->count;
     *out_loss = 0;
-    if (!samples) return rpi_replica_learn_nothing(&self->setup);
+    self->apart = batch->runs > 0;
+    if (!samples && !self->apart) return rpi_replica_learn_nothing(&self->setup);
     self->on_step = batch->on_step;
-    RP_TRY(build_orders(self, micro_batches_of(self, samples)));
+    RP_TRY(
+        build_orders(self, self->apart ? (int)batch->runs : micro_batches_of(self, samples)));
     RP_TRY(reserve(self));
     RP_TRY(rpi_stage_runs_begin(&self->runs, samples));
     begin_telling(self);
@@ -285,6 +311,7 @@ static rp_status evaluate_part(pipeline *self, const rpi_source_batch *samples, 
     rpi_stage_slot *slot = &chunk->slots[0];
     RP_TRY(rpi_stage_runs_compile(&self->runs, k, false, samples->count));
     slot->instance = chunk->sizes[0].instances[0];
+    RP_TRY(tell_pass(self, slot, RPI_FORWARD));
     rpi_replica_inputs(&self->setup, samples, &plain, 0, slot->inputs);
     if (slot->given_request)
         RP_TRY(rpi_link_wait(self->setup.links, RPI_LINK_ACTIVATION, 0, &slot->given_request));
@@ -317,9 +344,33 @@ static rp_status evaluate(void *context, const rpi_source_batch *samples,
     return RP_OK;
 }
 
+/* ---- what only other replicas have ---- */
+
+static rp_status idle_part(pipeline *self, int k) {
+    rpi_stage_chunk *chunk = &self->runs.chunks[k];
+    rpi_stage_slot slot = {0};
+    RP_TRY(rpi_stage_runs_compile(&self->runs, k, false, self->setup.micro_batch));
+    slot.instance = chunk->sizes[0].instances[0];
+    slot.options =
+        (rpi_run_options){.idle = true,
+                          .on_parameter = self->setup.on_parameter ? on_parameter : NULL,
+                          .context = self};
+    RP_TRY(tell_pass(self, &slot, RPI_FORWARD));
+    return rpi_instance_forward(slot.instance, &slot.options);
+}
+
+/* Of learning it is learn() that knows which micro-batches are idle here. */
+static rp_status idle(void *context, bool training) {
+    pipeline *self = context;
+    if (training) return RP_FAIL(INTERNAL, "a pipeline's idle runs are those of a share");
+    for (int k = 0; k < self->setup.stage->chunks; k++) RP_TRY(idle_part(self, k));
+    return RP_OK;
+}
+
 const rpi_replica_kind rpi_replica_pipeline = {.name = "pipeline",
                                                .open = open,
                                                .close = close,
                                                .compile = compile,
                                                .learn = learn,
-                                               .evaluate = evaluate};
+                                               .evaluate = evaluate,
+                                               .idle = idle};

@@ -227,7 +227,7 @@ bool rpi_stage_counts(const rpi_model_stage *s, int record) {
 
 /* The last chunk's gradients are final first. */
 rp_status rpi_stage_weights(const rpi_model_stage *s, const rpi_network *network,
-                            rpi_weights **out_weights) {
+                            rpi_stage_arenas arenas, rpi_weights **out_weights) {
     rpi_weights_source *sources = NULL;
     RP_TRY(rpi_alloc_array((size_t)s->chunks, sizeof *sources, "parts", &sources));
     for (int k = 0; k < s->chunks; k++) {
@@ -240,7 +240,12 @@ rp_status rpi_stage_weights(const rpi_model_stage *s, const rpi_network *network
                                           .seeds = &part->seed,
                                           .seed_count = !is_last};
     }
-    rp_status status = rpi_weights_create_shared(sources, s->chunks, out_weights);
+    rp_status status = arenas == RPI_STAGE_TABLE
+                           ? rpi_weights_create_shared_table(sources, s->chunks, out_weights)
+                       : arenas == RPI_STAGE_GRADIENTS
+                           ? rpi_weights_create_shared(sources, s->chunks, out_weights)
+                           : rpi_weights_create_placed(sources, s->chunks,
+                                                       arenas == RPI_STAGE_VALUES, out_weights);
     rpi_free(sources);
     return status;
 }

@@ -78,9 +78,17 @@ bool rpi_stage_holds(const rpi_model_stage *stage, const rpi_network *network, i
 /* Is the record counted on this stage: held here, and of those that hold it the first? */
 bool rpi_stage_counts(const rpi_model_stage *stage, int record);
 
+/* What of them a stage has an arena of. */
+typedef enum rpi_stage_arenas {
+    RPI_STAGE_TABLE,     /* nothing: they are counted */
+    RPI_STAGE_STATES,    /* states; values and gradients are placed when they are needed */
+    RPI_STAGE_VALUES,    /* gradients are */
+    RPI_STAGE_GRADIENTS, /* all have one */
+} rpi_stage_arenas;
+
 /* Parameters, gradients and states of the stage alone. */
 rp_status rpi_stage_weights(const rpi_model_stage *stage, const rpi_network *network,
-                            rpi_weights **out_weights);
+                            rpi_stage_arenas arenas, rpi_weights **out_weights);
 /* Elements that cross the border behind or before a part in a run of so many samples. */
 int64_t rpi_stage_crossing(const rpi_network *network, rpi_value_id value, int64_t samples);
 

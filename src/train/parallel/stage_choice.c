@@ -94,7 +94,8 @@ static bool read_record(const rpi_stage_request *r, const rpi_pipeline_kind **ou
         return false;
     *out_names = r->record + used;
     return stages == r->stages && micro_batches == r->micro_batches &&
-           rpi_pipeline_kind_find(kind, out_kind) == RP_OK;
+           rpi_pipeline_kind_find(kind, out_kind) == RP_OK &&
+           (!r->whole || rpi_pipeline_is_whole(*out_kind));
 }
 
 static bool has_parts(const rpi_pipeline_kind *kind, int stages, int parts) {
@@ -237,6 +238,7 @@ static rpi_pipeline_request request_of(const rpi_stage_request *r, const priced 
                                   .memory_bytes = r->memory_bytes,
                                   .parts = p->named ? p->count : 0,
                                   .ends_apart = ends_are_tied(r),
+                                  .whole = r->whole,
                                   .near = NEAR};
 }
 

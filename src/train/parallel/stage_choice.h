@@ -23,6 +23,7 @@ typedef struct rpi_stage_request {
     const char *schedule; /* a kind, or "auto"; NULL: 1f1b */
     const char *cut;      /* as above; NULL: measured with auto, else counted */
     const char *record;   /* of the run that goes on; NULL or "": none */
+    bool whole;           /* of what is open, only kinds that rpi_pipeline_is_whole() */
     /* Where rpi_stage_choice_measures() says so, of each layer, and the links; else NULL. */
     const rpi_pipeline_layer *times;
     const rpi_pipeline_model *links;

@@ -158,7 +158,7 @@ rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, int64_t samples) {
 
 int64_t rpi_stage_runs_samples(const rpi_stage_runs *runs, int micro_batch) {
     int64_t most = runs->setup->micro_batch, left = runs->samples - micro_batch * most;
-    return left < most ? left : most;
+    return left < 0 ? 0 : left < most ? left : most;
 }
 
 /* Receives of a micro-batch: its slot is free. What comes from a part of this stage is handed
@@ -170,6 +170,7 @@ static rp_status post(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool trainin
     const rpi_stage_links *links = runs->setup->links;
     RP_TRY(settle_slot(links, slot));
     chunk->acquired++;
+    if (!samples) return RP_OK; /* no stage of this replica has any of it */
     rpi_link_message given = {.stage = chunk->before,
                               .border = chunk->part->part - 1,
                               .way = RPI_LINK_ACTIVATION,

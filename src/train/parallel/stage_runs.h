@@ -62,7 +62,7 @@ rp_status rpi_stage_runs_compile(rpi_stage_runs *runs, int chunk, bool training,
 
 /* A share begins: what was sent for the one before has arrived. */
 rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, int64_t samples);
-/* Samples of a micro-batch of the share. */
+/* Samples of a micro-batch of the share; 0: only other replicas have so many. */
 int64_t rpi_stage_runs_samples(const rpi_stage_runs *runs, int micro_batch);
 /* Post the receives of all micro-batches whose slots are free. */
 rp_status rpi_stage_runs_post_ahead(rpi_stage_runs *runs, bool training);

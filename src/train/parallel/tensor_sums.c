@@ -5,11 +5,19 @@
 
 #include <stdlib.h>
 
+/* Where a run of elements begins: in which parameter of the weights, and in what this rank has
+ * of it. */
+typedef struct shared_place {
+    int parameter;
+    int64_t local;
+} shared_place;
+
 /* Runs of elements that so many ranks, side by side, hold: one operation. */
 typedef struct shared_by {
     int holders;
     rp_comm *comm;
-    rp_segment *segments;
+    rp_segment *segments; /* without data: gradients may lie elsewhere in each pass, */
+    shared_place *places; /* and these are found before they are summed */
     size_t count, room;
 } shared_by;
 
@@ -17,7 +25,7 @@ enum { KINDS = 4 }; /* of how many ranks share: all of them, or those of one key
 
 /* What is summed of one tensor: neighbours among the segments of a kind. */
 typedef struct shared_tensor {
-    int64_t at; /* in the arena: ranks have their tensors in one order */
+    int parameter; /* of the weights: ranks have their tensors in one order */
     int kind;
     size_t first, count;
 } shared_tensor;
@@ -49,6 +57,8 @@ static rp_status make_room(shared_by *kind) {
     size_t room = kind->room ? 2 * kind->room : 16;
     RP_TRY(rpi_grow_array(kind->room, room, sizeof *kind->segments, "shared gradients",
                           &kind->segments));
+    RP_TRY(rpi_grow_array(kind->room, room, sizeof *kind->places, "shared gradients",
+                          &kind->places));
     kind->room = room;
     return RP_OK;
 }
@@ -61,12 +71,11 @@ static rp_status add_run(void *context, const rpi_parameter *parameter,
     if (run->holders < 2 || !weight) return RP_OK;
     RP_TRY(kind_of(sums, run->holders, &kind));
     RP_TRY(make_room(kind));
-    kind->segments[kind->count++] =
-        (rp_segment){.data = rpi_weights_gradient_at(sums->weights, weight->index) + run->local,
-                     .count = (size_t)run->count,
-                     .dtype = RP_F32,
-                     .tensor = (uint32_t)parameter->index,
-                     .first = (uint64_t)run->whole};
+    kind->places[kind->count] = (shared_place){weight->index, run->local};
+    kind->segments[kind->count++] = (rp_segment){.count = (size_t)run->count,
+                                                 .dtype = RP_F32,
+                                                 .tensor = (uint32_t)parameter->index,
+                                                 .first = (uint64_t)run->whole};
     sums->elements += run->count;
     return RP_OK;
 }
@@ -91,11 +100,10 @@ static size_t end_of_tensor(const shared_by *kind, size_t first) {
 
 static int by_place(const void *a, const void *b) {
     const shared_tensor *x = a, *y = b;
-    return x->at < y->at ? -1 : x->at > y->at;
+    return x->parameter < y->parameter ? -1 : x->parameter > y->parameter;
 }
 
 static rp_status list_tensors(rpi_tensor_sums *sums) {
-    const float *arena = rpi_weights_gradients(sums->weights);
     size_t most = 0;
     for (int k = 0; k < sums->kind_count; k++) most += sums->kinds[k].count;
     if (!most) return RP_OK;
@@ -104,7 +112,7 @@ static rp_status list_tensors(rpi_tensor_sums *sums) {
         for (size_t i = 0, end; i < sums->kinds[k].count; i = end) {
             end = end_of_tensor(&sums->kinds[k], i);
             sums->tensors[sums->tensor_count++] =
-                (shared_tensor){.at = (const float *)sums->kinds[k].segments[i].data - arena,
+                (shared_tensor){.parameter = sums->kinds[k].places[i].parameter,
                                 .kind = k,
                                 .first = i,
                                 .count = end - i};
@@ -139,6 +147,7 @@ void rpi_tensor_sums_destroy(rpi_tensor_sums *sums) {
     for (int i = 0; i < sums->kind_count; i++) {
         rp_comm_destroy(sums->kinds[i].comm);
         rpi_free(sums->kinds[i].segments);
+        rpi_free(sums->kinds[i].places);
     }
     rpi_free(sums->tensors);
     rpi_free(sums);
@@ -148,22 +157,28 @@ int64_t rpi_tensor_sums_count(const rpi_tensor_sums *sums) {
     return sums->elements;
 }
 
-rp_status rpi_tensor_sums_run(rpi_tensor_sums *sums) {
+/* Segments [first, first + count) of a kind, where their gradients lie now. */
+static rp_status sum(const rpi_tensor_sums *sums, shared_by *kind, size_t first, size_t count) {
     const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
+    for (size_t i = first; i < first + count; i++)
+        kind->segments[i].data =
+            rpi_weights_gradient_at(sums->weights, kind->places[i].parameter) +
+            kind->places[i].local;
+    return rp_all_reduce(kind->comm, kind->segments + first, count, &options);
+}
+
+rp_status rpi_tensor_sums_run(rpi_tensor_sums *sums) {
     for (int i = 0; i < sums->kind_count; i++)
-        RP_TRY(rp_all_reduce(sums->kinds[i].comm, sums->kinds[i].segments, sums->kinds[i].count,
-                             &options));
+        RP_TRY(sum(sums, &sums->kinds[i], 0, sums->kinds[i].count));
     return RP_OK;
 }
 
 rp_status rpi_tensor_sums_final(rpi_tensor_sums *sums, int64_t first, int64_t count) {
-    const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
     for (size_t i = 0; i < sums->tensor_count; i++) {
         const shared_tensor *tensor = &sums->tensors[i];
-        shared_by *kind = &sums->kinds[tensor->kind];
-        if (tensor->at < first || tensor->at >= first + count) continue;
-        RP_TRY(
-            rp_all_reduce(kind->comm, kind->segments + tensor->first, tensor->count, &options));
+        int64_t at = rpi_weights_parameter(sums->weights, tensor->parameter)->first;
+        if (at < first || at >= first + count) continue;
+        RP_TRY(sum(sums, &sums->kinds[tensor->kind], tensor->first, tensor->count));
     }
     return RP_OK;
 }

@@ -126,11 +126,11 @@ static rp_status end_pass(rpi_passing_values *v) {
 
 rp_status rpi_passing_values_begin(rpi_passing_values *v, const rpi_program *program,
                                    rpi_pass pass, const rp_collective_options *options) {
-    bool goes_on = pass == RPI_BACKWARD && v->runs == program;
+    bool goes_on = pass == RPI_BACKWARD && v->is_forward; /* of any run: all ranks alike */
     RP_TRY(end_pass(v));
     forget_staying(v, !goes_on);
     v->options = *options;
-    v->runs = pass == RPI_FORWARD ? program : NULL;
+    v->is_forward = pass == RPI_FORWARD;
     list_order(v, program, pass);
     if (pass == RPI_FORWARD) list_staying(v, program);
     return post_up_to(v, RPI_PASSING_AHEAD - 1);
@@ -153,7 +153,7 @@ void rpi_passing_values_done(rpi_passing_values *v, int parameter) {
 rp_status rpi_passing_values_end(rpi_passing_values *v) {
     RP_TRY(end_pass(v));
     forget_staying(v, true);
-    v->runs = NULL;
+    v->is_forward = false;
     return RP_OK;
 }
 

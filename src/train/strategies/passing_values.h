@@ -25,9 +25,9 @@ typedef struct rpi_passing_values {
      * parameters, the place of each there (-1: it does not), and how many of its parameters are
      * not done with. */
     int *order, *places, *left;
-    int order_count, next;   /* next: the first of the order that has not been posted */
-    bool *stays;             /* a bucket is left for the backward pass, */
-    const rpi_program *runs; /* of this program, whose forward pass is at hand; else NULL */
+    int order_count, next; /* next: the first of the order that has not been posted */
+    bool *stays;           /* a bucket is left for a backward pass that follows, */
+    bool is_forward;       /* behind a forward pass that is at hand */
     rp_collective_options options;
 } rpi_passing_values;
 

@@ -211,6 +211,12 @@ const rpi_option rpi_train_table[] = {
      "--strategy all-reduce; 2: gradients, too; 3: parameters, too, which are gathered where "
      "they are used; 0, each has all of it, when absent",
      NULL},
+    {"host-shards", NULL, "optimizer.host_shards", RPI_OPTION_FLAG, FIELD(host_shards), NULL, 0,
+     0, NULL,
+     "with --zero 3 over several hosts: the ranks of a host keep a second copy of all "
+     "parameters "
+     "among them, so that a step gathers each once from other hosts",
+     NULL},
     {"weights-codec", NULL, "communication.weights_codec", RPI_OPTION_TEXT,
      FIELD(weights_codec), NULL, 0, 0, "CODEC",
      "with --zero, of the parameters that owners send to the other ranks, as q8: all ranks "

@@ -66,6 +66,8 @@ typedef struct rpi_train_options {
     bool error_feedback;
     int64_t zero; /* what ranks share: 0 nothing, 1 the optimizer's state, 2 gradients, too, 3
                      all */
+    bool host_shards; /* by 3 ranks of each host keep a second copy among them, from which
+                         they gather until it is stepped */
     const char *weights_codec; /* with zero, of parameters that owners send; NULL: exact */
     int64_t warmup_exact;      /* first steps with the exact codec */
 

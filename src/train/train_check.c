@@ -266,10 +266,18 @@ static rp_status check_passing(const rpi_train_options *o, bool chooses_bits) {
     return RP_OK;
 }
 
+static rp_status check_host_shards(const rpi_train_options *o) {
+    if (!o->host_shards || o->zero == 3) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "--host-shards is of parameters that ranks share: say --zero 3, too, "
+                   "or --no-host-shards");
+}
+
 /* What ranks share of a model's memory, as ZeRO counts it. */
 static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *strategy,
                             bool chooses_bits) {
     RP_TRY(check_weights_codec(o));
+    RP_TRY(check_host_shards(o));
     if (!o->zero) return RP_OK;
     if (o->zero > 3)
         return RP_FAIL(INVALID,

@@ -303,6 +303,20 @@ static const char *algorithm_of(const rpi_trainer *t) {
     return is_any ? said : "sra";
 }
 
+/* What is done as was asked for, and of little use. */
+static void note_sharing(rpi_trainer *t) {
+    if (rpi_trainer_passes_gradients(t) && rpi_trainer_is_staged(t))
+        rpi_trainer_note(
+            t, rpi_trainer_passes_values(t)
+                   ? "--zero 3 with --pp: a stage gathers its parameters and hands on its "
+                     "gradients in each micro-batch; --zero 1 does once a step"
+                   : "--zero 2 with --pp: a stage hands on its gradients in each micro-batch; "
+                     "--zero 1 does once a step");
+    if (t->options->host_shards && rpi_trainer_passes_values(t) && !t->comms.hosts)
+        rpi_trainer_note(t, "--host-shards: this takes several hosts with several ranks of one "
+                            "layout each; nothing is kept");
+}
+
 rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     bool waits_for_all = o->clip > 0 || rpi_trainer_is_staged(t);
@@ -334,6 +348,9 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .chose = chose,
                                 .note = note,
                                 .context = t};
+    RP_TRY(rpi_trainer_open_hosts(t));
+    setup.host = t->comms.hosts;
+    note_sharing(t);
     rpi_step_reports_open(t->comm, o->log_every, t->strategy->replicas_differ, &t->reports);
     return t->strategy->open(&setup, &t->strategy_self);
 }

@@ -175,6 +175,10 @@ static inline bool rpi_trainer_passes_gradients(const rpi_trainer *trainer) {
 static inline bool rpi_trainer_passes_values(const rpi_trainer *trainer) {
     return trainer->options->zero >= 3 && trainer->place.holders > 1;
 }
+/* Ranks of this one's host that keep a second copy of parameters that pass; 0: none does. */
+int rpi_trainer_host_ranks(const rpi_trainer *trainer);
+/* Then, their communicator. Collective over the replicas. */
+rp_status rpi_trainer_open_hosts(rpi_trainer *trainer);
 /* For whoever wants all parameters in one arena for a while: they are there, and gone again.
  * Nothing where they always are. The first is collective. */
 rp_status rpi_trainer_hold_values(rpi_trainer *trainer);

@@ -1,6 +1,17 @@
 /* Parameters that are on other ranks, for whoever wants them between steps. */
 #include "base/status.h"
+#include "train/parallel/host_group.h"
 #include "train/trainer.h"
+
+int rpi_trainer_host_ranks(const rpi_trainer *t) {
+    bool keeps = t->options->host_shards && rpi_trainer_passes_values(t) && t->comm;
+    return keeps ? rpi_host_group_ranks(rpi_trainer_replicas(t)) : 0;
+}
+
+rp_status rpi_trainer_open_hosts(rpi_trainer *t) {
+    if (t->comms.hosts || !rpi_trainer_host_ranks(t)) return RP_OK;
+    return rpi_host_group_open(rpi_trainer_replicas(t), &t->comms.hosts);
+}
 
 rp_status rpi_trainer_hold_values(rpi_trainer *t) {
     if (!rpi_trainer_passes_values(t)) return RP_OK;

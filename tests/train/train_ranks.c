@@ -57,11 +57,19 @@ void ranks_over(const char *name) {
     transport = name;
 }
 
+static int hosts;
+
+void ranks_hosts(int count) {
+    hosts = count;
+}
+
 static void *run_rank(void *context) {
     one_rank *self = context;
+    char host[32];
+    snprintf(host, sizeof host, "host %d", self->rank * hosts / self->world);
     rp_comm_options options =
         RP_COMM_OPTIONS(.transport = transport ? transport : "inproc", .link = shape,
-                        .timeout_s = 30, .progress_thread = 1);
+                        .timeout_s = 30, .progress_thread = 1, .host = hosts ? host : NULL);
     rp_comm *comm = NULL;
     self->status = rp_comm_create(self->world > 1 ? self->store : NULL, self->rank, self->world,
                                   &options, &comm);

@@ -15,6 +15,9 @@ void ranks_shape(const char *link);
 /* Their transport from here on; NULL: inproc. */
 void ranks_over(const char *transport);
 
+/* They count as being on so many hosts from here on, evenly; 0: on one. */
+void ranks_hosts(int hosts);
+
 /* What one rank does; returns its status. */
 typedef rp_status (*ranks_body)(void *context, rp_comm *comm);
 

@@ -503,6 +503,91 @@ static void samples_are_written(void) {
               whole.samples);
 }
 
+/* ---- copies on hosts ---- */
+
+typedef struct copying {
+    rpi_train_options options;
+    uint64_t bytes[RANKS_MOST], inside[RANKS_MOST]; /* among all replicas, and on hosts */
+} copying;
+
+static rp_status count_bytes(void *context, rp_comm *comm) {
+    copying *it = context;
+    rpi_trainer t;
+    rpi_step_metrics metrics;
+    rp_comm_stats before, after, inside = {0};
+    rp_status status = rpi_trainer_open(&t, &it->options, comm);
+    for (int step = 0; step < 3 && status == RP_OK; step++) {
+        rp_comm_get_stats(comm, &before);
+        status = rpi_trainer_step(&t, &metrics);
+        rp_comm_get_stats(comm, &after);
+    }
+    if (status == RP_OK && t.comms.hosts) rp_comm_get_stats(t.comms.hosts, &inside);
+    if (status == RP_OK) {
+        it->bytes[rp_comm_rank(comm)] = after.wire_bytes_sent - before.wire_bytes_sent;
+        it->inside[rp_comm_rank(comm)] = inside.wire_bytes_sent;
+    }
+    rpi_trainer_close(&t);
+    return status;
+}
+
+/* A row: ranks on hosts, and what of the bytes among all of them may be left: of the gathers of
+ * a step all but the first are inside. A model of one bucket gathers once for each run. */
+static const struct host_row {
+    int training, hosts;
+    double left;
+    const char *weights_codec;
+} host_rows[] = {{1, 2, 0.76, NULL},
+                 {2, 2, 0.6, NULL},
+                 {2, 2, 0.85, "q8"},
+                 {8, 2, 0.75, NULL},
+                 {2, 4, 0.6, NULL}};
+enum { HOST_ROWS = sizeof host_rows / sizeof host_rows[0] };
+
+static void hosts_keep_a_copy(void) {
+    for (int i = 0; i < HOST_ROWS; i++) {
+        training_row row = trainings[host_rows[i].training];
+        copying apart, shared;
+        row.world = 2 * host_rows[i].hosts;
+        ranks_hosts(host_rows[i].hosts);
+        rpi_train_options options = options_of(&row), kept;
+        options.zero = 3;
+        options.weights_codec = host_rows[i].weights_codec;
+        kept = options;
+        kept.host_shards = true;
+        run(&options, "from all", row.world, NULL);
+        run(&kept, "from hosts", row.world, NULL);
+        check_same(&row, "from a copy on its host", &options, &kept);
+        apart = (copying){.options = options};
+        shared = (copying){.options = kept};
+        apart.options.out = shared.options.out = NULL;
+        CHECK_OK(ranks_run(row.world, count_bytes, &apart));
+        CHECK_OK(ranks_run(row.world, count_bytes, &shared));
+        for (int rank = 0; rank < row.world; rank++) {
+            CHECK(apart.inside[rank] == 0 && shared.inside[rank] > 0);
+            CHECK_MSG(
+                (double)shared.bytes[rank] < host_rows[i].left * (double)apart.bytes[rank],
+                "row %d, rank %d: %llu of %llu bytes", i, rank,
+                (unsigned long long)shared.bytes[rank], (unsigned long long)apart.bytes[rank]);
+        }
+        ranks_hosts(0);
+    }
+}
+
+/* Where there is one host, or one of them has a rank alone, nothing is kept, and that is said.
+ */
+static void copies_want_hosts(void) {
+    rpi_train_options options = options_of(&trainings[4]);
+    options.host_shards = true;
+    CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID, "say --zero 3, too");
+    options.zero = 3;
+    for (int hosts = 0; hosts <= 2; hosts += 2) {
+        ranks_hosts(hosts);
+        CHECK_OK(ranks_train(&options, 2, NULL));
+        CHECK_MSG(strstr(ranks_notes(), "nothing is kept"), "%s", ranks_notes());
+    }
+    ranks_hosts(0);
+}
+
 /* ---- failures ---- */
 
 /* Ranks that gather run no layer again to find where it began, and say what they know. */
@@ -643,6 +728,7 @@ CASES({"shared is whole", shared_is_whole}, {"each has its share", each_has_its_
       {"kept values go on", kept_values_go_on},
       {"exact runs take what was kept", exact_runs_take_what_was_kept},
       {"a codec of parameters wants owners", a_codec_of_parameters_wants_owners},
+      {"hosts keep a copy", hosts_keep_a_copy}, {"copies want hosts", copies_want_hosts},
       {"samples are written", samples_are_written}, {"divergence is told", divergence_is_told},
       {"who leaves is named", who_leaves_is_named}, {"memory may run out", memory_may_run_out},
       {"what cannot be shared is refused", what_cannot_be_shared_is_refused})

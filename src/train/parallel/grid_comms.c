@@ -96,6 +96,7 @@ rp_status rpi_grid_comms_open(rp_comm *world, const rpi_train_place *place,
 
 void rpi_grid_comms_close(rpi_grid_comms *comms) {
     rp_comm_destroy(comms->context);
+    rp_comm_destroy(comms->hosts);
     rp_comm_destroy(comms->tensor);
     rp_comm_destroy(comms->stages);
     rp_comm_destroy(comms->replicas);
@@ -108,6 +109,7 @@ void rpi_grid_comms_abort(const rpi_grid_comms *comms, rp_status status, const c
     if (comms->tensor) rp_comm_abort(comms->tensor, status, message);
     if (comms->context) rp_comm_abort(comms->context, status, message);
     if (comms->stages) rp_comm_abort(comms->stages, status, message);
+    if (comms->hosts) rp_comm_abort(comms->hosts, status, message);
     if (comms->replicas) rp_comm_abort(comms->replicas, status, message);
 }
 
@@ -121,4 +123,5 @@ void rpi_grid_comms_stats(const rpi_grid_comms *comms, const rp_comm *world,
     rpi_add_comm_stats(comms->layers, out_stats);
     rpi_add_comm_stats(comms->context, out_stats);
     rpi_add_comm_stats(comms->keys, out_stats);
+    rpi_add_comm_stats(comms->hosts, out_stats);
 }

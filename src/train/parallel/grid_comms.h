@@ -10,6 +10,7 @@ typedef struct rpi_grid_comms {
     rp_comm *replicas; /* ranks that hold what this one holds: gradients are summed over them */
     rp_comm *stages;   /* of this replica, by stage; what travels here goes first */
     rp_comm *tensor;   /* that share the layers of this stage of this replica */
+    rp_comm *hosts;    /* of `replicas`, on one host (host_group.h), where they keep a copy */
     rp_comm *layers;   /* borrowed: where those meet in a layer (tensor_nodes.h) */
     rp_comm *context;  /* that share the sequences of this replica, with the same layers */
     rp_comm *keys;     /* borrowed: where those gather keys (context_nodes.h) */

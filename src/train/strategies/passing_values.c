@@ -17,6 +17,7 @@ rp_status rpi_passing_values_open(const rpi_strategy_setup *s, const rpi_buckets
     if (!s->ownership || rpi_weights_values(s->weights)) return RP_OK;
     RP_TRY(rpi_passing_memory_open(buckets, NULL, "parameters", &values.memory));
     rp_status status = make_lists(&values, (size_t)buckets->count);
+    if (status == RP_OK) status = rpi_host_shards_open(s, buckets, &values.hosts);
     if (status == RP_OK) {
         values.weights = s->weights;
         *out = values;
@@ -29,6 +30,7 @@ rp_status rpi_passing_values_open(const rpi_strategy_setup *s, const rpi_buckets
 void rpi_passing_values_close(rpi_passing_values *v) {
     for (int i = 0; v->requests && i < v->memory.buckets->count; i++)
         if (v->requests[i]) (void)rp_request_wait(&v->requests[i]);
+    rpi_host_shards_close(&v->hosts);
     rpi_passing_memory_close(&v->memory);
     rpi_free(v->requests);
     rpi_free(v->order);
@@ -54,6 +56,9 @@ static rp_status post(rpi_passing_values *v, int bucket) {
     if (v->memory.of_buckets[bucket]) return RP_OK; /* left by the forward pass */
     RP_TRY(rpi_passing_memory_take(&v->memory, bucket));
     lay_out(v, bucket);
+    if (rpi_host_shards_holds(&v->hosts, bucket))
+        return rpi_host_shards_gather(&v->hosts, v->memory.buckets, bucket, &v->options,
+                                      &v->requests[bucket]);
     return rpi_sharded_gather_into(v->sharded, v->memory.buckets, bucket, &v->options,
                                    &v->requests[bucket]);
 }
@@ -63,6 +68,8 @@ static rp_status wait_for(rpi_passing_values *v, int bucket) {
 }
 
 static void drop(rpi_passing_values *v, int bucket) {
+    if (v->memory.of_buckets[bucket])
+        rpi_host_shards_keep(&v->hosts, v->memory.buckets, bucket);
     rpi_passing_memory_give(&v->memory, bucket);
     lay_out(v, bucket);
 }
@@ -148,6 +155,10 @@ rp_status rpi_passing_values_need(rpi_passing_values *v, int parameter) {
 void rpi_passing_values_done(rpi_passing_values *v, int parameter) {
     int bucket = rpi_buckets_find(v->memory.buckets, parameter);
     if (v->left[bucket] && --v->left[bucket] == 0 && !v->stays[bucket]) drop(v, bucket);
+}
+
+void rpi_passing_values_stepped(rpi_passing_values *v, int bucket) {
+    rpi_host_shards_forget(&v->hosts, bucket);
 }
 
 rp_status rpi_passing_values_end(rpi_passing_values *v) {

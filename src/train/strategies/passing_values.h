@@ -6,10 +6,12 @@
  *
  * In which order is told before each pass by the program that runs; ranks run alike programs,
  * whatever their samples, and so gather in one order. Backward gathers again, but for the
- * buckets that it begins with, which forward leaves there. */
+ * buckets that it begins with, which forward leaves there. Where ranks of a host keep a copy
+ * among them, what was gathered once is gathered there until it is stepped (host_shards.h). */
 #ifndef RPI_TRAIN_PASSING_VALUES_H
 #define RPI_TRAIN_PASSING_VALUES_H
 
+#include "train/strategies/host_shards.h"
 #include "train/strategies/passing_memory.h"
 #include "train/strategies/sharded.h"
 
@@ -19,6 +21,7 @@ enum { RPI_PASSING_AHEAD = 2 };
 typedef struct rpi_passing_values {
     rpi_passing_memory memory;
     rpi_sharded *sharded;
+    rpi_host_shards hosts; /* zeros: hosts keep nothing */
     rpi_weights *weights;  /* NULL: values lie in an arena, and nothing passes */
     rp_request **requests; /* one a bucket */
     /* Of the pass at hand: buckets in the order in which it first needs one of their
@@ -46,6 +49,8 @@ rp_status rpi_passing_values_begin(rpi_passing_values *values, const rpi_program
                                    rpi_pass pass, const rp_collective_options *options);
 rp_status rpi_passing_values_need(rpi_passing_values *values, int parameter);
 void rpi_passing_values_done(rpi_passing_values *values, int parameter);
+/* A bucket was stepped, and nothing gathers it. */
+void rpi_passing_values_stepped(rpi_passing_values *values, int bucket);
 /* All that the pass at hand still gathers, for whoever has not needed it; nothing lies. */
 rp_status rpi_passing_values_end(rpi_passing_values *values);
 /* All buckets to where the weights' arena of values is, which is open. Collective. */

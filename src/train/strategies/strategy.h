@@ -36,6 +36,7 @@ typedef struct rpi_strategy_setup {
     rp_codec weights_codec; /* of the way of stepped values to ranks that do not own them */
     const rpi_ownership *ownership; /* of strategies that share it: who owns what; NULL: every
                                        rank owns everything */
+    rp_comm *host; /* of ranks of a host that keep a copy of parameters that pass; NULL: none */
     rpi_timeline *timeline;
     /* The gradients in this range are the world's: step these parameters. */
     void (*update)(void *context, int64_t first, int64_t count);

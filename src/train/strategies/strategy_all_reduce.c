@@ -252,6 +252,7 @@ static rp_status update(all_reduce *self, int i) {
     if (!is_shared) return RP_OK;
     if (rpi_passing_values_is_open(&self->values)) {
         rpi_weights_changed(self->setup.weights, bucket->first, bucket->count);
+        rpi_passing_values_stepped(&self->values, i);
         return RP_OK; /* gathered where they are used */
     }
     return rpi_sharded_gather_start(&self->sharded, self->current, i, &options);

@@ -49,6 +49,7 @@ static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
                                               .micro_batches = s->micro_batches,
                                               .slots = w->optimizer->slot_count,
                                               .zero = (int)w->asked->zero,
+                                              .whole_tensors = w->optimizer->whole_tensors,
                                               .sharers =
                                                   s->replicas * w->network.context_ranks};
     rp_status status = rpi_rank_account_make(&options, &s->each[stage]);

@@ -3,11 +3,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/backend.h"
-#include "train/ownership.h"
 #include "train/parallel/context_nodes.h"
 #include "train/program_set.h"
-#include "train/strategies/passing_gradients.h"
-#include "train/strategies/passing_values.h"
+#include "train/shared_account.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,53 +91,22 @@ static rp_status compile(const char *model, const rpi_account_options *options, 
     return rpi_program_set_compile(&it->set, true, options->batch, &it->program);
 }
 
-/* As `redpoll train` shares it by default: with its buckets, and exact gradients. */
-enum { BUCKET_BYTES = 4 << 20 };
-
-static rp_status count_owned(const rpi_account_options *options, const rpi_weights *weights,
-                             int64_t *out_most) {
-    rpi_ownership ownership = {0};
-    const rpi_ownership_options cut = {.weights = weights,
-                                       .ranks = options->sharers,
-                                       .bucket_bytes = BUCKET_BYTES,
-                                       .granule = RPI_OWNED_LINE,
-                                       .whole_tensors = options->whole_tensors};
-    RP_TRY(rpi_ownership_cut(&cut, &ownership));
-    *out_most = 0;
-    for (int rank = 0; rank < options->sharers; rank++) {
-        int64_t own = rpi_ownership_elements(&ownership, rank);
-        if (own > *out_most) *out_most = own;
-    }
-    rpi_ownership_close(&ownership);
-    return RP_OK;
-}
-
-/* Of gradients and parameters, those of what is owned, and of buckets that are in use and that
- * travel. */
-static rp_status count_passing(const rpi_account_options *options, const counted *it,
-                               rpi_model_account *account) {
-    static const rp_codec exact;
-    rpi_buckets buckets = {0};
-    RP_TRY(rpi_buckets_create(&it->network, it->weights, BUCKET_BYTES, &exact, NULL, &buckets));
-    if (options->zero >= 2)
-        account->gradients =
-            account->owned + rpi_passing_memory_foresee(&buckets, RPI_PASSING_TRAVEL + 1);
-    if (options->zero >= 3)
-        account->values =
-            account->owned + rpi_passing_memory_foresee(&buckets, RPI_PASSING_AHEAD + 2);
-    rpi_buckets_destroy(&buckets);
-    return RP_OK;
-}
-
 static rp_status count_shared(const rpi_account_options *options, const counted *it,
                               rpi_model_account *account) {
-    account->owned = account->gradients = account->values = rpi_weights_count(it->weights);
+    const rpi_shared_account_options asked = {.network = &it->network,
+                                              .weights = it->weights,
+                                              .zero = options->zero ? options->zero : 1,
+                                              .sharers = options->sharers,
+                                              .whole_tensors = options->whole_tensors};
+    rpi_shared_account shared;
+    RP_TRY(rpi_shared_account_make(&asked, &shared));
+    account->owned = shared.owned;
+    account->gradients = shared.gradients;
+    account->values = shared.values;
     account->travelling =
         rpi_context_nodes_bytes((double)options->batch, (double)options->shape.sequence,
                                 (double)it->network.gathered_keys);
-    if (options->sharers <= 1) return RP_OK;
-    RP_TRY(count_owned(options, it->weights, &account->owned));
-    return count_passing(options, it, account);
+    return RP_OK;
 }
 
 rp_status rpi_model_account_make(const char *model, const rpi_account_options *options,

@@ -75,6 +75,7 @@ typedef struct rpi_train_options {
     const char *dtype;   /* what products compute in: "fp32" or "bf16"; NULL: fp32 */
     int64_t threads;     /* 0: one a core */
     bool memory_check;   /* what would not fit a host's memory is refused at the start */
+    double memory_bytes; /* then, what its ranks may have together; 0: as much as is seen */
     bool recompute;      /* activations inside blocks are made again, not kept */
 
     const char *out;          /* folder; NULL: nothing is written */

@@ -1,52 +1,20 @@
 /* Does a training fit into the memory of its hosts? Looked at before anything of its size is
  * allocated, by all ranks together. */
-#include "base/append.h"
 #include "base/memory.h"
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "comm/core/communicator.h"
+#include "train/memory_remedies.h"
+#include "train/parallel/node_costs.h"
 #include "train/parallel/rank_account.h"
 #include "train/trainer.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What a rank tells the others. */
 enum { NEED, LIMIT, LARGEST, LARGEST_BYTES, NUMBERS };
-
-/* What a user could change, one after the other, and all of it. */
-typedef struct remedy {
-    const char *name;
-    bool (*helps)(const rpi_trainer *t);
-    void (*apply)(rpi_rank_account_options *options);
-} remedy;
-
-static bool could_share(const rpi_trainer *t) {
-    return t->place.holders > 1 && !t->options->zero && t->strategy->shares_optimizer;
-}
-static void share(rpi_rank_account_options *o) {
-    o->zero = 1;
-}
-static bool could_repeat(const rpi_trainer *t) {
-    return !t->options->recompute && t->network.memory_count == 0;
-}
-static void repeat(rpi_rank_account_options *o) {
-    o->recompute = true;
-}
-static bool could_run_less(const rpi_trainer *t) {
-    return t->micro_batch > 1;
-}
-static void run_less(rpi_rank_account_options *o) {
-    o->micro_batches *= (int)o->micro_batch;
-    o->micro_batch = 1;
-}
-
-static const remedy remedies[] = {
-    {"--zero 1", could_share, share},
-    {"--recompute", could_repeat, repeat},
-    {"--micro-batch-size 1", could_run_less, run_less},
-};
-enum { REMEDIES = sizeof remedies / sizeof remedies[0] };
 
 rp_status rpi_trainer_backend(const rpi_trainer *t, const rpi_backend **out_backend,
                               rp_dtype *out_compute) {
@@ -56,20 +24,27 @@ rp_status rpi_trainer_backend(const rpi_trainer *t, const rpi_backend **out_back
     return t->options->dtype ? rpi_compute_parse(t->options->dtype, out_compute) : RP_OK;
 }
 
-static rp_status options_of(const rpi_trainer *t, const rpi_model_stage *stage,
-                            rpi_rank_account_options *out) {
-    int64_t share = t->global_batch / t->place.workers;
-    bool lossy = t->place.holders > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
-    *out = (rpi_rank_account_options){.network = &t->network,
+/* Of a rank at this place, which has this network, or this stage of it. */
+static rp_status options_of(const rpi_trainer *t, const rpi_train_options *o,
+                            const rpi_train_place *place, const rpi_network *network,
+                            const rpi_model_stage *stage, rpi_rank_account_options *out) {
+    int64_t batch = 0;
+    RP_TRY(rpi_train_global_batch(o, place->workers, &batch));
+    int64_t share = batch / place->workers;
+    int64_t micro = share / rpi_train_micro_batches(o, place->workers, batch);
+    bool lossy = place->holders > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
+    *out = (rpi_rank_account_options){.network = network,
                                       .stage = stage,
-                                      .recompute = t->options->recompute,
-                                      .micro_batch = t->micro_batch,
-                                      .micro_batches =
-                                          (int)((share + t->micro_batch - 1) / t->micro_batch),
+                                      .recompute = o->recompute,
+                                      .micro_batch = micro,
+                                      .micro_batches = (int)((share + micro - 1) / micro),
                                       .slots = t->optimizer.kind->slot_count,
-                                      .zero = (int)t->options->zero,
-                                      .sharers = t->place.holders,
-                                      .feeds_back = lossy && t->options->error_feedback};
+                                      .zero = (int)o->zero,
+                                      .sharers = place->holders,
+                                      .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
+                                      .whole_tensors = t->optimizer.kind->whole_tensors,
+                                      .host_ranks = rpi_trainer_host_ranks(t),
+                                      .feeds_back = lossy && o->error_feedback};
     return rpi_trainer_backend(t, &out->backend, &out->compute);
 }
 
@@ -136,16 +111,20 @@ static void judge(tally *y) {
     }
 }
 
-/* A limit that is not known is above all; infinity does not add up. */
-static double limit_here(void) {
-    return fmin(rpi_memory_limit(""), 1e30);
+/* Infinity does not add up. */
+#define NO_LIMIT 1e30
+
+/* A limit that is not known is above all. */
+static double limit_here(const rpi_trainer *t) {
+    if (t->options->memory_bytes > 0) return t->options->memory_bytes;
+    return fmin(rpi_memory_limit(""), NO_LIMIT);
 }
 
 static rp_status try_account(tally *y, const rpi_rank_account_options *o) {
     rpi_rank_account account;
     RP_TRY(rpi_rank_account_make(o, &account));
     rpi_held_kind largest = rpi_rank_account_largest(&account);
-    const double own[NUMBERS] = {account.all + rpi_memory_resident(), limit_here(), largest,
+    const double own[NUMBERS] = {account.all + rpi_memory_resident(), limit_here(y->t), largest,
                                  account.bytes[largest]};
     RP_TRY(gather(y, own));
     judge(y);
@@ -153,7 +132,7 @@ static rp_status try_account(tally *y, const rpi_rank_account_options *o) {
 }
 
 static rp_status try_bound(tally *y, const rpi_rank_account_options *o) {
-    const double own[NUMBERS] = {bound_of(o) + rpi_memory_resident(), limit_here()};
+    const double own[NUMBERS] = {bound_of(o) + rpi_memory_resident(), limit_here(y->t)};
     RP_TRY(gather(y, own));
     judge(y);
     return RP_OK;
@@ -161,26 +140,103 @@ static rp_status try_bound(tally *y, const rpi_rank_account_options *o) {
 
 /* ---- what would fit ---- */
 
-static rp_status list_remedies(tally *y, const rpi_rank_account_options *usual, char *text,
-                               size_t bytes) {
-    rpi_rank_account_options all = *usual;
-    char together[96] = "";
-    int fitting = 0, tried = 0;
-    text[0] = '\0';
-    for (int i = 0; i < REMEDIES; i++) {
-        rpi_rank_account_options one = *usual;
-        if (!remedies[i].helps(y->t)) continue;
-        remedies[i].apply(&one);
-        remedies[i].apply(&all);
-        rpi_append(together, sizeof together, "%s%s", tried++ ? " and " : "", remedies[i].name);
-        RP_TRY(try_account(y, &one));
-        if (y->host < 0)
-            rpi_append(text, bytes, "%s%s", fitting++ ? " or " : "", remedies[i].name);
+/* Where a rank would be, and what it would have of the model. */
+typedef struct standing {
+    rpi_train_place place;
+    rpi_network network; /* with layers cut otherwise; zeros: the trainer's own */
+    rpi_model_stage stage;
+} standing;
+
+static void close_standing(standing *s) {
+    rpi_stage_close(&s->stage);
+    rpi_network_close(&s->network);
+}
+
+static rp_status cut_layers(const rpi_trainer *t, standing *s) {
+    const rpi_loss_options loss = {.smoothing = t->options->label_smoothing,
+                                   .mixes = t->options->mixup > 0};
+    int ranks = s->place.grid.size[RPI_AXIS_TENSOR];
+    const rpi_tensor_split split = {
+        .ranks = ranks,
+        .rank = rpi_grid_place_of(&s->place.grid, s->place.rank).at[RPI_AXIS_TENSOR],
+        .context = {.ranks = t->network.context_ranks}};
+    if (ranks == t->place.grid.size[RPI_AXIS_TENSOR]) return RP_OK;
+    return rpi_network_build_split(t->options->model, &t->source.shape, &loss, &split,
+                                   &s->network);
+}
+
+/* Cut by operations, as it is before anything is measured. */
+static rp_status cut_stages(const rpi_train_options *o, const rpi_network *network,
+                            standing *s) {
+    const rpi_pipeline_kind *schedule = NULL;
+    double *costs = NULL;
+    int stages = s->place.grid.size[RPI_AXIS_STAGE];
+    bool is_open = !o->schedule || strcmp(o->schedule, "auto") == 0;
+    if (stages == 1) return RP_OK;
+    RP_TRY(rpi_pipeline_kind_find(is_open ? "1f1b" : o->schedule, &schedule));
+    RP_TRY(rpi_node_costs(network, &costs));
+    rp_status status = rpi_stage_open(
+        network, costs, schedule, stages,
+        rpi_grid_place_of(&s->place.grid, s->place.rank).at[RPI_AXIS_STAGE], &s->stage);
+    rpi_free(costs);
+    return status;
+}
+
+/* Activations are counted once for all stages of ZeRO. */
+static rp_status count_needs(rpi_rank_account_options *o, double out[RPI_ZERO_STAGES]) {
+    rpi_rank_account account;
+    RP_TRY(rpi_rank_account_make(o, &account));
+    for (o->zero = 0; o->zero < RPI_ZERO_STAGES; o->zero++) {
+        RP_TRY(rpi_rank_account_share(o, &account));
+        out[o->zero] = account.all + rpi_memory_resident();
     }
-    if (fitting || tried < 2) return RP_OK;
-    RP_TRY(try_account(y, &all));
-    if (y->host < 0) rpi_append(text, bytes, "%s", together);
     return RP_OK;
+}
+
+static rp_status count_changed(const rpi_trainer *t, const rpi_train_options *o, standing *s,
+                               double out[RPI_ZERO_STAGES]) {
+    rpi_rank_account_options options;
+    rpi_grid model;
+    RP_TRY(rpi_train_grid(o, &model));
+    RP_TRY(rpi_train_place_open(&model, t->place.rank, t->place.world, t->place.servers,
+                                &s->place));
+    RP_TRY(cut_layers(t, s));
+    const rpi_network *network = s->network.graph ? &s->network : &t->network;
+    RP_TRY(cut_stages(o, network, s));
+    const rpi_model_stage *stage = s->stage.parts ? &s->stage : NULL;
+    RP_TRY(options_of(t, o, &s->place, network, stage, &options));
+    return count_needs(&options, out);
+}
+
+static void need_changed(void *context, const rpi_train_options *o,
+                         double out[RPI_ZERO_STAGES]) {
+    const tally *y = context;
+    standing s = {0};
+    if (count_changed(y->t, o, &s, out) != RP_OK)
+        for (int zero = 0; zero < RPI_ZERO_STAGES; zero++) out[zero] = NO_LIMIT;
+    close_standing(&s);
+}
+
+static rp_status fits_changed(void *context, double need, bool *out_fits) {
+    tally *y = context;
+    const double own[NUMBERS] = {need, limit_here(y->t)};
+    RP_TRY(gather(y, own));
+    judge(y);
+    *out_fits = y->host < 0;
+    return RP_OK;
+}
+
+static rp_status find_remedy(tally *y, char *text, size_t bytes) {
+    const rpi_remedy_search search = {
+        .options = y->t->options,
+        .world = y->t->place.world,
+        .repeats = y->t->network.memory_count == 0,
+        .together = y->t->micro_batch,
+        .runs = rpi_train_micro_batches(y->t->options, y->t->place.workers, y->t->global_batch),
+        .need = need_changed,
+        .fits = fits_changed,
+        .context = y};
+    return rpi_remedy_find(&search, text, bytes);
 }
 
 static int neediest(const tally *y) {
@@ -200,13 +256,13 @@ static int ranks_of_host(const tally *y) {
     return count;
 }
 
-static rp_status refuse(tally *y, const rpi_rank_account_options *o) {
+static rp_status refuse(tally *y) {
     char place[RPI_GRID_TEXT], fits[160];
     int rank = neediest(y), ranks = ranks_of_host(y);
     const double *its = y->all + (size_t)rank * NUMBERS;
     double need = its[NEED], largest = its[LARGEST_BYTES], lacks = y->lacks, has = y->has;
     rpi_held_kind kind = (rpi_held_kind)its[LARGEST];
-    RP_TRY(list_remedies(y, o, fits, sizeof fits));
+    RP_TRY(find_remedy(y, fits, sizeof fits));
     return RP_FAIL(
         NOMEM,
         "%s needs %.3f GB, of which %.3f GB for %s; the %d rank%s of its host need "
@@ -223,7 +279,7 @@ static rp_status find_room(tally *y, const rpi_rank_account_options *o, double *
     rpi_rank_account account;
     RP_TRY(rpi_rank_account_make(o, &account));
     y->host = host_of(y->t, y->t->place.rank);
-    double room = limit_here() / ranks_of_host(y) - rpi_memory_resident() - account.all +
+    double room = limit_here(y->t) / ranks_of_host(y) - rpi_memory_resident() - account.all +
                   account.bytes[RPI_HELD_ACTIVATIONS];
     rp_segment least = {.data = &room, .count = 1, .dtype = RP_F64};
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_MIN);
@@ -235,7 +291,7 @@ static rp_status find_room(tally *y, const rpi_rank_account_options *o, double *
 static rp_status check(tally *y, const rpi_rank_account_options *o, double *out_room) {
     RP_TRY(try_bound(y, o));
     if (y->host >= 0) RP_TRY(try_account(y, o));
-    if (y->host >= 0) return refuse(y, o);
+    if (y->host >= 0) return refuse(y);
     return out_room ? find_room(y, o, out_room) : RP_OK;
 }
 
@@ -244,7 +300,7 @@ rp_status rpi_trainer_check_memory(const rpi_trainer *t, const rpi_model_stage *
     tally y = {.t = t};
     rpi_rank_account_options options;
     if (!t->options->memory_check || !t->comm) return RP_OK;
-    RP_TRY(options_of(t, stage, &options));
+    RP_TRY(options_of(t, t->options, &t->place, &t->network, stage, &options));
     RP_TRY(rpi_alloc_array((size_t)t->place.world * NUMBERS, sizeof *y.all, "what ranks need",
                            &y.all));
     rp_status status = check(&y, &options, out_room);

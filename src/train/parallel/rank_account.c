@@ -5,6 +5,7 @@
 #include "plan/pipelines/pipeline_orders.h"
 #include "train/parallel/context_nodes.h"
 #include "train/program_set.h"
+#include "train/shared_account.h"
 
 #include <math.h>
 
@@ -40,17 +41,36 @@ static void count_elements(const rpi_rank_account_options *o, rpi_rank_account *
     }
 }
 
-static void count_arenas(const rpi_rank_account_options *o, rpi_rank_account *a) {
-    double all = (double)a->parameters * sizeof(float);
-    double part = o->sharers > 1 ? all / o->sharers : all;
-    a->bytes[RPI_HELD_PARAMETERS] = o->zero >= 3 ? part : all;
-    a->bytes[RPI_HELD_GRADIENTS] = o->zero >= 2 ? part : all;
-    a->bytes[RPI_HELD_OPTIMIZER] = (o->zero >= 1 ? part : all) * o->slots;
+/* A table of what this rank has. */
+static rp_status open_table(const rpi_rank_account_options *o, rpi_weights **out_weights) {
+    if (o->stage) return rpi_stage_weights(o->stage, o->network, RPI_STAGE_TABLE, out_weights);
+    return rpi_weights_create_table(o->network->graph, o->network->loss, out_weights);
+}
+
+static rp_status count_shared(const rpi_rank_account_options *o, rpi_shared_account *out) {
+    rpi_weights *weights = NULL;
+    RP_TRY(open_table(o, &weights));
+    const rpi_shared_account_options options = {.network = o->network,
+                                                .weights = weights,
+                                                .zero = o->zero,
+                                                .sharers = o->sharers,
+                                                .bucket_bytes = o->bucket_bytes,
+                                                .whole_tensors = o->whole_tensors,
+                                                .host_ranks = o->host_ranks};
+    rp_status status = rpi_shared_account_make(&options, out);
+    rpi_weights_destroy(weights);
+    return status;
+}
+
+static rp_status count_arenas(const rpi_rank_account_options *o, rpi_rank_account *a) {
+    rpi_shared_account shared;
+    RP_TRY(count_shared(o, &shared));
+    a->bytes[RPI_HELD_PARAMETERS] = (double)shared.values * sizeof(float);
+    a->bytes[RPI_HELD_GRADIENTS] = (double)shared.gradients * sizeof(float);
+    a->bytes[RPI_HELD_OPTIMIZER] = (double)shared.owned * sizeof(float) * o->slots;
     a->bytes[RPI_HELD_STATES] = (double)a->states * sizeof(float);
-    a->bytes[RPI_HELD_RESIDUAL] = o->feeds_back ? all : 0;
-    a->bytes[RPI_HELD_MESSAGES] = rpi_context_nodes_bytes(
-        (double)o->micro_batch, (double)o->network->shape.sequence * o->network->context_ranks,
-        (double)o->network->gathered_keys);
+    a->bytes[RPI_HELD_RESIDUAL] = o->feeds_back ? (double)a->parameters * sizeof(float) : 0;
+    return RP_OK;
 }
 
 /* ---- programs ---- */
@@ -179,16 +199,30 @@ static rp_status count_stage(const rpi_rank_account_options *o, const counted *i
     return status;
 }
 
+static void add_up(rpi_rank_account *a) {
+    a->all = 0;
+    for (int k = 0; k < RPI_HELD_KINDS; k++) a->all += a->bytes[k];
+}
+
 rp_status rpi_rank_account_make(const rpi_rank_account_options *o, rpi_rank_account *out) {
     counted it = {0};
     rpi_rank_account a = {0};
     count_elements(o, &a);
-    count_arenas(o, &a);
+    a.bytes[RPI_HELD_MESSAGES] = rpi_context_nodes_bytes(
+        (double)o->micro_batch, (double)o->network->shape.sequence * o->network->context_ranks,
+        (double)o->network->gathered_keys);
+    RP_TRY(count_arenas(o, &a));
     rp_status status = open_counted(o, &it);
     if (status == RP_OK) status = o->stage ? count_stage(o, &it, &a) : count_whole(o, &it, &a);
     close_counted(&it);
     RP_TRY(status);
-    for (int k = 0; k < RPI_HELD_KINDS; k++) a.all += a.bytes[k];
+    add_up(&a);
     *out = a;
+    return RP_OK;
+}
+
+rp_status rpi_rank_account_share(const rpi_rank_account_options *o, rpi_rank_account *account) {
+    RP_TRY(count_arenas(o, account));
+    add_up(account);
     return RP_OK;
 }

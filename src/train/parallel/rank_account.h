@@ -30,8 +30,11 @@ typedef struct rpi_rank_account_options {
     int64_t micro_batch; /* samples */
     int micro_batches;   /* of a step */
     int slots;           /* of the optimizer, one number each a parameter */
-    int zero, sharers;   /* what so many replicas share: 1 the optimizer, 2 gradients, 3 all */
-    bool feeds_back;     /* by a lossy codec */
+    int zero, sharers;   /* what so many replicas share: 1 the optimizer, 2 gradients, 3 all, */
+    int64_t bucket_bytes; /* in buckets of so many, 0: the usual ones, */
+    bool whole_tensors;   /* of which the optimizer steps no part; */
+    int host_ranks;       /* by 3, that keep a second copy among them */
+    bool feeds_back;      /* by a lossy codec */
 } rpi_rank_account_options;
 
 typedef struct rpi_rank_account {
@@ -44,6 +47,9 @@ typedef struct rpi_rank_account {
 /* RP_INVALID, RP_UNSUPPORTED: a program that cannot be; RP_NOMEM. */
 rp_status rpi_rank_account_make(const rpi_rank_account_options *options,
                                 rpi_rank_account *out_account);
+/* The same rank, where replicas share what these options say, and nothing else is changed. */
+rp_status rpi_rank_account_share(const rpi_rank_account_options *options,
+                                 rpi_rank_account *in_out_account);
 rpi_held_kind rpi_rank_account_largest(const rpi_rank_account *account);
 
 #endif

@@ -23,6 +23,7 @@ struct rpi_config {
     yaml_document_t document;
     bool has_document, is_nanotron;
     const char *tensor_note;
+    long long replicas;
 };
 
 /* More than any file of settings needs, and little enough to look through at once. Aliases let
@@ -276,11 +277,16 @@ static rp_status prepare(const char *path, rpi_config *config) {
     RP_TRY(rpi_nanotron_check_family(path, document));
     RP_TRY(check_repeated(path, document));
     config->tensor_note = rpi_nanotron_tensor_note(document);
+    config->replicas = rpi_nanotron_replicas(document);
     return rpi_nanotron_translate(path, document);
 }
 
 const char *rpi_config_tensor_note(const rpi_config *config) {
     return config->tensor_note;
+}
+
+long long rpi_config_replicas(const rpi_config *config) {
+    return config->replicas;
 }
 
 /* A file that is none is a mistake in the words. */

@@ -278,6 +278,14 @@ const char *rpi_nanotron_tensor_note(yaml_document_t *document) {
            "ALL_REDUCE: the same training, in more memory";
 }
 
+long long rpi_nanotron_replicas(yaml_document_t *document) {
+    rpi_nanotron t;
+    if (!begin("", document, &t)) return 0;
+    bool is_alone =
+        number_at(&t, "parallelism.pp", 1) <= 1 && number_at(&t, "parallelism.tp", 1) <= 1;
+    return is_alone ? 0 : number_at(&t, "parallelism.dp", 1);
+}
+
 static rp_status put_defaults(const rpi_nanotron *t) {
     int bucket = take(t, "model.ddp_bucket_cap_mb");
     /* They save a last checkpoint or not; we do, and false would stop those on the way. */

@@ -138,6 +138,25 @@ static rp_status choose_rate(rpi_train_settings *s, const rpi_train_settings *sa
     return RP_OK;
 }
 
+/* A file's ranks are of its own layout; words beside it may make other replicas of them. */
+static void note_replicas(rpi_train_settings *s, const rpi_config *config) {
+    char line[256];
+    int64_t each = (s->train.tensor_ranks ? s->train.tensor_ranks : 1) *
+                   (s->train.stages ? s->train.stages : 1);
+    long long said = rpi_config_replicas(config), there = s->world.ranks / each;
+    if (said < 1 || s->world.ranks < 1 || s->world.ranks % each || there == said ||
+        s->train.replicas)
+        return;
+    snprintf(line, sizeof line,
+             "the file says dp: %lld, and %lld ranks with --tp %lld and --pp %lld are %lld "
+             "replica%s; -n %lld makes as many as it says",
+             said, (long long)s->world.ranks,
+             (long long)(s->train.tensor_ranks ? s->train.tensor_ranks : 1),
+             (long long)(s->train.stages ? s->train.stages : 1), there, there == 1 ? "" : "s",
+             said * (long long)each);
+    note_change(s, line);
+}
+
 rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
                                   rpi_train_sources *from, bool *wants_help) {
     rpi_train_settings scratch = {0}, said = {0}; /* without defaults */
@@ -155,6 +174,7 @@ rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
         RP_TRY(apply_words(from, argc, argv, s));
     if (from->config && s->train.tensor_ranks > 1 && rpi_config_tensor_note(from->config))
         note_change(s, rpi_config_tensor_note(from->config));
+    if (from->config) note_replicas(s, from->config);
     RP_TRY(open_model(s));
     RP_TRY(use_own_names(s));
     RP_TRY(choose_rate(s, &said));

@@ -208,6 +208,7 @@ static void what_is_left_out_is_what_nanotron_takes(void) {
         &f, &config));
     check_key(&f, "parallelism.dp", "24"); /* ranks, not replicas */
     check_key(&f, "parallelism.tp", "4");
+    CHECK_EQ(rpi_config_replicas(config), 3);
     CHECK(strstr(rpi_config_tensor_note(config), "the same training, in more memory"));
     check_key(&f, "parallelism.pp", "2");
     check_key(&f, "parallelism.pp_engine", "");

@@ -89,6 +89,9 @@ END
 "$redpoll" train --config tiny.yaml --data tokens:corpus --threads 1 --no-eval --out tiny >out 2>err || complain "$(cat err)"
 says out 'tp_mode REDUCE_SCATTER: .*the same training, in more memory'
 says out '2 ranks share each layer'
+if grep -q 'the file says dp' out; then complain "$(cat out)"; else pass; fi
+"$redpoll" train --config tiny.yaml --tp 1 --data tokens:corpus --threads 1 --no-eval --out other >out 2>err || complain "$(cat err)"
+says out 'the file says dp: 1, and 2 ranks with --tp 1 and --pp 1 are 2 replicas; -n 1 makes as many as it says'
 
 "$redpoll" train --config "$examples/llama-3d.yaml" --data tokens:corpus --seq-length 16 --threads 1 --no-eval --steps 1 --out three >out 2>err ||
     complain "$(cat err)"

@@ -4,10 +4,10 @@
 #include "base/status.h"
 #include "cli/option_rows.h"
 #include "cli/run.h"
-#include "plan/pipelines/pipeline_kind.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/batch_ring.h"
 #include "train/data/label_split.h"
+#include "train/parallel/stage_choice.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -17,9 +17,9 @@ static rp_status check_split(const char *text) {
     return rpi_split_parse(text, &split);
 }
 
-static rp_status check_schedule(const char *text) {
-    const rpi_pipeline_kind *kind;
-    return strcmp(text, "auto") == 0 ? RP_OK : rpi_pipeline_kind_find(text, &kind);
+static rp_status check_weights_codec(const char *text) {
+    rp_codec codec;
+    return rpi_codec_parse_dense(text, &codec);
 }
 
 #define FIELD(name) offsetof(rpi_train_settings, train.name)
@@ -110,7 +110,7 @@ const rpi_option rpi_train_table[] = {
      "of a pipeline's passes: afab, 1f1b, eager-1f1b, interleaved, zb-h1, zb-h2 or zb-v "
      "(redpoll plan pipeline shows them); auto: the quickest by what layers and links are "
      "measured to take",
-     check_schedule},
+     rpi_stage_schedule_check},
     {"stage-cut", NULL, "parallelism.stage_cut", RPI_OPTION_TEXT, FIELD(stage_cut), NULL, 0, 0,
      "HOW",
      "where a pipeline's model is cut: counted (few operations on the stage with most), "
@@ -221,7 +221,7 @@ const rpi_option rpi_train_table[] = {
      FIELD(weights_codec), NULL, 0, 0, "CODEC",
      "with --zero, of the parameters that owners send to the other ranks, as q8: all ranks "
      "compute with what it makes of them; fp32, exact, when absent",
-     rpi_check_codec},
+     check_weights_codec},
     {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),
      NULL, 0, 1e12, "N", "first steps with exact gradients", NULL},
     RPI_ROW_BUCKET(FIELD(bucket_mb), "communication.bucket_mb", "gradients in one all-reduce"),

@@ -101,6 +101,9 @@ uint32_t rpi_codec_option_get(const rp_codec *codec, const rpi_codec_option *opt
 void rpi_codec_option_set(rp_codec *codec, const rpi_codec_option *option, uint32_t value);
 /* Largest number that is allowed for this codec: a bucket must fit a frame, too. */
 uint32_t rpi_codec_option_max(const rp_codec *codec, const rpi_codec_option *option);
+/* The same as rp_codec_parse(), for who takes only codecs that send each element: of a name
+ * that is none it lists these. Others are for the caller to refuse. */
+rp_status rpi_codec_parse_dense(const char *text, rp_codec *codec);
 /* NULL for a codec that rp_codec_parse() makes; else what is wrong with it, in `text` or not.
  */
 enum { RPI_CODEC_FAULT_BYTES = 96 };

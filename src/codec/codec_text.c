@@ -12,16 +12,23 @@
 
 enum { NAMES_MAX = 64, WORD_BYTES = 48 };
 
-/* Every name there is, with its bits, to suggest from. */
+/* The next kind from *index on, of all or of those that send each element; NULL: none. */
+static const rpi_codec_kind *next_kind(bool dense, int *index) {
+    const rpi_codec_kind *kind = rpi_codec_at(*index);
+    while (kind && dense && kind->sparse) kind = rpi_codec_at(++*index);
+    return kind;
+}
+
+/* Every such name there is, with its bits, to suggest from. */
 typedef struct name_list {
     char names[NAMES_MAX][WORD_BYTES];
     int count;
 } name_list;
 
-static void list_names(name_list *list) {
+static void list_names(bool dense, name_list *list) {
     list->count = 0;
     const rpi_codec_kind *kind;
-    for (int i = 0; (kind = rpi_codec_at(i)) != NULL; i++)
+    for (int i = 0; (kind = next_kind(dense, &i)) != NULL; i++)
         for (int bits = kind->bits_min; bits <= kind->bits_max && list->count < NAMES_MAX;
              bits++) {
             char *name = list->names[list->count++];
@@ -42,12 +49,14 @@ static const char *word_at(const void *context, int index) {
 }
 
 /* "fp32, bf16, fp16, q1 to q8, topk, randk or sign" */
-static const char *kinds_text(char *text, size_t bytes) {
+static const char *kinds_text(bool dense, char *text, size_t bytes) {
     const rpi_codec_kind *kind;
     size_t used = 0;
+    int index = 0;
     text[0] = '\0';
-    for (int i = 0; (kind = rpi_codec_at(i)) != NULL && used < bytes; i++) {
-        const char *join = !i ? "" : rpi_codec_at(i + 1) ? ", " : " or ";
+    while ((kind = next_kind(dense, &index)) != NULL && used < bytes) {
+        index++;
+        const char *join = !used ? "" : next_kind(dense, &index) ? ", " : " or ";
         int more = kind->bits_max
                        ? snprintf(text + used, bytes - used, "%s%s%d to %s%d", join, kind->name,
                                   kind->bits_min, kind->name, kind->bits_max)
@@ -57,12 +66,12 @@ static const char *kinds_text(char *text, size_t bytes) {
     return text;
 }
 
-static rp_status fail_unknown(const char *word) {
+static rp_status fail_unknown(const char *word, bool dense) {
     name_list list;
     char hint[96], kinds[160];
-    list_names(&list);
+    list_names(dense, &list);
     return RP_FAIL(INVALID, "codec '%s' is unknown; use %s%s", word,
-                   kinds_text(kinds, sizeof kinds),
+                   kinds_text(dense, kinds, sizeof kinds),
                    rpi_suggest_text(word, name_at, &list, hint, sizeof hint));
 }
 
@@ -73,7 +82,7 @@ static int all_digits(const char *text) {
 }
 
 /* "q4": the kind, its bits, and its other parameters as they are by default. */
-static rp_status parse_name(const char *word, rp_codec *codec) {
+static rp_status parse_name(const char *word, bool dense, rp_codec *codec) {
     const rpi_codec_kind *kind;
     for (int i = 0; (kind = rpi_codec_at(i)) != NULL; i++) {
         size_t length = strlen(kind->name);
@@ -89,7 +98,7 @@ static rp_status parse_name(const char *word, rp_codec *codec) {
         *codec = rpi_codec_default(kind, (int)bits);
         return RP_OK;
     }
-    if (!kind) return fail_unknown(word);
+    if (!kind) return fail_unknown(word, dense);
     *codec = rpi_codec_default(kind, 0);
     return RP_OK;
 }
@@ -190,17 +199,25 @@ static rp_status parse_options(const char *text, const char *rest, rp_codec *cod
     return why ? RP_FAIL(INVALID, "codec '%s': %s", text, why) : RP_OK;
 }
 
-rp_status rp_codec_parse(const char *text, rp_codec *codec) {
+static rp_status parse(const char *text, bool dense, rp_codec *codec) {
     if (!text || !codec) return RP_FAIL(INVALID, "no codec text, or nowhere to put the codec");
     char word[WORD_BYTES];
     rp_codec parsed = {0};
     const char *rest = take_word(text, ":", word);
-    if (!rest) return fail_unknown(text);
-    rp_status status = parse_name(word, &parsed);
+    if (!rest) return fail_unknown(text, dense);
+    rp_status status = parse_name(word, dense, &parsed);
     if (!parsed.kind) return status;
     RP_TRY(parse_options(text, rest, &parsed));
     *codec = parsed;
     return RP_OK;
+}
+
+rp_status rp_codec_parse(const char *text, rp_codec *codec) {
+    return parse(text, false, codec);
+}
+
+rp_status rpi_codec_parse_dense(const char *text, rp_codec *codec) {
+    return parse(text, true, codec);
 }
 
 /* Numbers always, words where they are not the default. A frame's header does not carry them

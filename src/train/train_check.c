@@ -221,7 +221,7 @@ static rp_status check_halves(const rpi_train_options *o) {
 static rp_status check_weights_codec(const rpi_train_options *o) {
     rp_codec codec;
     if (!o->weights_codec) return RP_OK;
-    RP_TRY(rp_codec_parse(o->weights_codec, &codec));
+    RP_TRY(rpi_codec_parse_dense(o->weights_codec, &codec));
     if (rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
     if (o->zero && rpi_codec_kind_of(&codec)->sparse)
         return RP_FAIL(

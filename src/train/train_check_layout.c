@@ -2,13 +2,13 @@
 #include "base/append.h"
 #include "base/status.h"
 #include "plan/plan.h"
+#include "train/parallel/stage_choice.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
 
 rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
-    const rpi_pipeline_kind *schedule = NULL;
     if (o->stages < 0 || o->stages > RPI_PIPELINE_STAGES)
         return RP_FAIL(INVALID, "--pp %lld: 1 to %d stages are allowed", (long long)o->stages,
                        RPI_PIPELINE_STAGES);
@@ -18,8 +18,7 @@ rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
     if (o->context_ranks < 0 || o->context_ranks > RPI_CONTEXT_RANKS)
         return RP_FAIL(INVALID, "--cp %lld: 1 to %d ranks are allowed",
                        (long long)o->context_ranks, RPI_CONTEXT_RANKS);
-    if (o->schedule && strcmp(o->schedule, "auto") != 0)
-        RP_TRY(rpi_pipeline_kind_find(o->schedule, &schedule));
+    if (o->schedule) RP_TRY(rpi_stage_schedule_check(o->schedule));
     *out_model = (rpi_grid){{o->tensor_ranks ? (int)o->tensor_ranks : 1,
                              o->context_ranks ? (int)o->context_ranks : 1, 1,
                              o->stages ? (int)o->stages : 1}};

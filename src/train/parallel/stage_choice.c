@@ -3,6 +3,7 @@
 #include "base/append.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/suggest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,19 @@ static bool is_named(const char *cut) {
 
 bool rpi_stage_choice_is_open(const char *schedule, const char *cut) {
     return is_auto(schedule) || is_word(cut, "measured");
+}
+
+/* The kinds, and behind them what takes one. */
+static const char *schedule_at(const void *context, int index) {
+    const rpi_pipeline_kind *kind = rpi_pipeline_kind_at(index);
+    (void)context;
+    if (kind) return kind->name;
+    return index && rpi_pipeline_kind_at(index - 1) ? "auto" : NULL;
+}
+
+rp_status rpi_stage_schedule_check(const char *schedule) {
+    int index = 0;
+    return rpi_name_find("schedule", schedule, schedule_at, NULL, &index);
 }
 
 static rp_status kind_of(const rpi_stage_request *r, const rpi_pipeline_kind **out) {
@@ -48,6 +62,8 @@ static bool read_names(const rpi_model_layers *layers, const char *text, char be
         if (layer < 0 || layer <= first[parts - 1]) return false;
         first[parts] = layer;
         at += length + (end != NULL);
+        *out_bad = at;
+        if (end && !*at) return false; /* a name is missing behind it */
     }
     first[parts] = layers->count;
     *out_parts = parts;

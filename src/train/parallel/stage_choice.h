@@ -38,6 +38,8 @@ typedef struct rpi_stage_choice {
     char note[320];      /* one line: what was taken and why; "": it was said */
 } rpi_stage_choice;
 
+/* RP_INVALID names the kinds there are and "auto", and the nearest of them. */
+rp_status rpi_stage_schedule_check(const char *schedule);
 /* Is "auto" asked for, or a cut by time? */
 bool rpi_stage_choice_is_open(const char *schedule, const char *cut);
 /* Does the choice need times and links? What is open, and was not chosen by the run that goes

@@ -111,6 +111,10 @@ refused 'tp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --tp 2 -n 3
 refused 'tp 2 --pp 2 and 6 ranks: a replica takes 4 of them; -n 4 or -n 8 would fit' --model gpt2 --tp 2 --pp 2 -n 6
 refused 'dp 3 x 2 ranks a replica is 6, and there are 4; -n 6 would fit' --model gpt2 --tp 2 --dp 3 -n 4
 refused 'heads=12 over 5 tensor ranks: they divide over 1, 2, 3, 4, 6, 12' --model gpt2 --tp 5 -n 5
+refused "unknown schedule 'foo'; there are afab, .*, auto" --model gpt2 --pp 2 -n 2 --schedule foo
+refused "codec 'foo' is unknown; use fp32, .*or [^r]" --model gpt2 -n 2 --zero 1 --weights-codec foo
+if grep -q 'topk\|randk' err; then complain "$(cat err)"; else pass; fi
+refused "no stage can begin with '' there" --model gpt2:layers=2,hidden=16,heads=2,vocabulary=257,positions=16 --pp 2 -n 2 --stage-cut h.1,
 refused 'kv-heads=4 over 6 tensor ranks' --model llama:layers=1,hidden=48,heads=12,kv-heads=4 --tp 6 -n 6
 refused 'intermediate=3 over 6 tensor ranks: each has one at least; up to 3 fit' --model gpt2:hidden=12,heads=6,intermediate=3 --tp 6 -n 6
 refused 'strategy gossip: .*all-reduce is for them' --model gpt2 --tp 2 -n 2 --strategy gossip

@@ -59,6 +59,8 @@ static const rpi_option options[] = {
      NULL},
     {"schedule", NULL, NULL, RPI_OPTION_TEXT, FIELD(schedule), "1f1b", 0, 0, "NAME",
      "of --pp: as redpoll train --schedule, by name", NULL},
+    {"activations-codec", NULL, NULL, RPI_OPTION_TEXT, FIELD(activations_codec), NULL, 0, 0,
+     "CODEC", "of --pp: as redpoll train --activations-codec", rpi_check_codec},
     {"micro-batch-size", NULL, NULL, RPI_OPTION_COUNT, FIELD(micro_batch), NULL, 1, 1 << 16,
      "N", "of --pp: samples that go through the stages together; --batch-size when absent",
      NULL},

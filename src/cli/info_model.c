@@ -360,7 +360,8 @@ rp_status rpi_info_model_print(const rpi_info_model *info) {
                                             .batch = info->batch,
                                             .micro_batch = info->micro_batch,
                                             .zero = info->zero,
-                                            .schedule = info->schedule};
+                                            .schedule = info->schedule,
+                                            .activations_codec = info->activations_codec};
     RP_TRY(read_options(&it));
     rp_status status = rpi_model_account_make(it.model, &it.options, &it.found);
     if (status == RP_OK) status = count_ranks(&it);

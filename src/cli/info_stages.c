@@ -4,6 +4,7 @@
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/wrap.h"
+#include "train/parallel/activation_codec.h"
 #include "train/parallel/node_costs.h"
 
 #include <math.h>
@@ -36,6 +37,7 @@ typedef struct work {
     rpi_network network;
     double *costs;
     const rpi_pipeline_kind *schedule;
+    rp_codec activations;
 } work;
 
 static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
@@ -50,8 +52,8 @@ static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
                                               .slots = w->optimizer->slot_count,
                                               .zero = (int)w->asked->zero,
                                               .whole_tensors = w->optimizer->whole_tensors,
-                                              .sharers =
-                                                  s->replicas * w->network.context_ranks};
+                                              .sharers = s->replicas * w->network.context_ranks,
+                                              .activations = w->activations};
     rp_status status = rpi_rank_account_make(&options, &s->each[stage]);
     snprintf(s->text, sizeof s->text, "%s", part.text);
     rpi_stage_close(&part);
@@ -64,6 +66,7 @@ static rp_status account_for_all(work *w, const char *model, rpi_info_stages *s)
                                     .context = {.ranks = w->options->context_ranks}};
     const char *name = w->asked->schedule;
     RP_TRY(rpi_pipeline_kind_find(name ? name : "1f1b", &w->schedule));
+    RP_TRY(rpi_activation_codec_parse(w->asked->activations_codec, &w->activations));
     RP_TRY(rpi_network_build_split(model, &w->options->shape, &plain, &split, &w->network));
     RP_TRY(rpi_node_costs(&w->network, &w->costs));
     RP_TRY(rpi_alloc_array((size_t)s->stages, sizeof *s->each, "stages", &s->each));
@@ -123,7 +126,10 @@ void rpi_info_stages_print(const rpi_info_stages *s) {
     printf(
         "  memory: of a rank of it; model: parameters, gradients, optimizer's state; passes:\n"
         "  activations of micro-batches in flight, messages, workspace\n");
-    printf("all %d ranks: %.1f MB", s->ranks, 1e-6 * s->all_bytes);
+    printf("sent in a step to other stages by a rank of each, MB:");
+    for (int stage = 0; stage < s->stages; stage++)
+        printf(" %.3f", 1e-6 * s->each[stage].sent_bytes);
+    printf("\nall %d ranks: %.1f MB", s->ranks, 1e-6 * s->all_bytes);
     if (isfinite(s->host_bytes))
         printf(", on this host, which has %.1f MB: they %s", 1e-6 * s->host_bytes,
                s->all_bytes <= s->host_bytes ? "fit" : "do not fit");
@@ -144,6 +150,7 @@ static cJSON *stage_json(const rpi_rank_account *a) {
     cJSON_AddNumberToObject(row, "messages_bytes", a->bytes[RPI_HELD_MESSAGES]);
     cJSON_AddNumberToObject(row, "workspace_bytes", a->bytes[RPI_HELD_WORKSPACE]);
     cJSON_AddNumberToObject(row, "memory_bytes", a->all);
+    cJSON_AddNumberToObject(row, "sent_bytes", a->sent_bytes);
     return row;
 }
 

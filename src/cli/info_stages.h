@@ -14,7 +14,8 @@ typedef struct rpi_info_stages_request {
     int64_t ranks;              /* of all replicas; up to 1: of one */
     int64_t batch, micro_batch; /* samples of a replica; micro_batch 0: the batch */
     int64_t zero;
-    const char *schedule; /* NULL: 1f1b */
+    const char *schedule;          /* NULL: 1f1b */
+    const char *activations_codec; /* of what stages hand each other; NULL: exact */
 } rpi_info_stages_request;
 
 typedef struct rpi_info_stages {

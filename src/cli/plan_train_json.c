@@ -138,6 +138,8 @@ static cJSON *offer_json(const rpi_train_offer *o) {
     add(object, "sequence", (double)l->sequence);
     cJSON_AddStringToObject(object, "precision", l->precision->name);
     cJSON_AddStringToObject(object, "codec", o->said.codec);
+    if (o->said.activations_codec)
+        cJSON_AddStringToObject(object, "activations_codec", o->said.activations_codec);
     add(object, "layouts", (double)o->found.tried);
     add(object, "fitting", (double)o->found.fitting);
     cJSON *best = cJSON_AddArrayToObject(object, "best");

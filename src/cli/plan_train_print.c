@@ -13,9 +13,11 @@ static void print_head(const rpi_train_offer *o) {
            rpi_transformer_count(&l->model).all, (long long)p->ranks, p->machine.device.name,
            (long long)o->said.hosts, o->said.hosts == 1 ? "" : "s");
     if (o->said.link) printf(", link %s", o->said.link);
-    printf("\na step has %lld samples of %lld tokens; gradients %s, %s\n",
+    printf("\na step has %lld samples of %lld tokens; gradients %s, %s",
            (long long)l->global_batch, (long long)l->sequence, o->said.codec,
            l->precision->name);
+    if (o->said.activations_codec) printf(", activations %s", o->said.activations_codec);
+    printf("\n");
 }
 
 static void print_layout(const rpi_candidate *c, bool is_best) {

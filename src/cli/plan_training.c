@@ -8,6 +8,7 @@
 #include "net/shaped/link_shape.h"
 #include "redpoll/codec.h"
 #include "train/models/model.h"
+#include "train/parallel/activation_codec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -138,10 +139,11 @@ static rp_status read_links(const rpi_plan_training *said, rpi_machine *m) {
     return RP_OK;
 }
 
+enum { LONG = 1 << 20 }; /* elements of a vector whose ends do not count */
+
 /* Bytes of an element as the codec encodes a long vector, and how long that takes where it was
  * measured. */
 rp_status rpi_plan_training_codec(const rpi_plan_training *said, rpi_planned_training *out) {
-    enum { LONG = 1 << 20 };
     rp_codec codec;
     char text[RPI_MACHINE_NAME];
     rpi_machine *m = &out->machine;
@@ -151,6 +153,14 @@ rp_status rpi_plan_training_codec(const rpi_plan_training *said, rpi_planned_tra
     m->codec_bytes = (double)rp_codec_encoded_bytes(&codec, RP_F32, LONG) / LONG;
     rp_codec_text(&codec, text, sizeof text);
     if (out->account) m->codec_s = fmax(0, rpi_machine_account_codec_s(out->account, text));
+    return RP_OK;
+}
+
+static rp_status read_activations(const rpi_plan_training *said, rpi_machine *m) {
+    rp_codec codec;
+    RP_TRY(rpi_activation_codec_parse(said->activations_codec, &codec));
+    if (rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
+    m->activation_bytes = (double)rpi_activation_codec_bytes(&codec, LONG) / LONG;
     return RP_OK;
 }
 
@@ -164,6 +174,7 @@ rp_status rpi_plan_training_read(const rpi_plan_training *said, bool needs_batch
     RP_TRY(read_devices(said, out));
     out->ranks = said->hosts * out->machine.ranks_per_host;
     RP_TRY(read_links(said, &out->machine));
+    RP_TRY(read_activations(said, &out->machine));
     return rpi_plan_training_codec(said, out);
 }
 

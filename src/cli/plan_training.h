@@ -13,6 +13,7 @@
 /* As the user wrote it. */
 typedef struct rpi_plan_training {
     const char *model, *device, *machine, *link, *local, *zero, *recompute, *codec, *precision;
+    const char *activations_codec; /* NULL: as they are */
     rpi_option_list devices;
     int64_t hosts, ranks_per_host, tp, pp, dp, micro_batch, global_batch, sequence, interleave;
     bool sequence_parallel, fused_attention;
@@ -89,6 +90,11 @@ void rpi_planned_training_close(rpi_planned_training *planned);
      "bf16, bf16-fp32 (gradients summed in fp32), fp16, amp (weights in fp32) or fp32; when "  \
      "absent bf16, and fp32 with --machine",                                                   \
      rpi_check_precision},                                                                     \
+    {"activations-codec", NULL, NULL, RPI_OPTION_TEXT, F(activations_codec), NULL, 0, 0,       \
+     "CODEC",                                                                                  \
+     "of activations between stages and tensor-parallel ranks, as redpoll train; as they are " \
+     "when absent",                                                                            \
+     rpi_check_codec},                                                                         \
     RPI_ROW_CODEC(F(codec), NULL, "fp32", "of gradients between hosts; fp32: as they are")
 /* clang-format on */
 

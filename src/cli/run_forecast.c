@@ -68,6 +68,7 @@ static rp_status read_training(const char *machine, job *j) {
                               .zero = zero,
                               .recompute = r->recompute ? "full" : "none",
                               .codec = r->codec,
+                              .activations_codec = r->activations_codec,
                               .precision =
                                   r->dtype && strcmp(r->dtype, "bf16") == 0 ? "amp" : "fp32",
                               .hosts = r->link ? r->ranks : 1,
@@ -140,7 +141,9 @@ static rp_status price(const rpi_forecast *f, double computed_s, job *j) {
  * tensor-parallel rank has all tokens, and hands them on. */
 static double pipeline_bytes(const job *j) {
     const rpi_training_layout *l = &j->planned.layout;
-    double border = (double)(l->micro_batch * l->sequence * l->model.hidden) * sizeof(float);
+    double coded = j->planned.machine.activation_bytes,
+           each = coded > 0 ? coded : sizeof(float);
+    double border = (double)(l->micro_batch * l->sequence * l->model.hidden) * each;
     bool is_folded = is_schedule(j->record, "zb-v");
     double borders = is_folded ? 2 : 2 * (double)l->interleave - 1;
     double table = (double)(l->model.vocabulary * l->model.hidden) * sizeof(float);
@@ -155,8 +158,9 @@ static rp_status price_layers(job *j) {
     const rpi_training_layout *l = &j->planned.layout;
     double sums = 4 * (double)rpi_stage_layers(l, 0) + 1 + (l->pipeline == 1);
     double elements = (double)(l->micro_batch * l->sequence * l->model.hidden);
+    bool lossy = j->planned.machine.activation_bytes > 0;
     rpi_scaling_job work = {.strategy = "all-reduce",
-                            .codec = "fp32",
+                            .codec = lossy ? j->record->activations_codec : "fp32",
                             .ranks = (int)l->tensor,
                             .ranks_per_host = j->record->link ? 1 : (int)l->tensor,
                             .count = elements,

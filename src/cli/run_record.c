@@ -41,6 +41,7 @@ rp_status rpi_run_record_read(const cJSON *header, rpi_run_record *out) {
         .model = text_of(header, "model"),
         .strategy = text_of(options, "strategy"),
         .codec = text_of(options, "codec"),
+        .activations_codec = text_of(options, "activations_codec"),
         .algorithm = text_of(options, "algorithm"),
         .link = text_of(options, "link"),
         .optimizer = text_of(options, "optimizer"),

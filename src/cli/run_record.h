@@ -12,6 +12,7 @@ struct cJSON;
 /* Texts are the header's; NULL where it has none. */
 typedef struct rpi_run_record {
     const char *model, *strategy, *codec, *algorithm, *link, *optimizer, *dtype, *schedule;
+    const char *activations_codec;
     int64_t ranks, global_batch, accumulate, sequence;
     int64_t micro_batch; /* samples of a run of the model; 0: a rank's step over accumulate */
     int64_t tensor, pipeline, zero; /* 1, 1 and 0 where they are not said */

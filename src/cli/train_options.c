@@ -222,6 +222,11 @@ const rpi_option rpi_train_table[] = {
      "with --zero, of the parameters that owners send to the other ranks, as q8: all ranks "
      "compute with what it makes of them; fp32, exact, when absent",
      check_weights_codec},
+    {"activations-codec", NULL, "communication.activations_codec", RPI_OPTION_TEXT,
+     FIELD(activations_codec), NULL, 0, 0, "CODEC",
+     "with --pp or --tp, of activations and their gradients that ranks hand each other, as q8: "
+     "without error feedback, and not in evaluations; fp32, exact, when absent",
+     rpi_check_codec},
     {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),
      NULL, 0, 1e12, "N", "first steps with exact gradients", NULL},
     RPI_ROW_BUCKET(FIELD(bucket_mb), "communication.bucket_mb", "gradients in one all-reduce"),

@@ -4,6 +4,7 @@
 #include "cli/train_settings.h"
 #include "cli/train_signals.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,6 +94,10 @@ void rpi_train_print_result(const rpi_train_settings *s, const rpi_world *world,
                rpi_time_text(result->comm_s_median, time[1]),
                rpi_time_text(result->exposed_s_median, time[2]));
     print_layout(&s->train, world->ranks);
+    if (result->steps > 0 && !isnan(result->activations_error))
+        printf("activations travelled by %s: off by %.3g %%, their gradients by %.3g %%\n",
+               s->train.activations_codec, 100 * result->activations_error,
+               100 * result->activation_gradients_error);
     if (result->back[0]) printf("back: %s\n", result->back);
     if (result->lost[0])
         printf("lost: %s; %d of %d ranks have ended the run\n", result->lost, result->ranks,

@@ -92,6 +92,7 @@ void rpi_verify_one_words(const rpi_verify_job *job, rpi_verify_words *words) {
     add_text(words, "codec", "fp32");
     add_text(words, "weights-codec", "");
     rpi_verify_words_add(words, "--no-host-shards");
+    add_text(words, "activations-codec", "");
     rpi_verify_words_add(words, "--no-recompute");
     rpi_verify_words_number(words, "global-batch-size", job->global_batch);
     rpi_verify_words_number(words, "batch-size", job->global_batch);

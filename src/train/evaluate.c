@@ -39,7 +39,10 @@ static rp_status run_part(rpi_trainer *t, rpi_memories *memories, int64_t first,
     RP_TRY(rpi_source_hold_out(&t->source, first, count, &batch));
     batch.count = count;
     RP_TRY(rpi_trainer_cut_batch(t, &batch));
-    RP_TRY(t->replica->evaluate(t->replica_self, &batch, memories, &score));
+    t->activations.is_off = true;
+    rp_status status = t->replica->evaluate(t->replica_self, &batch, memories, &score);
+    t->activations.is_off = false;
+    RP_TRY(status);
     sums->sum[LOSS] += score.loss;
     sums->sum[CORRECT] += score.correct;
     sums->sum[LABELS] += (double)batch.labels;

@@ -341,6 +341,10 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_number(object, "exposed_s_mean", result->exposed_s_mean);
     add_number(object, "wire_bytes_mean", result->wire_bytes_mean);
     add_number(object, "memory_bytes", result->memory_bytes);
+    if (!isnan(result->activations_error))
+        add_number(object, "activations_error", result->activations_error);
+    if (!isnan(result->activation_gradients_error))
+        add_number(object, "activation_gradients_error", result->activation_gradients_error);
     add_number(object, "last_loss", result->last_loss);
     double none = NAN;
     add_number(object, "test_accuracy", result->evaluated ? result->test.accuracy : none);

@@ -68,8 +68,10 @@ typedef struct rpi_train_options {
                      all */
     bool host_shards; /* by 3 ranks of each host keep a second copy among them, from which
                          they gather until it is stepped */
-    const char *weights_codec; /* with zero, of parameters that owners send; NULL: exact */
-    int64_t warmup_exact;      /* first steps with the exact codec */
+    const char *weights_codec;     /* with zero, of parameters that owners send; NULL: exact */
+    const char *activations_codec; /* of what stages, and ranks that share layers, hand each
+                                      other; NULL: exact */
+    int64_t warmup_exact;          /* first steps with the exact codec */
 
     const char *backend; /* NULL: the fastest */
     const char *dtype;   /* what products compute in: "fp32" or "bf16"; NULL: fp32 */
@@ -172,7 +174,10 @@ typedef struct rpi_train_result {
     bool is_late;               /* this rank came back when the run was over: it did nothing */
     bool stopped;               /* before the end, because a rank was asked to */
     double memory_bytes;        /* the most that this process has held; NaN: not known */
-    rpi_profile profile;        /* of this rank; no steps: not asked for */
+    /* With a lossy codec of activations, by how much they, and their gradients, were off, of
+     * all ranks: root of sums of squares, relative; else NaN. */
+    double activations_error, activation_gradients_error;
+    rpi_profile profile; /* of this rank; no steps: not asked for */
 } rpi_train_result;
 
 /* What a rank may be asked for from outside while it trains, a bit each. */

@@ -127,6 +127,17 @@ static rp_status check_context(const rpi_train_options *o) {
                          : rpi_fail_context(fits, "--cp %lld: ", (long long)o->context_ranks);
 }
 
+static rp_status check_activations(const rpi_train_options *o, int each) {
+    rp_codec codec;
+    RP_TRY(rpi_activation_codec_parse(o->activations_codec, &codec));
+    if (each > 1 || rp_codec_is_exact(&codec, RP_F32)) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "--activations-codec %s is of what ranks that hold one model together hand "
+                   "each other: with --tp 1 --pp 1 that is nothing; say --pp 2 or --tp 2, too, "
+                   "or --activations-codec= to do without",
+                   o->activations_codec);
+}
+
 rp_status rpi_train_check_replica(const rpi_train_options *o, const rpi_strategy *strategy,
                                   bool chooses_bits, int world) {
     rpi_grid model;
@@ -134,6 +145,7 @@ rp_status rpi_train_check_replica(const rpi_train_options *o, const rpi_strategy
     int each = rpi_grid_world(&model);
     RP_TRY(check_tensor(o, world / each * model.size[RPI_AXIS_CONTEXT]));
     RP_TRY(check_context(o));
+    RP_TRY(check_activations(o, model.size[RPI_AXIS_TENSOR] * model.size[RPI_AXIS_STAGE]));
     if (each > 1) RP_TRY(check_part(o, &model, strategy, chooses_bits));
     return check_ranks(o, &model, world);
 }

@@ -85,7 +85,8 @@ static void waited(void *context, const char *what, int64_t micro_batch, int64_t
 static rp_status open_part(rpi_trainer *t) {
     const rpi_model_stage *stage = rpi_trainer_is_staged(t) ? &t->stage : NULL;
     if (!rpi_trainer_has_part(t)) return RP_OK;
-    t->links = (rpi_stage_links){.stages = t->comms.stages, .waited = waited, .context = t};
+    t->links = (rpi_stage_links){
+        .stages = t->comms.stages, .codec = &t->activations, .waited = waited, .context = t};
     return rpi_partial_sums_open(stage, &t->network, t->weights, t->comms.stages, &t->sums);
 }
 
@@ -183,6 +184,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
                                 .missed_updates = NAN};
     metrics.lr = t->learning_rate = rpi_lr_at(t->schedule, &t->lr, t->step);
     rpi_optimizer_state_begin(&t->optimizer);
+    rpi_activation_codec_begin(&t->activations, t->step);
     t->strategy->begin(t->strategy_self, t->step);
     rpi_source_batch batch;
     int64_t in_layers = rpi_trainer_tensor_wait_ns(t) + rpi_trainer_context_wait_ns(t);

@@ -368,6 +368,7 @@ static rp_status take_role(rpi_trainer *t) {
 static rp_status open_own(rpi_trainer *t) {
     RP_TRY(rpi_train_check(t->options, t->place.world));
     RP_TRY(take_role(t));
+    RP_TRY(rpi_activation_codec_open(t->options->activations_codec, &t->activations));
     if (t->comm) RP_TRY(rpi_grid_comms_open(t->comm, &t->place, &t->comms));
     RP_TRY(load_data(t));
     RP_TRY(choose_rates(t));
@@ -417,5 +418,6 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_stage_close(&t->stage);
     rpi_free(t->stage_record);
     rpi_grid_comms_close(&t->comms);
+    rpi_activation_codec_close(&t->activations);
     *t = (rpi_trainer){0};
 }

@@ -34,6 +34,7 @@ typedef struct rpi_trainer {
     rpi_model_stage stage; /* then: what this one holds of the model, */
     char stage_note[320];  /* why it was chosen so; "": it was said, */
     char *stage_record;    /* and for the run that goes on (stage_choice.h); NULL: nothing */
+    rpi_activation_codec activations; /* of what they hand each other */
     rpi_stage_links links;
     rpi_tensor_nodes *tensor_nodes;   /* where ranks that share layers meet; NULL: none do */
     rpi_tensor_sums *tensor_sums;     /* of gradients of which each of them makes a part */

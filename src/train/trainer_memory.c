@@ -44,7 +44,8 @@ static rp_status options_of(const rpi_trainer *t, const rpi_train_options *o,
                                       .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
                                       .whole_tensors = t->optimizer.kind->whole_tensors,
                                       .host_ranks = rpi_trainer_host_ranks(t),
-                                      .feeds_back = lossy && o->error_feedback};
+                                      .feeds_back = lossy && o->error_feedback,
+                                      .activations = t->activations.codec};
     return rpi_trainer_backend(t, &out->backend, &out->compute);
 }
 

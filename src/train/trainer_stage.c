@@ -134,7 +134,8 @@ static rp_status measure_links(const rpi_trainer *t, known *k) {
         if (c > crossing) crossing = c;
     }
     RP_TRY(rpi_alloc_array((size_t)stages, sizeof(int), "hosts", &k->host_of));
-    RP_TRY(rpi_border_costs_measure(t->comms.stages, (size_t)crossing * sizeof(float),
+    size_t bytes = rpi_activation_codec_bytes(&t->activations.codec, crossing);
+    RP_TRY(rpi_border_costs_measure(t->comms.stages, bytes,
                                     t->place.replica == 0 && t->network.tensor_rank == 0, m));
     for (int s = 0; s < stages; s++) k->host_of[s] = m->host_of ? m->host_of[s] : s;
     m->host_of = k->host_of;

@@ -8,7 +8,7 @@
 rp_status rpi_trainer_open_split(rpi_trainer *t, rpi_tensor_split *out_split) {
     *out_split = (rpi_tensor_split){0};
     if (!rpi_trainer_is_split(t)) return RP_OK;
-    const rpi_tensor_nodes_options options = {.name = "layers"};
+    const rpi_tensor_nodes_options options = {.codec = &t->activations, .name = "layers"};
     RP_TRY(rpi_tensor_nodes_create(t->comms.tensor, &options, &t->tensor_nodes));
     t->comms.layers = rpi_tensor_nodes_comm(t->tensor_nodes);
     *out_split = rpi_tensor_nodes_split(t->tensor_nodes);

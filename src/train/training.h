@@ -92,6 +92,9 @@ rp_status rpi_training_wait_for_workers(rpi_training *r, int64_t deadline_ns);
 
 /* Once. All ranks at once, as they share the machine while they train. */
 rp_status rpi_training_finish_profile(rpi_training *r);
+/* By how much activations were off that ranks handed each other. Collective where their codec
+ * is lossy; may be done again. */
+rp_status rpi_training_finish_activations(rpi_training *r);
 void rpi_training_summarise(rpi_training *r);
 
 #endif

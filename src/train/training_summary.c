@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <math.h>
+#include <string.h>
 
 static double rate(const rpi_step_metrics *m) {
     return (double)m->count / m->step_s;
@@ -52,6 +53,23 @@ rp_status rpi_training_finish_profile(rpi_training *r) {
     r->is_profiled = true;
     return rpi_profile_matrix_rate(rpi_session_backend(t->programs.session),
                                    (int)r->options->threads, &profile->matrix_flop_s);
+}
+
+rp_status rpi_training_finish_activations(rpi_training *r) {
+    const rpi_activation_codec *codec = &r->trainer.activations;
+    enum { NUMBERS = 2 * RPI_LINK_WAYS };
+    rpi_activation_error errors[RPI_LINK_WAYS];
+    double sums[NUMBERS];
+    r->result.activations_error = r->result.activation_gradients_error = NAN;
+    if (rpi_activation_codec_is_exact(codec)) return RP_OK;
+    memcpy(sums, codec->errors, sizeof sums);
+    rp_segment all = {.data = sums, .count = NUMBERS, .dtype = RP_F64};
+    RP_TRY(rp_all_reduce(r->trainer.comm, &all, 1, NULL));
+    memcpy(errors, sums, sizeof errors);
+    r->result.activations_error = rpi_activation_error_relative(&errors[RPI_LINK_ACTIVATION]);
+    r->result.activation_gradients_error =
+        rpi_activation_error_relative(&errors[RPI_LINK_GRADIENT]);
+    return RP_OK;
 }
 
 void rpi_training_summarise(rpi_training *r) {

@@ -25,6 +25,11 @@ static inline double rpi_forecast_memory_s(const rpi_forecast_job *j, double byt
                     rpi_forecast_fact(j, RPI_FACT_MEMORY_SHARE));
 }
 
+/* An element of the activations that ranks of a replica hand each other. */
+static inline double rpi_forecast_crossing_bytes(const rpi_forecast_job *j) {
+    return j->m->activation_bytes > 0 ? j->m->activation_bytes : j->l->precision->activation;
+}
+
 /* The longer of two that go on at once, without a cliff where they are equal. */
 static inline double rpi_forecast_longer(double a, double b) {
     double most = fmax(a, b), least = fmin(a, b);

@@ -100,7 +100,7 @@ void rpi_layer_time(const rpi_forecast_job *j) {
     x->memory_s = rest_s(j, FORWARD);
     if (is_shared)
         x->sums_s = 2 * tensor_sum_s(j, j->tokens * (double)j->l->model.hidden *
-                                            j->l->precision->activation);
+                                            rpi_forecast_crossing_bytes(j));
     x->start_s = rpi_forecast_fact(j, RPI_FACT_LAYER_HOST) +
                  (is_shared ? 2 * rpi_forecast_fact(j, RPI_FACT_SUM_HOST) : 0) +
                  softmax_host_s(j);

@@ -14,6 +14,8 @@ typedef struct rpi_machine {
     double codec_bytes;
     /* Seconds to encode and decode one; 0: as long as its bytes take at the memory's rate. */
     double codec_s;
+    /* Bytes of an encoded activation's element between ranks of a replica; 0: as it is. */
+    double activation_bytes;
     /* By size, in place of what follows from the device's facts; NULL: nothing was measured. A
      * device that was is the cores of its host: what they send keeps them from computing. */
     const rpi_measured_rates *rates;

@@ -38,7 +38,7 @@ static rpi_pipeline_steps steps_of(const rpi_forecast_job *j, const double *forw
                                    const double *backward_s) {
     const rpi_machine *m = j->m;
     int64_t stage_ranks = j->l->tensor * j->l->data;
-    double bytes = j->tokens * (double)j->l->model.hidden * j->l->precision->activation;
+    double bytes = j->tokens * (double)j->l->model.hidden * rpi_forecast_crossing_bytes(j);
     double senders = fmin((double)m->ranks_per_host, (double)stage_ranks);
     bool is_one_host = rpi_layout_ranks(j->l) <= m->ranks_per_host;
     return (rpi_pipeline_steps){

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "plan/pipelines/pipeline_orders.h"
+#include "train/parallel/activation_codec.h"
 #include "train/parallel/context_nodes.h"
 #include "train/program_set.h"
 #include "train/shared_account.h"
@@ -153,6 +154,30 @@ static double crossing_bytes(const rpi_rank_account_options *o, rpi_value_id val
     return (double)rpi_stage_crossing(o->network, value, o->micro_batch) * sizeof(float);
 }
 
+/* Does a value go to another stage, or come from there, at the border of that part? */
+static bool crosses(const rpi_rank_account_options *o, rpi_value_id value, int part) {
+    const rpi_model_stage *s = o->stage;
+    return value != RPI_NO_VALUE &&
+           rpi_pipeline_stage(s->schedule, s->stages, part) != s->stage;
+}
+
+/* Of a message. */
+static double wire_bytes(const rpi_rank_account_options *o, rpi_value_id value) {
+    return (double)rpi_activation_codec_bytes(
+        &o->activations, rpi_stage_crossing(o->network, value, o->micro_batch));
+}
+
+/* A slot has room for what arrives, and sends from where it lies; with a codec it has the
+ * encodings of both, too. */
+static void add_messages(const rpi_rank_account_options *o, rpi_value_id value, int part,
+                         int slots, rpi_rank_account *a) {
+    bool is_encoded = !rp_codec_is_exact(&o->activations, RP_F32);
+    a->bytes[RPI_HELD_MESSAGES] += slots * crossing_bytes(o, value);
+    if (!crosses(o, value, part)) return;
+    a->sent_bytes += o->micro_batches * wire_bytes(o, value);
+    if (is_encoded) a->bytes[RPI_HELD_MESSAGES] += slots * 2 * wire_bytes(o, value);
+}
+
 /* One slot more than are in flight receives ahead. */
 static void add_chunk(const rpi_rank_account_options *o, const rpi_network_part *part,
                       const in_flight *most, const rpi_program_facts *facts,
@@ -164,8 +189,8 @@ static void add_chunk(const rpi_rank_account_options *o, const rpi_network_part 
     int slots = most->runs < o->micro_batches ? most->runs + 1 : o->micro_batches;
     a->bytes[RPI_HELD_ACTIVATIONS] +=
         run * most->runs + before * most->before + between * most->between;
-    a->bytes[RPI_HELD_MESSAGES] +=
-        slots * (crossing_bytes(o, part->given) + crossing_bytes(o, part->seed));
+    add_messages(o, part->given, part->part - 1, slots, a);
+    add_messages(o, part->seed, part->part + 1, slots, a);
     raise(most->runs, &a->in_flight);
 }
 

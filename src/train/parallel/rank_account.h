@@ -4,6 +4,7 @@
 #define RPI_TRAIN_RANK_ACCOUNT_H
 
 #include "engine/backend.h"
+#include "redpoll/codec.h"
 #include "train/parallel/stage.h"
 
 typedef enum rpi_held_kind {
@@ -35,6 +36,7 @@ typedef struct rpi_rank_account_options {
     bool whole_tensors;   /* of which the optimizer steps no part; */
     int host_ranks;       /* by 3, that keep a second copy among them */
     bool feeds_back;      /* by a lossy codec */
+    rp_codec activations; /* of what stages hand each other; zeros: as it is */
 } rpi_rank_account_options;
 
 typedef struct rpi_rank_account {
@@ -42,6 +44,7 @@ typedef struct rpi_rank_account {
     int in_flight;                        /* micro-batches, of the chunk with most */
     double forward_flops, backward_flops; /* of a step */
     double bytes[RPI_HELD_KINDS], all;
+    double sent_bytes; /* to other stages, in a step */
 } rpi_rank_account;
 
 /* RP_INVALID, RP_UNSUPPORTED: a program that cannot be; RP_NOMEM. */

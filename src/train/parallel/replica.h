@@ -63,6 +63,10 @@ typedef struct rpi_replica_setup {
      * weights (rpi_run_options). */
     rp_status (*on_parameter)(void *context, int index, rpi_parameter_event event);
     rp_status (*on_run)(void *context, const rpi_replica_run *run); /* optional */
+    /* Optional: a pass has been computed, from its first kernel to its last, and
+     * what it made is handed on next. */
+    void (*passed)(void *context, const rpi_pipeline_pass *pass, int64_t start_ns,
+                   int64_t end_ns);
     void *context;
 } rpi_replica_setup;
 

@@ -1,4 +1,5 @@
 /* A rank that holds a whole model: micro-batches one after the other, forward and backward. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/parallel/replica.h"
@@ -29,15 +30,26 @@ static rp_status compile(void *context, bool training, int64_t samples) {
     return rpi_program_set_get(self->setup.programs, training, most, &instance);
 }
 
-/* Both passes, each told of. */
+static void tell_pass(const rpi_replica_setup *s, rpi_pass_kind kind, int64_t micro_batch,
+                      int64_t start_ns) {
+    const rpi_pipeline_pass pass = {(uint8_t)kind, 0, (int32_t)micro_batch};
+    if (s->passed) s->passed(s->context, &pass, start_ns, rpi_now_ns());
+}
+
+/* Both passes, each told of. micro_batch: of the share. */
 static rp_status run_model(const rpi_replica_setup *s, rpi_instance *instance,
-                           const rpi_run_options *options, bool training) {
+                           const rpi_run_options *options, bool training, int64_t micro_batch) {
     const rpi_program *program = rpi_instance_program(instance);
     if (s->on_pass) RP_TRY(s->on_pass(s->context, program, RPI_FORWARD));
+    int64_t start_ns = rpi_now_ns();
     RP_TRY(rpi_instance_forward(instance, options));
     if (!training) return RP_OK;
+    tell_pass(s, RPI_PASS_FORWARD, micro_batch, start_ns);
     if (s->on_pass) RP_TRY(s->on_pass(s->context, program, RPI_BACKWARD));
-    return rpi_instance_backward(instance, options);
+    start_ns = rpi_now_ns();
+    RP_TRY(rpi_instance_backward(instance, options));
+    tell_pass(s, RPI_PASS_BACKWARD, micro_batch, start_ns);
+    return RP_OK;
 }
 
 /* ---- learning ---- */
@@ -46,7 +58,7 @@ static rp_status run_and_tell(const rpi_replica_setup *s, rpi_instance *instance
                               const rpi_run_options *options, int64_t first, int64_t count,
                               double *in_out_loss) {
     rpi_tensor loss;
-    RP_TRY(run_model(s, instance, options, true));
+    RP_TRY(run_model(s, instance, options, true, first / s->micro_batch));
     RP_TRY(rpi_instance_result(instance, s->network->loss, &loss));
     RP_TRY(rpi_memories_take(s->memories, instance, first, count));
     rpi_replica_run run = {instance, options, (double)*(const float *)loss.data};
@@ -86,7 +98,7 @@ static rp_status idle(void *context, bool training) {
                                      .on_gradient_final = s->gradient_final,
                                      .context = s->context};
     RP_TRY(rpi_program_set_get(s->programs, training, s->micro_batch, &instance));
-    return run_model(s, instance, &options, training);
+    return run_model(s, instance, &options, training, 0);
 }
 
 static rp_status learn(void *context, const rpi_replica_batch *batch, double *out_loss) {
@@ -119,7 +131,7 @@ static rp_status evaluate(void *context, const rpi_source_batch *samples,
     const rpi_run_options options = {.inputs = inputs,
                                      .on_parameter = self->setup.on_parameter,
                                      .context = self->setup.context};
-    RP_TRY(run_model(&self->setup, instance, &options, false));
+    RP_TRY(run_model(&self->setup, instance, &options, false, 0));
     RP_TRY(rpi_memories_take(memories, instance, 0, count));
     rpi_memories_turn(memories);
     return rpi_replica_score_of(&self->setup, instance, count, out_score);

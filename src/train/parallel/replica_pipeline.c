@@ -6,6 +6,7 @@
  *
  * Backward passes of a part run in the order of micro-batches in every schedule, so that
  * gradients add up as on a rank that holds the whole model. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "plan/pipelines/pipeline_orders.h"
@@ -214,9 +215,7 @@ static rp_status prepare(pipeline *self, const rpi_replica_batch *batch, int k, 
     RP_TRY(prepare_run(self, k, micro_batch, slot));
     if (slot->options.idle) return RP_OK;
     rpi_replica_inputs(&self->setup, batch->samples, &batch->scales, first, slot->inputs);
-    if (slot->given_request)
-        RP_TRY(rpi_link_wait(self->setup.links, RPI_LINK_ACTIVATION, micro_batch,
-                             &slot->given_request));
+    RP_TRY(rpi_stage_runs_take(&self->runs, k, micro_batch, RPI_LINK_ACTIVATION));
     slot->givens[0] = given_of(self, chunk, slot, micro_batch);
     slot->seeds[0] = slot->seed;
     slot->options.inputs = slot->inputs;
@@ -229,6 +228,13 @@ static rp_status prepare(pipeline *self, const rpi_replica_batch *batch, int k, 
     return RP_OK;
 }
 
+static void time_pass(const pipeline *self, rpi_pass_kind kind, int k, int micro_batch,
+                      int64_t start_ns) {
+    const rpi_pipeline_pass pass = {(uint8_t)kind, (uint8_t)k, micro_batch};
+    if (self->setup.passed)
+        self->setup.passed(self->setup.context, &pass, start_ns, rpi_now_ns());
+}
+
 static rp_status run_forward(pipeline *self, const rpi_replica_batch *batch, int k,
                              int micro_batch, double *in_out_loss) {
     const rpi_replica_setup *s = &self->setup;
@@ -236,8 +242,10 @@ static rp_status run_forward(pipeline *self, const rpi_replica_batch *batch, int
     rpi_tensor loss;
     RP_TRY(rpi_stage_runs_acquire(&self->runs, k, micro_batch, true, &slot));
     RP_TRY(prepare(self, batch, k, micro_batch, slot));
+    int64_t start_ns = rpi_now_ns();
     RP_TRY(rpi_instance_forward(slot->instance, &slot->options));
     if (slot->options.idle) return RP_OK;
+    time_pass(self, RPI_PASS_FORWARD, k, micro_batch, start_ns);
     if (self->runs.chunks[k].behind >= 0)
         return rpi_stage_runs_send(&self->runs, k, micro_batch, RPI_LINK_ACTIVATION);
     RP_TRY(rpi_instance_result(slot->instance, s->network->loss, &loss));
@@ -252,13 +260,22 @@ static rp_status run_inputs(pipeline *self, int k, int micro_batch, bool whole) 
     rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
     if (self->apart) begin_telling(self);
     RP_TRY(tell_pass(self, slot, RPI_BACKWARD));
-    if (slot->seed_request)
-        RP_TRY(rpi_link_wait(self->setup.links, RPI_LINK_GRADIENT, micro_batch,
-                             &slot->seed_request));
+    RP_TRY(rpi_stage_runs_take(&self->runs, k, micro_batch, RPI_LINK_GRADIENT));
+    int64_t start_ns = rpi_now_ns();
     RP_TRY(whole ? rpi_instance_backward(slot->instance, &slot->options)
                  : rpi_instance_backward_inputs(slot->instance, &slot->options));
     if (slot->options.idle) return RP_OK;
+    time_pass(self, whole ? RPI_PASS_BACKWARD : RPI_PASS_INPUTS, k, micro_batch, start_ns);
     return rpi_stage_runs_send(&self->runs, k, micro_batch, RPI_LINK_GRADIENT);
+}
+
+static rp_status run_weights(pipeline *self, int k, int micro_batch) {
+    rpi_stage_chunk *chunk = &self->runs.chunks[k];
+    rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
+    int64_t start_ns = rpi_now_ns();
+    RP_TRY(rpi_instance_backward_weights(slot->instance, &slot->options));
+    time_pass(self, RPI_PASS_WEIGHTS, k, micro_batch, start_ns);
+    return RP_OK;
 }
 
 static rp_status end_run(pipeline *self, int k, int micro_batch) {
@@ -273,13 +290,10 @@ static rp_status end_run(pipeline *self, int k, int micro_batch) {
 static rp_status run_pass(pipeline *self, const rpi_replica_batch *batch,
                           const rpi_pipeline_pass *pass, double *in_out_loss) {
     int k = pass->chunk, m = pass->micro_batch;
-    rpi_stage_chunk *chunk = &self->runs.chunks[k];
-    rpi_stage_slot *slot = &chunk->slots[m % chunk->slot_count];
     if (pass->kind == RPI_PASS_FORWARD) return run_forward(self, batch, k, m, in_out_loss);
     if (pass->kind != RPI_PASS_WEIGHTS)
         RP_TRY(run_inputs(self, k, m, pass->kind == RPI_PASS_BACKWARD));
-    if (pass->kind == RPI_PASS_WEIGHTS)
-        RP_TRY(rpi_instance_backward_weights(slot->instance, &slot->options));
+    if (pass->kind == RPI_PASS_WEIGHTS) RP_TRY(run_weights(self, k, m));
     return ends_run(pass) ? end_run(self, k, m) : RP_OK;
 }
 
@@ -313,8 +327,7 @@ static rp_status evaluate_part(pipeline *self, const rpi_source_batch *samples, 
     slot->instance = chunk->sizes[0].instances[0];
     RP_TRY(tell_pass(self, slot, RPI_FORWARD));
     rpi_replica_inputs(&self->setup, samples, &plain, 0, slot->inputs);
-    if (slot->given_request)
-        RP_TRY(rpi_link_wait(self->setup.links, RPI_LINK_ACTIVATION, 0, &slot->given_request));
+    RP_TRY(rpi_stage_runs_take(&self->runs, k, 0, RPI_LINK_ACTIVATION));
     slot->givens[0] = given_of(self, chunk, slot, 0);
     slot->options =
         (rpi_run_options){.inputs = slot->inputs,

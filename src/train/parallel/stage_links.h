@@ -4,19 +4,17 @@
  *
  * Messages of one border and way come in the order of micro-batches on both sides, as the
  * schedules promise, so that they need no number of their own. Every wait has the
- * communicator's deadline. */
+ * communicator's deadline. With a codec, what travels is an encoding, made before a send leaves
+ * and read when a receive has come. */
 #ifndef RPI_TRAIN_STAGE_LINKS_H
 #define RPI_TRAIN_STAGE_LINKS_H
 
 #include "redpoll/comm.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-
-typedef enum rpi_link_way { RPI_LINK_ACTIVATION, RPI_LINK_GRADIENT } rpi_link_way;
+#include "train/parallel/activation_codec.h"
 
 typedef struct rpi_stage_links {
-    rp_comm *stages; /* by stage; borrowed */
+    rp_comm *stages;             /* by stage; borrowed */
+    rpi_activation_codec *codec; /* of what they say; borrowed; NULL: as it is */
     /* Optional: a wait that has ended, for accounts and traces. */
     void (*waited)(void *context, const char *what, int64_t micro_batch, int64_t start_ns,
                    int64_t end_ns);
@@ -30,15 +28,17 @@ typedef struct rpi_link_message {
     rpi_link_way way;
     float *data;
     int64_t count;
+    void *wire; /* room for its encoding, where there is a codec; the request's until it ends */
 } rpi_link_message;
 
 rp_status rpi_link_send(const rpi_stage_links *links, const rpi_link_message *message,
                         rp_request **request);
 rp_status rpi_link_receive(const rpi_stage_links *links, const rpi_link_message *message,
                            rp_request **request);
-/* A receive that was posted, for the micro-batch that is in the words of a failure. */
-rp_status rpi_link_wait(const rpi_stage_links *links, rpi_link_way way, int64_t micro_batch,
-                        rp_request **request);
+/* A receive that was posted, of this message, for the micro-batch that is in the words of a
+ * failure: then its data are there. */
+rp_status rpi_link_wait(const rpi_stage_links *links, const rpi_link_message *message,
+                        int64_t micro_batch, rp_request **request);
 /* Is its memory free again? One that failed is: its status comes with rpi_link_settle(). */
 bool rpi_link_is_done(const rp_request *request);
 /* Wait for a send. *request NULL is fine; links NULL: nobody hears how long it took. */

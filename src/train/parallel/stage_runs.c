@@ -46,6 +46,10 @@ static void close_slot(rpi_stage_slot *slot) {
     (void)rpi_link_settle(NULL, &slot->seed_request);
     rpi_free(slot->given);
     rpi_free(slot->seed);
+    for (int way = 0; way < RPI_LINK_WAYS; way++) {
+        rpi_free(slot->arriving[way]);
+        rpi_free(slot->leaving[way]);
+    }
 }
 
 void rpi_stage_runs_close(rpi_stage_runs *runs) {
@@ -77,13 +81,29 @@ static int64_t crossing(const rpi_stage_runs *runs, rpi_value_id value, int64_t 
     return value == RPI_NO_VALUE ? 0 : rpi_stage_crossing(runs->setup->network, value, samples);
 }
 
+/* Activations that arrive, and gradients that leave, are of the given value's shape. */
+static rp_status make_wires(const rpi_stage_runs *runs, const rpi_stage_chunk *chunk,
+                            size_t given, size_t seed, rpi_stage_slot *slot) {
+    const rpi_activation_codec *codec = runs->setup->links->codec;
+    int own = runs->stage->stage;
+    if (!codec || rp_codec_is_exact(&codec->codec, RP_F32)) return RP_OK;
+    size_t front = chunk->before == own ? 0 : given, back = chunk->behind == own ? 0 : seed;
+    size_t front_bytes = rpi_activation_codec_bytes(&codec->codec, (int64_t)front);
+    size_t back_bytes = rpi_activation_codec_bytes(&codec->codec, (int64_t)back);
+    RP_TRY(rpi_alloc(front_bytes, "messages", &slot->arriving[RPI_LINK_ACTIVATION]));
+    RP_TRY(rpi_alloc(front_bytes, "messages", &slot->leaving[RPI_LINK_GRADIENT]));
+    RP_TRY(rpi_alloc(back_bytes, "messages", &slot->arriving[RPI_LINK_GRADIENT]));
+    return rpi_alloc(back_bytes, "messages", &slot->leaving[RPI_LINK_ACTIVATION]);
+}
+
 static rp_status make_slot(const rpi_stage_runs *runs, rpi_stage_chunk *chunk) {
     rpi_stage_slot *slot = &chunk->slots[chunk->slot_count++];
     int64_t most = runs->setup->micro_batch;
     size_t given = (size_t)crossing(runs, chunk->part->given, most);
     size_t seed = (size_t)crossing(runs, chunk->part->seed, most);
     RP_TRY(rpi_alloc_array(given, sizeof(float), "activations of a stage", &slot->given));
-    return rpi_alloc_array(seed, sizeof(float), "gradients of a stage", &slot->seed);
+    RP_TRY(rpi_alloc_array(seed, sizeof(float), "gradients of a stage", &slot->seed));
+    return make_wires(runs, chunk, given, seed, slot);
 }
 
 rp_status rpi_stage_runs_reserve(rpi_stage_runs *runs, int index, int slots) {
@@ -161,30 +181,49 @@ int64_t rpi_stage_runs_samples(const rpi_stage_runs *runs, int micro_batch) {
     return left < 0 ? 0 : left < most ? left : most;
 }
 
+/* What comes to a slot for a micro-batch, that way. */
+static rpi_link_message arriving(const rpi_stage_runs *runs, const rpi_stage_chunk *chunk,
+                                 int micro_batch, rpi_link_way way) {
+    const rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
+    bool forward = way == RPI_LINK_ACTIVATION;
+    int part = chunk->part->part;
+    return (rpi_link_message){
+        .stage = forward ? chunk->before : chunk->behind,
+        .border = forward ? part - 1 : part,
+        .way = way,
+        .data = forward ? slot->given : slot->seed,
+        .count = crossing(runs, forward ? chunk->part->given : chunk->part->seed,
+                          rpi_stage_runs_samples(runs, micro_batch)),
+        .wire = slot->arriving[way]};
+}
+
 /* Receives of a micro-batch: its slot is free. What comes from a part of this stage is handed
  * over when it is there. */
 static rp_status post(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool training) {
-    int micro_batch = chunk->acquired;
-    int64_t samples = rpi_stage_runs_samples(runs, micro_batch);
+    int micro_batch = chunk->acquired, own = runs->stage->stage;
     rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
     const rpi_stage_links *links = runs->setup->links;
     RP_TRY(settle_slot(links, slot));
     chunk->acquired++;
-    if (!samples) return RP_OK; /* no stage of this replica has any of it */
-    rpi_link_message given = {.stage = chunk->before,
-                              .border = chunk->part->part - 1,
-                              .way = RPI_LINK_ACTIVATION,
-                              .data = slot->given,
-                              .count = crossing(runs, chunk->part->given, samples)};
-    if (chunk->before >= 0 && chunk->before != runs->stage->stage)
+    if (!rpi_stage_runs_samples(runs, micro_batch))
+        return RP_OK; /* no stage of this replica has any of it */
+    const rpi_link_message given = arriving(runs, chunk, micro_batch, RPI_LINK_ACTIVATION);
+    if (chunk->before >= 0 && chunk->before != own)
         RP_TRY(rpi_link_receive(links, &given, &slot->given_request));
-    rpi_link_message seed = {.stage = chunk->behind,
-                             .border = chunk->part->part,
-                             .way = RPI_LINK_GRADIENT,
-                             .data = slot->seed,
-                             .count = crossing(runs, chunk->part->seed, samples)};
-    if (!training || chunk->behind < 0 || chunk->behind == runs->stage->stage) return RP_OK;
+    if (!training || chunk->behind < 0 || chunk->behind == own) return RP_OK;
+    const rpi_link_message seed = arriving(runs, chunk, micro_batch, RPI_LINK_GRADIENT);
     return rpi_link_receive(links, &seed, &slot->seed_request);
+}
+
+rp_status rpi_stage_runs_take(rpi_stage_runs *runs, int index, int micro_batch,
+                              rpi_link_way way) {
+    rpi_stage_chunk *chunk = &runs->chunks[index];
+    rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
+    rp_request **request =
+        way == RPI_LINK_ACTIVATION ? &slot->given_request : &slot->seed_request;
+    if (!*request) return RP_OK;
+    const rpi_link_message message = arriving(runs, chunk, micro_batch, way);
+    return rpi_link_wait(runs->setup->links, &message, micro_batch, request);
 }
 
 static bool is_free(const rpi_stage_chunk *chunk) {
@@ -249,7 +288,8 @@ rp_status rpi_stage_runs_send(rpi_stage_runs *runs, int index, int micro_batch,
                                       .border = forward ? part : part - 1,
                                       .way = way,
                                       .data = tensor.data,
-                                      .count = rpi_shape_count(&tensor.shape)};
+                                      .count = rpi_shape_count(&tensor.shape),
+                                      .wire = slot->leaving[way]};
     return rpi_link_send(runs->setup->links, &message,
                          forward ? &slot->forward_sent : &slot->backward_sent);
 }

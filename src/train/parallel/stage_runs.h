@@ -16,7 +16,9 @@
 enum { RPI_STAGE_SIZES = 8 };
 
 typedef struct rpi_stage_slot {
-    float *given, *seed; /* what arrives from the part before, and from the one behind */
+    float *given, *seed; /* what arrives from the part before, and from the one behind, */
+    void *arriving[RPI_LINK_WAYS],
+        *leaving[RPI_LINK_WAYS]; /* encoded, where there is a codec */
     rp_request *given_request, *seed_request, *forward_sent, *backward_sent;
     rpi_instance *instance; /* of the micro-batch in it */
     rpi_run_options options;
@@ -69,6 +71,10 @@ rp_status rpi_stage_runs_post_ahead(rpi_stage_runs *runs, bool training);
 /* The slot of a micro-batch, its own from now on. */
 rp_status rpi_stage_runs_acquire(rpi_stage_runs *runs, int chunk, int micro_batch,
                                  bool training, rpi_stage_slot **out_slot);
+/* What a receive that was posted for it brings has come: activations, or a gradient. Nothing
+ * where none was. */
+rp_status rpi_stage_runs_take(rpi_stage_runs *runs, int chunk, int micro_batch,
+                              rpi_link_way way);
 /* Hand on what the forward, or the backward, pass of a slot has made. */
 rp_status rpi_stage_runs_send(rpi_stage_runs *runs, int chunk, int micro_batch,
                               rpi_link_way way);

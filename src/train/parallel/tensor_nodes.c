@@ -35,11 +35,14 @@ static rp_status start_sum(one_node *node, const rpi_external_io *io, int pass) 
     const rpi_tensor *from = &io->inputs[0], *to = &io->outputs[0];
     size_t count = count_of(to);
     const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
+    rpi_link_way way = pass == FORWARD ? RPI_LINK_ACTIVATION : RPI_LINK_GRADIENT;
+    RP_TRY(rpi_activation_codec_measure(node->all->options.codec, way, from->data,
+                                        (int64_t)count));
     memcpy(to->data, from->data, count * sizeof(float));
     const rp_segment segment = {.data = to->data,
                                 .count = count,
                                 .dtype = RP_F32,
-                                .codec = node->all->options.codec,
+                                .codec = rpi_activation_codec_now(node->all->options.codec),
                                 .tensor = node->number * PASSES + (uint32_t)pass};
     return rp_all_reduce_start(node->all->comm, &segment, 1, &options, &node->requests[pass]);
 }

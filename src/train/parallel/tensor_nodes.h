@@ -18,16 +18,16 @@
 #ifndef RPI_TRAIN_TENSOR_NODES_H
 #define RPI_TRAIN_TENSOR_NODES_H
 
-#include "redpoll/codec.h"
 #include "redpoll/comm.h"
 #include "train/models/tensor_split.h"
+#include "train/parallel/activation_codec.h"
 
 typedef struct rpi_tensor_nodes rpi_tensor_nodes;
 
 typedef struct rpi_tensor_nodes_options {
-    rp_codec codec;    /* of sums; zeros: exact */
-    const char *name;  /* of the communicator; NULL: "tensor" */
-    bool repeats_sums; /* rpi_tensor_split.repeats */
+    rpi_activation_codec *codec; /* of sums; borrowed; NULL: exact */
+    const char *name;            /* of the communicator; NULL: "tensor" */
+    bool repeats_sums;           /* rpi_tensor_split.repeats */
 } rpi_tensor_nodes_options;
 
 /* Collective over `group`, whose ranks are the tensor ranks in their order; it is borrowed and

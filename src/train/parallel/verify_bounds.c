@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 #include "redpoll/adaptive.h"
 #include "train/models/model.h"
+#include "train/parallel/activation_codec.h"
 #include "train/parallel/node_costs.h"
 #include "train/parallel/stage.h"
 #include "train/parallel/verify.h"
@@ -80,6 +81,23 @@ static bool has_lossy_weights(const rpi_verify_layout *l) {
     return !rp_codec_is_exact(&codec, RP_F32);
 }
 
+static bool is_lossy_between(const rpi_verify_layout *l, bool wanted_bf16) {
+    rp_codec codec, bf16;
+    if (l->stages == 1 && l->tensor_ranks == 1) return false;
+    if (rpi_activation_codec_parse(l->options->activations_codec, &codec) != RP_OK ||
+        rp_codec_parse("bf16", &bf16) != RP_OK || rp_codec_is_exact(&codec, RP_F32))
+        return false;
+    return (codec.kind == bf16.kind) == wanted_bf16;
+}
+
+static bool hands_on_bf16(const rpi_verify_layout *l) {
+    return is_lossy_between(l, true);
+}
+
+static bool hands_on_less(const rpi_verify_layout *l) {
+    return is_lossy_between(l, false);
+}
+
 static bool shares_layers(const rpi_verify_layout *l) {
     return l->tensor_ranks > 1;
 }
@@ -130,6 +148,11 @@ static const rpi_verify_reason reasons[] = {
     {"weights codec",
      "parameters travel by a lossy codec: only --tolerance says how far is too far",
      has_lossy_weights, NOTHING_PROMISED},
+    {"bf16 activations", "activations and their gradients have 8 bits where ranks hand them on",
+     hands_on_bf16, ROUNDED},
+    {"activations codec",
+     "activations travel by a lossy codec: only --tolerance says how far is too far",
+     hands_on_less, NOTHING_PROMISED},
     {"statistics",
      "running statistics of batches are the mean of the replicas' own, one rank's go on from "
      "each micro-batch to the next",

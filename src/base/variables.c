@@ -17,6 +17,7 @@ enum { PREFIX_BYTES = sizeof prefix - 1 };
 static const char *const names[] = {"ACCUMULATE",
                                     "ACCURACY_RUNS",
                                     "ACTIVATIONS",
+                                    "ACTIVATIONS_CODEC",
                                     "AGAINST",
                                     "ALGORITHM",
                                     "ALL",

@@ -160,6 +160,20 @@ static void add_layout(cJSON *object, const rpi_trainer *t) {
     cJSON_AddNumberToObject(object, "context_ranks", size[RPI_AXIS_CONTEXT]);
 }
 
+/* Operations of a sample, counted from the graph; NaN: nothing is compiled, as nothing is left
+ * to train. */
+static double sample_flops(const rpi_trainer *t) {
+    if (t->sample_flops > 0) return t->sample_flops;
+    for (int i = 0; i < t->programs.count; i++) {
+        const rpi_program_entry *entry = &t->programs.entries[i];
+        if (!entry->training) continue;
+        rpi_program_facts facts = rpi_program_get_facts(entry->program);
+        return (double)(facts.forward_flops + facts.backward_flops) / (double)entry->batch *
+               t->place.grid.size[RPI_AXIS_TENSOR];
+    }
+    return NAN;
+}
+
 rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     if (!metrics) return RP_OK;
     char codec[RP_ADAPTIVE_TEXT];
@@ -175,6 +189,7 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     cJSON_AddStringToObject(object, "codec", rp_adaptive_codec_text(&t->codec, codec));
     cJSON_AddStringToObject(object, "backend", rpi_session_backend(t->programs.session)->name);
     add_number(object, "global_batch_size", (double)t->global_batch);
+    add_number(object, "sample_flops", sample_flops(t));
     cJSON_AddStringToObject(object, "task", t->network.task->name);
     add_counted(object, "train_%s", t->network.task->unit,
                 (double)(t->source.train_count * t->source.sample_units));
@@ -326,6 +341,12 @@ static void add_profile(cJSON *object, const rpi_profile *profile) {
     }
     add_number(object, "gflop_s", 1e-9 * profile->flops / rpi_seconds(profile->step_ns));
     add_number(object, "matrix_gflop_s", 1e-9 * profile->matrix_flop_s);
+}
+
+rp_status rpi_metrics_put(rpi_metrics *metrics, cJSON *object) {
+    if (metrics && object) return put(metrics, object);
+    cJSON_Delete(object);
+    return RP_OK;
 }
 
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result) {

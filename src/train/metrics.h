@@ -31,6 +31,8 @@ rp_status rpi_metrics_return(rpi_metrics *metrics, const rpi_trainer *trainer,
 int64_t rpi_metrics_last_step(const char *folder);
 /* The last line of a run that failed: steps done, and the message. */
 rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *message);
+/* An object of its own, which is taken; NULL: none. */
+rp_status rpi_metrics_put(rpi_metrics *metrics, struct cJSON *object);
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result);
 
 #endif

@@ -38,6 +38,7 @@ static rp_status close_together(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     RP_TRY(rpi_training_finish_profile(r));
     RP_TRY(rpi_training_finish_activations(r));
+    RP_TRY(rpi_training_draw(r));
     RP_TRY(rpi_divergence_check(t, NULL));
     bool new_steps = r->result.steps > 0 || !rpi_run_folder_continues(o);
     if (rpi_training_saves(o) && r->saved_step != t->step && new_steps)

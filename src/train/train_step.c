@@ -78,8 +78,16 @@ static void waited(void *context, const char *what, int64_t micro_batch, int64_t
     rpi_trainer *t = context;
     char name[40];
     t->waited_ns += end_ns - start_ns;
+    rpi_step_picture_add(&t->picture, RPI_PICTURE_STAGES, 0, micro_batch, start_ns, end_ns);
     snprintf(name, sizeof name, "wait for %s", what);
     rpi_timeline_add(t->timeline, RPI_LANE_EXPOSED, name, micro_batch, start_ns, end_ns);
+}
+
+static void passed(void *context, const rpi_pipeline_pass *pass, int64_t start_ns,
+                   int64_t end_ns) {
+    rpi_trainer *t = context;
+    rpi_step_picture_add(&t->picture, (rpi_picture_kind)pass->kind, pass->chunk,
+                         pass->micro_batch, start_ns, end_ns);
 }
 
 static rp_status open_part(rpi_trainer *t) {
@@ -105,6 +113,7 @@ rp_status rpi_trainer_open_replica(rpi_trainer *t) {
                                      .on_pass = t->strategy->pass ? on_pass : NULL,
                                      .on_parameter = t->strategy->use ? on_parameter : NULL,
                                      .on_run = on_run,
+                                     .passed = t->picture.spans ? passed : NULL,
                                      .context = t};
     t->replica = rpi_trainer_is_staged(t) ? &rpi_replica_pipeline : &rpi_replica_alone;
     return t->replica->open(&setup, &t->replica_self);
@@ -178,6 +187,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     t->waited_ns = 0;
     rpi_profile_begin(t->profile);
     int64_t start = rpi_now_ns();
+    rpi_step_picture_begin(&t->picture, t->step + 1, start);
     rpi_step_metrics metrics = {.step = t->step + 1,
                                 .staleness_mean = NAN,
                                 .staleness_max = NAN,
@@ -198,6 +208,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     if (t->step + 1 == t->total_steps) RP_TRY(rpi_trainer_complete(t));
 
     int64_t end = rpi_now_ns();
+    rpi_step_picture_end(&t->picture, end);
     rpi_grid_comms_stats(&t->comms, t->comm, &after);
     rpi_strategy_report outer = {NAN, NAN};
     if (t->strategy->report) t->strategy->report(t->strategy_self, &outer);

@@ -204,6 +204,7 @@ static rp_status allocate(rpi_trainer *t) {
     t->lossy_from = RPI_LOSSY_UNKNOWN;
     if (lossy && t->options->error_feedback && feeds_back(t))
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
+    if (rpi_trainer_has_part(t) && t->options->out) RP_TRY(rpi_step_picture_open(&t->picture));
     return t->options->trace ? rpi_timeline_create(1 << 18, &t->timeline) : RP_OK;
 }
 
@@ -275,10 +276,18 @@ static rp_status measured(void *context, rp_comm *parts) {
     if (parts) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, parts));
     if (rpi_trainer_has_part(t)) {
         RP_TRY(sum_over_replica(t));
-        t->waited_ns += rpi_now_ns() - start_ns;
+        int64_t end_ns = rpi_now_ns();
+        t->waited_ns += end_ns - start_ns;
+        if (t->comms.stages)
+            rpi_step_picture_add(&t->picture, RPI_PICTURE_STAGES, 0, -1, start_ns, end_ns);
     }
     if (t->options->clip > 0) rpi_optimizer_state_clip(&t->optimizer);
     return RP_OK;
+}
+
+static void waited_for_replicas(void *context, int64_t start_ns, int64_t end_ns) {
+    rpi_trainer *t = context;
+    rpi_step_picture_add(&t->picture, RPI_PICTURE_REPLICAS, 0, -1, start_ns, end_ns);
 }
 
 static void chose(void *context, const char *line) {
@@ -344,6 +353,7 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
                                 .update = update,
                                 .measure = waits_for_all ? measure : NULL,
                                 .measured = measured,
+                                .waited = waited_for_replicas,
                                 .rate = rate,
                                 .chose = chose,
                                 .note = note,
@@ -400,6 +410,7 @@ void rpi_trainer_close_strategy(rpi_trainer *t) {
 void rpi_trainer_close(rpi_trainer *t) {
     rpi_trainer_close_strategy(t);
     rpi_timeline_destroy(t->timeline);
+    rpi_step_picture_close(&t->picture);
     if (t->replica_self) t->replica->close(t->replica_self);
     rpi_program_set_close(&t->programs);
     rpi_optimizer_state_close(&t->optimizer);

@@ -21,6 +21,7 @@
 #include "train/schedules/lr_schedule.h"
 #include "train/segment_memory.h"
 #include "train/step_fault.h"
+#include "train/step_picture.h"
 #include "train/step_reports.h"
 #include "train/strategies/bit_chooser.h"
 #include "train/strategies/strategy.h"
@@ -34,6 +35,7 @@ typedef struct rpi_trainer {
     rpi_model_stage stage; /* then: what this one holds of the model, */
     char stage_note[320];  /* why it was chosen so; "": it was said, */
     char *stage_record;    /* and for the run that goes on (stage_choice.h); NULL: nothing */
+    double sample_flops;   /* of the whole model, forward and backward; 0: by its programs */
     rpi_activation_codec activations; /* of what they hand each other */
     rpi_stage_links links;
     rpi_tensor_nodes *tensor_nodes;   /* where ranks that share layers meet; NULL: none do */
@@ -72,6 +74,7 @@ typedef struct rpi_trainer {
     const rpi_strategy *strategy;
     void *strategy_self;
     rpi_timeline *timeline;
+    rpi_step_picture picture;         /* of ranks that hold a model together */
     rpi_profile *profile;             /* borrowed; NULL: nobody asks */
     rpi_step_reports reports;         /* to the other ranks and from them */
     char choice[RPI_BIT_CHOICE_TEXT]; /* other bits were chosen in this step; else empty */

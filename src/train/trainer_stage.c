@@ -38,11 +38,21 @@ static rp_status agree_on_costs(const rpi_trainer *t, double *costs) {
     return rp_broadcast(t->comms.tensor, costs, nodes, RP_F64, NULL);
 }
 
-static rp_status count_layers(const rpi_trainer *t, known *k) {
+/* What all ranks of a replica do for a sample; of what each rank that shares layers does by
+ * itself, each counts. */
+static void sum_up(rpi_trainer *t, const double *costs) {
+    int nodes = rpi_graph_node_count(t->network.graph);
+    t->sample_flops = 0;
+    for (int n = 0; n < nodes; n++) t->sample_flops += costs[n];
+    t->sample_flops *= t->place.grid.size[RPI_AXIS_TENSOR];
+}
+
+static rp_status count_layers(rpi_trainer *t, known *k) {
     double *costs = NULL;
     RP_TRY(rpi_model_layers_find(&t->network, &k->layers));
     RP_TRY(rpi_node_costs(&t->network, &costs));
     rp_status status = agree_on_costs(t, costs);
+    if (status == RP_OK) sum_up(t, costs);
     if (status == RP_OK) status = rpi_model_layers_costs(&k->layers, costs, &k->costs);
     rpi_free(costs);
     return status;

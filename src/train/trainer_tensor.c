@@ -5,10 +5,16 @@
 #include "base/status.h"
 #include "train/trainer.h"
 
+static void waited(void *context, int64_t start_ns, int64_t end_ns) {
+    rpi_trainer *t = context;
+    rpi_step_picture_add(&t->picture, RPI_PICTURE_LAYERS, 0, -1, start_ns, end_ns);
+}
+
 rp_status rpi_trainer_open_split(rpi_trainer *t, rpi_tensor_split *out_split) {
     *out_split = (rpi_tensor_split){0};
     if (!rpi_trainer_is_split(t)) return RP_OK;
-    const rpi_tensor_nodes_options options = {.codec = &t->activations, .name = "layers"};
+    const rpi_tensor_nodes_options options = {
+        .codec = &t->activations, .name = "layers", .waited = waited, .context = t};
     RP_TRY(rpi_tensor_nodes_create(t->comms.tensor, &options, &t->tensor_nodes));
     t->comms.layers = rpi_tensor_nodes_comm(t->tensor_nodes);
     *out_split = rpi_tensor_nodes_split(t->tensor_nodes);

@@ -95,6 +95,9 @@ rp_status rpi_training_finish_profile(rpi_training *r);
 /* By how much activations were off that ranks handed each other. Collective where their codec
  * is lossy; may be done again. */
 rp_status rpi_training_finish_activations(rpi_training *r);
+/* The last step of this run, of ranks that hold a model together, for `redpoll report`.
+ * Collective; may be done again. */
+rp_status rpi_training_draw(rpi_training *r);
 void rpi_training_summarise(rpi_training *r);
 
 #endif

@@ -147,6 +147,7 @@ rp_status rpi_training_start(rpi_training *r, rp_comm *comm) {
     RP_TRY(rp_barrier(comm)); /* times begin together */
     r->saved_ns = rpi_now_ns();
     rpi_timeline_start(t->timeline);
+    rpi_step_picture_start(&t->picture);
     return RP_OK;
 }
 
@@ -169,5 +170,6 @@ rp_status rpi_training_come_back(rpi_training *r) {
     rpi_log(RP_LOG_INFO, "rank %d, started again for time %d, goes on behind step %lld",
             way->rank, way->generation, (long long)t->step);
     rpi_timeline_start(t->timeline);
+    rpi_step_picture_start(&t->picture);
     return RP_OK;
 }

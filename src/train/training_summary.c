@@ -72,6 +72,13 @@ rp_status rpi_training_finish_activations(rpi_training *r) {
     return RP_OK;
 }
 
+rp_status rpi_training_draw(rpi_training *r) {
+    const rpi_trainer *t = &r->trainer;
+    struct cJSON *object = NULL;
+    RP_TRY(rpi_step_picture_gather(&t->picture, &t->place, t->comm, &object));
+    return rpi_metrics_put(r->metrics, object);
+}
+
 void rpi_training_summarise(rpi_training *r) {
     r->result.unit = r->trainer.network.task->unit;
     r->result.rank = r->trainer.place.rank;

@@ -250,6 +250,81 @@ def test_numbers_of_figures(tmp: Path) -> None:
     assert table_of(figure_of(root, "loss-bytes"))[0][-1] == "60.0 MB"
 
 
+def picture() -> dict[str, Any]:
+    """Two stages, two micro-batches; spans that are none, which are passed over."""
+    first = [["forward", 0, 0, 0.0, 0.1], ["forward", 0, 1, 0.1, 0.2]]
+    first += [["stages", 0, 0, 0.2, 0.5], ["backward", 0, 0, 0.5, 0.7]]
+    first += [["backward", 0, 1, 0.7, 0.9], ["replicas", 0, -1, 0.9, 1.0]]
+    second = [["stages", 0, 0, 0.0, 0.1], ["forward", 0, 0, 0.1, 0.2]]
+    second += [["layers", 0, -1, 0.15, 0.2], ["inputs", 0, 0, 0.2, 0.3]]
+    second += [["weights", 0, 0, 0.3, 0.4], ["dance", 0, 0, 0.4, 0.5]]
+    second += [["forward", 0, 0, 0.9, 0.1], ["forward"], [], 7, ["forward", 0, 0, None, 1]]
+    ranks: list[Any] = [
+        {"rank": 0, "stage": 0, "tensor": 0, "start_s": 0, "end_s": 1.0, "spans": first},
+        {"rank": 2, "stage": 1, "tensor": 0, "start_s": 0, "end_s": 1.0, "spans": second},
+        {"rank": 3, "stage": 1, "tensor": 0, "start_s": 1, "end_s": 1, "spans": []},
+        {"rank": -1, "stage": 1, "tensor": 0, "start_s": 0, "end_s": 1, "spans": []},
+        {"rank": 4, "stage": 1},
+        "no rank",
+    ]
+    return {"picture_step": 40, "ranks": ranks}
+
+
+def test_a_step_rank_by_rank(tmp: Path) -> None:
+    lines = [step(i) for i in range(1, 41)]
+    run = write_run(tmp / "pp", header(), *lines, picture(), CLOSING)
+    report(run, "-o", tmp / "out.html")
+    figure = figure_of(page(tmp / "out.html"), "step-picture")
+    heading, *rows = table_of(figure)
+    assert [row[0] for row in rows] == ["pp: rank 0, stage 0", "pp: rank 2, stage 1"], rows
+    first, second = (dict(zip(heading, row)) for row in rows)
+    for row, wanted in (
+        (first, {"forward": 200, "backward": 400, "stages": 300, "replicas": 100}),
+        (second, {"forward": 100, "backward": 100, "weights": 100, "layers": 50}),
+    ):
+        assert row["step"] == "1.00 s", row
+        for what, milliseconds in wanted.items():
+            number, unit = row[what].split()
+            assert unit == "ms" and math.isclose(float(number), milliseconds), (row, what)
+    texts = [text_of(text) for text in figure.iter(SVG + "text")]
+    assert "computes 60 %, stages 30 %, replicas 10 %" in texts, texts
+    titles = [text_of(title) for title in figure.iter(SVG + "title")]
+    assert "backward of micro-batch 0: 200 ms" in titles, titles
+    # Nothing of it in a run that was started anew and has none, nor of what is no picture.
+    for odd in ({"picture_step": 1}, {"picture_step": 1, "ranks": 5}, CLOSING):
+        again = header(first_step=41)
+        run = write_run(tmp / "none", header(), *lines, picture(), again, odd, CLOSING)
+        report(run, "-o", tmp / "out.html")
+        names = [
+            figure.get("id") for figure in page(tmp / "out.html").iter(NAMESPACE + "figure")
+        ]
+        assert "step-picture" not in names, names
+
+
+def test_ranks_beside_the_ideal(tmp: Path) -> None:
+    """A sample of 32 takes 1e9 operations; `step` says 64 images a second and 0.5 s."""
+    runs = []
+    for ranks, rate in ((4, 160), (1, 64), (2, 96)):
+        changes = {"ranks": ranks, "sample_flops": 1e9, "global_batch_size": 32}
+        lines = [{**step(i), "images_s": rate, "step_s": 32 / rate} for i in range(1, 11)]
+        options = {"pp": 2} if ranks == 4 else {}
+        first = header(**changes)
+        first["options"] = {**first.get("options", {}), **options}
+        runs.append(write_run(tmp / f"n{ranks}", first, *lines, CLOSING))
+    told = report(*runs, "-o", tmp / "out.html", "--markdown").stdout
+    table = [line.strip("| ").split(" | ") for line in told.splitlines() if "TFLOP" in line]
+    assert len(table) == 1, told
+    at = next(i for i, line in enumerate(told.splitlines()) if "TFLOP" in line)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines()]
+    one, two, four = rows[at + 2 : at + 5]
+    assert one == ["n1", "1", "dp 1", "0.0640", "64.00", "64.00", "64.00, 100 %"], one
+    assert two == ["n2", "2", "dp 2", "0.0480", "48.00", "96.00", "128.0, 75 %"], two
+    assert four == ["n4", "4", "dp 2, pp 2", "0.0400", "40.00", "160.0", "256.0, 62 %"], four
+    assert "Ranks beside the ideal" in (tmp / "out.html").read_text()
+    report(runs[0], "-o", tmp / "out.html")
+    assert "Ranks beside the ideal" not in (tmp / "out.html").read_text()
+
+
 def test_consensus(tmp: Path) -> None:
     """Ranks with parameters of their own: against steps, time and bytes, and in the tables."""
     ring, exact = {"consensus_distance": 0.5}, {"consensus_distance": 0.0125}

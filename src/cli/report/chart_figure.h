@@ -44,6 +44,8 @@ typedef struct rpi_chart_row {
     const char *label, *value; /* left and right above the bars */
     rpi_bar bars[RPI_ROW_BARS];
     int bar_count;
+    const rpi_bar *spans; /* more of them, of an arena, behind those */
+    int span_count;
 } rpi_chart_row;
 
 /* Of a legend. */

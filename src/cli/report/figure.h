@@ -25,6 +25,7 @@ extern const rpi_figure_kind rpi_figure_consensus_time;
 extern const rpi_figure_kind rpi_figure_consensus_bytes;
 extern const rpi_figure_kind rpi_figure_throughput;
 extern const rpi_figure_kind rpi_figure_step_time;
+extern const rpi_figure_kind rpi_figure_step_picture;
 extern const rpi_figure_kind rpi_figure_scaling;
 extern const rpi_figure_kind rpi_figure_bench_time;
 extern const rpi_figure_kind rpi_figure_bench_bandwidth;

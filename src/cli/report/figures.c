@@ -4,11 +4,11 @@
 #include "cli/report/arena_text.h"
 
 static const rpi_figure_kind *const catalogue[] = {
-    &rpi_figure_loss_steps,      &rpi_figure_loss_time,       &rpi_figure_loss_bytes,
-    &rpi_figure_accuracy,        &rpi_figure_perplexity,      &rpi_figure_consensus_steps,
-    &rpi_figure_consensus_time,  &rpi_figure_consensus_bytes, &rpi_figure_throughput,
-    &rpi_figure_step_time,       &rpi_figure_scaling,         &rpi_figure_bench_time,
-    &rpi_figure_bench_bandwidth, &rpi_figure_codecs,
+    &rpi_figure_loss_steps,     &rpi_figure_loss_time,       &rpi_figure_loss_bytes,
+    &rpi_figure_accuracy,       &rpi_figure_perplexity,      &rpi_figure_consensus_steps,
+    &rpi_figure_consensus_time, &rpi_figure_consensus_bytes, &rpi_figure_throughput,
+    &rpi_figure_step_time,      &rpi_figure_step_picture,    &rpi_figure_scaling,
+    &rpi_figure_bench_time,     &rpi_figure_bench_bandwidth, &rpi_figure_codecs,
 };
 enum { KINDS = sizeof catalogue / sizeof catalogue[0] };
 

@@ -97,6 +97,7 @@ static rp_status take_header(reader *r, cJSON *object) {
     file->header = cJSON_Duplicate(object, true);
     if (!file->header) return RP_FAIL(NOMEM, "no memory for the header of %s", r->name);
     file->closed = file->stopped = false;
+    file->picture = NULL;
     file->memory_bytes = NAN;
     file->error = NULL;
     return RP_OK;
@@ -141,6 +142,10 @@ static rp_status take_closing(reader *r, cJSON *object) {
     r->file->stopped = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "stopped"));
     r->file->memory_bytes = number_of(object, "memory_bytes");
     return RP_OK;
+}
+
+static rp_status take_picture(reader *r, cJSON *object) {
+    return rpi_report_picture_read(object, r->arena, &r->file->picture);
 }
 
 static rp_status take_failure(reader *r, cJSON *object) {
@@ -204,6 +209,7 @@ static const struct {
     {"images_s_median", take_closing},
     {"tokens_s_median", take_closing},
     {"failed_step", take_failure},
+    {"picture_step", take_picture},
     {"op", take_bench},
     {"encode_bytes_s", take_bench},
 };

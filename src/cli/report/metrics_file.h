@@ -7,6 +7,7 @@
 #define RPI_CLI_REPORT_METRICS_FILE_H
 
 #include "base/memory.h"
+#include "cli/report/step_spans.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -70,7 +71,8 @@ typedef struct rpi_metrics_file {
     bool closed;            /* the last start has its closing object */
     bool stopped;           /* which says that it was told to end */
     double memory_bytes;    /* which says what rank 0 held at most; NaN: it does not */
-    const char *error;      /* of the arena; NULL: did not fail */
+    const rpi_report_picture *picture; /* of its last step, of the arena; NULL: there is none */
+    const char *error;                 /* of the arena; NULL: did not fail */
     int64_t failed_step;
 } rpi_metrics_file;
 

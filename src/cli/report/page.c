@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "cli/report/comparison.h"
 #include "cli/report/figure.h"
+#include "cli/report/layout_table.h"
 #include "cli/report/markup.h"
 #include "cli/report/run_table.h"
 #include "cli/report/stylesheet.h"
@@ -152,6 +153,7 @@ rp_status rpi_page_write(FILE *stream, const rpi_report *report, const rpi_figur
     element(stream, "h1", NULL, report->title);
     write_lead(stream, report);
     RP_TRY(write_comparison(stream, report));
+    rpi_layout_table_html(stream, report);
     rpi_run_table_html(stream, report);
     write_notes(stream, report);
     write_figures(stream, figures, figure_count);

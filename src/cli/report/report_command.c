@@ -8,6 +8,7 @@
 #include "cli/report/comparison.h"
 #include "cli/report/csv_tables.h"
 #include "cli/report/figure.h"
+#include "cli/report/layout_table.h"
 #include "cli/report/page.h"
 #include "cli/report/report_json.h"
 #include "cli/report/report_load.h"
@@ -151,8 +152,10 @@ static rp_status make(job *j) {
     RP_TRY(write_csv(j));
     RP_TRY(commit_events(j));
     if (s->markdown) rpi_comparison_markdown(stdout, &j->report);
+    if (s->markdown) rpi_layout_table_markdown(stdout, &j->report);
     if (s->markdown) rpi_run_table_markdown(stdout, &j->report);
     if (s->json) rpi_report_print_json(&j->report);
+    if (!s->markdown && !s->json) rpi_layout_table_print(stdout, &j->report);
     if (!s->markdown && !s->json) rpi_run_table_print(stdout, &j->report);
     tell(j);
     return RP_OK;

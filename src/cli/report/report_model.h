@@ -60,11 +60,13 @@ typedef struct rpi_report_run {
     double best_accuracy;
     int64_t best_step;
     rpi_spread rate;
-    double step_bytes;                /* mean: local SGD sends nothing in most steps */
-    double step_units;                /* images or tokens of a step, mean */
-    double memory_bytes;              /* the most that rank 0 held; NaN: not known */
-    const rpi_run_forecast *forecast; /* NULL: nobody asked for one, or there can be none: */
-    const char *no_forecast;          /* why; NULL: nobody asked */
+    double step_bytes;                 /* mean: local SGD sends nothing in most steps */
+    double step_units;                 /* images or tokens of a step, mean */
+    double memory_bytes;               /* the most that rank 0 held; NaN: not known */
+    double unit_flops;                 /* operations of an image, or a token; NaN: not known */
+    const rpi_report_picture *picture; /* of its last step; NULL: there is none */
+    const rpi_run_forecast *forecast;  /* NULL: nobody asked for one, or there can be none: */
+    const char *no_forecast;           /* why; NULL: nobody asked */
     rpi_step_parts parts;
     rpi_setting *settings;
     int setting_count;

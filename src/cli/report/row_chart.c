@@ -16,6 +16,9 @@ static rpi_scale make_scale(const rpi_figure *figure) {
         for (int b = 0; b < figure->rows[r].bar_count; b++)
             if (isfinite(figure->rows[r].bars[b].to))
                 range.high = fmax(range.high, figure->rows[r].bars[b].to);
+    for (int r = 0; r < figure->row_count; r++)
+        for (int b = 0; b < figure->rows[r].span_count; b++)
+            range.high = fmax(range.high, figure->rows[r].spans[b].to);
     return rpi_scale_make(&range, LEFT, RPI_CHART_WIDTH - RIGHT - 6);
 }
 
@@ -67,6 +70,8 @@ static void draw_row(FILE *stream, const rpi_scale *x, const rpi_chart_row *row,
     fprintf(stream, "</text>");
     for (int i = 0; i < row->bar_count; i++)
         draw_bar(stream, x, &row->bars[i], top + RPI_ROW_TOP);
+    for (int i = 0; i < row->span_count; i++)
+        draw_bar(stream, x, &row->spans[i], top + RPI_ROW_TOP);
     fprintf(stream, "</g>\n");
 }
 

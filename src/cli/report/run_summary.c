@@ -158,6 +158,11 @@ static void sum_parts(const rpi_metrics_file *file, const rpi_spread *step_s,
     };
 }
 
+static double number_of(const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
 static rp_status measure(const rpi_metrics_file *file, rpi_report_run *run) {
     double *scratch = NULL;
     RP_TRY(rpi_alloc_array(file->step_count, sizeof *scratch, "a copy of metrics", &scratch));
@@ -165,6 +170,9 @@ static rp_status measure(const rpi_metrics_file *file, rpi_report_run *run) {
     run->step_bytes = mean_of(file, RPI_STEP_WIRE_BYTES);
     run->step_units = mean_units(file);
     run->memory_bytes = file->memory_bytes;
+    run->unit_flops = number_of(file->header, "sample_flops") *
+                      number_of(file->header, "global_batch_size") / run->step_units;
+    run->picture = file->picture;
     /* The middle half by time, without strays; but where most steps exchange nothing, those
      * that do are the slow ones. */
     rpi_spread step_s = spread_of(file, RPI_STEP_S, scratch);
@@ -205,8 +213,7 @@ static rp_status text_of(rpi_arena *arena, const cJSON *object, const char *key,
 }
 
 static int64_t whole_of(const cJSON *object, const char *key) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    double value = cJSON_IsNumber(item) ? item->valuedouble : 0;
+    double value = number_of(object, key);
     return value >= 0 && value <= 1e15 ? (int64_t)value : 0;
 }
 

@@ -51,7 +51,10 @@ static rp_status finish(one_node *node, int pass) {
     rpi_tensor_traffic *traffic = &node->all->traffic;
     int64_t begun = rpi_now_ns();
     rp_status status = rp_request_wait(&node->requests[pass]);
-    traffic->wait_ns += rpi_now_ns() - begun;
+    int64_t ended = rpi_now_ns();
+    const rpi_tensor_nodes_options *options = &node->all->options;
+    traffic->wait_ns += ended - begun;
+    if (options->waited) options->waited(options->context, begun, ended);
     return status;
 }
 

@@ -28,6 +28,9 @@ typedef struct rpi_tensor_nodes_options {
     rpi_activation_codec *codec; /* of sums; borrowed; NULL: exact */
     const char *name;            /* of the communicator; NULL: "tensor" */
     bool repeats_sums;           /* rpi_tensor_split.repeats */
+    /* Optional: the thread that computes has waited in a node. */
+    void (*waited)(void *context, int64_t start_ns, int64_t end_ns);
+    void *context;
 } rpi_tensor_nodes_options;
 
 /* Collective over `group`, whose ranks are the tensor ranks in their order; it is borrowed and

@@ -49,6 +49,8 @@ typedef struct rpi_strategy_setup {
     rp_status (*measured)(void *context, rp_comm *parts);
     /* Learning rate of the current step. */
     double (*rate)(void *context);
+    /* Optional: the thread that computes has waited for the other ranks of `comm`. */
+    void (*waited)(void *context, int64_t start_ns, int64_t end_ns);
     /* Other bits were chosen: a line that says so. NULL: nobody asks. */
     void (*chose)(void *context, const char *line);
     /* Something that the user should know, in a line. NULL: nobody asks. */

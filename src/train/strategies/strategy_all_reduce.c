@@ -198,6 +198,7 @@ static rp_status wait_for(all_reduce *self, int i, int64_t *in_out_exposed_ns) {
     RP_TRY(rp_request_wait(&self->requests[i]));
     int64_t end = rpi_now_ns();
     *in_out_exposed_ns += end - start;
+    if (self->setup.waited) self->setup.waited(self->setup.context, start, end);
     if (self->setup.timeline) trace(self, i, start, end);
     if (rpi_passing_gradients_is_open(&self->passing))
         rpi_passing_gradients_keep(&self->passing, i);
@@ -237,8 +238,10 @@ static rp_status take_back(all_reduce *self, int index) {
     if (!self->sharded.gathers[index]) return RP_OK;
     int64_t start = rpi_now_ns();
     RP_TRY(rpi_sharded_gather_wait(&self->sharded, &self->lossy, index));
+    int64_t end = rpi_now_ns();
+    if (self->setup.waited) self->setup.waited(self->setup.context, start, end);
     rpi_timeline_add(self->setup.timeline, RPI_LANE_EXPOSED, "wait for parameters", index,
-                     start, rpi_now_ns());
+                     start, end);
     return RP_OK;
 }
 

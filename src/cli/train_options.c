@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "cli/option_rows.h"
 #include "cli/run.h"
+#include "codec/codec.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/batch_ring.h"
 #include "train/data/label_split.h"

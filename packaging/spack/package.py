@@ -48,7 +48,7 @@ class Redpoll(CMakePackage):
         depends_on("libpng", when="+pictures")
 
     extends("python@3.9:", when="+python")
-    depends_on("py-torch@2.4:", when="+python", type="run")
+    depends_on("py-torch@2.9:", when="+python", type="run")
     depends_on("py-numpy", when="+python", type="run")
 
     generator("ninja")

@@ -74,13 +74,13 @@ typedef enum rp_priority {
 #define RP_COLLECTIVE_OPTIONS(...)                                                             \
     { .size = sizeof(rp_collective_options), __VA_ARGS__ }
 
-/** Zeros mean the defaults. What is wrong here is refused in a world of one too. */
 /** Where the elements of a call lie. */
 typedef enum rp_memory {
     RP_MEMORY_HOST,
     RP_MEMORY_CUDA, /**< On one NVIDIA GPU: all that the call names, residuals too. */
 } rp_memory;
 
+/** Zeros mean the defaults. What is wrong here is refused in a world of one, too. */
 typedef struct rp_comm_options {
     size_t size;           /**< sizeof(rp_comm_options): RP_COMM_OPTIONS() sets it. */
     const char *name;      /**< In messages and store keys, up to 148 bytes; NULL: "world". Two

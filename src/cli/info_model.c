@@ -55,7 +55,7 @@ static int64_t sequence_of(const rpi_info_model *asked, const rpi_model_choice *
     return positions > 0 && positions < USUAL_SEQUENCE ? positions : USUAL_SEQUENCE;
 }
 
-/* What no training has is not counted. Replicas share what --zero says. */
+/* A part that no training has is not counted. Replicas share what --zero says. */
 static rp_status read_layout(account *it) {
     const rpi_info_model *asked = it->asked;
     const rpi_train_options layout = {.model = it->model,

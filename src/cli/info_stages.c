@@ -12,7 +12,7 @@
 
 /* ---- numbers that fit together ---- */
 
-/* That ranks make replicas was checked before. */
+/* It was checked before that the ranks make whole replicas. */
 static rp_status take_ranks(const rpi_info_stages_request *asked, rpi_info_stages *s) {
     int64_t tensor = asked->tensor_ranks > 1 ? asked->tensor_ranks : 1;
     int64_t context = asked->context_ranks > 1 ? asked->context_ranks : 1;

@@ -142,7 +142,7 @@ rp_status rpi_nanotron_refuse(const rpi_nanotron *t, int id, const char *path,
                    words, why ? ": " : "", why ? why : "");
 }
 
-/* In any letters, and any spelling of a switch. */
+/* Compares a word whatever its case, and any spelling of a switch. */
 static bool is_word(const char *text, const char *word, size_t length) {
     char wanted[RPI_YAML_NUMBER];
     bool is_on, is_wanted;

@@ -73,7 +73,7 @@ rp_status rpi_plan_all_reduce(const rpi_plan_request *request, bool lossy, size_
     return RP_OK;
 }
 
-/* What travels: one vector to each neighbour, whatever it is added to there. */
+/* The traffic of a round: one vector to each neighbour, whatever it is added to there. */
 static rp_status make_traffic(const rpi_mixing *mixing, rpi_mixing *traffic) {
     rpi_mixing_start(traffic, mixing->ranks, 1);
     for (int rank = 0; rank < mixing->ranks; rank++) {

@@ -183,7 +183,8 @@ static int find_row(const rpi_pipeline_plan *p, const rpi_pipeline_kind *kind) {
     return row;
 }
 
-/* Of those that the layers are enough for, the one that keeps least. */
+/* Fails with the memory of the pipeline that keeps least, among those for which there are
+ * enough layers. */
 static rp_status fail_best(const rpi_pipeline_plan *p) {
     const rpi_pipeline_row *least = NULL;
     for (int i = 0; i < p->row_count; i++)

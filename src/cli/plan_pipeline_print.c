@@ -107,7 +107,8 @@ static rp_status print_ties(const rpi_pipeline_plan *p) {
     return RP_OK;
 }
 
-/* Where micro-batches are no multiple of the stages, messages wait for their turn. */
+/* Where the number of micro-batches is no multiple of the stages, messages wait for their
+ * turn. */
 static void print_room(const rpi_pipeline_plan *p) {
     const rpi_pipeline_row *row = chosen_of(p);
     int room = rpi_pipeline_room(row->kind, &row->shape);

@@ -168,7 +168,8 @@ static rp_status price(const settings *s, const rpi_scaling_plan *p, rpi_scaling
     return rpi_scaling_price(&job, &point->exchange);
 }
 
-/* What cannot be among so many ranks is said in its place, and others go on. */
+/* A strategy that so many ranks cannot run has the reason in its place, and the others go
+ * on. */
 static rp_status make_point(const settings *s, const rpi_scaling_plan *p,
                             rpi_scaling_series *series, const rpi_cost_model *model,
                             rpi_scaling_point *point) {

@@ -66,7 +66,8 @@ static size_t bytes_of(const rpi_scaling_world *w) {
     return w->count * sizeof(float);
 }
 
-/* One bucket after the other, while gradients become final; the last of them behind all. */
+/* Buckets are summed one after the other while gradients become final; the last one begins when
+ * all are. */
 static rp_status price_all_reduce(const rpi_scaling_world *w, const rpi_strategy *strategy,
                                   const void *options, rpi_scaling_exchange *x) {
     size_t bytes = bytes_of(w), bucket = w->bucket_bytes < bytes ? w->bucket_bytes : bytes;

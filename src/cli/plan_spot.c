@@ -92,7 +92,7 @@ static double share(const row *r, double node_seconds) {
     return node_seconds / r->account.all;
 }
 
-/* Of a node and hour of work that is kept; infinite: none is. */
+/* The price of a node and hour of work that is kept; infinite: no work is kept. */
 static double useful_price(const plan *p, const row *r) {
     return p->spot_price / share(r, r->account.useful);
 }

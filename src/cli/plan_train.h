@@ -100,7 +100,7 @@ rp_status rpi_train_tokens(const char *text, double *out);
 /* RP_INVALID: words of a whole training (`goal`, too, where it is not NULL) without its tokens,
  * or words of spot nodes without their trace. */
 rp_status rpi_train_whole_check(const rpi_train_whole *whole, const char *goal, int64_t hosts);
-/* By the best layout that was found, into the offer's bill. */
+/* Fills the bill of the offer, by the best layout that was found. */
 rp_status rpi_train_bill_make(const rpi_train_whole *whole, rpi_train_offer *in_out);
 
 /* ---- plan_train_spot.c ---- */
@@ -114,8 +114,8 @@ typedef struct rpi_train_spot_said {
     double price, spot_price;
 } rpi_train_spot_said;
 
-/* By the best layout of the offer, which fewer hosts share as long as they can hold it, with
- * fewer replicas and about as large a batch. RP_INVALID: it is never done. */
+/* Plans by the best layout of the offer. Fewer hosts share it as long as they can hold it, with
+ * fewer replicas and about as large a batch. RP_INVALID: the training is never done. */
 rp_status rpi_train_spot_plan(const rpi_train_offer *offer, const rpi_train_spot_said *said,
                               rpi_train_spot *out);
 void rpi_train_spot_print(const rpi_train_spot *spot);

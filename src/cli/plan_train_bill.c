@@ -48,7 +48,8 @@ rp_status rpi_train_whole_check(const rpi_train_whole *s, const char *goal, int6
     return s->spot ? rpi_spot_said_check(&s->spot_said, "hosts", hosts) : RP_OK;
 }
 
-/* As it was said, or as long as the disk of --machine takes for parameters and optimizer. */
+/* How long a save takes: as the user says, or as long as the disk of --machine takes for
+ * parameters and optimizer. */
 static rp_status save_time(const rpi_train_whole *s, const rpi_train_offer *o, double *out) {
     const rpi_training_layout *l = &o->found.best[0].layout;
     double each = l->precision->weight + l->precision->optimizer;

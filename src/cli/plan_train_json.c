@@ -106,7 +106,7 @@ static void add_fact(cJSON *facts, const char *name, double value, rpi_fact_kind
     cJSON_AddStringToObject(fact, "source", source);
 }
 
-/* Of the device, and of links where they were said in the place of its own. */
+/* Adds the facts of the device, and those of links that replace its own. */
 static void add_facts(cJSON *object, const rpi_planned_training *p) {
     const rpi_machine *m = &p->machine;
     cJSON *facts = cJSON_AddObjectToObject(object, "facts");

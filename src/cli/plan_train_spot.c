@@ -87,7 +87,7 @@ static void add_money(const job *j, rpi_train_spot_way *w) {
     w->pays_below = j->said->price >= 0 ? j->said->price * work_node_hours / w->node_hours : -1;
 }
 
-/* One that is never done has hours of 0. */
+/* A training that is never done has 0 hours. */
 static void plan_way(const job *j, int way, rpi_train_spot_way *w) {
     const rpi_forecast *f = &j->offer->found.best[0].forecast;
     rpi_spot_rules rules = j->rules;
@@ -103,7 +103,8 @@ static void plan_way(const job *j, int way, rpi_train_spot_way *w) {
     add_money(j, w);
 }
 
-/* As it was said; else the best for failures at random, in whole steps. */
+/* The interval between saves: as the user says, or the best for failures at random, in whole
+ * steps. */
 static double interval_of(const job *j) {
     const char *said = j->said->words.interval;
     rpi_failures none = {.save_s = j->rules.save_s};

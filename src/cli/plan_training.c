@@ -21,7 +21,7 @@ rp_status rpi_check_zero(const char *text) {
     return RP_FAIL(INVALID, "'%s' is not 0, 1, 2 or 3", text);
 }
 
-/* As a switch, too: that is what REDPOLL_RECOMPUTE is to redpoll train. */
+/* A switch is taken, too, as redpoll train takes REDPOLL_RECOMPUTE. */
 static rp_status read_recompute(const char *text, rpi_recompute *out) {
     bool on;
     if (!rpi_parse_switch(text, &on)) return rpi_recompute_parse(text, out);

@@ -25,7 +25,7 @@ typedef struct rpi_planned_training {
     rpi_open_choices open;
     rpi_machine machine;
     rpi_plan_device_table *table;
-    /* Of --machine, else NULL: what was measured, what became of it, and who says so. */
+    /* What was measured, what became of it, and who says so; NULL without --machine. */
     rpi_machine_account *account;
     rpi_measured_rates *rates;
     char source[160];
@@ -41,7 +41,7 @@ rp_status rpi_check_precision(const char *text);
  * false. Free with rpi_planned_training_close(), also after a failure. */
 rp_status rpi_plan_training_read(const rpi_plan_training *said, bool needs_batch,
                                  rpi_planned_training *out);
-/* What the codec that was said costs, into `out->machine`: a part of the above. */
+/* The cost of the codec that the user names, into `out->machine`; a part of the call above. */
 rp_status rpi_plan_training_codec(const rpi_plan_training *said, rpi_planned_training *out);
 void rpi_planned_training_close(rpi_planned_training *planned);
 

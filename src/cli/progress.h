@@ -20,7 +20,7 @@ typedef struct rpi_progress {
     const void *begun_context;
 } rpi_progress;
 
-/* One on which a line can be drawn anew. */
+/* Is it a terminal, on which a line can be drawn anew? */
 bool rpi_is_terminal(FILE *stream);
 
 /* A terminal is recognised by itself. */

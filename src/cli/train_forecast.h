@@ -8,9 +8,9 @@
  * machine's file. Nothing where --machine is not said. */
 rp_status rpi_train_forecast_check(const rpi_train_settings *settings);
 
-/* Of the run in the folder of --out, whose header has been written: prints what a step will
- * take, or why that is not known, and keeps the machine in the folder. `settings` is an
- * rpi_train_settings; for rpi_progress.begun. */
+/* Of the run in the folder of --out, whose header has been written: prints how long a step will
+ * take, or why that is not known, and copies the machine into the folder. `settings` is an
+ * rpi_train_settings. For rpi_progress.begun. */
 void rpi_train_forecast_print(const void *settings, FILE *stream, int64_t steps);
 
 #endif

@@ -13,7 +13,7 @@ static const char *signal_name(int number) {
     return number == SIGINT ? "SIGINT" : "SIGTERM";
 }
 
-/* As a shell wants to be told it. */
+/* Prints a word quoted for a shell. */
 static void print_quoted(const char *word) {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";

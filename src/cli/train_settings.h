@@ -44,7 +44,7 @@ void rpi_train_settings_close(rpi_train_sources *from);
 
 /* ---- train_returns.c ---- */
 
-/* What this process was started for in the launcher's own store. */
+/* Finds out from the store of the launcher what this process was started for. */
 void rpi_train_prepare_returns(rpi_train_settings *s, rpi_world *world);
 /* Where results go: as --out says, else as rank 0 chooses. Collective, but for who comes back.
  */

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* From the start on, so that an early one does not end the process. */
+/* To be called at the start, so that an early signal does not end the process. */
 void rpi_train_take_save_signal(void);
 /* Once the ranks have met: until then there is nothing to save, and they end it as ever. Each
  * is taken once: a second one ends the process at once. `says_so`: print a line when it comes;

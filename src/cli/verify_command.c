@@ -83,7 +83,7 @@ static rp_status check_start(const rpi_train_settings *s) {
     return RP_FAIL(INVALID, "how many ranks has the layout? -n N says so");
 }
 
-/* What is another training by intention. */
+/* Refuses settings with which the two runs are meant to be different trainings. */
 static rp_status check_method(const rpi_train_settings *s) {
     const rpi_train_options *o = &s->train;
     const rpi_strategy *strategy = NULL;
@@ -129,7 +129,7 @@ static void name_runs(rpi_verify_job *job) {
     snprintf(job->one, sizeof job->one, "%s/one-rank", job->folder);
 }
 
-/* One that is made for the runs has its name when it is made. */
+/* A folder that is made for the runs gets its name when it is made. */
 static rp_status name_folders(rpi_verify_job *job) {
     const char *base = getenv("TMPDIR"), *out = job->asked->out;
     if (!base || !*base) base = "/tmp";
@@ -181,7 +181,7 @@ static void remove_tree(const char *path) {
     nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
 }
 
-/* What ranks of a run that failed have printed stays: the launcher has named it. */
+/* Keeps what the ranks of a run that failed have printed: the launcher has named the folder. */
 static void drop_folder(const rpi_verify_job *job, bool keeps_logs) {
     if (job->asked->out) return;
     remove_tree(keeps_logs ? job->other : job->folder);

@@ -1,4 +1,4 @@
-/* What two runs have said of each step, and saved. */
+/* What two runs have printed of each step, and saved. */
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
@@ -83,7 +83,7 @@ typedef struct comparison {
     rpi_verify_result *result;
 } comparison;
 
-/* An adaptive optimizer goes a whole rate for an element whose gradient is nothing but
+/* An adaptive optimizer takes a whole step for an element whose gradient is nothing but
  * rounding, in either direction. */
 static double bound_at(const comparison *c, rpi_verify_kind kind, int64_t step, double scale) {
     double tolerance = c->job->asked->tolerance;

@@ -113,7 +113,7 @@ static void append_tensor(char *line, size_t bytes, const rpi_verify_job *job,
         rpi_append(line, bytes, " (on %s)", rpi_train_place_text(&job->place, t->rank, place));
 }
 
-/* Of a number that differs the tensors say more: they come, too. */
+/* Where a number differs, the tensors that differ say more: they are printed, too. */
 static void print_finding(const rpi_verify_job *job, const char *head,
                           const rpi_verify_finding *f) {
     char line[1024];

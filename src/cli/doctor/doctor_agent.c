@@ -21,7 +21,8 @@
 
 /* For the launcher to say what is next: it ends long before, and so does the connection. */
 #define MEETING_S    3600.0
-/* Of each of several addresses, before any of them has more. */
+/* Seconds for each of several addresses in the first round; only then does any of them get
+ * more. */
 #define FIRST_DIAL_S 1.0
 
 #define REDIAL_NS (RPI_SECOND_NS / 50)
@@ -142,7 +143,7 @@ static rp_status wait_for_callers(const doctor_agent *own, callers *all,
     return RP_OK;
 }
 
-/* One who cannot prove to be the caller keeps out nobody. */
+/* A caller that cannot prove who it is keeps nobody else out. */
 static rp_status await_caller(const doctor_agent *own, callers *all, int caller,
                               int64_t deadline_ns, rpi_channel *out_channel) {
     struct pollfd polls[2 + STRANGERS_MAX];
@@ -163,7 +164,7 @@ static void add_end(rpi_agent_words *words, int fd) {
     rpi_agent_add_number(words, "mtu", end.mtu);
 }
 
-/* Of a link: so many connections as ranks would make for one. */
+/* How many connections a link has: as many as ranks would make for one. */
 static int streams_of(const rpi_agent_frame *frame) {
     int64_t streams = number_of(frame, "streams");
     return streams < 1 ? 1 : streams > RPI_STREAMS_MAX ? RPI_STREAMS_MAX : (int)streams;
@@ -225,7 +226,8 @@ static rp_status dial_one(const doctor_agent *own, const call *c, const char *ad
         status, "what answers at %s:%d does not prove to be that host: ", address, c->port);
 }
 
-/* Each address in turn, from the stream's own on; false: none is that host's. */
+/* Dials each address in turn, beginning with that of the stream; false: none is an address of
+ * that host. */
 static bool dial_all(const doctor_agent *own, const call *c, int stream, double each_s,
                      int64_t end_ns, rpi_channel *channel, const char **out_address) {
     char why[RPI_DOCTOR_TEXT_BYTES] = "";
@@ -265,7 +267,7 @@ static void add_result(rpi_agent_words *words, const rpi_probe_result *result) {
     rpi_agent_add_number(words, "resent", result->resent);
 }
 
-/* What a stream has taken, and where it should have gone. */
+/* Notes which way a stream has taken, and which it should have taken. */
 static void note_way(const call *c, int stream, int fd, const char *address, char *ways,
                      char *missed) {
     const char *wanted = c->addresses[stream % c->address_count];
@@ -275,7 +277,7 @@ static void note_way(const call *c, int stream, int fd, const char *address, cha
         rpi_append(missed, MISSED_BYTES, "%s%s", *missed ? ", " : "", wanted);
 }
 
-/* All connections of a link; how many were made. */
+/* Makes all connections of a link; returns how many were made. */
 static rp_status dial_streams(const doctor_agent *own, const call *c, rpi_channel *channels,
                               int streams, rpi_agent_words *words, int *out_made) {
     char ways[RPI_DOCTOR_TEXT_BYTES] = "", missed[MISSED_BYTES] = "";

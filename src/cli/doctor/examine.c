@@ -116,8 +116,8 @@ static bool has_address(const rpi_doctor_host *host, const char *address) {
     return false;
 }
 
-/* Where a caller may find another host; none that it has itself, as bridges of containers have
- * the same everywhere. */
+/* The addresses at which a caller may find another host, without those that the caller has
+ * itself: bridges of containers have the same address everywhere. */
 static int add_addresses(const examination *e, int from, int to, rpi_agent_words *words) {
     const rpi_doctor_host *caller = &e->report.hosts[from], *callee = &e->report.hosts[to];
     bool is_same = are_one_machine(e, from, to);
@@ -254,7 +254,7 @@ static rp_status measure_pairs(examination *e) {
 
 /* ---- before and after ---- */
 
-/* One host alone is two, which call each other. */
+/* One host alone is listed twice, and calls itself. */
 static rp_status list_hosts(examination *e) {
     const rpi_host_list *list = e->options->hosts;
     int count = list->count == 1 ? 2 : list->count;

@@ -102,7 +102,7 @@ static bool is_unreached(const rpi_doctor_pair *pair) {
     return pair->is_tried && !pair->is_reached;
 }
 
-/* No other host that was tried, of several, reaches it, nor does it reach any. */
+/* No other of the several hosts that were tried reaches it, and it reaches none of them. */
 static bool is_cut_off(const rpi_doctor_report *report, int host) {
     int tried = 0;
     for (int i = 0; i < report->count; i++) {
@@ -145,7 +145,7 @@ static int speed_of(const rpi_doctor_host *host, const rpi_doctor_end *end) {
     return 0;
 }
 
-/* What both interfaces promise; 0: not known. */
+/* The rate that both interfaces promise; 0: it is not known. */
 static double promised(const rpi_doctor_report *report, int from, int to) {
     const rpi_doctor_pair *pair = rpi_doctor_pair_at(report, from, to);
     int there = speed_of(&report->hosts[to], &pair->to);

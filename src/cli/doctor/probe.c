@@ -21,7 +21,7 @@ enum { PINGS_MIN = 3, PINGS_MAX = 200 };
 enum { MORE, LAST };    /* the first byte of a piece */
 #define PING_SHARE 0.25 /* of the time */
 
-/* Of the day: only what hosts have in common can be compared. */
+/* The time of day: only clocks that hosts have in common can be compared. */
 static int64_t clock_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -132,7 +132,8 @@ static rp_status measure_rate(rpi_channel *peer, const rpi_probe_limits *limits,
     unsigned char summary[SUMMARY_BYTES];
     int64_t sent = 0;
     int unsent = UNSENT_BYTES;
-    /* What lies in this host's buffers when the time is over still has to go: little. */
+    /* When the time is over, what lies in the buffers of this host has still to be sent; this
+     * keeps it small. */
     (void)setsockopt(peer->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     RP_TRY(ask(peer, FLOOD, limits->deadline_ns));
     rp_status status = send_pieces(peer, limits, &sent);

@@ -1,5 +1,6 @@
 /* What one step of data-parallel training asks of a GPU, counted over its stand-in: gradients
  * of eleven tensors, 26 MB, that are one all-reduce among two ranks. Counts, not times. */
+#include "comm/device/device.h"
 #include "comm/device_world.h"
 
 #include <stdio.h>
@@ -112,4 +113,71 @@ static void a_step(void) {
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) count(&ways[i]);
 }
 
-CASES({"a_step", a_step})
+/* ---- launches of a lane, of no GPU at all ---- */
+
+static int launches;
+
+static int count_launch(const rpi_device_call *calls, int count, void *stream) {
+    (void)calls, (void)count, (void)stream;
+    launches++;
+    return 0;
+}
+
+static int count_copy(void *to, const void *from, size_t bytes, void *stream) {
+    (void)to, (void)from, (void)bytes, (void)stream;
+    launches++;
+    return 0;
+}
+
+/* Behind a copy of 10 bytes from 0 to 100; add a row: does the second wait for the first? Only
+ * where one of the two writes what the other reads or writes. */
+static const struct {
+    int from, to, bytes;
+    bool waits;
+} seconds[] = {
+    {0, 200, 10, false},  {5, 200, 10, false},   {110, 200, 10, false}, {109, 200, 10, true},
+    {90, 200, 10, false}, {91, 200, 10, true},   {100, 200, 10, true},  {95, 200, 40, true},
+    {103, 200, 2, true},  {200, 110, 10, false}, {200, 109, 10, true},  {200, 90, 10, false},
+    {200, 91, 10, true},  {200, 100, 10, true},  {200, 10, 10, false},  {200, 9, 10, true},
+    {20, 0, 10, true},    {200, 300, 10, false},
+};
+
+static void copies_that_touch_are_launched_in_turn(void) {
+    static unsigned char memory[512];
+    static const rpi_cuda_library cuda = {.encode_all = count_launch, .copy = count_copy};
+    for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
+        rpi_device_call calls[RPI_LIST_MOST];
+        rpi_device device = {.cuda = &cuda, .lanes = {{.calls = calls}}};
+        rpi_transfer transfer = {.device = &device};
+        launches = 0;
+        CHECK_OK(rpi_lane_copy(&transfer, RPI_LANE_FROM, memory + 100, memory, 10));
+        CHECK_OK(rpi_lane_copy(&transfer, RPI_LANE_FROM, memory + seconds[i].to,
+                               memory + seconds[i].from, (size_t)seconds[i].bytes));
+        CHECK_MSG(launches == seconds[i].waits, "row %zu: %d launches", i, launches);
+        CHECK_EQ(device.lanes[RPI_LANE_FROM].count, seconds[i].waits ? 1 : 2);
+    }
+}
+
+/* A list that is full goes; a long copy is one of its own, behind what is listed. */
+static void long_copies_are_no_part_of_a_list(void) {
+    static unsigned char memory[4 * 65536];
+    static const rpi_cuda_library cuda = {.encode_all = count_launch, .copy = count_copy};
+    rpi_device_call calls[RPI_LIST_MOST];
+    rpi_device device = {.cuda = &cuda, .lanes = {{.calls = calls}}};
+    rpi_transfer transfer = {.device = &device};
+    launches = 0;
+    for (int k = 0; k <= RPI_LIST_MOST; k++)
+        CHECK_OK(rpi_lane_copy(&transfer, RPI_LANE_FROM, memory + 65536 + k, memory, 1));
+    CHECK_EQ(launches, 1);
+    CHECK_EQ(device.lanes[RPI_LANE_FROM].count, 1);
+    CHECK_OK(rpi_lane_copy(&transfer, RPI_LANE_FROM, memory + 2 * 65536, memory, 64 * 1024));
+    CHECK_EQ(device.lanes[RPI_LANE_FROM].count, 2);
+    CHECK_OK(
+        rpi_lane_copy(&transfer, RPI_LANE_FROM, memory + 2 * 65536, memory, 64 * 1024 + 1));
+    CHECK_EQ(device.lanes[RPI_LANE_FROM].count, 0);
+    CHECK_EQ(launches, 3); /* what was listed, and the long one */
+}
+
+CASES({"copies_that_touch_are_launched_in_turn", copies_that_touch_are_launched_in_turn},
+      {"long_copies_are_no_part_of_a_list", long_copies_are_no_part_of_a_list},
+      {"a_step", a_step})

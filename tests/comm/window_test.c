@@ -629,6 +629,27 @@ static void destroyed_behind_a_push(void) {
     world_run(2, NULL, push_and_destroy, NULL);
 }
 
+/* Calls say why the communicator has failed, and of which window. */
+static void aborted(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    ring r;
+    rp_window *window = NULL;
+    ring_of(&r, rank, world, "of the aborted");
+    REQUIRE_OK(rp_window_create(comm, &r.setup, &window));
+    CHECK_OK(rp_window_flush(window, 20));
+    world_meet();
+    rp_comm_abort(comm, RP_IO, "no more");
+    CHECK_FAILS(rp_window_put(window, NULL, COUNT, NULL, NULL), IO, "no more");
+    CHECK_FAILS(rp_window_flush(window, 20), IO, "window 'of the aborted': ");
+    CHECK_FAILS(rp_window_update(window, NULL, NULL), IO, "no more");
+    CHECK_FAILS(rp_window_free(&window), IO, "no more");
+    CHECK(window == NULL); /* and yet it is gone */
+}
+
+static void a_failure_is_told_with_the_window(void) {
+    world_run(2, NULL, aborted, NULL);
+}
+
 static void one_has_left(void) {
     world_run(3, NULL, one_leaves, NULL);
 }
@@ -636,6 +657,7 @@ static void one_has_left(void) {
 CASES({"what is refused", what_is_refused}, {"who is waited for", who_is_waited_for},
       {"whole numbers", whole_numbers}, {"what a put costs", what_a_put_costs},
       {"windows outlive nothing", windows_outlive_nothing}, {"one has left", one_has_left},
+      {"a failure is told with the window", a_failure_is_told_with_the_window},
       {"destroyed behind a push", destroyed_behind_a_push}, {"means", means},
       {"pushes and gets", pushes_and_gets}, {"pushes merge", pushes_merge},
       {"owners need not call", owners_need_not_call},

@@ -153,6 +153,20 @@ static void the_area_grows_with_the_frames(void) {
     CHECK_OK(rpi_ring_pair_commit(&b.sides[0], FRAME_BYTES));
     CHECK_FAILS(rpi_ring_pair_commit(&b.sides[0], 1), STATE, "a region of 0"); /* used up */
     rpi_free(b.memory);
+    join_with(&b, AREA / 4, -1);
+    for (int i = 0; i < 4; i++) {
+        REQUIRE_OK(rpi_ring_pair_reserve(&b.sides[0], AREA / 4, &region));
+        REQUIRE_OK(rpi_ring_pair_commit(&b.sides[0], AREA / 4));
+    }
+    CHECK_EQ(rpi_ring_pair_reserve(&b.sides[0], 1, &region), RP_PENDING);
+    for (int i = 0; i < 4; i++) { /* the last one ends where the area does */
+        const void *frame = NULL;
+        size_t bytes = 0;
+        REQUIRE_OK(rpi_ring_pair_peek(&b.sides[1], &frame, &bytes));
+        CHECK(frame == b.sides[1].in + (size_t)i * (AREA / 4) && bytes == AREA / 4);
+        rpi_ring_pair_release(&b.sides[1]);
+    }
+    rpi_free(b.memory);
 }
 
 /* A long frame waits behind two of its kind; a short one does not, nor one that is not bulk. */

@@ -13,6 +13,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -219,6 +220,43 @@ static void sleeping_through_a_close(link_pair *pair) {
 
 static void a_sleeper_learns_of_a_close(void) {
     each(sleeping_through_a_close);
+}
+
+static bool has_news(rpi_endpoint *endpoint) {
+    int fd = -1;
+    int64_t wake_at_ns = 0;
+    CHECK_OK(endpoint->transport->progress(endpoint));
+    bool news = endpoint->transport->arm(endpoint, &fd, &wake_at_ns);
+    endpoint->transport->disarm(endpoint);
+    return news;
+}
+
+/* It comes to be so, and stays. */
+static bool settles(rpi_endpoint *endpoint, bool news) {
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    int same = 0;
+    while (same < 4 && rpi_now_ns() < deadline_ns) {
+        same = has_news(endpoint) == news ? same + 1 : 0;
+        sched_yield();
+    }
+    return same == 4;
+}
+
+/* It is news until it is told, and then no more: who has heard it may sleep. */
+static void an_end(link_pair *pair) {
+    const void *frame = NULL;
+    size_t bytes = 0;
+    CHECK(settles(pair->endpoints[1], false));
+    pair->transport->close(pair->endpoints[0]);
+    pair->endpoints[0] = NULL;
+    REQUIRE(settles(pair->endpoints[1], true));
+    for (int i = 0; i < 2; i++)
+        CHECK_FAILS(pair->transport->peek(pair->links[1], &frame, &bytes), PEER, "closed");
+    CHECK(settles(pair->endpoints[1], false));
+}
+
+static void an_end_is_news_once(void) {
+    each(an_end);
 }
 
 static void mistakes(link_pair *pair) {
@@ -567,6 +605,7 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"streams_through_a_slow_receiver", streams_through_a_slow_receiver},
       {"a_closed_peer_is_drained_then_named", a_closed_peer_is_drained_then_named},
       {"a_sleeper_learns_of_a_close", a_sleeper_learns_of_a_close},
+      {"an_end_is_news_once", an_end_is_news_once},
       {"refuses_wrong_calls", refuses_wrong_calls},
       {"bulk_leaves_room_for_others", bulk_leaves_room_for_others},
       {"refuses_wrong_options", refuses_wrong_options},

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -471,6 +472,12 @@ static void who_was_hung_up_on_dials_for_a_while(void) {
 
 /* ---- descriptors that are passed ---- */
 
+static bool are_one_file(int a, int b) {
+    struct stat one, other;
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
 static void so_many_descriptors_as_are_awaited(void) {
     int pair[2], given[RPI_PASS_FDS], taken[RPI_PASS_FDS];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
@@ -481,6 +488,7 @@ static void so_many_descriptors_as_are_awaited(void) {
         REQUIRE_OK(rpi_fds_receive(pair[1], taken, count, rpi_deadline_ns(20)));
         for (int i = 0; i < count; i++) {
             CHECK(fcntl(taken[i], F_GETFD) & FD_CLOEXEC);
+            CHECK(are_one_file(taken[i], given[i]));
             close(taken[i]);
         }
         for (int other = 1; other <= RPI_PASS_FDS; other++) {
@@ -511,6 +519,7 @@ static void notes_come_whole_or_not_at_all(void) {
     CHECK_OK(rpi_note_send(pair[0], note, sizeof note, pair[0]));
     CHECK_OK(rpi_note_receive(pair[1], heard, sizeof heard, &fd));
     CHECK(fd >= 0 && fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    CHECK(are_one_file(fd, pair[0]));
     close(fd);
     CHECK_OK(rpi_note_send(pair[0], note, sizeof note - 1, pair[0])); /* too short */
     CHECK_FAILS(rpi_note_receive(pair[1], heard, sizeof heard, &fd), CORRUPT,

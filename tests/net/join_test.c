@@ -574,6 +574,32 @@ static void the_first_end_is_told(void) {
     rp_store_close(&store);
 }
 
+/* Without the launcher's store at hand one's own connection to it is opened by the first look,
+ * and closed; what is too long is cut. */
+static void the_store_is_called_when_somebody_looks(void) {
+    char text[32], words[300] = "2 ";
+    int before = check_descriptors(), port = 0;
+    rp_store_server *server = NULL;
+    rp_store store = {0};
+    rpi_launch_watch watch;
+    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &port));
+    REQUIRE_OK(rp_store_connect(NULL, port, 20, &store));
+    snprintf(text, sizeof text, "127.0.0.1:%d", port);
+    set_launch(text, NULL);
+    rpi_launch_watch_open(1, 3, NULL, false, &watch);
+    CHECK(!watch.own.ops);
+    CHECK_OK(rpi_launch_watch_look(&watch));
+    CHECK(watch.own.ops && watch.is_on);
+    memset(words + 2, 'x', sizeof words - 3);
+    CHECK_OK(store.ops->set(store.context, "redpoll/launch/ended", words, strlen(words)));
+    CHECK_FAILS(rpi_launch_watch_look(&watch), PEER, "rank 2 xxxxxxxx");
+    rpi_launch_watch_close(&watch);
+    set_launch(NULL, NULL);
+    rp_store_close(&store);
+    rp_store_server_stop(server);
+    CHECK_EQ(check_descriptors(), before);
+}
+
 static rp_status answer_nothing(void *context, const char *key, double timeout_s, void *value,
                                 size_t capacity, size_t *out_bytes) {
     (void)context, (void)key, (void)timeout_s, (void)value, (void)capacity, (void)out_bytes;
@@ -625,6 +651,7 @@ CASES({"launchers_are_understood", launchers_are_understood},
       {"only_ranks_of_the_launch_watch_it", only_ranks_of_the_launch_watch_it},
       {"what_is_no_end_is_passed_over", what_is_no_end_is_passed_over},
       {"the_first_end_is_told", the_first_end_is_told},
+      {"the_store_is_called_when_somebody_looks", the_store_is_called_when_somebody_looks},
       {"a_store_that_has_failed_is_not_asked_again",
        a_store_that_has_failed_is_not_asked_again},
       {"several_hosts_need_an_outer_address", several_hosts_need_an_outer_address})

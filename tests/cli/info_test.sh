@@ -103,10 +103,10 @@ refused 2 'pp 2 and 3 ranks: a replica takes 2 of them; -n 2 or -n 4 would fit' 
 # Replicas share what --zero says: of 4 ranks of which two share each layer those are two.
 shows "^  optimizer's state \(adamw, of 2 ranks\) +" --model $tiny --tp 2 -n 4 --zero 1
 shows "^  optimizer's state \(adamw\) +" --model $tiny --tp 2 -n 2 --zero 1
+shows '^  parameters .of 2 ranks. ' --model $tiny --tp 2 -n 4 --zero 3
 # What redpoll train refuses is not counted.
 refused 2 'tp 2 and 3 ranks: a replica takes 2 of them; -n 2 or -n 4 would fit' --model $tiny --tp 2 -n 3
-refused 2 'zero 3 with --tp 2: .*--zero 1 goes with it' --model $tiny --tp 2 -n 4 --zero 3
-refused 2 'zero 2 with --pp 2: .*--zero 1 goes with it' --model $tiny --pp 2 -n 4 --zero 2
+refused 2 'zero 3 with --schedule zb-h1: .*--zero 1 goes with any' --model $tiny --pp 2 -n 4 --zero 3 --schedule zb-h1
 refused 2 'optimizer lamb with --tp 2' --model $tiny --tp 2 -n 2 --optimizer lamb
 refused 2 'pp 2 with transformer-xl.*memory of segments' --model transformer-xl --pp 2 -n 2
 refused 2 'not made of micro-batches of 3' --model $tiny --pp 2 --batch-size 8 --micro-batch-size 3

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/wrap.h"
 #include "train/parallel/activation_codec.h"
+#include "train/parallel/border_dtypes.h"
 #include "train/parallel/node_costs.h"
 
 #include <math.h>
@@ -54,7 +55,9 @@ static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
                                               .whole_tensors = w->optimizer->whole_tensors,
                                               .sharers = s->replicas * w->network.context_ranks,
                                               .activations = w->activations};
-    rp_status status = rpi_rank_account_make(&options, &s->each[stage]);
+    rp_status status = rpi_border_dtypes_find(&w->network, NULL, w->options->compute,
+                                              w->options->recompute, s->micro_batch, &part);
+    if (status == RP_OK) status = rpi_rank_account_make(&options, &s->each[stage]);
     snprintf(s->text, sizeof s->text, "%s", part.text);
     rpi_stage_close(&part);
     return status;

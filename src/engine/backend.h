@@ -161,6 +161,10 @@ typedef struct rpi_backend {
      * are set. */
     rp_status (*plan_reorder)(void *session, rp_dtype dtype, const rpi_shape *shape,
                               rpi_layout from, rpi_layout to, rpi_kernel *kernel);
+
+    /* Optional: the layout, of this dtype, in which units hand a value of f32 on to each other;
+     * its dtype is RP_F32 where they do not. */
+    rpi_layout (*handed_on)(void *session, const rpi_shape *shape, rp_dtype dtype);
 } rpi_backend;
 
 /* What programs compute in, as a user says it: "fp32" or "bf16", or "float32" or "bfloat16".

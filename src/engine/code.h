@@ -88,6 +88,7 @@ struct rpi_program {
      * both are inputs too, behind those of the graph. */
     rpi_program_result given[RPI_PROGRAM_CUTS];
     rpi_value_id seeds[RPI_PROGRAM_CUTS];
+    rp_dtype given_gradients[RPI_PROGRAM_CUTS], seed_values[RPI_PROGRAM_CUTS]; /* handed on */
     int given_count, seed_count;
     rpi_final_range *finals; /* in the order of steps and of the arena */
     int final_count;

@@ -324,6 +324,10 @@ static bool is_first_consumer(const rpi_compiler *compiler, int index, rpi_value
     return false;
 }
 
+static rp_dtype dtype_of(const rpi_value_place *place) {
+    return place->layout.dtype == RP_BF16 ? RP_BF16 : RP_F32;
+}
+
 /* After the backward of a unit: gradients of given values that are complete with it. */
 static rp_status emit_given_gradients(rpi_compiler *compiler, int index) {
     rpi_program *program = compiler->program;
@@ -332,6 +336,7 @@ static rp_status emit_given_gradients(rpi_compiler *compiler, int index) {
         if (compiler->values[id].gradient.kind == RPI_NOWHERE ||
             !is_first_consumer(compiler, index, id))
             continue;
+        program->given_gradients[i] = dtype_of(&compiler->values[id].gradient);
         RP_TRY(rpi_emit_use_gradient(compiler, id, rpi_row_major(compiler, id),
                                      &compiler->given_gradients[i]));
         program->given[i].step = program->step_count - 1;
@@ -494,11 +499,36 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
     return emit_second_halves(compiler, waiting, &first, count);
 }
 
+/* A given value that the whole graph has in another dtype lies as it does there. */
+static rp_status place_given(rpi_compiler *compiler) {
+    const rpi_program_options *options = compiler->options;
+    const rpi_backend *backend = compiler->program->backend;
+    for (int i = 0; i < options->given_count && backend->handed_on; i++) {
+        rpi_value_id id = options->given[i];
+        if (options->given_dtypes[i] != RP_BF16) continue;
+        rpi_layout layout =
+            backend->handed_on(compiler->kernels, &compiler->values[id].shape, RP_BF16);
+        if (layout.dtype != RP_BF16) continue;
+        RP_TRY(rpi_emit_use(compiler, id, layout, RPI_FORWARD, &compiler->values[id].place));
+    }
+    return RP_OK;
+}
+
+/* Where seeds lie when all forward steps are there. */
+static void note_seeds(rpi_compiler *compiler) {
+    const rpi_program_options *options = compiler->options;
+    for (int i = 0; i < options->seed_count; i++)
+        compiler->program->seed_values[i] =
+            dtype_of(&compiler->values[options->seeds[i]].place);
+}
+
 static rp_status emit_passes(rpi_compiler *compiler) {
+    RP_TRY(place_given(compiler));
     for (int i = 0; i < compiler->unit_count; i++) RP_TRY(emit_unit(compiler, i));
     RP_TRY(emit_results(compiler));
     for (int i = 0; i < compiler->value_count; i++)
         RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].pending));
+    note_seeds(compiler);
     compiler->program->forward_count = compiler->program->step_count;
     if (!compiler->options->training) return RP_OK;
     if (compiler->loss != RPI_NO_VALUE)
@@ -595,7 +625,7 @@ static rp_status add_cuts(rpi_compiler *compiler) {
         if (value->is_given || options->seeds[i] == compiler->loss)
             return RP_FAIL(INVALID, "a seed (value %d) is the loss or a given value",
                            options->seeds[i]);
-        value->needed = value->is_result = true;
+        value->needed = value->is_result = value->is_seed = true;
         value->has_gradient = options->training;
         program->seeds[program->seed_count++] = options->seeds[i];
     }
@@ -712,4 +742,13 @@ rp_status rpi_program_compile(rpi_session *session, const rpi_graph *graph, rpi_
     }
     *out_program = program;
     return RP_OK;
+}
+
+rp_dtype rpi_program_handed_on(const rpi_program *program, rpi_value_id value) {
+    for (int i = 0; i < program->seed_count; i++)
+        if (program->seeds[i] == value && program->seed_values[i] == RP_BF16) return RP_BF16;
+    for (int i = 0; i < program->given_count; i++)
+        if (program->given[i].value == value && program->given_gradients[i] == RP_BF16)
+            return RP_BF16;
+    return RP_F32;
 }

@@ -50,7 +50,7 @@ typedef struct rpi_copy {
 
 typedef struct rpi_compiled_value {
     rpi_shape shape; /* bound */
-    bool needed, has_gradient, is_result, is_given;
+    bool needed, has_gradient, is_result, is_given, is_seed;
     int consumers;
     rpi_value_place place, gradient;
     bool owns_gradient; /* its buffer is no other value's gradient: it can be added to */

@@ -254,14 +254,18 @@ static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, boo
     return RP_OK;
 }
 
+/* Those of a seed are in the part that goes on from there. */
 static void find_readers(const rpi_compiler *compiler, rpi_compiled_unit *compiled) {
     const rpi_graph *graph = compiler->program->graph;
     rpi_unit *unit = &compiled->unit;
     unit->reader_count = 0;
-    if (compiler->values[compiled->outputs[0]].is_result) return;
+    const rpi_compiled_value *made = &compiler->values[compiled->outputs[0]];
+    bool goes_on = made->is_seed && compiler->options->training;
+    if (made->is_result && !goes_on) return;
     for (int i = 0; i < rpi_graph_node_count(graph); i++) {
         const rpi_node *node = rpi_graph_node(graph, i);
-        if (!compiler->node_needed[i] || input_index(node, compiled->outputs[0]) < 0) continue;
+        if (input_index(node, compiled->outputs[0]) < 0) continue;
+        if (!compiler->node_needed[i] && !goes_on) continue;
         if (unit->reader_count == RPI_UNIT_READERS) {
             unit->reader_count = 0;
             return;

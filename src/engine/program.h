@@ -40,6 +40,11 @@ typedef struct rpi_program_options {
     int given_count, seed_count;
     rpi_value_id given[RPI_PROGRAM_CUTS], seeds[RPI_PROGRAM_CUTS];
 
+    /* How the whole graph hands a given value on from unit to unit: RP_F32 (or 0), or RP_BF16,
+     * whose elements then have no more bits than that, though all are given as f32. So the part
+     * computes what the whole would. */
+    rp_dtype given_dtypes[RPI_PROGRAM_CUTS];
+
     /* Gradients of parameters are made by a call of their own, rpi_instance_backward_weights,
      * when the caller has time for them; what they read is kept until then. */
     bool halves_apart;
@@ -74,6 +79,11 @@ rp_status rpi_program_compile(rpi_session *session, const rpi_graph *graph, rpi_
 void rpi_program_destroy(rpi_program *program); /* after its instances */
 
 rpi_session *rpi_program_session(const rpi_program *program);
+
+/* How a value of a part is handed on by those that make it: a seed, and of a given value its
+ * gradient. RP_BF16: its elements, f32 as every result, have no more bits than that. RP_F32 for
+ * any other value. */
+rp_dtype rpi_program_handed_on(const rpi_program *program, rpi_value_id value);
 
 typedef enum rpi_pass { RPI_FORWARD, RPI_BACKWARD } rpi_pass;
 

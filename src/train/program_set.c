@@ -97,6 +97,7 @@ rp_status rpi_program_set_compile_part(const rpi_program_set *set, const rpi_net
     const rpi_network *n = set->network;
     rpi_program_options options = options_of(set, training, batch);
     rpi_value_id loss = training ? n->loss : n->plain_loss;
+    if (training) options.given_dtypes[0] = part->given_as.value;
     if (part->given != RPI_NO_VALUE) options.given[options.given_count++] = part->given;
     if (part->seed == RPI_NO_VALUE) {
         add_results(n, &options);

@@ -6,6 +6,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/parallel/border_costs.h"
+#include "train/parallel/border_dtypes.h"
 #include "train/parallel/layer_times.h"
 #include "train/parallel/node_costs.h"
 #include "train/parallel/stage_choice.h"
@@ -235,6 +236,14 @@ static rp_status choose(rpi_trainer *t, known *k) {
     return status;
 }
 
+static rp_status find_dtypes(rpi_trainer *t) {
+    const rpi_backend *backend = NULL;
+    rp_dtype compute = RP_F32;
+    RP_TRY(rpi_trainer_backend(t, &backend, &compute));
+    return rpi_border_dtypes_find(&t->network, backend, compute, t->options->recompute,
+                                  t->micro_batch, &t->stage);
+}
+
 rp_status rpi_trainer_open_stage(rpi_trainer *t) {
     known k = {0};
     rp_status status = count_layers(t, &k);
@@ -243,6 +252,7 @@ rp_status rpi_trainer_open_stage(rpi_trainer *t) {
     if (status == RP_OK) status = choose(t, &k);
     close_known(&k);
     RP_TRY(status);
+    RP_TRY(find_dtypes(t));
     t->place.counts = rpi_stage_ends(&t->stage) && t->network.tensor_rank == 0;
     RP_TRY(rpi_trainer_check_memory(t, &t->stage, NULL));
     rpi_stage_arenas arenas = rpi_trainer_passes_values(t)      ? RPI_STAGE_STATES

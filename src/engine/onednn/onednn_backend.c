@@ -152,6 +152,13 @@ static rp_status plan_reorder(void *opaque, rp_dtype dtype, const rpi_shape *sha
     return RP_OK;
 }
 
+static rpi_layout handed_on(void *opaque, const rpi_shape *shape, rp_dtype dtype) {
+    const rpi_dnn_session *session = opaque;
+    bool is_half = dtype == RP_BF16 && rpi_dnn_shape_fits_half(session, shape);
+    return is_half ? rpi_dnn_layout(session, shape, RPI_DNN_HALF)
+                   : (rpi_layout){.dtype = RP_F32};
+}
+
 const rpi_backend rpi_backend_cpu = {
     .name = "cpu",
     .summary = "kernels for this processor, oneDNN " RPI_DNN_VERSION
@@ -163,4 +170,5 @@ const rpi_backend rpi_backend_cpu = {
     .fuse = fuse,
     .plan = plan,
     .plan_reorder = plan_reorder,
+    .handed_on = handed_on,
 };

@@ -29,11 +29,15 @@ rp_dtype rpi_dnn_layout_dtype(int id) {
     return id == RPI_DNN_HALF ? RP_BF16 : RP_F32;
 }
 
+bool rpi_dnn_shape_fits_half(const rpi_dnn_session *session, const rpi_shape *shape) {
+    enum { LANES = 16 };
+    return session->block == LANES && shape->dims == 4 && shape->size[1] % LANES == 0;
+}
+
 bool rpi_dnn_fits_half(const rpi_dnn_session *session, const rpi_unit *unit,
                        const rpi_shape *shape) {
-    enum { LANES = 16 };
     return unit->compute == RP_BF16 && unit->training && unit->wanted &&
-           session->block == LANES && shape->dims == 4 && shape->size[1] % LANES == 0;
+           rpi_dnn_shape_fits_half(session, shape);
 }
 
 static bool is_among(const rpi_op *op, const rpi_op *const ops[]) {

@@ -33,7 +33,8 @@ enum { RPI_DNN_HALF = 3 };
 
 rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape, int id);
 rp_dtype rpi_dnn_layout_dtype(int id); /* of f32 values that lie so */
-/* May images of this shape lie in RPI_DNN_HALF in the unit, which has a backward pass? */
+/* May images of this shape lie in RPI_DNN_HALF? And in the unit, which has a backward pass? */
+bool rpi_dnn_shape_fits_half(const rpi_dnn_session *session, const rpi_shape *shape);
 bool rpi_dnn_fits_half(const rpi_dnn_session *session, const rpi_unit *unit,
                        const rpi_shape *shape);
 /* Is the unit's output to be handed on so? All that read it must be of these ops, which end

@@ -161,21 +161,25 @@ static bool crosses(const rpi_rank_account_options *o, rpi_value_id value, int p
            rpi_pipeline_stage(s->schedule, s->stages, part) != s->stage;
 }
 
-/* Of a message. */
-static double wire_bytes(const rpi_rank_account_options *o, rpi_value_id value) {
-    return (double)rpi_activation_codec_bytes(
-        &o->activations, rpi_stage_crossing(o->network, value, o->micro_batch));
+/* Of a message of what is handed on in this dtype. */
+static double wire_bytes(const rpi_rank_account_options *o, rpi_value_id value,
+                         rp_dtype dtype) {
+    int64_t count = rpi_stage_crossing(o->network, value, o->micro_batch);
+    if (!rp_codec_is_exact(&o->activations, RP_F32))
+        return (double)rpi_activation_codec_bytes(&o->activations, count);
+    return (double)count * (double)rp_dtype_bytes(dtype == RP_BF16 ? RP_BF16 : RP_F32);
 }
 
-/* A slot has room for what arrives, and sends from where it lies; with a codec it has the
- * encodings of both, too. */
+/* A slot has room for what arrives, and sends from where it lies; of what travels in another
+ * form it has that, too, both ways. */
 static void add_messages(const rpi_rank_account_options *o, rpi_value_id value, int part,
-                         int slots, rpi_rank_account *a) {
-    bool is_encoded = !rp_codec_is_exact(&o->activations, RP_F32);
-    a->bytes[RPI_HELD_MESSAGES] += slots * crossing_bytes(o, value);
+                         rp_dtype arrives, rp_dtype leaves, int slots, rpi_rank_account *a) {
+    double whole = crossing_bytes(o, value);
+    a->bytes[RPI_HELD_MESSAGES] += slots * whole;
     if (!crosses(o, value, part)) return;
-    a->sent_bytes += o->micro_batches * wire_bytes(o, value);
-    if (is_encoded) a->bytes[RPI_HELD_MESSAGES] += slots * 2 * wire_bytes(o, value);
+    double in = wire_bytes(o, value, arrives), out = wire_bytes(o, value, leaves);
+    a->sent_bytes += o->micro_batches * out;
+    a->bytes[RPI_HELD_MESSAGES] += slots * ((in != whole ? in : 0) + (out != whole ? out : 0));
 }
 
 /* One slot more than are in flight receives ahead. */
@@ -189,8 +193,10 @@ static void add_chunk(const rpi_rank_account_options *o, const rpi_network_part 
     int slots = most->runs < o->micro_batches ? most->runs + 1 : o->micro_batches;
     a->bytes[RPI_HELD_ACTIVATIONS] +=
         run * most->runs + before * most->before + between * most->between;
-    add_messages(o, part->given, part->part - 1, slots, a);
-    add_messages(o, part->seed, part->part + 1, slots, a);
+    add_messages(o, part->given, part->part - 1, part->given_as.value, part->given_as.gradient,
+                 slots, a);
+    add_messages(o, part->seed, part->part + 1, part->seed_as.gradient, part->seed_as.value,
+                 slots, a);
     raise(most->runs, &a->in_flight);
 }
 

@@ -307,7 +307,7 @@ static rp_status learn(void *context, const rpi_replica_batch *batch, double *ou
     RP_TRY(
         build_orders(self, self->apart ? (int)batch->runs : micro_batches_of(self, samples)));
     RP_TRY(reserve(self));
-    RP_TRY(rpi_stage_runs_begin(&self->runs, samples));
+    RP_TRY(rpi_stage_runs_begin(&self->runs, true, samples));
     begin_telling(self);
     for (int i = 0; i < self->orders.each; i++) {
         RP_TRY(rpi_stage_runs_post_ahead(&self->runs, true));
@@ -347,7 +347,7 @@ static rp_status evaluate(void *context, const rpi_source_batch *samples,
     *out_score = (rpi_replica_score){0};
     /* A run that had nothing left to train has no slot yet. */
     for (int k = 0; k < stage->chunks; k++) RP_TRY(rpi_stage_runs_reserve(&self->runs, k, 1));
-    RP_TRY(rpi_stage_runs_begin(&self->runs, samples->count));
+    RP_TRY(rpi_stage_runs_begin(&self->runs, false, samples->count));
     RP_TRY(rpi_stage_runs_post_ahead(&self->runs, false));
     for (int k = 0; k < stage->chunks; k++) RP_TRY(evaluate_part(self, samples, k));
     for (int k = 0; k < stage->chunks; k++)

@@ -107,9 +107,9 @@ static void tell_parts(const rpi_network *network, const rpi_stage_cut_plan *pla
 static rp_status take_parts(const rpi_network *network, const rpi_stage_cut_plan *plan,
                             rpi_model_stage *s) {
     int parts = s->stages * s->chunks;
-    rpi_network_part *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)s->chunks, sizeof *s->parts, "parts", &s->parts));
-    RP_TRY(rpi_alloc_array((size_t)parts, sizeof *all, "parts", &all));
+    RP_TRY(rpi_alloc_array((size_t)parts, sizeof *s->all, "parts", &s->all));
+    rpi_network_part *all = s->all;
     for (int p = 0; p < parts; p++) all[p] = part_at(plan->layers, plan->first, parts, p);
     for (int k = 0; k < s->chunks; k++)
         s->parts[k] = all[rpi_pipeline_part(s->schedule, s->stages, s->stage, k)];
@@ -117,7 +117,6 @@ static rp_status take_parts(const rpi_network *network, const rpi_stage_cut_plan
     rp_status status = RP_OK;
     for (int i = 0; i < network->parameter_count && status == RP_OK; i++)
         status = look_at(network, all, parts, i, s);
-    rpi_free(all);
     return status;
 }
 
@@ -192,6 +191,7 @@ rp_status rpi_stage_open(const rpi_network *network, const double *costs,
 
 void rpi_stage_close(rpi_model_stage *s) {
     rpi_free(s->parts);
+    rpi_free(s->all);
     *s = (rpi_model_stage){0};
 }
 

@@ -13,11 +13,17 @@
 #include "plan/pipelines/pipeline_kind.h"
 #include "train/parallel/model_layers.h"
 
+/* How a value at the end of a part, and its gradient, are handed on there; 0: as f32. */
+typedef struct rpi_border_dtypes {
+    rp_dtype value, gradient;
+} rpi_border_dtypes;
+
 /* A stretch of a network. */
 typedef struct rpi_network_part {
     int part;                 /* its place in the model */
     int first_node, end_node; /* of the graph: [first, end) */
     rpi_value_id given, seed; /* the activations at its ends; RPI_NO_VALUE: the model's own */
+    rpi_border_dtypes given_as, seed_as; /* border_dtypes.h */
 } rpi_network_part;
 
 /* A parameter that two stages hold: their gradients are one. */
@@ -31,7 +37,8 @@ enum { RPI_STAGE_TIES = 8, RPI_MODEL_STAGE_TEXT = 1024 };
 typedef struct rpi_model_stage {
     const rpi_pipeline_kind *schedule;
     int stages, stage, chunks;
-    rpi_network_part *parts; /* [chunks], of this stage */
+    rpi_network_part *parts; /* [chunks], of this stage, */
+    rpi_network_part *all;   /* and [stages x chunks], of the model */
     rpi_stage_tied ties[RPI_STAGE_TIES];
     int tie_count;
     /* A parameter that several of its own chunks read. */

@@ -14,17 +14,17 @@ typedef struct letter {
     rp_dtype dtype;
 } letter;
 
-static letter letter_of(const rp_codec *codec, const rpi_link_message *m) {
-    if (!codec->kind) return (letter){m->data, (size_t)m->count, RP_F32};
-    return (letter){m->wire, rpi_activation_codec_bytes(codec, m->count), RP_U8};
+static letter letter_of(const rpi_link_message *m) {
+    if (!m->codec.kind) return (letter){m->data, (size_t)m->count, RP_F32};
+    return (letter){m->wire, rpi_activation_codec_bytes(&m->codec, m->count), RP_U8};
 }
 
 rp_status rpi_link_send(const rpi_stage_links *links, const rpi_link_message *m,
                         rp_request **request) {
-    const rp_codec codec = rpi_activation_codec_now(links->codec);
-    const letter said = letter_of(&codec, m);
-    if (codec.kind)
-        RP_TRY(rp_codec_encode(&codec, RP_F32, m->data, (size_t)m->count, NULL, m->wire, NULL));
+    const letter said = letter_of(m);
+    if (m->codec.kind)
+        RP_TRY(
+            rp_codec_encode(&m->codec, RP_F32, m->data, (size_t)m->count, NULL, m->wire, NULL));
     RP_TRY(rpi_activation_codec_measure(links->codec, m->way, m->data, m->count));
     return rp_send_start(links->stages, said.data, said.count, said.dtype, m->stage, tag_of(m),
                          request);
@@ -32,8 +32,7 @@ rp_status rpi_link_send(const rpi_stage_links *links, const rpi_link_message *m,
 
 rp_status rpi_link_receive(const rpi_stage_links *links, const rpi_link_message *m,
                            rp_request **request) {
-    const rp_codec codec = rpi_activation_codec_now(links->codec);
-    const letter said = letter_of(&codec, m);
+    const letter said = letter_of(m);
     return rp_recv_start(links->stages, said.data, said.count, said.dtype, m->stage, tag_of(m),
                          request);
 }
@@ -41,15 +40,14 @@ rp_status rpi_link_receive(const rpi_stage_links *links, const rpi_link_message 
 rp_status rpi_link_wait(const rpi_stage_links *links, const rpi_link_message *m,
                         int64_t micro_batch, rp_request **request) {
     static const char *const names[] = {"activations", "gradients"};
-    const rp_codec codec = rpi_activation_codec_now(links->codec);
     int64_t start = rpi_now_ns();
     rp_status status = rp_request_wait(request);
     if (links->waited)
         links->waited(links->context, names[m->way], micro_batch, start, rpi_now_ns());
-    if (status == RP_OK && codec.kind)
-        status = rp_codec_decode(&codec, RP_F32, m->wire,
-                                 rpi_activation_codec_bytes(&codec, m->count), (size_t)m->count,
-                                 NULL, m->data);
+    if (status == RP_OK && m->codec.kind)
+        status = rp_codec_decode(&m->codec, RP_F32, m->wire,
+                                 rpi_activation_codec_bytes(&m->codec, m->count),
+                                 (size_t)m->count, NULL, m->data);
     if (status == RP_OK) return RP_OK;
     return rpi_fail_context(status, "%s of micro-batch %lld: ", names[m->way],
                             (long long)micro_batch);

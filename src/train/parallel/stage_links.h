@@ -13,8 +13,9 @@
 #include "train/parallel/activation_codec.h"
 
 typedef struct rpi_stage_links {
-    rp_comm *stages;             /* by stage; borrowed */
-    rpi_activation_codec *codec; /* of what they say; borrowed; NULL: as it is */
+    rp_comm *stages; /* by stage; borrowed */
+    rpi_activation_codec
+        *codec; /* where one was asked for, which measures; borrowed, or NULL */
     /* Optional: a wait that has ended, for accounts and traces. */
     void (*waited)(void *context, const char *what, int64_t micro_batch, int64_t start_ns,
                    int64_t end_ns);
@@ -28,7 +29,8 @@ typedef struct rpi_link_message {
     rpi_link_way way;
     float *data;
     int64_t count;
-    void *wire; /* room for its encoding, where there is a codec; the request's until it ends */
+    rp_codec codec; /* of what travels; zeros: as it is */
+    void *wire;     /* room for its encoding then; the request's until it ends */
 } rpi_link_message;
 
 rp_status rpi_link_send(const rpi_stage_links *links, const rpi_link_message *message,

@@ -14,6 +14,7 @@ static int stage_of(const rpi_model_stage *s, int part) {
 
 rp_status rpi_stage_runs_open(const rpi_replica_setup *setup, rpi_stage_runs *out_runs) {
     rpi_stage_runs runs = {.setup = setup, .stage = setup->stage};
+    RP_TRY(rp_codec_parse("bf16", &runs.half));
     RP_TRY(rpi_alloc_array((size_t)setup->stage->chunks, sizeof *runs.chunks, "parts",
                            &runs.chunks));
     for (int k = 0; k < setup->stage->chunks; k++) {
@@ -81,19 +82,41 @@ static int64_t crossing(const rpi_stage_runs *runs, rpi_value_id value, int64_t 
     return value == RPI_NO_VALUE ? 0 : rpi_stage_crossing(runs->setup->network, value, samples);
 }
 
+/* Of a message whose elements are handed on in this dtype: the codec that was asked for, or the
+ * one that spares what they have not. */
+static rp_codec codec_of(const rpi_stage_runs *runs, rp_dtype dtype) {
+    rp_codec codec = rpi_activation_codec_now(runs->setup->links->codec);
+    return codec.kind || dtype != RP_BF16 ? codec : runs->half;
+}
+
+/* The dtypes of what arrives, or leaves, that way. */
+static rp_dtype dtype_of(const rpi_network_part *part, rpi_link_way way, bool arrives) {
+    bool forward = way == RPI_LINK_ACTIVATION;
+    const rpi_border_dtypes *at = forward == arrives ? &part->given_as : &part->seed_as;
+    return forward ? at->value : at->gradient;
+}
+
+static rp_status make_wire(const rpi_stage_runs *runs, int64_t count, rp_dtype dtype,
+                           void **out_wire) {
+    const rp_codec codec = codec_of(runs, dtype);
+    if (!codec.kind || !count) return RP_OK;
+    return rpi_alloc(rpi_activation_codec_bytes(&codec, count), "messages", out_wire);
+}
+
 /* Activations that arrive, and gradients that leave, are of the given value's shape. */
 static rp_status make_wires(const rpi_stage_runs *runs, const rpi_stage_chunk *chunk,
                             size_t given, size_t seed, rpi_stage_slot *slot) {
-    const rpi_activation_codec *codec = runs->setup->links->codec;
     int own = runs->stage->stage;
-    if (!codec || rp_codec_is_exact(&codec->codec, RP_F32)) return RP_OK;
-    size_t front = chunk->before == own ? 0 : given, back = chunk->behind == own ? 0 : seed;
-    size_t front_bytes = rpi_activation_codec_bytes(&codec->codec, (int64_t)front);
-    size_t back_bytes = rpi_activation_codec_bytes(&codec->codec, (int64_t)back);
-    RP_TRY(rpi_alloc(front_bytes, "messages", &slot->arriving[RPI_LINK_ACTIVATION]));
-    RP_TRY(rpi_alloc(front_bytes, "messages", &slot->leaving[RPI_LINK_GRADIENT]));
-    RP_TRY(rpi_alloc(back_bytes, "messages", &slot->arriving[RPI_LINK_GRADIENT]));
-    return rpi_alloc(back_bytes, "messages", &slot->leaving[RPI_LINK_ACTIVATION]);
+    for (int way = 0; way < RPI_LINK_WAYS; way++)
+        for (int arrives = 0; arrives < 2; arrives++) {
+            bool at_front = (way == RPI_LINK_ACTIVATION) == arrives;
+            int stage = at_front ? chunk->before : chunk->behind;
+            rp_dtype dtype = dtype_of(chunk->part, (rpi_link_way)way, arrives);
+            if (stage == own) continue;
+            RP_TRY(make_wire(runs, (int64_t)(at_front ? given : seed), dtype,
+                             arrives ? &slot->arriving[way] : &slot->leaving[way]));
+        }
+    return RP_OK;
 }
 
 static rp_status make_slot(const rpi_stage_runs *runs, rpi_stage_chunk *chunk) {
@@ -165,13 +188,14 @@ rp_status rpi_stage_runs_compile(rpi_stage_runs *runs, int index, bool training,
 
 /* ---- a share ---- */
 
-rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, int64_t samples) {
+rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, bool training, int64_t samples) {
     int64_t most = runs->setup->micro_batch;
     for (int k = 0; k < runs->stage->chunks; k++) {
         RP_TRY(settle_all(runs, &runs->chunks[k]));
         runs->chunks[k].acquired = runs->chunks[k].done = 0;
     }
     runs->samples = samples;
+    runs->training = training;
     runs->micro_batches = (int)((samples + most - 1) / most);
     return RP_OK;
 }
@@ -194,6 +218,7 @@ static rpi_link_message arriving(const rpi_stage_runs *runs, const rpi_stage_chu
         .data = forward ? slot->given : slot->seed,
         .count = crossing(runs, forward ? chunk->part->given : chunk->part->seed,
                           rpi_stage_runs_samples(runs, micro_batch)),
+        .codec = codec_of(runs, runs->training ? dtype_of(chunk->part, way, true) : RP_F32),
         .wire = slot->arriving[way]};
 }
 
@@ -284,12 +309,14 @@ rp_status rpi_stage_runs_send(rpi_stage_runs *runs, int index, int micro_batch,
         hand_over(runs, forward ? part + 1 : part - 1, micro_batch, way, &tensor);
         return RP_OK;
     }
-    const rpi_link_message message = {.stage = to,
-                                      .border = forward ? part : part - 1,
-                                      .way = way,
-                                      .data = tensor.data,
-                                      .count = rpi_shape_count(&tensor.shape),
-                                      .wire = slot->leaving[way]};
+    const rpi_link_message message = {
+        .stage = to,
+        .border = forward ? part : part - 1,
+        .way = way,
+        .data = tensor.data,
+        .count = rpi_shape_count(&tensor.shape),
+        .codec = codec_of(runs, runs->training ? dtype_of(chunk->part, way, false) : RP_F32),
+        .wire = slot->leaving[way]};
     return rpi_link_send(runs->setup->links, &message,
                          forward ? &slot->forward_sent : &slot->backward_sent);
 }

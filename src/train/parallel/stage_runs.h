@@ -49,7 +49,9 @@ typedef struct rpi_stage_runs {
     const rpi_replica_setup *setup;
     const rpi_model_stage *stage;
     rpi_stage_chunk *chunks;
-    int64_t samples; /* of the share at hand, */
+    rp_codec half;   /* bf16 */
+    bool training;   /* the share at hand; */
+    int64_t samples; /* of it, */
     int micro_batches;
 } rpi_stage_runs;
 
@@ -63,7 +65,7 @@ rp_status rpi_stage_runs_compile(rpi_stage_runs *runs, int chunk, bool training,
                                  int64_t samples);
 
 /* A share begins: what was sent for the one before has arrived. */
-rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, int64_t samples);
+rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, bool training, int64_t samples);
 /* Samples of a micro-batch of the share; 0: only other replicas have so many. */
 int64_t rpi_stage_runs_samples(const rpi_stage_runs *runs, int micro_batch);
 /* Post the receives of all micro-batches whose slots are free. */

@@ -57,6 +57,10 @@ train gpt2:layers=1,hidden=32,heads=4,vocabulary=300 runs/kjv --data tokens:data
 train bert:layers=1,hidden=32,heads=4,vocabulary=51,positions=384,spans=on runs/bert \
     --data spans:train-v2.0.json,tokenizer=bert:birds --seq-length 32
 train vit:layers=1,hidden=32,heads=4,patch=32,image=224 runs/vit --data images:pets,normalize=half --image-size 224
+small=gpt2:layers=2,hidden=32,heads=4,vocabulary=300
+train $small runs/one --data tokens:data/kjv --seq-length 16
+train $small runs/pp2 --data tokens:data/kjv --seq-length 16 -n 2 --pp 2 --micro-batch-size 1
+train $small runs/tp2 --data tokens:data/kjv --seq-length 16 -n 2 --tp 2
 for codec in fp32 q4; do train mlp:hidden=8 runs/$codec --data synthetic -n 2 --codec $codec; done
 for pair in seeds:llama seeds:SmolLM2-135M kjv:gpt2 bert:bert-base-uncased vit:vit-base-patch16-224; do
     "$redpoll" export --model runs/"${pair%:*}" --to hf:models/"${pair#*:}" >log

@@ -665,6 +665,18 @@ def test_communicator_takes_codecs() -> None:
         assert 0 < error < 0.2
 
 
+def differ_in_key(rank: int, world: int) -> str:
+    communicator, ones = rt.communicator_of(), torch.ones(100)
+    communicator.all_reduce([ones], key=7, seed=1, step=2).wait()
+    assert torch.equal(ones, torch.full((100,), 2.0))
+    return refusal(rt.RedpollError, lambda: communicator.all_reduce([ones], key=rank).wait())
+
+
+def test_keys_of_exact_tensors_are_compared() -> None:
+    for said in values(run_group(differ_in_key, 2)):
+        assert "rank 0" in said and "rank 1" in said
+
+
 def sum_subnormals(rank: int, world: int, who: str, future: bool) -> list[str]:
     """The bits of what 4 bits and others make of gradients that have nearly vanished."""
     if who == "all" or who == "one" and rank == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import torch
 import torch.distributed as dist
@@ -12,10 +12,14 @@ import torch.distributed as dist
 from ... import _abi
 from ._buffers import Buffers, Lent, is_plain
 from ._codec import Codec
+from ._collective_options import CollectiveKeywords, CollectiveOptions
 from ._dtypes import NUMBER, reduction
 from ._posting import Operator, operation_named
 from ._types import Codecs, Tensors
 from ._work import Work
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _ALL_REDUCE = operation_named("all_reduce")
 
@@ -25,36 +29,28 @@ def all_reduce(
     tensors: Tensors,
     op: object = dist.ReduceOp.SUM,
     *,
-    factor: Optional[float] = None,
     codecs: Optional[Sequence[Codecs]] = None,
     residuals: Optional[Sequence[Optional[torch.Tensor]]] = None,
     ids: Optional[Sequence[int]] = None,
-    seed: int = 0,
-    step: int = 0,
-    key: int = 0,
-    algorithm: Optional[str] = None,
     blocking: bool = False,
     timeout_s: Optional[float] = None,
+    **keywords: Unpack[CollectiveKeywords],
 ) -> Work:
     """Reduce each tensor over all ranks, in place; bit-identical on all ranks.
 
     tensors: one operation for all of them, of any shapes and dtypes, equal on all ranks; to
     give parts of one flat tensor codecs of their own, pass narrow() views of it.
-    op: a ReduceOp; factor: instead of the one that a PREMUL_SUM carries.
+    op: a ReduceOp.
     codecs: for each tensor a Codec, None (exact), or a list of pieces (count, Codec or
     None) that add up to its elements and begin at granules. residuals: error feedback, for
     each tensor a dense float32 tensor of as many elements on the same device, or None; read
     and rewritten, it belongs to the operation until the Work is complete. ids: stable
     numbers of the tensors, with seed and step the keys of stochastic rounding; equal on all
-    ranks. key: what the caller calls this operation, equal on all ranks; 0 for none. Ranks
-    compare ids, seed, step and key: operations of one shape that another rank has posted in
-    another order fail on all ranks, by name.
-    algorithm: "sra", "ring"; None: chosen. Outputs of the Work: the tensors."""
-    number, own_factor = reduction(op)
-    factor = own_factor if factor is None else factor
-    if codecs is None and residuals is None and algorithm is None and len(tensors) == 1:
-        if is_plain(tensors[0]):
-            return _reduce_one(communicator, tensors, number, factor, blocking, timeout_s)
+    ranks. keywords: fields of CollectiveOptions. Outputs of the Work: the tensors."""
+    if codecs is None and residuals is None and len(tensors) == 1 and is_plain(tensors[0]):
+        if not keywords:
+            return _reduce_one(communicator, tensors, *reduction(op), blocking, timeout_s)
+    options = CollectiveOptions(**keywords).reducing(op)
     buffers = communicator.checks.buffers("all_reduce")
     runs: list[_abi.rp_segment] = []
     for i, tensor in enumerate(tensors):
@@ -64,7 +60,6 @@ def all_reduce(
         number_of_it = ids[i] if ids is not None else i
         runs.extend(runs_of(communicator, dense, codec, residual, number_of_it, buffers))
     segments = (_abi.rp_segment * max(len(runs), 1))(*runs)
-    options = communicator.poster.new_options(number, factor, seed, step, algorithm, key=key)
     arguments = (segments, len(runs), buffers.options(options))
     return communicator.poster.post(
         _ALL_REDUCE, arguments, buffers.lent(tensors), blocking, timeout_s

@@ -4,17 +4,21 @@ Arguments are checked and lent to the library; results are the Work's outputs.""
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 import torch.distributed as dist
 
 from ._buffers import Lent
 from ._codec import Codec
+from ._collective_options import CollectiveKeywords, CollectiveOptions
 from ._dtypes import reduction
 from ._posting import Operator, operation_named
 from ._types import Tensors
 from ._work import Work
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _BROADCAST = operation_named("broadcast")
 _REDUCE = operation_named("reduce")
@@ -30,26 +34,20 @@ def reduce_scatter(
     inputs: Union[torch.Tensor, Tensors],
     op: object = dist.ReduceOp.SUM,
     *,
-    factor: Optional[float] = None,
     codec: Optional[Codec] = None,
-    seed: int = 0,
-    step: int = 0,
-    key: int = 0,
-    algorithm: Optional[str] = None,
     blocking: bool = False,
     timeout_s: Optional[float] = None,
+    **keywords: Unpack[CollectiveKeywords],
 ) -> Work:
     """`output` gets the sum of everybody's part for this rank.
 
     inputs: one tensor of world times output's elements, or a list of `world` tensors, whose
     sizes may differ (the same on all ranks; empty ones are fine) and of which
     inputs[rank] has output's. They are only read; output may be a view of this rank's part.
-    codec, seed, step, key, factor, algorithm: as of all_reduce(); no error feedback."""
-    number, own_factor = reduction(op)
+    codec: as of all_reduce(), without error feedback. keywords: fields of
+    CollectiveOptions."""
     dtype = communicator.checks.reduced(output, "reduce_scatter")
-    options = communicator.poster.new_options(
-        number, own_factor if factor is None else factor, seed, step, algorithm, key=key
-    )
+    options = CollectiveOptions(**keywords).reducing(op)
     code = codec.reference if codec is not None else None
     buffers = communicator.checks.buffers("reduce_scatter")
     out = buffers.written(output)
@@ -81,25 +79,22 @@ def all_gather(
     input: torch.Tensor,
     *,
     codec: Optional[Codec] = None,
-    seed: int = 0,
-    step: int = 0,
-    key: int = 0,
-    algorithm: Optional[str] = None,
     blocking: bool = False,
     timeout_s: Optional[float] = None,
+    **keywords: Unpack[CollectiveKeywords],
 ) -> Work:
     """Every rank's outputs get everybody's input.
 
     outputs: one tensor of world times input's elements, or a list of `world` tensors, whose
     sizes may differ (the same on all ranks) and of which outputs[rank] has input's. input
     may be a view of this rank's part. codec: None for bit-identical; a lossy one needs
-    floats. seed, step, key: as of all_reduce()."""
+    floats. keywords: fields of CollectiveOptions."""
     dtype = (
         communicator.checks.moved(input)
         if codec is None
         else communicator.checks.reduced(input, "all_gather")
     )
-    options = communicator.poster.new_options(0, 1.0, seed, step, algorithm, key=key)
+    options = CollectiveOptions(**keywords).moving()
     code = codec.reference if codec is not None else None
     buffers = communicator.checks.buffers("all_gather")
     source = buffers.read(input)
@@ -162,7 +157,7 @@ def reduce(
     at_root = communicator.rank == root
     dense = buffers.written(tensor, fill=True) if at_root else buffers.read(tensor)
     address = dense.data_ptr()
-    options = buffers.options(communicator.poster.new_options(number, factor, root=root))
+    options = buffers.options(communicator.poster.plain_options(number, root, factor))
     arguments = (address, address if at_root else None, dense.numel(), dtype, options)
     return communicator.poster.post(
         _REDUCE, arguments, buffers.lent([tensor]), blocking, timeout_s

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 
 from ... import _abi
 from ._all_reduce import runs_of
+from ._collective_options import CollectiveKeywords, CollectiveOptions
 from ._posting import Operator, operation_named
 from ._types import Codecs, Tensors
 from ._work import Work
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _NAME = "neighbor_all_reduce"
 _NEIGHBOR_ALL_REDUCE = operation_named(_NAME)
@@ -30,10 +34,9 @@ def neighbor_all_reduce(
     codecs: Optional[Sequence[Codecs]] = None,
     residuals: Optional[Sequence[Optional[torch.Tensor]]] = None,
     ids: Optional[Sequence[int]] = None,
-    seed: int = 0,
-    step: int = 0,
     blocking: bool = False,
     timeout_s: Optional[float] = None,
+    **keywords: Unpack[CollectiveKeywords],
 ) -> Work:
     """self_weight * own + the sum over sources j of sources[j] * (destinations of j for
     this rank) * theirs, in the order of ranks; of floats and complex numbers.
@@ -42,7 +45,8 @@ def neighbor_all_reduce(
     receiver's weights. destinations: to whom it sends, with the sender's, 1.0 as a rule.
     outputs: of the tensors' shapes and dtypes; None: in place. round: 0 where every rank
     calls in every round, with {} where it has no neighbours; else its number, rising.
-    codecs, residuals, ids, seed, step: as of all_reduce(); residuals are of what is sent.
+    codecs, residuals, ids: as of all_reduce(); residuals are of what is sent. keywords: seed
+    and step of CollectiveOptions.
     Only neighbours wait for each other; lists that do not match are an error with both."""
     targets = tensors if outputs is None else outputs
     _check_outputs(communicator, tensors, targets)
@@ -64,7 +68,7 @@ def neighbor_all_reduce(
     segments = (_abi.rp_segment * max(len(runs), 1))(*runs)
     addresses = (ctypes.c_void_p * max(len(runs), 1))(*places)
     neighbors = _lists(self_weight, sources, destinations, round)
-    options = communicator.poster.new_options(0, 1.0, seed, step)
+    options = CollectiveOptions(**keywords).moving()
     arguments = (segments, addresses, len(runs), neighbors, buffers.options(options))
     return communicator.poster.post(
         _NEIGHBOR_ALL_REDUCE, arguments, buffers.lent(targets), blocking, timeout_s

@@ -3,16 +3,19 @@ as methods."""
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 import torch.distributed as dist
 
 from ._buffers import Buffers
-from ._dtypes import reduction
+from ._collective_options import CollectiveKeywords, CollectiveOptions
 from ._owned import OwnedRuns
 from ._posting import Operator, operation_named
 from ._work import Work
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def reduce_scatter_segments(
@@ -22,20 +25,17 @@ def reduce_scatter_segments(
     runs: OwnedRuns,
     op: object = dist.ReduceOp.SUM,
     *,
-    seed: int = 0,
-    step: int = 0,
-    key: int = 0,
     blocking: bool = False,
     timeout_s: Optional[float] = None,
+    **keywords: Unpack[CollectiveKeywords],
 ) -> Work:
     """`output` gets the sum of everybody's `input`, as far as this rank owns runs of it.
 
     runs: where each lies in both, which are flat, and how it travels. Residuals are of what
     this rank sends: the sum of all results and of all residuals is that of all inputs.
-    seed, step, key: as of all_reduce()."""
+    keywords: fields of CollectiveOptions."""
     communicator.checks.reduced(output, "reduce_scatter")
-    number, factor = reduction(op)
-    options = communicator.poster.new_options(number, factor, seed, step, key=key)
+    options = CollectiveOptions(**keywords).reducing(op)
     buffers = communicator.checks.buffers("reduce_scatter")
     flat, own = buffers.read(input), buffers.written(output)
     return _post_runs(
@@ -56,16 +56,14 @@ def all_gather_segments(
     input: torch.Tensor,
     runs: OwnedRuns,
     *,
-    seed: int = 0,
-    step: int = 0,
-    key: int = 0,
     blocking: bool = False,
     timeout_s: Optional[float] = None,
+    **keywords: Unpack[CollectiveKeywords],
 ) -> Work:
     """`output` of every rank gets the runs of all of them, of which `input` has this
     rank's; it may be a view of its part. What is lossy is encoded once, and has the same
-    bits on all ranks. runs, seed, step, key: as of reduce_scatter_segments()."""
-    options = communicator.poster.new_options(0, 1.0, seed, step, key=key)
+    bits on all ranks. runs, keywords: as of reduce_scatter_segments()."""
+    options = CollectiveOptions(**keywords).moving()
     buffers = communicator.checks.buffers("all_gather")
     own, flat = buffers.read(input), buffers.written(output)
     return _post_runs(

@@ -14,6 +14,7 @@ from ... import _abi
 from ...errors import last_message
 from ._buffers import Lent
 from ._checks import Checks, Names
+from ._collective_options import library_options
 from ._errors import Place, RedpollError, place_text, user_place
 from ._life import Life
 from ._profiling import Span, profiling
@@ -244,34 +245,12 @@ class Poster:
     def plain_options(self, reduction: int, root: int, factor: float = 1.0) -> Any:
         """Options that are asked for again and again, made once."""
         if factor != 1.0:
-            return self.new_options(reduction, factor, root=root)
+            return library_options(reduction, factor, root)
         found = self._options.get((reduction, root))
         if found is None:
-            found = self.new_options(reduction, 1.0, root=root)
+            found = library_options(reduction, 1.0, root)
             self._options[reduction, root] = found
         return found
-
-    def new_options(
-        self,
-        reduction: int,
-        factor: float,
-        seed: int = 0,
-        step: int = 0,
-        algorithm: Optional[str] = None,
-        root: int = 0,
-        key: int = 0,
-    ) -> Any:
-        return ctypes.pointer(
-            _abi.rp_collective_options(
-                algorithm=algorithm.encode() if algorithm else None,
-                reduce=reduction,
-                seed=seed,
-                step=step,
-                root=root,
-                factor=factor,
-                key=key,
-            )
-        )
 
 
 class Operator(Protocol):

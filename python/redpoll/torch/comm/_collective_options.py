@@ -1,0 +1,67 @@
+"""What a collective is asked with, beside its tensors and how it is waited for."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Optional, TypedDict
+
+from ... import _abi
+from ._dtypes import reduction
+
+
+class CollectiveKeywords(TypedDict, total=False):
+    """CollectiveOptions, field by field: how operations take them."""
+
+    factor: Optional[float]
+    seed: int
+    step: int
+    key: int
+    algorithm: Optional[str]
+
+
+@dataclass(frozen=True)
+class CollectiveOptions:
+    """Equal on all ranks, but for the factor, which may be each rank's own.
+
+    factor: instead of the one that a PREMUL_SUM carries. seed, step: with the numbers of
+    tensors the keys of stochastic rounding. key: what the caller calls this operation; 0 for
+    none. Ranks compare these numbers: operations of one shape that another rank has posted in
+    another order fail on all ranks, by name. algorithm: "sra", "ring"; None: chosen."""
+
+    factor: Optional[float] = None
+    seed: int = 0
+    step: int = 0
+    key: int = 0
+    algorithm: Optional[str] = None
+
+    def moving(self) -> Any:
+        """The library's, for an operation that adds nothing."""
+        return library_options(0, 1.0, asked=self)
+
+    def reducing(self, op: object) -> Any:
+        """The library's, for a reduction by `op`, a ReduceOp."""
+        number, factor = reduction(op)
+        return library_options(
+            number, factor if self.factor is None else self.factor, asked=self
+        )
+
+
+_NOTHING = CollectiveOptions()
+
+
+def library_options(
+    number: int, factor: float, root: int = 0, asked: CollectiveOptions = _NOTHING
+) -> Any:
+    """A pointer to an rp_collective_options. number, factor: of the reduction."""
+    return ctypes.pointer(
+        _abi.rp_collective_options(
+            algorithm=asked.algorithm.encode() if asked.algorithm else None,
+            reduce=number,
+            seed=asked.seed,
+            step=asked.step,
+            root=root,
+            factor=factor,
+            key=asked.key,
+        )
+    )

@@ -10,7 +10,10 @@
 #include "net/socket/unix_socket.h"
 #include "net/trust/secret.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,11 +21,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { CALLS = 4 };
@@ -434,6 +441,54 @@ static void descriptors_neither_block_nor_go_to_children(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
+/* From now on the kernel answers this call of the process with `error`, as it does in
+ * containers with an old seccomp profile. */
+static bool forbid(unsigned call, unsigned error) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {.len = sizeof rules / sizeof rules[0], .filter = rules};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+enum { CANNOT_FORBID = 77 };
+
+/* In a child: 0 where the caller is taken with all that is promised. */
+static int accept_without_accept4(int listener, unsigned error) {
+    if (!forbid(SYS_accept4, error) || accept4(listener, NULL, NULL, SOCK_NONBLOCK) >= 0)
+        return CANNOT_FORBID;
+    int fd = rpi_stream_accept(listener), one = 0;
+    socklen_t length = sizeof one;
+    if (fd < 0) return error == EPERM || error == ENOSYS ? 1 : 0;
+    bool good = fcntl(fd, F_GETFD) & FD_CLOEXEC && fcntl(fd, F_GETFL) & O_NONBLOCK &&
+                getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, &length) == 0 && one;
+    return good && (error == EPERM || error == ENOSYS) ? 0 : 2;
+}
+
+static void callers_are_taken_in_old_containers(void) {
+    static const unsigned errors[] = {ENOSYS, EPERM, EMFILE};
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        int listener = -1, port = 0, fd = -1, status = 0;
+        REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+        REQUIRE_OK(rpi_stream_dial(NULL, port, rpi_deadline_ns(20), &fd));
+        REQUIRE_OK(rpi_stream_wait(listener, POLLIN, rpi_deadline_ns(20)));
+        pid_t child = fork();
+        if (child == 0) _exit(accept_without_accept4(listener, errors[i]));
+        REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+        close(fd);
+        close(listener);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT_FORBID) {
+            check_skip("no system call can be forbidden here");
+            return;
+        }
+        CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0, "errno %u: status %x",
+                  errors[i], (unsigned)status);
+    }
+}
+
 static void names_of_unix_sockets_have_bounds(void) {
     char name[sizeof((struct sockaddr_un *)0)->sun_path + 1];
     int fd = -1;
@@ -550,6 +605,7 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them},
       {"descriptors_neither_block_nor_go_to_children",
        descriptors_neither_block_nor_go_to_children},
+      {"callers_are_taken_in_old_containers", callers_are_taken_in_old_containers},
       {"names_of_unix_sockets_have_bounds", names_of_unix_sockets_have_bounds},
       {"spans_of_poll_are_rounded_up", spans_of_poll_are_rounded_up},
       {"who_was_hung_up_on_dials_for_a_while", who_was_hung_up_on_dials_for_a_while},

@@ -103,12 +103,59 @@ static void a_bad_secret_is_refused_with_advice(void) {
     CHECK(!strstr(rp_last_error()->message, "0123456789abcdef"));
 }
 
+/* Add a row: so many letters, in the environment or in a file, and whether they are a secret.
+ */
+static const struct {
+    size_t letters;
+    bool good;
+} lengths[] = {
+    {RPI_SECRET_LETTERS_MIN - 1, false},  {RPI_SECRET_LETTERS_MIN, true},
+    {RPI_SECRET_LETTERS_MAX, true},       {RPI_SECRET_LETTERS_MAX + 1, false},
+    {RPI_SECRET_LETTERS_MAX + 15, false}, {RPI_SECRET_LETTERS_MAX + 900, false},
+};
+
+static void secrets_have_bounds(void) {
+    if (has_no_openssl()) return;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        char text[RPI_SECRET_LETTERS_MAX + 1000] = "";
+        rpi_secret secret = {0}, in_file = {0};
+        memset(text, 's', lengths[i].letters);
+        rp_status status = find(text, NULL, &secret);
+        CHECK_MSG(status == (lengths[i].good ? RP_OK : RP_INVALID), "%zu letters: %s",
+                  lengths[i].letters, rp_status_name(status));
+        status = find(NULL, put("long", text, 0600), &in_file);
+        CHECK_MSG(status == (lengths[i].good ? RP_OK : RP_INVALID), "%zu letters: %s",
+                  lengths[i].letters, rp_status_name(status));
+        CHECK_EQ(secret.is_set, lengths[i].good);
+        CHECK_EQ(in_file.is_set, lengths[i].good);
+        if (lengths[i].good) CHECK(rpi_macs_are_equal(secret.key, in_file.key));
+    }
+    rpi_secret secret;
+    CHECK_OK(find(NULL, put("blanks", "0123456789abcdef \t\r\n\n", 0600), &secret));
+    const char *path = check_file("zero", "0123456789\0abcdef", 17);
+    CHECK(chmod(path, 0600) == 0);
+    CHECK_FAILS(find(NULL, path, &secret), INVALID, "is no text");
+}
+
+/* docs/wire.md, so that two builds may prove it to each other. */
+static void the_key_is_the_documented_one(void) {
+    static const unsigned char known[RPI_MAC_BYTES] = {
+        0x7e, 0x14, 0x9a, 0xfe, 0x7a, 0x46, 0x23, 0x4a, 0x55, 0xb4, 0x01,
+        0x18, 0xe1, 0xcd, 0x8b, 0x7a, 0x39, 0xe9, 0x55, 0xd9, 0x47, 0xd7,
+        0x47, 0xed, 0xf1, 0x34, 0x28, 0x78, 0x07, 0x94, 0x6c, 0xb1};
+    rpi_secret secret;
+    if (has_no_openssl()) return;
+    REQUIRE_OK(find("0123456789abcdef", NULL, &secret));
+    CHECK(memcmp(secret.key, known, sizeof known) == 0);
+}
+
 static void drawn_secrets_differ(void) {
     char a[RPI_SECRET_TEXT_BYTES], b[RPI_SECRET_TEXT_BYTES];
     CHECK_OK(rpi_secret_draw(a));
     CHECK_OK(rpi_secret_draw(b));
     CHECK_EQ(strlen(a), 64);
     CHECK(strcmp(a, b) != 0);
+    CHECK_EQ(strspn(a, "0123456789abcdef"), 64);
 }
 
 /* ---- proofs ---- */
@@ -366,6 +413,8 @@ static void who_was_hung_up_on_calls_again(void) {
 CASES({"who_was_hung_up_on_calls_again", who_was_hung_up_on_calls_again},
       {"a_secret_is_a_text_or_in_a_file", a_secret_is_a_text_or_in_a_file},
       {"a_bad_secret_is_refused_with_advice", a_bad_secret_is_refused_with_advice},
+      {"secrets_have_bounds", secrets_have_bounds},
+      {"the_key_is_the_documented_one", the_key_is_the_documented_one},
       {"drawn_secrets_differ", drawn_secrets_differ},
       {"who_has_the_secret_proves_it", who_has_the_secret_proves_it},
       {"another_secret_is_named_on_both_sides", another_secret_is_named_on_both_sides},

@@ -18,7 +18,7 @@ typedef struct settings {
     double budget;
     rpi_option_list compare;
     int64_t top;
-    bool explain, json;
+    bool explain, frontier, json;
 } settings;
 
 static rp_status check_tokens(const char *text) {
@@ -35,6 +35,9 @@ static const rpi_option options[] = {
      NULL},
     {"explain", NULL, NULL, RPI_OPTION_FLAG, FIELD(explain), NULL, 0, 0, NULL,
      "every term of the best layout, with its formula and its source", NULL},
+    {"frontier", NULL, NULL, RPI_OPTION_FLAG, FIELD(frontier), NULL, 0, 0, NULL,
+     "layouts that no other beats in time, memory and, with --price, money, on up to --hosts",
+     NULL},
     {"tokens", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.tokens), NULL, 0, 0, "N",
      "of the whole training: 300B, 2T", check_tokens},
     {"price", NULL, NULL, RPI_OPTION_TEXT, FIELD(whole.price), NULL, 0, 0, "PRICE",
@@ -126,6 +129,7 @@ typedef struct comparison {
     char texts[RPI_TRAIN_OFFERS][COMPARE_BYTES];
     int count;
     rpi_train_goal goal;
+    rpi_train_frontier frontier;
 } comparison;
 
 static rp_status plan_one(const settings *s, rpi_train_offer *o) {
@@ -159,6 +163,26 @@ static rp_status plan_on(void *context, int index, int64_t hosts, rpi_train_offe
     return plan_offer(&side, out);
 }
 
+/* Not the fastest, but all that no other beats. */
+static rp_status plan_frontier_on(void *context, int index, int64_t hosts,
+                                  rpi_train_offer *out) {
+    const comparison *c = context;
+    rpi_planned_training *p = &out->planned;
+    out->said = c->sides[index].training;
+    out->said.hosts = hosts;
+    RP_TRY(rpi_plan_training_read(&out->said, true, p));
+    return rpi_layouts_frontier(&p->layout, &p->open, &p->machine, p->ranks, &out->found);
+}
+
+static rp_status find_frontier(const settings *s, comparison *c) {
+    const rpi_train_whole *wholes[RPI_TRAIN_OFFERS];
+    if (!s->frontier) return RP_OK;
+    for (int i = 0; i < c->count; i++) wholes[i] = &c->sides[i].whole;
+    c->frontier.is_asked = true;
+    return rpi_train_frontier_find(plan_frontier_on, close_offer, c, wholes, c->offers,
+                                   c->count, &c->frontier);
+}
+
 static rp_status find_goal(const settings *s, comparison *c) {
     double seconds = 0;
     if (!s->within && !(s->budget > 0)) return RP_OK;
@@ -171,10 +195,11 @@ static rp_status find_goal(const settings *s, comparison *c) {
 
 static void print(const settings *s, const comparison *c) {
     if (s->json) {
-        rpi_train_offers_print_json(c->offers, c->count, &c->goal);
+        rpi_train_offers_print_json(c->offers, c->count, &c->goal, &c->frontier);
         return;
     }
     rpi_train_offers_print(c->offers, c->count, s->explain);
+    if (c->frontier.is_asked) rpi_train_frontier_print(c->offers, &c->frontier);
     if (c->goal.is_asked) rpi_train_goal_print(c->offers, &c->goal);
 }
 
@@ -197,9 +222,11 @@ static rp_status work(void *context) {
     RP_TRY(check_said(s));
     RP_TRY(rpi_alloc(sizeof *c, "trainings", &c));
     rp_status status = plan_all(s, c);
+    if (status == RP_OK) status = find_frontier(s, c);
     if (status == RP_OK) status = find_goal(s, c);
     if (status == RP_OK) print(s, c);
     for (int i = 0; i < c->count; i++) close_offer(&c->offers[i]);
+    rpi_free(c->frontier.choices);
     rpi_free(c);
     return rpi_plan_mistake(status);
 }

@@ -75,6 +75,8 @@ typedef struct rpi_train_goal {
  * caller. RP_INVALID: that cannot be, or does not fit. */
 typedef rp_status (*rpi_train_planner)(void *context, int index, int64_t hosts,
                                        rpi_train_offer *out);
+/* The next number of hosts to look at, up to `most`. */
+int64_t rpi_train_more_hosts(int64_t hosts, int64_t most);
 /* Rows for 1 host up to all, of each offer, and the best of them. */
 rp_status rpi_train_goal_find(rpi_train_planner plan, void (*close)(rpi_train_offer *offer),
                               void *context, const rpi_train_offer *offers, int count,
@@ -103,6 +105,30 @@ rp_status rpi_train_whole_check(const rpi_train_whole *whole, const char *goal, 
 /* Fills the bill of the offer, by the best layout that was found. */
 rp_status rpi_train_bill_make(const rpi_train_whole *whole, rpi_train_offer *in_out);
 
+/* ---- plan_train_frontier.c ---- */
+
+/* A layout, and what a training comes to by it. */
+typedef struct rpi_train_choice {
+    int offer; /* which of them */
+    int64_t hosts;
+    rpi_candidate candidate;
+    double hours, high_hours, cost; /* hours 0, cost negative: not known */
+} rpi_train_choice;
+/* Those that no other beats: none is as fast, as cheap, and with as little memory. Where one
+ * has no price, hosts are as many as were said, and time and memory are all that counts. */
+typedef struct rpi_train_frontier {
+    bool is_asked, has_price;
+    rpi_train_choice *choices; /* fastest first; rpi_free() */
+    int count;
+} rpi_train_frontier;
+
+/* `plan` finds the layouts of so many hosts that no other on them beats; `wholes` has what was
+ * said of each offer's training. */
+rp_status rpi_train_frontier_find(rpi_train_planner plan, void (*close)(rpi_train_offer *offer),
+                                  void *context, const rpi_train_whole *const *wholes,
+                                  const rpi_train_offer *offers, int count,
+                                  rpi_train_frontier *in_out);
+
 /* ---- plan_train_spot.c ---- */
 
 /* What was said of spot nodes. */
@@ -130,7 +156,10 @@ rp_status rpi_train_refuse_unfit(const rpi_train_offer *offer);
 
 void rpi_train_offers_print(const rpi_train_offer *offers, int count, bool explain);
 void rpi_train_offers_print_json(const rpi_train_offer *offers, int count,
-                                 const rpi_train_goal *goal);
+                                 const rpi_train_goal *goal,
+                                 const rpi_train_frontier *frontier);
+void rpi_train_frontier_print(const rpi_train_offer *offers,
+                              const rpi_train_frontier *frontier);
 void rpi_train_goal_print(const rpi_train_offer *offers, const rpi_train_goal *goal);
 /* Every fact and term of the best layout, with formula and source. */
 void rpi_train_explain(const rpi_train_offer *offer);

@@ -17,7 +17,7 @@ enum { EVERY = 16 };
 
 /* ---- hosts ---- */
 
-static int64_t more_hosts(int64_t hosts, int64_t most) {
+int64_t rpi_train_more_hosts(int64_t hosts, int64_t most) {
     int64_t power = 1, next;
     while (power * 2 <= hosts) power *= 2;
     next = hosts < EVERY ? hosts + 1 : hosts == power ? power + power / 2 : 2 * power;
@@ -52,7 +52,7 @@ static rp_status add_offer(rpi_train_planner plan, void (*close)(rpi_train_offer
     rpi_train_offer *o = NULL;
     RP_TRY(rpi_alloc(sizeof *o, "a training", &o));
     rp_status status = RP_OK;
-    for (int64_t hosts = 1;; hosts = more_hosts(hosts, most)) {
+    for (int64_t hosts = 1;; hosts = rpi_train_more_hosts(hosts, most)) {
         *o = (rpi_train_offer){0};
         status = plan(context, index, hosts, o);
         if (status == RP_OK) add_row(g, index, hosts, o);

@@ -180,6 +180,21 @@ static cJSON *row_json(const rpi_train_offer *offers, const rpi_train_row *r) {
     return row;
 }
 
+static void add_frontier(cJSON *object, const rpi_train_offer *offers,
+                         const rpi_train_frontier *f) {
+    cJSON *list = cJSON_AddArrayToObject(object, "frontier");
+    for (int i = 0; i < f->count; i++) {
+        const rpi_train_choice *c = &f->choices[i];
+        cJSON *choice = layout_json(&c->candidate);
+        cJSON_AddStringToObject(choice, "name", offers[c->offer].name);
+        add(choice, "hosts", (double)c->hosts);
+        if (c->hours > 0) add(choice, "hours", c->hours);
+        if (c->hours > 0) add(choice, "hours_high", c->high_hours);
+        if (c->cost >= 0) add(choice, "cost", c->cost);
+        cJSON_AddItemToArray(list, choice);
+    }
+}
+
 static void add_goal(cJSON *object, const rpi_train_offer *offers, const rpi_train_goal *g) {
     cJSON *goal = cJSON_AddObjectToObject(object, "goal");
     add(goal, g->is_budget ? "budget" : "within_hours", g->limit);
@@ -193,11 +208,13 @@ static void add_goal(cJSON *object, const rpi_train_offer *offers, const rpi_tra
 }
 
 void rpi_train_offers_print_json(const rpi_train_offer *offers, int count,
-                                 const rpi_train_goal *goal) {
+                                 const rpi_train_goal *goal,
+                                 const rpi_train_frontier *frontier) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "op", "train");
     cJSON *list = cJSON_AddArrayToObject(object, "trainings");
     for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, offer_json(&offers[i]));
+    if (frontier->is_asked) add_frontier(object, offers, frontier);
     if (goal->is_asked) add_goal(object, offers, goal);
     rpi_command_print_json(object);
 }

@@ -131,6 +131,36 @@ END2
     if python3 goal.py "$redpoll" $job 2>err; then pass; else complain "the goal: $(tail -n 2 err)"; fi
 fi
 
+# ---- layouts that no other beats ----
+
+shows '^no other layout is as fast with as little memory:$' $job --top 1 --frontier
+also '^  \(as it is\) +8 +[0-9]+ .* GB +- +-$'
+shows '^no other layout is as fast and as cheap with as little memory, on as many hosts as there are, or fewer:$' $long --frontier
+also '^  \(as it is\) +1 .* GB +[0-9.]+ +[0-9.e+]+$'
+if command -v python3 >noise; then
+    cat >frontier.py <<'END2'
+import json, subprocess, sys
+redpoll, *words = sys.argv[1:]
+def plan(*more):
+    return json.loads(subprocess.run([redpoll, "plan", "train", *words, *more, "--json"], capture_output=True, check=True).stdout)
+def bad(c, keys): return [c[key] if key != "tokens_s" else -c[key] for key in keys]
+money = ["--tokens", "30B", "--price", "24.5/node-hour", "--compare", "slow: --link 1Gbit,30us --price 5/node-hour"]
+for more, keys in (([], ["tokens_s", "rank_memory_bytes"]), (money, ["tokens_s", "rank_memory_bytes", "cost"])):
+    made = plan(*more, "--frontier")
+    frontier = made["frontier"]
+    assert len(frontier) > 5 and frontier[0]["tokens_s"] == max(c["tokens_s"] for c in frontier), frontier
+    assert all(a["tokens_s"] >= b["tokens_s"] for a, b in zip(frontier, frontier[1:])), frontier
+    for a in frontier:
+        assert not any(a is not b and all(x <= y for x, y in zip(bad(b, keys), bad(a, keys))) for b in frontier), a
+    # The fastest of the ranking is in it, and so are fewer and cheaper hosts where money counts.
+    assert frontier[0]["step_s"] <= made["trainings"][0]["best"][0]["step_s"] * (1 + 1e-12), made
+    assert ({c["hosts"] for c in frontier} == {8}) == (not more), frontier
+    assert ("cost" in frontier[0]) == bool(more) and ({c["name"] for c in frontier} == {""}) == (not more), frontier
+assert "frontier" not in plan("--top", "1")
+END2
+    if python3 frontier.py "$redpoll" $job 2>err; then pass; else complain "the frontier: $(tail -n 2 err | cut -c 1-300)"; fi
+fi
+
 # ---- spot nodes, by a trace of them ----
 
 traces=$(cd "$(dirname "$0")/../plan/traces" && pwd)

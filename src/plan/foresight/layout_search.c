@@ -5,31 +5,65 @@
 
 #include <string.h>
 
-enum { MOST_MICRO_BATCH = 1024 };
+enum { MOST_MICRO_BATCH = 1024, FRONTIER = 0 };
 
 typedef struct search {
     const rpi_open_choices *open;
     const rpi_machine *machine;
     int64_t ranks;
-    int most;
+    int most; /* FRONTIER: all that no other beats */
     rp_status refusal;
     rpi_found_layouts *out;
 } search;
 
-/* Into its place among the best. */
-static void keep(search *s, const rpi_candidate *c) {
-    rpi_candidate *best = s->out->best;
-    int place = s->out->count;
+/* Into its place by how fast it is; there is room for one more. */
+static void insert(rpi_found_layouts *found, const rpi_candidate *c) {
+    rpi_candidate *best = found->best;
+    int place = found->count++;
     while (place > 0 && best[place - 1].forecast.step_s > c->forecast.step_s) place--;
-    if (place == s->most) return;
-    if (s->out->count < s->most) s->out->count++;
-    size_t behind = (size_t)(s->out->count - place - 1);
-    memmove(best + place + 1, best + place, behind * sizeof *best);
+    memmove(best + place + 1, best + place, (size_t)(found->count - place - 1) * sizeof *best);
     best[place] = *c;
 }
 
-/* Is it among the best even if its pipeline takes no longer than it must? */
+/* ---- layouts that no other beats ---- */
+
+/* No slower, and with no more memory. */
+static bool beats(const rpi_forecast *a, const rpi_forecast *b) {
+    return a->step_s <= b->step_s && a->memory.all <= b->memory.all;
+}
+
+static bool is_beaten(const rpi_found_layouts *found, const rpi_forecast *f) {
+    for (int i = 0; i < found->count; i++)
+        if (beats(&found->best[i].forecast, f)) return true;
+    return false;
+}
+
+/* In the place of those that it beats. */
+static rp_status keep_unbeaten(rpi_found_layouts *found, const rpi_candidate *c) {
+    int left = 0;
+    if (is_beaten(found, &c->forecast)) return RP_OK;
+    for (int i = 0; i < found->count; i++)
+        if (!beats(&c->forecast, &found->best[i].forecast))
+            found->best[left++] = found->best[i];
+    found->count = left;
+    size_t count = (size_t)left;
+    RP_TRY(rpi_grow_array(count, count + 1, sizeof *found->best, "layouts", &found->best));
+    insert(found, c);
+    return RP_OK;
+}
+
+/* ---- which are kept ---- */
+
+static rp_status keep(search *s, const rpi_candidate *c) {
+    if (s->most == FRONTIER) return keep_unbeaten(s->out, c);
+    insert(s->out, c);
+    if (s->out->count > s->most) s->out->count = s->most;
+    return RP_OK;
+}
+
+/* Is it kept even if its pipeline takes no longer than it must? */
 static bool may_be_kept(const search *s, const rpi_forecast *bound) {
+    if (s->most == FRONTIER) return !is_beaten(s->out, bound);
     return s->out->count < s->most || bound->step_s < s->out->best[s->most - 1].forecast.step_s;
 }
 
@@ -47,10 +81,8 @@ static void try_layout(search *s, const rpi_training_layout *l) {
     s->out->fitting++;
     if (!may_be_kept(s, &c.forecast)) return;
     if (l->pipeline > 1) status = rpi_forecast_step(l, s->machine, &c.forecast);
-    if (status == RP_OK)
-        keep(s, &c);
-    else
-        s->refusal = status;
+    if (status == RP_OK) status = keep(s, &c);
+    if (status != RP_OK) s->refusal = status;
 }
 
 static void try_recomputations(search *s, rpi_training_layout l) {
@@ -100,9 +132,9 @@ static void try_pipelines(search *s, rpi_training_layout l) {
     }
 }
 
-rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_choices *open,
-                             const rpi_machine *machine, int64_t ranks, int most,
-                             rpi_found_layouts *out) {
+static rp_status try_all(const rpi_training_layout *request, const rpi_open_choices *open,
+                         const rpi_machine *machine, int64_t ranks, int most,
+                         rpi_found_layouts *out) {
     *out = (rpi_found_layouts){0};
     search s = {open, machine, ranks, most, RP_OK, out};
     rpi_fact peak;
@@ -116,9 +148,10 @@ rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_
         if (open->tensor && t == 1) l.sequence_parallel = false;
         try_pipelines(&s, l);
     }
-    if (out->tried) return RP_OK;
+    if (out->tried && s.refusal != RP_NOMEM) return RP_OK;
     rpi_free(out->best);
-    out->best = NULL;
+    *out = (rpi_found_layouts){0};
+    if (s.refusal == RP_NOMEM) return s.refusal;
     if (s.refusal != RP_OK)
         return rpi_fail_context(s.refusal,
                                 "no layout of %lld ranks is legal: ", (long long)ranks);
@@ -126,4 +159,16 @@ rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_
                    "no layout of %lld ranks is legal: --tp, --pp and --dp have to multiply to "
                    "them, with no more stages than layers and --tp within a host",
                    (long long)ranks);
+}
+
+rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_choices *open,
+                             const rpi_machine *machine, int64_t ranks, int most,
+                             rpi_found_layouts *out) {
+    return try_all(request, open, machine, ranks, most, out);
+}
+
+rp_status rpi_layouts_frontier(const rpi_training_layout *request, const rpi_open_choices *open,
+                               const rpi_machine *machine, int64_t ranks,
+                               rpi_found_layouts *out) {
+    return try_all(request, open, machine, ranks, FRONTIER, out);
 }

@@ -28,4 +28,10 @@ rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_
                              const rpi_machine *machine, int64_t ranks, int most,
                              rpi_found_layouts *out);
 
+/* Of all layouts of so many ranks that fit, those that no other beats: none is as fast with no
+ * more memory. Fastest first. As above. */
+rp_status rpi_layouts_frontier(const rpi_training_layout *request, const rpi_open_choices *open,
+                               const rpi_machine *machine, int64_t ranks,
+                               rpi_found_layouts *out);
+
 #endif

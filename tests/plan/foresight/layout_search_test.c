@@ -93,7 +93,44 @@ static void where_nothing_is_legal_the_reason_is_said(void) {
     (void)rpi_memory_fail_after(0);
 }
 
+/* Each of the frontier is beaten by none of all layouts, and each of all by one of it. */
+static void the_frontier_is_what_no_other_beats(void) {
+    rpi_training_layout l = small_gpt();
+    rpi_found_layouts all, frontier;
+    rpi_machine m = perfect_machine(4);
+    m.device.facts[RPI_FACT_GEMM_HALF_SIDE].value = 300;
+    m.device.facts[RPI_FACT_MEMORY_BYTES].value = 1e9;
+    REQUIRE_OK(rpi_layouts_search(&l, &all_open, &m, 8, 1000, &all));
+    REQUIRE_OK(rpi_layouts_frontier(&l, &all_open, &m, 8, &frontier));
+    CHECK_EQ(frontier.tried, all.tried);
+    CHECK_EQ(frontier.fitting, all.fitting);
+    CHECK(frontier.count > 2 && frontier.count < all.count);
+    CHECK_NEAR(frontier.best[0].forecast.step_s, all.best[0].forecast.step_s, 1e-15);
+    for (int i = 1; i < frontier.count; i++) {
+        const rpi_forecast *f = &frontier.best[i].forecast;
+        const rpi_forecast *before = &frontier.best[i - 1].forecast;
+        CHECK(f->step_s > before->step_s && f->memory.all < before->memory.all);
+    }
+    for (int i = 0; i < all.count; i++) {
+        const rpi_forecast *f = &all.best[i].forecast;
+        int better = 0;
+        for (int k = 0; k < frontier.count; k++) {
+            const rpi_forecast *g = &frontier.best[k].forecast;
+            better += g->step_s <= f->step_s && g->memory.all <= f->memory.all;
+        }
+        CHECK(better >= 1);
+    }
+    rpi_free(all.best);
+    rpi_free(frontier.best);
+    for (int after = 1; after < 4; after++) {
+        (void)rpi_memory_fail_after(after);
+        CHECK_FAILS(rpi_layouts_frontier(&l, &all_open, &m, 8, &frontier), NOMEM, "layouts");
+        (void)rpi_memory_fail_after(0);
+    }
+}
+
 CASES({"the best of all is found", the_best_of_all_is_found},
       {"what is said stays", what_is_said_stays},
       {"where nothing fits the smallest is known", where_nothing_fits_the_smallest_is_known},
+      {"the frontier is what no other beats", the_frontier_is_what_no_other_beats},
       {"where nothing is legal the reason is said", where_nothing_is_legal_the_reason_is_said})

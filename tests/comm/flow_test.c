@@ -2,6 +2,7 @@
  * in memory. */
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
+#include "comm/core/progress_owner.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/unexpected.h"
 #include "comm/thread_world.h"
@@ -511,7 +512,35 @@ static void words_without_end_are_refused(void) {
         world_run(2, &options, flood_with_words, (void *)(uintptr_t)&floods[i]);
 }
 
-CASES({"words without end are refused", words_without_end_are_refused},
+/* Frames without credit: as many as an honest rank can send, and one more is a fault. */
+static void speak_of_many(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    enum { FIRST = 1000 };
+    int other = 1 - rank;
+    rpi_unexpected *one = NULL;
+    rpi_progress_acquire(comm->context);
+    for (int i = 0; i < RPI_UNEXPECTED_CONTROL_MOST; i++)
+        CHECK_OK(rpi_unexpected_get_for_control(comm, other, FIRST + (uint64_t)i, &one));
+    for (int i = 0; i < 3; i++) /* what it has spoken of before is no more than that */
+        CHECK_OK(rpi_unexpected_get_for_control(comm, other, FIRST + (uint64_t)i, &one));
+    CHECK_OK(rpi_unexpected_get(comm, other, 1, &one)); /* of frames that had credit */
+    rpi_unexpected_drop(comm, other, 1, one);
+    rpi_unexpected_drop(comm, other, FIRST, rpi_unexpected_find(comm, other, FIRST));
+    CHECK_OK(rpi_unexpected_get_for_control(comm, other, 7, &one));
+    CHECK(rp_comm_status(comm) == RP_OK);
+    world_meet();
+    CHECK_EQ(rpi_unexpected_get_for_control(comm, other, 8, &one), RP_CORRUPT);
+    rpi_progress_release(comm->context);
+    CHECK_FAILS(rp_barrier(comm), CORRUPT, "spoke of more than 128 operations");
+}
+
+static void control_frames_have_a_bound(void) {
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc");
+    world_run(2, &options, speak_of_many, NULL);
+}
+
+CASES({"control frames have a bound", control_frames_have_a_bound},
+      {"words without end are refused", words_without_end_are_refused},
       {"what nobody asked for stands in nobody's way",
        what_nobody_asked_for_stands_in_nobodys_way},
       {"small frames ahead stand in nobody's way", small_frames_ahead_stand_in_nobodys_way},

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -112,6 +113,17 @@ static int count_entries(const char *path) {
 
 int check_descriptors(void) {
     return count_entries("/proc/self/fd") - 1; /* the folder's own */
+}
+
+void check_without_stdin(void (*run)(void)) {
+    int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (kept >= 0) close(STDIN_FILENO);
+    run();
+    if (fcntl(STDIN_FILENO, F_GETFD) >= 0)
+        check_failed(__FILE__, __LINE__, "who had descriptor 0 has not given it back");
+    if (kept < 0) return;
+    dup2(kept, STDIN_FILENO);
+    close(kept);
 }
 
 int check_threads(void) {

@@ -38,6 +38,9 @@ const char *check_file(const char *name, const void *bytes, size_t count);
 const char *check_text_file(const char *name, const char *text);
 /* Open descriptors of this process, for tests that nothing leaks. */
 int check_descriptors(void);
+/* Run something in a process as some daemons start it, without a standard input: whatever opens
+ * a descriptor first gets 0, which serves like any other and is to be closed like any other. */
+void check_without_stdin(void (*run)(void));
 /* Threads of this process. A joined one needs a moment more to leave the kernel's list: the
  * second waits for that, ten seconds at most, and returns how many there are then. */
 int check_threads(void);

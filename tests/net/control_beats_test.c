@@ -50,6 +50,10 @@ static void beats_reach_everybody(void) {
     parties_gather(parties, WORLD, WORLD, hear_beats);
 }
 
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(beats_reach_everybody);
+}
+
 enum { MANY = 32, BEATS = 20 };
 
 typedef struct traffic {
@@ -248,6 +252,7 @@ static void runs_of_groups_are_broken_where_members_differ(void) {
 }
 
 CASES({"beats_reach_everybody", beats_reach_everybody},
+      {"descriptor_0_serves_like_any", descriptor_0_serves_like_any},
       {"beats_are_few_messages", beats_are_few_messages},
       {"a_group_is_heard_by_its_new_scope", a_group_is_heard_by_its_new_scope},
       {"beats_are_by_group", beats_are_by_group},

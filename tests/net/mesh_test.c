@@ -138,6 +138,10 @@ static void every_world_meets(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(every_world_meets);
+}
+
 static void a_name_serves_again(void) {
     party parties[3];
     for (int i = 0; i < 3; i++) {
@@ -415,7 +419,9 @@ static void bad_arguments(void) {
 }
 
 CASES({"hosts_that_interleave_meet", hosts_that_interleave_meet},
-      {"every_world_meets", every_world_meets}, {"a_name_serves_again", a_name_serves_again},
+      {"every_world_meets", every_world_meets},
+      {"descriptor_0_serves_like_any", descriptor_0_serves_like_any},
+      {"a_name_serves_again", a_name_serves_again},
       {"missing_ranks_are_named", missing_ranks_are_named},
       {"a_name_serves_again_behind_a_failure", a_name_serves_again_behind_a_failure},
       {"a_pair_that_cannot_connect_is_named", a_pair_that_cannot_connect_is_named},

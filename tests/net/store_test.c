@@ -270,6 +270,10 @@ static void each_kind_keeps_its_promises(void) {
     }
 }
 
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(each_kind_keeps_its_promises);
+}
+
 static void *add_many(void *context) {
     fixture *f = context;
     rp_store s = another(f);
@@ -868,6 +872,7 @@ CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},
       {"headers_have_bounds", headers_have_bounds}, {"pages_have_bounds", pages_have_bounds},
       {"numbered_keys_have_bounds", numbered_keys_have_bounds},
       {"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
+      {"descriptor_0_serves_like_any", descriptor_0_serves_like_any},
       {"adds_are_atomic", adds_are_atomic},
       {"one_of_those_that_compare_wins", one_of_those_that_compare_wins},
       {"waits_end_when_a_comparison_sets_the_key", waits_end_when_a_comparison_sets_the_key},

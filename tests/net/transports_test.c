@@ -75,6 +75,10 @@ static void carries_frames_of_every_size(void) {
     each(frames_of_every_size);
 }
 
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(carries_frames_of_every_size);
+}
+
 /* More than a kernel keeps for one connection. */
 enum { FRAMES_EACH = 4096 };
 
@@ -600,6 +604,7 @@ static void a_choice_is_of_what_stands_alone(void) {
 }
 
 CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
+      {"descriptor_0_serves_like_any", descriptor_0_serves_like_any},
       {"pends_when_full_and_recovers", pends_when_full_and_recovers},
       {"ping_pong_loses_no_wake_up", ping_pong_loses_no_wake_up},
       {"streams_through_a_slow_receiver", streams_through_a_slow_receiver},

@@ -186,6 +186,7 @@ static void the_rank_that_cannot_be_called_is_named(void) {
     CHECK_EQ(m.statuses[LOWER], RP_PEER);
     CHECK_EQ(failed, 0);
     CHECK(strstr(rp_last_error()->message, "connecting to rank 0") != NULL);
+    CHECK(strstr(rp_last_error()->message, m.addresses[0]) != NULL);
     close_all(&m);
     CHECK_EQ(check_descriptors(), before);
 }
@@ -489,6 +490,11 @@ static void callers_are_taken_in_old_containers(void) {
     }
 }
 
+/* It is a listener's here, and a Unix listener's. */
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(descriptors_neither_block_nor_go_to_children);
+}
+
 static void names_of_unix_sockets_have_bounds(void) {
     char name[sizeof((struct sockaddr_un *)0)->sun_path + 1];
     int fd = -1;
@@ -605,6 +611,7 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them},
       {"descriptors_neither_block_nor_go_to_children",
        descriptors_neither_block_nor_go_to_children},
+      {"descriptor_0_serves_like_any", descriptor_0_serves_like_any},
       {"callers_are_taken_in_old_containers", callers_are_taken_in_old_containers},
       {"names_of_unix_sockets_have_bounds", names_of_unix_sockets_have_bounds},
       {"spans_of_poll_are_rounded_up", spans_of_poll_are_rounded_up},

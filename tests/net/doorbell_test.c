@@ -78,6 +78,18 @@ static void a_sleeper_is_woken_once(void) {
     close(fd);
 }
 
+static void open_and_close(void) {
+    rpi_doorbell bell;
+    REQUIRE_OK(rpi_doorbell_open(WORLD, &bell));
+    CHECK_EQ(bell.fd, 0);
+    rpi_doorbell_close(&bell);
+    rpi_doorbell_close(&bell); /* it has none any more */
+}
+
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(open_and_close);
+}
+
 /* A peer can write anything there: ranks without a link are none. */
 static void noise_names_only_links(void) {
     rpi_doorbell bell;
@@ -154,4 +166,5 @@ static void no_ring_is_lost(void) {
 CASES({"the_layout_is_the_documented_one", the_layout_is_the_documented_one},
       {"links_are_named_once", links_are_named_once},
       {"a_sleeper_is_woken_once", a_sleeper_is_woken_once},
+      {"descriptor_0_serves_like_any", descriptor_0_serves_like_any},
       {"noise_names_only_links", noise_names_only_links}, {"no_ring_is_lost", no_ring_is_lost})

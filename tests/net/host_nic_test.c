@@ -135,6 +135,10 @@ static void who_dies_with_it_leaves_it_to_the_others(void) {
     rpi_host_nic_close(nic);
 }
 
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(what_one_sends_the_others_wait_for);
+}
+
 static void other_addresses_are_refused(void) {
     rpi_host_nic *nic = NULL;
     char address[64];
@@ -159,4 +163,5 @@ CASES({"what one sends the others wait for", what_one_sends_the_others_wait_for}
       {"nothing is lost between threads", nothing_is_lost_between_threads},
       {"processes wait for each other", processes_wait_for_each_other},
       {"who dies with it leaves it to the others", who_dies_with_it_leaves_it_to_the_others},
+      {"descriptor 0 serves like any", descriptor_0_serves_like_any},
       {"other addresses are refused", other_addresses_are_refused})

@@ -129,7 +129,13 @@ def lightning(timed: Timed, batch: tuple, steps: int) -> None:
     ).fit(Module(), torch.utils.data.DataLoader([batch] * steps, batch_size=None))
 
 
-KINDS = {"plain": plain, "accelerate": accelerate, "trainer": trainer, "lightning": lightning}
+KINDS = {
+    "plain": plain,
+    "plain again": plain,  # what of the others' differences is the machine's
+    "accelerate": accelerate,
+    "trainer": trainer,
+    "lightning": lightning,
+}
 
 
 def step_seconds(kind: str, module: nn.Module, batch: tuple, steps: int) -> float:

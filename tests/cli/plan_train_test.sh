@@ -236,7 +236,7 @@ refused "unknown device 'a100'; there are .*" --device a100 --global-batch-size 
 refused "unknown device 'a100-80gb'.*did you mean 'a100-80g'" --device a100-80gb --global-batch-size 64
 refused 'of how many samples is a step' --device a100-80g
 refused 'how fast is the link of a host\? --link 200Gbit,5us' $small --hosts 2
-refused "no layout of 8 ranks is legal: --tp, --pp and --dp have to multiply to them" $small --tp 3
+refused "no layout of 8 ranks is legal: --tp 3 does not divide them" $small --tp 3
 refused '--dp 8 does not divide the global batch of 63' --device a100-80g --global-batch-size 63 --tp 1 --pp 1
 refused '--tp 8 does not divide the 12 heads' $small --tp 8
 refused '13 stages are more than the 12 layers|no layout' $small --tp 1 --ranks-per-host 13 --pp 13 --global-batch-size 13
@@ -248,7 +248,7 @@ refused 'more hosts; it fits on 4 hosts \(tp 4, pp 8, dp 1, zero 0, recompute fu
 shows '^1 of 1 layouts fit' $large --hosts 4 --link 1Gbit,1us --tp 4 --pp 8 --dp 1 --zero 0 --recompute full --micro-batch-size 1
 refused 'what helps: --zero 1, more --tp or --pp, or more hosts; it fits on 4 hosts ' $large --hosts 2 --link 1Gbit,1us
 refused 'what helps: --zero 1, more --tp or --pp, or more hosts$' $large --tp 8 --pp 1 --dp 1
-refused 'v100 has no bf16_flops: it does not multiply in bf16' --device v100 --global-batch-size 64
+refused 'v100 has no bf16_flops: it does not multiply in bf16; --precision fp16 or fp32' --device v100 --global-batch-size 64
 refused "resnet50 is no decoder of transformer blocks" --model resnet50 $small
 refused "hidden=770 is no multiple of heads=12" --model gpt2:hidden=770 $small
 refused "zero: '4' is not 0, 1, 2 or 3" $small --zero 4

@@ -252,14 +252,32 @@ rp_status rpi_plan_device_find(const rpi_plan_device_table *t, const char *name,
     return RP_OK;
 }
 
+/* Operations a second in each dtype, and the word of --precision for it. */
+static const struct {
+    const char *dtype, *precision;
+    rpi_fact fact;
+} rates[] = {{"bf16", "bf16", RPI_FACT_BF16},
+             {"fp16", "fp16", RPI_FACT_FP16},
+             {"fp32", "fp32", RPI_FACT_FP32}};
+enum { RATES = sizeof rates / sizeof rates[0] };
+
+static bool multiplies(const rpi_plan_device *device, rpi_fact fact) {
+    return device->facts[fact].source && device->facts[fact].value > 0;
+}
+
 rp_status rpi_plan_device_peak(const rpi_plan_device *device, const char *dtype,
                                rpi_fact *out_fact) {
-    rpi_fact fact = strcmp(dtype, "bf16") == 0   ? RPI_FACT_BF16
-                    : strcmp(dtype, "fp16") == 0 ? RPI_FACT_FP16
-                                                 : RPI_FACT_FP32;
-    if (!device->facts[fact].source || device->facts[fact].value == 0)
-        return RP_FAIL(INVALID, "device %s has no %s: it does not multiply in %s", device->name,
-                       facts[fact].name, dtype);
+    rpi_fact fact = RPI_FACT_FP32;
+    char others[64] = "";
+    for (int i = 0; i < RATES; i++) {
+        if (strcmp(rates[i].dtype, dtype) == 0) fact = rates[i].fact;
+        if (multiplies(device, rates[i].fact))
+            rpi_append(others, sizeof others, "%s%s", others[0] ? " or " : "; --precision ",
+                       rates[i].precision);
+    }
+    if (!multiplies(device, fact))
+        return RP_FAIL(INVALID, "device %s has no %s: it does not multiply in %s%s",
+                       device->name, facts[fact].name, dtype, others);
     *out_fact = fact;
     return RP_OK;
 }

@@ -1,5 +1,6 @@
 #include "plan/foresight/layout_search.h"
 
+#include "base/append.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -132,6 +133,33 @@ static void try_pipelines(search *s, rpi_training_layout l) {
     }
 }
 
+/* None was so much as tried: what was said does not divide the ranks, or is too much. */
+static rp_status refuse_all(const rpi_training_layout *l, const rpi_open_choices *open,
+                            int64_t ranks) {
+    const struct {
+        const char *name;
+        bool is_open;
+        int64_t value;
+    } said[] = {{"--tp", open->tensor, l->tensor},
+                {"--pp", open->pipeline, l->pipeline},
+                {"--dp", open->data, l->data}};
+    char words[96] = "";
+    double all = 1;
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        if (said[i].is_open) continue;
+        rpi_append(words, sizeof words, "%s%s %lld", words[0] ? " times " : "", said[i].name,
+                   (long long)said[i].value);
+        all *= (double)said[i].value;
+    }
+    if (words[0] && (all > (double)ranks || ranks % (int64_t)all))
+        return RP_FAIL(INVALID, "no layout of %lld ranks is legal: %s does not divide them",
+                       (long long)ranks, words);
+    return RP_FAIL(INVALID,
+                   "no layout of %lld ranks is legal: --tp, --pp and --dp have to multiply to "
+                   "them, with no more stages than layers and --tp within a host",
+                   (long long)ranks);
+}
+
 static rp_status try_all(const rpi_training_layout *request, const rpi_open_choices *open,
                          const rpi_machine *machine, int64_t ranks, int most,
                          rpi_found_layouts *out) {
@@ -155,10 +183,7 @@ static rp_status try_all(const rpi_training_layout *request, const rpi_open_choi
     if (s.refusal != RP_OK)
         return rpi_fail_context(s.refusal,
                                 "no layout of %lld ranks is legal: ", (long long)ranks);
-    return RP_FAIL(INVALID,
-                   "no layout of %lld ranks is legal: --tp, --pp and --dp have to multiply to "
-                   "them, with no more stages than layers and --tp within a host",
-                   (long long)ranks);
+    return refuse_all(request, open, ranks);
 }
 
 rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_choices *open,

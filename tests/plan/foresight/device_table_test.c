@@ -44,8 +44,9 @@ static void users_add_their_own(void) {
     CHECK_OK(rpi_plan_device_find(table, "a100-80g", &device));
     CHECK_NEAR(rpi_plan_device_value(&device, RPI_FACT_WATTS), 300, 0);
     CHECK_OK(rpi_plan_device_find(table, "v100", &device));
-    CHECK_FAILS(rpi_plan_device_peak(&device, "bf16", &peak), INVALID,
-                "v100 has no bf16_flops: it does not multiply in bf16");
+    CHECK_FAILS(
+        rpi_plan_device_peak(&device, "bf16", &peak), INVALID,
+        "v100 has no bf16_flops: it does not multiply in bf16; --precision fp16 or fp32");
     rpi_plan_device_table_destroy(table);
 }
 

@@ -82,7 +82,17 @@ static void where_nothing_is_legal_the_reason_is_said(void) {
     rpi_machine m = perfect_machine(4);
     l.tensor = 3;
     CHECK_FAILS(rpi_layouts_search(&l, &open, &m, 8, 5, &found), INVALID,
+                "no layout of 8 ranks is legal: --tp 3 does not divide them");
+    rpi_open_choices none = {0};
+    l.tensor = 2;
+    l.pipeline = 8;
+    l.data = 1;
+    CHECK_FAILS(rpi_layouts_search(&l, &none, &m, 8, 5, &found), INVALID,
+                "--tp 2 times --pp 8 times --dp 1 does not divide them");
+    l.pipeline = 1;
+    CHECK_FAILS(rpi_layouts_search(&l, &none, &m, 8, 5, &found), INVALID,
                 "no layout of 8 ranks is legal: --tp, --pp and --dp");
+    l.data = 8;
     l.tensor = 1;
     l.global_batch = 7;
     open.pipeline = false;

@@ -313,8 +313,8 @@ rp_status rpi_weights_create_shared_table(const rpi_weights_source *sources, int
 
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights) {
-    return rpi_weights_create_shared_table(
-        &(rpi_weights_source){.graph = graph, .loss = loss}, 1, out_weights);
+    return rpi_weights_create_shared_table(&(rpi_weights_source){.graph = graph, .loss = loss},
+                                           1, out_weights);
 }
 
 rp_status rpi_weights_create_placed(const rpi_weights_source *sources, int count,

@@ -420,7 +420,14 @@ static void running_out_of_memory_is_heard_by_all(void) {
     for (long n = 1; n <= 14; n++) world_run(2, NULL, starved, &n);
 }
 
-CASES({"operations may be waited for in any order", operations_may_be_waited_for_in_any_order},
+/* Whatever of a rank gets it: an event to be woken by, a socket, a listener. */
+static void descriptor_0_serves_like_any(void) {
+    check_without_stdin(operations_may_be_waited_for_in_any_order);
+    check_without_stdin(a_progress_thread_moves_bytes_while_nobody_waits);
+}
+
+CASES({"descriptor 0 serves like any", descriptor_0_serves_like_any},
+      {"operations may be waited for in any order", operations_may_be_waited_for_in_any_order},
       {"a rank may be far ahead", a_rank_may_be_far_ahead},
       {"any thread may wait", any_thread_may_wait},
       {"errors say how far it came", errors_say_how_far_it_came},

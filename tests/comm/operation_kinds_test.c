@@ -3,6 +3,7 @@
 #include "comm/core/communicator.h"
 #include "comm/core/number_index.h"
 #include "comm/core/request.h"
+#include "comm/core/traffic.h"
 #include "comm/protocol/control_frames.h"
 #include "comm/protocol/operation_kinds.h"
 
@@ -166,7 +167,37 @@ static void a_table_keeps_half_of_its_slots_free(void) {
     rpi_index_free(&index);
 }
 
-CASES({"a_number_says_its_kind", a_number_says_its_kind}, {"kinds_are_whole", kinds_are_whole},
+/* ---- what goes first ---- */
+
+/* Add a row: how urgent an operation is by its priority and length, its control frames, and
+ * what windows send. */
+static const struct {
+    rp_priority priority;
+    size_t bytes;
+    rpi_urgency operation, control, windows;
+} urgencies[] = {
+    {RP_PRIORITY_DEFAULT, RPI_SHORT_BYTES, RPI_URGENT, RPI_URGENT, RPI_NORMAL},
+    {RP_PRIORITY_DEFAULT, RPI_SHORT_BYTES + 1, RPI_NORMAL, RPI_URGENT, RPI_NORMAL},
+    {RP_PRIORITY_NORMAL, RPI_SHORT_BYTES, RPI_URGENT, RPI_URGENT, RPI_NORMAL},
+    {RP_PRIORITY_NORMAL, RPI_SHORT_BYTES + 1, RPI_NORMAL, RPI_URGENT, RPI_NORMAL},
+    {RP_PRIORITY_BULK, 0, RPI_BULK, RPI_NORMAL, RPI_BULK},
+    {RP_PRIORITY_BULK, RPI_SHORT_BYTES + 1, RPI_BULK, RPI_NORMAL, RPI_BULK},
+    {RP_PRIORITY_URGENT, 0, RPI_URGENT, RPI_URGENT, RPI_URGENT},
+    {RP_PRIORITY_URGENT, (size_t)1 << 40, RPI_URGENT, RPI_URGENT, RPI_URGENT},
+};
+
+static void priorities_say_what_goes_first(void) {
+    for (size_t i = 0; i < sizeof urgencies / sizeof urgencies[0]; i++) {
+        rp_comm comm = {.priority = urgencies[i].priority};
+        rp_request request = {.comm = &comm, .partition = {.bytes = urgencies[i].bytes}};
+        CHECK_EQ(rpi_urgency_of(&request), urgencies[i].operation);
+        CHECK_EQ(rpi_urgency_of_control(&comm), urgencies[i].control);
+        CHECK_EQ(rpi_urgency_of_windows(&comm), urgencies[i].windows);
+    }
+}
+
+CASES({"priorities_say_what_goes_first", priorities_say_what_goes_first},
+      {"a_number_says_its_kind", a_number_says_its_kind}, {"kinds_are_whole", kinds_are_whole},
       {"ranks_and_peers", ranks_and_peers}, {"frames_have_receivers", frames_have_receivers},
       {"only_receives_from_any_rank_are_unbound", only_receives_from_any_rank_are_unbound},
       {"a_number_finds_what_was_put", a_number_finds_what_was_put},

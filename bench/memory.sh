@@ -31,7 +31,7 @@ counted() {
     "$redpoll" info --json --model "$model" --seq-length "$sequence" --batch-size "$batch" --optimizer adamw "$@" >"$folder/info"
     tr '{' ',' <"$folder/info" | tr ',' '\n' | awk -F: '
         /"memory_bytes"/ { gsub(/[^0-9.eE+]/, "", $2); print $2 + 0; found = 1; exit }
-        /"(parameters|gradients|optimizer|states|activations|workspace)_bytes"/ { gsub(/[^0-9.eE+]/, "", $2); sum += $2 }
+        /"(parameters|gradients|optimizer|states|activations|workspace|travelling)_bytes"/ { gsub(/[^0-9.eE+]/, "", $2); sum += $2 }
         END { if (!found) print sum }'
 }
 
@@ -56,6 +56,7 @@ row 'dp 2, --zero 1' "$b --zero 1 -n 2" -n 2 --micro-batch-size "$micro" --zero 
 row 'dp 2, --zero 2' "$b --zero 2 -n 2" -n 2 --micro-batch-size "$micro" --zero 2
 row 'dp 2, --zero 3' "$b --zero 3 -n 2" -n 2 --micro-batch-size "$micro" --zero 3
 row 'tp 2' "$b --tp 2" -n 2 --micro-batch-size "$micro" --tp 2
+row 'cp 2' "$b --cp 2" -n 2 --micro-batch-size "$micro" --cp 2
 row 'pp 2, 1f1b' "--pp 2 --micro-batch-size $micro" -n 2 --micro-batch-size "$micro" --pp 2
 row 'pp 2, zb-h1' "--pp 2 --micro-batch-size $micro --schedule zb-h1" -n 2 --micro-batch-size "$micro" --pp 2 --schedule zb-h1
 row 'pp 2, 1f1b, --recompute' "--pp 2 --micro-batch-size $micro --recompute" -n 2 --micro-batch-size "$micro" --pp 2 --recompute

@@ -69,6 +69,20 @@ done
 if [ -s run.eval ] && cmp -s run.eval serial.eval; then pass; else complain "$(cat run.eval serial.eval)"; fi
 if cmp -s run.text serial.text; then pass; else complain "other texts: $(cat run.text serial.text)"; fi
 
+# ---- labels that are left out: prompts, of which some ranks have nothing else ----
+i=0
+while [ $i -lt 40 ]; do
+    echo "{\"prompt\": \"say $i and then more\", \"completion\": \"ok$i\"}"
+    i=$((i + 1))
+done >pairs.jsonl
+for n in 1 4; do
+    "$redpoll" train --model llama:layers=1,hidden=16,heads=4,vocabulary=257,positions=32 --data pairs:pairs.jsonl,tokenizer=byte --seq-length 32 \
+        --global-batch-size 8 --micro-batch-size 2 --optimizer sgd --clip 0.5 --threads 1 --steps 3 --no-eval --log-every 1 --cp $n -n $n --out pairs$n \
+        >out 2>err || complain "pairs: $(cat err)"
+    losses pairs$n >pairs$n.loss
+done
+near 'labels that are left out' pairs1.loss pairs4.loss
+
 # ---- against one rank, by the command that says so ----
 "$redpoll" verify --model $model --data tokens:corpus --seq-length 16 --optimizer adamw --clip 1 --cp 2 -n 4 --global-batch-size 8 \
     --micro-batch-size 2 --threads 1 --steps 2 >out 2>err || complain "verify: $(cat out err)"

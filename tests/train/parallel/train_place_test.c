@@ -69,6 +69,25 @@ static void a_known_grid(void) {
     }
 }
 
+/* context 2 x data 2 beside tensor 2: who holds what rank 1 holds, in the order of the group.
+ */
+static void holders_are_of_replicas_and_sequences(void) {
+    const int twins[] = {1, 3, 5, 7}, holder[] = {0, 0, 1, 1, 2, 2, 3, 3};
+    char text[RPI_GRID_TEXT];
+    for (int rank = 0; rank < 8; rank++) {
+        rpi_train_place p;
+        REQUIRE_OK(rpi_train_place_open(&(rpi_grid){{2, 2, 1, 1}}, rank, 8, 0, &p));
+        CHECK(p.holders == 4 && p.replicas == 2 && !rpi_train_place_is_alone(&p));
+        CHECK_EQ(p.holder, holder[rank]);
+        CHECK_EQ(rpi_train_place_twin(&p, p.holder), rank);
+        for (int h = 0; h < 4 && rank == 1; h++)
+            CHECK_EQ(rpi_train_place_twin(&p, h), twins[h]);
+        if (rank == 7)
+            CHECK(!strcmp(rpi_train_place_text(&p, 7, text),
+                          "rank 7, tensor 1, context 1 of replica 1"));
+    }
+}
+
 static void refusals(void) {
     rpi_train_place p;
     CHECK_FAILS(rpi_train_place_open(&(rpi_grid){{2, 1, 1, 2}}, 0, 6, 0, &p), INVALID,
@@ -124,4 +143,6 @@ static void lost(void) {
 }
 
 CASES({"alone_is_a_rank_a_replica", alone_is_a_rank_a_replica}, {"grids", grids},
-      {"a_known_grid", a_known_grid}, {"refusals", refusals}, {"moves", moves}, {"lost", lost})
+      {"a_known_grid", a_known_grid},
+      {"holders_are_of_replicas_and_sequences", holders_are_of_replicas_and_sequences},
+      {"refusals", refusals}, {"moves", moves}, {"lost", lost})

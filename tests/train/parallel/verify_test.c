@@ -178,27 +178,34 @@ typedef struct bound_row {
     bool has_ties, has_shared, has_short_batch;
     const char *codec, *weights_codec, *dtype, *reasons;
     double loss, parameters, statistics;
+    int context_ranks;
 } bound_row;
 
 #define NONE HUGE_VAL
 static const bound_row bounds[] = {
-    {1, 1, 1, 8, 0, 0, 0, "q4", NULL, NULL, "", 0, 0, 0},
-    {1, 1, 1, 8, 0, 1, 0, "fp32", NULL, NULL, "", 0, 0, 0},
-    {4, 1, 1, 8, 0, 0, 1, "fp32", NULL, "fp32", "", 0, 0, 0},
-    {1, 4, 1, 1, 1, 0, 0, "fp32", NULL, NULL, "kernels statistics ", 1e-6, 1e-5, NONE},
-    {1, 2, 1, 1, 0, 1, 0, "fp32", NULL, NULL, "kernels shared statistics ", 1e-6, 1e-5, NONE},
-    {2, 1, 1, 4, 1, 1, 0, "fp32", NULL, NULL, "tie ", 1e-6, 1e-5, 0},
-    {1, 2, 1, 4, 0, 0, 0, "fp32", NULL, NULL, "kernels order statistics ", 1e-6, 1e-5, NONE},
+    {1, 1, 1, 8, 0, 0, 0, "q4", NULL, NULL, "", 0, 0, 0, 1},
+    {1, 1, 1, 8, 0, 1, 0, "fp32", NULL, NULL, "", 0, 0, 0, 1},
+    {4, 1, 1, 8, 0, 0, 1, "fp32", NULL, "fp32", "", 0, 0, 0, 1},
+    {1, 4, 1, 1, 1, 0, 0, "fp32", NULL, NULL, "kernels statistics ", 1e-6, 1e-5, NONE, 1},
+    {1, 2, 1, 1, 0, 1, 0, "fp32", NULL, NULL, "kernels shared statistics ", 1e-6, 1e-5, NONE,
+     1},
+    {2, 1, 1, 4, 1, 1, 0, "fp32", NULL, NULL, "tie ", 1e-6, 1e-5, 0, 1},
+    {1, 2, 1, 4, 0, 0, 0, "fp32", NULL, NULL, "kernels order statistics ", 1e-6, 1e-5, NONE, 1},
     {1, 2, 1, 1, 0, 0, 1, "fp32", NULL, NULL, "kernels short batch statistics ", 1e-6, 1e-5,
-     NONE},
-    {2, 1, 1, 4, 0, 0, 0, "fp32", NULL, "bf16", "bf16 ", 2e-2, 2e-2, 2e-2},
-    {1, 2, 1, 1, 0, 0, 0, "q4", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
-    {1, 2, 1, 1, 0, 0, 0, "auto", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE},
-    {1, 1, 2, 8, 0, 1, 0, "fp32", NULL, "fp32", "tensor ", 1e-6, 1e-5, 0},
-    {1, 1, 2, 8, 0, 1, 0, "fp32", NULL, "bf16", "tensor bf16 ", 2e-2, 2e-2, 2e-2},
-    {2, 2, 2, 1, 0, 0, 0, "fp32", NULL, NULL, "tensor kernels statistics ", 1e-6, 1e-5, NONE},
+     NONE, 1},
+    {2, 1, 1, 4, 0, 0, 0, "fp32", NULL, "bf16", "bf16 ", 2e-2, 2e-2, 2e-2, 1},
+    {1, 2, 1, 1, 0, 0, 0, "q4", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE, 1},
+    {1, 2, 1, 1, 0, 0, 0, "auto", NULL, NULL, "kernels codec statistics ", NONE, NONE, NONE, 1},
+    {1, 1, 2, 8, 0, 1, 0, "fp32", NULL, "fp32", "tensor ", 1e-6, 1e-5, 0, 1},
+    {1, 1, 2, 8, 0, 1, 0, "fp32", NULL, "bf16", "tensor bf16 ", 2e-2, 2e-2, 2e-2, 1},
+    {2, 2, 2, 1, 0, 0, 0, "fp32", NULL, NULL, "tensor kernels statistics ", 1e-6, 1e-5, NONE,
+     1},
     {1, 2, 1, 1, 0, 0, 0, "fp32", "q8", NULL, "kernels weights codec statistics ", NONE, NONE,
-     NONE},
+     NONE, 1},
+    {1, 1, 1, 4, 0, 1, 0, "fp32", NULL, NULL, "context ", 1e-6, 1e-5, 0, 2},
+    {1, 1, 1, 4, 0, 1, 0, "q8", NULL, "bf16", "context bf16 codec ", NONE, NONE, NONE, 2},
+    {1, 2, 2, 1, 0, 0, 0, "fp32", NULL, NULL, "tensor context kernels statistics ", 1e-6, 1e-5,
+     NONE, 2},
 };
 enum { BOUNDS = sizeof bounds / sizeof bounds[0] };
 
@@ -211,6 +218,7 @@ static void a_layout_has_the_bounds_of_its_reasons(void) {
                                     .stages = row->stages,
                                     .replicas = row->replicas,
                                     .tensor_ranks = row->tensor_ranks,
+                                    .context_ranks = row->context_ranks,
                                     .micro_batches = row->micro_batches,
                                     .has_ties = row->has_ties,
                                     .has_shared = row->has_shared,

@@ -61,3 +61,6 @@ row 'pp 2, 1f1b' "--pp 2 --micro-batch-size $micro" -n 2 --micro-batch-size "$mi
 row 'pp 2, zb-h1' "--pp 2 --micro-batch-size $micro --schedule zb-h1" -n 2 --micro-batch-size "$micro" --pp 2 --schedule zb-h1
 row 'pp 2, 1f1b, --recompute' "--pp 2 --micro-batch-size $micro --recompute" -n 2 --micro-batch-size "$micro" --pp 2 --recompute
 row 'pp 2 x dp 2, --zero 1' "--pp 2 -n 4 --zero 1 --micro-batch-size $micro" -n 4 --micro-batch-size "$micro" --pp 2 --zero 1
+row 'pp 2 x dp 2, --zero 2' "--pp 2 -n 4 --zero 2 --micro-batch-size $micro" -n 4 --micro-batch-size "$micro" --pp 2 --zero 2
+row 'pp 2 x dp 2, --zero 3' "--pp 2 -n 4 --zero 3 --micro-batch-size $micro" -n 4 --micro-batch-size "$micro" --pp 2 --zero 3
+row 'tp 2 x dp 2, --zero 3' "$b --tp 2 -n 4 --zero 3" -n 4 --micro-batch-size "$micro" --tp 2 --zero 3

@@ -33,6 +33,11 @@ static void ordinary_places_are_used_again(void) {
     CHECK_OK(rpi_passing_memory_take(&memory, 2));
     for (int i = 0; i < 4000; i++) memory.of_buckets[2][i] = 1;
     CHECK_EQ(memory.elements, 90 + 80 + 4000);
+    float *table = memory.of_buckets[2];
+    rpi_passing_memory_give(&memory, 2);
+    CHECK(!memory.of_buckets[2]);
+    CHECK_OK(rpi_passing_memory_take(&memory, 2)); /* where it lay */
+    CHECK(memory.of_buckets[2] == table);
     rpi_passing_memory_give(&memory, 2);
     rpi_passing_memory_give(&memory, 2); /* once more is nothing */
     CHECK_OK(rpi_passing_memory_take(&memory, 4));

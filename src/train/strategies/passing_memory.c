@@ -38,10 +38,14 @@ rp_status rpi_passing_memory_open(const rpi_buckets *buckets, const rp_comm *com
                                   const char *what, rpi_passing_memory *out) {
     rpi_passing_memory memory = {
         .buckets = buckets, .comm = comm, .what = what, .usual = usual_of(buckets)};
-    RP_TRY(rpi_alloc_array((size_t)buckets->count, sizeof *memory.of_buckets, "places",
-                           &memory.of_buckets));
-    *out = memory;
-    return RP_OK;
+    size_t count = (size_t)buckets->count;
+    RP_TRY(rpi_alloc_array(count, sizeof *memory.of_buckets, "places", &memory.of_buckets));
+    rp_status status = rpi_alloc_array(count, sizeof *memory.larger, "places", &memory.larger);
+    if (status == RP_OK)
+        *out = memory;
+    else
+        rpi_free(memory.of_buckets);
+    return status;
 }
 
 static bool has_usual_place(const rpi_passing_memory *m, int bucket) {
@@ -59,7 +63,9 @@ void rpi_passing_memory_close(rpi_passing_memory *m) {
     for (int i = 0; m->of_buckets && i < m->buckets->count; i++)
         free_place(m, has_usual_place(m, i), m->of_buckets[i]);
     for (int i = 0; i < m->free_count; i++) free_place(m, true, m->free[i]);
+    for (int i = 0; m->larger && i < m->buckets->count; i++) rpi_free(m->larger[i]);
     rpi_free(m->of_buckets);
+    rpi_free(m->larger);
     *m = (rpi_passing_memory){0};
 }
 
@@ -76,10 +82,14 @@ static rp_status new_place(const rpi_passing_memory *m, int bucket, float **out_
 
 rp_status rpi_passing_memory_take(rpi_passing_memory *m, int bucket) {
     float **place = &m->of_buckets[bucket];
-    if (has_usual_place(m, bucket) && m->free_count)
+    if (has_usual_place(m, bucket) && m->free_count) {
         *place = m->free[--m->free_count];
-    else
+    } else if (m->larger[bucket]) {
+        *place = m->larger[bucket];
+        m->larger[bucket] = NULL;
+    } else {
         RP_TRY(new_place(m, bucket, place));
+    }
     m->elements += m->buckets->buckets[bucket].count;
     if (m->elements > m->most) m->most = m->elements;
     return RP_OK;
@@ -90,8 +100,10 @@ void rpi_passing_memory_give(rpi_passing_memory *m, int bucket) {
     if (!place) return;
     m->of_buckets[bucket] = NULL;
     m->elements -= m->buckets->buckets[bucket].count;
-    if (has_usual_place(m, bucket) && m->free_count < RPI_PASSING_PLACES)
+    if (!has_usual_place(m, bucket))
+        m->larger[bucket] = place;
+    else if (m->free_count < RPI_PASSING_PLACES)
         m->free[m->free_count++] = place;
     else
-        free_place(m, has_usual_place(m, bucket), place);
+        free_place(m, true, place);
 }

@@ -1,6 +1,7 @@
 /* Memory of buckets that are on a rank for a while: gradients until their owners have the sums,
  * parameters while a layer computes. Ordinary buckets have places of one size, which are used
- * again and again; one larger than that (a table, say) is taken and freed each time. */
+ * again and again; one larger than that (a table, say) has a place of its own, which it keeps:
+ * taken and freed again and again, what lies between such would leave holes that fit none. */
 #ifndef RPI_TRAIN_PASSING_MEMORY_H
 #define RPI_TRAIN_PASSING_MEMORY_H
 
@@ -14,6 +15,7 @@ typedef struct rpi_passing_memory {
     const char *what;
     int64_t usual;      /* elements of a place of one size */
     float **of_buckets; /* NULL: it lies nowhere */
+    float **larger;     /* places of buckets that have one of their own, and lie nowhere */
     float *free[RPI_PASSING_PLACES];
     int free_count;
     int64_t elements, most; /* that buckets lie in, now and at most, since it was opened */

@@ -536,11 +536,11 @@ static const struct host_row {
     int training, hosts;
     double left;
     const char *weights_codec;
-} host_rows[] = {{1, 2, 0.76, NULL},
-                 {2, 2, 0.6, NULL},
-                 {2, 2, 0.85, "q8"},
-                 {8, 2, 0.75, NULL},
-                 {2, 4, 0.6, NULL}};
+} host_rows[] = {{1, 2, 0.85, NULL},
+                 {2, 2, 0.7, NULL},
+                 {2, 2, 0.92, "q8"},
+                 {8, 2, 0.85, NULL},
+                 {2, 4, 0.7, NULL}};
 enum { HOST_ROWS = sizeof host_rows / sizeof host_rows[0] };
 
 static void hosts_keep_a_copy(void) {

@@ -95,7 +95,8 @@ static rp_status open_part(rpi_trainer *t) {
     if (!rpi_trainer_has_part(t)) return RP_OK;
     t->links = (rpi_stage_links){
         .stages = t->comms.stages, .codec = &t->activations, .waited = waited, .context = t};
-    return rpi_partial_sums_open(stage, &t->network, t->weights, t->comms.stages, &t->sums);
+    return rpi_partial_sums_open(stage, &t->network, t->weights, &t->optimizer, t->comms.stages,
+                                 &t->sums);
 }
 
 rp_status rpi_trainer_open_replica(rpi_trainer *t) {

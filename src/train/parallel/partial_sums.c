@@ -13,15 +13,29 @@ static bool is_ours(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
     return tie->stages[0] == s->stage->stage || tie->stages[1] == s->stage->stage;
 }
 
+/* Of what this rank owns of a tied table. */
+static int64_t longest_run(const rpi_partial_sums *s, const rpi_stage_tied *tie,
+                           const rpi_optimizer_state *optimizer) {
+    const rpi_weight *weight = weight_of(s, tie);
+    const rpi_arena_range tensor = {weight->first, weight->count};
+    rpi_arena_range run = {0};
+    int64_t most = 0;
+    while (rpi_optimizer_state_next(optimizer, tensor, &run))
+        if (run.count > most) most = run.count;
+    return most;
+}
+
 rp_status rpi_partial_sums_open(const rpi_model_stage *stage, const rpi_network *network,
-                                rpi_weights *weights, rp_comm *stages,
-                                rpi_partial_sums *out_sums) {
+                                rpi_weights *weights, const rpi_optimizer_state *optimizer,
+                                rp_comm *stages, rpi_partial_sums *out_sums) {
     rpi_partial_sums s = {
         .stage = stage, .network = network, .weights = weights, .stages = stages};
     int64_t most = 0;
-    for (int i = 0; stage && i < stage->tie_count; i++)
-        if (is_ours(&s, &stage->ties[i]) && weight_of(&s, &stage->ties[i])->count > most)
-            most = weight_of(&s, &stage->ties[i])->count;
+    for (int i = 0; stage && i < stage->tie_count; i++) {
+        if (!is_ours(&s, &stage->ties[i])) continue;
+        int64_t run = longest_run(&s, &stage->ties[i], optimizer);
+        if (run > most) most = run;
+    }
     if (most) RP_TRY(rpi_alloc_array((size_t)most, sizeof *s.theirs, "a tie", &s.theirs));
     *out_sums = s;
     return RP_OK;

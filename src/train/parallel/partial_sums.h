@@ -14,14 +14,14 @@ typedef struct rpi_partial_sums {
     const rpi_network *network;
     rpi_weights *weights;
     rp_comm *stages; /* by stage */
-    float *theirs;   /* room for the gradient of a tied table; NULL: there is none */
+    float *theirs;   /* room for a run of a tied table's gradient; NULL: there is none */
 } rpi_partial_sums;
 
-/* Borrows what it is given; stage NULL: there are no others. Zeros are a rank that holds a
- * whole model. */
+/* Borrows what it is given; stage NULL: there are no others. The optimizer, for the call, says
+ * what this rank owns. Zeros are a rank that holds a whole model. */
 rp_status rpi_partial_sums_open(const rpi_model_stage *stage, const rpi_network *network,
-                                rpi_weights *weights, rp_comm *stages,
-                                rpi_partial_sums *out_sums);
+                                rpi_weights *weights, const rpi_optimizer_state *optimizer,
+                                rp_comm *stages, rpi_partial_sums *out_sums);
 void rpi_partial_sums_close(rpi_partial_sums *sums); /* zeros are fine */
 
 /* Gradients of tied tables, of what this rank owns of them, become those of both ends, at which

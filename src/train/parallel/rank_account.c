@@ -63,6 +63,20 @@ static rp_status count_shared(const rpi_rank_account_options *o, rpi_shared_acco
     return status;
 }
 
+/* The largest of the tables that this stage and another hold, or what a rank owns of it. */
+static double tie_bytes(const rpi_rank_account_options *o) {
+    int64_t most = 0;
+    for (int i = 0; o->stage && i < o->stage->tie_count; i++) {
+        const rpi_stage_tied *tie = &o->stage->ties[i];
+        rpi_value_id value = o->network->parameters[tie->parameter].value;
+        int64_t count = rpi_shape_count(&rpi_graph_value(o->network->graph, value)->shape);
+        bool is_ours = tie->stages[0] == o->stage->stage || tie->stages[1] == o->stage->stage;
+        if (is_ours && count > most) most = count;
+    }
+    bool is_shared = o->zero && o->sharers > 1 && !o->whole_tensors;
+    return (double)most * sizeof(float) / (is_shared ? o->sharers : 1);
+}
+
 static rp_status count_arenas(const rpi_rank_account_options *o, rpi_rank_account *a) {
     rpi_shared_account shared;
     RP_TRY(count_shared(o, &shared));
@@ -71,6 +85,8 @@ static rp_status count_arenas(const rpi_rank_account_options *o, rpi_rank_accoun
     a->bytes[RPI_HELD_OPTIMIZER] = (double)shared.owned * sizeof(float) * o->slots;
     a->bytes[RPI_HELD_STATES] = (double)a->states * sizeof(float);
     a->bytes[RPI_HELD_RESIDUAL] = o->feeds_back ? (double)a->parameters * sizeof(float) : 0;
+    a->bytes[RPI_HELD_MESSAGES] += tie_bytes(o) - a->tie_bytes;
+    a->tie_bytes = tie_bytes(o);
     return RP_OK;
 }
 

@@ -169,7 +169,7 @@ static double sample_flops(const rpi_trainer *t) {
         if (!entry->training) continue;
         rpi_program_facts facts = rpi_program_get_facts(entry->program);
         return (double)(facts.forward_flops + facts.backward_flops) / (double)entry->batch *
-               t->place.grid.size[RPI_AXIS_TENSOR];
+               t->place.grid.size[RPI_AXIS_TENSOR] * t->place.grid.size[RPI_AXIS_CONTEXT];
     }
     return NAN;
 }

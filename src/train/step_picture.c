@@ -36,7 +36,8 @@ void rpi_step_picture_begin(rpi_step_picture *p, int64_t step, int64_t start_ns)
 
 void rpi_step_picture_add(rpi_step_picture *p, rpi_picture_kind kind, int chunk,
                           int64_t micro_batch, int64_t start_ns, int64_t end_ns) {
-    if (!p->is_open || p->count == RPI_PICTURE_SPANS) return;
+    enum { SHORTEST_NS = 1000 };
+    if (!p->is_open || p->count == RPI_PICTURE_SPANS || end_ns - start_ns < SHORTEST_NS) return;
     p->spans[p->count++] = (rpi_picture_span){.start_ns = start_ns,
                                               .end_ns = end_ns,
                                               .kind = (int32_t)kind,
@@ -75,6 +76,7 @@ static cJSON *rank_json(const rpi_train_place *place, int rank, const int64_t *n
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "rank", rank);
     cJSON_AddNumberToObject(object, "stage", at.at[RPI_AXIS_STAGE]);
+    cJSON_AddNumberToObject(object, "context", at.at[RPI_AXIS_CONTEXT]);
     cJSON_AddNumberToObject(object, "tensor", at.at[RPI_AXIS_TENSOR]);
     cJSON_AddNumberToObject(object, "start_s", seconds_from(zero_ns, numbers[START]));
     cJSON_AddNumberToObject(object, "end_s", seconds_from(zero_ns, numbers[END]));

@@ -42,7 +42,7 @@ void rpi_step_picture_close(rpi_step_picture *picture); /* zeros are fine */
 void rpi_step_picture_start(rpi_step_picture *picture);
 /* What comes until the end is of this step, and what was there is forgotten. */
 void rpi_step_picture_begin(rpi_step_picture *picture, int64_t step, int64_t start_ns);
-/* Between steps nothing is added. */
+/* Between steps nothing is added, nor what takes no microsecond. */
 void rpi_step_picture_add(rpi_step_picture *picture, rpi_picture_kind kind, int chunk,
                           int64_t micro_batch, int64_t start_ns, int64_t end_ns);
 void rpi_step_picture_end(rpi_step_picture *picture, int64_t end_ns);

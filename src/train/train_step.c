@@ -17,9 +17,12 @@ static rp_status on_gradient_final(void *context, int64_t first, int64_t count) 
 
 static rp_status on_parameter(void *context, int index, rpi_parameter_event event) {
     rpi_trainer *t = context;
-    int64_t start_ns = rpi_now_ns();
+    int64_t start_ns = rpi_now_ns(), spans = t->picture.count;
     RP_TRY(t->strategy->use(t->strategy_self, index, event));
-    t->waited_ns += rpi_now_ns() - start_ns;
+    int64_t end_ns = rpi_now_ns();
+    t->waited_ns += end_ns - start_ns;
+    if (t->picture.count == spans) /* what it waited for is not there yet */
+        rpi_step_picture_add(&t->picture, RPI_PICTURE_REPLICAS, 0, -1, start_ns, end_ns);
     return RP_OK;
 }
 

@@ -4,10 +4,16 @@
 #include "base/status.h"
 #include "train/trainer.h"
 
+static void waited(void *context, int64_t start_ns, int64_t end_ns) {
+    rpi_trainer *t = context;
+    rpi_step_picture_add(&t->picture, RPI_PICTURE_LAYERS, 0, -1, start_ns, end_ns);
+}
+
 rp_status rpi_trainer_open_context(rpi_trainer *t, rpi_context_split *out_split) {
     *out_split = (rpi_context_split){0};
     if (!rpi_trainer_shares_sequences(t)) return RP_OK;
     RP_TRY(rpi_context_nodes_create(t->comms.context, "keys", &t->context_nodes));
+    rpi_context_nodes_hear(t->context_nodes, waited, t);
     t->comms.keys = rpi_context_nodes_comm(t->context_nodes);
     *out_split = rpi_context_nodes_split(t->context_nodes);
     t->pieces = rpi_context_pieces(out_split);

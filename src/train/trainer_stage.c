@@ -45,7 +45,8 @@ static void sum_up(rpi_trainer *t, const double *costs) {
     int nodes = rpi_graph_node_count(t->network.graph);
     t->sample_flops = 0;
     for (int n = 0; n < nodes; n++) t->sample_flops += costs[n];
-    t->sample_flops *= t->place.grid.size[RPI_AXIS_TENSOR];
+    t->sample_flops *=
+        t->place.grid.size[RPI_AXIS_TENSOR] * t->place.grid.size[RPI_AXIS_CONTEXT];
 }
 
 static rp_status count_layers(rpi_trainer *t, known *k) {

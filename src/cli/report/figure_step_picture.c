@@ -58,7 +58,9 @@ static rp_status make_bar(rpi_arena *arena, const rpi_report_span *span, rpi_bar
 
 static rp_status name_row(rpi_arena *arena, const rpi_report_run *run,
                           const rpi_picture_row *rank, rpi_chart_row *row) {
-    char tensor[32] = "";
+    char tensor[64] = "";
+    if (run->context_ranks > 1)
+        rpi_append(tensor, sizeof tensor, ", context %lld", (long long)rank->context);
     if (run->tensor_ranks > 1)
         rpi_append(tensor, sizeof tensor, ", tensor %lld", (long long)rank->tensor);
     return rpi_arena_printf(arena, &row->label, "%s: rank %lld, stage %lld%s", run->label,

@@ -21,7 +21,8 @@ static bool is_counted(const rpi_report_run *run) {
 }
 
 static bool is_other(const rpi_report_run *a, const rpi_report_run *b) {
-    return a->ranks != b->ranks || a->tensor_ranks != b->tensor_ranks || a->stages != b->stages;
+    return a->ranks != b->ranks || a->tensor_ranks != b->tensor_ranks ||
+           a->context_ranks != b->context_ranks || a->stages != b->stages;
 }
 
 bool rpi_report_has_layouts(const rpi_report *report) {
@@ -69,8 +70,10 @@ static const rpi_report_run *run_at(const rpi_report *report, int at) {
 static void layout_text(const rpi_report_run *run, char text[CELL]) {
     long long tensor = run->tensor_ranks > 1 ? run->tensor_ranks : 1;
     long long stages = run->stages > 1 ? run->stages : 1;
-    snprintf(text, CELL, "dp %lld", (long long)run->ranks / (tensor * stages));
+    long long context = run->context_ranks > 1 ? run->context_ranks : 1;
+    snprintf(text, CELL, "dp %lld", (long long)run->ranks / (tensor * context * stages));
     if (tensor > 1) rpi_append(text, CELL, ", tp %lld", tensor);
+    if (context > 1) rpi_append(text, CELL, ", cp %lld", context);
     if (stages > 1) rpi_append(text, CELL, ", pp %lld", stages);
 }
 

@@ -49,6 +49,7 @@ static void read_span(const cJSON *list, rpi_picture_row *row) {
 static rp_status read_row(const cJSON *object, rpi_arena *arena, rpi_report_picture *picture) {
     rpi_picture_row row = {.rank = whole(of(object, "rank")),
                            .stage = whole(of(object, "stage")),
+                           .context = whole(of(object, "context")),
                            .tensor = whole(of(object, "tensor")),
                            .start_s = number(of(object, "start_s")),
                            .end_s = number(of(object, "end_s"))};

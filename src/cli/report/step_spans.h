@@ -29,7 +29,7 @@ typedef struct rpi_report_span {
 } rpi_report_span;
 
 typedef struct rpi_picture_row {
-    int64_t rank, stage, tensor;
+    int64_t rank, stage, context, tensor;
     double start_s, end_s; /* of the step */
     rpi_report_span *spans;
     int span_count;

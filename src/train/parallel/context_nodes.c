@@ -28,6 +28,8 @@ typedef struct one_node {
 } one_node;
 
 struct rpi_context_nodes {
+    void (*waited)(void *context, int64_t start_ns, int64_t end_ns); /* NULL: nobody hears */
+    void *waited_context;
     rp_comm *comm;
     int ranks, rank;
     one_node *nodes;
@@ -154,7 +156,9 @@ static rp_status finish(one_node *node, int pass) {
     rpi_context_traffic *traffic = &node->all->traffic;
     int64_t begun = rpi_now_ns();
     rp_status status = rp_request_wait(&node->requests[pass]);
-    traffic->wait_ns += rpi_now_ns() - begun;
+    int64_t ended = rpi_now_ns();
+    traffic->wait_ns += ended - begun;
+    if (node->all->waited) node->all->waited(node->all->waited_context, begun, ended);
     node->travels[pass]->is_taken = false;
     return status;
 }
@@ -267,6 +271,13 @@ static rp_status describe(void *context, const rpi_context_gather *gather,
 rpi_context_split rpi_context_nodes_split(rpi_context_nodes *nodes) {
     return (rpi_context_split){
         .ranks = nodes->ranks, .rank = nodes->rank, .describe = describe, .nodes = nodes};
+}
+
+void rpi_context_nodes_hear(rpi_context_nodes *nodes,
+                            void (*waited)(void *context, int64_t start_ns, int64_t end_ns),
+                            void *context) {
+    nodes->waited = waited;
+    nodes->waited_context = context;
 }
 
 rpi_context_traffic rpi_context_nodes_traffic(const rpi_context_nodes *nodes) {

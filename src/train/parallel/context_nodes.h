@@ -39,6 +39,10 @@ typedef struct rpi_context_traffic {
     int64_t wait_ns;           /* the compute thread was blocked for them */
 } rpi_context_traffic;
 rpi_context_traffic rpi_context_nodes_traffic(const rpi_context_nodes *nodes);
+/* Each time that the thread that computes has waited in a node from now on. */
+void rpi_context_nodes_hear(rpi_context_nodes *nodes,
+                            void (*waited)(void *context, int64_t start_ns, int64_t end_ns),
+                            void *context);
 
 /* Bytes that the nodes hold beside a run's own: what travels, of the largest node, of so many
  * samples of whole sequences. keys: the node's. */

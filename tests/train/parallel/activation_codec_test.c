@@ -194,6 +194,24 @@ static void verify_says_what_it_allows(void) {
     }
 }
 
+/* Replicas share parameters, and the last batch has a micro-batch that one of them has not: it
+ * sends nothing there, encoded or not. */
+static void what_a_replica_has_not_is_not_sent(void) {
+    rpi_train_result exact = {0}, one = {0}, other = {0};
+    rpi_train_options options = options_of(&layouts[0], NULL);
+    options.train_images = BATCH + 17;
+    options.micro_batch_size = 8;
+    options.steps = 2;
+    options.zero = 3;
+    REQUIRE_OK(ranks_train(&options, 4, &exact));
+    options.activations_codec = "q8";
+    REQUIRE_OK(ranks_train(&options, 4, &one));
+    REQUIRE_OK(ranks_train(&options, 4, &other));
+    CHECK(one.last_loss == other.last_loss && one.last_loss != exact.last_loss);
+    CHECK_NEAR(one.last_loss, exact.last_loss, 1e-2 * exact.last_loss);
+    CHECK(one.activations_error > 1e-4 && one.activations_error < 1e-2);
+}
+
 /* NaN is not hidden by a codec: the run ends, and says where. */
 static void what_diverges_is_noticed(void) {
     rpi_train_options options = options_of(&layouts[0], "q8");
@@ -210,4 +228,5 @@ CASES({"each_codec_is_as_far_off_as_it_should_be", each_codec_is_as_far_off_as_i
       {"what_makes_no_sense_is_refused", what_makes_no_sense_is_refused},
       {"what_is_exact_is_never_refused", what_is_exact_is_never_refused},
       {"verify_says_what_it_allows", verify_says_what_it_allows},
+      {"what_a_replica_has_not_is_not_sent", what_a_replica_has_not_is_not_sent},
       {"what_diverges_is_noticed", what_diverges_is_noticed})

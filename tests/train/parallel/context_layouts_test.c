@@ -50,6 +50,10 @@ static const layout_row layouts[] = {
     {false, 2, 2, 1, 1, 3, 2, false, NULL, NULL},
     {false, 2, 1, 1, 1, 3, 3, true, NULL, NULL},
     {false, 2, 1, 1, 2, 3, 0, false, "auto", "reference"},
+    {false, 2, 2, 1, 2, 3, 2, false, "1f1b", NULL},
+    {false, 2, 2, 2, 1, 2, 2, true, NULL, NULL},
+    {false, 2, 2, 2, 1, 2, 3, false, NULL, NULL},
+    {false, 2, 1, 2, 2, 3, 3, true, "1f1b", NULL},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -205,6 +209,23 @@ static void residuals_are_of_ranks(void) {
     CHECK(one.last_loss != many.last_loss);
 }
 
+/* ---- what ranks of a replica hand each other, encoded: sums of layers, and borders ---- */
+
+static void activations_are_encoded(void) {
+    static const layout_row layout = {true, 2, 1, 2, 2, 3, 0, false, "1f1b", NULL};
+    rpi_train_options options = options_of(&models[0]);
+    rpi_train_result one = {0}, many = {0};
+    options.micro_batch_size = BATCH;
+    REQUIRE_OK(ranks_train(&options, 1, &one));
+    lay_out(&options, &layout);
+    options.activations_codec = "q8";
+    REQUIRE_OK(ranks_train(&options, ranks_of(&layout), &many));
+    CHECK_MSG(fabs(one.last_loss - many.last_loss) <= 1e-2 * one.last_loss,
+              "%.10g, of one rank %.10g", many.last_loss, one.last_loss);
+    CHECK(one.last_loss != many.last_loss);
+}
+
 CASES({"every layout is the serial training", every_layout_is_the_serial_training},
       {"a run goes on in another layout", a_run_goes_on_in_another_layout},
-      {"residuals are of ranks", residuals_are_of_ranks})
+      {"residuals are of ranks", residuals_are_of_ranks},
+      {"activations are encoded", activations_are_encoded})

@@ -10,7 +10,7 @@
 /* One way to train, by what is changed of the options. */
 typedef struct remedy {
     int64_t zero;
-    int64_t tensor, stages;
+    int64_t tensor, context, stages;
     bool one_sample, repeats;
     double cost; /* of a step's time, roughly, as a share */
     int order;   /* of equal costs the first that was listed */
@@ -22,7 +22,8 @@ typedef struct counted {
     double need[RPI_ZERO_STAGES];
 } counted;
 
-enum { SHAPES = 8, REMEDIES = SHAPES * RPI_ZERO_STAGES * 4, COUNTED = SHAPES * 4 };
+enum { SHAPES = 8, CONTEXTS = 3, ALL_SHAPES = SHAPES + CONTEXTS };
+enum { REMEDIES = ALL_SHAPES * RPI_ZERO_STAGES * 4, COUNTED = ALL_SHAPES * 4 };
 
 typedef struct search {
     const rpi_remedy_search *asked;
@@ -40,15 +41,17 @@ static int64_t at_least_one(int64_t count) {
 
 /* Stages that wait for the first and the last micro-batch, as a share of the others' time. */
 static double bubble_of(const rpi_remedy_search *s, const remedy *r) {
-    int64_t now = at_least_one(s->options->tensor_ranks) * at_least_one(s->options->stages);
-    double runs = (double)(s->runs * r->tensor * r->stages) / (double)now;
+    const rpi_train_options *o = s->options;
+    int64_t now = at_least_one(o->tensor_ranks) * at_least_one(o->context_ranks) *
+                  at_least_one(o->stages);
+    double runs = (double)(s->runs * r->tensor * r->context * r->stages) / (double)now;
     if (r->one_sample) runs *= (double)s->together;
     return (double)(r->stages - 1) / runs;
 }
 
 /* About what `redpoll train` was measured to take longer (docs/training.md, docs/parallel.md):
  * ranks that share gather and scatter more, with stages behind each micro-batch; activations
- * are made twice; runs of one sample fill a core less; layers and stages wait for each other.
+ * are made twice; runs of one sample fill a core less; layers, keys and stages are waited for.
  */
 static double cost_of(const rpi_remedy_search *s, const remedy *r) {
     static const double of_zero[RPI_ZERO_STAGES] = {0, 0.01, 0.05, 0.15};
@@ -56,6 +59,8 @@ static double cost_of(const rpi_remedy_search *s, const remedy *r) {
     double cost = of_zero[r->zero] + (r->repeats ? 0.3 : 0) + (r->one_sample ? 0.2 : 0);
     if (r->tensor != at_least_one(o->tensor_ranks))
         cost += 0.15 + 0.05 * log2((double)r->tensor);
+    if (r->context != at_least_one(o->context_ranks))
+        cost += 0.2 + 0.05 * log2((double)r->context);
     if (r->stages != at_least_one(o->stages)) cost += 0.05 + bubble_of(s, r);
     if (r->stages > 1 && r->zero > 1) cost += 0.2;
     return cost;
@@ -68,7 +73,7 @@ static void add(search *s, remedy r) {
     s->remedies[s->count++] = r;
 }
 
-static void add_shape(search *s, int64_t tensor, int64_t stages) {
+static void add_shape(search *s, int64_t tensor, int64_t context, int64_t stages) {
     const rpi_train_options *o = s->asked->options;
     for (int64_t zero = o->zero; zero < RPI_ZERO_STAGES; zero++)
         for (int one = 0; one <= (s->asked->together > 1); one++)
@@ -76,6 +81,7 @@ static void add_shape(search *s, int64_t tensor, int64_t stages) {
                  twice++)
                 add(s, (remedy){.zero = zero,
                                 .tensor = tensor,
+                                .context = context,
                                 .stages = stages,
                                 .one_sample = one,
                                 .repeats = twice && !o->recompute});
@@ -90,9 +96,22 @@ static void list_shapes(search *s) {
     for (int64_t ranks = tensor * stages; ranks * context <= world && shapes < SHAPES; ranks++)
         for (int64_t t = tensor; t <= ranks && shapes < SHAPES; t++) {
             if (world % (ranks * context) || ranks % t || ranks / t < stages) continue;
-            add_shape(s, t, ranks / t);
+            add_shape(s, t, context, ranks / t);
             shapes++;
         }
+}
+
+/* More ranks for each sequence, with layers as they are. */
+static void list_contexts(search *s) {
+    const rpi_train_options *o = s->asked->options;
+    int64_t others = at_least_one(o->tensor_ranks) * at_least_one(o->stages);
+    int shapes = 0;
+    for (int64_t c = at_least_one(o->context_ranks) + 1;
+         others * c <= s->asked->world && shapes < CONTEXTS; c++) {
+        if (s->asked->world % (others * c)) continue;
+        add_shape(s, at_least_one(o->tensor_ranks), c, at_least_one(o->stages));
+        shapes++;
+    }
 }
 
 static int by_cost(const void *a, const void *b) {
@@ -108,6 +127,7 @@ static rpi_train_options options_with(const search *s, const remedy *r) {
     rpi_train_options o = *s->asked->options;
     o.zero = r->zero;
     o.tensor_ranks = r->tensor;
+    o.context_ranks = r->context;
     o.stages = r->stages;
     o.replicas = 0;
     o.recompute = o.recompute || r->repeats;
@@ -116,8 +136,8 @@ static rpi_train_options options_with(const search *s, const remedy *r) {
 }
 
 static bool is_same_layout(const remedy *a, const remedy *b) {
-    return a->tensor == b->tensor && a->stages == b->stages && a->repeats == b->repeats &&
-           a->one_sample == b->one_sample;
+    return a->tensor == b->tensor && a->context == b->context && a->stages == b->stages &&
+           a->repeats == b->repeats && a->one_sample == b->one_sample;
 }
 
 static double need_of(search *s, const remedy *r, const rpi_train_options *changed) {
@@ -136,6 +156,10 @@ static void tell(const rpi_train_options *o, const remedy *r, char *text, size_t
     text[0] = '\0';
     if (r->tensor != at_least_one(o->tensor_ranks)) {
         rpi_append(text, bytes, "--tp %lld", (long long)r->tensor);
+        and = " and ";
+    }
+    if (r->context != at_least_one(o->context_ranks)) {
+        rpi_append(text, bytes, "%s--cp %lld", and, (long long)r->context);
         and = " and ";
     }
     if (r->stages != at_least_one(o->stages)) {
@@ -173,6 +197,7 @@ rp_status rpi_remedy_find(const rpi_remedy_search *asked, char *text, size_t byt
     RP_TRY(rpi_alloc(sizeof *s, "remedies", &s));
     s->asked = asked;
     list_shapes(s);
+    list_contexts(s);
     qsort(s->remedies, (size_t)s->count, sizeof *s->remedies, by_cost);
     rp_status status = try_all(s, text, bytes);
     rpi_free(s);

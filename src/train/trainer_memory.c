@@ -160,8 +160,10 @@ static rp_status cut_layers(const rpi_trainer *t, standing *s) {
     const rpi_tensor_split split = {
         .ranks = ranks,
         .rank = rpi_grid_place_of(&s->place.grid, s->place.rank).at[RPI_AXIS_TENSOR],
-        .context = {.ranks = t->network.context_ranks}};
-    if (ranks == t->place.grid.size[RPI_AXIS_TENSOR]) return RP_OK;
+        .context = {.ranks = s->place.grid.size[RPI_AXIS_CONTEXT]}};
+    if (ranks == t->place.grid.size[RPI_AXIS_TENSOR] &&
+        split.context.ranks == t->network.context_ranks)
+        return RP_OK;
     return rpi_network_build_split(t->options->model, &t->source.shape, &loss, &split,
                                    &s->network);
 }

@@ -1,8 +1,10 @@
 /* What does not fit is told what would: the words that cost least, by the account itself. The
  * models here are of terabytes, of which nothing is allocated. Add a row to `rows`. */
+#include "base/memory_limit.h"
 #include "base/status.h"
 #include "harness/check.h"
 #include "train/data/token_writer.h"
+#include "train/parallel/rank_account.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
 
@@ -83,4 +85,65 @@ static void the_cheapest_is_told(void) {
     for (int i = 0; i < ROWS; i++) check_row(&rows[i]);
 }
 
-CASES({"the cheapest is told", the_cheapest_is_told})
+/* ---- long sequences ---- */
+
+enum { LONG = 16384 };
+#define LONG_MODEL "gpt2:layers=1,hidden=64,heads=1,vocabulary=2048,positions=16384"
+
+static void write_long_corpus(char data[600]) {
+    char path[500];
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    static uint32_t ids[5 * LONG];
+    snprintf(path, sizeof path, "%s/long", check_folder());
+    snprintf(data, 600, "tokens:%s", path);
+    REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
+    REQUIRE_OK(rpi_token_writer_open(path, tokenizer, &writer));
+    for (uint32_t i = 0; i < 5 * LONG; i++) ids[i] = i % 200;
+    CHECK_OK(rpi_token_writer_add(writer, ids, 5 * LONG));
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+}
+
+static void count_one(double *out_need) {
+    const rpi_data_shape shape = {.sequence = LONG, .vocabulary = 257};
+    rpi_network network = {0};
+    rpi_rank_account account;
+    const rpi_backend *backend = NULL;
+    REQUIRE_OK(rpi_backend_find(ranks_options().backend, &backend));
+    REQUIRE_OK(rpi_network_build(LONG_MODEL, &shape, &network));
+    const rpi_rank_account_options options = {.network = &network,
+                                              .backend = backend,
+                                              .compute = RP_F32,
+                                              .recompute = true,
+                                              .micro_batch = 1,
+                                              .micro_batches = 2};
+    REQUIRE_OK(rpi_rank_account_make(&options, &account));
+    rpi_network_close(&network);
+    *out_need = account.all;
+}
+
+/* What is one sample long, made again already, and of one head and layer, ranks can share by
+ * its tokens alone. */
+static void sequences_are_shared(void) {
+    char data[600];
+    double need = 0;
+    rpi_train_options options = ranks_options();
+    write_long_corpus(data);
+    count_one(&need);
+    options.model = LONG_MODEL;
+    options.data = data;
+    options.train_images = options.test_images = 0;
+    options.seq_length = LONG;
+    options.global_batch_size = 4;
+    options.micro_batch_size = 1;
+    options.recompute = true;
+    options.memory_bytes = 2 * (0.8 * need + rpi_memory_resident());
+    CHECK(ranks_train(&options, 2, NULL) == RP_NOMEM);
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_MSG(strstr(ranks_message(rank), "that are there: --cp 2 would fit; more ranks"),
+                  "%s", ranks_message(rank));
+}
+
+CASES({"the cheapest is told", the_cheapest_is_told},
+      {"sequences are shared", sequences_are_shared})

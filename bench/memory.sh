@@ -57,6 +57,9 @@ row 'dp 2, --zero 2' "$b --zero 2 -n 2" -n 2 --micro-batch-size "$micro" --zero 
 row 'dp 2, --zero 3' "$b --zero 3 -n 2" -n 2 --micro-batch-size "$micro" --zero 3
 row 'tp 2' "$b --tp 2" -n 2 --micro-batch-size "$micro" --tp 2
 row 'cp 2' "$b --cp 2" -n 2 --micro-batch-size "$micro" --cp 2
+row 'tp 2, --sequence-parallel' "$b --tp 2 --sequence-parallel" -n 2 --micro-batch-size "$micro" --tp 2 --sequence-parallel
+row 'the same, bf16' "$b --tp 2 --sequence-parallel --dtype bf16" -n 2 --micro-batch-size "$micro" --tp 2 --sequence-parallel --dtype bf16
+row 'the same, --recompute' "$b --tp 2 --sequence-parallel --recompute" -n 2 --micro-batch-size "$micro" --tp 2 --sequence-parallel --recompute
 row 'pp 2, 1f1b' "--pp 2 --micro-batch-size $micro" -n 2 --micro-batch-size "$micro" --pp 2
 row 'pp 2, zb-h1' "--pp 2 --micro-batch-size $micro --schedule zb-h1" -n 2 --micro-batch-size "$micro" --pp 2 --schedule zb-h1
 row 'pp 2, 1f1b, --recompute' "--pp 2 --micro-batch-size $micro --recompute" -n 2 --micro-batch-size "$micro" --pp 2 --recompute

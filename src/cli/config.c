@@ -22,7 +22,6 @@ struct rpi_config {
     made_text *made;
     yaml_document_t document;
     bool has_document, is_nanotron;
-    const char *tensor_note;
     long long replicas;
 };
 
@@ -276,13 +275,8 @@ static rp_status prepare(const char *path, rpi_config *config) {
     config->is_nanotron = rpi_nanotron_is(document);
     RP_TRY(rpi_nanotron_check_family(path, document));
     RP_TRY(check_repeated(path, document));
-    config->tensor_note = rpi_nanotron_tensor_note(document);
     config->replicas = rpi_nanotron_replicas(document);
     return rpi_nanotron_translate(path, document);
-}
-
-const char *rpi_config_tensor_note(const rpi_config *config) {
-    return config->tensor_note;
 }
 
 long long rpi_config_replicas(const rpi_config *config) {

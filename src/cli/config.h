@@ -20,8 +20,6 @@ rp_status rpi_config_read(const char *path, const rpi_option *table, void *targe
 /* The two halves of it: a file read once may be applied to several targets. */
 rp_status rpi_config_open(const char *path, rpi_config **out_config);
 rp_status rpi_config_apply(rpi_config *config, const rpi_option *table, void *target);
-/* A line for who trains with ranks that share layers (nanotron.h); NULL: none. */
-const char *rpi_config_tensor_note(const rpi_config *config);
 /* The replicas that a file of nanotron's has, of as many ranks as its tp and pp make; 0: of one
  * rank each, or it is no such file. */
 long long rpi_config_replicas(const rpi_config *config);

@@ -49,6 +49,8 @@ static const rpi_option options[] = {
      "of --model: whose state needs memory, too", NULL},
     {"tp", NULL, NULL, RPI_OPTION_COUNT, FIELD(tensor_ranks), "1", 1, 4096, "N",
      "of --model: ranks that share each layer, as redpoll train --tp; each rank's part", NULL},
+    {"sequence-parallel", NULL, NULL, RPI_OPTION_FLAG, FIELD(sequence_parallel), NULL, 0, 0,
+     NULL, "of --tp: as redpoll train --sequence-parallel", NULL},
     {"cp", NULL, NULL, RPI_OPTION_COUNT, FIELD(context_ranks), "1", 1, 4096, "N",
      "of --model: ranks that share each sequence, as redpoll train --cp; each rank's part",
      NULL},

@@ -74,6 +74,7 @@ static rp_status read_layout(account *it) {
     it->options.sharers = asked->zero ? replicas * grid.size[RPI_AXIS_CONTEXT] : 1;
     it->options.context_ranks = grid.size[RPI_AXIS_CONTEXT];
     it->options.tensor_ranks = asked->tensor_ranks > 1 ? (int)asked->tensor_ranks : 0;
+    it->options.sequence_parallel = asked->sequence_parallel;
     return RP_OK;
 }
 
@@ -243,8 +244,10 @@ static void print_table(const account *it) {
     printf("%s (%s): %s parameters\n", it->asked->model, it->task,
            count_text(it->whole, parameters));
     if (it->ranks)
-        printf("%d ranks share each layer; of the first one, with %s parameters:\n",
-               it->options.tensor_ranks, count_text(it->found.parameters, parameters));
+        printf("%d ranks share each layer%s; of the first one, with %s parameters:\n",
+               it->options.tensor_ranks,
+               it->options.sequence_parallel ? ", and the tokens between them" : "",
+               count_text(it->found.parameters, parameters));
     print_context(it);
     print_samples(it);
     if (!it->stages.stages) print_memory(it);

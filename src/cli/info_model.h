@@ -18,6 +18,7 @@ typedef struct rpi_info_model {
     int64_t context_ranks;            /* that share each sequence */
     int64_t stages, micro_batch;      /* of a pipeline; micro_batch 0: the batch */
     const char *schedule;             /* of its passes; NULL: 1f1b */
+    bool sequence_parallel;           /* ranks that share layers share tokens, too */
     const char *activations_codec;    /* of what stages hand each other; NULL: exact */
     bool recompute, json;
 } rpi_info_model;

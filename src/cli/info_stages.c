@@ -66,6 +66,7 @@ static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
 static rp_status account_for_all(work *w, const char *model, rpi_info_stages *s) {
     static const rpi_loss_options plain;
     const rpi_tensor_split split = {.ranks = w->options->tensor_ranks,
+                                    .tokens = w->options->sequence_parallel,
                                     .context = {.ranks = w->options->context_ranks}};
     const char *name = w->asked->schedule;
     RP_TRY(rpi_pipeline_kind_find(name ? name : "1f1b", &w->schedule));

@@ -270,14 +270,6 @@ static rp_status put_ranks(const rpi_nanotron *t) {
     return rpi_nanotron_put(t, "parallelism.dp", number_text(ranks, text));
 }
 
-const char *rpi_nanotron_tensor_note(yaml_document_t *document) {
-    rpi_nanotron t;
-    if (!begin("", document, &t)) return NULL;
-    if (strcasecmp(text_at(&t, "parallelism.tp_mode"), "REDUCE_SCATTER") != 0) return NULL;
-    return "tp_mode REDUCE_SCATTER: between layers each rank holds all tokens here, as by "
-           "ALL_REDUCE: the same training, in more memory";
-}
-
 long long rpi_nanotron_replicas(yaml_document_t *document) {
     rpi_nanotron t;
     if (!begin("", document, &t)) return 0;
@@ -311,12 +303,19 @@ static void take_idle(const rpi_nanotron *t) {
     if (number_at(t, RATE "lr_warmup_steps", 0) == 0) (void)take(t, RATE "lr_warmup_style");
 }
 
+/* Of ranks that share layers, if there are. */
+static rp_status put_tensor_mode(const rpi_nanotron *t) {
+    if (strcasecmp(text_at(t, "parallelism.tp_mode"), "REDUCE_SCATTER") != 0) return RP_OK;
+    return rpi_nanotron_put_absent(t, "parallelism.sequence_parallel", "true");
+}
+
 rp_status rpi_nanotron_translate(const char *file, yaml_document_t *document) {
     rpi_nanotron t;
     if (!begin(file, document, &t)) return RP_OK;
     RP_TRY(rpi_nanotron_check_moved(&t, t.root, rpi_nanotron_moved_keys, ""));
     RP_TRY(check_data(&t));
     take_idle(&t);
+    RP_TRY(put_tensor_mode(&t));
     RP_TRY(rpi_nanotron_take_all(&t, t.root, rpi_nanotron_settings, ""));
     RP_TRY(translate_model(&t));
     RP_TRY(rpi_nanotron_stages(&t));

@@ -17,9 +17,6 @@ rp_status rpi_nanotron_check_family(const char *file, yaml_document_t *document)
  * with its place now, or no key of nanotron's where only these are. Other files stay. */
 rp_status rpi_nanotron_translate(const char *file, yaml_document_t *document);
 
-/* What of the file, before it is translated, is done in another way by ranks that share layers:
- * a line for who trains with several; NULL: nothing. */
-const char *rpi_nanotron_tensor_note(yaml_document_t *document);
 /* The replicas that the file has, before it is translated, of several ranks each: its dp; 0: of
  * one rank each. */
 long long rpi_nanotron_replicas(yaml_document_t *document);

@@ -79,8 +79,8 @@ static rp_status read_training(const char *machine, job *j) {
                               .micro_batch = samples > 0 ? samples : 1,
                               .sequence = r->sequence,
                               .interleave = is_schedule(r, "interleaved") ? CHUNKS : 1,
-                              .sequence_parallel = false,
                               .fused_attention = true};
+    said.sequence_parallel = r->sequence_parallel && r->sequence % r->tensor == 0;
     int64_t turn = said.micro_batch * replicas;
     said.global_batch = (r->global_batch + turn - 1) / turn * turn;
     RP_TRY(rpi_plan_training_read(&said, true, &j->planned));
@@ -138,12 +138,14 @@ static rp_status price(const rpi_forecast *f, double computed_s, job *j) {
 
 /* The first stage, whose rank writes the run's metrics, hands each micro-batch on, and sums the
  * gradient of the table that it shares with the last one, where that is another. Each
- * tensor-parallel rank has all tokens, and hands them on. */
+ * tensor-parallel rank has all tokens, and hands them on, or a part of each with sequence
+ * parallelism. */
 static double pipeline_bytes(const job *j) {
     const rpi_training_layout *l = &j->planned.layout;
     double coded = j->planned.machine.activation_bytes,
            each = coded > 0 ? coded : sizeof(float);
     double border = (double)(l->micro_batch * l->sequence * l->model.hidden) * each;
+    if (l->sequence_parallel) border /= (double)l->tensor;
     bool is_folded = is_schedule(j->record, "zb-v");
     double borders = is_folded ? 2 : 2 * (double)l->interleave - 1;
     double table = (double)(l->model.vocabulary * l->model.hidden) * sizeof(float);
@@ -153,11 +155,14 @@ static double pipeline_bytes(const job *j) {
 }
 
 /* Bytes that this rank sends to add up the outputs of layers that ranks share. A block has two
- * sums each way, and each end of the model one. */
+ * sums each way, and each end of the model one; with sequence parallelism each is a scatter and
+ * a gather, and what each split gathers is gathered again. */
 static rp_status price_layers(job *j) {
     const rpi_training_layout *l = &j->planned.layout;
     double sums = 4 * (double)rpi_stage_layers(l, 0) + 1 + (l->pipeline == 1);
     double elements = (double)(l->micro_batch * l->sequence * l->model.hidden);
+    if (l->sequence_parallel)
+        sums += (double)rpi_stage_layers(l, 0) + (l->pipeline == 1 ? 0.5 : 0);
     bool lossy = j->planned.machine.activation_bytes > 0;
     rpi_scaling_job work = {.strategy = "all-reduce",
                             .codec = lossy ? j->record->activations_codec : "fp32",

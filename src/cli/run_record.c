@@ -58,6 +58,7 @@ rp_status rpi_run_record_read(const cJSON *header, rpi_run_record *out) {
         .momentum = number_of(options, "momentum", 0),
         .bucket_mb = number_of(options, "bucket-mb", 4),
         .recompute = is_on(options, "recompute"),
+        .sequence_parallel = is_on(options, "sequence-parallel"),
         .error_feedback = is_on(options, "error-feedback"),
     };
     if (!out->model || !out->ranks || !out->global_batch)

@@ -17,7 +17,7 @@ typedef struct rpi_run_record {
     int64_t micro_batch; /* samples of a run of the model; 0: a rank's step over accumulate */
     int64_t tensor, pipeline, zero; /* 1, 1 and 0 where they are not said */
     double momentum, bucket_mb;
-    bool recompute, error_feedback;
+    bool recompute, error_feedback, sequence_parallel;
 } rpi_run_record;
 
 /* RP_CORRUPT: no header of a run, or one without what every header has; RP_UNSUPPORTED: of a

@@ -91,6 +91,11 @@ const rpi_option rpi_train_table[] = {
      RPI_TENSOR_RANKS, "N",
      "ranks that share each layer of one model, heads and the wide middle; 1 when absent",
      NULL},
+    {"sequence-parallel", NULL, "parallelism.sequence_parallel", RPI_OPTION_FLAG,
+     FIELD(sequence_parallel), NULL, 0, 0, NULL,
+     "with --tp, those ranks share the tokens between the layers, too (norms, dropout, sums): "
+     "less memory, about as many bytes, the same training; nanotron's tp_mode REDUCE_SCATTER",
+     NULL},
     {"cp", NULL, "parallelism.context_parallel_size", RPI_OPTION_COUNT, FIELD(context_ranks),
      NULL, 1, RPI_CONTEXT_RANKS, "N",
      "ranks that share each sequence of one model, two pieces of its tokens each; 1 when "

@@ -172,8 +172,6 @@ rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
         RP_TRY(take_over(s, &said, from, argc, argv));
     else
         RP_TRY(apply_words(from, argc, argv, s));
-    if (from->config && s->train.tensor_ranks > 1 && rpi_config_tensor_note(from->config))
-        note_change(s, rpi_config_tensor_note(from->config));
     if (from->config) note_replicas(s, from->config);
     RP_TRY(open_model(s));
     RP_TRY(use_own_names(s));

@@ -28,8 +28,9 @@ static void print_layout(const rpi_verify_job *job) {
         rpi_append(line, sizeof line, " of %d stages (%s)", l->stages,
                    o->schedule ? o->schedule : "1f1b");
     if (l->tensor_ranks > 1)
-        rpi_append(line, sizeof line, "%s of %d ranks that share each layer",
-                   l->stages > 1 ? ", each" : "", l->tensor_ranks);
+        rpi_append(line, sizeof line, "%s of %d ranks that share each layer%s",
+                   l->stages > 1 ? ", each" : "", l->tensor_ranks,
+                   o->sequence_parallel ? " and the tokens between them" : "");
     if (l->context_ranks > 1)
         rpi_append(line, sizeof line, "%s of %d ranks that share each sequence",
                    l->stages > 1 || l->tensor_ranks > 1 ? ", times" : "", l->context_ranks);

@@ -41,6 +41,8 @@ typedef struct rpi_unit_value {
     rp_dtype dtype;
     rpi_shape shape;   /* bound: numbers only */
     bool has_samples;  /* its first axis is the dimension "batch": a sample each */
+    bool is_remade;    /* not kept for backward but made again there: a kernel that reads it in
+                          both passes saves no copy of its own */
     int parameter;     /* which parameter of the session's weights it is; -1: none. Packed
                           copies are kept by it: kernels of all programs share them */
     rpi_layout layout; /* inputs: how it lies when the unit runs, if the kernel leaves it so */

@@ -432,6 +432,17 @@ static rp_status repeat_inputs(rpi_compiler *compiler, int index) {
     return RP_OK;
 }
 
+/* So many units ahead of use, whose backward goes on while it is under way; no further than
+ * segments are made again. */
+enum { REPEATED_AHEAD = 3 };
+
+static rp_status repeat_ahead(rpi_compiler *compiler, int index) {
+    int segment = compiler->units[index].segment;
+    for (int i = index; i >= 0 && i >= index - REPEATED_AHEAD; i--)
+        if (compiler->units[i].segment == segment) RP_TRY(repeat_inputs(compiler, i));
+    return RP_OK;
+}
+
 /* Does its backward have a second call? */
 static bool has_second_half(const rpi_compiled_unit *unit) {
     return unit->kernel && unit->kernel->backward_weights && rpi_written(unit, true);
@@ -485,7 +496,7 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
              share_sent_gradient(compiler, unit, &compiler->units[waiting[count - 1]]));
         if (!apart && !sends) RP_TRY(emit_second_halves(compiler, waiting, &first, count));
         RP_TRY(repeat_segment(compiler, unit->segment, repeated));
-        RP_TRY(repeat_inputs(compiler, i));
+        RP_TRY(repeat_ahead(compiler, i));
         RP_TRY(in_unit(emit_backward(compiler, unit), unit));
         if (unit->unit.wanted && has_second_half(unit)) waiting[count++] = i;
         RP_TRY(emit_given_gradients(compiler, i));

@@ -2,6 +2,7 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "engine/compile.h"
+#include "engine/layers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +173,14 @@ static bool has_samples(const rpi_graph *graph, const rpi_shape *shape) {
     return false;
 }
 
+/* What an external node makes that keeps nothing (rpi_external_attributes.always_repeats). */
+static bool is_remade(const rpi_compiler *compiler, const rpi_value *value) {
+    if (value->kind != RPI_VALUE_ACTIVATION || !compiler->options->training) return false;
+    const rpi_node *node = rpi_graph_node(compiler->program->graph, value->producer);
+    if (!rpi_is_external(node->op)) return false;
+    return ((const rpi_external_attributes *)node->attributes)->always_repeats;
+}
+
 static void describe(const rpi_compiler *compiler, rpi_value_id id, rpi_unit_value *out) {
     const rpi_graph *graph = compiler->program->graph;
     const rpi_value *value = rpi_graph_value(graph, id);
@@ -180,6 +189,7 @@ static void describe(const rpi_compiler *compiler, rpi_value_id id, rpi_unit_val
                             .dtype = value->dtype,
                             .shape = compiler->values[id].shape,
                             .has_samples = has_samples(graph, &value->shape),
+                            .is_remade = is_remade(compiler, value),
                             .parameter = -1,
                             .layout = rpi_row_major(compiler, id)};
     if (value->kind == RPI_VALUE_PARAMETER) out->parameter = compiler->values[id].weight->index;

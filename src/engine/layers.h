@@ -375,7 +375,7 @@ typedef struct rpi_external_attributes {
      * they are not kept. false: it runs once, and they are. */
     bool repeats;
     /* The same where no segment is recomputed: what forward makes is free when forward has read
-     * it, and made again just before backward does. */
+     * it, and made again shortly before backward does. */
     bool always_repeats;
     /* The run failed after start had succeeded and before finish was called, which it will not
      * be: what is in flight must let go of the memory before this returns. NULL: nothing to do,

@@ -29,6 +29,10 @@ rp_status rpi_op_check_probability(float probability, const char *what) {
 
 rp_status rpi_op_check_pieces(const rpi_token_pieces *pieces, int64_t length) {
     int64_t count = pieces->count, first = pieces->at[0], last = pieces->at[1];
+    if (pieces->first < 0 || pieces->own < 0 || (pieces->first && !pieces->own))
+        return RP_FAIL(INVALID, "tokens from %lld on of %lld", (long long)pieces->first,
+                       (long long)pieces->own);
+    if (pieces->own) length = pieces->own;
     if (!count) return RP_OK;
     if (count < 2 || count % 2 || first < 0 || last <= first || last >= count)
         return RP_FAIL(INVALID,

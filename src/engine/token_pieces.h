@@ -2,15 +2,29 @@
 #ifndef RPI_ENGINE_TOKEN_PIECES_H
 #define RPI_ENGINE_TOKEN_PIECES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A sequence is cut into `count` pieces of equal length, and the run's tokens are two of them,
- * at[0] and behind it at[1], which comes later. count 0: they are the whole sequence. */
+ * at[0] and behind it at[1], which comes later. count 0: they are the whole sequence.
+ *
+ * Of these tokens, `own` of them, the run may have a part alone, from `first` on; what lies
+ * behind the last one is padding. own 0: it has them all. */
 typedef struct rpi_token_pieces {
     int64_t count, at[2];
+    int64_t first, own;
 } rpi_token_pieces;
 
-/* The place in the whole sequence of token `token` of the run's `length`. */
+static inline bool rpi_token_is_cut(const rpi_token_pieces *pieces) {
+    return pieces->count || pieces->own;
+}
+
+/* Is there padding behind the run's `length` tokens? */
+static inline bool rpi_token_is_padded(const rpi_token_pieces *pieces, int64_t length) {
+    return pieces->own && pieces->first + length > pieces->own;
+}
+
+/* The place in the whole sequence of token `token` of the run's `length`, which has all. */
 static inline int64_t rpi_token_place(const rpi_token_pieces *pieces, int64_t length,
                                       int64_t token) {
     int64_t half = length / 2;
@@ -20,11 +34,12 @@ static inline int64_t rpi_token_place(const rpi_token_pieces *pieces, int64_t le
 
 /* Tokens of the whole sequence, of which the run has `length`. */
 static inline int64_t rpi_token_whole(const rpi_token_pieces *pieces, int64_t length) {
+    if (pieces->own) length = pieces->own;
     return pieces->count ? length / 2 * pieces->count : length;
 }
 
 /* A run's tokens as runs of tokens that follow each other in the sequence: how many there are,
- * one or two, and what the index-th of them is. */
+ * one or two, and what the index-th of them is. Of a part some may have no token. */
 typedef struct rpi_token_run {
     int64_t first, count; /* of the run's tokens */
     int64_t place;        /* of the first, in the sequence */
@@ -34,10 +49,13 @@ static inline int rpi_token_runs(const rpi_token_pieces *pieces) {
 }
 static inline rpi_token_run rpi_token_run_at(const rpi_token_pieces *pieces, int64_t length,
                                              int index) {
-    int64_t count = length / rpi_token_runs(pieces);
-    return (rpi_token_run){.first = index * count,
-                           .count = count,
-                           .place = pieces->count ? pieces->at[index] * count : 0};
+    int64_t all = pieces->own ? pieces->own : length, count = all / rpi_token_runs(pieces);
+    int64_t begin = index * count, from = begin, to = begin + count;
+    int64_t place = pieces->count ? pieces->at[index] * count : 0;
+    if (from < pieces->first) from = pieces->first;
+    if (to > pieces->first + length) to = pieces->first + length;
+    if (to < from) to = from;
+    return (rpi_token_run){from - pieces->first, to - from, place + from - begin};
 }
 
 #endif

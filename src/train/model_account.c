@@ -82,6 +82,7 @@ static rp_status compile(const char *model, const rpi_account_options *options, 
     const rpi_tensor_split split = {.ranks = options->tensor_ranks,
                                     .rank = options->tensor_rank,
                                     .repeats = options->repeats_sums,
+                                    .tokens = options->sequence_parallel,
                                     .context = {.ranks = options->context_ranks}};
     RP_TRY(rpi_network_build_split(model, &options->shape, &plain, &split, &it->network));
     RP_TRY(rpi_weights_create_table(it->network.graph, it->network.loss, &it->weights));

@@ -14,10 +14,11 @@ typedef struct rpi_account_options {
     bool recompute;       /* of rpi_train_options */
     /* Of which tensor rank of how many; 0 ranks: of a model in one piece. */
     int tensor_ranks, tensor_rank;
-    int context_ranks; /* that share each sequence; up to 1: none do */
-    bool repeats_sums; /* rpi_tensor_split.repeats */
-    int sharers;       /* ranks that share the optimizer's state; up to 1: each has all of it */
-    int zero;          /* then: from 2 on gradients, too, and by 3 parameters */
+    int context_ranks;      /* that share each sequence; up to 1: none do */
+    bool repeats_sums;      /* rpi_tensor_split.repeats */
+    bool sequence_parallel; /* rpi_tensor_split.tokens */
+    int sharers; /* ranks that share the optimizer's state; up to 1: each has all of it */
+    int zero;    /* then: from 2 on gradients, too, and by 3 parameters */
     bool whole_tensors; /* of which it steps no part of a tensor */
 } rpi_account_options;
 

@@ -43,6 +43,7 @@ typedef struct rpi_train_options {
     int64_t micro_batch_size;  /* samples in one run of the model; 0: by the two before */
     int64_t stages;            /* ranks that hold one model together, by layers; 0: one */
     int64_t tensor_ranks;      /* ranks that share each of its layers; 0: one */
+    bool sequence_parallel;    /* such ranks share the tokens between their layers, too */
     int64_t context_ranks;     /* ranks that share each of its sequences; 0: one */
     int64_t replicas;          /* there must be so many; 0: what the ranks make */
     const char *schedule;      /* of their passes: "auto", or of plan/pipelines; NULL: 1f1b */

@@ -5,6 +5,15 @@
 #include "base/status.h"
 #include "train/trainer.h"
 
+/* Products of bf16 take no more of an activation than travels then. */
+static rp_status codec_of(const rpi_trainer *t, rp_codec *out_codec) {
+    const rpi_backend *backend = NULL;
+    rp_dtype compute = RP_F32;
+    *out_codec = (rp_codec){0};
+    RP_TRY(rpi_trainer_backend(t, &backend, &compute));
+    return compute == RP_BF16 ? rp_codec_parse("bf16", out_codec) : RP_OK;
+}
+
 static void waited(void *context, int64_t start_ns, int64_t end_ns) {
     rpi_trainer *t = context;
     rpi_step_picture_add(&t->picture, RPI_PICTURE_LAYERS, 0, -1, start_ns, end_ns);
@@ -13,8 +22,12 @@ static void waited(void *context, int64_t start_ns, int64_t end_ns) {
 rp_status rpi_trainer_open_split(rpi_trainer *t, rpi_tensor_split *out_split) {
     *out_split = (rpi_tensor_split){0};
     if (!rpi_trainer_is_split(t)) return RP_OK;
-    const rpi_tensor_nodes_options options = {
-        .codec = &t->activations, .name = "layers", .waited = waited, .context = t};
+    rpi_tensor_nodes_options options = {.codec = &t->activations,
+                                        .name = "layers",
+                                        .cuts_tokens = t->options->sequence_parallel,
+                                        .waited = waited,
+                                        .context = t};
+    RP_TRY(codec_of(t, &options.plain));
     RP_TRY(rpi_tensor_nodes_create(t->comms.tensor, &options, &t->tensor_nodes));
     t->comms.layers = rpi_tensor_nodes_comm(t->tensor_nodes);
     *out_split = rpi_tensor_nodes_split(t->tensor_nodes);
@@ -38,12 +51,14 @@ int64_t rpi_trainer_tensor_wait_ns(const rpi_trainer *t) {
     return t->tensor_nodes ? rpi_tensor_nodes_traffic(t->tensor_nodes).wait_ns : 0;
 }
 
-/* "2 ranks share each layer: rank 0 has 61,234 of 113,456 parameters" */
+/* "2 ranks share each layer: rank 0 has 61,234 of 113,456 parameters"; "each layer, and the
+ * tokens between them" */
 void rpi_trainer_tell_tensor(const rpi_trainer *t, char *text, size_t bytes) {
     text[0] = '\0';
     rpi_append(
-        text, bytes, "%d ranks share each layer: rank %d has %lld of %lld parameters",
-        t->place.grid.size[RPI_AXIS_TENSOR], t->place.rank,
+        text, bytes, "%d ranks share each layer%s: rank %d has %lld of %lld parameters",
+        t->place.grid.size[RPI_AXIS_TENSOR],
+        t->options->sequence_parallel ? ", and the tokens between them" : "", t->place.rank,
         (long long)rpi_weights_count(t->weights),
         (long long)rpi_parameters_total(t->network.parameters, t->network.parameter_count));
 }

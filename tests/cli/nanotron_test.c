@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { KEYS = 29, LONGEST = 8192 };
+enum { KEYS = 30, LONGEST = 8192 };
 
 typedef struct found {
     const char *at[KEYS];
@@ -58,6 +58,7 @@ static const rpi_option table[] = {
     KEY(26, "optimizer.zero_stage"),
     KEY(27, "parallelism.tp"),
     KEY(28, "parallelism.context_parallel_size"),
+    KEY(29, "parallelism.sequence_parallel"),
     {0},
 };
 
@@ -208,8 +209,8 @@ static void what_is_left_out_is_what_nanotron_takes(void) {
         &f, &config));
     check_key(&f, "parallelism.dp", "24"); /* ranks, not replicas */
     check_key(&f, "parallelism.tp", "4");
+    check_key(&f, "parallelism.sequence_parallel", "true");
     CHECK_EQ(rpi_config_replicas(config), 3);
-    CHECK(strstr(rpi_config_tensor_note(config), "the same training, in more memory"));
     check_key(&f, "parallelism.pp", "2");
     check_key(&f, "parallelism.pp_engine", "");
     check_key(&f, "model.name",

@@ -5,7 +5,7 @@
 #include "engine/layers.h"
 #include "op_fixture.h"
 
-enum { ROWS = 2, WIDTH = 3, EVENTS = 32 };
+enum { ROWS = 2, WIDTH = 3, EVENTS = 64 };
 
 /* y = 2 x, as a communication would be: started with the input, delivered at the finish. */
 typedef struct doubler {
@@ -27,7 +27,7 @@ static rp_status finish(void *context, const rpi_external_io *io) {
     const float *x = io->inputs[0].data;
     float *y = io->outputs[0].data;
     CHECK(d->started_from == x && d->started_to == y);
-    CHECK(rpi_shape_equal(&io->inputs[0].shape, &SHAPE(ROWS, WIDTH)));
+    CHECK(rpi_shape_equal(&io->inputs[0].shape, &io->outputs[0].shape));
     for (int64_t i = 0; i < rpi_shape_count(&io->inputs[0].shape); i++) y[i] = 2 * x[i];
     d->finishes++;
     return RP_OK;
@@ -306,6 +306,116 @@ static rp_status hand_on(void *context, const rpi_external_io *io) {
     return RP_OK;
 }
 
+/* ---- what is not kept but made again ---- */
+
+enum { BLOCKS = 3, COPIES = 4, NARROW = 16, WIDE = COPIES * NARROW, TALL = 32 };
+
+/* Each row so many times, side by side: as what several ranks have. */
+static rp_status widen(void *context, const rpi_external_io *io) {
+    doubler *d = context;
+    const float *x = io->inputs[0].data;
+    float *y = io->outputs[0].data;
+    for (int i = 0; i < TALL * WIDE; i++) y[i] = x[i / WIDE * NARROW + i % NARROW];
+    d->finishes++;
+    return RP_OK;
+}
+
+static rp_status add_copies(void *context, const rpi_external_io *io) {
+    const float *x = io->inputs[0].data;
+    float *y = io->outputs[0].data;
+    (void)context;
+    memset(y, 0, TALL * NARROW * sizeof *y);
+    for (int i = 0; i < TALL * WIDE; i++) y[i / WIDE * NARROW + i % NARROW] += x[i];
+    return RP_OK;
+}
+
+/* BLOCKS times x -> tanh -> wire -> up -> relu: the wires' outputs, which are wide, are what
+ * products read backward. */
+static void build_wired(rpi_graph *graph, const rpi_external_attributes *wire,
+                        rpi_value_id *out_loss) {
+    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(TALL));
+    rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id x = rpi_graph_parameter(graph, "x", SHAPE(TALL, NARROW));
+    for (int b = 0; b < BLOCKS; b++) {
+        char name[4][16];
+        static const char *const parts[] = {"tanh", "wire", "up", "relu"};
+        for (int i = 0; i < 4; i++) snprintf(name[i], sizeof name[i], "%s%d", parts[i], b);
+        rpi_value_id weight = rpi_graph_parameter(graph, name[3], SHAPE(NARROW, WIDE));
+        x = rpi_tanh(graph, name[0], x);
+        x = rpi_external(graph, name[1], x, *wire);
+        x = rpi_relu(graph, name[3], rpi_linear(graph, name[2], x, weight, RPI_NO_VALUE));
+    }
+    *out_loss = rpi_softmax_cross_entropy(graph, "loss", x, labels, scale);
+}
+
+typedef struct wired {
+    float gradients[TALL * NARROW + BLOCKS * WIDE * NARROW];
+    rpi_program_facts facts;
+    record steps;
+    int starts;
+} wired;
+
+static void run_wired(bool remade, bool halves_apart, wired *out) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    rpi_instance *instance = NULL;
+    rpi_value_id loss;
+    static int32_t labels[TALL];
+    const float scale = 1;
+    const void *inputs[] = {labels, &scale};
+    doubler d = {0};
+    *out = (wired){0};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    build_wired(graph,
+                &(rpi_external_attributes){.context = &d,
+                                           .forward_start = start,
+                                           .forward_finish = widen,
+                                           .backward_finish = add_copies,
+                                           .output_count = 1,
+                                           .output_shapes = {SHAPE(TALL, WIDE)},
+                                           .always_repeats = remade},
+                &loss);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    REQUIRE((size_t)rpi_weights_count(weights) == sizeof out->gradients / sizeof(float));
+    for (int64_t i = 0; i < rpi_weights_count(weights); i++)
+        rpi_weights_values(weights)[i] = 0.01f * (float)(i * 7 % 23 - 11);
+    rpi_program_options options = {
+        .training = true, .shares_passing = true, .halves_apart = halves_apart};
+    REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
+    out->facts = rpi_program_get_facts(rpi_instance_program(instance));
+    const rpi_run_options run = {.inputs = inputs, .on_step = on_step, .context = &out->steps};
+    REQUIRE_OK(rpi_instance_run(instance, &run));
+    memcpy(out->gradients, rpi_weights_gradients(weights), sizeof out->gradients);
+    out->starts = d.starts;
+    solo_close(instance);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
+/* The same bits; each wire runs once more, while a unit behind it is at work; and what a run
+ * holds for backward is less by what the wires make. */
+static void made_again(void) {
+    for (int apart = 0; apart < 2; apart++) {
+        wired kept, remade;
+        run_wired(false, apart, &kept);
+        run_wired(true, apart, &remade);
+        CHECK(!memcmp(kept.gradients, remade.gradients, sizeof kept.gradients));
+        CHECK_EQ(kept.starts, BLOCKS);
+        CHECK_EQ(remade.starts, 2 * BLOCKS);
+        size_t each = TALL * (WIDE - NARROW) * sizeof(float);
+        CHECK_MSG(kept.facts.in_flight_bytes >=
+                      remade.facts.in_flight_bytes + (BLOCKS - 1) * each,
+                  "%zu bytes in flight, made again %zu; a wire makes %zu more",
+                  kept.facts.in_flight_bytes, remade.facts.in_flight_bytes, each);
+        int begin = position(&remade.steps, "loss softmax_cross_entropy", 0);
+        begin = position(&remade.steps, "loss softmax_cross_entropy", begin + 1);
+        int started = position(&remade.steps, "wire1 start", begin);
+        int work = position(&remade.steps, "relu1 relu", started);
+        int finished = position(&remade.steps, "wire1 finish", started);
+        CHECK(begin > 0 && started > begin && work > started && finished > work);
+    }
+}
+
 /* Without a forward the output is the input where it lies: the same bits as of a copy, and no
  * step in forward. */
 static void passes_forward(void) {
@@ -553,4 +663,4 @@ CASES({"several_values", several_values}, {"cancelled", cancelled},
       {"hides_under_weights", hides_under_weights},
       {"hides_under_both_weights", hides_under_both_weights},
       {"on_a_parameter", on_a_parameter}, {"halves_alone", halves_alone},
-      {"passes forward", passes_forward}, {"failing", failing})
+      {"passes forward", passes_forward}, {"made again", made_again}, {"failing", failing})

@@ -136,7 +136,7 @@ static void try_row(const piece_row *row, const rpi_backend *backend) {
     memset(&sum, 0, sizeof sum);
     run(row, backend, (rpi_token_pieces){0}, tokens, &whole);
     for (int r = 0; r < row->ranks; r++) {
-        const rpi_token_pieces pieces = {count, {r, count - 1 - r}};
+        const rpi_token_pieces pieces = {.count = count, .at = {r, count - 1 - r}};
         part = whole;
         take(&pieces, own, whole.x, part.x);
         take(&pieces, own, whole.dy, part.dy);
@@ -162,12 +162,12 @@ static void pieces_are_the_whole(void) {
 /* Work of rank r of four: the pairs of its tokens are as many on each. */
 static void work_is_even(void) {
     for (int64_t r = 0, pairs; r < 4; r++) {
-        const rpi_token_pieces pieces = {8, {r, 7 - r}};
+        const rpi_token_pieces pieces = {.count = 8, .at = {r, 7 - r}};
         pairs = 0;
         for (int64_t t = 0; t < 4; t++) pairs += rpi_token_place(&pieces, 4, t) + 1;
         CHECK_EQ(pairs, 34);
     }
-    const rpi_token_pieces first = {8, {0, 7}};
+    const rpi_token_pieces first = {.count = 8, .at = {0, 7}};
     CHECK_EQ(rpi_token_place(&first, 4, 1), 1);
     CHECK_EQ(rpi_token_place(&first, 4, 2), 14);
     CHECK_EQ(rpi_token_whole(&first, 4), 16);
@@ -180,12 +180,18 @@ static const struct refused_row {
     int64_t queries, keys;
     const char *says;
 } refused[] = {
-    {{3, {0, 2}}, 4, 6, "pieces 0 and 2 of 3; two of an even number, in order, are wanted"},
-    {{4, {2, 2}}, 4, 8, "pieces 2 and 2 of 4"},
-    {{4, {3, 1}}, 4, 8, "pieces 3 and 1 of 4"},
-    {{4, {0, 4}}, 4, 8, "pieces 0 and 4 of 4"},
-    {{4, {0, 3}}, 5, 10, "5 tokens are no two pieces of equal length"},
-    {{4, {0, 3}}, 4, 4, "4 keys; the sequence of which 4 queries are 2 of 4 pieces has 8"},
+    {{.count = 3, .at = {0, 2}},
+     4,
+     6,
+     "pieces 0 and 2 of 3; two of an even number, in order, are wanted"},
+    {{.count = 4, .at = {2, 2}}, 4, 8, "pieces 2 and 2 of 4"},
+    {{.count = 4, .at = {3, 1}}, 4, 8, "pieces 3 and 1 of 4"},
+    {{.count = 4, .at = {0, 4}}, 4, 8, "pieces 0 and 4 of 4"},
+    {{.count = 4, .at = {0, 3}}, 5, 10, "5 tokens are no two pieces of equal length"},
+    {{.count = 4, .at = {0, 3}},
+     4,
+     4,
+     "4 keys; the sequence of which 4 queries are 2 of 4 pieces has 8"},
 };
 
 static void what_is_refused(void) {

@@ -28,6 +28,7 @@ rp_status rpi_dnn_linear_open(rpi_dnn_session *session, const rpi_unit *unit,
                               rpi_dnn_linear *out_linear) {
     rpi_dnn_linear linear = linear_of(session, unit);
     out->needs_inputs = 1u << WEIGHT;
+    if (unit->inputs[INPUT].is_remade) out->needs_inputs |= 1u << INPUT;
     if (unit->compute == RP_BF16) {
         RP_TRY(
             rpi_dnn_linear_bf16_open(session, unit, &linear, rows_at_once, out, &linear.bf16));

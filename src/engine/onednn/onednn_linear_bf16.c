@@ -20,8 +20,10 @@ struct rpi_dnn_linear_bf16 {
     rpi_dnn_primitive input_gradient[DELIVERIES], weight_gradient[DELIVERIES];
     rpi_dnn_primitive round_input, round_gradient;
     rpi_dnn_packed *weight;
-    bool saves;         /* the rounded input, for the weight's gradient; else it is lost */
-    size_t input;       /* the rounded one: in what is saved, else in forward's workspace */
+    bool saves;         /* the rounded input, for the weight's gradient; else it is lost, */
+    bool rounds_again;  /* and the input is there again, and is rounded again */
+    size_t input;       /* the rounded one: in what is saved, else in forward's workspace, */
+    size_t input_again; /* and in backward's */
     size_t grad_output; /* the rounded one, in backward's workspace */
     size_t forward_scratch, backward_scratch;
 };
@@ -143,9 +145,19 @@ rp_status rpi_dnn_linear_bf16_input_gradient(const rpi_dnn_linear_bf16 *it,
                                  rpi_dnn_at(io->workspace, it->backward_scratch));
 }
 
+static rp_status input_of_backward(const rpi_dnn_linear_bf16 *it, const rpi_kernel_io *io,
+                                   void **out_input) {
+    *out_input =
+        it->rounds_again ? rpi_dnn_at(io->workspace, it->input_again) : rounded_input(it, io);
+    if (!it->rounds_again) return RP_OK;
+    return rpi_dnn_copy_run(it->session, &it->round_input, io->inputs[INPUT], *out_input,
+                            rpi_dnn_at(io->workspace, it->backward_scratch));
+}
+
 rp_status rpi_dnn_linear_bf16_weight_gradient(const rpi_dnn_linear_bf16 *it,
                                               const rpi_kernel_io *io, const float *dz) {
-    void *rounded = NULL;
+    void *rounded = NULL, *input = NULL;
+    RP_TRY(input_of_backward(it, io, &input));
     if (it->is_own) {
         multiply(it, &(rpi_kernel_matmul){
                          .m = it->outputs,
@@ -153,17 +165,16 @@ rp_status rpi_dnn_linear_bf16_weight_gradient(const rpi_dnn_linear_bf16 *it,
                          .k = it->rows,
                          .a = rpi_kernel_f32(dz, it->outputs),
                          .a_transposed = true,
-                         .b = rpi_kernel_bf16(rounded_input(it, io), it->inputs),
+                         .b = rpi_kernel_bf16(input, it->inputs),
                          .c = rpi_kernel_f32(io->grad_inputs[WEIGHT], it->inputs),
                          .accumulate = delivery(io, WEIGHT) == ADDING,
                          .workspace = rpi_dnn_at(io->workspace, it->backward_scratch)});
         return RP_OK;
     }
     RP_TRY(round_gradient(it, io, dz, &rounded));
-    return rpi_dnn_primitive_run(
-        it->session, &it->weight_gradient[delivery(io, WEIGHT)],
-        (const void *[]){rounded, rounded_input(it, io), io->grad_inputs[WEIGHT]},
-        rpi_dnn_at(io->workspace, it->backward_scratch));
+    return rpi_dnn_primitive_run(it->session, &it->weight_gradient[delivery(io, WEIGHT)],
+                                 (const void *[]){rounded, input, io->grad_inputs[WEIGHT]},
+                                 rpi_dnn_at(io->workspace, it->backward_scratch));
 }
 
 /* ---- planning ---- */
@@ -280,8 +291,12 @@ static void reserve(rpi_dnn_linear_bf16 *it, rpi_kernel *out) {
     size_t weight = largest_scratch(&it->round_gradient, it->weight_gradient, DELIVERIES);
     size_t own = it->is_own ? rpi_kernel_matmul_workspace(&run) : 0;
     it->input = rpi_dnn_reserve(home, element * (size_t)(it->rows * it->inputs));
+    if (it->rounds_again)
+        it->input_again = rpi_dnn_reserve(back, element * (size_t)(it->rows * it->inputs));
     it->forward_scratch = rpi_dnn_reserve(&out->forward_workspace, largest(forward, own));
-    it->backward_scratch = rpi_dnn_reserve(back, largest(own, largest(input, weight)));
+    size_t round = it->rounds_again ? it->round_input.scratch_bytes : 0;
+    it->backward_scratch =
+        rpi_dnn_reserve(back, largest(largest(own, round), largest(input, weight)));
     if (!it->is_own)
         it->grad_output = rpi_dnn_reserve(back, element * (size_t)(it->rows * it->outputs));
 }
@@ -297,7 +312,9 @@ rp_status rpi_dnn_linear_bf16_open(rpi_dnn_session *session, const rpi_unit *uni
                                 .outputs = linear->outputs,
                                 .rows_at_once = rows_at_once,
                                 .is_own = is_own(session, linear),
-                                .saves = linear->wants_weight};
+                                .saves = linear->wants_weight && !unit->inputs[INPUT].is_remade,
+                                .rounds_again =
+                                    linear->wants_weight && unit->inputs[INPUT].is_remade};
     rp_status status = make_primitives(it, unit, linear);
     if (status != RP_OK) {
         rpi_dnn_linear_bf16_close(it);

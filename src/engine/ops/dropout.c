@@ -15,7 +15,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
         return RP_FAIL(INVALID, "elements from %lld on of an axis of %lld",
                        (long long)dropout->first, (long long)dropout->whole);
     outputs[0] = inputs[0];
-    if (!dropout->pieces.count) return RP_OK;
+    if (!rpi_token_is_cut(&dropout->pieces)) return RP_OK;
     if (inputs[0].dims == 3) return rpi_op_check_pieces(&dropout->pieces, inputs[0].size[1]);
     char text[96];
     return RP_FAIL(INVALID, "input is %s; pieces are of batch x tokens x width",
@@ -31,6 +31,11 @@ static const rpi_dropout_attributes of_pieces = {.probability = 0.3f, .pieces = 
 static const rpi_dropout_attributes part_of_pieces = {
     .probability = 0.3f, .first = 9, .whole = 40, .pieces = {6, {2, 3}}};
 
+static const rpi_dropout_attributes of_tokens = {.probability = 0.3f,
+                                                 .pieces = {.first = 5, .own = 9}};
+static const rpi_dropout_attributes padded_pieces = {
+    .probability = 0.3f, .pieces = {.count = 4, .at = {0, 3}, .first = 4, .own = 6}};
+
 static const rpi_op_example examples[] = {
     {.name = "some", .attributes = &some, .input_count = 1, .inputs = {{3, {3, 7, 23}}}},
     {.name = "none", .attributes = &none, .input_count = 1, .inputs = {{2, {3, 7}}}},
@@ -38,6 +43,14 @@ static const rpi_op_example examples[] = {
     {.name = "pieces", .attributes = &of_pieces, .input_count = 1, .inputs = {{3, {3, 6, 23}}}},
     {.name = "part of pieces",
      .attributes = &part_of_pieces,
+     .input_count = 1,
+     .inputs = {{3, {2, 4, 23}}}},
+    {.name = "part of the tokens, padded",
+     .attributes = &of_tokens,
+     .input_count = 1,
+     .inputs = {{3, {2, 5, 23}}}},
+    {.name = "part of pieces' tokens, padded",
+     .attributes = &padded_pieces,
      .input_count = 1,
      .inputs = {{3, {2, 4, 23}}}},
     {.name = "all", .attributes = &all, .input_count = 1, .inputs = {{2, {3, 7}}}},

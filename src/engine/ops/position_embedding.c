@@ -34,7 +34,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        rpi_op_shape_text(&inputs[0], other, sizeof other));
     const rpi_position_attributes *embedding = attributes;
     RP_TRY(rpi_op_check_pieces(&embedding->pieces, inputs[0].size[dims - 2]));
-    if (embedding->pieces.count && input_count > 2)
+    if (rpi_token_is_cut(&embedding->pieces) && input_count > 2)
         return RP_FAIL(INVALID, "tokens that are pieces of a sequence, and a position");
     if (input_count > 2 && inputs[2].dims != 0)
         return RP_FAIL(INVALID, "position is %s; a scalar is wanted",
@@ -53,6 +53,12 @@ static void flops(const void *attributes, const rpi_shape *inputs, const rpi_sha
 
 static const rpi_position_attributes usual;
 static const rpi_position_attributes of_pieces = {.pieces = {4, {1, 2}}};
+
+static const rpi_position_attributes part = {.pieces = {.first = 2, .own = 9}};
+static const rpi_position_attributes padded = {.pieces = {.first = 3, .own = 5}};
+static const rpi_position_attributes padding = {.pieces = {.first = 6, .own = 5}};
+static const rpi_position_attributes part_of_pieces = {
+    .pieces = {.count = 4, .at = {1, 2}, .first = 2, .own = 6}};
 
 static const rpi_op_example examples[] = {
     {.name = "sequences",
@@ -76,6 +82,22 @@ static const rpi_op_example examples[] = {
      .input_count = 3,
      .inputs = {{3, {2, 3, 5}}, {2, {9, 5}}},
      .classes = 7},
+    {.name = "part",
+     .attributes = &part,
+     .input_count = 2,
+     .inputs = {{3, {2, 3, 5}}, {2, {9, 5}}}},
+    {.name = "padded part",
+     .attributes = &padded,
+     .input_count = 2,
+     .inputs = {{3, {2, 3, 5}}, {2, {5, 5}}}},
+    {.name = "padding alone",
+     .attributes = &padding,
+     .input_count = 2,
+     .inputs = {{3, {2, 3, 5}}, {2, {5, 5}}}},
+    {.name = "part of pieces",
+     .attributes = &part_of_pieces,
+     .input_count = 2,
+     .inputs = {{3, {2, 3, 5}}, {2, {13, 5}}}},
     {.name = "one row",
      .attributes = &usual,
      .input_count = 2,

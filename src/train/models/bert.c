@@ -169,8 +169,9 @@ static rpi_value_id embed(const encoder *e, rpi_value_id words) {
                                       inputs[TOKENS_INPUT], words, e->o->vocabulary);
     rpi_value_id type = rpi_embedding(graph, "bert.embeddings.token_type_embeddings",
                                       inputs[SEGMENTS_INPUT], types);
+    type = rpi_block_own_tokens(e->b, "bert.embeddings.token_type_embeddings", type);
     x = rpi_add(graph, "bert.embeddings.add", x, type);
-    x = rpi_position_embedding(graph, "bert.embeddings.position_embeddings", x, positions);
+    x = rpi_block_positions(e->b, "bert.embeddings.position_embeddings", x, positions);
     if (!e->o->pre_ln) x = norm(e, "bert.embeddings.LayerNorm", x);
     return drop(e, "bert.embeddings.dropout", x);
 }
@@ -178,7 +179,7 @@ static rpi_value_id embed(const encoder *e, rpi_value_id words) {
 /* Does the second piece of text follow the first? */
 static rpi_value_id add_next_head(const encoder *e, rpi_value_id x) {
     int width = (int)e->o->hidden;
-    x = rpi_select_token(e->b->graph, "bert.pooler.first_token", x, 0);
+    x = rpi_block_first_token(e->b, "bert.pooler.first_token", x);
     x = rpi_block_normal_linear(e->b, "bert.pooler.dense", x, width, width, SPREAD);
     x = rpi_tanh(e->b->graph, "bert.pooler.tanh", x);
     return rpi_block_normal_linear(e->b, "cls.seq_relationship", x, width, FOLLOWS_OR_NOT,
@@ -205,6 +206,7 @@ static rpi_value_id add_word_head(const encoder *e, rpi_value_id x, rpi_value_id
 static rpi_value_id add_span_head(const encoder *e, rpi_value_id x) {
     rpi_graph *graph = e->b->graph;
     x = rpi_block_normal_linear(e->b, "qa_outputs", x, (int)e->o->hidden, ENDS, SPREAD);
+    x = rpi_block_all_tokens(e->b, "qa_outputs", x);
     rpi_shape tokens_first = {
         4,
         {rpi_graph_dimension(graph, "batch"), rpi_graph_dimension(graph, "sequence"), 1, ENDS}};

@@ -22,6 +22,17 @@ static rpi_value_id declare_vector(rpi_builder *builder, const char *name, const
                                                 .init = init});
 }
 
+/* Of a norm of x. */
+static rpi_value_id declare_norm(rpi_builder *builder, const char *name, const char *part,
+                                 int64_t width, rpi_init_rule init, rpi_value_id x) {
+    char text[LONGEST_NAME];
+    return rpi_declare(builder, (rpi_parameter){.name = join(text, name, part),
+                                                .shape = {1, {width}},
+                                                .decay_group = RPI_DECAY_VECTOR,
+                                                .init = init,
+                                                .adds = rpi_block_is_part(builder, x)});
+}
+
 static rpi_value_id declare_filters(rpi_builder *builder, const char *name, int in, int out,
                                     int kernel) {
     char text[LONGEST_NAME];
@@ -70,15 +81,15 @@ rpi_value_id rpi_block_group_norm(rpi_builder *builder, const char *name, rpi_va
 
 rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int width, float epsilon) {
-    rpi_value_id scale = declare_vector(builder, name, "weight", width, RPI_INIT_ONES, false);
-    rpi_value_id shift = declare_vector(builder, name, "bias", width, RPI_INIT_ZEROS, false);
+    rpi_value_id scale = declare_norm(builder, name, "weight", width, RPI_INIT_ONES, x);
+    rpi_value_id shift = declare_norm(builder, name, "bias", width, RPI_INIT_ZEROS, x);
     return rpi_layer_norm(builder->graph, name, x, scale, shift,
                           (rpi_norm_attributes){.epsilon = epsilon});
 }
 
 rpi_value_id rpi_block_rms_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                 int64_t width, float epsilon) {
-    rpi_value_id scale = declare_vector(builder, name, "weight", width, RPI_INIT_ONES, false);
+    rpi_value_id scale = declare_norm(builder, name, "weight", width, RPI_INIT_ONES, x);
     return rpi_rms_norm(builder->graph, name, x, scale,
                         (rpi_norm_attributes){.epsilon = epsilon});
 }
@@ -89,7 +100,8 @@ rpi_value_id rpi_block_table(rpi_builder *builder, const char *name, int64_t row
                                                 .shape = {2, {rows, width}},
                                                 .decay_group = RPI_DECAY_WEIGHT,
                                                 .init = RPI_INIT_NORMAL,
-                                                .spread = spread});
+                                                .spread = spread,
+                                                .adds = rpi_block_cuts_tokens(builder)});
 }
 
 rpi_value_id rpi_block_projection(rpi_builder *builder, const char *name, rpi_value_id x,
@@ -154,10 +166,9 @@ static int64_t width_of(const rpi_builder *builder, rpi_value_id x) {
 rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
                                double probability) {
     if (probability == 0 || builder->is_decoder) return x;
-    return rpi_dropout_of(
-        builder->graph, name, x,
-        (rpi_dropout_attributes){.probability = (float)probability,
-                                 .pieces = rpi_context_pieces(&builder->split.context)});
+    return rpi_dropout_of(builder->graph, name, x,
+                          (rpi_dropout_attributes){.probability = (float)probability,
+                                                   .pieces = rpi_block_pieces(builder, x)});
 }
 
 rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
@@ -251,10 +262,9 @@ rpi_value_id rpi_block_rope(rpi_builder *builder, const char *name, rpi_value_id
 
 rpi_value_id rpi_block_positions(rpi_builder *builder, const char *name, rpi_value_id x,
                                  rpi_value_id table) {
-    if (rpi_context_is_split(&builder->split.context))
-        return rpi_position_embedding_of(
-            builder->graph, name, x, table,
-            (rpi_position_attributes){rpi_context_pieces(&builder->split.context)});
+    const rpi_position_attributes attributes = {.pieces = rpi_block_pieces(builder, x)};
+    if (rpi_token_is_cut(&attributes.pieces))
+        return rpi_position_embedding_of(builder->graph, name, x, table, attributes);
     return rpi_position_embedding_at(builder->graph, name, x, table, position_of(builder));
 }
 

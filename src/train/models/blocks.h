@@ -22,6 +22,7 @@ typedef struct rpi_builder {
     /* Where others have tokens of the sequences, too: the widest keys that are gathered. */
     int64_t gathered_keys;
     const rpi_value_id *inputs; /* those of the task, for models that read several */
+    int64_t sequence;           /* tokens of a sample, where they are a named dimension */
     /* What the model says of a sample as a whole, for tasks that ask for that, too. */
     rpi_value_id sample_logits;
     /* Where the loss is that of an adaptive softmax (cutoff_count above 0): of what, by which
@@ -100,6 +101,25 @@ rpi_value_id rpi_block_linear_layer(rpi_builder *builder, const char *name, rpi_
                                     const rpi_linear_layer *layer);
 /* x itself in a model that is whole; else NAME.split, once for all layers that take it. */
 rpi_value_id rpi_block_split(rpi_builder *builder, const char *name, rpi_value_id x);
+
+/* ---- tokens that tensor ranks share between the layers ----
+ *
+ * All of these are x itself, or what they say of a whole sequence, but with sequence
+ * parallelism (tensor_split.h). Layers know which it is by the shape of x: the gradients of
+ * what they declare for a part of the tokens add up. */
+
+/* Is x, batch x tokens x width, this rank's part of the tokens? */
+bool rpi_block_is_part(const rpi_builder *builder, rpi_value_id x);
+/* All tokens, of which all ranks have made the same, to this rank's part: NAME.part. */
+rpi_value_id rpi_block_own_tokens(rpi_builder *builder, const char *name, rpi_value_id x);
+/* And back, for what all ranks do alike: NAME.all. */
+rpi_value_id rpi_block_all_tokens(rpi_builder *builder, const char *name, rpi_value_id x);
+/* The first token of each sequence, batch x width, on every rank. */
+rpi_value_id rpi_block_first_token(rpi_builder *builder, const char *name, rpi_value_id x);
+/* Which tokens of the whole sequence x has. */
+rpi_token_pieces rpi_block_pieces(const rpi_builder *builder, rpi_value_id x);
+/* Does what is made of all tokens before they are cut see but a part of their gradients? */
+bool rpi_block_cuts_tokens(const rpi_builder *builder);
 
 /* How many of so many heads this rank has: one at least, which it then shares. */
 int rpi_block_heads(const rpi_builder *builder, int64_t heads);

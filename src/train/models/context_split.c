@@ -6,7 +6,7 @@
 rpi_token_pieces rpi_context_pieces(const rpi_context_split *split) {
     if (!rpi_context_is_split(split)) return (rpi_token_pieces){0};
     int64_t count = 2 * (int64_t)split->ranks;
-    return (rpi_token_pieces){count, {split->rank, count - 1 - split->rank}};
+    return (rpi_token_pieces){.count = count, .at = {split->rank, count - 1 - split->rank}};
 }
 
 /* ---- nodes ---- */

@@ -163,6 +163,7 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph,
                            .split = *split,
+                           .sequence = network.shape.sequence,
                            .sample_logits = RPI_NO_VALUE,
                            .remembered = RPI_NO_VALUE,
                            .cluster_scores = RPI_NO_VALUE};

@@ -16,8 +16,13 @@ static bool is_cut_by_inputs(const rpi_builder *builder, const rpi_linear_layer 
            layer->shard.axis == 1;
 }
 
+/* Of a layer that each rank has all of, over a part of the tokens, too. */
+static bool adds(const rpi_builder *builder, const rpi_linear_layer *layer, rpi_value_id x) {
+    return layer->adds || rpi_block_is_part(builder, x);
+}
+
 static rpi_value_id declare_weight(rpi_builder *builder, const char *name,
-                                   const rpi_linear_layer *layer) {
+                                   const rpi_linear_layer *layer, bool parts_add) {
     char text[LONGEST_NAME];
     const char *separator = layer->separator ? layer->separator : ".";
     snprintf(text, sizeof text, "%s%sweight", name, separator);
@@ -27,12 +32,12 @@ static rpi_value_id declare_weight(rpi_builder *builder, const char *name,
                                                 .init = layer->weight.rule,
                                                 .spread = layer->weight.spread,
                                                 .shard = layer->shard,
-                                                .adds = layer->adds});
+                                                .adds = parts_add});
 }
 
 /* What is added to a sum of parts is one rank's to add. */
 static rpi_value_id declare_bias(rpi_builder *builder, const char *name,
-                                 const rpi_linear_layer *layer) {
+                                 const rpi_linear_layer *layer, bool parts_add) {
     char text[LONGEST_NAME];
     const char *separator = layer->separator ? layer->separator : ".";
     rpi_shard shard = layer->shard;
@@ -46,25 +51,94 @@ static rpi_value_id declare_bias(rpi_builder *builder, const char *name,
                                                 .init = layer->bias.rule,
                                                 .spread = layer->bias.spread,
                                                 .shard = shard,
-                                                .adds = layer->adds});
+                                                .adds = parts_add});
+}
+
+static rpi_value_id join_parts(rpi_builder *builder, const char *name, rpi_value_id x) {
+    bool cuts = rpi_block_cuts_tokens(builder);
+    return rpi_tensor_split_node(builder->graph, &builder->split,
+                                 cuts ? RPI_TENSOR_JOIN_TOKENS : RPI_TENSOR_JOIN, name, x);
 }
 
 rpi_value_id rpi_block_linear_layer(rpi_builder *builder, const char *name, rpi_value_id x,
                                     const rpi_linear_layer *layer) {
     char text[LONGEST_NAME];
-    rpi_value_id weight = declare_weight(builder, name, layer);
-    rpi_value_id bias = declare_bias(builder, name, layer);
+    bool parts_add = adds(builder, layer, x);
+    rpi_value_id weight = declare_weight(builder, name, layer, parts_add);
+    rpi_value_id bias = declare_bias(builder, name, layer, parts_add);
     x = rpi_linear(builder->graph, name, x, weight, bias);
     if (!is_cut_by_inputs(builder, layer)) return x;
-    return rpi_tensor_split_node(builder->graph, &builder->split, RPI_TENSOR_JOIN,
-                                 part_of(text, name, "join"), x);
+    return join_parts(builder, part_of(text, name, "join"), x);
 }
 
 rpi_value_id rpi_block_split(rpi_builder *builder, const char *name, rpi_value_id x) {
     char text[LONGEST_NAME];
     if (!rpi_tensor_is_split(&builder->split)) return x;
-    return rpi_tensor_split_node(builder->graph, &builder->split, RPI_TENSOR_SPLIT,
+    bool cuts = rpi_block_cuts_tokens(builder);
+    return rpi_tensor_split_node(builder->graph, &builder->split,
+                                 cuts ? RPI_TENSOR_SPLIT_TOKENS : RPI_TENSOR_SPLIT,
                                  part_of(text, name, "split"), x);
+}
+
+/* ---- tokens ---- */
+
+bool rpi_block_cuts_tokens(const rpi_builder *builder) {
+    return rpi_tensor_cuts_tokens(&builder->split);
+}
+
+/* No other axis of tokens is as long: of two ranks and more a part is less than all. */
+bool rpi_block_is_part(const rpi_builder *builder, rpi_value_id x) {
+    if (!rpi_block_cuts_tokens(builder) || x == RPI_NO_VALUE) return false;
+    const rpi_shape *shape = &rpi_graph_value(builder->graph, x)->shape;
+    return shape->dims == 3 && shape->size[1] == builder->split.part_tokens &&
+           builder->split.all_tokens != builder->split.part_tokens;
+}
+
+static int64_t number_of_tokens(const rpi_builder *builder) {
+    int64_t all = builder->split.all_tokens;
+    return rpi_dimension_is_named(all) ? builder->sequence : all;
+}
+
+rpi_token_pieces rpi_block_pieces(const rpi_builder *builder, rpi_value_id x) {
+    rpi_token_pieces pieces = rpi_context_pieces(&builder->split.context);
+    if (!rpi_block_is_part(builder, x)) return pieces;
+    pieces.first = builder->split.rank * builder->split.part_tokens;
+    pieces.own = number_of_tokens(builder);
+    return pieces;
+}
+
+/* x, batch x tokens x width, has the tokens that will be cut. */
+static void note_tokens(rpi_builder *builder, rpi_value_id x) {
+    rpi_tensor_split *split = &builder->split;
+    if (!split->tokens || x == RPI_NO_VALUE || rpi_graph_check(builder->graph) != RP_OK) return;
+    split->all_tokens = rpi_graph_value(builder->graph, x)->shape.size[1];
+    split->part_tokens = (number_of_tokens(builder) + split->ranks - 1) / split->ranks;
+    if (split->part_tokens < 1)
+        rpi_graph_fail(builder->graph, RP_INVALID, "no tokens are there to be shared");
+}
+
+rpi_value_id rpi_block_own_tokens(rpi_builder *builder, const char *name, rpi_value_id x) {
+    char text[LONGEST_NAME];
+    if (!rpi_block_cuts_tokens(builder)) return x;
+    note_tokens(builder, x);
+    return rpi_tensor_split_node(builder->graph, &builder->split, RPI_TENSOR_OWN_TOKENS,
+                                 part_of(text, name, "part"), x);
+}
+
+rpi_value_id rpi_block_all_tokens(rpi_builder *builder, const char *name, rpi_value_id x) {
+    char text[LONGEST_NAME];
+    if (!rpi_block_is_part(builder, x)) return x;
+    return rpi_tensor_split_node(builder->graph, &builder->split, RPI_TENSOR_ALL_TOKENS,
+                                 part_of(text, name, "all"), x);
+}
+
+rpi_value_id rpi_block_first_token(rpi_builder *builder, const char *name, rpi_value_id x) {
+    char text[LONGEST_NAME];
+    bool is_part = rpi_block_is_part(builder, x);
+    x = rpi_select_token(builder->graph, name, x, 0);
+    if (!is_part) return x;
+    return rpi_tensor_split_node(builder->graph, &builder->split, RPI_TENSOR_FIRST,
+                                 part_of(text, name, "first"), x);
 }
 
 int rpi_block_heads(const rpi_builder *builder, int64_t heads) {
@@ -102,8 +176,8 @@ rpi_value_id rpi_block_tokens(rpi_builder *builder, const char *name, rpi_value_
     rpi_tensor_split_range(&builder->split, rows, &first, &end);
     rpi_value_id x = rpi_embedding_of(builder->graph, name, tokens, table,
                                       (rpi_embedding_attributes){first, rows});
-    return rpi_tensor_split_node(builder->graph, &builder->split, RPI_TENSOR_JOIN,
-                                 part_of(text, name, "join"), x);
+    note_tokens(builder, x);
+    return join_parts(builder, part_of(text, name, "join"), x);
 }
 
 rpi_value_id rpi_block_logits(rpi_builder *builder, const char *name, rpi_value_id x,

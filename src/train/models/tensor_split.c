@@ -72,6 +72,25 @@ static rpi_shape gathered(const rpi_graph *graph, int ranks, rpi_value_id x) {
     return shape;
 }
 
+/* batch x tokens x width of another number of tokens. */
+static rpi_shape with_tokens(const rpi_graph *graph, int64_t tokens, rpi_value_id x) {
+    rpi_shape shape = rpi_graph_value(graph, x)->shape;
+    shape.size[1] = tokens;
+    return shape;
+}
+
+static rpi_shape shape_behind(const rpi_graph *graph, const rpi_tensor_split *split,
+                              rpi_tensor_node node, rpi_value_id x) {
+    switch (node) {
+    case RPI_TENSOR_GATHER: return gathered(graph, split->ranks, x);
+    case RPI_TENSOR_SPLIT_TOKENS:
+    case RPI_TENSOR_ALL_TOKENS: return with_tokens(graph, split->all_tokens, x);
+    case RPI_TENSOR_JOIN_TOKENS:
+    case RPI_TENSOR_OWN_TOKENS: return with_tokens(graph, split->part_tokens, x);
+    default: return rpi_graph_value(graph, x)->shape;
+    }
+}
+
 rpi_value_id rpi_tensor_split_node(rpi_graph *graph, const rpi_tensor_split *split,
                                    rpi_tensor_node node, const char *name, rpi_value_id x) {
     rpi_external_attributes attributes = without_functions(node);
@@ -83,10 +102,9 @@ rpi_value_id rpi_tensor_split_node(rpi_graph *graph, const rpi_tensor_split *spl
         return RPI_NO_VALUE;
     }
     attributes.repeats = split->repeats;
-    if (node == RPI_TENSOR_GATHER) {
-        attributes.output_count = 1;
-        attributes.output_shapes[0] = gathered(graph, split->ranks, x);
-    }
+    attributes.always_repeats = node == RPI_TENSOR_SPLIT_TOKENS;
+    attributes.output_count = 1;
+    attributes.output_shapes[0] = shape_behind(graph, split, node, x);
     return rpi_external(graph, name, x, attributes);
 }
 

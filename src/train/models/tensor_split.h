@@ -7,6 +7,13 @@
  *     split   forward: nothing; backward: the ranks' gradients are summed
  *     join    forward: the ranks' parts are summed; backward: nothing
  *
+ * With sequence parallelism (`tokens`) each rank has a part of the tokens between the layers
+ * (Korthikanti et al., "Reducing activation recomputation", arXiv 2205.05198), and the words
+ * are:
+ *
+ *     split   forward: all tokens are gathered; backward: gradients are summed, each rank's own
+ *     join    forward: parts are summed, each rank's own tokens; backward: all are gathered
+ *
  * Who has a communicator (train/parallel/tensor_nodes.h) says what the nodes at these places
  * do. Shoeybi et al., "Megatron-LM", arXiv 1909.08053, where they are called f and g. */
 #ifndef RPI_TRAIN_TENSOR_SPLIT_H
@@ -19,6 +26,16 @@
 typedef enum rpi_tensor_node {
     RPI_TENSOR_SPLIT,
     RPI_TENSOR_JOIN,
+    /* The same two over parts of the tokens, batch x part x width here, batch x tokens x width
+     * there. */
+    RPI_TENSOR_SPLIT_TOKENS,
+    RPI_TENSOR_JOIN_TOKENS,
+    /* From a part of the tokens to all of them, of which all ranks make the same; backward:
+     * this rank's part of the gradient. And back; backward: zeros for all other tokens. */
+    RPI_TENSOR_ALL_TOKENS,
+    RPI_TENSOR_OWN_TOKENS,
+    /* What rank 0 has, to all ranks; backward: the gradient, which all have, is its. */
+    RPI_TENSOR_FIRST,
     /* Small tensors of all ranks, one behind the other, in rank order; backward: this rank's
      * part of the gradient, which all ranks make alike. */
     RPI_TENSOR_GATHER
@@ -34,11 +51,21 @@ typedef struct rpi_tensor_split {
     /* In blocks that are recomputed, sums of parts are made again where backward needs them,
      * which costs their communication and spares their memory. All ranks alike. */
     bool repeats;
+    /* Between layers each rank has a part of the tokens: ceil(T / ranks) of them, the last ones
+     * with padding behind. */
+    bool tokens;
+    /* Then: T as the graph has it, a number or a named dimension, and that part. The builder's
+     * to set (rpi_block_tokens). */
+    int64_t all_tokens, part_tokens;
     rpi_context_split context; /* who else has tokens of this rank's sequences */
 } rpi_tensor_split;
 
 static inline bool rpi_tensor_is_split(const rpi_tensor_split *split) {
     return split->ranks > 1;
+}
+
+static inline bool rpi_tensor_cuts_tokens(const rpi_tensor_split *split) {
+    return rpi_tensor_is_split(split) && split->tokens;
 }
 
 /* The shape of what this rank has of a record. false: it has nothing, or the graph has failed,

@@ -84,7 +84,8 @@ static rpi_value_id declare(rpi_builder *b, const char *name, const char *part, 
                                           .shape = shape,
                                           .decay_group = decay,
                                           .init = first.rule,
-                                          .spread = first.spread});
+                                          .spread = first.spread,
+                                          .adds = rpi_block_cuts_tokens(b)});
 }
 
 /* Attention's first matrix is called in_proj_weight, others NAME.weight: `dot` is what lies
@@ -169,7 +170,8 @@ static rpi_value_id embed(rpi_builder *b, const vit_options *o, const rpi_data_s
     rpi_value_id x = rpi_conv2d(b->graph, "conv_proj", pictures, filters, bias,
                                 (rpi_conv2d_attributes){.stride = (int)patch});
     x = rpi_image_tokens(b->graph, "tokens", x, class_token);
-    x = rpi_position_embedding(b->graph, "positions", x, positions);
+    x = rpi_block_own_tokens(b, "tokens", x);
+    x = rpi_block_positions(b, "positions", x, positions);
     return rpi_block_dropout(b, "encoder.dropout", x, o->dropout);
 }
 
@@ -209,7 +211,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
         x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
     }
     x = rpi_block_layer_norm(b, "encoder.ln", x, (int)o->hidden, (float)o->norm_epsilon);
-    x = rpi_select_token(b->graph, "class_output", x, 0);
+    x = rpi_block_first_token(b, "class_output", x);
     return linear(b, "heads.head", ".", x,
                   (rpi_linear_layer){.in = o->hidden, .out = shape->classes});
 }

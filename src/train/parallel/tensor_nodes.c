@@ -1,28 +1,18 @@
 #include "train/parallel/tensor_nodes.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/parallel/tensor_tokens.h"
 
 #include <string.h>
 
-enum { FORWARD, BACKWARD, PASSES };
-
-/* Between start and finish of a pass of a node there is no other of that pass and node. */
-typedef struct one_node {
-    rpi_tensor_nodes *all;
-    struct one_node *next;
-    uint32_t number; /* the same on all ranks, which build the same graph */
-    rp_request *requests[PASSES];
-} one_node;
+typedef rpi_one_tensor_node one_node;
 
 struct rpi_tensor_nodes {
-    rp_comm *comm;
+    rpi_tensor_meeting all;
     rpi_tensor_nodes_options options;
-    int ranks, rank;
     one_node *nodes;
     uint32_t count;
-    rpi_tensor_traffic traffic;
 };
 
 static size_t count_of(const rpi_tensor *tensor) {
@@ -35,50 +25,37 @@ static rp_status start_sum(one_node *node, const rpi_external_io *io, int pass) 
     const rpi_tensor *from = &io->inputs[0], *to = &io->outputs[0];
     size_t count = count_of(to);
     const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
-    rpi_link_way way = pass == FORWARD ? RPI_LINK_ACTIVATION : RPI_LINK_GRADIENT;
-    RP_TRY(rpi_activation_codec_measure(node->all->options.codec, way, from->data,
-                                        (int64_t)count));
+    RP_TRY(rpi_tensor_node_measure(node, pass, from->data, count));
     memcpy(to->data, from->data, count * sizeof(float));
     const rp_segment segment = {.data = to->data,
                                 .count = count,
                                 .dtype = RP_F32,
-                                .codec = rpi_activation_codec_now(node->all->options.codec),
-                                .tensor = node->number * PASSES + (uint32_t)pass};
+                                .codec = rpi_tensor_node_codec(node),
+                                .tensor = rpi_tensor_node_identity(node, pass)};
     return rp_all_reduce_start(node->all->comm, &segment, 1, &options, &node->requests[pass]);
 }
 
-static rp_status finish(one_node *node, int pass) {
-    rpi_tensor_traffic *traffic = &node->all->traffic;
-    int64_t begun = rpi_now_ns();
-    rp_status status = rp_request_wait(&node->requests[pass]);
-    int64_t ended = rpi_now_ns();
-    const rpi_tensor_nodes_options *options = &node->all->options;
-    traffic->wait_ns += ended - begun;
-    if (options->waited) options->waited(options->context, begun, ended);
-    return status;
-}
-
 static rp_status finish_sum(one_node *node, const rpi_external_io *io, int pass) {
-    RP_TRY(finish(node, pass));
+    RP_TRY(rpi_tensor_node_wait(node, pass));
     node->all->traffic.sums++;
     node->all->traffic.summed_bytes += (int64_t)(count_of(&io->outputs[0]) * sizeof(float));
     return RP_OK;
 }
 
 static rp_status start_forward_sum(void *context, const rpi_external_io *io) {
-    return start_sum(context, io, FORWARD);
+    return start_sum(context, io, RPI_NODE_FORWARD);
 }
 
 static rp_status finish_forward_sum(void *context, const rpi_external_io *io) {
-    return finish_sum(context, io, FORWARD);
+    return finish_sum(context, io, RPI_NODE_FORWARD);
 }
 
 static rp_status start_backward_sum(void *context, const rpi_external_io *io) {
-    return start_sum(context, io, BACKWARD);
+    return start_sum(context, io, RPI_NODE_BACKWARD);
 }
 
 static rp_status finish_backward_sum(void *context, const rpi_external_io *io) {
-    return finish_sum(context, io, BACKWARD);
+    return finish_sum(context, io, RPI_NODE_BACKWARD);
 }
 
 /* ---- gathers ---- */
@@ -87,12 +64,12 @@ static rp_status start_gather(void *context, const rpi_external_io *io) {
     one_node *node = context;
     return rp_all_gather_start(node->all->comm, io->inputs[0].data, io->outputs[0].data,
                                count_of(&io->inputs[0]), RP_F32, NULL, NULL,
-                               &node->requests[FORWARD]);
+                               &node->requests[RPI_NODE_FORWARD]);
 }
 
 static rp_status finish_gather(void *context, const rpi_external_io *io) {
     one_node *node = context;
-    RP_TRY(finish(node, FORWARD));
+    RP_TRY(rpi_tensor_node_wait(node, RPI_NODE_FORWARD));
     node->all->traffic.gathers++;
     node->all->traffic.gathered_bytes += (int64_t)(count_of(&io->outputs[0]) * sizeof(float));
     return RP_OK;
@@ -117,20 +94,26 @@ static void cancel(void *context, uint64_t run, bool is_backward) {
     one_node *node = context;
     (void)run;
     rp_comm_abort(node->all->comm, RP_PEER, "a run failed between the halves of a tensor node");
-    (void)rp_request_wait(&node->requests[is_backward ? BACKWARD : FORWARD]);
+    (void)rp_request_wait(&node->requests[is_backward ? RPI_NODE_BACKWARD : RPI_NODE_FORWARD]);
 }
 
-static const rpi_external_attributes functions[] = {
-    [RPI_TENSOR_SPLIT] = {.backward_start = start_backward_sum,
-                          .backward_finish = finish_backward_sum,
-                          .cancel = cancel},
-    [RPI_TENSOR_JOIN] = {.forward_start = start_forward_sum,
-                         .forward_finish = finish_forward_sum,
-                         .cancel = cancel},
-    [RPI_TENSOR_GATHER] = {.forward_start = start_gather,
-                           .forward_finish = finish_gather,
-                           .backward_finish = take_own_part,
-                           .cancel = cancel},
+static const rpi_external_attributes split_functions = {.backward_start = start_backward_sum,
+                                                        .backward_finish = finish_backward_sum};
+static const rpi_external_attributes join_functions = {.forward_start = start_forward_sum,
+                                                       .forward_finish = finish_forward_sum};
+static const rpi_external_attributes gather_functions = {.forward_start = start_gather,
+                                                         .forward_finish = finish_gather,
+                                                         .backward_finish = take_own_part};
+
+static const rpi_external_attributes *const functions[] = {
+    [RPI_TENSOR_SPLIT] = &split_functions,
+    [RPI_TENSOR_JOIN] = &join_functions,
+    [RPI_TENSOR_SPLIT_TOKENS] = &rpi_split_tokens_functions,
+    [RPI_TENSOR_JOIN_TOKENS] = &rpi_join_tokens_functions,
+    [RPI_TENSOR_ALL_TOKENS] = &rpi_all_tokens_functions,
+    [RPI_TENSOR_OWN_TOKENS] = &rpi_own_tokens_functions,
+    [RPI_TENSOR_FIRST] = &rpi_first_functions,
+    [RPI_TENSOR_GATHER] = &gather_functions,
 };
 
 static rp_status describe(void *context, rpi_tensor_node kind, const char *name,
@@ -139,29 +122,31 @@ static rp_status describe(void *context, rpi_tensor_node kind, const char *name,
     one_node *node = NULL;
     (void)name;
     RP_TRY(rpi_alloc(sizeof *node, "a tensor node", &node));
-    *node = (one_node){.all = nodes, .next = nodes->nodes, .number = nodes->count++};
+    *node = (one_node){.all = &nodes->all, .next = nodes->nodes, .number = nodes->count++};
     nodes->nodes = node;
-    *out = functions[kind];
+    *out = *functions[kind];
+    out->cancel = cancel;
     out->context = node;
     return RP_OK;
 }
 
 rpi_tensor_split rpi_tensor_nodes_split(rpi_tensor_nodes *nodes) {
-    return (rpi_tensor_split){.ranks = nodes->ranks,
-                              .rank = nodes->rank,
+    return (rpi_tensor_split){.ranks = nodes->all.ranks,
+                              .rank = nodes->all.rank,
                               .describe = describe,
                               .nodes = nodes,
-                              .repeats = nodes->options.repeats_sums};
+                              .repeats = nodes->options.repeats_sums,
+                              .tokens = nodes->options.cuts_tokens};
 }
 
 rpi_tensor_traffic rpi_tensor_nodes_traffic(const rpi_tensor_nodes *nodes) {
-    return nodes->traffic;
+    return nodes->all.traffic;
 }
 
 /* ---- the communicator ---- */
 
 rp_comm *rpi_tensor_nodes_comm(const rpi_tensor_nodes *nodes) {
-    return nodes->comm;
+    return nodes->all.comm;
 }
 
 static rp_status open_comm(rp_comm *group, rpi_tensor_nodes *nodes) {
@@ -169,9 +154,10 @@ static rp_status open_comm(rp_comm *group, rpi_tensor_nodes *nodes) {
         RP_COMM_OPTIONS(.name = nodes->options.name ? nodes->options.name : "tensor",
                         .priority = RP_PRIORITY_URGENT, .progress_thread = 1);
     int *ranks = NULL;
-    RP_TRY(rpi_alloc_array((size_t)nodes->ranks, sizeof *ranks, "tensor ranks", &ranks));
-    for (int r = 0; r < nodes->ranks; r++) ranks[r] = r;
-    rp_status status = rp_comm_group(group, ranks, nodes->ranks, &options, &nodes->comm);
+    RP_TRY(rpi_alloc_array((size_t)nodes->all.ranks, sizeof *ranks, "tensor ranks", &ranks));
+    for (int r = 0; r < nodes->all.ranks; r++) ranks[r] = r;
+    rp_status status =
+        rp_comm_group(group, ranks, nodes->all.ranks, &options, &nodes->all.comm);
     rpi_free(ranks);
     return status;
 }
@@ -180,8 +166,13 @@ rp_status rpi_tensor_nodes_create(rp_comm *group, const rpi_tensor_nodes_options
                                   rpi_tensor_nodes **out_nodes) {
     rpi_tensor_nodes *nodes = NULL;
     RP_TRY(rpi_alloc(sizeof *nodes, "tensor nodes", &nodes));
-    *nodes = (rpi_tensor_nodes){.ranks = rp_comm_world(group), .rank = rp_comm_rank(group)};
     if (options) nodes->options = *options;
+    nodes->all = (rpi_tensor_meeting){.activations = nodes->options.codec,
+                                      .plain = nodes->options.plain,
+                                      .waited = nodes->options.waited,
+                                      .context = nodes->options.context,
+                                      .ranks = rp_comm_world(group),
+                                      .rank = rp_comm_rank(group)};
     rp_status status = open_comm(group, nodes);
     if (status != RP_OK) {
         rpi_free(nodes);
@@ -193,10 +184,11 @@ rp_status rpi_tensor_nodes_create(rp_comm *group, const rpi_tensor_nodes_options
 
 void rpi_tensor_nodes_destroy(rpi_tensor_nodes *nodes) {
     if (!nodes) return;
-    rp_comm_destroy(nodes->comm);
+    rp_comm_destroy(nodes->all.comm);
     for (one_node *node = nodes->nodes, *next; node; node = next) {
         next = node->next;
         rpi_free(node);
     }
+    rpi_free(nodes->all.segments);
     rpi_free(nodes);
 }

@@ -5,6 +5,13 @@
  *     join     forward: all-reduce, a sum; backward: the gradient, as it lies
  *     gather   forward: all-gather; backward: this rank's part of the gradient
  *
+ * and where ranks share the tokens between the layers
+ *
+ *     split    forward: all-gather; backward: reduce-scatter, a sum
+ *     join     forward: reduce-scatter, a sum; backward: all-gather
+ *
+ * What a split has gathered is not kept for the backward pass, but gathered again.
+ *
  * A sum starts when its input is there and ends before its first use: that of a split layer's
  * input gradient goes on while the layer's weight gradient is made. All ranks of the group run
  * the same programs in the same order; sums are in rank order and the same bits on all.
@@ -18,16 +25,17 @@
 #ifndef RPI_TRAIN_TENSOR_NODES_H
 #define RPI_TRAIN_TENSOR_NODES_H
 
-#include "redpoll/comm.h"
 #include "train/models/tensor_split.h"
-#include "train/parallel/activation_codec.h"
+#include "train/parallel/tensor_node.h"
 
 typedef struct rpi_tensor_nodes rpi_tensor_nodes;
 
 typedef struct rpi_tensor_nodes_options {
-    rpi_activation_codec *codec; /* of sums; borrowed; NULL: exact */
+    rpi_activation_codec *codec; /* of what crosses; borrowed; NULL: exact */
+    rp_codec plain;              /* where that is exact; zeros: exact, too */
     const char *name;            /* of the communicator; NULL: "tensor" */
     bool repeats_sums;           /* rpi_tensor_split.repeats */
+    bool cuts_tokens;            /* rpi_tensor_split.tokens */
     /* Optional: the thread that computes has waited in a node. */
     void (*waited)(void *context, int64_t start_ns, int64_t end_ns);
     void *context;
@@ -43,12 +51,6 @@ void rpi_tensor_nodes_destroy(rpi_tensor_nodes *nodes); /* NULL is fine */
 rpi_tensor_split rpi_tensor_nodes_split(rpi_tensor_nodes *nodes);
 
 /* What the nodes have moved since they were made. */
-typedef struct rpi_tensor_traffic {
-    int64_t sums, gathers;  /* operations that ended */
-    int64_t summed_bytes;   /* of this rank's values, unencoded */
-    int64_t gathered_bytes; /* of all ranks' */
-    int64_t wait_ns;        /* the compute thread was blocked for them */
-} rpi_tensor_traffic;
 rpi_tensor_traffic rpi_tensor_nodes_traffic(const rpi_tensor_nodes *nodes);
 
 /* Its communicator: to be aborted, or asked for what it has sent. */

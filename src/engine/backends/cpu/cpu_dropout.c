@@ -41,10 +41,13 @@ static void drop_pieces(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io,
     int64_t length = size[1], width = size[2], sample = rpi_cpu_first_sample(kernel, io, 0);
     int64_t whole = rpi_token_whole(&dropout->pieces, length);
     float *x = it.x.data, *y = it.y.data;
+    if (rpi_token_is_padded(&dropout->pieces, length) && x != y)
+        memcpy(y, x, (size_t)it.count * sizeof *y);
     for (int64_t b = 0; b < size[0]; b++)
         for (int i = 0; i < rpi_token_runs(&dropout->pieces); i++) {
             rpi_token_run run = rpi_token_run_at(&dropout->pieces, length, i);
             int64_t at = (b * length + run.first) * width;
+            if (!run.count) continue;
             it.count = run.count * width;
             it.x = rpi_kernel_f32(x + at, 0);
             it.y = rpi_kernel_f32(y + at, 0);
@@ -67,7 +70,7 @@ static void drop(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io, const vo
                              .count = count,
                              .x = rpi_kernel_f32(x, 0),
                              .y = rpi_kernel_f32(y, 0)};
-    if (dropout->pieces.count) {
+    if (rpi_token_is_cut(&dropout->pieces)) {
         drop_pieces(kernel, io, dropout, it);
     } else if (dropout->whole) {
         it.first /= rpi_op_width(shape);

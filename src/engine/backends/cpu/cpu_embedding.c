@@ -112,14 +112,23 @@ static int runs_of(const rpi_unit *unit) {
     return rpi_token_runs(&embedding->pieces);
 }
 
+static void copy_padding(const rpi_unit *unit, positions p, const float *x, float *y) {
+    const rpi_position_attributes *embedding = unit->nodes[0]->attributes;
+    int64_t length = unit->outputs[0].shape.size[unit->outputs[0].shape.dims - 2];
+    if (!rpi_token_is_padded(&embedding->pieces, length) || x == y) return;
+    memcpy(y, x, (size_t)(p.sequences * p.elements) * sizeof *y);
+}
+
 static rp_status add_positions(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     positions p = positions_of(&kernel->unit);
     const float *x = io->inputs[0], *table = io->inputs[TABLE];
     float *y = io->outputs[0];
     int64_t first = 0;
     RP_TRY(find_first(&kernel->unit, io, p, &first));
+    copy_padding(&kernel->unit, p, x, y);
     for (int i = 0; i < runs_of(&kernel->unit); i++) {
         rpi_token_run run = run_at(&kernel->unit, p, i);
+        if (!run.count) continue;
         rpi_kernel_add_bias(&kernel->run,
                             &(rpi_kernel_add){.rows = p.sequences,
                                               .cols = run.count,
@@ -137,6 +146,7 @@ static void sum_runs(const rpi_cpu_kernel *kernel, positions p, int64_t first,
     for (int i = 0; i < runs_of(&kernel->unit); i++) {
         rpi_token_run run = run_at(&kernel->unit, p, i);
         int64_t at = first + run.place;
+        if (!run.count) continue;
         if (!accumulate) memset(sums + end, 0, (size_t)(at - end) * sizeof *sums);
         rpi_kernel_column_sums(
             &kernel->run,

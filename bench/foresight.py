@@ -1,20 +1,24 @@
 """Trainings on this machine, predicted before they run from `redpoll bench machine` alone.
 
-usage: python bench/foresight.py BUILD [--steps 40] [--only WORD] [--iters 7]
+usage: python bench/foresight.py BUILD [--steps 40] [--only WORD] [--iters 7] [--list]
 
 Small GPTs by codec, link (shaped; each rank then counts as a host of its own), strategy,
 dtype and layout. The machine is measured once for each number of ranks, all runs of it are
 predicted, and only then do they run. Prints predicted beside measured, the median of each run's
-steps; what else runs on the machine is in both, and in no forecast.
+steps; what else runs on the machine is in both, and in no forecast. A run that fails, or takes
+longer than --timeout, is said and left out, and the exit code is 1. Some minutes in all.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,11 +89,23 @@ RUNS = [
 ]
 
 
+TIMEOUT_S = 600.0  # of a command; --timeout
+WARM_STEPS = 5  # that a median leaves out, or a quarter of them where there are few
+ROUND = 10  # local steps between two exchanges: a mean is of whole rounds
+
+
+class Failed(Exception):
+    """A command that did not end with 0, or not in time."""
+
+
 def call(*words: str) -> str:
     """The standard output of a command, which has to end with 0."""
-    done = subprocess.run(words, capture_output=True, text=True)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(words)}: not done in {TIMEOUT_S:g} s") from None
     if done.returncode:
-        sys.exit(f"{' '.join(words)}: {done.stderr.strip()}")
+        raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -138,12 +154,15 @@ def train(redpoll: str, run: Run, folder: Path, steps: int) -> None:
     words += ["--link", run.link] if run.link else []
     call(*words, "--out", str(folder / "run"))
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
-    times = [row["step_s"] for row in map(json.loads, lines) if "step_s" in row][5:]
+    times = [row["step_s"] for row in map(json.loads, lines) if "step_s" in row]
+    times = times[min(WARM_STEPS, len(times) // 4) :]
+    if not times:
+        raise Failed(f"{run.name}: no step was timed")
     if run.strategy.startswith("local-sgd"):
-        times = times[: len(times) // 10 * 10]
-        run.measured_s = sum(times) / len(times)
+        rounds = times[: len(times) // ROUND * ROUND]
+        run.measured_s = statistics.fmean(rounds or times)
     else:
-        run.measured_s = sorted(times)[len(times) // 2]
+        run.measured_s = statistics.median(times)
 
 
 def show(run: Run) -> None:
@@ -156,7 +175,7 @@ def show(run: Run) -> None:
 
 
 def sum_up(runs: list[Run]) -> None:
-    errors = sorted(abs(run.predicted_s / run.measured_s - 1) for run in runs)
+    errors = [abs(run.predicted_s / run.measured_s - 1) for run in runs]
     pairs = [
         (a.predicted_s < b.predicted_s) == (a.measured_s < b.measured_s)
         for i, a in enumerate(runs)
@@ -164,40 +183,81 @@ def sum_up(runs: list[Run]) -> None:
         if abs(a.measured_s / b.measured_s - 1) > 0.1
     ]
     print(
-        f"{len(runs)} runs: median error {100 * errors[len(errors) // 2]:.1f} %, worst "
-        f"{100 * errors[-1]:.1f} %; order of {len(pairs)} pairs that differ by more than 10 %: "
-        f"{100 * sum(pairs) / max(1, len(pairs)):.1f} % right"
+        f"{len(runs)} runs: median error {100 * statistics.median(errors):.1f} %, worst "
+        f"{100 * max(errors):.1f} %; order of {len(pairs)} pairs that differ by more than "
+        f"10 %: {100 * sum(pairs) / max(1, len(pairs)):.1f} % right"
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def write_text(redpoll: str, folder: Path) -> None:
+    words = "the cat sat on a mat and the dog ran to its house by the old tree".split()
+    corpus = " ".join(words[i * i % 17 % len(words)] for i in range(200000))
+    (folder / "text.txt").write_text(corpus)
+    tokenize = [redpoll, "data", "tokenize", "--tokenizer", "byte"]
+    call(*tokenize, "--in", str(folder / "text.txt"), "--out", str(folder / "text"))
+
+
+def run_all(redpoll: str, runs: list[Run], folder: Path, given: argparse.Namespace) -> int:
+    """Measures, predicts, and only then trains; how many runs failed."""
+    failed = 0
+    for ranks in sorted({run.ranks for run in runs}):
+        machine = str(folder / f"here{ranks}.json")
+        words = ["-n", str(ranks), "--iters", str(given.iters), "--folder", str(folder)]
+        call(redpoll, "bench", "machine", *words, "-o", machine)
+        these = [run for run in runs if run.ranks == ranks]
+        for run in these:
+            predict(redpoll, run, machine)
+        for run in these:
+            try:
+                train(redpoll, run, folder, given.steps)
+            except Failed as error:
+                failed += 1
+                print(f"{run.name:<72}  failed: {error}", flush=True)
+            else:
+                show(run)
+    return failed
+
+
+def parse() -> argparse.Namespace:
+    global TIMEOUT_S
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("build", type=Path)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--iters", type=int, default=7, help="rounds of bench machine")
     parser.add_argument("--only", default="", help="runs whose name has this word")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds of a command")
+    parser.add_argument("--list", action="store_true", help="the names of the runs, no more")
     given = parser.parse_args()
+    TIMEOUT_S = given.timeout
+    if given.steps < 1 or given.iters < 1:
+        parser.error("--steps and --iters are 1 or more")
+    return given
+
+
+def main() -> None:
+    given = parse()
     redpoll = str(given.build / "src/cli/redpoll")
     runs = [run for run in RUNS if given.only in run.name]
+    if not runs:
+        sys.exit(f"no run has '{given.only}' in its name; --list shows them")
+    if given.list:
+        print("\n".join(run.name for run in runs))
+        return
+    began = time.monotonic()
+    print(f"{len(runs)} runs, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{'':<72}  {'predicted':>12}  {'measured':>12}", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        words = "the cat sat on a mat and the dog ran to its house by the old tree".split()
-        corpus = " ".join(words[i * i % 17 % len(words)] for i in range(200000))
-        (folder / "text.txt").write_text(corpus)
-        tokenize = [redpoll, "data", "tokenize", "--tokenizer", "byte"]
-        call(*tokenize, "--in", str(folder / "text.txt"), "--out", str(folder / "text"))
-        print(f"{'':<72}  {'predicted':>12}  {'measured':>12}")
-        for ranks in sorted({run.ranks for run in runs}):
-            machine = str(folder / f"here{ranks}.json")
-            words = ["-n", str(ranks), "--iters", str(given.iters), "--folder", name]
-            call(redpoll, "bench", "machine", *words, "-o", machine)
-            these = [run for run in runs if run.ranks == ranks]
-            for run in these:
-                predict(redpoll, run, machine)
-            for run in these:
-                train(redpoll, run, folder, given.steps)
-                show(run)
-    sum_up(runs)
+        try:
+            write_text(redpoll, Path(name))
+            failed = run_all(redpoll, runs, Path(name), given)
+        except Failed as error:
+            sys.exit(str(error))
+    done = [run for run in runs if run.measured_s > 0]
+    if done:
+        sum_up(done)
+    print(f"{time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
+    if failed:
+        sys.exit(f"{failed} of {len(runs)} runs failed")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ typedef struct rpi_gossip_plan {
 
 enum { RPI_GOSSIP_SHOWN = 16 }; /* ranks up to which all edges are shown unasked */
 
+/* A weight as "1/3", or "1". */
+const char *rpi_gossip_fraction(rpi_fraction weight, char text[32]);
 rp_status rpi_gossip_print(const rpi_gossip_plan *plan, bool all);
 rp_status rpi_gossip_print_json(const rpi_gossip_plan *plan, bool all);
 

@@ -45,7 +45,7 @@ typedef struct rpi_rank_account {
     double forward_flops, backward_flops; /* of a step */
     double bytes[RPI_HELD_KINDS], all;
     double sent_bytes; /* to other stages, in a step */
-    double tie_bytes; /* of the messages: a tied table's gradient from its other stage */
+    double tie_bytes;  /* of the messages: a tied table's gradient from its other stage */
 } rpi_rank_account;
 
 /* RP_INVALID, RP_UNSUPPORTED: a program that cannot be; RP_NOMEM. */

@@ -243,7 +243,7 @@ static void parallel_is_serial(void) {
 static void a_batch_is_cut(void) {
     const rpi_task *task = rpi_task_find("language-model");
     const rpi_data_shape shape = {.sequence = 8, .vocabulary = VOCABULARY};
-    const rpi_token_pieces pieces = {4, {1, 2}};
+    const rpi_token_pieces pieces = {.count = 4, .at = {1, 2}};
     int32_t tokens[16], labels[16];
     rpi_context_batch memory = {0};
     rpi_source_batch batch = {.inputs = {tokens, labels},

@@ -265,16 +265,18 @@ static rp_status put_ranks(const rpi_nanotron *t) {
                                &ranks) ||
         __builtin_mul_overflow(ranks, tensor > 1 ? tensor : 1, &ranks) ||
         __builtin_mul_overflow(ranks, context > 1 ? context : 1, &ranks))
-        return RP_FAIL(INVALID, "%s:%zu: parallelism.tp x pp is too large", t->file,
-                       line_of(t, find(t, stages > 1 ? "parallelism.pp" : "parallelism.tp")));
+        return RP_FAIL(
+            INVALID, "%s:%zu: parallelism.dp x pp x tp x context_parallel_size is too large",
+            t->file, line_of(t, find(t, stages > 1 ? "parallelism.pp" : "parallelism.tp")));
     return rpi_nanotron_put(t, "parallelism.dp", number_text(ranks, text));
 }
 
 long long rpi_nanotron_replicas(yaml_document_t *document) {
     rpi_nanotron t;
     if (!begin("", document, &t)) return 0;
-    bool is_alone =
-        number_at(&t, "parallelism.pp", 1) <= 1 && number_at(&t, "parallelism.tp", 1) <= 1;
+    bool is_alone = number_at(&t, "parallelism.pp", 1) <= 1 &&
+                    number_at(&t, "parallelism.tp", 1) <= 1 &&
+                    number_at(&t, "parallelism.context_parallel_size", 1) <= 1;
     return is_alone ? 0 : number_at(&t, "parallelism.dp", 1);
 }
 

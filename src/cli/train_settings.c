@@ -138,23 +138,32 @@ static rp_status choose_rate(rpi_train_settings *s, const rpi_train_settings *sa
     return RP_OK;
 }
 
+static long long at_least_one(int64_t count) {
+    return count > 1 ? (long long)count : 1;
+}
+
 /* A file's ranks are of its own layout; words beside it may make other replicas of them. */
 static void note_replicas(rpi_train_settings *s, const rpi_config *config) {
     char line[256];
-    int64_t each = (s->train.tensor_ranks ? s->train.tensor_ranks : 1) *
-                   (s->train.stages ? s->train.stages : 1);
+    long long tensor = at_least_one(s->train.tensor_ranks);
+    long long context = at_least_one(s->train.context_ranks);
+    long long stages = at_least_one(s->train.stages), each = tensor * context * stages;
     long long said = rpi_config_replicas(config), there = s->world.ranks / each;
     if (said < 1 || s->world.ranks < 1 || s->world.ranks % each || there == said ||
         s->train.replicas)
         return;
     snprintf(line, sizeof line,
-             "the file says dp: %lld, and %lld ranks with --tp %lld and --pp %lld are %lld "
-             "replica%s; -n %lld makes as many as it says",
-             said, (long long)s->world.ranks,
-             (long long)(s->train.tensor_ranks ? s->train.tensor_ranks : 1),
-             (long long)(s->train.stages ? s->train.stages : 1), there, there == 1 ? "" : "s",
-             said * (long long)each);
+             "the file says dp: %lld, and %lld ranks with --tp %lld, --cp %lld and --pp %lld "
+             "are %lld replica%s; -n %lld makes as many as it says",
+             said, (long long)s->world.ranks, tensor, context, stages, there,
+             there == 1 ? "" : "s", said * each);
     note_change(s, line);
+}
+
+/* A file may say it of a layout that words beside it change. */
+static void note_tokens(rpi_train_settings *s) {
+    if (s->train.sequence_parallel && s->train.tensor_ranks <= 1)
+        note_change(s, "--sequence-parallel changes nothing: no ranks share a layer (--tp 2)");
 }
 
 rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
@@ -173,6 +182,7 @@ rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
     else
         RP_TRY(apply_words(from, argc, argv, s));
     if (from->config) note_replicas(s, from->config);
+    note_tokens(s);
     RP_TRY(open_model(s));
     RP_TRY(use_own_names(s));
     RP_TRY(choose_rate(s, &said));

@@ -465,7 +465,8 @@ static void what_we_have_not_is_refused(void) {
          "nanotron.yaml:2: parallelism.expert_parallel_size is 2; redpoll train "
          "has 1|null only: ranks share the data, as dp says, the layers, as pp says, each "
          "layer, as tp says, and each sequence, as context_parallel_size says"},
-        {LITTLE "parallelism: {tp: 4000000000, dp: 4000000000}\n", "tp x pp is too large"},
+        {LITTLE "parallelism: {tp: 4000000000, dp: 4000000000}\n",
+         "x context_parallel_size is too large"},
         {LITTLE "optimizer: {learning_rate_scheduler: {lr_warmup_steps: 3, lr_warmup_style: "
                 "constant}}\n",
          "lr_warmup_style is constant; redpoll train has linear|null only"},
@@ -565,7 +566,7 @@ static void what_we_have_not_is_refused(void) {
          "nanotron.yaml:3: parallelism.dp: '150000000' is too large"},
         {LITTLE "parallelism:\n  pp: 3\n  dp: 50000000\n", "nanotron.yaml:4: parallelism.dp: "},
         {LITTLE "parallelism:\n  dp: 9000000000000000\n  pp: 9000\n",
-         "nanotron.yaml:4: parallelism.tp x pp is too large"},
+         "nanotron.yaml:4: parallelism.dp x pp x tp x context_parallel_size is too large"},
         {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: 99999999\n",
          "nanotron.yaml:4: evaluation.images: "},
         {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: many\n",

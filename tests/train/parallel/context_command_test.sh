@@ -99,6 +99,13 @@ tokens: {sequence_length: 16, micro_batch_size: 4, batch_accumulation_per_replic
 END
 "$redpoll" train --config tiny.yaml --data tokens:corpus --threads 1 --no-eval --out tiny >out 2>err || complain "$(cat err)"
 says out '2 ranks share each sequence'
+# Replicas are of as many ranks as tp, pp and context_parallel_size make.
+sed -i 's/tp: 1, context/tp: 2, tp_mode: REDUCE_SCATTER, context/' tiny.yaml
+"$redpoll" train --config tiny.yaml --data tokens:corpus --threads 1 --no-eval --out both >out 2>err || complain "$(cat err)"
+if grep -q 'the file says dp' out; then complain "$(cat out)"; else pass; fi
+"$redpoll" train --config tiny.yaml --tp 1 --data tokens:corpus --threads 1 --no-eval --out other >out 2>err || complain "$(cat err)"
+says out 'the file says dp: 1, and 4 ranks with --tp 1, --cp 2 and --pp 1 are 2 replicas; -n 2 makes as many as it says'
+says out 'sequence-parallel changes nothing: no ranks share a layer'
 
 # ---- what a rank holds ----
 "$redpoll" info --model gpt2:layers=2,hidden=64,heads=4,vocabulary=256,positions=1024 --seq-length 1024 --cp 4 >out 2>err || complain "$(cat err)"

@@ -127,7 +127,7 @@ says out '2 ranks share each layer, and the tokens between them'
 if grep -q 'tp_mode' out; then complain "$(cat out)"; else pass; fi
 if grep -q 'the file says dp' out; then complain "$(cat out)"; else pass; fi
 "$redpoll" train --config tiny.yaml --tp 1 --data tokens:corpus --threads 1 --no-eval --out other >out 2>err || complain "$(cat err)"
-says out 'the file says dp: 1, and 2 ranks with --tp 1 and --pp 1 are 2 replicas; -n 1 makes as many as it says'
+says out 'the file says dp: 1, and 2 ranks with --tp 1, --cp 1 and --pp 1 are 2 replicas; -n 1 makes as many as it says'
 
 "$redpoll" train --config "$examples/llama-3d.yaml" --data tokens:corpus --seq-length 16 --threads 1 --no-eval --steps 1 --out three >out 2>err ||
     complain "$(cat err)"

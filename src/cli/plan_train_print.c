@@ -76,8 +76,8 @@ static void print_codec(const rpi_train_offer *o) {
     else if (isinf(rate))
         printf("\n%s shortens a step at every rate of a host's link\n", codec);
     else
-        printf("\n%s shortens a step where a host's link has less than %.4g Gbit/s\n", codec,
-               rate * 8e-9);
+        printf("\n%s shortens a step where a host's link has less than %.*f Gbit/s\n", codec,
+               rate * 8e-9 < 1000, rate * 8e-9);
 }
 
 static void print_bill(const rpi_train_bill *b) {

@@ -1,27 +1,18 @@
 #include "plan/foresight/layer_time.h"
 
 #include "plan/foresight/group_sums.h"
+#include "plan/foresight/product_time.h"
 
 #include <math.h>
 
 enum { FORWARD, BACKWARD, WEIGHTS /* of BACKWARD, what no other stage waits for */ };
 
-/* Seconds of m n k multiply-adds. */
-static double product_s(const rpi_forecast_job *j, double m, double n, double k) {
-    const double at[] = {m, n, k};
-    if (j->products) return 2 * m * n * k / rpi_rate_at(j->products, at);
-    double side = fmin(m, fmin(n, k));
-    double slow = pow(rpi_forecast_fact(j, RPI_FACT_GEMM_HALF_SIDE) / side,
-                      rpi_forecast_fact(j, RPI_FACT_GEMM_POWER));
-    return 2 * m * n * k * (1 + slow) / (j->peak * rpi_forecast_fact(j, RPI_FACT_GEMM_SHARE));
-}
-
 /* A pass forward over a matrix of `in` to `out`; backward for what went in, and for the matrix.
  */
 static double matrix_s(const rpi_forecast_job *j, int pass, double out, double in) {
-    if (pass == FORWARD) return product_s(j, j->tokens, out, in);
-    if (pass == WEIGHTS) return product_s(j, out, in, j->tokens);
-    return product_s(j, j->tokens, in, out) + product_s(j, out, in, j->tokens);
+    if (pass == FORWARD) return rpi_product_s(j, j->tokens, out, in);
+    if (pass == WEIGHTS) return rpi_product_s(j, out, in, j->tokens);
+    return rpi_product_s(j, j->tokens, in, out) + rpi_product_s(j, out, in, j->tokens);
 }
 
 static double products_s(const rpi_forecast_job *j, int pass) {
@@ -42,7 +33,8 @@ static double attention_s(const rpi_forecast_job *j, int pass) {
     double flops = 4 * j->tokens * s * heads * (double)m->head;
     double times = pass == FORWARD ? 1 : j->l->fused_attention ? 2.5 : 2;
     const double at[] = {s, (double)m->head, heads * (double)j->l->micro_batch};
-    if (!j->l->fused_attention) return times * at[2] * 2 * product_s(j, s, s, (double)m->head);
+    if (!j->l->fused_attention)
+        return times * at[2] * 2 * rpi_batched_product_s(j, s, s, (double)m->head);
     if (j->m->rates && j->m->rates->attention[pass].count)
         return times * flops / rpi_rate_at(&j->m->rates->attention[pass], at);
     return times * flops / (j->peak * rpi_forecast_fact(j, RPI_FACT_ATTENTION_SHARE));

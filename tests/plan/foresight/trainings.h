@@ -34,6 +34,7 @@ static inline rpi_machine perfect_machine(int64_t ranks_per_host) {
                                "perfect local_start_s 0 assumed test\n"
                                "perfect gemm_share 1 assumed test\n"
                                "perfect gemm_half_side 0 assumed test\n"
+                               "perfect tiles_at_once 0 assumed test\n"
                                "perfect attention_share 1 assumed test\n"
                                "perfect memory_share 1 assumed test\n"
                                "perfect layer_host_s 0 assumed test\n"

@@ -12,10 +12,9 @@ import torch.distributed as dist
 from ... import _abi
 from ._buffers import Buffers, Lent, is_plain
 from ._codec import Codec
-from ._collective_options import CollectiveKeywords, CollectiveOptions
+from ._collective_options import Codecs, CollectiveKeywords, CollectiveOptions, Tensors
 from ._dtypes import NUMBER, reduction
 from ._posting import Operator, operation_named
-from ._types import Codecs, Tensors
 from ._work import Work
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import torch
 
 from ... import _abi
 from ._buffers import Buffers
+from ._collective_options import Tensors
 from ._dtypes import moved_number, reduced_number
 from ._errors import RedpollError, RedpollValueError, place_text, user_place
-from ._types import Tensors
 
 
 class Names:

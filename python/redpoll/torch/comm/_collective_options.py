@@ -1,13 +1,22 @@
-"""What a collective is asked with, beside its tensors and how it is waited for."""
+"""What a collective is asked with, but for how it is waited for."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, TypedDict
+from typing import Any, Optional, TypedDict, Union
+
+import torch
 
 from ... import _abi
+from ._codec import Codec
 from ._dtypes import reduction
+
+Tensors = Sequence[torch.Tensor]
+
+Codecs = Union[None, Codec, Sequence[tuple[int, Optional[Codec]]]]
+"""How one tensor travels: exact, with one codec, or in pieces of (count, codec)."""
 
 
 class CollectiveKeywords(TypedDict, total=False):

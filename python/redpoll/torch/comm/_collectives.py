@@ -11,10 +11,9 @@ import torch.distributed as dist
 
 from ._buffers import Lent
 from ._codec import Codec
-from ._collective_options import CollectiveKeywords, CollectiveOptions
+from ._collective_options import CollectiveKeywords, CollectiveOptions, Tensors
 from ._dtypes import reduction
 from ._posting import Operator, operation_named
-from ._types import Tensors
 from ._work import Work
 
 if TYPE_CHECKING:

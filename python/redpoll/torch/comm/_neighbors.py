@@ -10,9 +10,8 @@ import torch
 
 from ... import _abi
 from ._all_reduce import runs_of
-from ._collective_options import CollectiveKeywords, CollectiveOptions
+from ._collective_options import Codecs, CollectiveKeywords, CollectiveOptions, Tensors
 from ._posting import Operator, operation_named
-from ._types import Codecs, Tensors
 from ._work import Work
 
 if TYPE_CHECKING:

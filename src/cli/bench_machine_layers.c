@@ -109,6 +109,7 @@ static rpi_training_layout layout_of(const size *s, rp_dtype compute) {
                              .global_batch = s->samples,
                              .tensor = 1,
                              .pipeline = 1,
+                             .context = 1,
                              .data = 1,
                              .interleave = 1,
                              .fused_attention = true};

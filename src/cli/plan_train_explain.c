@@ -18,7 +18,12 @@ static const char *attention_formula(const rpi_training_layout *l, bool measured
 
 static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l,
                           bool measured) {
-    printf("\na layer, of a micro-batch of b s tokens:\n");
+    if (l->context > 1)
+        printf("\na layer, of a micro-batch of b s tokens, of which each of c = %lld ranks has "
+               "b s / c, and sees all keys:\n",
+               (long long)l->context);
+    else
+        printf("\na layer, of a micro-batch of b s tokens:\n");
     term("products", x->products_s,
          measured
              ? "sum of 2 m n k over the rate measured at m, n and k, interpolated"
@@ -30,10 +35,19 @@ static void explain_layer(const rpi_step_terms *x, const rpi_training_layout *l,
             ? "norms, sums, activation: bytes over the rate measured at as many"
             : "norms, sums, activation, unfused scores: bytes / (memory_bytes_s memory_share)");
     term("sums", x->sums_s, "of tensor-parallel ranks: 2 all-reduces of b s h");
+    if (l->context > 1)
+        term("keys", x->keys_s,
+             measured
+                 ? "gathered once: (c - 1) / c 2 b s k / t in 4 bytes, and c - 1 latencies; "
+                   "once forward, twice backward"
+                 : "gathered once: (c - 1) / c 2 b s k / t, and c - 1 latencies; once "
+                   "forward, twice backward");
     term("start", x->start_s,
-         "layer_host_s, sum_host_s for each sum, softmax_host_s where softmax is not fused");
+         "layer_host_s, sum_host_s for each sum and gather, softmax_host_s where softmax is "
+         "not fused");
     term("forward", x->forward_s,
-         "the longer of products + attention + rest + sums, and start");
+         l->context > 1 ? "the longer of products + attention + rest + sums + keys, and start"
+                        : "the longer of products + attention + rest + sums, and start");
     term("backward", x->backward_s,
          "the same, of 2 products, 2 attention (2.5 fused), memory_backward rest");
     term("again", x->again_s, "what --recompute makes again");

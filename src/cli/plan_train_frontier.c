@@ -91,26 +91,32 @@ rp_status rpi_train_frontier_find(rpi_train_planner plan, void (*close)(rpi_trai
 
 /* ---- for people ---- */
 
-static void print_choice(const rpi_train_offer *offers, const rpi_train_choice *c) {
+static void print_choice(const rpi_train_offer *offers, const rpi_train_choice *c,
+                         bool has_context) {
     const rpi_training_layout *l = &c->candidate.layout;
     const rpi_forecast *f = &c->candidate.forecast;
     char hours[RPI_NUMBER_BYTES] = "-", cost[RPI_NUMBER_BYTES] = "-";
     if (c->hours > 0) snprintf(hours, sizeof hours, "%.4g", c->hours);
     if (c->cost >= 0) snprintf(cost, sizeof cost, "%.5g", c->cost);
-    printf("  %-16s  %6lld  %4lld  %4lld  %5lld  %4d  %5lld  %-9s  %10.4g  %6.1f GB  %10s  "
+    printf("  %-16s  %6lld  %4lld", c->offer ? offers[c->offer].name : "(as it is)",
+           (long long)c->hosts, (long long)l->tensor);
+    if (has_context) printf("  %4lld", (long long)l->context);
+    printf("  %4lld  %5lld  %4d  %5lld  %-9s  %10.4g  %6.1f GB  %10s  "
            "%10s\n",
-           c->offer ? offers[c->offer].name : "(as it is)", (long long)c->hosts,
-           (long long)l->tensor, (long long)l->pipeline, (long long)l->data, l->zero,
-           (long long)l->micro_batch, rpi_recompute_names[l->recompute], f->tokens_per_s,
-           f->memory.all * 1e-9, hours, cost);
+           (long long)l->pipeline, (long long)l->data, l->zero, (long long)l->micro_batch,
+           rpi_recompute_names[l->recompute], f->tokens_per_s, f->memory.all * 1e-9, hours,
+           cost);
 }
 
 void rpi_train_frontier_print(const rpi_train_offer *offers, const rpi_train_frontier *f) {
     printf("\nno other layout is as fast%s with as little memory%s:\n",
            f->has_price ? " and as cheap" : "",
            f->has_price ? ", on as many hosts as there are, or fewer" : "");
-    printf("  %-16s  %6s  %4s  %4s  %5s  %4s  %5s  %-9s  %10s  %9s  %10s  %10s\n", "", "hosts",
-           "tp", "pp", "dp", "zero", "micro", "recompute", "tokens/s", "memory", "hours",
-           "cost");
-    for (int i = 0; i < f->count; i++) print_choice(offers, &f->choices[i]);
+    bool has_context = false;
+    for (int i = 0; i < f->count; i++)
+        has_context |= f->choices[i].candidate.layout.context > 1;
+    printf("  %-16s  %6s  %4s%s  %4s  %5s  %4s  %5s  %-9s  %10s  %9s  %10s  %10s\n", "",
+           "hosts", "tp", has_context ? "    cp" : "", "pp", "dp", "zero", "micro", "recompute",
+           "tokens/s", "memory", "hours", "cost");
+    for (int i = 0; i < f->count; i++) print_choice(offers, &f->choices[i], has_context);
 }

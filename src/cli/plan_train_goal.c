@@ -117,12 +117,16 @@ static const char *limit_text(const rpi_train_goal *g, char text[64]) {
     return text;
 }
 
-static void print_row(const rpi_train_offer *offers, const rpi_train_goal *g, int i) {
+static void print_row(const rpi_train_offer *offers, const rpi_train_goal *g, int i,
+                      bool has_context) {
     const rpi_train_row *r = &g->rows[i];
-    printf("%c %-16s  %6lld  %4lld  %4lld  %5lld  %10.4g  %10.4g  %10.4g  %10.5g  %s\n",
-           i == g->best ? '*' : ' ', r->offer ? offers[r->offer].name : "(as it is)",
-           (long long)r->hosts, (long long)r->layout.tensor, (long long)r->layout.pipeline,
-           (long long)r->layout.data, r->tokens_per_s, r->hours, r->high_hours, r->cost,
+    printf("%c %-16s  %6lld  %4lld", i == g->best ? '*' : ' ',
+           r->offer ? offers[r->offer].name : "(as it is)", (long long)r->hosts,
+           (long long)r->layout.tensor);
+    if (has_context) printf("  %4lld", (long long)r->layout.context);
+    printf("  %4lld  %5lld  %10.4g  %10.4g  %10.4g  %10.5g  %s\n",
+           (long long)r->layout.pipeline, (long long)r->layout.data, r->tokens_per_s, r->hours,
+           r->high_hours, r->cost,
            r->meets       ? ""
            : g->is_budget ? "too dear"
                           : "too late");
@@ -131,9 +135,11 @@ static void print_row(const rpi_train_offer *offers, const rpi_train_goal *g, in
 void rpi_train_goal_print(const rpi_train_offer *offers, const rpi_train_goal *g) {
     char text[64];
     printf("\nwithin %s, on as many hosts as there are, or fewer:\n", limit_text(g, text));
-    printf("  %-16s  %6s  %4s  %4s  %5s  %10s  %10s  %10s  %10s\n", "", "hosts", "tp", "pp",
-           "dp", "tokens/s", "hours", "9 of 10 to", "cost");
-    for (int i = 0; i < g->count; i++) print_row(offers, g, i);
+    bool has_context = false;
+    for (int i = 0; i < g->count; i++) has_context |= g->rows[i].layout.context > 1;
+    printf("  %-16s  %6s  %4s%s  %4s  %5s  %10s  %10s  %10s  %10s\n", "", "hosts", "tp",
+           has_context ? "    cp" : "", "pp", "dp", "tokens/s", "hours", "9 of 10 to", "cost");
+    for (int i = 0; i < g->count; i++) print_row(offers, g, i, has_context);
     if (g->best < 0)
         printf("nothing is within %s: more hosts, other ones, or a smaller training\n", text);
     else

@@ -26,6 +26,7 @@ static cJSON *layout_json(const rpi_candidate *c) {
     const rpi_forecast *f = &c->forecast;
     cJSON *object = cJSON_CreateObject();
     add(object, "tp", (double)l->tensor);
+    add(object, "cp", (double)l->context);
     add(object, "pp", (double)l->pipeline);
     add(object, "dp", (double)l->data);
     add(object, "zero", l->zero);
@@ -170,6 +171,7 @@ static cJSON *row_json(const rpi_train_offer *offers, const rpi_train_row *r) {
     cJSON_AddStringToObject(row, "name", offers[r->offer].name);
     add(row, "hosts", (double)r->hosts);
     add(row, "tp", (double)r->layout.tensor);
+    add(row, "cp", (double)r->layout.context);
     add(row, "pp", (double)r->layout.pipeline);
     add(row, "dp", (double)r->layout.data);
     add(row, "tokens_s", r->tokens_per_s);

@@ -20,26 +20,31 @@ static void print_head(const rpi_train_offer *o) {
     printf("\n");
 }
 
-static void print_layout(const rpi_candidate *c, bool is_best) {
+/* The column of ranks that share sequences is where there are any. */
+static void print_layout(const rpi_candidate *c, bool is_best, bool has_context) {
     const rpi_training_layout *l = &c->layout;
     const rpi_forecast *f = &c->forecast;
     char time[RPI_TIME_BYTES];
-    printf(
-        "%c %4lld  %4lld  %5lld  %4d  %5lld  %-9s  %10.4g  %10.4g to %-10.4g  %10s  %5.1f %%  "
-        "%6.1f GB\n",
-        is_best ? '*' : ' ', (long long)l->tensor, (long long)l->pipeline, (long long)l->data,
-        l->zero, (long long)l->micro_batch, rpi_recompute_names[l->recompute], f->tokens_per_s,
-        f->tokens_per_s * f->step_s / f->high_s, f->tokens_per_s * f->step_s / f->low_s,
-        rpi_time_text(f->step_s, time), 100 * f->mfu, f->memory.all * 1e-9);
+    printf("%c %4lld", is_best ? '*' : ' ', (long long)l->tensor);
+    if (has_context) printf("  %4lld", (long long)l->context);
+    printf("  %4lld  %5lld  %4d  %5lld  %-9s  %10.4g  %10.4g to %-10.4g  %10s  %5.1f %%  "
+           "%6.1f GB\n",
+           (long long)l->pipeline, (long long)l->data, l->zero, (long long)l->micro_batch,
+           rpi_recompute_names[l->recompute], f->tokens_per_s,
+           f->tokens_per_s * f->step_s / f->high_s, f->tokens_per_s * f->step_s / f->low_s,
+           rpi_time_text(f->step_s, time), 100 * f->mfu, f->memory.all * 1e-9);
 }
 
 static void print_layouts(const rpi_train_offer *o) {
     const rpi_found_layouts *found = &o->found;
     printf("%lld of %lld layouts fit; the fastest:\n", (long long)found->fitting,
            (long long)found->tried);
-    printf("  %4s  %4s  %5s  %4s  %5s  %-9s  %10s  %24s  %10s  %7s  %9s\n", "tp", "pp", "dp",
-           "zero", "micro", "recompute", "tokens/s", "9 of 10 times", "step", "MFU", "memory");
-    for (int i = 0; i < found->count; i++) print_layout(&found->best[i], i == 0);
+    bool has_context = false;
+    for (int i = 0; i < found->count; i++) has_context |= found->best[i].layout.context > 1;
+    printf("  %4s%s  %4s  %5s  %4s  %5s  %-9s  %10s  %24s  %10s  %7s  %9s\n", "tp",
+           has_context ? "    cp" : "", "pp", "dp", "zero", "micro", "recompute", "tokens/s",
+           "9 of 10 times", "step", "MFU", "memory");
+    for (int i = 0; i < found->count; i++) print_layout(&found->best[i], i == 0, has_context);
     if (found->best[0].forecast.is_far)
         printf("more ranks, or smaller work, than anything that %s was fitted to: the "
                "interval is wide\n",

@@ -27,7 +27,7 @@ static rpi_training_layout with_replicas(const rpi_training_layout *best, int64_
 static double tokens_per_s(const rpi_train_offer *o, int64_t hosts) {
     const rpi_training_layout *best = &o->found.best[0].layout;
     int64_t ranks = hosts * o->planned.machine.ranks_per_host;
-    for (int64_t n = ranks / (best->tensor * best->pipeline); n > 0; n--) {
+    for (int64_t n = ranks * best->data / rpi_layout_ranks(best); n > 0; n--) {
         rpi_training_layout l = with_replicas(best, n);
         rpi_forecast f;
         if (rpi_layout_check(&l) == RP_OK &&
@@ -64,7 +64,7 @@ static const char *const names[RPI_TRAIN_SPOT_WAYS] = {"restarts", "elastic"};
 static rp_status refuse_unfinished(const job *j) {
     const rpi_training_layout *l = &j->offer->found.best[0].layout;
     long long per_host = j->offer->planned.machine.ranks_per_host;
-    long long needed = (l->tensor * l->pipeline + per_host - 1) / per_host;
+    long long needed = (rpi_layout_ranks(l) / l->data + per_host - 1) / per_host;
     return RP_FAIL(INVALID,
                    "with the nodes of %s the training is never done: there are %lld at most, a "
                    "replica takes %lld, and %.3g of them are lost in an hour; less --tp and "

@@ -64,6 +64,7 @@ static rp_status read_layout(const rpi_plan_training *said, bool needs_batch,
     l->micro_batch = said->micro_batch ? said->micro_batch : 1;
     l->global_batch = said->global_batch ? said->global_batch : 1;
     l->tensor = said->tp ? said->tp : 1;
+    l->context = said->cp ? said->cp : 1;
     l->pipeline = said->pp ? said->pp : 1;
     l->data = said->dp ? said->dp : 1;
     l->interleave = said->interleave;
@@ -71,6 +72,7 @@ static rp_status read_layout(const rpi_plan_training *said, bool needs_batch,
     l->sequence_parallel = said->sequence_parallel && (needs_batch ? said->tp != 1 : true);
     l->fused_attention = said->fused_attention;
     out->open = (rpi_open_choices){.tensor = !said->tp,
+                                   .context = !said->cp,
                                    .pipeline = !said->pp,
                                    .data = !said->dp,
                                    .zero = !said->zero,

@@ -15,7 +15,8 @@ typedef struct rpi_plan_training {
     const char *model, *device, *machine, *link, *local, *zero, *recompute, *codec, *precision;
     const char *activations_codec; /* NULL: as they are */
     rpi_option_list devices;
-    int64_t hosts, ranks_per_host, tp, pp, dp, micro_batch, global_batch, sequence, interleave;
+    int64_t hosts, ranks_per_host, tp, cp, pp, dp, micro_batch, global_batch, sequence,
+        interleave;
     bool sequence_parallel, fused_attention;
 } rpi_plan_training;
 
@@ -66,6 +67,10 @@ void rpi_planned_training_close(rpi_planned_training *planned);
                   "of a rank to the others of its host; the device's when absent"),            \
     {"tp", NULL, NULL, RPI_OPTION_COUNT, F(tp), NULL, 1, 1024, "N",                            \
      "tensor-parallel ranks; the best when absent, and so for what follows", NULL},            \
+    {"cp", NULL, NULL, RPI_OPTION_COUNT, F(cp), NULL, 1, 1024, "N",                            \
+     "ranks that share each sequence; when absent 1, and any number where a sample has "       \
+     "16384 tokens or more, or nothing fits otherwise",                                        \
+     NULL},                                                                                    \
     {"pp", NULL, NULL, RPI_OPTION_COUNT, F(pp), NULL, 1, 1024, "N", "stages of a pipeline",    \
      NULL},                                                                                    \
     {"dp", NULL, NULL, RPI_OPTION_COUNT, F(dp), NULL, 1, 1048576, "N",                         \

@@ -4,6 +4,7 @@
 #include "cli/plan_scaling.h"
 #include "cli/plan_training.h"
 #include "cli/run_traffic.h"
+#include "plan/foresight/layer_time.h"
 #include "redpoll/codec.h"
 
 #include <math.h>
@@ -33,6 +34,7 @@ typedef struct job {
     rpi_scaling_exchange exchange;
     double sent;      /* bytes, in an exchange */
     double in_layers; /* bytes of a step, between ranks that share layers */
+    double of_keys;   /* and between ranks that share sequences */
 } job;
 
 /* ---- the run, as a training that is planned ---- */
@@ -56,10 +58,11 @@ static bool is_schedule(const rpi_run_record *r, const char *name) {
 static rp_status read_training(const char *machine, job *j) {
     const rpi_run_record *r = j->record;
     const char zero[2] = {(char)('0' + (r->zero < 4 ? r->zero : 3)), '\0'};
-    int64_t replicas = r->ranks / (r->tensor * r->pipeline);
-    if (replicas < 1 || r->ranks % replicas)
-        return RP_FAIL(INVALID, "%lld ranks are not %lld x %lld in each replica",
-                       (long long)r->ranks, (long long)r->tensor, (long long)r->pipeline);
+    int64_t replica = r->tensor * r->context * r->pipeline, replicas = r->ranks / replica;
+    if (replicas < 1 || r->ranks % replica)
+        return RP_FAIL(INVALID, "%lld ranks are not %lld x %lld x %lld in each replica",
+                       (long long)r->ranks, (long long)r->tensor, (long long)r->context,
+                       (long long)r->pipeline);
     int64_t samples =
         r->micro_batch ? r->micro_batch : r->global_batch / (replicas * r->accumulate);
     rpi_plan_training said = {.model = r->model,
@@ -74,13 +77,14 @@ static rp_status read_training(const char *machine, job *j) {
                               .hosts = r->link ? r->ranks : 1,
                               .ranks_per_host = r->link ? 1 : r->ranks,
                               .tp = r->tensor,
+                              .cp = r->context,
                               .pp = r->pipeline,
                               .dp = replicas,
                               .micro_batch = samples > 0 ? samples : 1,
                               .sequence = r->sequence,
                               .interleave = is_schedule(r, "interleaved") ? CHUNKS : 1,
                               .fused_attention = true};
-    said.sequence_parallel = r->sequence_parallel && r->sequence % r->tensor == 0;
+    said.sequence_parallel = r->sequence_parallel;
     int64_t turn = said.micro_batch * replicas;
     said.global_batch = (r->global_batch + turn - 1) / turn * turn;
     RP_TRY(rpi_plan_training_read(&said, true, &j->planned));
@@ -144,8 +148,7 @@ static double pipeline_bytes(const job *j) {
     const rpi_training_layout *l = &j->planned.layout;
     double coded = j->planned.machine.activation_bytes,
            each = coded > 0 ? coded : sizeof(float);
-    double border = (double)(l->micro_batch * l->sequence * l->model.hidden) * each;
-    if (l->sequence_parallel) border /= (double)l->tensor;
+    double border = rpi_layout_tokens(l) * (double)l->model.hidden * each / rpi_layout_parts(l);
     bool is_folded = is_schedule(j->record, "zb-v");
     double borders = is_folded ? 2 : 2 * (double)l->interleave - 1;
     double table = (double)(l->model.vocabulary * l->model.hidden) * sizeof(float);
@@ -154,27 +157,51 @@ static double pipeline_bytes(const job *j) {
            (l->model.tied && !is_folded ? table / (double)l->tensor : 0);
 }
 
+/* A sum of so many elements among the first `ranks` of a layout, as it is priced. */
+static rp_status price_sum(const job *j, int64_t ranks, double count, const char *codec,
+                           rpi_scaling_exchange *out) {
+    rpi_scaling_job work = {.strategy = "all-reduce",
+                            .codec = codec,
+                            .ranks = (int)ranks,
+                            .ranks_per_host = j->record->link ? 1 : (int)ranks,
+                            .count = count,
+                            .bucket_bytes = count * sizeof(float)};
+    RP_TRY(cost_model(j, &work.model));
+    return rpi_scaling_price(&work, out);
+}
+
 /* Bytes that this rank sends to add up the outputs of layers that ranks share. A block has two
  * sums each way, and each end of the model one; with sequence parallelism each is a scatter and
- * a gather, and what each split gathers is gathered again. */
+ * a gather, what each split gathers is gathered again, and the first rank, which writes the
+ * metrics, has the largest part: it scatters the less, and gives the more to gather. */
 static rp_status price_layers(job *j) {
     const rpi_training_layout *l = &j->planned.layout;
-    double sums = 4 * (double)rpi_stage_layers(l, 0) + 1 + (l->pipeline == 1);
-    double elements = (double)(l->micro_batch * l->sequence * l->model.hidden);
-    if (l->sequence_parallel)
-        sums += (double)rpi_stage_layers(l, 0) + (l->pipeline == 1 ? 0.5 : 0);
+    double layers = (double)rpi_stage_layers(l, 0), t = (double)l->tensor;
+    double scatters = 4 * layers + 1 + (l->pipeline == 1), gathers = scatters;
+    double part = l->sequence_parallel ? 1 / rpi_layout_parts(l) : 1 / t;
+    if (l->sequence_parallel) gathers += 2 * layers + (l->pipeline == 1);
     bool lossy = j->planned.machine.activation_bytes > 0;
-    rpi_scaling_job work = {.strategy = "all-reduce",
-                            .codec = lossy ? j->record->activations_codec : "fp32",
-                            .ranks = (int)l->tensor,
-                            .ranks_per_host = j->record->link ? 1 : (int)l->tensor,
-                            .count = elements,
-                            .bucket_bytes = elements * sizeof(float)};
     rpi_scaling_exchange sum;
     if (l->tensor == 1) return RP_OK;
-    RP_TRY(cost_model(j, &work.model));
-    RP_TRY(rpi_scaling_price(&work, &sum));
-    j->in_layers = sums * (double)rpi_layout_micro_batches(l) * sum.wire_bytes;
+    RP_TRY(price_sum(j, l->tensor, rpi_layout_tokens(l) * (double)l->model.hidden,
+                     lossy ? j->record->activations_codec : "fp32", &sum));
+    double halves = scatters * (1 - part) / (1 - 1 / t) + gathers * part * t;
+    j->in_layers = halves / 2 * (double)rpi_layout_micro_batches(l) * sum.wire_bytes;
+    return RP_OK;
+}
+
+/* Bytes that this rank sends of keys, values and their gradients, each time half of what a sum
+ * of them would send: gathered forward and where the backward pass reads them, and scattered.
+ */
+static rp_status price_keys(job *j) {
+    const rpi_training_layout *l = &j->planned.layout;
+    double count = rpi_layout_tokens(l) * (double)l->context * 2 * rpi_layout_keys(l);
+    double times = RPI_LAYER_KEY_PASSES * (double)rpi_stage_layers(l, 0) *
+                   (double)rpi_layout_micro_batches(l);
+    rpi_scaling_exchange sum;
+    if (l->context == 1) return RP_OK;
+    RP_TRY(price_sum(j, l->context, count, "fp32", &sum));
+    j->of_keys = times / 2 * sum.wire_bytes;
     return RP_OK;
 }
 
@@ -222,8 +249,8 @@ static double first_rank_memory(const job *j) {
 
 /* Seconds of a step in which a rank neither computes nor sums gradients. */
 static double waits(const rpi_forecast *f) {
-    return f->seconds[RPI_TIME_TENSOR] + f->seconds[RPI_TIME_BUBBLE] +
-           f->seconds[RPI_TIME_HOPS];
+    return f->seconds[RPI_TIME_TENSOR] + f->seconds[RPI_TIME_KEYS] +
+           f->seconds[RPI_TIME_BUBBLE] + f->seconds[RPI_TIME_HOPS];
 }
 
 static rp_status forecast(job *j, rpi_run_forecast *out) {
@@ -234,6 +261,7 @@ static rp_status forecast(job *j, rpi_run_forecast *out) {
     double computed_s = all.step_s - summed_s - waited_s;
     RP_TRY(price(&all, computed_s, j));
     RP_TRY(price_layers(j));
+    RP_TRY(price_keys(j));
     double exposed_s =
         waited_s + (sums_gradients(j->record) ? summed_s : rpi_scaling_exposed_s(&j->exchange));
     double tokens = (double)l->global_batch * (double)l->sequence;
@@ -241,7 +269,8 @@ static rp_status forecast(job *j, rpi_run_forecast *out) {
     out->values[RPI_RUN_COMPUTE] = computed_s;
     out->values[RPI_RUN_EXPOSED] = exposed_s;
     out->values[RPI_RUN_MEMORY] = first_rank_memory(j) + residual_bytes(j);
-    out->values[RPI_RUN_SENT] = j->sent / j->exchange.every + pipeline_bytes(j) + j->in_layers;
+    out->values[RPI_RUN_SENT] =
+        j->sent / j->exchange.every + pipeline_bytes(j) + j->in_layers + j->of_keys;
     double workers = l->data > 1 ? j->exchange.workers / (double)l->data : 1;
     out->values[RPI_RUN_RATE] = tokens * workers / out->values[RPI_RUN_STEP];
     add_interval(j, out);

@@ -53,6 +53,7 @@ rp_status rpi_run_record_read(const cJSON *header, rpi_run_record *out) {
         .micro_batch = whole_of(options, "micro-batch-size", 0),
         .sequence = whole_of(options, "seq-length", USUAL_SEQUENCE),
         .tensor = whole_of(options, "tp", 1),
+        .context = whole_of(options, "cp", 1),
         .pipeline = whole_of(options, "pp", 1),
         .zero = whole_of(options, "zero", 0),
         .momentum = number_of(options, "momentum", 0),
@@ -63,10 +64,6 @@ rp_status rpi_run_record_read(const cJSON *header, rpi_run_record *out) {
     };
     if (!out->model || !out->ranks || !out->global_batch)
         return RP_FAIL(CORRUPT, "the run's header lacks its model, ranks or batch");
-    if (whole_of(options, "cp", 1) > 1)
-        return RP_FAIL(UNSUPPORTED,
-                       "its ranks shared each sequence (--cp %lld), which is not forecast",
-                       (long long)whole_of(options, "cp", 1));
     if (!out->strategy) out->strategy = "all-reduce";
     if (!out->codec) out->codec = "fp32";
     return RP_OK;

@@ -15,13 +15,12 @@ typedef struct rpi_run_record {
     const char *activations_codec;
     int64_t ranks, global_batch, accumulate, sequence;
     int64_t micro_batch; /* samples of a run of the model; 0: a rank's step over accumulate */
-    int64_t tensor, pipeline, zero; /* 1, 1 and 0 where they are not said */
+    int64_t tensor, context, pipeline, zero; /* 1, 1, 1 and 0 where they are not said */
     double momentum, bucket_mb;
     bool recompute, error_feedback, sequence_parallel;
 } rpi_run_record;
 
-/* RP_CORRUPT: no header of a run, or one without what every header has; RP_UNSUPPORTED: of a
- * run that is not forecast. */
+/* RP_CORRUPT: no header of a run, or one without what every header has. */
 rp_status rpi_run_record_read(const struct cJSON *header, rpi_run_record *out);
 
 #endif

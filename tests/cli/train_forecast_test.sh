@@ -61,6 +61,9 @@ halves --pp 2 --micro-batch-size 2 --schedule zb-h1
 folded --pp 2 --micro-batch-size 2 --schedule zb-v
 chunks --pp 2 --micro-batch-size 2 --schedule interleaved
 layers --tp 2 --micro-batch-size 2
+sequences --cp 2
+gathered --cp 2 --micro-batch-size 2 --recompute --zero 1
+uneven --tp 2 --sequence-parallel --seq-length 31
 END
 # Ranks that share layers, four of them, and two with replicas or stages.
 while read -r name words; do
@@ -70,6 +73,9 @@ done <<'END'
 wide --tp 4
 replicas --tp 2 --clip 1
 both --tp 2 --pp 2 --micro-batch-size 2
+quarters --cp 4
+sequences-layers --cp 2 --tp 2 --sequence-parallel
+sequences-stages --cp 2 --pp 2 --micro-batch-size 2
 END
 # A pipeline waits where it fills and drains, and the less where backward passes come in halves.
 exposed() { timeout 60 "$redpoll" report "$1" --json | sed 's/.*"exposed_s","unit":"s","predicted":\([^,]*\),.*/\1/'; }

@@ -19,6 +19,7 @@ static const rpi_training_layout otherwise = {.model = {.layers = 12,
                                               .global_batch = 1,
                                               .tensor = 1,
                                               .pipeline = 1,
+                                              .context = 1,
                                               .data = 1,
                                               .interleave = 1};
 

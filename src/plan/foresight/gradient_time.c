@@ -71,8 +71,8 @@ static double last_bucket(const rpi_forecast_job *j, double bytes) {
 double rpi_gradients_exposed_s(const rpi_forecast_job *j) {
     rpi_step_terms *x = j->x;
     const rpi_precision *p = j->l->precision;
-    if (j->l->data == 1) return 0;
-    rpi_group g = rpi_group_of(j->m, j->l->data, j->l->tensor);
+    if (rpi_layout_sharers(j->l) == 1) return 0;
+    rpi_group g = rpi_group_of(j->m, rpi_layout_sharers(j->l), j->l->tensor);
     double n = most_parameters(j->l), m = j->l->zero == 2 ? (double)x->micro_batches : 1;
     x->data_hosts = g.hosts;
     x->data_bytes = n * p->gradient;
@@ -95,7 +95,7 @@ double rpi_gradients_exposed_s(const rpi_forecast_job *j) {
 
 double rpi_optimizer_time_s(const rpi_forecast_job *j) {
     const rpi_precision *p = j->l->precision;
-    double n = most_parameters(j->l) / (j->l->zero ? (double)j->l->data : 1);
+    double n = most_parameters(j->l) / (j->l->zero ? (double)rpi_layout_sharers(j->l) : 1);
     double cleared = j->m->rates ? 0 : 4; /* passes */
     double bytes = n * ((1 + cleared) * p->gradient + p->weight + 2 * p->optimizer);
     const rpi_measured_rates *r = j->m->rates;

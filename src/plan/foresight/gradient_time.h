@@ -7,7 +7,7 @@
 /* A micro-batch's gradients of a stage are read, and added to those that are read and written;
  * products add to wider ones by themselves, and ZeRO 3 adds what it has scattered. */
 double rpi_gradients_added_s(const rpi_forecast_job *job, int64_t stage);
-/* Sums over data-parallel ranks, of which what no backward pass hides. */
+/* Sums over ranks that hold the same parameters, of which what no backward pass hides. */
 double rpi_gradients_exposed_s(const rpi_forecast_job *job);
 /* Gradients are read, weights written, the rest read and written. Before that gradients are
  * read for their norm, read and written to clip them, and written where they are cleared, by

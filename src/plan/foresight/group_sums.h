@@ -11,7 +11,7 @@ typedef struct rpi_group {
     int64_t hosts;
 } rpi_group;
 
-/* A group of ranks that lie `stride` apart: tensor-parallel 1, data-parallel as many as are
+/* A group of ranks that lie `stride` apart: tensor-parallel 1, others as many as are
  * tensor-parallel. */
 rpi_group rpi_group_of(const rpi_machine *machine, int64_t ranks, int64_t stride);
 

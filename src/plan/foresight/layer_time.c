@@ -18,14 +18,16 @@ static double matrix_s(const rpi_forecast_job *j, int pass, double out, double i
 static double products_s(const rpi_forecast_job *j, int pass) {
     const rpi_transformer *m = &j->l->model;
     double h = (double)m->hidden, heads = (double)(m->heads * m->head) / j->t;
-    double kv = fmax((double)m->kv_heads / j->t, 1) * (double)m->head;
+    double kv = rpi_layout_keys(j->l);
     double f = (double)m->ffn / j->t;
     return matrix_s(j, pass, heads + 2 * kv, h) + matrix_s(j, pass, h, heads) +
            matrix_s(j, pass, (m->gated ? 2 : 1) * f, h) + matrix_s(j, pass, h, f);
 }
 
-/* Products of queries with keys, and of what becomes of them with values. Backward each has two
- * in its place, and fused attention makes its scores again besides: five in the place of two.
+/* Products of queries with keys, and of what becomes of them with values: a rank's own queries,
+ * and all keys, of which each rank's two pieces see as many as the others'. Backward each has
+ * two in its place, and fused attention makes its scores again besides: five in the place of
+ * two.
  */
 static double attention_s(const rpi_forecast_job *j, int pass) {
     const rpi_transformer *m = &j->l->model;
@@ -34,7 +36,9 @@ static double attention_s(const rpi_forecast_job *j, int pass) {
     double times = pass == FORWARD ? 1 : j->l->fused_attention ? 2.5 : 2;
     const double at[] = {s, (double)m->head, heads * (double)j->l->micro_batch};
     if (!j->l->fused_attention)
-        return times * at[2] * 2 * rpi_batched_product_s(j, s, s, (double)m->head);
+        return times * at[2] * 2 *
+               rpi_batched_product_s(j, (double)rpi_layout_sample_tokens(j->l), s,
+                                     (double)m->head);
     if (j->m->rates && j->m->rates->attention[pass].count)
         return times * flops / rpi_rate_at(&j->m->rates->attention[pass], at);
     return times * flops / (j->peak * rpi_forecast_fact(j, RPI_FACT_ATTENTION_SHARE));
@@ -44,8 +48,7 @@ static double attention_s(const rpi_forecast_job *j, int pass) {
 static double scores_bytes(const rpi_training_layout *l) {
     const rpi_transformer *m = &l->model;
     double passes = m->attention_dropout ? 6 : 4, mask = m->attention_dropout ? 1 : 0;
-    double count = (double)(m->heads * l->sequence) / (double)l->tensor *
-                   (double)(l->micro_batch * l->sequence);
+    double count = (double)(m->heads * l->sequence) / (double)l->tensor * rpi_layout_tokens(l);
     return l->fused_attention ? 0 : count * (passes * l->precision->activation + mask);
 }
 
@@ -53,9 +56,9 @@ static double scores_bytes(const rpi_training_layout *l) {
 double rpi_layer_rest_bytes(const rpi_training_layout *l) {
     const rpi_transformer *m = &l->model;
     double e = l->precision->activation, h = (double)m->hidden, t = (double)l->tensor;
-    double copied = (10 * e + (m->dropout ? 2 : 0)) * h / (l->sequence_parallel ? t : 1);
+    double copied = (10 * e + (m->dropout ? 2 : 0)) * h / rpi_layout_parts(l);
     double shared = e * (m->gated ? 3 : 2) * (double)m->ffn / t;
-    return (double)(l->micro_batch * l->sequence) * (copied + shared) + scores_bytes(l);
+    return rpi_layout_tokens(l) * (copied + shared) + scores_bytes(l);
 }
 
 static double rest_s(const rpi_forecast_job *j, int pass) {
@@ -72,7 +75,17 @@ static double backward_s(const rpi_forecast_job *j) {
 
 static double tensor_sum_s(const rpi_forecast_job *j, double bytes) {
     rpi_group g = rpi_group_of(j->m, j->l->tensor, 1);
+    if (j->l->sequence_parallel) bytes *= j->t / j->parts; /* the largest part is waited for */
     return 2 * rpi_group_half_s(j->m, &g, bytes, bytes);
+}
+
+/* Keys and values of all of a micro-batch's tokens gathered, or their gradients scattered: by
+ * redpoll train as they are summed, in 4 bytes, and by others as products take them. */
+static double keys_s(const rpi_forecast_job *j) {
+    double each = j->m->rates ? 4 : j->l->precision->activation;
+    double bytes = 2 * j->tokens * (double)j->l->context * rpi_layout_keys(j->l) * each;
+    rpi_group g = rpi_group_of(j->m, j->l->context, j->l->tensor);
+    return j->l->context > 1 ? rpi_group_half_s(j->m, &g, bytes, bytes) : 0;
 }
 
 /* Scores are a matrix for each head and sample; another softmax, of several kernels, takes as
@@ -93,15 +106,18 @@ void rpi_layer_time(const rpi_forecast_job *j) {
     if (is_shared)
         x->sums_s = 2 * tensor_sum_s(j, j->tokens * (double)j->l->model.hidden *
                                             rpi_forecast_crossing_bytes(j));
+    x->keys_s = keys_s(j);
+    int started = (is_shared ? 2 : 0) + (j->l->context > 1 ? 1 : 0);
     x->start_s = rpi_forecast_fact(j, RPI_FACT_LAYER_HOST) +
-                 (is_shared ? 2 * rpi_forecast_fact(j, RPI_FACT_SUM_HOST) : 0) +
-                 softmax_host_s(j);
+                 started * rpi_forecast_fact(j, RPI_FACT_SUM_HOST) + softmax_host_s(j);
     double device_s = x->products_s + x->attention_s + x->memory_s;
-    x->forward_s = rpi_forecast_longer(device_s + x->sums_s, x->start_s);
+    x->forward_s = rpi_forecast_longer(device_s + x->sums_s + x->keys_s, x->start_s);
+    bool is_again = j->l->recompute == RPI_RECOMPUTE_FULL;
     x->backward_s = rpi_forecast_longer(
-        backward_s(j) + (1 - rpi_forecast_fact(j, RPI_FACT_SUM_HIDDEN)) * x->sums_s,
+        backward_s(j) + (1 - rpi_forecast_fact(j, RPI_FACT_SUM_HIDDEN)) * x->sums_s +
+            (is_again ? 1 : 2) * x->keys_s,
         x->start_s);
-    if (j->l->recompute == RPI_RECOMPUTE_FULL) x->again_s = x->forward_s;
+    if (is_again) x->again_s = x->forward_s; /* with its gather */
     if (j->l->recompute == RPI_RECOMPUTE_SELECTIVE && !j->l->fused_attention)
         x->again_s = x->attention_s + rpi_forecast_memory_s(j, scores_bytes(j->l));
 }

@@ -98,10 +98,10 @@ static void try_recomputations(search *s, rpi_training_layout l) {
     }
 }
 
-/* ZeRO 2 and 3 have something to share where there are replicas, and what they send after each
- * micro-batch a pipeline has no room for. */
+/* ZeRO has something to share where ranks hold the same parameters, and what they send after
+ * each micro-batch a pipeline has no room for. */
 static void try_zeros(search *s, rpi_training_layout l) {
-    int most = l.data == 1 ? 0 : l.pipeline > 1 ? 1 : RPI_ZERO_MOST;
+    int most = rpi_layout_sharers(&l) == 1 ? 0 : l.pipeline > 1 ? 1 : RPI_ZERO_MOST;
     for (int zero = 0; zero <= most; zero++) {
         if (!s->open->zero && zero != l.zero) continue;
         rpi_training_layout at = l;
@@ -123,7 +123,7 @@ static void try_micro_batches(search *s, rpi_training_layout l) {
 }
 
 static void try_pipelines(search *s, rpi_training_layout l) {
-    int64_t left = s->ranks / l.tensor, asked = l.pipeline, data = l.data;
+    int64_t left = s->ranks / (l.tensor * l.context), asked = l.pipeline, data = l.data;
     for (int64_t p = 1; p <= left && p <= l.model.layers; p++) {
         if (left % p || (!s->open->pipeline && p != asked)) continue;
         if (!s->open->data && left / p != data) continue;
@@ -131,6 +131,36 @@ static void try_pipelines(search *s, rpi_training_layout l) {
         l.data = left / p;
         try_micro_batches(s, l);
     }
+}
+
+/* Ranks that share sequences: as many as the request says, or from `first` on. */
+static void try_contexts(search *s, rpi_training_layout l, int64_t first, int64_t most) {
+    int64_t left = s->ranks / l.tensor, asked = l.context;
+    for (int64_t c = s->open->context ? first : asked; c <= left && c <= most; c++) {
+        l.context = c;
+        bool wanted = !s->open->context || rpi_layout_context_fits(&l);
+        if (left % c == 0 && wanted) try_pipelines(s, l);
+        if (!s->open->context) return;
+    }
+}
+
+static void try_tensors(search *s, const rpi_training_layout *request, int64_t first,
+                        int64_t most) {
+    for (int64_t t = 1; t <= s->ranks; t++) {
+        rpi_training_layout l = *request;
+        bool wanted = s->open->tensor ? t <= s->machine->ranks_per_host : t == request->tensor;
+        if (s->ranks % t || !wanted) continue;
+        l.tensor = t;
+        if (s->open->tensor && t == 1) l.sequence_parallel = false;
+        try_contexts(s, l, first, most);
+    }
+}
+
+/* Ranks share sequences where these are long, or where nothing fits otherwise. */
+static void try_layouts(search *s, const rpi_training_layout *request) {
+    bool is_short = s->open->context && request->sequence < RPI_LONG_SEQUENCE;
+    try_tensors(s, request, 1, is_short ? 1 : s->ranks);
+    if (is_short && s->out->tried && !s->out->fitting) try_tensors(s, request, 2, s->ranks);
 }
 
 /* None was so much as tried: what was said does not divide the ranks, or is too much. */
@@ -141,6 +171,7 @@ static rp_status refuse_all(const rpi_training_layout *l, const rpi_open_choices
         bool is_open;
         int64_t value;
     } said[] = {{"--tp", open->tensor, l->tensor},
+                {"--cp", open->context || l->context == 1, l->context},
                 {"--pp", open->pipeline, l->pipeline},
                 {"--dp", open->data, l->data}};
     char words[96] = "";
@@ -154,10 +185,11 @@ static rp_status refuse_all(const rpi_training_layout *l, const rpi_open_choices
     if (words[0] && (all > (double)ranks || ranks % (int64_t)all))
         return RP_FAIL(INVALID, "no layout of %lld ranks is legal: %s does not divide them",
                        (long long)ranks, words);
-    return RP_FAIL(INVALID,
-                   "no layout of %lld ranks is legal: --tp, --pp and --dp have to multiply to "
-                   "them, with no more stages than layers and --tp within a host",
-                   (long long)ranks);
+    return RP_FAIL(
+        INVALID,
+        "no layout of %lld ranks is legal: --tp, --cp, --pp and --dp have to multiply "
+        "to them, with no more stages than layers and --tp within a host",
+        (long long)ranks);
 }
 
 static rp_status try_all(const rpi_training_layout *request, const rpi_open_choices *open,
@@ -168,14 +200,7 @@ static rp_status try_all(const rpi_training_layout *request, const rpi_open_choi
     rpi_fact peak;
     RP_TRY(rpi_plan_device_peak(&machine->device, request->precision->dtype, &peak));
     RP_TRY(rpi_alloc_array((size_t)most + 1, sizeof *out->best, "layouts", &out->best));
-    for (int64_t t = 1; t <= ranks; t++) {
-        rpi_training_layout l = *request;
-        bool wanted = open->tensor ? t <= machine->ranks_per_host : t == request->tensor;
-        if (ranks % t || !wanted) continue;
-        l.tensor = t;
-        if (open->tensor && t == 1) l.sequence_parallel = false;
-        try_pipelines(&s, l);
-    }
+    try_layouts(&s, request);
     if (out->tried && s.refusal != RP_NOMEM) return RP_OK;
     rpi_free(out->best);
     *out = (rpi_found_layouts){0};

@@ -6,7 +6,7 @@
 
 /* What is left open; the layout of the request says the rest. */
 typedef struct rpi_open_choices {
-    bool tensor, pipeline, data, zero, micro_batch, recompute;
+    bool tensor, pipeline, data, zero, micro_batch, recompute, context;
 } rpi_open_choices;
 
 typedef struct rpi_candidate {
@@ -21,7 +21,12 @@ typedef struct rpi_found_layouts {
     rpi_candidate least;    /* where none fits: that which needs least memory */
 } rpi_found_layouts;
 
-/* The `most` fastest layouts of so many ranks. Tensor-parallel ranks stay on a host.
+/* From so many tokens of a sample on ranks may share sequences where that is open. */
+enum { RPI_LONG_SEQUENCE = 16384 };
+
+/* The `most` fastest layouts of so many ranks. Tensor-parallel ranks stay on a host. Where it
+ * is open, ranks share sequences (in any number that divides the ranks, whose two pieces each
+ * divide the sequence) where these are long, or where nothing fits otherwise.
  * RP_INVALID: no layout is legal, and why the last one was not, or the device does not multiply
  * in its dtype; RP_NOMEM. */
 rp_status rpi_layouts_search(const rpi_training_layout *request, const rpi_open_choices *open,

@@ -28,6 +28,7 @@ typedef enum column {
     C_TENSOR,
     C_PIPELINE,
     C_DATA,
+    C_CONTEXT,
     C_INTERLEAVE,
     C_ZERO,
     C_SEQUENCE_PARALLEL,
@@ -57,6 +58,7 @@ static const rpi_measured_column columns[COLUMNS] = {
     {"tensor", "tensor-parallel ranks"},
     {"pipeline", "stages"},
     {"data", "replicas; gpus over the others"},
+    {"context", "ranks that share each sequence; 1"},
     {"interleave", "chunks of layers a rank has"},
     {"zero", "what replicas share: 0 to 3"},
     {"sequence_parallel", "0 or 1"},
@@ -196,6 +198,7 @@ static rp_status read_numbers(const reader *r, rpi_training_layout *l, int64_t *
                                   &l->tensor,
                                   &l->pipeline,
                                   &l->data,
+                                  &l->context,
                                   &l->interleave,
                                   &zero,
                                   &parallel,
@@ -224,14 +227,21 @@ static rp_status read_words(const reader *r, rpi_training_layout *l) {
 /* Each number is at most 1e9, and so a product of two of them fits. */
 static rp_status share_ranks(const reader *r, int64_t ranks, rpi_training_layout *l) {
     if (r->places[C_DATA] < 0 && r->places[C_GPUS] >= 0) {
-        if (ranks % (l->tensor * l->pipeline))
-            return RP_FAIL(INVALID, "%lld gpus are not whole replicas of %lld x %lld",
-                           (long long)ranks, (long long)l->tensor, (long long)l->pipeline);
-        l->data = ranks / (l->tensor * l->pipeline);
+        const int64_t sizes[] = {l->tensor, l->context, l->pipeline};
+        int64_t left = ranks;
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            if (left % sizes[i])
+                return RP_FAIL(INVALID,
+                               "%lld gpus are not whole replicas of %lld x %lld x %lld",
+                               (long long)ranks, (long long)l->tensor, (long long)l->context,
+                               (long long)l->pipeline);
+            left /= sizes[i];
+        }
+        l->data = left;
     }
     RP_TRY(rpi_layout_check(l));
     if (r->places[C_GPUS] >= 0 && rpi_layout_ranks(l) != ranks)
-        return RP_FAIL(INVALID, "tensor x pipeline x data is %lld, and gpus %lld",
+        return RP_FAIL(INVALID, "tensor x context x pipeline x data is %lld, and gpus %lld",
                        (long long)rpi_layout_ranks(l), (long long)ranks);
     return RP_OK;
 }

@@ -11,16 +11,12 @@ const char *const rpi_memory_advice[RPI_MEMORY_ITEMS] = {
     "more --tp or --pp, --zero 3, or more hosts",
     "more --tp or --pp, --zero 2, or more hosts",
     "--zero 1, more --tp or --pp, or more hosts",
-    "--recompute full or selective, a smaller --micro-batch-size, or more --tp",
-    "more --tp, or a smaller --micro-batch-size",
+    "--recompute full or selective, a smaller --micro-batch-size, or more --tp or --cp",
+    "more --tp or --cp, or a smaller --micro-batch-size",
     "more --tp, or a smaller --micro-batch-size",
     "more --tp",
     "a device with more memory",
 };
-
-static double tokens_of(const rpi_training_layout *l) {
-    return (double)l->micro_batch * (double)l->sequence;
-}
 
 /* ---- activations ---- */
 
@@ -50,12 +46,12 @@ static double scores(const rpi_training_layout *l) {
 }
 
 static double layer_bytes(const rpi_training_layout *l, rpi_recompute recompute) {
-    double t = (double)l->tensor, parts = l->sequence_parallel ? t : 1;
+    double t = (double)l->tensor, parts = rpi_layout_parts(l);
     double input = l->precision->activation * (double)l->model.hidden;
-    if (recompute == RPI_RECOMPUTE_FULL) return tokens_of(l) * input / parts;
+    if (recompute == RPI_RECOMPUTE_FULL) return rpi_layout_tokens(l) * input / parts;
     double kept = copied(l) / parts + shared(l) / t;
     bool has_scores = recompute == RPI_RECOMPUTE_NONE || l->fused_attention;
-    return tokens_of(l) * (kept + (has_scores ? scores(l) / t : 0));
+    return rpi_layout_tokens(l) * (kept + (has_scores ? scores(l) / t : 0));
 }
 
 double rpi_layer_activation_bytes(const rpi_training_layout *l) {
@@ -95,22 +91,30 @@ double rpi_stage_parameters(const rpi_training_layout *l, int64_t stage) {
 
 static void add_parameters(const rpi_training_layout *l, int64_t stage, rpi_rank_memory *r) {
     const rpi_precision *p = l->precision;
-    double n = rpi_stage_parameters(l, stage), d = (double)l->data;
+    double n = rpi_stage_parameters(l, stage), d = (double)rpi_layout_sharers(l);
     r->bytes[RPI_MEMORY_WEIGHTS] = n * p->weight / (l->zero >= 3 ? d : 1);
     r->bytes[RPI_MEMORY_GRADIENTS] = n * p->gradient / (l->zero >= 2 ? d : 1);
     r->bytes[RPI_MEMORY_OPTIMIZER] = n * p->optimizer / (l->zero >= 1 ? d : 1);
+}
+
+/* Keys and values of one layer's whole sequences, where ranks share them, and once more while
+ * they travel. */
+static double keys(const rpi_training_layout *l) {
+    double whole = rpi_layout_tokens(l) * (double)l->context * 2 * rpi_layout_keys(l);
+    return l->context > 1 ? 2 * whole * l->precision->activation : 0;
 }
 
 /* ZeRO 3: the group that computes and the next one; it is computed with in 2 bytes where the
  * products are. A pipeline: what comes in and what goes out. */
 static double buffers(const rpi_training_layout *l) {
     rpi_transformer_parameters p = rpi_transformer_count(&l->model);
-    double t = (double)l->tensor, parts = l->sequence_parallel ? t : 1, bytes = 0;
+    double t = (double)l->tensor, parts = rpi_layout_parts(l), bytes = keys(l);
     double layer = p.layer_matrices / t + p.layer_vectors;
-    if (l->zero == 3 && l->data > 1)
+    if (l->zero == 3 && rpi_layout_sharers(l) > 1)
         bytes += l->precision->activation * (layer + fmax(layer, p.embedding / t));
     if (l->pipeline > 1)
-        bytes += 2 * tokens_of(l) * l->precision->activation * (double)l->model.hidden / parts;
+        bytes += 2 * rpi_layout_tokens(l) * l->precision->activation * (double)l->model.hidden /
+                 parts;
     return bytes;
 }
 
@@ -118,7 +122,7 @@ static double buffers(const rpi_training_layout *l) {
  * gradients of in place; 4 s b h (1 + V / h) / t. */
 static double logits(const rpi_training_layout *l) {
     double t = (double)l->tensor, width = (double)(l->model.hidden + l->model.vocabulary);
-    return 4 * tokens_of(l) * width / t;
+    return 4 * rpi_layout_tokens(l) * width / t;
 }
 
 rpi_rank_memory rpi_rank_memory_of(const rpi_training_layout *l, int64_t stage,

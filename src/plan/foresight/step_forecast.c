@@ -11,7 +11,7 @@
 enum { FEW_STAGES = 64 }; /* whose times need no memory */
 
 const char *const rpi_time_names[RPI_TIME_ITEMS] = {
-    "compute", "tensor sums", "bubble", "hops", "data sums", "optimizer", "host",
+    "compute", "tensor sums", "key gathers", "bubble", "hops", "data sums", "optimizer", "host",
 };
 
 /* ---- stages ---- */
@@ -37,7 +37,7 @@ static void time_stages(const rpi_forecast_job *j, double *forward_s, double *ba
 static rpi_pipeline_steps steps_of(const rpi_forecast_job *j, const double *forward_s,
                                    const double *backward_s) {
     const rpi_machine *m = j->m;
-    int64_t stage_ranks = j->l->tensor * j->l->data;
+    int64_t stage_ranks = j->l->tensor * rpi_layout_sharers(j->l);
     double bytes = j->tokens * (double)j->l->model.hidden * rpi_forecast_crossing_bytes(j);
     double senders = fmin((double)m->ranks_per_host, (double)stage_ranks);
     bool is_one_host = rpi_layout_ranks(j->l) <= m->ranks_per_host;
@@ -81,8 +81,11 @@ static rp_status time_pipeline(const rpi_forecast_job *j, bool by_events, rpi_fo
     x->hop_s = hop_s(&steps);
     rpi_free(many);
     double sums_s = fmin((double)x->layers * rpi_layer_sum_passes(j) * x->sums_s, x->slot_s);
+    double keys_s =
+        fmin((double)x->layers * RPI_LAYER_KEY_PASSES * x->keys_s, x->slot_s - sums_s);
     out->seconds[RPI_TIME_TENSOR] = m * sums_s;
-    out->seconds[RPI_TIME_COMPUTE] = m * (x->slot_s - sums_s);
+    out->seconds[RPI_TIME_KEYS] = m * keys_s;
+    out->seconds[RPI_TIME_COMPUTE] = m * (x->slot_s - sums_s - keys_s);
     out->seconds[RPI_TIME_BUBBLE] = fmax(0, time.ideal_s - m * x->slot_s);
     out->seconds[RPI_TIME_HOPS] = fmax(0, time.time_s - time.ideal_s);
     return status;
@@ -92,8 +95,7 @@ static rp_status time_pipeline(const rpi_forecast_job *j, bool by_events, rpi_fo
 
 double rpi_pass_flops(const rpi_training_layout *l) {
     rpi_transformer_flops f = rpi_transformer_flops_of(&l->model, l->sequence);
-    double tokens = (double)l->micro_batch * (double)l->sequence;
-    return tokens * (f.layer_matrices + f.layer_attention) / (double)l->tensor;
+    return rpi_layout_tokens(l) * (f.layer_matrices + f.layer_attention) / (double)l->tensor;
 }
 
 /* The host decides, and nothing that the device was fitted to has passes as small. */
@@ -106,7 +108,7 @@ static bool waits_for_another_host(const rpi_forecast_job *j) {
 
 /* Who has shards of gradients or parameters has more to do in a step. */
 static double step_host_s(const rpi_forecast_job *j) {
-    bool has_shards = j->l->zero >= 2 && j->l->data > 1;
+    bool has_shards = j->l->zero >= 2 && rpi_layout_sharers(j->l) > 1;
     return rpi_forecast_fact(j, RPI_FACT_STEP_HOST) +
            (has_shards ? rpi_forecast_fact(j, RPI_FACT_SHARD_HOST) : 0);
 }
@@ -143,9 +145,9 @@ static rp_status forecast(const rpi_training_layout *l, const rpi_machine *m, bo
     rpi_forecast_job j = {.l = l,
                           .m = m,
                           .peak = rpi_plan_device_value(&m->device, peak),
-                          .tokens = (double)l->micro_batch * (double)l->sequence,
+                          .tokens = rpi_layout_tokens(l),
                           .t = (double)l->tensor,
-                          .parts = l->sequence_parallel ? (double)l->tensor : 1,
+                          .parts = rpi_layout_parts(l),
                           .products = rpi_measured_products(m->rates, l->precision->dtype),
                           .x = &out->terms};
     out->terms.micro_batches = rpi_layout_micro_batches(l);

@@ -4,6 +4,7 @@
 #include "base/suggest.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* Adam: two moments of 4 bytes, and a copy of the weights in 4 where they are in 2. */
 static const rpi_precision precisions[] = {
@@ -37,7 +38,30 @@ int64_t rpi_layout_micro_batches(const rpi_training_layout *l) {
 }
 
 int64_t rpi_layout_ranks(const rpi_training_layout *l) {
-    return l->tensor * l->pipeline * l->data;
+    return l->tensor * l->context * l->pipeline * l->data;
+}
+
+int64_t rpi_layout_sharers(const rpi_training_layout *l) {
+    return l->data * l->context;
+}
+
+int64_t rpi_layout_sample_tokens(const rpi_training_layout *l) {
+    return l->sequence / l->context;
+}
+
+double rpi_layout_tokens(const rpi_training_layout *l) {
+    return (double)l->micro_batch * (double)rpi_layout_sample_tokens(l);
+}
+
+double rpi_layout_parts(const rpi_training_layout *l) {
+    int64_t tokens = rpi_layout_sample_tokens(l);
+    int64_t most = (tokens + l->tensor - 1) / l->tensor;
+    return l->sequence_parallel ? (double)tokens / (double)most : 1;
+}
+
+double rpi_layout_keys(const rpi_training_layout *l) {
+    int64_t heads = l->model.kv_heads / l->tensor;
+    return (double)((heads > 1 ? heads : 1) * l->model.head);
 }
 
 static rp_status check_tensor(const rpi_training_layout *l) {
@@ -51,10 +75,24 @@ static rp_status check_tensor(const rpi_training_layout *l) {
     if (l->model.ffn % t)
         return RP_FAIL(INVALID, "--tp %lld does not divide intermediate=%lld", t,
                        (long long)l->model.ffn);
-    if (l->sequence_parallel && l->sequence % t)
-        return RP_FAIL(INVALID, "--tp %lld does not divide the sequence of %lld tokens", t,
-                       (long long)l->sequence);
     return RP_OK;
+}
+
+bool rpi_layout_context_fits(const rpi_training_layout *l) {
+    return l->context == 1 || l->sequence % (2 * l->context) == 0;
+}
+
+/* Each has two pieces, the i-th and the i-th from the end, so that their work is even. */
+static rp_status check_context(const rpi_training_layout *l) {
+    long long pieces = 2 * l->context, below = l->sequence / pieces * pieces;
+    char fitting[32] = "";
+    if (rpi_layout_context_fits(l)) return RP_OK;
+    if (below > 0) snprintf(fitting, sizeof fitting, "%lld or ", below);
+    return RP_FAIL(INVALID,
+                   "--cp %lld: sequences of %lld tokens over %lld context ranks, two equal "
+                   "pieces each: %s%lld tokens would fit",
+                   (long long)l->context, (long long)l->sequence, (long long)l->context,
+                   fitting, below + pieces);
 }
 
 static rp_status check_pipeline(const rpi_training_layout *l) {
@@ -80,6 +118,7 @@ static rp_status check_sizes(const rpi_training_layout *l) {
         int64_t value, most;
     } sizes[] = {
         {"tensor-parallel ranks", l->tensor, MOST_RANKS},
+        {"context-parallel ranks", l->context, MOST_RANKS},
         {"stages", l->pipeline, MOST_STAGES},
         {"replicas", l->data, MOST_RANKS},
         {"chunks", l->interleave, MOST_STAGES},
@@ -114,6 +153,7 @@ rp_status rpi_layout_check(const rpi_training_layout *l) {
     RP_TRY(check_sizes(l));
     RP_TRY(rpi_layout_check_batch(l));
     RP_TRY(check_tensor(l));
+    RP_TRY(check_context(l));
     RP_TRY(check_pipeline(l));
     return RP_OK;
 }

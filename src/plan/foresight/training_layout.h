@@ -1,7 +1,8 @@
 /* A training as a planner sees it: a transformer, its batch, and how ranks share both.
  *
- * Ranks in order are tensor-parallel first, then data-parallel, then stages of a pipeline, as
- * rank = (stage D + replica) t + tensor: tensor-parallel ranks are neighbours on a host. */
+ * Ranks in order are tensor-parallel first, then those that share sequences, then
+ * data-parallel, then stages of a pipeline, as rank = ((stage D + replica) c + context) t +
+ * tensor: tensor-parallel ranks are neighbours on a host. */
 #ifndef RPI_PLAN_TRAINING_LAYOUT_H
 #define RPI_PLAN_TRAINING_LAYOUT_H
 
@@ -27,13 +28,14 @@ typedef struct rpi_training_layout {
     int64_t sequence;                  /* tokens of a sample */
     int64_t micro_batch, global_batch; /* samples */
     int64_t tensor, pipeline, data;
+    int64_t context;    /* ranks that share each sequence: two equal pieces each */
     int64_t interleave; /* chunks of layers a rank has; 1: one */
     /* Of the pipeline's passes, a kind of plan/pipelines; NULL: 1f1b, or interleaved where a
      * rank has chunks. */
     const char *schedule;
     int zero; /* what data-parallel ranks share: 1 optimizer, 2 gradients, 3 all */
-    bool sequence_parallel;
-    bool fused_attention; /* scores are never stored */
+    bool sequence_parallel; /* tokens are shared, rounded up where they do not divide */
+    bool fused_attention;   /* scores are never stored */
     rpi_recompute recompute;
     const rpi_precision *precision;
 } rpi_training_layout;
@@ -41,10 +43,23 @@ typedef struct rpi_training_layout {
 /* Micro-batches of a step and pipeline. */
 int64_t rpi_layout_micro_batches(const rpi_training_layout *layout);
 int64_t rpi_layout_ranks(const rpi_training_layout *layout);
+/* Ranks that hold the same parameters, sum their gradients and share them with ZeRO: of all
+ * replicas, and those that share sequences. */
+int64_t rpi_layout_sharers(const rpi_training_layout *layout);
+/* Of a sample, and of a micro-batch, those that a rank computes with. */
+int64_t rpi_layout_sample_tokens(const rpi_training_layout *layout);
+double rpi_layout_tokens(const rpi_training_layout *layout);
+/* Into how many parts tensor-parallel ranks cut what lies between products: as many as they
+ * are, less where tokens do not divide and the first has more than the last, or 1. */
+double rpi_layout_parts(const rpi_training_layout *layout);
+/* Width of a token's keys, or of its values, on a rank. */
+double rpi_layout_keys(const rpi_training_layout *layout);
 
 /* RP_INVALID: what does not divide, and what to say in its place. The one place that knows
  * which grids are legal. */
 rp_status rpi_layout_check(const rpi_training_layout *layout);
+/* Of that: do sequences divide into two pieces for each rank that shares them? */
+bool rpi_layout_context_fits(const rpi_training_layout *layout);
 
 /* The same model and batch on one rank, for counts of the whole. */
 rp_status rpi_layout_check_batch(const rpi_training_layout *layout);

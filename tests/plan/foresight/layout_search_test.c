@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "plan/foresight/trainings.h"
 
-static const rpi_open_choices all_open = {true, true, true, true, true, true};
+static const rpi_open_choices all_open = {true, true, true, true, true, true, true};
 
 /* The same by plain loops over everything. */
 static double fastest_of_all(const rpi_machine *m, int64_t ranks, int64_t *out_fitting) {
@@ -91,7 +91,7 @@ static void where_nothing_is_legal_the_reason_is_said(void) {
                 "--tp 2 times --pp 8 times --dp 1 does not divide them");
     l.pipeline = 1;
     CHECK_FAILS(rpi_layouts_search(&l, &none, &m, 8, 5, &found), INVALID,
-                "no layout of 8 ranks is legal: --tp, --pp and --dp");
+                "no layout of 8 ranks is legal: --tp, --cp, --pp and --dp");
     l.data = 8;
     l.tensor = 1;
     l.global_batch = 7;
@@ -101,6 +101,43 @@ static void where_nothing_is_legal_the_reason_is_said(void) {
     (void)rpi_memory_fail_after(1);
     CHECK_FAILS(rpi_layouts_search(&l, &all_open, &m, 8, 5, &found), NOMEM, "layouts");
     (void)rpi_memory_fail_after(0);
+}
+
+/* ---- the table: add a row. How many ranks share sequences in what is tried ---- */
+
+static void sequences_are_shared_where_they_are_long_or_have_to_be(void) {
+    static const struct {
+        int64_t sequence, said; /* 0: open */
+        double share;           /* memory, of what is needed where none share */
+        int64_t found;          /* of 1, 2, 4 and 8 ranks that share sequences, each a bit */
+    } rows[] = {
+        {512, 0, 2, 1},
+        {RPI_LONG_SEQUENCE, 0, 2, 1 + 2 + 4 + 8},
+        {RPI_LONG_SEQUENCE - 4, 0, 2, 1},
+        {RPI_LONG_SEQUENCE + 4, 0, 2, 1 + 2}, /* does not divide further */
+        {512, 0, .99, 2 + 4 + 8},             /* needed */
+        {511, 0, .99, 0},                     /* needed, and does not divide */
+        {512, 4, 2, 4},
+        {512, 1, .99, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_training_layout l = small_gpt();
+        rpi_found_layouts found;
+        rpi_open_choices open = {.data = true, .context = !rows[i].said};
+        rpi_machine m = perfect_machine(8);
+        int64_t bits = 0;
+        l.sequence = rows[i].sequence;
+        l.zero = 1;
+        l.data = 8;
+        m.device.facts[RPI_FACT_MEMORY_BYTES].value =
+            rpi_rank_memory_most(&l, 0, 0).all * rows[i].share;
+        if (rows[i].said) l.context = rows[i].said;
+        REQUIRE_OK(rpi_layouts_search(&l, &open, &m, 8, 100, &found));
+        for (int k = 0; k < found.count; k++) bits |= found.best[k].layout.context;
+        CHECK_MSG(bits == rows[i].found, "row %d: %d, not %d", (int)i, (int)bits,
+                  (int)rows[i].found);
+        rpi_free(found.best);
+    }
 }
 
 /* Each of the frontier is beaten by none of all layouts, and each of all by one of it. */
@@ -142,5 +179,7 @@ static void the_frontier_is_what_no_other_beats(void) {
 CASES({"the best of all is found", the_best_of_all_is_found},
       {"what is said stays", what_is_said_stays},
       {"where nothing fits the smallest is known", where_nothing_fits_the_smallest_is_known},
+      {"sequences are shared where they are long or have to be",
+       sequences_are_shared_where_they_are_long_or_have_to_be},
       {"the frontier is what no other beats", the_frontier_is_what_no_other_beats},
       {"where nothing is legal the reason is said", where_nothing_is_legal_the_reason_is_said})

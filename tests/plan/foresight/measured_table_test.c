@@ -70,7 +70,7 @@ static const struct {
     {"gpus,iteration_s\n0,3", "gpus: 0 is too few"},
     {"gpus,tensor,iteration_s\n6,4,3", "6 gpus are not whole replicas of 4 x 1"},
     {"gpus,data,global_batch,iteration_s\n6,4,4,3",
-     "tensor x pipeline x data is 4, and gpus 6"},
+     "tensor x context x pipeline x data is 4, and gpus 6"},
     {"heads,tensor,data,iteration_s\n4,3,1,3", "--tp 3 does not divide"},
     {"hidden,heads,iteration_s\n1000,16,3", "hidden=1000 is no multiple of heads=16"},
     {"zero,iteration_s\n4,3", "zero is 0 to 3"},

@@ -27,6 +27,7 @@ static rpi_training_layout gpt(int64_t hidden, int64_t heads, int64_t layers) {
         .global_batch = 1,
         .tensor = 1,
         .pipeline = 1,
+        .context = 1,
         .data = 1,
         .interleave = 1,
     };
@@ -214,7 +215,54 @@ static void peaks_as_measured(void) {
     }
 }
 
-CASES({"known answers", known_answers}, {"peaks as measured", peaks_as_measured},
+/* ---- the table: add a row. Ranks that share each sequence, by hand: 1 / c of what one keeps
+ * and of its logits, the keys and values of a layer's 2048 tokens twice in 2 bytes, and ZeRO's
+ * shares among replicas and these ---- */
+
+static void sequences_over_ranks(void) {
+    static const struct {
+        int64_t context, data, tensor;
+        int zero;
+        double keys_bytes, shares;
+    } rows[] = {
+        {1, 1, 1, 1, 0, 1},
+        {2, 1, 1, 0, 2 * 2 * 2048 * 6144. * 2, 1},
+        {2, 1, 1, 1, 2 * 2 * 2048 * 6144. * 2, 2},
+        {4, 2, 8, 1, 2 * 2 * 2048 * 768. * 2, 8},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_training_layout alone = gpt(6144, 64, 48), l = gpt(6144, 64, 48);
+        alone.tensor = l.tensor = rows[i].tensor;
+        alone.global_batch = l.global_batch = 2;
+        l.context = rows[i].context;
+        l.data = rows[i].data;
+        l.zero = rows[i].zero;
+        REQUIRE_OK(rpi_layout_check(&l));
+        rpi_rank_memory one = rpi_rank_memory_of(&alone, 0, 0, 0);
+        rpi_rank_memory r = rpi_rank_memory_of(&l, 0, 0, 0);
+        double c = (double)rows[i].context;
+        CHECK_NEAR(r.bytes[RPI_MEMORY_KEPT], one.bytes[RPI_MEMORY_KEPT] / c, 1);
+        CHECK_NEAR(r.bytes[RPI_MEMORY_LOGITS], one.bytes[RPI_MEMORY_LOGITS] / c, 1);
+        CHECK_NEAR(r.bytes[RPI_MEMORY_BUFFERS], rows[i].keys_bytes, 1);
+        CHECK_NEAR(r.bytes[RPI_MEMORY_WEIGHTS], one.bytes[RPI_MEMORY_WEIGHTS], 1);
+        CHECK_NEAR(r.bytes[RPI_MEMORY_OPTIMIZER],
+                   one.bytes[RPI_MEMORY_OPTIMIZER] / rows[i].shares, 1);
+    }
+}
+
+/* Of 30 tokens the first of 4 ranks has 8, where 7.5 would be even. */
+static void parts_are_rounded_up(void) {
+    rpi_training_layout l = gpt(64, 4, 2);
+    l.tensor = 4;
+    l.sequence_parallel = true;
+    l.recompute = RPI_RECOMPUTE_FULL;
+    l.sequence = 30;
+    REQUIRE_OK(rpi_layout_check(&l));
+    CHECK_NEAR(rpi_layer_activation_bytes(&l), 8 * 64 * 2, 1e-9);
+}
+
+CASES({"known answers", known_answers}, {"sequences over ranks", sequences_over_ranks},
+      {"parts are rounded up", parts_are_rounded_up}, {"peaks as measured", peaks_as_measured},
       {"by recomputation", by_recomputation}, {"bytes of parameters", bytes_of_parameters},
       {"ZeRO as published", zero_as_published},
       {"stages share layers and micro-batches", stages_share_layers_and_micro_batches},

@@ -109,6 +109,68 @@ static void groups_share_a_link(void) {
     CHECK_NEAR(f.seconds[RPI_TIME_TENSOR], 16 * 8 * 4 * sum_s, 1e-9);
 }
 
+/* ---- the table: add a row. A gather of keys and values by hand: 512 tokens of 2 x 1024 / t
+ * numbers in two bytes, of which a rank gets what c - 1 others have; three of them a layer and
+ * micro-batch, as full recomputation makes the forward pass's again in the place of the
+ * backward pass's ---- */
+
+static void keys_are_gathered(void) {
+    static const struct {
+        int64_t context, tensor, per_host;
+        bool remade;
+        double bytes_inside, bytes_between, inside_latencies, between_latencies;
+    } rows[] = {
+        {2, 1, 8, false, 1. / 2, 0, 1, 0}, /* one host */
+        {4, 1, 8, false, 3. / 4, 0, 3, 0},         {4, 1, 8, true, 3. / 4, 0, 3, 0},
+        {2, 1, 1, false, 0, 1. / 2, 0, 1},         /* each on its own */
+        {4, 1, 2, false, 1. / 2, 1. / 2, 1, 1},    /* two hosts, whose link one group has */
+        {4, 2, 8, false, 3. / 4 / 2, 0, 3, 0},     /* with half of the heads */
+        {2, 4, 4, false, 0, 4 * 1. / 2 / 4, 0, 1}, /* four groups on one link */
+    };
+    double whole = 2 * 512 * 1024 * 2;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_machine m = perfect_machine(rows[i].per_host);
+        rpi_training_layout l = small_gpt();
+        m.local_latency_s = 1e-5;
+        m.link_latency_s = 1e-3;
+        l.context = rows[i].context;
+        l.tensor = rows[i].tensor;
+        l.recompute = rows[i].remade ? RPI_RECOMPUTE_FULL : RPI_RECOMPUTE_NONE;
+        rpi_forecast f = forecast_of(&l, &m);
+        double wanted = whole * (rows[i].bytes_inside / 1e11 + rows[i].bytes_between / 1e10) +
+                        1e-5 * rows[i].inside_latencies + 1e-3 * rows[i].between_latencies;
+        CHECK_MSG(fabs(f.terms.keys_s / wanted - 1) < 1e-9, "row %d: %g s, not %g", (int)i,
+                  f.terms.keys_s, wanted);
+        CHECK_NEAR(f.seconds[RPI_TIME_KEYS], 32 * 8 * 3 * wanted, 1e-9);
+    }
+}
+
+/* A perfect machine whose ranks share sequences computes as long as one whose ranks have
+ * samples of their own, and sums as many gradients. */
+static void shared_sequences_are_as_much_work(void) {
+    rpi_machine m = perfect_machine(8);
+    rpi_training_layout l = small_gpt(), other = small_gpt();
+    l.context = other.data = 4;
+    for (int fused = 0; fused < 2; fused++) {
+        l.fused_attention = other.fused_attention = fused;
+        rpi_forecast f = forecast_of(&l, &m), g = forecast_of(&other, &m);
+        CHECK_NEAR(f.seconds[RPI_TIME_COMPUTE] / g.seconds[RPI_TIME_COMPUTE], 1, 1e-5);
+        CHECK_NEAR(f.seconds[RPI_TIME_DATA] / g.seconds[RPI_TIME_DATA], 1, 1e-9);
+        CHECK_NEAR(f.mfu * f.step_s / (g.mfu * g.step_s), 1, 1e-9);
+        CHECK(g.seconds[RPI_TIME_KEYS] == 0 && f.step_s > g.step_s);
+    }
+}
+
+/* The first rank's part of 511 tokens is half of 512. */
+static void uneven_parts_are_waited_for(void) {
+    rpi_machine m = perfect_machine(8);
+    rpi_training_layout l = small_gpt(), even = small_gpt();
+    l.tensor = even.tensor = 2;
+    l.sequence_parallel = even.sequence_parallel = true;
+    l.sequence = 511;
+    CHECK_NEAR(forecast_of(&l, &m).terms.sums_s, forecast_of(&even, &m).terms.sums_s, 1e-15);
+}
+
 static void what_overlaps_is_hidden(void) {
     rpi_machine m = perfect_machine(1);
     rpi_training_layout l = small_gpt();
@@ -314,6 +376,9 @@ static void a_layer_as_measured(void) {
 CASES({"a perfect machine reaches its peak", a_perfect_machine_reaches_its_peak},
       {"a layer as measured", a_layer_as_measured}, {"bubbles", bubbles}, {"hops", hops},
       {"sums of gradients", sums_of_gradients}, {"groups share a link", groups_share_a_link},
+      {"keys are gathered", keys_are_gathered},
+      {"shared sequences are as much work", shared_sequences_are_as_much_work},
+      {"uneven parts are waited for", uneven_parts_are_waited_for},
       {"what overlaps is hidden", what_overlaps_is_hidden},
       {"softmax of few matrices", softmax_of_few_matrices},
       {"shards take the host longer", shards_take_the_host_longer},

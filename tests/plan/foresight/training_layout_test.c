@@ -17,6 +17,7 @@ static rpi_training_layout llama(void) {
                              .global_batch = 64,
                              .tensor = 2,
                              .pipeline = 4,
+                             .context = 1,
                              .data = 4,
                              .interleave = 1};
     CHECK_OK(rpi_precision_find("bf16", &l.precision));
@@ -79,7 +80,56 @@ static void heads_of_keys_divide_either_way(void) {
     l = llama();
     l.sequence_parallel = true;
     l.sequence = 4095;
-    CHECK_FAILS(rpi_layout_check(&l), INVALID, "does not divide the sequence of 4095");
+    CHECK_OK(rpi_layout_check(&l)); /* the last rank has fewer tokens */
+}
+
+/* ---- the table: add a row. Sequences over context ranks, and their parts of tensor ranks ----
+ */
+
+static void sequences_over_ranks(void) {
+    static const struct {
+        int64_t sequence, context, tensor;
+        bool parallel;
+        double tokens, parts;
+        const char *message; /* NULL: legal */
+    } rows[] = {
+        {4096, 1, 2, false, 2 * 4096, 1, NULL},
+        {4096, 4, 2, false, 2 * 1024, 1, NULL},
+        {4096, 4, 2, true, 2 * 1024, 2, NULL},
+        {4096, 2048, 1, true, 2 * 2, 1, NULL},
+        {4095, 1, 2, true, 2 * 4095, 4095. / 2048, NULL},
+        {60, 2, 4, true, 2 * 30, 30. / 8, NULL},
+        {2, 1, 4, true, 2 * 2, 2, NULL}, /* ranks without any */
+        {60, 4, 1, false, 0, 0,
+         "--cp 4: sequences of 60 tokens over 4 context ranks, two equal "
+         "pieces each: 56 or 64 tokens would fit"},
+        {6, 4, 1, false, 0, 0, "two equal pieces each: 8 tokens would fit"},
+        {4096, 0, 1, false, 0, 0, "0 context-parallel ranks are too few"},
+        {4096, 1000000000, 1, false, 0, 0, "1000000000 context-parallel ranks are more"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_training_layout l = llama();
+        l.sequence = rows[i].sequence;
+        l.context = rows[i].context;
+        l.tensor = rows[i].tensor;
+        l.sequence_parallel = rows[i].parallel;
+        if (rows[i].message) {
+            CHECK_FAILS(rpi_layout_check(&l), INVALID, rows[i].message);
+            continue;
+        }
+        CHECK_OK(rpi_layout_check(&l));
+        CHECK_NEAR(rpi_layout_tokens(&l), rows[i].tokens, 0);
+        CHECK_NEAR(rpi_layout_parts(&l), rows[i].parts, 1e-12);
+        CHECK_EQ(rpi_layout_ranks(&l), 16 * l.context * l.tensor);
+        CHECK_EQ(rpi_layout_sharers(&l), 4 * l.context);
+    }
+}
+
+static void keys_of_a_rank(void) {
+    rpi_training_layout l = llama();
+    CHECK_NEAR(rpi_layout_keys(&l), 4 * 128, 0);
+    l.tensor = 16; /* of 8 heads each is there twice */
+    CHECK_NEAR(rpi_layout_keys(&l), 128, 0);
 }
 
 static void counts(void) {
@@ -99,4 +149,5 @@ static void precisions_are_named(void) {
 
 CASES({"legal and not", legal_and_not},
       {"heads of keys divide either way", heads_of_keys_divide_either_way}, {"counts", counts},
+      {"sequences over ranks", sequences_over_ranks}, {"keys of a rank", keys_of_a_rank},
       {"precisions are named", precisions_are_named})

@@ -19,6 +19,7 @@ static inline rpi_training_layout small_gpt(void) {
                              .global_batch = 32,
                              .tensor = 1,
                              .pipeline = 1,
+                             .context = 1,
                              .data = 1,
                              .interleave = 1,
                              .fused_attention = true};

@@ -27,6 +27,17 @@ also '^  hops '
 shows '^llama:70b, .* on 1024 ranks of h100 \(128 hosts\)' --model llama:70b --hosts 128 --device h100 --link 3200Gbit,5us \
     --global-batch-size 2048
 also '^[0-9]+ of [0-9]{3,} layouts fit; the fastest:$'
+# Ranks share sequences where that is said, where these are long, and where nothing fits otherwise; else there is no column.
+if grep -qE '^ +tp +cp ' out; then complain 'nobody shares sequences of 4096 tokens'; else pass; fi
+shows '^ +tp +cp +pp +dp ' $job --cp 2 --top 1 --explain
+also '^[*] +[0-9]+ +2 +[0-9]+ '
+also '^  key gathers +[0-9.]+ (s|ms) '
+also '^  keys +[0-9.]+ (us|ms|s)  gathered once: '
+shows '^ +tp +cp +pp +dp ' $job --seq-length 65536 --global-batch-size 16
+shows '^[*] +1 +2 +1 +4 ' --model llama:7b --device a100-80g --global-batch-size 8 --seq-length 16000 --tp 1 --pp 1 --zero 3 --recompute none
+if [ "$("$redpoll" plan train $job --cp 2 --top 1 --json | grep -c '"cp":2,')" -eq 1 ]; then pass; else complain 'JSON has no cp'; fi
+# Lengths that --tp does not divide, as redpoll train takes them.
+shows '^[*] +8 +' $job --seq-length 4095 --tp 8 --top 1
 export REDPOLL_RECOMPUTE=on
 shows '^[*] .* full ' $job --top 1
 unset REDPOLL_RECOMPUTE
@@ -237,6 +248,9 @@ refused "unknown device 'a100-80gb'.*did you mean 'a100-80g'" --device a100-80gb
 refused 'of how many samples is a step' --device a100-80g
 refused 'how fast is the link of a host\? --link 200Gbit,5us' $small --hosts 2
 refused "no layout of 8 ranks is legal: --tp 3 does not divide them" $small --tp 3
+refused 'cp 3 does not divide them' $small --cp 3
+refused 'cp 2: sequences of 510 tokens over 2 context ranks, two equal pieces each: 508 or 512 tokens would fit' $small --cp 2 --seq-length 510
+refused 'cp' $small --cp 0
 refused '--dp 8 does not divide the global batch of 63' --device a100-80g --global-batch-size 63 --tp 1 --pp 1
 refused '--tp 8 does not divide the 12 heads' $small --tp 8
 refused '13 stages are more than the 12 layers|no layout' $small --tp 1 --ranks-per-host 13 --pp 13 --global-batch-size 13

@@ -138,16 +138,12 @@ static rp_status choose_rate(rpi_train_settings *s, const rpi_train_settings *sa
     return RP_OK;
 }
 
-static long long at_least_one(int64_t count) {
-    return count > 1 ? (long long)count : 1;
-}
-
 /* A file's ranks are of its own layout; words beside it may make other replicas of them. */
 static void note_replicas(rpi_train_settings *s, const rpi_config *config) {
     char line[256];
-    long long tensor = at_least_one(s->train.tensor_ranks);
-    long long context = at_least_one(s->train.context_ranks);
-    long long stages = at_least_one(s->train.stages), each = tensor * context * stages;
+    long long tensor = rpi_train_axis(s->train.tensor_ranks);
+    long long context = rpi_train_axis(s->train.context_ranks);
+    long long stages = rpi_train_axis(s->train.stages), each = tensor * context * stages;
     long long said = rpi_config_replicas(config), there = s->world.ranks / each;
     if (said < 1 || s->world.ranks < 1 || s->world.ranks % each || there == said ||
         s->train.replicas)

@@ -33,17 +33,13 @@ typedef struct search {
     int counted_count;
 } search;
 
-static int64_t at_least_one(int64_t count) {
-    return count > 1 ? count : 1;
-}
-
 /* ---- what there is to try ---- */
 
 /* Stages that wait for the first and the last micro-batch, as a share of the others' time. */
 static double bubble_of(const rpi_remedy_search *s, const remedy *r) {
     const rpi_train_options *o = s->options;
-    int64_t now = at_least_one(o->tensor_ranks) * at_least_one(o->context_ranks) *
-                  at_least_one(o->stages);
+    int64_t now = rpi_train_axis(o->tensor_ranks) * rpi_train_axis(o->context_ranks) *
+                  rpi_train_axis(o->stages);
     double runs = (double)(s->runs * r->tensor * r->context * r->stages) / (double)now;
     if (r->one_sample) runs *= (double)s->together;
     return (double)(r->stages - 1) / runs;
@@ -57,11 +53,11 @@ static double cost_of(const rpi_remedy_search *s, const remedy *r) {
     static const double of_zero[RPI_ZERO_STAGES] = {0, 0.01, 0.05, 0.15};
     const rpi_train_options *o = s->options;
     double cost = of_zero[r->zero] + (r->repeats ? 0.3 : 0) + (r->one_sample ? 0.2 : 0);
-    if (r->tensor != at_least_one(o->tensor_ranks))
+    if (r->tensor != rpi_train_axis(o->tensor_ranks))
         cost += 0.15 + 0.05 * log2((double)r->tensor);
-    if (r->context != at_least_one(o->context_ranks))
+    if (r->context != rpi_train_axis(o->context_ranks))
         cost += 0.2 + 0.05 * log2((double)r->context);
-    if (r->stages != at_least_one(o->stages)) cost += 0.05 + bubble_of(s, r);
+    if (r->stages != rpi_train_axis(o->stages)) cost += 0.05 + bubble_of(s, r);
     if (r->stages > 1 && r->zero > 1) cost += 0.2;
     return cost;
 }
@@ -90,8 +86,8 @@ static void add_shape(search *s, int64_t tensor, int64_t context, int64_t stages
 /* The layout as it is, and those of more ranks a replica, the fewest first. */
 static void list_shapes(search *s) {
     const rpi_train_options *o = s->asked->options;
-    int64_t world = s->asked->world, tensor = at_least_one(o->tensor_ranks);
-    int64_t stages = at_least_one(o->stages), context = at_least_one(o->context_ranks);
+    int64_t world = s->asked->world, tensor = rpi_train_axis(o->tensor_ranks);
+    int64_t stages = rpi_train_axis(o->stages), context = rpi_train_axis(o->context_ranks);
     int shapes = 0;
     for (int64_t ranks = tensor * stages; ranks * context <= world && shapes < SHAPES; ranks++)
         for (int64_t t = tensor; t <= ranks && shapes < SHAPES; t++) {
@@ -104,12 +100,12 @@ static void list_shapes(search *s) {
 /* More ranks for each sequence, with layers as they are. */
 static void list_contexts(search *s) {
     const rpi_train_options *o = s->asked->options;
-    int64_t others = at_least_one(o->tensor_ranks) * at_least_one(o->stages);
+    int64_t others = rpi_train_axis(o->tensor_ranks) * rpi_train_axis(o->stages);
     int shapes = 0;
-    for (int64_t c = at_least_one(o->context_ranks) + 1;
+    for (int64_t c = rpi_train_axis(o->context_ranks) + 1;
          others * c <= s->asked->world && shapes < CONTEXTS; c++) {
         if (s->asked->world % (others * c)) continue;
-        add_shape(s, at_least_one(o->tensor_ranks), c, at_least_one(o->stages));
+        add_shape(s, rpi_train_axis(o->tensor_ranks), c, rpi_train_axis(o->stages));
         shapes++;
     }
 }
@@ -154,15 +150,15 @@ static double need_of(search *s, const remedy *r, const rpi_train_options *chang
 static void tell(const rpi_train_options *o, const remedy *r, char *text, size_t bytes) {
     const char *and = "";
     text[0] = '\0';
-    if (r->tensor != at_least_one(o->tensor_ranks)) {
+    if (r->tensor != rpi_train_axis(o->tensor_ranks)) {
         rpi_append(text, bytes, "--tp %lld", (long long)r->tensor);
         and = " and ";
     }
-    if (r->context != at_least_one(o->context_ranks)) {
+    if (r->context != rpi_train_axis(o->context_ranks)) {
         rpi_append(text, bytes, "%s--cp %lld", and, (long long)r->context);
         and = " and ";
     }
-    if (r->stages != at_least_one(o->stages)) {
+    if (r->stages != rpi_train_axis(o->stages)) {
         rpi_append(text, bytes, "%s--pp %lld", and, (long long)r->stages);
         and = " and ";
     }

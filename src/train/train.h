@@ -108,6 +108,11 @@ typedef struct rpi_train_options {
     const void *target, *given;
 } rpi_train_options;
 
+/* How many ranks an axis of a replica has, of which 0 says that nothing was said: one. */
+static inline int64_t rpi_train_axis(int64_t said) {
+    return said > 1 ? said : 1;
+}
+
 /* One step, as rank 0 saw it (docs/json.md). */
 typedef struct rpi_step_metrics {
     int64_t step, count; /* steps done; what all ranks learnt from in this one, */

@@ -19,9 +19,9 @@ rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
         return RP_FAIL(INVALID, "--cp %lld: 1 to %d ranks are allowed",
                        (long long)o->context_ranks, RPI_CONTEXT_RANKS);
     if (o->schedule) RP_TRY(rpi_stage_schedule_check(o->schedule));
-    *out_model = (rpi_grid){{o->tensor_ranks ? (int)o->tensor_ranks : 1,
-                             o->context_ranks ? (int)o->context_ranks : 1, 1,
-                             o->stages ? (int)o->stages : 1}};
+    *out_model =
+        (rpi_grid){{(int)rpi_train_axis(o->tensor_ranks), (int)rpi_train_axis(o->context_ranks),
+                    1, (int)rpi_train_axis(o->stages)}};
     return RP_OK;
 }
 

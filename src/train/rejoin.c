@@ -30,6 +30,7 @@ static rp_status meet(rpi_trainer *t, int *places) {
     RP_TRY(rp_comm_survivors(t->comm, NULL, places, &left));
     losses->made[losses->made_count++] = left;
     t->comm = left;
+    rpi_trainer_count_from_here(t);
     rpi_train_place_move(&t->place, rp_comm_rank(left), rp_comm_world(left));
     for (int i = 0; i < t->place.world; i++) losses->members[i] = losses->members[places[i]];
     return RP_OK;

@@ -86,6 +86,7 @@ static void take_over(rpi_trainer *t, rpi_readmission *g) {
     losses->grown = t->comm = g->comm;
     g->comm = NULL;
     g->is_ready = false;
+    rpi_trainer_count_from_here(t);
     rpi_train_place_move(&t->place, rp_comm_rank(t->comm), rp_comm_world(t->comm));
     for (int i = 0; i < t->place.world; i++)
         losses->members[i] = losses->first_ranks[i] = g->first_ranks[i];

@@ -75,6 +75,7 @@ static rp_status run_all(rpi_training *r, rp_comm *comm) {
     if (!comm && is_idle_end(r, status)) return RP_OK;
     RP_TRY(status);
     rpi_training_tell_note(r); /* what a strategy says of its options, before the first step */
+    rpi_trainer_count_from_here(&r->trainer); /* what was sent to begin with is of no step */
     bool has_roles = r->trainer.strategy->run != NULL;
     while (r->trainer.step < r->trainer.total_steps && !r->result.stopped)
         RP_TRY(has_roles ? rpi_training_span(r) : step(r));

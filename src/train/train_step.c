@@ -185,6 +185,26 @@ static int64_t count_of(const rpi_trainer *t, const rpi_source_batch *batch) {
     return batch->global_count * t->source.sample_units * t->place.replicas / t->place.workers;
 }
 
+void rpi_trainer_count_from_here(rpi_trainer *t) {
+    rpi_grid_comms_stats(&t->comms, t->comm, &t->traffic);
+}
+
+void rpi_trainer_count_not(rpi_trainer *t, const rp_comm_stats *since) {
+    rp_comm_stats now;
+    rpi_grid_comms_stats(&t->comms, t->comm, &now);
+    t->traffic.wire_bytes_sent += now.wire_bytes_sent - since->wire_bytes_sent;
+    t->traffic.encode_s += now.encode_s - since->encode_s;
+    t->traffic.decode_s += now.decode_s - since->decode_s;
+}
+
+/* What the last step left under way was sent since, and is this one's. */
+static void count_traffic(rpi_trainer *t, const rp_comm_stats *now, rpi_step_metrics *metrics) {
+    metrics->encode_s = now->encode_s - t->traffic.encode_s;
+    metrics->decode_s = now->decode_s - t->traffic.decode_s;
+    metrics->wire_bytes = now->wire_bytes_sent - t->traffic.wire_bytes_sent;
+    t->traffic = *now;
+}
+
 rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rp_comm_stats before, after;
     rpi_grid_comms_stats(&t->comms, t->comm, &before);
@@ -222,9 +242,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     metrics.step_s = rpi_seconds(end - start);
     metrics.compute_s = metrics.step_s - metrics.exposed_s;
     metrics.comm_s = after.busy_s - before.busy_s;
-    metrics.encode_s = after.encode_s - before.encode_s;
-    metrics.decode_s = after.decode_s - before.decode_s;
-    metrics.wire_bytes = after.wire_bytes_sent - before.wire_bytes_sent;
+    count_traffic(t, &after, &metrics);
     rpi_timeline_add(t->timeline, RPI_LANE_STEP, "step", t->step + 1, start, end);
     if (t->place.world > 1)
         rpi_profile_add(t->profile, "wait", "communication, exposed",

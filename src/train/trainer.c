@@ -361,6 +361,7 @@ rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     RP_TRY(rpi_trainer_open_hosts(t));
     setup.host = t->comms.hosts;
     note_sharing(t);
+    rpi_trainer_count_from_here(t);
     rpi_step_reports_open(t->comm, o->log_every, t->strategy->replicas_differ, &t->reports);
     return t->strategy->open(&setup, &t->strategy_self);
 }

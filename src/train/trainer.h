@@ -74,9 +74,10 @@ typedef struct rpi_trainer {
     const rpi_strategy *strategy;
     void *strategy_self;
     rpi_timeline *timeline;
-    rpi_step_picture picture;         /* of ranks that hold a model together */
-    rpi_profile *profile;             /* borrowed; NULL: nobody asks */
-    rpi_step_reports reports;         /* to the other ranks and from them */
+    rpi_step_picture picture; /* of ranks that hold a model together */
+    rpi_profile *profile;     /* borrowed; NULL: nobody asks */
+    rpi_step_reports reports; /* to the other ranks and from them */
+    rp_comm_stats traffic;    /* of the communicators, as far as steps have counted it */
     char choice[RPI_BIT_CHOICE_TEXT]; /* other bits were chosen in this step; else empty */
     char note[2048];                  /* of the strategy, untold: lines; else empty */
     rpi_consensus_watch consensus_watch;
@@ -215,6 +216,11 @@ static inline rp_status rpi_trainer_complete(rpi_trainer *trainer) {
 /* Step elements that lie elsewhere, of which the gradient does, too. Any thread, one for an
  * element. */
 void rpi_trainer_update_apart(const rpi_trainer *trainer, const rpi_strategy_update *update);
+
+/* What its communicators have sent up to now is no step's: a communicator is new. Local. */
+void rpi_trainer_count_from_here(rpi_trainer *trainer);
+/* No step's is what they have sent since *since, which rpi_grid_comms_stats() gave. Local. */
+void rpi_trainer_count_not(rpi_trainer *trainer, const rp_comm_stats *since);
 
 /* Where a span of steps has ended, as rank 0 knows it. */
 typedef struct rpi_span_end {

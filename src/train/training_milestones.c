@@ -133,7 +133,7 @@ rp_status rpi_training_tell(rpi_training *r) {
     return RP_OK;
 }
 
-rp_status rpi_training_pass_milestone(rpi_training *r) {
+static rp_status do_what_is_due(rpi_training *r) {
     const rpi_train_options *o = r->options;
     int64_t step = r->trainer.step;
     if (due(step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
@@ -146,6 +146,18 @@ rp_status rpi_training_pass_milestone(rpi_training *r) {
         (r->asked || due(step, o->checkpoint_every)))
         RP_TRY(rpi_training_save(r));
     r->asked = 0;
+    return RP_OK;
+}
+
+/* What ranks send for that is not of a step; what the last one left under way is. */
+rp_status rpi_training_pass_milestone(rpi_training *r) {
+    rpi_trainer *t = &r->trainer;
+    rp_comm_stats since;
+    if (!is_milestone(r)) return RP_OK;
+    RP_TRY(rpi_trainer_complete(t));
+    rpi_grid_comms_stats(&t->comms, t->comm, &since);
+    RP_TRY(do_what_is_due(r));
+    rpi_trainer_count_not(t, &since);
     return RP_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Ranks that share the optimizer (--zero 1), gradients (2) and parameters (3) are ranks that
  * each have all of it: the same bytes for exact gradients, and a training as good for lossy
  * ones. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "harness/check.h"
@@ -259,6 +260,41 @@ static void parameters_are_there_when_asked_for(void) {
     if (!text[0]) write_text(); /* before ranks want it at once */
     for (int i = 0; i < TRAININGS; i += 3)
         CHECK_OK(ranks_run(trainings[i].world, read_between_steps, (void *)&trainings[i]));
+}
+
+/* Steps count all that a rank sends for them, also what leaves between two of them; reports of
+ * the last step may be under way when it ends. */
+enum { REPORT_BYTES = 2048 };
+
+static rp_status count_between_steps(void *context, rp_comm *comm) {
+    rpi_train_options options = options_of(context);
+    rpi_trainer t;
+    rpi_step_metrics metrics;
+    rp_comm_stats before, after;
+    uint64_t counted = 0;
+    options.zero = 1;
+    rp_status status = rpi_trainer_open(&t, &options, comm);
+    rp_comm_get_stats(comm, &before);
+    for (int step = 0; step < STEPS && status == RP_OK; step++) {
+        status = rpi_trainer_step(&t, &metrics);
+        counted += metrics.wire_bytes;
+        rpi_sleep_until_ns(rpi_now_ns() + 5000000); /* threads send what a step left to them */
+    }
+    rp_comm_get_stats(comm, &after);
+    uint64_t sent = after.wire_bytes_sent - before.wire_bytes_sent;
+    if (status == RP_OK)
+        CHECK_MSG(counted + REPORT_BYTES >= sent && counted <= sent + REPORT_BYTES,
+                  "steps count %llu bytes, and %llu were sent", (unsigned long long)counted,
+                  (unsigned long long)sent);
+    rpi_trainer_close(&t);
+    return status;
+}
+
+static void all_traffic_is_counted(void) {
+    training_row row = trainings[0];
+    row.model = "gpt2:layers=5,hidden=64,heads=2,vocabulary=257,positions=64";
+    if (!text[0]) write_text();
+    CHECK_OK(ranks_run(row.world, count_between_steps, &row));
 }
 
 /* ---- lossy gradients ---- */
@@ -722,6 +758,7 @@ static void what_cannot_be_shared_is_refused(void) {
 CASES({"shared is whole", shared_is_whole}, {"each has its share", each_has_its_share},
       {"short batches are learnt from", short_batches_are_learnt_from},
       {"parameters are there when asked for", parameters_are_there_when_asked_for},
+      {"all traffic is counted", all_traffic_is_counted},
       {"lossy gradients train as well", lossy_gradients_train_as_well},
       {"any world goes on", any_world_goes_on}, {"feedback goes on", feedback_goes_on},
       {"lossy parameters train as well", lossy_parameters_train_as_well},

@@ -53,7 +53,7 @@ size_t rpi_activation_codec_bytes(const rp_codec *codec, int64_t count) {
 
 enum { RUN = 4096 };
 
-/* Encodings of runs of whole granules are those of the whole. */
+/* Encodings of runs of whole granules, one behind the other, are the encoding of the whole. */
 rp_status rpi_activation_codec_open(const char *text, rpi_activation_codec *out_codec) {
     rpi_activation_codec c = {0};
     RP_TRY(rpi_activation_codec_parse(text, &c.codec));

@@ -9,7 +9,7 @@
 
 enum { TAG = 1 << 20, SHORT = 8, REPEATS = 5, MOST_BYTES = 8 << 20 };
 
-/* One way, the half of the quickest way there and back, as the rank that begins sees it. */
+/* The time of one way: half of the quickest round trip, as the rank that begins measures it. */
 static rp_status bounce(rp_comm *comm, int low, void *data, size_t bytes, double *out_s) {
     bool begins = rp_comm_rank(comm) == low;
     int peer = begins ? low + 1 : low;
@@ -38,7 +38,7 @@ static rp_status measure(rp_comm *comm, int low, void *data, size_t bytes, borde
     return RP_OK;
 }
 
-/* One border after the other, as they may share an interface. */
+/* Measures one border after the other, because borders may share an interface. */
 static rp_status measure_all(rp_comm *comm, size_t bytes, border *borders) {
     void *data = NULL;
     int rank = rp_comm_rank(comm);

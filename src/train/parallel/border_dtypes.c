@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "train/program_set.h"
 
-/* A part, for which those before it are known. */
+/* Finds the dtypes of a part whose predecessors are known. */
 static rp_status look_at(const rpi_program_set *set, int64_t samples, int index,
                          rpi_model_stage *s) {
     rpi_program *program = NULL;

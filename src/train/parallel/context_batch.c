@@ -21,7 +21,7 @@ static rp_status make_room(rpi_context_batch *memory, int input, size_t bytes) {
     return RP_OK;
 }
 
-/* `each`: bytes of a token. */
+/* `each` is the size of a token in bytes. */
 static void copy_pieces(const rpi_token_pieces *pieces, int64_t sequence, size_t each,
                         int64_t samples, const unsigned char *from, unsigned char *to) {
     int64_t own = sequence / pieces->count * 2;

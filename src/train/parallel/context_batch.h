@@ -1,19 +1,19 @@
-/* Of a batch the tokens of one context rank (train/models/context_split.h). */
+/* Cuts from a batch the tokens of one context rank (train/models/context_split.h). */
 #ifndef RPI_TRAIN_CONTEXT_BATCH_H
 #define RPI_TRAIN_CONTEXT_BATCH_H
 
 #include "engine/token_pieces.h"
 #include "train/data/source.h"
 
-/* Memory of the inputs, which grows to the largest batch; zeros are fine. */
+/* Memory for the cut inputs, which grows to the largest batch; begins as zeros. */
 typedef struct rpi_context_batch {
     unsigned char *inputs[RPI_TASK_INPUTS];
     size_t room[RPI_TASK_INPUTS];
 } rpi_context_batch;
 
-/* Inputs that are whole sequences become these pieces of them, until the next call, and labels
- * are those among them that count; what is of all ranks stays. shape: of the whole. RP_NOMEM.
- */
+/* Replaces inputs that are whole sequences by this rank's pieces of them, until the next call,
+ * and keeps of the labels those that count in them. Inputs that all ranks have whole stay.
+ * shape is that of the whole batch. RP_NOMEM. */
 rp_status rpi_context_batch_cut(rpi_context_batch *memory, const rpi_task *task,
                                 const rpi_data_shape *shape, const rpi_token_pieces *pieces,
                                 rpi_source_batch *batch);

@@ -9,8 +9,8 @@
 enum { FORWARD, BACKWARD, PASSES };
 enum { KEYS, VALUES, PARTS };
 
-/* What travels: ranks x parts x batch x the tokens of a rank x keys, from one start to its
- * finish. They stay for the next ones. */
+/* A buffer for what ranks send: ranks x parts x batch x the tokens of a rank x keys. An
+ * operation holds it from its start to its finish; later operations use it again. */
 typedef struct travel {
     struct travel *next;
     float *data;
@@ -18,7 +18,7 @@ typedef struct travel {
     bool is_taken;
 } travel;
 
-/* Between start and finish of a pass of a node there is no other of that pass and node. */
+/* Between start and finish of a pass of this node, no other pass of the node starts. */
 typedef struct one_node {
     rpi_context_nodes *all;
     struct one_node *next;
@@ -28,7 +28,8 @@ typedef struct one_node {
 } one_node;
 
 struct rpi_context_nodes {
-    void (*waited)(void *context, int64_t start_ns, int64_t end_ns); /* NULL: nobody hears */
+    /* NULL: waits are not reported */
+    void (*waited)(void *context, int64_t start_ns, int64_t end_ns);
     void *waited_context;
     rp_comm *comm;
     int ranks, rank;
@@ -47,8 +48,8 @@ static rp_status add_travel(rpi_context_nodes *nodes, travel **out) {
     return RP_OK;
 }
 
-/* One that nobody has, the largest first: of programs that run alike there is soon one that
- * fits all. */
+/* Takes a free buffer, the largest first: programs that run repeatedly soon have one that is
+ * large enough for all of them. */
 static rp_status take(rpi_context_nodes *nodes, size_t count, travel **out) {
     travel *best = NULL;
     for (travel *t = nodes->travels; t; t = t->next)
@@ -69,10 +70,11 @@ static rp_status take(rpi_context_nodes *nodes, size_t count, travel **out) {
 
 /* ---- where keys and values lie ---- */
 
-/* Of a node whose shapes are bound. */
+/* The layout of a node whose shapes are bound. */
 typedef struct layout {
-    int64_t batch, tokens, keys; /* tokens: of a rank, two pieces */
-    int64_t width, queries;      /* of a token of the input; queries in front of the keys */
+    int64_t batch, tokens, keys; /* tokens: of one rank, in two pieces */
+    /* elements of an input token; of its queries, which lie before the keys */
+    int64_t width, queries;
     int ranks;
     bool is_packed;
 } layout;
@@ -88,7 +90,7 @@ static layout layout_of(const one_node *node, const rpi_tensor *own) {
                     .is_packed = gather->queries > 0};
 }
 
-/* Elements of one rank. */
+/* The number of elements of one rank. */
 static size_t block_of(const layout *l) {
     return (size_t)(PARTS * l->batch * l->tokens * l->keys);
 }
@@ -97,8 +99,8 @@ static float *part_of(const layout *l, float *block, int part) {
     return block + part * l->batch * l->tokens * l->keys;
 }
 
-/* A part's tokens in a tensor, or its gradient, of a rank: where the first begins, and how far
- * it is to the next. */
+/* Where the tokens of a part begin in a rank's tensor, or its gradient, and the distance from
+ * each token to the next. */
 static float *own_part(const layout *l, const rpi_tensor *tensors, int part, int64_t *stride) {
     *stride = l->is_packed ? l->width : l->keys;
     if (!l->is_packed) return tensors[part].data;
@@ -116,7 +118,7 @@ static void copy_rows(float *to, int64_t to_stride, const float *from, int64_t f
         memcpy(to + r * to_stride, from + r * from_stride, (size_t)count * sizeof *to);
 }
 
-/* Between a rank's block and the whole sequence's keys or values. */
+/* Copies between a rank's block and the keys or values of whole sequences. */
 static void copy_pieces(const layout *l, int rank, float *block, float *whole, bool to_whole) {
     const rpi_context_split split = {.ranks = l->ranks, .rank = rank};
     const rpi_token_pieces pieces = rpi_context_pieces(&split);
@@ -183,7 +185,7 @@ static rp_status finish_gather(void *context, const rpi_external_io *io) {
 
 /* ---- backward ---- */
 
-/* What the loss does not depend on is zero. */
+/* A gradient is zero where the loss does not depend on the value. */
 static void pack_gradients(const layout *l, const rpi_external_io *io, float *data) {
     size_t block = block_of(l);
     for (int r = 0; r < l->ranks; r++)
@@ -242,7 +244,7 @@ static rp_status finish_scatter(void *context, const rpi_external_io *io) {
 
 /* ---- nodes ---- */
 
-/* A run that has failed on one rank has failed on all: the group ends, and its memory is free.
+/* A run that fails on one rank has failed on all ranks: the group ends, and its memory is free.
  */
 static void cancel(void *context, uint64_t run, bool is_backward) {
     one_node *node = context;

@@ -1,6 +1,6 @@
 /* The nodes at which the ranks of a context group gather keys and values
- * (train/models/context_split.h), over a communicator of their own whose operations pass all
- * others:
+ * (train/models/context_split.h), over a communicator of their own, whose operations have
+ * priority over all others:
  *
  *     forward     all-gather, and again where backward reads what it gave
  *     backward    reduce-scatter, a sum in rank order
@@ -11,8 +11,7 @@
  *     rpi_tensor_split split = {.context = rpi_context_nodes_split(nodes)}
  *     rpi_network_build_split(model, shape, loss, &split, &network)
  *     ... programs and instances as of any network ...
- *     rpi_context_nodes_destroy(nodes)                      after the graph
- */
+ *     rpi_context_nodes_destroy(nodes)                      after the graph */
 #ifndef RPI_TRAIN_CONTEXT_NODES_H
 #define RPI_TRAIN_CONTEXT_NODES_H
 
@@ -21,36 +20,36 @@
 
 typedef struct rpi_context_nodes rpi_context_nodes;
 
-/* Collective over `group`, whose ranks are the context ranks in their order; it is borrowed and
- * outlives the nodes. name: of the communicator; NULL: "context". Failures as of
- * rp_comm_group(). */
+/* Collective over `group`, whose ranks are the context ranks in their order. The nodes borrow
+ * the group, which must outlive them. name: of the nodes' communicator; NULL: "context". Fails
+ * as rp_comm_group() does. */
 rp_status rpi_context_nodes_create(rp_comm *group, const char *name,
                                    rpi_context_nodes **out_nodes);
 void rpi_context_nodes_destroy(rpi_context_nodes *nodes); /* NULL is fine */
 
-/* What a network is built with; borrows the nodes. */
+/* What a network is built with; it borrows the nodes. */
 rpi_context_split rpi_context_nodes_split(rpi_context_nodes *nodes);
 
-/* What the nodes have moved since they were made. */
+/* What the nodes have sent and received since they were made. */
 typedef struct rpi_context_traffic {
-    int64_t gathers, scatters; /* operations that ended */
-    int64_t gathered_bytes;    /* of all ranks' keys and values, */
-    int64_t scattered_bytes;   /* and of all tokens' gradients of them */
-    int64_t wait_ns;           /* the compute thread was blocked for them */
+    int64_t gathers, scatters; /* finished operations */
+    int64_t gathered_bytes;    /* keys and values of all ranks */
+    int64_t scattered_bytes;   /* gradients of them, of all tokens */
+    int64_t wait_ns;           /* the time for which the computing thread waited */
 } rpi_context_traffic;
 rpi_context_traffic rpi_context_nodes_traffic(const rpi_context_nodes *nodes);
-/* Each time that the thread that computes has waited in a node from now on. */
+/* Calls `waited` from now on each time that the computing thread has waited in a node. */
 void rpi_context_nodes_hear(rpi_context_nodes *nodes,
                             void (*waited)(void *context, int64_t start_ns, int64_t end_ns),
                             void *context);
 
-/* Bytes that the nodes hold beside a run's own: what travels, of the largest node, of so many
- * samples of whole sequences. keys: the node's. */
+/* Bytes that the nodes hold beside the memory of a run: the buffer of the largest node, for so
+ * many samples of whole sequences. keys: the node's. */
 static inline double rpi_context_nodes_bytes(double samples, double sequence, double keys) {
     return 2 * samples * sequence * keys * (double)sizeof(float);
 }
 
-/* Its communicator: to be aborted, or asked for what it has sent. */
+/* The nodes' communicator, to abort it or to read its statistics. */
 rp_comm *rpi_context_nodes_comm(const rpi_context_nodes *nodes);
 
 #endif

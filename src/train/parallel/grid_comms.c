@@ -4,12 +4,12 @@
 #include "base/status.h"
 #include "comm/world/comm_stats.h"
 
-/* Which groups there are, in the order in which they are made. */
+/* The groups, in the order in which they are made. */
 typedef struct group_row {
     unsigned axes;
     const char *name;
     rp_priority priority;
-    bool of_one; /* also where each rank is one of its own */
+    bool of_one; /* made even where each rank is alone in its group */
 } group_row;
 
 static const group_row rows[] = {
@@ -39,7 +39,7 @@ static int count_groups(const rpi_grid *grid) {
     return count;
 }
 
-/* All groups of one kind: together they have each rank once. */
+/* Adds all groups of one kind; each rank is in exactly one of them. */
 static void add_groups(const rpi_grid *grid, int row, int *ranks, group_list *list) {
     int size = rpi_grid_group_size(grid, rows[row].axes);
     int count = rpi_grid_group_count(grid, rows[row].axes);

@@ -31,7 +31,7 @@ static void close_groups(host_groups *g) {
     rpi_free(g->ranks);
 }
 
-/* Hosts are numbered as they appear. */
+/* Hosts are numbered in the order of their first ranks. */
 static rp_status list_groups(const rp_comm *comm, const rp_comm_options *options,
                              host_groups *g) {
     size_t world = (size_t)rp_comm_world(comm);

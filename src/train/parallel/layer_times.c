@@ -10,9 +10,9 @@
 #include <time.h>
 
 enum { FEWEST = 4, MOST = 40 };
-#define LONG_ENOUGH_S 0.25 /* for one layer */
+#define LONG_ENOUGH_S 0.25 /* repeats of one layer end after this time */
 
-/* One layer by itself, compiled one way. */
+/* One layer alone, compiled in one way. */
 typedef struct trial {
     const rpi_layer_times_setup *setup;
     rpi_network_part part;
@@ -20,7 +20,7 @@ typedef struct trial {
     rpi_program_set set;
     rpi_program *program;
     rpi_instance *instance;
-    float *given, *seed; /* what other layers would hand over */
+    float *given, *seed; /* stand for what other layers would hand over */
     const void *givens[1], *seeds[1];
 } trial;
 
@@ -78,7 +78,8 @@ static rp_status open_trial(const rpi_layer_times_setup *s, int layer, bool halv
     return rpi_instance_create(t->program, &t->instance);
 }
 
-/* Where one thread computes, by how long it did: another process may have had its core. */
+/* Where one thread computes, its processor time: another process may have taken its core for a
+ * while. */
 static int64_t now_ns(const trial *t) {
     struct timespec now;
     if (t->setup->options.threads != 1 || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0)
@@ -118,7 +119,7 @@ static rp_status run_whole(const trial *t, const rpi_run_options *run,
     return RP_OK;
 }
 
-/* The first run warms up, and does not count. */
+/* The first run warms up and does not count. */
 static rp_status run_often(const trial *t, bool halves, rpi_pipeline_layer *in_out_least) {
     const rpi_run_options run = {.inputs = t->setup->inputs,
                                  .given = t->givens,
@@ -157,7 +158,7 @@ static rp_status measure_way(const rpi_layer_times_setup *s, int layer, bool hal
     return status;
 }
 
-/* One number in the place of infinity where nothing was run. */
+/* Where nothing was run the time is a finite number instead of infinity. */
 static rp_status measure(const rpi_layer_times_setup *s, int layer, rpi_pipeline_layer *out) {
     rpi_pipeline_layer least = {.forward_s = INFINITY,
                                 .inputs_s = INFINITY,

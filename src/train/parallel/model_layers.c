@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of each value: does a parameter have a part in it? Only such values cross. */
+/* made[v]: the value depends on a parameter. Only such values cross a border. */
 static void find_made(const rpi_graph *graph, bool *made) {
     for (int v = 0; v < rpi_graph_value_count(graph); v++)
         made[v] = rpi_graph_value(graph, v)->kind == RPI_VALUE_PARAMETER;
@@ -20,7 +20,7 @@ static void find_made(const rpi_graph *graph, bool *made) {
     }
 }
 
-/* Behind nodes [0, end): the one activation that nodes further on read; RPI_NO_VALUE: there is
+/* The one activation that nodes from `end` on read of nodes [0, end). RPI_NO_VALUE: there is
  * none, or there are several. */
 static rpi_value_id crossing_at(const rpi_graph *graph, const bool *made, int end) {
     rpi_value_id crossing = RPI_NO_VALUE;
@@ -39,10 +39,10 @@ static rpi_value_id crossing_at(const rpi_graph *graph, const bool *made, int en
     return crossing;
 }
 
-/* Places where the model can be cut, in order. */
+/* The places where the model can be cut, in order. */
 typedef struct cuts {
-    int *ends;              /* nodes before each */
-    rpi_value_id *crossing; /* what goes on from there */
+    int *ends;              /* the number of nodes before each place */
+    rpi_value_id *crossing; /* the activation that goes on from there */
     int count;
 } cuts;
 
@@ -58,8 +58,8 @@ static void note_cuts(const rpi_graph *graph, const bool *made, const rpi_segmen
         int end = node_named(graph, blocks[b].last) + 1;
         rpi_value_id crossing = crossing_at(graph, made, end);
         if (crossing == RPI_NO_VALUE) continue;
-        /* An activation that goes past a whole stretch would be handed on by a part that does
-         * not make it. */
+        /* A part would have to hand on an activation that passes a whole stretch, without
+         * making it. */
         int before = c->count ? c->ends[c->count - 1] : 0;
         if (rpi_graph_value(graph, crossing)->producer < before) continue;
         c->ends[c->count] = end;

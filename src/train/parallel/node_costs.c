@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "train/program_set.h"
 
-/* A program that is compiled to be counted; its weights have no elements. */
+/* A program that is compiled to count its operations; its weights have no elements. */
 typedef struct counted {
     rpi_weights *weights;
     rpi_program_set set;

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-enum { TIE_TAG = 1 << 30 }; /* above all of stage_links.c */
+enum { TIE_TAG = 1 << 30 }; /* above all tags of stage_links.c */
 
 static const rpi_weight *weight_of(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
     return rpi_weights_find(s->weights, s->network->parameters[tie->parameter].name);
@@ -13,7 +13,7 @@ static bool is_ours(const rpi_partial_sums *s, const rpi_stage_tied *tie) {
     return tie->stages[0] == s->stage->stage || tie->stages[1] == s->stage->stage;
 }
 
-/* Of what this rank owns of a tied table. */
+/* The longest run that this rank owns of a tied table. */
 static int64_t longest_run(const rpi_partial_sums *s, const rpi_stage_tied *tie,
                            const rpi_optimizer_state *optimizer) {
     const rpi_weight *weight = weight_of(s, tie);
@@ -46,7 +46,7 @@ void rpi_partial_sums_close(rpi_partial_sums *s) {
     *s = (rpi_partial_sums){0};
 }
 
-/* A sum of two is the same in either order. */
+/* Both ranks add their two parts: a sum of two is the same in either order. */
 static rp_status tie_run(const rpi_partial_sums *s, const rpi_stage_tied *tie,
                          const rpi_optimizer_state *optimizer, rpi_arena_range run) {
     float *own = rpi_optimizer_state_gradients(optimizer, run.first);
@@ -83,10 +83,10 @@ rp_status rpi_partial_sums_tie(const rpi_partial_sums *s,
     return RP_OK;
 }
 
-/* Runs that lie one behind the other are measured as one. */
+/* Runs that follow each other are measured as one. */
 typedef struct measuring {
     rpi_optimizer_state *optimizer;
-    int64_t begin; /* of the tensor in the arena */
+    int64_t begin; /* where the tensor begins in the arena */
     rpi_arena_range ahead;
 } measuring;
 
@@ -107,7 +107,7 @@ static rp_status measure_run(void *context, const rpi_parameter *parameter,
     return RP_OK;
 }
 
-/* Records were checked when they were declared: their runs cannot fail. */
+/* Records were checked when they were declared, so that their runs cannot fail. */
 void rpi_partial_sums_measure(const rpi_partial_sums *s, rpi_optimizer_state *optimizer) {
     for (int i = 0; i < s->network->parameter_count; i++) {
         const rpi_parameter *parameter = &s->network->parameters[i];

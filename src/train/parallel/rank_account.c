@@ -42,7 +42,7 @@ static void count_elements(const rpi_rank_account_options *o, rpi_rank_account *
     }
 }
 
-/* A table of what this rank has. */
+/* The table of what this rank holds, without elements. */
 static rp_status open_table(const rpi_rank_account_options *o, rpi_weights **out_weights) {
     if (o->stage) return rpi_stage_weights(o->stage, o->network, RPI_STAGE_TABLE, out_weights);
     return rpi_weights_create_table(o->network->graph, o->network->loss, out_weights);
@@ -63,7 +63,7 @@ static rp_status count_shared(const rpi_rank_account_options *o, rpi_shared_acco
     return status;
 }
 
-/* The largest of the tables that this stage and another hold, or what a rank owns of it. */
+/* The largest table that this stage shares with another one, or what a rank owns of it. */
 static double tie_bytes(const rpi_rank_account_options *o) {
     int64_t most = 0;
     for (int i = 0; o->stage && i < o->stage->tie_count; i++) {
@@ -136,8 +136,8 @@ static rp_status count_whole(const rpi_rank_account_options *o, const counted *i
 
 /* ---- stages ---- */
 
-/* Of the runs of a chunk, the most at a time: from forward to the end of backward, to its first
- * half, and between halves. */
+/* The most runs of a chunk at a time: from forward to the end of backward, from forward to the
+ * first half of backward, and between the two halves. */
 typedef struct in_flight {
     int runs, before, between;
 } in_flight;
@@ -170,14 +170,14 @@ static double crossing_bytes(const rpi_rank_account_options *o, rpi_value_id val
     return (double)rpi_stage_crossing(o->network, value, o->micro_batch) * sizeof(float);
 }
 
-/* Does a value go to another stage, or come from there, at the border of that part? */
+/* Is a value sent to another stage, or received from there, at the border of that part? */
 static bool crosses(const rpi_rank_account_options *o, rpi_value_id value, int part) {
     const rpi_model_stage *s = o->stage;
     return value != RPI_NO_VALUE &&
            rpi_pipeline_stage(s->schedule, s->stages, part) != s->stage;
 }
 
-/* Of a message of what is handed on in this dtype. */
+/* Bytes of a message of elements that are handed on in this dtype. */
 static double wire_bytes(const rpi_rank_account_options *o, rpi_value_id value,
                          rp_dtype dtype) {
     int64_t count = rpi_stage_crossing(o->network, value, o->micro_batch);
@@ -186,8 +186,8 @@ static double wire_bytes(const rpi_rank_account_options *o, rpi_value_id value,
     return (double)count * (double)rp_dtype_bytes(dtype == RP_BF16 ? RP_BF16 : RP_F32);
 }
 
-/* A slot has room for what arrives, and sends from where it lies; of what travels in another
- * form it has that, too, both ways. */
+/* A slot has room for what it receives, and sends from where the activations lie. If messages
+ * are encoded it also has room for the encoding, both ways. */
 static void add_messages(const rpi_rank_account_options *o, rpi_value_id value, int part,
                          rp_dtype arrives, rp_dtype leaves, int slots, rpi_rank_account *a) {
     double whole = crossing_bytes(o, value);
@@ -198,7 +198,7 @@ static void add_messages(const rpi_rank_account_options *o, rpi_value_id value, 
     a->bytes[RPI_HELD_MESSAGES] += slots * ((in != whole ? in : 0) + (out != whole ? out : 0));
 }
 
-/* One slot more than are in flight receives ahead. */
+/* There is one slot more than runs in flight, which receives ahead. */
 static void add_chunk(const rpi_rank_account_options *o, const rpi_network_part *part,
                       const in_flight *most, const rpi_program_facts *facts,
                       rpi_rank_account *a) {

@@ -1,4 +1,5 @@
-/* A rank that holds a whole model: micro-batches one after the other, forward and backward. */
+/* A rank that holds a whole model. It runs the micro-batches one after the other, forward and
+ * backward. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -36,7 +37,7 @@ static void tell_pass(const rpi_replica_setup *s, rpi_pass_kind kind, int64_t mi
     if (s->passed) s->passed(s->context, &pass, start_ns, rpi_now_ns());
 }
 
-/* Both passes, each told of. micro_batch: of the share. */
+/* Runs both passes and reports each. micro_batch: its number in the share. */
 static rp_status run_model(const rpi_replica_setup *s, rpi_instance *instance,
                            const rpi_run_options *options, bool training, int64_t micro_batch) {
     const rpi_program *program = rpi_instance_program(instance);
@@ -66,8 +67,8 @@ static rp_status run_and_tell(const rpi_replica_setup *s, rpi_instance *instance
     return s->on_run ? s->on_run(s->context, &run) : RP_OK;
 }
 
-/* Samples [first, first + count): gradients are added to those of the runs before, and are
- * final with the last. */
+/* Learns from samples [first, first + count). Their gradients are added to those of earlier
+ * runs, and are final in the last run. */
 static rp_status learn_part(const alone *self, const rpi_replica_batch *batch, int64_t first,
                             int64_t count, double *in_out_loss) {
     const rpi_replica_setup *s = &self->setup;

@@ -1,5 +1,5 @@
-/* Ranks that hold one model together, each a stage of it: micro-batches go through all of them,
- * forward and backward, in the order of a schedule (plan/pipelines).
+/* Ranks that hold one model together, each of them one stage: micro-batches pass through all
+ * stages, forward and backward, in the order of a schedule (plan/pipelines).
  *
  *     stage 0   F0 F1 F2 F3 .. B0 ..            F: wait for activations, compute, send
  *     stage 1      F0 B0 F1 B1                  B: wait for a gradient, compute, send
@@ -16,13 +16,14 @@
 
 typedef struct pipeline {
     rpi_replica_setup setup;
-    void (*on_step)(void *context, const rpi_step_report *report); /* of the share at hand */
+    void (*on_step)(void *context, const rpi_step_report *report); /* the share's */
     rpi_stage_runs runs;
-    rpi_pipeline_orders orders; /* of the number of micro-batches asked for last */
-    bool apart; /* each micro-batch of the share at hand tells its gradients by itself, and
-                   those that only other replicas have are idle here */
-    /* Of each parameter of the weights, how many parts tell it; those of the step that are
-     * still to come; and all before this one are told. */
+    rpi_pipeline_orders orders; /* for the latest number of micro-batches */
+    /* each micro-batch of the share reports its gradients by itself, and this rank is idle in
+     * those that only other replicas have */
+    bool apart;
+    /* tellings: how many parts report each parameter. untold: how many of them have not
+     * reported it in this step. Parameters before this one have all been reported. */
     int *tellings, *untold;
     int told;
 } pipeline;
@@ -87,7 +88,7 @@ static bool ends_run(const rpi_pipeline_pass *pass) {
     return pass->kind == RPI_PASS_BACKWARD || pass->kind == RPI_PASS_WEIGHTS;
 }
 
-/* The most micro-batches of a chunk that are in flight at a time. */
+/* The most micro-batches of a chunk in flight at a time. */
 static int most_in_flight(const pipeline *self, int chunk) {
     int now = 0, most = 0;
     for (int i = 0; i < self->orders.each; i++) {
@@ -100,7 +101,7 @@ static int most_in_flight(const pipeline *self, int chunk) {
     return most;
 }
 
-/* One slot more than are in flight receives ahead. */
+/* One slot more than there are runs in flight, to receive ahead. */
 static rp_status reserve(pipeline *self) {
     int all = self->orders.shape.micro_batches;
     for (int k = 0; k < self->setup.stage->chunks; k++) {
@@ -133,7 +134,7 @@ static void begin_telling(pipeline *self) {
     memcpy(self->untold, self->tellings, count * sizeof(int));
     self->told = 0;
     if (!self->setup.stage->shares || self->apart) return;
-    /* Which part adds to them first is the schedule's. */
+    /* The schedule decides which part adds to a gradient first, so that all begin as zeros. */
     memset(rpi_weights_gradients(self->setup.weights), 0,
            (size_t)rpi_weights_count(self->setup.weights) * sizeof(float));
 }
@@ -145,7 +146,8 @@ static void note_final(pipeline *self, int64_t first, int64_t count) {
     }
 }
 
-/* Parts tell theirs in their own order; all of them together follow that of the arena. */
+/* Each part reports its parameters in its own order. This one reports them to the strategy in
+ * the order of the arena. */
 static rp_status on_final(void *context, int64_t first, int64_t count) {
     pipeline *self = context;
     const rpi_replica_setup *s = &self->setup;
@@ -158,7 +160,8 @@ static rp_status on_final(void *context, int64_t first, int64_t count) {
     return s->gradient_final(s->context, begin->first, end->first + end->count - begin->first);
 }
 
-/* The engine has one context for all: a step's name goes on to its owner. */
+/* The engine has one context for all callbacks: this one passes a step's name on to its owner.
+ */
 static void on_step(void *context, const rpi_step_report *report) {
     const pipeline *self = context;
     self->on_step(self->setup.context, report);
@@ -188,8 +191,9 @@ static rp_status tell_pass(const pipeline *self, const rpi_stage_slot *slot, rpi
     return s->on_pass(s->context, rpi_instance_program(slot->instance), pass);
 }
 
-/* The instance that a micro-batch runs on, and what is told of it; of one that is idle here,
- * that alone. What its pass needs is on the way while it waits for another stage. */
+/* The instance on which a micro-batch runs, and what it reports; for a micro-batch that is idle
+ * here, only the reports. Parameters that its pass needs are gathered while it waits for
+ * another stage. */
 static rp_status prepare_run(pipeline *self, int k, int micro_batch, rpi_stage_slot *slot) {
     rpi_stage_chunk *chunk = &self->runs.chunks[k];
     int64_t samples = rpi_stage_runs_samples(&self->runs, micro_batch);
@@ -254,7 +258,7 @@ static rp_status run_forward(pipeline *self, const rpi_replica_batch *batch, int
     return RP_OK;
 }
 
-/* The way back of the activations' gradients, of a whole backward pass or its first half. */
+/* Sends back the activations' gradients, after a whole backward pass or its first half. */
 static rp_status run_inputs(pipeline *self, int k, int micro_batch, bool whole) {
     rpi_stage_chunk *chunk = &self->runs.chunks[k];
     rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
@@ -318,7 +322,7 @@ static rp_status learn(void *context, const rpi_replica_batch *batch, double *ou
 
 /* ---- evaluating ---- */
 
-/* One run through this stage's part `k`: the next stage computes while this one goes on. */
+/* Runs this stage's part `k` once. The next stage computes while this one goes on. */
 static rp_status evaluate_part(pipeline *self, const rpi_source_batch *samples, int k) {
     static const rpi_loss_scales plain = {1, 1, 1};
     rpi_stage_chunk *chunk = &self->runs.chunks[k];
@@ -338,14 +342,14 @@ static rp_status evaluate_part(pipeline *self, const rpi_source_batch *samples, 
     return rpi_stage_runs_send(&self->runs, k, 0, RPI_LINK_ACTIVATION);
 }
 
-/* `memories`: models that have some are refused. */
+/* `memories` are not used: models that have some are refused. */
 static rp_status evaluate(void *context, const rpi_source_batch *samples,
                           rpi_memories *memories, rpi_replica_score *out_score) {
     pipeline *self = context;
     const rpi_model_stage *stage = self->setup.stage;
     (void)memories;
     *out_score = (rpi_replica_score){0};
-    /* A run that had nothing left to train has no slot yet. */
+    /* Where a share had nothing to train there is no slot yet. */
     for (int k = 0; k < stage->chunks; k++) RP_TRY(rpi_stage_runs_reserve(&self->runs, k, 1));
     RP_TRY(rpi_stage_runs_begin(&self->runs, false, samples->count));
     RP_TRY(rpi_stage_runs_post_ahead(&self->runs, false));
@@ -372,7 +376,7 @@ static rp_status idle_part(pipeline *self, int k) {
     return rpi_instance_forward(slot.instance, &slot.options);
 }
 
-/* Of learning it is learn() that knows which micro-batches are idle here. */
+/* In learning, learn() knows which micro-batches are idle here. */
 static rp_status idle(void *context, bool training) {
     pipeline *self = context;
     if (training) return RP_FAIL(INTERNAL, "a pipeline's idle runs are those of a share");

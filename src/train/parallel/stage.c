@@ -58,7 +58,7 @@ static rp_status add_tie(const rpi_network *network, int record, int first, int 
     return RP_OK;
 }
 
-/* Stages that read a record; RP_UNSUPPORTED: more than two. */
+/* The stages that read a record; RP_UNSUPPORTED: more than two do. */
 static rp_status look_at(const rpi_network *network, const rpi_network_part *all, int parts,
                          int record, rpi_model_stage *s) {
     int first = -1, last = -1, own = 0;
@@ -85,7 +85,7 @@ static double cost_of(const rpi_stage_cut_plan *plan, int first, int end) {
     return sum;
 }
 
-/* Which part has what. */
+/* Describes in a line which part has which layers. */
 static void tell_parts(const rpi_network *network, const rpi_stage_cut_plan *plan,
                        const rpi_network_part *all, rpi_model_stage *s) {
     double sum = cost_of(plan, 0, plan->layers->count);
@@ -225,7 +225,7 @@ bool rpi_stage_counts(const rpi_model_stage *s, int record) {
 
 /* ---- its memory ---- */
 
-/* The last chunk's gradients are final first. */
+/* The gradients of the last chunk are final first, so that they come first in the arena. */
 rp_status rpi_stage_weights(const rpi_model_stage *s, const rpi_network *network,
                             rpi_stage_arenas arenas, rpi_weights **out_weights) {
     rpi_weights_source *sources = NULL;

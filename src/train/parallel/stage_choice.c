@@ -24,7 +24,7 @@ bool rpi_stage_choice_is_open(const char *schedule, const char *cut) {
     return is_auto(schedule) || is_word(cut, "measured");
 }
 
-/* The kinds, and behind them what takes one. */
+/* The names of the kinds, and after them "auto". */
 static const char *schedule_at(const void *context, int index) {
     const rpi_pipeline_kind *kind = rpi_pipeline_kind_at(index);
     (void)context;
@@ -49,7 +49,7 @@ static int layer_named(const rpi_model_layers *layers, const char *name, size_t 
     return -1;
 }
 
-/* Into first[0 ... *out_parts]; *out_bad: the name that is none, or comes too early. */
+/* Reads into first[0 ... *out_parts]; *out_bad: a name that is unknown or comes too early. */
 static bool read_names(const rpi_model_layers *layers, const char *text, char between,
                        int *first, int *out_parts, const char **out_bad) {
     int parts = 1, layer;
@@ -63,7 +63,7 @@ static bool read_names(const rpi_model_layers *layers, const char *text, char be
         first[parts] = layer;
         at += length + (end != NULL);
         *out_bad = at;
-        if (end && !*at) return false; /* a name is missing behind it */
+        if (end && !*at) return false; /* false: a comma is the last character */
     }
     first[parts] = layers->count;
     *out_parts = parts;
@@ -96,11 +96,11 @@ static rp_status read_cut(const rpi_stage_request *r, int **out_first, int *out_
 
 /* ---- what a run before has taken ---- */
 
-/* What was priced goes on; what was asked for is asked for anew. */
+/* A resumed run keeps what was priced; what was asked for is asked for again. */
 #define PRICED "priced"
 #define ASKED  "asked"
 
-/* The kind, the rest of the record, and whether it is of such a pipeline. */
+/* Reads the kind and the rest of the record; false: the record is of another pipeline. */
 static bool read_record(const rpi_stage_request *r, const rpi_pipeline_kind **out_kind,
                         const char **out_names) {
     char kind[32];
@@ -166,12 +166,12 @@ void rpi_stage_record(const rpi_stage_request *r, const rpi_stage_choice *c,
 
 /* ---- by price ---- */
 
-/* What is priced: layers by time; with the time of all of them shared out by operations; or
- * parts as they were named. */
+/* What is priced: layers by their times; or, with named parts, those parts; or layers whose
+ * total time is divided in proportion to their operations. */
 typedef struct priced {
     rpi_pipeline_layer *layers;
     int count;
-    int *named; /* owned: of named parts; NULL: none are */
+    int *named; /* owned: the named parts; NULL: none are named */
 } priced;
 
 static void close_priced(priced *p) {
@@ -228,7 +228,7 @@ static rp_status make_priced(const rpi_stage_request *r, priced *p) {
     return RP_OK;
 }
 
-/* A table that the first and the last part read: on one stage its gradients would be added up
+/* Do the first and the last part read one table? On one stage its gradients would be added up
  * in another order. */
 static bool ends_are_tied(const rpi_stage_request *r) {
     const int *first = r->layers->first_node;
@@ -242,7 +242,7 @@ static bool ends_are_tied(const rpi_stage_request *r) {
     return false;
 }
 
-/* Steps that differ by less than timings do are alike. */
+/* Times of steps that differ by less are measured as equal. */
 #define NEAR 0.02
 
 static rpi_pipeline_request request_of(const rpi_stage_request *r, const priced *p) {
@@ -324,7 +324,8 @@ static rp_status take_cut(const rpi_pipeline_cut *cut, const priced *p, int **ou
     return RP_OK;
 }
 
-/* A kind that makes more parts than there are layers says so as it does without times. */
+/* A kind that makes more parts than there are layers gives the same message as without times.
+ */
 static rp_status check_kind(const rpi_stage_request *r, const rpi_pipeline_kind *kind) {
     int *first = NULL;
     RP_TRY(rpi_stage_cut_counted(r->network, r->layers, r->costs, kind, r->stages, &first));

@@ -7,7 +7,7 @@ static int tag_of(const rpi_link_message *message) {
     return 2 * message->border + (int)message->way;
 }
 
-/* What is sent, or received: elements, or bytes of an encoding. */
+/* A message: its elements, or the bytes of its encoding. */
 typedef struct letter {
     void *data;
     size_t count;

@@ -40,7 +40,7 @@ static rp_status settle_slot(const rpi_stage_links *links, rpi_stage_slot *slot)
     return forward != RP_OK ? forward : backward;
 }
 
-/* What a failure left in flight still borrows the slots' memory. */
+/* Requests that a failure has left in flight still use the slot's memory. */
 static void close_slot(rpi_stage_slot *slot) {
     (void)settle_slot(NULL, slot);
     (void)rpi_link_settle(NULL, &slot->given_request);
@@ -82,14 +82,14 @@ static int64_t crossing(const rpi_stage_runs *runs, rpi_value_id value, int64_t 
     return value == RPI_NO_VALUE ? 0 : rpi_stage_crossing(runs->setup->network, value, samples);
 }
 
-/* Of a message whose elements are handed on in this dtype: the codec that was asked for, or the
- * one that spares what they have not. */
+/* The codec of a message of elements in this dtype: the requested one, or bf16 where f32 would
+ * carry no more bits. */
 static rp_codec codec_of(const rpi_stage_runs *runs, rp_dtype dtype) {
     rp_codec codec = rpi_activation_codec_now(runs->setup->links->codec);
     return codec.kind || dtype != RP_BF16 ? codec : runs->half;
 }
 
-/* The dtypes of what arrives, or leaves, that way. */
+/* The dtypes of received, or sent, messages in that direction. */
 static rp_dtype dtype_of(const rpi_network_part *part, rpi_link_way way, bool arrives) {
     bool forward = way == RPI_LINK_ACTIVATION;
     const rpi_border_dtypes *at = forward == arrives ? &part->given_as : &part->seed_as;
@@ -103,7 +103,7 @@ static rp_status make_wire(const rpi_stage_runs *runs, int64_t count, rp_dtype d
     return rpi_alloc(rpi_activation_codec_bytes(&codec, count), "messages", out_wire);
 }
 
-/* Activations that arrive, and gradients that leave, are of the given value's shape. */
+/* Received activations and sent gradients have the shape of the given value. */
 static rp_status make_wires(const rpi_stage_runs *runs, const rpi_stage_chunk *chunk,
                             size_t given, size_t seed, rpi_stage_slot *slot) {
     int own = runs->stage->stage;
@@ -156,7 +156,7 @@ static void move_to_front(rpi_stage_chunk *chunk, int index) {
     chunk->sizes[0] = moved;
 }
 
-/* Nothing is in flight of the one that makes room. */
+/* The size that makes room has nothing in flight. */
 static rp_status add_size(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool training,
                           int64_t samples) {
     rpi_stage_size size = {.samples = samples, .training = training};
@@ -205,7 +205,7 @@ int64_t rpi_stage_runs_samples(const rpi_stage_runs *runs, int micro_batch) {
     return left < 0 ? 0 : left < most ? left : most;
 }
 
-/* What comes to a slot for a micro-batch, that way. */
+/* The message that a slot receives for a micro-batch in that direction. */
 static rpi_link_message arriving(const rpi_stage_runs *runs, const rpi_stage_chunk *chunk,
                                  int micro_batch, rpi_link_way way) {
     const rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
@@ -222,8 +222,8 @@ static rpi_link_message arriving(const rpi_stage_runs *runs, const rpi_stage_chu
         .wire = slot->arriving[way]};
 }
 
-/* Receives of a micro-batch: its slot is free. What comes from a part of this stage is handed
- * over when it is there. */
+/* Posts the receives of a micro-batch, whose slot is free. What a part of this same stage makes
+ * is handed over when it is there. */
 static rp_status post(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool training) {
     int micro_batch = chunk->acquired, own = runs->stage->stage;
     rpi_stage_slot *slot = &chunk->slots[micro_batch % chunk->slot_count];
@@ -231,7 +231,7 @@ static rp_status post(rpi_stage_runs *runs, rpi_stage_chunk *chunk, bool trainin
     RP_TRY(settle_slot(links, slot));
     chunk->acquired++;
     if (!rpi_stage_runs_samples(runs, micro_batch))
-        return RP_OK; /* no stage of this replica has any of it */
+        return RP_OK; /* no stage of this replica has samples in it */
     const rpi_link_message given = arriving(runs, chunk, micro_batch, RPI_LINK_ACTIVATION);
     if (chunk->before >= 0 && chunk->before != own)
         RP_TRY(rpi_link_receive(links, &given, &slot->given_request));
@@ -286,8 +286,8 @@ static rp_status made_by(const rpi_stage_chunk *chunk, const rpi_stage_slot *slo
                : rpi_instance_gradient(slot->instance, chunk->part->given, out);
 }
 
-/* A part of this stage is the next one that way: activations are read where they lie, gradients
- * are copied, as their slot may be free before they are used. */
+/* The next part in that direction is on this stage. Its activations are read where they lie;
+ * gradients are copied, because their slot may be free before they are used. */
 static void hand_over(rpi_stage_runs *runs, int part, int micro_batch, rpi_link_way way,
                       const rpi_tensor *tensor) {
     rpi_stage_chunk *chunk = &runs->chunks[rpi_stage_runs_chunk_of(runs, part)];

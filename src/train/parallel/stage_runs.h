@@ -1,13 +1,14 @@
-/* Runs of a stage's parts that are in flight: one slot for each micro-batch of a chunk between
- * its forward pass and the end of its backward pass, with its instance and the memory that
- * messages arrive in.
+/* Runs of a stage's parts that are in flight. Each micro-batch of a chunk has a slot from its
+ * forward pass to the end of its backward pass, with an instance and the memory into which
+ * messages are received.
  *
  *     free --> ahead            receives are posted; the slot is the next micro-batch's
  *          --> forward          its activations go on from the instance's own memory
  *          --> backward ...     its gradient likewise
  *          --> free             once what it has sent is gone
  *
- * Micro-batch m is in slot m modulo their number: schedules keep micro-batches in order. */
+ * Micro-batch m has slot m modulo the number of slots, as schedules keep micro-batches in
+ * order. */
 #ifndef RPI_TRAIN_STAGE_RUNS_H
 #define RPI_TRAIN_STAGE_RUNS_H
 
@@ -16,11 +17,11 @@
 enum { RPI_STAGE_SIZES = 8 };
 
 typedef struct rpi_stage_slot {
-    float *given, *seed; /* what arrives from the part before, and from the one behind, */
+    float *given, *seed; /* received from the part before, and from the part after */
     void *arriving[RPI_LINK_WAYS],
-        *leaving[RPI_LINK_WAYS]; /* encoded, where there is a codec */
+        *leaving[RPI_LINK_WAYS]; /* encodings to send, where there is a codec */
     rp_request *given_request, *seed_request, *forward_sent, *backward_sent;
-    rpi_instance *instance; /* of the micro-batch in it */
+    rpi_instance *instance; /* of the slot's micro-batch */
     rpi_run_options options;
     const void *inputs[RPI_NETWORK_INPUTS], *givens[1], *seeds[1];
     double loss;
@@ -37,11 +38,11 @@ typedef struct rpi_stage_size {
 
 typedef struct rpi_stage_chunk {
     const rpi_network_part *part;
-    int before, behind; /* stages that have the neighbouring parts; -1: there is none */
+    int before, behind; /* the stages of the neighbouring parts; -1: there is none */
     rpi_stage_slot *slots;
     int slot_count;
-    int acquired, done; /* micro-batches whose slots are theirs, and free again */
-    rpi_stage_size sizes[RPI_STAGE_SIZES]; /* the one that was used last stands first */
+    int acquired, done; /* micro-batches that have got their slots, and that have freed them */
+    rpi_stage_size sizes[RPI_STAGE_SIZES]; /* the latest used one is the first */
     int size_count;
 } rpi_stage_chunk;
 
@@ -50,37 +51,37 @@ typedef struct rpi_stage_runs {
     const rpi_model_stage *stage;
     rpi_stage_chunk *chunks;
     rp_codec half;   /* bf16 */
-    bool training;   /* the share at hand; */
-    int64_t samples; /* of it, */
+    bool training;   /* of the current share */
+    int64_t samples; /* of it */
     int micro_batches;
 } rpi_stage_runs;
 
 rp_status rpi_stage_runs_open(const rpi_replica_setup *setup, rpi_stage_runs *out_runs);
 void rpi_stage_runs_close(rpi_stage_runs *runs); /* zeros are fine */
 
-/* Room for so many micro-batches of a chunk in flight at a time. Waits for what was sent. */
+/* Makes room for so many micro-batches of a chunk in flight at a time. Waits for its sends. */
 rp_status rpi_stage_runs_reserve(rpi_stage_runs *runs, int chunk, int slots);
 /* Compile a part for so many samples, with an instance for each slot. */
 rp_status rpi_stage_runs_compile(rpi_stage_runs *runs, int chunk, bool training,
                                  int64_t samples);
 
-/* A share begins: what was sent for the one before has arrived. */
+/* Begins a share, after the sends of the one before have ended. */
 rp_status rpi_stage_runs_begin(rpi_stage_runs *runs, bool training, int64_t samples);
-/* Samples of a micro-batch of the share; 0: only other replicas have so many. */
+/* Samples of a micro-batch of the share; 0: only other replicas have samples in it. */
 int64_t rpi_stage_runs_samples(const rpi_stage_runs *runs, int micro_batch);
-/* Post the receives of all micro-batches whose slots are free. */
+/* Posts the receives of all micro-batches whose slots are free. */
 rp_status rpi_stage_runs_post_ahead(rpi_stage_runs *runs, bool training);
-/* The slot of a micro-batch, its own from now on. */
+/* The slot of a micro-batch, which the micro-batch has from now on. */
 rp_status rpi_stage_runs_acquire(rpi_stage_runs *runs, int chunk, int micro_batch,
                                  bool training, rpi_stage_slot **out_slot);
-/* What a receive that was posted for it brings has come: activations, or a gradient. Nothing
- * where none was. */
+/* Waits for the receive that was posted for the slot: activations, or a gradient. Does nothing
+ * if none was posted. */
 rp_status rpi_stage_runs_take(rpi_stage_runs *runs, int chunk, int micro_batch,
                               rpi_link_way way);
-/* Hand on what the forward, or the backward, pass of a slot has made. */
+/* Hands on what the forward, or the backward, pass of a slot has computed. */
 rp_status rpi_stage_runs_send(rpi_stage_runs *runs, int chunk, int micro_batch,
                               rpi_link_way way);
-/* The chunk of this stage that has a part; -1: it is another stage's. */
+/* This stage's chunk that has a part; -1: another stage has it. */
 int rpi_stage_runs_chunk_of(const rpi_stage_runs *runs, int part);
 
 #endif

@@ -75,8 +75,8 @@ static rp_status finish_gather(void *context, const rpi_external_io *io) {
     return RP_OK;
 }
 
-/* All ranks make the same of what they have gathered: a rank's own part is all that reaches it.
- */
+/* All ranks compute the same from what they have gathered, so that only the gradient of a
+ * rank's own part reaches it. */
 static rp_status take_own_part(void *context, const rpi_external_io *io) {
     const one_node *node = context;
     size_t count = count_of(&io->outputs[0]);
@@ -88,7 +88,7 @@ static rp_status take_own_part(void *context, const rpi_external_io *io) {
 
 /* ---- nodes ---- */
 
-/* A run that has failed on one rank has failed on all: the group ends, and its memory is free.
+/* A run that fails on one rank has failed on all ranks: the group ends, and its memory is free.
  */
 static void cancel(void *context, uint64_t run, bool is_backward) {
     one_node *node = context;

@@ -1,5 +1,5 @@
-/* The nodes at which the ranks of a tensor group meet (train/models/tensor_split.h), over a
- * communicator of their own whose operations pass all others:
+/* The nodes at which the ranks of a tensor group communicate (train/models/tensor_split.h),
+ * over a communicator of their own, whose operations have priority over all others:
  *
  *     split    forward: its input, as it lies; backward: all-reduce, a sum
  *     join     forward: all-reduce, a sum; backward: the gradient, as it lies
@@ -10,18 +10,18 @@
  *     split    forward: all-gather; backward: reduce-scatter, a sum
  *     join     forward: reduce-scatter, a sum; backward: all-gather
  *
- * What a split has gathered is not kept for the backward pass, but gathered again.
+ * What a split has gathered is not kept for the backward pass, which gathers it again.
  *
- * A sum starts when its input is there and ends before its first use: that of a split layer's
- * input gradient goes on while the layer's weight gradient is made. All ranks of the group run
- * the same programs in the same order; sums are in rank order and the same bits on all.
+ * A sum starts when its input is there and ends before its first use. The sum of a split
+ * layer's input gradient therefore runs while the layer's weight gradient is computed. All
+ * ranks of the group run the same programs in the same order. Sums are in rank order, with the
+ * same bits on all ranks.
  *
  *     rpi_tensor_nodes_create(group, &options, &nodes)      all ranks of the group
  *     rpi_tensor_split split = rpi_tensor_nodes_split(nodes)
  *     rpi_network_build_split(model, shape, loss, &split, &network)
  *     ... programs and instances as of any network ...
- *     rpi_tensor_nodes_destroy(nodes)                       after the graph
- */
+ *     rpi_tensor_nodes_destroy(nodes)                       after the graph */
 #ifndef RPI_TRAIN_TENSOR_NODES_H
 #define RPI_TRAIN_TENSOR_NODES_H
 
@@ -31,29 +31,29 @@
 typedef struct rpi_tensor_nodes rpi_tensor_nodes;
 
 typedef struct rpi_tensor_nodes_options {
-    rpi_activation_codec *codec; /* of what crosses; borrowed; NULL: exact */
-    rp_codec plain;              /* where that is exact; zeros: exact, too */
-    const char *name;            /* of the communicator; NULL: "tensor" */
+    rpi_activation_codec *codec; /* the codec; borrowed; NULL: exact */
+    rp_codec plain;              /* the codec where `codec` is exact; zeros: exact, too */
+    const char *name;            /* the communicator's; NULL: "tensor" */
     bool repeats_sums;           /* rpi_tensor_split.repeats */
     bool cuts_tokens;            /* rpi_tensor_split.tokens */
-    /* Optional: the thread that computes has waited in a node. */
+    /* Optional: called when the computing thread has waited in a node. */
     void (*waited)(void *context, int64_t start_ns, int64_t end_ns);
     void *context;
 } rpi_tensor_nodes_options;
 
-/* Collective over `group`, whose ranks are the tensor ranks in their order; it is borrowed and
- * outlives the nodes. options NULL: defaults. Failures as of rp_comm_group(). */
+/* Collective over `group`, whose ranks are the tensor ranks in their order. The nodes borrow
+ * the group, which must outlive them. options NULL: defaults. Fails as rp_comm_group() does. */
 rp_status rpi_tensor_nodes_create(rp_comm *group, const rpi_tensor_nodes_options *options,
                                   rpi_tensor_nodes **out_nodes);
 void rpi_tensor_nodes_destroy(rpi_tensor_nodes *nodes); /* NULL is fine */
 
-/* What a network is built with; borrows the nodes. */
+/* What a network is built with; it borrows the nodes. */
 rpi_tensor_split rpi_tensor_nodes_split(rpi_tensor_nodes *nodes);
 
-/* What the nodes have moved since they were made. */
+/* What the nodes have sent and received since they were made. */
 rpi_tensor_traffic rpi_tensor_nodes_traffic(const rpi_tensor_nodes *nodes);
 
-/* Its communicator: to be aborted, or asked for what it has sent. */
+/* The nodes' communicator, to abort it or to read its statistics. */
 rp_comm *rpi_tensor_nodes_comm(const rpi_tensor_nodes *nodes);
 
 #endif

@@ -5,27 +5,27 @@
 
 #include <stdlib.h>
 
-/* Where a run of elements begins: in which parameter of the weights, and in what this rank has
- * of it. */
+/* Where a run of elements begins: a parameter of the weights, and an element of this rank's
+ * part of it. */
 typedef struct shared_place {
     int parameter;
     int64_t local;
 } shared_place;
 
-/* Runs of elements that so many ranks, side by side, hold: one operation. */
+/* Runs of elements that the same number of consecutive ranks hold: one operation sums them. */
 typedef struct shared_by {
     int holders;
     rp_comm *comm;
-    rp_segment *segments; /* without data: gradients may lie elsewhere in each pass, */
-    shared_place *places; /* and these are found before they are summed */
+    rp_segment *segments; /* without data: gradients may lie elsewhere in each pass */
+    shared_place *places; /* where they lie, found before each sum */
     size_t count, room;
 } shared_by;
 
-enum { KINDS = 4 }; /* of how many ranks share: all of them, or those of one key head */
+enum { KINDS = 4 }; /* by the number of ranks that share: all ranks, or those of one key head */
 
-/* What is summed of one tensor: neighbours among the segments of a kind. */
+/* The segments of one tensor, which follow each other among the segments of a kind. */
 typedef struct shared_tensor {
-    int parameter; /* of the weights: ranks have their tensors in one order */
+    int parameter; /* an index of the weights, whose order is the same on all ranks */
     int kind;
     size_t first, count;
 } shared_tensor;
@@ -80,7 +80,7 @@ static rp_status add_run(void *context, const rpi_parameter *parameter,
     return RP_OK;
 }
 
-/* Holders of an element are neighbours. */
+/* The ranks that hold an element are consecutive. */
 static rp_status open_comm(rp_comm *group, shared_by *kind) {
     const rp_comm_options options = RP_COMM_OPTIONS(.name = "tensor-shared");
     int first = rp_comm_rank(group) / kind->holders * kind->holders, *ranks = NULL;
@@ -157,7 +157,7 @@ int64_t rpi_tensor_sums_count(const rpi_tensor_sums *sums) {
     return sums->elements;
 }
 
-/* Segments [first, first + count) of a kind, where their gradients lie now. */
+/* Sums segments [first, first + count) of a kind, where their gradients lie now. */
 static rp_status sum(const rpi_tensor_sums *sums, shared_by *kind, size_t first, size_t count) {
     const rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_SUM);
     for (size_t i = first; i < first + count; i++)
@@ -190,7 +190,7 @@ typedef struct squares {
     rpi_square_sum sum;
 } squares;
 
-/* Where several have an element, the first of them counts it. */
+/* If several ranks hold an element, the first of them counts it. */
 static rp_status add_squares(void *context, const rpi_parameter *parameter,
                              const rpi_shard_run *run) {
     squares *s = context;

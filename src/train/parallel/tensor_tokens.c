@@ -1,7 +1,7 @@
-/* Nodes between parts of the tokens and all of them (tensor_tokens.h). Sequences lie one behind
- * the other, so that a rank's part is a run in each of them, and travels from and to where it
- * lies. Parts are equally long; of the last ones some tokens, or all, are padding, which is
- * zeros wherever it is written, and travels never. */
+/* Nodes between the tokens of one rank and those of all ranks (tensor_tokens.h). Sequences lie
+ * one after the other, so that a rank's part is a run in each of them, which is sent from and
+ * received into its place. Parts have equal lengths. In the last parts some tokens, or all, are
+ * padding, which is written as zeros and never sent. */
 #include "train/parallel/tensor_tokens.h"
 
 #include "base/memory.h"
@@ -21,7 +21,7 @@ static token_parts parts_of(const rpi_tensor *whole, const rpi_tensor *part) {
     return (token_parts){size[0], size[1], part->shape.size[1], size[2]};
 }
 
-/* Tokens of a rank that are no padding. */
+/* Tokens of a rank without padding. */
 static int64_t own_count(const token_parts *p, int rank) {
     int64_t left = p->tokens - rank * p->part;
     if (left < 0) return 0;
@@ -83,7 +83,7 @@ static rp_status list_segments(one_node *node, int pass, const token_parts *p, f
     return RP_OK;
 }
 
-/* From parts to the whole; outputs of all ranks are the same. */
+/* Gathers the parts into the whole; all ranks get the same output. */
 static rp_status start_gather(one_node *node, const rpi_external_io *io, int pass) {
     const rpi_tensor *part = &io->inputs[0], *whole = &io->outputs[0];
     const token_parts p = parts_of(whole, part);
@@ -103,7 +103,7 @@ static rp_status finish_gather(one_node *node, const rpi_external_io *io, int pa
     return RP_OK;
 }
 
-/* From what each rank has of the whole to the sum, each rank's own part. */
+/* Sums what all ranks have of the whole, and gives each rank its own part of the sum. */
 static rp_status start_scatter(one_node *node, const rpi_external_io *io, int pass) {
     const rpi_tensor *whole = &io->inputs[0], *part = &io->outputs[0];
     const token_parts p = parts_of(whole, part);
@@ -164,7 +164,7 @@ static rp_status take_own(void *context, const rpi_external_io *io) {
     return RP_OK;
 }
 
-/* Other ranks' tokens have no gradient here. */
+/* The tokens of other ranks have no gradient here. */
 static rp_status put_own(void *context, const rpi_external_io *io) {
     const one_node *node = context;
     const rpi_tensor *part = &io->inputs[0], *whole = &io->outputs[0];

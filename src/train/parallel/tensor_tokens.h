@@ -1,4 +1,4 @@
-/* What nodes between parts of the tokens and all of them do (train/models/tensor_split.h).
+/* Nodes between the tokens of one rank and those of all ranks (train/models/tensor_split.h).
  * Their context is an rpi_one_tensor_node. */
 #ifndef RPI_TRAIN_TENSOR_TOKENS_H
 #define RPI_TRAIN_TENSOR_TOKENS_H

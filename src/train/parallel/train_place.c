@@ -14,7 +14,7 @@ static int ranks_of_replica(const rpi_grid *model) {
 
 enum { HOLDERS = RPI_AXES_DATA | RPI_AXES_CONTEXT };
 
-/* Where `rank` of `world` is, by a grid that fits. */
+/* Sets the place of `rank` of `world` in a grid that fits. */
 static void stand(rpi_train_place *place, int rank, int world) {
     place->rank = rank;
     place->world = world;
@@ -108,14 +108,14 @@ int64_t rpi_train_place_most(const rpi_train_place *place, bool learns, int64_t 
     return most;
 }
 
-/* The number that begins behind a word; -1: the word is not there, or no number is behind. */
+/* The number that follows a word; -1: the word is not there, or no number follows. */
 static int number_behind(const char *text, const char *word) {
     const char *at = strstr(text, word);
     int number = -1;
     return at && sscanf(at + strlen(word), "%d", &number) == 1 ? number : -1;
 }
 
-/* The number before a word, in brackets or not, where "rank " or "world " is in front of it. */
+/* The number before a word, in brackets or not, if "rank " or "world " is before the number. */
 static int number_before(const char *text, const char *word) {
     const char *at = strstr(text, word);
     if (at && at > text && at[-1] == ')') at--;

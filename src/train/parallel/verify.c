@@ -64,7 +64,7 @@ void rpi_verify_numbers(const char *name, double one, double other, rpi_verify_d
     end_difference(d);
 }
 
-/* Elements that are finite, as whoever read them has seen to. */
+/* The elements are finite, which the reader has checked. */
 static void compare_elements(const float *one, const float *other, double *in_out_scale,
                              rpi_verify_tensor *tensor) {
     double largest = -1;
@@ -110,8 +110,8 @@ static bool ends_with(const char *text, const char *end) {
     return length >= bytes && strcmp(text + length - bytes, end) == 0;
 }
 
-/* Tensors of one kind and, of the optimizer's, one slot: squares of gradients are far smaller
- * than gradients, and would hide behind them. */
+/* Tensors of one kind and, for the optimizer's state, of one slot: squares of gradients are far
+ * smaller than gradients, and their differences would be hidden by them. */
 typedef struct tensor_group {
     rpi_verify_kind kind;
     char slot[RPI_VERIFY_NAME]; /* "optimizer.exp_avg."; "": no slot */
@@ -206,7 +206,8 @@ static int by_begin(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* In the model's order, in which a rank that holds all of it has written them. */
+/* Compares in the model's order, in which a rank that holds the whole model writes its tensors.
+ */
 static rp_status compare_all(const saved *runs, tensor_groups *groups) {
     const rpi_safetensors *file = runs[0].model;
     int count = rpi_safetensors_count(file);

@@ -42,7 +42,7 @@ static bool adds_run_by_run(const rpi_verify_layout *l) {
     return l->options->zero >= 2 && l->replicas > 1 && l->micro_batches > 1;
 }
 
-/* Sums of two ranks are the same in either order. */
+/* Sums of two ranks are the same in either order, so that only more ranks matter. */
 static bool adds_elsewhere(const rpi_verify_layout *l) {
     const rpi_algorithm *algorithm = NULL;
     const char *name = l->options->algorithm;
@@ -62,7 +62,7 @@ static bool is_bf16(const rpi_verify_layout *l) {
     return is_layout && dtype && strcmp(dtype, "bf16") == 0;
 }
 
-/* Over replicas, or what each rank makes of its tokens. */
+/* Are gradients summed over replicas, or over the tokens of several ranks? */
 static bool sums_gradients(const rpi_verify_layout *l) {
     return l->replicas > 1 || l->context_ranks > 1;
 }
@@ -177,7 +177,7 @@ rpi_verify_bounds rpi_verify_bounds_of(const rpi_verify_layout *layout) {
 
 /* ---- ties ---- */
 
-/* Of a network, whose tables are tied or not whatever the length of a sequence. */
+/* Ties of a network, which do not depend on the length of a sequence. */
 static rp_status count_ties(const rpi_network *network, const rpi_train_options *o,
                             int *out_ties) {
     const rpi_pipeline_kind *schedule = NULL;
@@ -210,7 +210,7 @@ static bool has_shared(const rpi_network *network) {
     return false;
 }
 
-/* Models of images share nothing, and need the size of an image. */
+/* Models of images share no parameters, and could not be built without the size of an image. */
 rp_status rpi_verify_find_ties(const rpi_train_options *o, rpi_verify_layout *layout) {
     enum { SHORT_SEQUENCE = 8 };
     rpi_model_choice choice;

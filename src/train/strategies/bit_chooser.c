@@ -84,7 +84,7 @@ bool rpi_bit_chooser_is_needed(const rpi_bit_chooser *chooser) {
     return false;
 }
 
-/* Levels were chosen here, or looked at when a checkpoint was read. */
+/* The levels were chosen here, or checked when a checkpoint was read. */
 void rpi_bit_chooser_apply(rpi_bit_chooser *chooser) {
     for (int i = 0; i < chooser->count; i++) {
         rp_segment *segment = &chooser->segments[i];
@@ -106,7 +106,7 @@ rp_status rpi_bit_chooser_measure(rpi_bit_chooser *chooser, int segment) {
                              chooser->measured + (size_t)segment * RP_MEASURED);
 }
 
-/* The choosing segments' rows, one behind the other. */
+/* The rows of the segments whose bits are chosen, one after the other. */
 static size_t list_choices(rpi_bit_chooser *chooser) {
     size_t count = 0;
     for (int i = 0; i < chooser->count; i++) {
@@ -131,7 +131,7 @@ static bool keep_choices(rpi_bit_chooser *chooser) {
 }
 
 /* "1.31 times fewer bytes than q4:bucket=512; tensors at v1 to v8: 0 4 11 9 2 0 0 0", and how
- * many stay as they were, if any. */
+ * many tensors stay as they were, if any. */
 static void describe(const rpi_bit_chooser *chooser, size_t count,
                      char text[RPI_BIT_CHOICE_TEXT]) {
     enum { BITS_MOST = 8, LEVELS_A_BIT = (RP_LEVELS - 1) / BITS_MOST };

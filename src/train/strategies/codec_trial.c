@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* A tensor that travels exact, and of which nothing is held back, needs no error feedback. */
+/* A tensor that is sent exactly, and has no residual left, needs no error feedback. */
 static void drop_empty_residuals(rpi_codec_trial *t) {
     for (int i = 0; i < t->buckets->segment_count; i++) {
         rp_segment *segment = &t->buckets->segments[i];

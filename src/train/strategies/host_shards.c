@@ -86,7 +86,7 @@ rp_status rpi_host_shards_gather(rpi_host_shards *s, const rpi_buckets *buckets,
                                  rp_request **out_request) {
     int first = 0, count = parts_of(s, &buckets->buckets[index], &first);
     rp_collective_options inside = *options;
-    inside.algorithm = NULL; /* one host has no two levels */
+    inside.algorithm = NULL; /* with one host there are no two levels */
     for (int i = first; i < first + count; i++) {
         const rpi_owned_part *part = &s->ownership.parts[i];
         const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);

@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* As options write them. Rates are texts: what they are when absent, the outer optimizer says.
+/* As options write them. Rates are texts, because the outer optimizer decides their defaults.
  */
 typedef struct choice {
     const char *outer, *outer_rate, *outer_momentum, *consensus_rate, *residual_decay,
@@ -63,7 +63,7 @@ const rpi_option rpi_local_sgd_option_rows[] = {
 /* clang-format on */
 
 static void set_rate(const char *text, double *in_out_rate) {
-    if (text) (void)rpi_parse_real(text, in_out_rate); /* it was checked */
+    if (text) (void)rpi_parse_real(text, in_out_rate); /* it was checked before */
 }
 
 static rp_status find_inner_state(const char *name, rpi_inner_state *out_state) {
@@ -76,7 +76,7 @@ static rp_status find_inner_state(const char *name, rpi_inner_state *out_state) 
     return RP_FAIL(INVALID, "local-sgd: inner-state is keep, average or reset, not '%s'", name);
 }
 
-/* What is possible, and would not train. */
+/* Refuses what would run but not train. */
 static rp_status check_learning(const rp_local_sgd_options *o) {
     uint64_t window = o->every / o->fragments;
     if (o->mixing == 1)
@@ -125,7 +125,7 @@ rp_status rpi_local_sgd_choose(const rpi_strategy *strategy, const char *text,
 
 /* ---- layers ---- */
 
-/* Length of the first part of a name that tells the layer. */
+/* The length of the first part of a name, which identifies the layer. */
 static size_t layer_length(const char *name) {
     const char *last = strrchr(name, '.');
     for (const char *part = name; part; part = strchr(part, '.')) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Exact gradients are read where they lie by ranks of this host. */
+/* The communicator whose ranks on this host read exact gradients in place. */
 static const rp_comm *readers_of(const rpi_strategy_setup *s) {
     return rp_codec_is_exact(&s->codec, RP_F32) ? s->comm : NULL;
 }
@@ -25,7 +25,7 @@ void rpi_passing_gradients_close(rpi_passing_gradients *g) {
     *g = (rpi_passing_gradients){0};
 }
 
-/* Parameters of a bucket lie behind each other, or nowhere. */
+/* The parameters of a bucket lie one after the other, or have no memory. */
 static void lay_out(rpi_passing_gradients *g, int index) {
     const rpi_bucket *bucket = &g->memory.buckets->buckets[index];
     float *place = g->memory.of_buckets[index];

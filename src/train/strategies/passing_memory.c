@@ -4,10 +4,11 @@
 #include "base/status.h"
 #include "methods/vector_memory.h"
 
-/* A model has up to two tables at its ends, far larger than what is between them. */
+/* A model has at most two tables, at its ends, which are far larger than the buckets between
+ * them. */
 enum { TABLES = 2 };
 
-/* Elements of the largest bucket that is no table. */
+/* Elements of the largest bucket that is not a table. */
 static int64_t usual_of(const rpi_buckets *buckets) {
     int64_t largest[TABLES + 1] = {0};
     for (int i = 0; i < buckets->count; i++) {

@@ -42,7 +42,7 @@ void rpi_passing_values_close(rpi_passing_values *v) {
 
 /* ---- one bucket ---- */
 
-/* Parameters of a bucket lie behind each other, or nowhere. */
+/* The parameters of a bucket lie one after the other, or have no memory. */
 static void lay_out(rpi_passing_values *v, int index) {
     const rpi_bucket *bucket = &v->memory.buckets->buckets[index];
     float *place = v->memory.of_buckets[index];
@@ -53,7 +53,7 @@ static void lay_out(rpi_passing_values *v, int index) {
 }
 
 static rp_status post(rpi_passing_values *v, int bucket) {
-    if (v->memory.of_buckets[bucket]) return RP_OK; /* left by the forward pass */
+    if (v->memory.of_buckets[bucket]) return RP_OK; /* the forward pass has left it there */
     RP_TRY(rpi_passing_memory_take(&v->memory, bucket));
     lay_out(v, bucket);
     if (rpi_host_shards_holds(&v->hosts, bucket))
@@ -91,7 +91,7 @@ static void list_order(rpi_passing_values *v, const rpi_program *program, rpi_pa
     }
 }
 
-/* Those of the order up to this place have left. */
+/* Posts the gathers of the order up to this place. */
 static rp_status post_up_to(rpi_passing_values *v, int place) {
     int last = place < v->order_count - 1 ? place : v->order_count - 1;
     for (; v->next <= last; v->next++) RP_TRY(post(v, v->order[v->next]));
@@ -117,7 +117,7 @@ static void forget_staying(rpi_passing_values *v, bool drops) {
     }
 }
 
-/* What the pass at hand still gathers, for whoever has not needed it. */
+/* Waits for what the current pass still gathers, where other ranks need it. */
 static rp_status end_pass(rpi_passing_values *v) {
     for (int at = 0; at < v->order_count; at++) {
         int bucket = v->order[at];
@@ -133,7 +133,8 @@ static rp_status end_pass(rpi_passing_values *v) {
 
 rp_status rpi_passing_values_begin(rpi_passing_values *v, const rpi_program *program,
                                    rpi_pass pass, const rp_collective_options *options) {
-    bool goes_on = pass == RPI_BACKWARD && v->is_forward; /* of any run: all ranks alike */
+    /* of any run: the same on all ranks */
+    bool goes_on = pass == RPI_BACKWARD && v->is_forward;
     RP_TRY(end_pass(v));
     forget_staying(v, !goes_on);
     v->options = *options;

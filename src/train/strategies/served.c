@@ -86,7 +86,7 @@ void rpi_served_close(rpi_served *served) {
 
 /* ---- what the first server tells ---- */
 
-/* What pushes carry beside gradients. */
+/* Numbers that pushes carry beside gradients. */
 enum { LOSS, SHARE, COUNT, COMPUTE, WAIT, ASKED, FAULT, AUTOCORRELATION, NOTES };
 _Static_assert((int)NOTES <= (int)RP_PUSH_NOTES, "more notes than a push carries");
 
@@ -234,8 +234,8 @@ rp_status rpi_served_confirm(rpi_served *served, rp_status status, bool *out_aga
 
 /* ---- workers that come back ---- */
 
-/* Servers begin from the parameters that all ranks have behind a span, and pushes are numbered
- * anew: none is merged twice, none is missing. */
+/* Servers start from the parameters that all ranks have after a span, and pushes are numbered
+ * anew: no push is merged twice, none is missing. */
 rp_status rpi_served_grow(rpi_served *served, rp_comm *comm) {
     served->next_comm = comm;
     return create(served, comm, &served->next);

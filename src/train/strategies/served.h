@@ -1,10 +1,9 @@
-/* What strategies over parameter servers have in common (redpoll/parameter_server.h): roles,
- * spans of steps, what pushes tell the first server, what all ranks do behind a span. A
- * strategy says what a worker pushes, and how servers merge it.
+/* What strategies with parameter servers have in common (redpoll/parameter_server.h): roles,
+ * spans of steps, the numbers that pushes bring to the first server, and what all ranks do
+ * after a span. A strategy decides what a worker pushes, and how servers merge it.
  *
- * A span of steps is cut into rounds, in which every worker pushes once, or others in its
- * place.
- */
+ * A span of steps is cut into rounds. In a round each worker pushes once, or other workers push
+ * in its place. */
 #ifndef RPI_TRAIN_SERVED_H
 #define RPI_TRAIN_SERVED_H
 
@@ -14,9 +13,9 @@
 
 /* ---- options ---- */
 
-/* As options write them; first in the strategy's own struct. */
+/* As options write them; the first member of the strategy's own struct. */
 typedef struct rpi_served_choice {
-    const char *servers, *staleness, *on_loss; /* in `words` */
+    const char *servers, *staleness, *on_loss; /* point into `words` */
     int64_t quorum;
     double grace_ms;
     rpi_strategy_words words;
@@ -41,7 +40,7 @@ typedef struct rpi_served_choice {
                          "stop, or continue without workers that die, or are silent too "      \
                          "long; not with servers=shared")
 
-/* strategy: its name, for messages. RP_INVALID: what cannot be read. */
+/* strategy: its name, for messages. RP_INVALID: an option cannot be read. */
 rp_status rpi_served_read(const char *strategy, const rpi_served_choice *choice,
                           rp_parameter_server_options *out_options);
 rp_status rpi_served_check(const char *strategy, const rp_parameter_server_options *options,
@@ -49,7 +48,7 @@ rp_status rpi_served_check(const char *strategy, const rp_parameter_server_optio
 
 /* ---- the strategy's part ---- */
 
-/* On the first server, of pushes since the last round. */
+/* On the first server: sums over the pushes since the last round. */
 typedef struct rpi_served_tally {
     double loss, share, count, compute_s, wait_s, stale, stalest, missed, autocorrelation;
     int pushes, correlated, asked;
@@ -60,48 +59,49 @@ typedef struct rpi_served {
     rpi_strategy_setup setup;
     rp_parameter_server_options options;
     rp_parameter_server *server;
-    rp_parameter_server *next; /* over the communicator with those that come back */
+    rp_parameter_server *next; /* over the communicator that includes workers which come back */
     rp_comm *next_comm;
     rpi_buckets layout;
-    const rpi_strategy_span *span; /* under way */
-    int64_t rounds;                /* in it */
-    int64_t own_step;              /* the next that this worker learns from; -1: none yet */
+    const rpi_strategy_span *span; /* the current one */
+    int64_t rounds;                /* of the span */
+    int64_t own_step;              /* the next one that this worker learns from; -1: none yet */
     double waited_s;               /* for the answer to its last push */
     rpi_served_tally since;
-    int surplus;            /* its pushes that belong to the round after the last told */
-    int64_t rounds_told;    /* of this span */
-    double autocorrelation; /* in the last round told; NaN: none */
-    rp_comm_stats before;   /* when that was told */
+    int surplus;            /* this worker's pushes that belong to the next round */
+    int64_t rounds_told;    /* reported of this span */
+    double autocorrelation; /* in the last reported round; NaN: none */
+    rp_comm_stats before;   /* when that round was reported */
 } rpi_served;
 
-/* options: those read; merge and context are the strategy's. Closing is the caller's, also
- * after a failure; zeros are fine. Collective. */
+/* options: as read; the strategy sets merge and context. The caller must close it, also after a
+ * failure; zeros are fine. Collective. */
 rp_status rpi_served_open(const rpi_strategy_setup *setup,
                           const rp_parameter_server_options *options, rpi_served *served);
 void rpi_served_close(rpi_served *served);
 
-/* Parameters are those of the servers from here on. Collective. */
+/* Begins a span: from now on the servers' parameters count. Collective. */
 rp_status rpi_served_begin(rpi_served *served, const rpi_strategy_span *span, int64_t rounds);
-/* Steps of the span before one of its rounds. */
+/* The number of the span's steps before one of its rounds. */
 int64_t rpi_served_border(const rpi_served *served, int64_t round);
-/* push() as long as the servers expect one of this worker; what fails there fails all. */
+/* Calls push() as long as the servers expect a push of this worker; a failure of push() fails
+ * all ranks. */
 rp_status rpi_served_work(rpi_served *served, rp_status (*push)(void *context), void *context);
-/* What the worker has learnt of its part of the next step. */
+/* Learns from this worker's part of the next step. */
 rp_status rpi_served_learn(rpi_served *served, rpi_strategy_part *out_part);
-/* Clip the gradients by the norm of the worker's own mean. share: of their batch. */
+/* Clips the gradients by the norm of the worker's own mean. share: of their batch. */
 void rpi_served_clip(const rpi_served *served, double share);
-/* The gradient arena leaves, the parameters come. learnt: sums over the steps since the last
- * push. autocorrelation NaN: none. */
+/* Sends the gradient arena and receives the parameters. learnt: sums over the steps since the
+ * last push. autocorrelation NaN: none. */
 rp_status rpi_served_push(rpi_served *served, double weight, const rpi_strategy_part *learnt,
                           double autocorrelation);
-/* Within a merge: rank 0 tells a round whose pushes are there. */
+/* Within a merge: rank 0 reports a round when its pushes are there. */
 rp_status rpi_served_account(rpi_served *served, const rp_parameter_merge *merge);
-/* Every rank has the parameters. Collective. */
+/* Afterwards every rank has the parameters. Collective. */
 rp_status rpi_served_end(rpi_served *served);
 /* As rpi_strategy.confirm. */
 rp_status rpi_served_confirm(rpi_served *served, rp_status status, bool *out_again,
                              rp_comm **out_comm);
-/* As those of rpi_strategy. */
+/* As the functions of these names in rpi_strategy. */
 rp_status rpi_served_grow(rpi_served *served, rp_comm *comm);
 void rpi_served_settle(rpi_served *served, bool grows);
 

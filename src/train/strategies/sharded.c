@@ -39,8 +39,8 @@ const char *rpi_sharded_algorithm(const char *all_reduce) {
     return all_reduce && strcmp(all_reduce, "sra") == 0 ? "direct" : all_reduce;
 }
 
-/* The part of a whole tensor's segment that begins with element `first` of the tensor, of which
- * the gradient lies at `gradient`. */
+/* The part of a whole tensor's segment that begins with the tensor's element `first`; its
+ * gradient lies at `gradient`. */
 static rp_segment part_of(const rp_segment *whole, float *gradient, int64_t first,
                           int64_t count) {
     rp_segment part = *whole;
@@ -72,7 +72,7 @@ rp_status rpi_sharded_scatter_start(rpi_sharded *s, const rpi_buckets *buckets, 
                                             options, out_request);
 }
 
-/* From the values that its owner has to those of all. */
+/* The segment that sends its owner's values to all ranks. */
 static rp_owned_segment values_of(const rpi_sharded *s, const rpi_owned_part *part,
                                   uint32_t tensor) {
     const rpi_weight *weight = rpi_weights_parameter(s->weights, part->parameter);

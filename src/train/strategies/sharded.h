@@ -1,6 +1,6 @@
-/* Buckets of which each rank owns a part (ownership.h), as they travel: gradients are summed
- * where they are owned, and values that were stepped there come back to all. What a rank sends
- * and receives of a bucket is as much as an all-reduce of it. */
+/* Communication of buckets of which each rank owns a part (ownership.h): gradients are summed
+ * at their owners, and the values that owners update are sent back to all ranks. For a bucket a
+ * rank sends and receives as much as in an all-reduce. */
 #ifndef RPI_TRAIN_SHARDED_H
 #define RPI_TRAIN_SHARDED_H
 
@@ -12,39 +12,39 @@ typedef struct rpi_sharded {
     const rpi_ownership *ownership;
     rpi_weights *weights;
     const rpi_optimizer_state *optimizer;
-    rp_codec codec; /* of values; those of tensors that do not compress travel exact */
+    rp_codec codec; /* of values; tensors that are not compressed are sent exactly */
     const rpi_network *network;
     rp_owned_segment *gradients, *values; /* one a part */
-    rp_request **gathers;                 /* one a bucket; NULL: none under way */
+    rp_request **gathers;                 /* one a bucket; NULL: no gather is under way */
     int buckets;
 } rpi_sharded;
 
-/* Is it used? Zeros: it is not. */
+/* Is it in use? Zeros: it is not. */
 static inline bool rpi_sharded_is_open(const rpi_sharded *sharded) {
     return sharded->ownership != NULL;
 }
 
-/* Nothing, where the setup has no ownership. buckets: how many there are. */
+/* Does nothing if the setup has no ownership. buckets: their number. */
 rp_status rpi_sharded_open(const rpi_strategy_setup *setup, int buckets, rpi_sharded *out);
-void rpi_sharded_close(rpi_sharded *sharded); /* zeros are fine; waits for what travels */
+/* zeros are fine; waits for operations under way */
+void rpi_sharded_close(rpi_sharded *sharded);
 
-/* Of an all-reduce there is a reduce-scatter and an all-gather; what it is called, they are.
- * NULL stays. */
+/* The algorithm of reduce-scatter and all-gather for that of an all-reduce, which consists of
+ * the two: the same name. NULL stays NULL. */
 const char *rpi_sharded_algorithm(const char *all_reduce);
 
-/* Post the sum of a bucket's gradients at their owners; segments have the codecs of now. */
+/* Posts the sum of a bucket's gradients at their owners; segments have their current codecs. */
 rp_status rpi_sharded_scatter_start(rpi_sharded *sharded, const rpi_buckets *buckets, int index,
                                     const rp_collective_options *options,
                                     rp_request **out_request);
-/* Post the way of its stepped values to all ranks. */
+/* Posts the gather of a bucket's updated values on all ranks. */
 rp_status rpi_sharded_gather_start(rpi_sharded *sharded, const rpi_buckets *buckets, int index,
                                    const rp_collective_options *options);
-/* The same, to where the weights have their values now, for whoever waits for it himself. */
+/* The same, to where the weights have their values now; the caller waits for the request. */
 rp_status rpi_sharded_gather_into(rpi_sharded *sharded, const rpi_buckets *buckets, int index,
                                   const rp_collective_options *options,
                                   rp_request **out_request);
-/* Wait for what gather_start() has posted, where it is under way; and for that of all buckets.
- */
+/* Waits for what gather_start() has posted, if it is under way; and for that of all buckets. */
 rp_status rpi_sharded_gather_wait(rpi_sharded *sharded, const rpi_buckets *buckets, int index);
 rp_status rpi_sharded_complete(rpi_sharded *sharded, const rpi_buckets *buckets);
 

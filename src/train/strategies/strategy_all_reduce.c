@@ -1,18 +1,19 @@
-/* Every rank sums everybody's gradients, bucket by bucket while the backward pass still runs,
- * and then steps its own copy of the parameters; copies stay equal because the sums are.
+/* Ranks sum their gradients, bucket by bucket while the backward pass still runs, and then each
+ * updates its own copy of the parameters. The copies stay equal because the sums are equal.
  *
- * Where ranks share the optimizer each gets the sums of what it owns alone, steps that, and
- * gives it to the others: exact sums and the steps from them are the same. What comes back is
- * under way while the next batch is dealt and the first layers compute: a bucket of it is
- * waited for where the next step first reads one of its tensors.
+ * If ranks share the optimizer each gets only the sums of what it owns, updates that, and sends
+ * it to the others; exact sums, and the updates from them, are the same. The updated values are
+ * sent while the next batch is read and the first layers compute: the next step waits for a
+ * bucket where it first reads one of its tensors.
  *
- * Where they share the gradients as well, those of a bucket are there only until its owners
- * have the sums (passing_gradients.h); where parameters, too, those of a bucket from shortly
- * before a pass reads them until it is done with them (passing_values.h).
+ * If they share the gradients as well, those of a bucket exist only until its owners have the
+ * sums (passing_gradients.h). If they share the parameters, too, those of a bucket exist from
+ * shortly before a pass reads them until it is done with them (passing_values.h).
  *
- * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean
- * over the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What
- * a lossy codec loses stays in the residual and joins the next step's gradient. */
+ * Gradients are scaled by 1 / (images of the global batch) first, so that their sum is the mean
+ * over the batch, however it is divided among ranks. Vectors and small tensors are sent
+ * exactly. What a lossy codec loses stays in the residual, which is added to the next step's
+ * gradient. */
 #include "train/strategies/strategy.h"
 
 #include "base/clock.h"
@@ -28,27 +29,27 @@
 
 typedef struct all_reduce {
     rpi_strategy_setup setup;
-    rpi_buckets lossy, exact;      /* `exact`: the same buckets for the warm-up's steps */
+    rpi_buckets lossy, exact;      /* `exact`: the same buckets for the steps of the warm-up */
     rp_request **requests;         /* one a bucket */
-    rpi_sharded sharded;           /* zeros: every rank steps everything */
-    rpi_passing_gradients passing; /* zeros: every rank has all gradients, */
-    rpi_passing_values values;     /* and all parameters */
-    int64_t *posted_ns, *done_ns;  /* one a bucket; done 0: not seen done yet */
+    rpi_sharded sharded;           /* zeros: every rank updates everything */
+    rpi_passing_gradients passing; /* zeros: every rank has all gradients */
+    rpi_passing_values values;     /* zeros: every rank has all parameters */
+    int64_t *posted_ns, *done_ns;  /* one a bucket; done 0: not seen as done yet */
     const rpi_buckets *current;
-    int posted; /* buckets of this step, */
-    int taken;  /* of which the sums of so many are kept, where they pass, */
+    int posted; /* buckets posted in this step */
+    int taken;  /* whose sums are kept, if gradients are temporary */
     rpi_gradients_seen
-        seen;          /* and elements; where they pass, of the run of the model at hand */
-    int64_t step, run; /* run: of the step, where gradients pass */
-    rpi_bit_chooser chooser; /* zeros: every tensor has the codec as it is */
-    bool measures;           /* this step does, for the choice */
+        seen;          /* elements reported, if gradients are temporary of the current run */
+    int64_t step, run; /* run: of the step, if gradients are temporary */
+    rpi_bit_chooser chooser; /* zeros: every tensor keeps its codec */
+    bool measures;           /* this step is measured, to choose */
     rpi_codec_trial trial;   /* of codec auto */
-    bool asks;               /* this step does, before its first bucket */
+    bool asks;               /* this step compares, before its first bucket */
 } all_reduce;
 
 static void close_all_reduce(void *context) {
     all_reduce *self = context;
-    /* What a failure left in flight still borrows the gradients. */
+    /* Requests that a failure has left in flight still use the gradients. */
     for (int i = 0; i < self->posted; i++)
         if (self->requests[i]) (void)rp_request_wait(&self->requests[i]);
     rpi_passing_values_close(&self->values);
@@ -122,7 +123,7 @@ static void begin(void *context, int64_t step) {
     if (self->measures) rpi_bit_chooser_clear(&self->chooser);
 }
 
-/* Before the first bucket. All ranks wait here, and nothing else travels or computes. */
+/* Before the first bucket: all ranks wait here, and nothing else is sent or computed. */
 static rp_status ask(all_reduce *self) {
     const rpi_strategy_setup *s = &self->setup;
     char text[RP_COMPARISON_TEXT], line[RP_COMPARISON_TEXT + 16];
@@ -134,7 +135,7 @@ static rp_status ask(all_reduce *self) {
     return RP_OK;
 }
 
-/* Runs of a step draw apart. */
+/* Each run of a step has random draws of its own. */
 enum { RUN_SHIFT = 40 };
 
 static rp_collective_options options_of(const all_reduce *self) {
@@ -191,9 +192,9 @@ static void trace(all_reduce *self, int i, int64_t start_ns, int64_t end_ns) {
         rpi_timeline_add(timeline, RPI_LANE_EXPOSED, "wait for bucket", i, start_ns, end_ns);
 }
 
-/* Wait for a bucket: the next one travels meanwhile. */
+/* Waits for a bucket, while the next one is being summed. */
 static rp_status wait_for(all_reduce *self, int i, int64_t *in_out_exposed_ns) {
-    if (!self->requests[i]) return RP_OK; /* its sums are kept */
+    if (!self->requests[i]) return RP_OK; /* its sums are kept already */
     int64_t start = rpi_now_ns();
     RP_TRY(rp_request_wait(&self->requests[i]));
     int64_t end = rpi_now_ns();
@@ -207,15 +208,15 @@ static rp_status wait_for(all_reduce *self, int i, int64_t *in_out_exposed_ns) {
 
 /* ---- gradients that pass ---- */
 
-/* Keep sums until no more than so many buckets travel. */
+/* Keeps sums until no more than so many buckets are being summed. */
 static rp_status keep_sums(all_reduce *self, int travelling) {
-    int64_t waited = 0; /* whoever tells of uses knows how long that took */
+    int64_t waited = 0; /* the caller of use() measures this time itself */
     for (; self->posted - self->taken > travelling; self->taken++)
         RP_TRY(wait_for(self, self->taken, &waited));
     return RP_OK;
 }
 
-/* All buckets of a run of the model have left, and those of the next one come. */
+/* All buckets of a run of the model are posted, and those of the next run follow. */
 static rp_status begin_run(all_reduce *self) {
     RP_TRY(keep_sums(self, 0));
     self->run++;
@@ -233,7 +234,7 @@ static rp_status make_room(all_reduce *self, int parameter) {
     return rpi_passing_gradients_place(&self->passing, bucket);
 }
 
-/* What the others own of a bucket has come back. */
+/* Waits until the parts of a bucket that others own have come back. */
 static rp_status take_back(all_reduce *self, int index) {
     if (!self->sharded.gathers[index]) return RP_OK;
     int64_t start = rpi_now_ns();
@@ -245,18 +246,19 @@ static rp_status take_back(all_reduce *self, int index) {
     return RP_OK;
 }
 
-/* A bucket's sums are there, of all of it or of what this rank owns: step that. */
+/* The sums of a bucket are there, of all of it or of what this rank owns: updates that. */
 static rp_status update(all_reduce *self, int i) {
     const rpi_bucket *bucket = &self->current->buckets[i];
     bool is_shared = rpi_sharded_is_open(&self->sharded);
     rp_collective_options options = options_of(self);
-    if (is_shared) RP_TRY(take_back(self, i)); /* of a step before: nothing has read it since */
+    /* posted in an earlier step, and not read since */
+    if (is_shared) RP_TRY(take_back(self, i));
     self->setup.update(self->setup.context, bucket->first, bucket->count);
     if (!is_shared) return RP_OK;
     if (rpi_passing_values_is_open(&self->values)) {
         rpi_weights_changed(self->setup.weights, bucket->first, bucket->count);
         rpi_passing_values_stepped(&self->values, i);
-        return RP_OK; /* gathered where they are used */
+        return RP_OK; /* gathered when they are used */
     }
     return rpi_sharded_gather_start(&self->sharded, self->current, i, &options);
 }
@@ -269,8 +271,8 @@ static rp_status choose(all_reduce *self) {
     return RP_OK;
 }
 
-/* Every rank has all sums, and so the same norm without a word more; or its own, of which
- * squares are summed. */
+/* Either every rank has all sums, and so the same norm without communication; or each measures
+ * its own, and their squares are summed. */
 static rp_status measure_all(all_reduce *self, int64_t *in_out_exposed_ns) {
     const rpi_strategy_setup *s = &self->setup;
     for (int i = 0; i < self->posted; i++) {
@@ -281,7 +283,8 @@ static rp_status measure_all(all_reduce *self, int64_t *in_out_exposed_ns) {
     return s->measured(s->context, rpi_sharded_is_open(&self->sharded) ? s->comm : NULL);
 }
 
-/* The buckets of the first layers are the last: where all sums are there, they go first. */
+/* The buckets of the first layers are the last ones: when all sums are there, they are sent
+ * first. */
 static rp_status update_all(all_reduce *self) {
     for (int i = self->posted - 1; i >= 0; i--) RP_TRY(update(self, i));
     return RP_OK;
@@ -299,8 +302,7 @@ static rp_status sum_and_update(all_reduce *self, int64_t *in_out_exposed_ns) {
     return RP_OK;
 }
 
-/* Of parameters on their way to who computes with them: the same draws in all runs of a step.
- */
+/* Options for gathered parameters: the same random draws in all runs of a step. */
 static rp_collective_options options_of_values(const all_reduce *self) {
     rp_collective_options options = options_of(self);
     options.step = (uint64_t)self->step;

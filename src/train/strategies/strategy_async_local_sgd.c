@@ -1,14 +1,14 @@
 /* Asynchronous local SGD (arXiv 2401.09135): each worker trains by itself with the run's
- * optimizer; every so many steps it exchanges with the servers, brings how far it went, and
- * goes on from what they have by then. Servers descend what is brought at once, and have
- * momentum by what came from all (rp_delayed_nesterov). Nobody waits for another, unless a
- * staleness says so.
+ * optimizer. After every so many steps it sends the servers the distance that it went, and
+ * continues from their current parameters. Servers apply each distance when it arrives, and
+ * have a momentum of those of all workers (rp_delayed_nesterov). No worker waits for another,
+ * unless a staleness is given.
  *
- * A worker's gradient is of its own samples, scaled so that the mean over workers is that of
- * the global batch. A span of steps is cut into rounds of exchanges of equal length, `every`
- * steps at most, so that it ends with one: then every rank has what the servers have.
- * Optimizers' state stays each worker's own; rank 0 gets the first one's where it only serves,
- * for the model that is saved. */
+ * A worker's gradient is that of its own samples, scaled so that the mean over workers is that
+ * of the global batch. A span of steps is cut into rounds of exchanges of equal length, at most
+ * `every` steps, so that it ends with an exchange: then every rank has the servers' parameters.
+ * Each worker keeps its own optimizer's state. If rank 0 only serves it gets the first
+ * worker's, for the saved model. */
 #include "train/strategies/served.h"
 
 #include "base/memory.h"
@@ -28,7 +28,7 @@ typedef struct choice {
     rpi_served_choice served;
     int64_t every, momentum_every;
     double outer_rate, outer_momentum;
-    const char *momentum_text; /* NULL: by `every` */
+    const char *momentum_text; /* NULL: it follows from `every` */
 } choice;
 
 static rp_status check_real(const char *text) {
@@ -110,11 +110,11 @@ static bool survives(const char *text) {
 typedef struct async_local {
     rpi_served served;
     int64_t every;
-    rp_delayed_nesterov outer; /* its vectors: of servers */
-    float *base;               /* of a worker: what the servers had at its latest exchange */
-    int64_t exchanges;         /* of this worker, in the span */
-    float *samples;            /* of a worker's latest pseudo-gradient */
-    rpi_momentum_watch watch;  /* of rank 0, over all workers */
+    rp_delayed_nesterov outer; /* a server's vectors */
+    float *base;               /* a worker's: the servers' parameters at its latest exchange */
+    int64_t exchanges;         /* this worker's, in the span */
+    float *samples;            /* of this worker's latest pseudo-gradient */
+    rpi_momentum_watch watch;  /* on rank 0, over all workers */
     char advice[512];          /* noted before the first step; "": nothing */
 } async_local;
 
@@ -133,7 +133,7 @@ static bool serves(const async_local *self) {
     return !servers || rp_comm_rank(self->served.setup.comm) < servers;
 }
 
-/* On rank 0, of the round just told. */
+/* On rank 0, for the round that was just reported. */
 static void advise(async_local *self) {
     const rpi_strategy_setup *s = &self->served.setup;
     const char *line = rpi_momentum_watch_take(&self->watch, self->served.autocorrelation,
@@ -150,7 +150,7 @@ static rp_status merge(void *context, const rp_parameter_merge *m) {
     return RP_OK;
 }
 
-/* A server's are as long as the model; its shard of them is used. */
+/* A server's vectors are as long as the model; it uses its shard of them. */
 static rp_status allocate(async_local *self) {
     size_t count = (size_t)rpi_weights_count(self->served.setup.weights);
     rp_delayed_nesterov *outer = &self->outer;
@@ -179,7 +179,7 @@ static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
     return allocate(self);
 }
 
-/* Before the first step; the watch needs not say it again. */
+/* Before the first step; the watch then does not repeat it. */
 static void advise_at_first(async_local *self) {
     char *text = self->advice;
     const rpi_strategy_setup *s = &self->served.setup;
@@ -211,7 +211,7 @@ static rp_status open_local(const rpi_strategy_setup *setup, void **out_self) {
 
 /* ---- workers ---- */
 
-/* Nothing leaves before the exchange. */
+/* Nothing is sent before the exchange. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     (void)context, (void)first, (void)count;
     return RP_OK;
@@ -226,7 +226,7 @@ static void add_part(const rpi_strategy_part *part, rpi_strategy_part *sum) {
     sum->has_fault |= part->has_fault;
 }
 
-/* Who is ahead of all others stays where the schedule is at the end of the span. */
+/* A worker that is ahead of all others keeps the rate of the end of the span. */
 static rp_status step_alone(async_local *self, rpi_strategy_part *in_out_learnt) {
     const rpi_strategy_setup *s = &self->served.setup;
     const rpi_strategy_span *span = self->served.span;
@@ -255,7 +255,7 @@ static void take_base(async_local *self) {
     if (self->base) memcpy(self->base, rpi_weights_values(self->served.setup.weights), bytes);
 }
 
-/* The cosine of a pseudo-gradient and the one before it. */
+/* The cosine between a pseudo-gradient and the one before it. */
 static double likeness(async_local *self, const float *went) {
     size_t count = (size_t)rpi_weights_count(self->served.setup.weights);
     rpi_sample_products sums = {0};
@@ -263,7 +263,7 @@ static double likeness(async_local *self, const float *went) {
     return rpi_sample_cosine(&sums);
 }
 
-/* Cut short where the run is to stop, or has diverged. */
+/* Ends early if the run is to stop, or has diverged. */
 static rp_status exchange(void *context) {
     async_local *self = context;
     rpi_weights *weights = self->served.setup.weights;
@@ -303,7 +303,7 @@ static void settle(void *context, bool grows) {
     rpi_served_settle(&self->served, grows);
 }
 
-/* From the first worker that lives; where none does the first server keeps what it had. */
+/* From the first living worker; without one the first server keeps its own. */
 static rp_status give_inner_state(async_local *self) {
     const rpi_strategy_setup *s = &self->served.setup;
     rp_comm *comm = rp_parameter_server_comm(self->served.server);
@@ -347,7 +347,7 @@ static uint64_t *counter(void *context) {
 }
 
 static void resumed(void *context) {
-    (void)context; /* what was read lies where it is used */
+    (void)context; /* the state that was read is used where it lies */
 }
 
 const rpi_strategy rpi_strategy_async_local_sgd = {

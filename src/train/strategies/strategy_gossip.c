@@ -1,16 +1,17 @@
-/* Every rank steps parameters of its own and averages them with a few neighbours, in the rounds
- * of a topology and by the rule of an algorithm (redpoll/gossip.h). Nobody waits for the world.
+/* Every rank updates parameters of its own and averages them with a few neighbours, in the
+ * rounds of a topology and by the rule of an algorithm (redpoll/gossip.h). No rank waits for
+ * all others.
  *
- * A rule takes gradient steps. Where it only moves by them, the optimizer's own step takes
- * their place: what it would add to x is the gradient, at the rate -1. Where gradients
- * themselves are exchanged (gradient-tracking) the optimizer is plain SGD.
+ * A rule uses gradients. If it only moves x by them, the optimizer's own step replaces them:
+ * what it would add to x counts as a gradient, at the rate -1. If the rule exchanges gradients
+ * themselves (gradient-tracking) the optimizer must be plain SGD.
  *
- * A rank's gradient is of its own samples, scaled so that the mean over ranks is that of the
- * global batch.
+ * A rank's gradient is that of its own samples, scaled so that the mean over ranks is that of
+ * the global batch.
  *
- * When a rank dies each of the others takes the step under way by itself. Those that are left
- * begin the algorithm anew, by the same topology for fewer: what it kept had a part of the
- * dead, and weights sum to 1 again. */
+ * When a rank dies each of the others completes the current step by itself. The ranks that are
+ * left start the algorithm again, with the same topology for fewer ranks, because its vectors
+ * contain a part of the dead rank; weights then sum to 1 again. */
 #include "train/strategies/strategy.h"
 
 #include "base/clock.h"
@@ -29,7 +30,8 @@ extern const rpi_strategy rpi_strategy_gossip;
 /* ---- topology=base,algorithm=atc ---- */
 
 typedef struct choice {
-    const char *topology, *algorithm, *on_loss; /* in `words`; topology NULL: the algorithm's */
+    /* point into `words`; topology NULL: the algorithm's default */
+    const char *topology, *algorithm, *on_loss;
     double gamma;
     rpi_strategy_words words;
 } choice;
@@ -72,8 +74,8 @@ static bool survives(const char *text) {
            rpi_strategy_on_loss("gossip", c.on_loss, &goes_on) == RP_OK && goes_on;
 }
 
-/* Whoever dies. In large worlds so many deaths are looked ahead; behind more of them the same
- * is said, and ends the run. */
+/* Any rank may die. In large worlds so many deaths are checked before the first step; after
+ * more of them the same check is made, and ends the run. */
 enum { DEATHS = 64 };
 
 static rp_status check_smaller_worlds(const choice *c, int world) {
@@ -109,7 +111,8 @@ static rp_status check(const rpi_strategy_request *request) {
     return goes_on ? check_smaller_worlds(&c, request->world) : RP_OK;
 }
 
-/* What a codec loses of a change is in the next one: copies feed it back themselves. */
+/* With copies, what a codec loses of a change is in the next change: there is no error
+ * feedback. */
 static bool feeds_back(const char *text) {
     choice c = {.topology = NULL};
     const rpi_gossip_rule *rule = NULL;
@@ -123,18 +126,17 @@ typedef struct gossip {
     rpi_strategy_setup setup;
     rp_gossip *gossip;
     rp_gossip_info info;
-    rp_request *request; /* the step's exchange; NULL: not posted yet, or over */
+    rp_request *request; /* of the step's exchange; NULL: not posted yet, or over */
     rpi_buckets layouts[2];
-    float
-        *before; /* parameters before the optimizer's step; NULL: gradients are taken as such */
+    float *before; /* parameters before the optimizer's step; NULL: the rule takes gradients */
     int64_t step;
-    rpi_gradients_seen seen; /* of it */
-    int parts;               /* of the global batch: ranks when the run began */
-    bool goes_on;            /* without ranks that die */
-    bool is_alone;           /* one has, and the others are not met yet */
+    rpi_gradients_seen seen; /* of the step */
+    int parts;               /* of the global batch: the number of ranks when the run began */
+    bool goes_on;            /* goes on without ranks that die */
+    bool is_alone;           /* a rank has died, and this one has not met the others yet */
     rp_status started;
-    rpi_kept_error error; /* of the start */
-    char advice[1024];    /* what was noted before the first step; "": nothing */
+    rpi_kept_error error; /* the failure of the start */
+    char advice[1024];    /* noted before the first step; "": nothing */
 } gossip;
 
 static void close_gossip(void *context) {
@@ -191,10 +193,11 @@ static rp_status prepare(gossip *self) {
     size_t count = (size_t)rpi_weights_count(s->weights);
     self->parts = rp_comm_world(s->comm);
     self->goes_on = survives(s->options);
-    for (int i = 0; i < 2; i++) /* of the second vector nothing is kept back */
+    for (int i = 0; i < 2; i++) /* the second vector has no residual */
         RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec,
                                   i ? NULL : s->residual, &self->layouts[i]));
-    for (int i = 0; i < self->layouts[1].segment_count; i++) /* other draws than the first's */
+    /* random draws that differ from the first vector's */
+    for (int i = 0; i < self->layouts[1].segment_count; i++)
         self->layouts[1].segments[i].tensor += (uint32_t)self->layouts[1].segment_count;
     RP_TRY(make_gossip(self));
     if (self->info.exchanged > 1) return RP_OK;
@@ -232,20 +235,20 @@ static rp_status kept_failure(const gossip *self) {
     return self->started;
 }
 
-/* A death is dealt with when the step ends. */
+/* A death is handled when the step ends. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     gossip *self = context;
     RP_TRY(rpi_gradients_seen_add(&self->seen, first, count));
     return is_outlived(self, self->started) ? RP_OK : kept_failure(self);
 }
 
-/* The global batch's mean is a rank's share of it; a rank alone has the mean of its own. */
+/* Scales a rank's share of the global batch to a mean; a rank alone scales to its own mean. */
 static void scale_gradients(const gossip *self, int64_t count) {
     float *gradients = rpi_weights_gradients(self->setup.weights);
     for (int64_t i = 0; i < count; i++) gradients[i] *= (float)self->parts;
 }
 
-/* The optimizer's step in place of the gradient; x stays. */
+/* Puts the optimizer's step in the place of the gradient; x does not change. */
 static void take_step(const gossip *self, int64_t count) {
     const rpi_strategy_setup *s = &self->setup;
     float *x = rpi_weights_values(s->weights), *step = rpi_weights_gradients(s->weights);
@@ -264,12 +267,13 @@ static rp_status wait_for_neighbours(gossip *self, int64_t *in_out_exposed_ns) {
     return status;
 }
 
-/* With neighbours; RP_PEER: one of whom has died, and this rank has done what it can alone. */
+/* Exchanges with neighbours; RP_PEER: one of them has died, and this rank has completed the
+ * step alone. */
 static rp_status exchange(gossip *self, int64_t count, int64_t *in_out_exposed_ns) {
     const rpi_strategy_setup *s = &self->setup;
     double rate = self->before ? 1 : s->rate(s->context);
     rp_status status = kept_failure(self);
-    if (self->request) /* x is read by it, and the optimizer writes x */
+    if (self->request) /* the exchange reads x, which the optimizer writes */
         status = wait_for_neighbours(self, in_out_exposed_ns);
     if (status != RP_OK && !is_outlived(self, status)) return status;
     if (self->before) take_step(self, count);
@@ -305,11 +309,11 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     return status;
 }
 
-/* Error feedback belongs to what was sent, which nobody knows any more. */
+/* Residuals belong to what was sent before, which no rank knows any more. */
 static rp_status rejoin(void *context, rp_comm *comm, int64_t step) {
     gossip *self = context;
     rpi_strategy_setup *s = &self->setup;
-    (void)step; /* begin() says it */
+    (void)step; /* begin() is called with it */
     if (self->request) (void)rp_request_wait(&self->request);
     rp_gossip_destroy(self->gossip);
     self->gossip = NULL;
@@ -329,7 +333,7 @@ static int states(void *context, float *out_states[RPI_STRATEGY_STATES]) {
 
 static void resumed(void *context) {
     gossip *self = context;
-    (void)rp_gossip_resume(self->gossip, 1); /* training takes no pushing rule */
+    (void)rp_gossip_resume(self->gossip, 1); /* training has no push algorithms */
 }
 
 const rpi_strategy rpi_strategy_gossip = {

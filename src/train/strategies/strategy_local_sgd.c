@@ -1,13 +1,13 @@
-/* Every rank steps parameters of its own; every so many steps an outer optimizer combines how
- * far they went (redpoll/local_sgd.h), whole or in fragments of layers, at once or under the
- * next steps.
+/* Every rank updates parameters of its own. After every so many steps an outer optimizer
+ * combines the distances that they went (redpoll/local_sgd.h), as a whole or in fragments of
+ * layers, at once or during the next steps.
  *
- * A rank's gradient is of its own samples, scaled so that the mean over ranks is that of the
- * global batch. The inner optimizer is any; its state is the rank's own.
+ * A rank's gradient is that of its own samples, scaled so that the mean over ranks is that of
+ * the global batch. Any inner optimizer can be used; its state is the rank's own.
  *
- * When a rank dies the others train by themselves until they have met. What an exchange had
- * agreed on may then be another on each, so that they go on from the mean of what they have,
- * and of the outer momentum. */
+ * When a rank dies the others train by themselves until they have met. An interrupted exchange
+ * may be complete on some of them and not on others, so that they go on from the mean of their
+ * parameters and of their outer momentum. */
 #include "train/strategies/strategy.h"
 
 #include "base/clock.h"
@@ -41,23 +41,23 @@ static rp_status check(const rpi_strategy_request *request) {
 
 typedef struct local_sgd {
     rpi_strategy_setup setup;
-    rpi_gradients_seen seen; /* of the step at hand */
+    rpi_gradients_seen seen; /* of the current step */
     rpi_local_sgd_choice choice;
     rp_local_sgd *local;
-    rpi_buckets layout; /* its segments: how each parameter travels */
-    void **data;        /* of each parameter */
+    rpi_buckets layout; /* its segments say how each parameter is sent */
+    void **data;        /* one a parameter */
     uint32_t *fragments;
-    rp_segment *slots; /* of the inner optimizer's state that is averaged */
-    /* In a checkpoint what is in flight lies where its parameters do. */
+    rp_segment *slots; /* the inner optimizer's state that is averaged */
+    /* In a checkpoint, data in flight are stored in the order of their parameters. */
     float *in_flight[RPI_STRATEGY_STATES];
-    int64_t in_flight_step; /* of which it is a copy; -1: of none */
+    int64_t in_flight_step; /* the step at which it was copied; -1: not copied */
     bool has_begun, has_resumed;
-    char advice[512]; /* noted before the first step, not said again by the watch; "": none */
-    int parts;        /* of the global batch: ranks when the run began */
-    bool is_alone;    /* a rank has died, and the others are not met yet */
-    float *momentum;  /* of the outer optimizer, while there is none; NULL: it has none */
+    char advice[512]; /* noted before the first step and not repeated by the watch; "": none */
+    int parts;        /* of the global batch: the number of ranks when the run began */
+    bool is_alone;    /* a rank has died, and this one has not met the others yet */
+    float *momentum;  /* the outer optimizer's, while there is no exchange object; NULL: none */
     rp_local_sgd_report report; /* of the latest step */
-    rp_status status;           /* of what could not be told at once */
+    rp_status status;           /* a failure that could not be returned at once */
     rpi_kept_error error;
 } local_sgd;
 
@@ -98,7 +98,7 @@ static rp_status deal_layers(local_sgd *self) {
     return RP_OK;
 }
 
-/* Parameters where they lie now. */
+/* Finds where parameters lie now. */
 static void find_data(local_sgd *self) {
     float *values = rpi_weights_values(self->setup.weights);
     for (int i = 0; i < parameters_of(self); i++) {
@@ -149,7 +149,7 @@ static rp_status prepare(local_sgd *self) {
     return allocate_states(self);
 }
 
-/* Before the first step; a rank alone trains all the same. */
+/* Before the first step; a rank alone trains in any case. */
 static void advise(local_sgd *self) {
     const rpi_strategy_setup *s = &self->setup;
     char *text = self->advice;
@@ -181,7 +181,7 @@ static rp_status open_local_sgd(const rpi_strategy_setup *setup, void **out_self
 
 /* ---- checkpoints ---- */
 
-/* Between a checkpoint's arenas and what is in flight. */
+/* Copies between a checkpoint's arenas and the data in flight. */
 static void copy_in_flight(local_sgd *self, bool to_arena) {
     for (int s = 0; s < rp_local_sgd_state_count(self->local); s++)
         for (int i = 0; i < parameters_of(self) && self->in_flight[s]; i++) {
@@ -209,7 +209,7 @@ static rp_status kept_failure(const local_sgd *self) {
     return self->status;
 }
 
-/* An exchange that fails here fails what a checkpoint has ranks tell each other, too. */
+/* If the exchange fails here, the ranks tell each other when they save the checkpoint. */
 static int states(void *context, float *out_states[RPI_STRATEGY_STATES]) {
     local_sgd *self = context;
     int count = rp_local_sgd_state_count(self->local);
@@ -252,7 +252,7 @@ static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     return kept_failure(self);
 }
 
-/* The global batch's mean is a rank's share of it; a rank alone has the mean of its own. */
+/* Scales a rank's share of the global batch to a mean; a rank alone scales to its own mean. */
 static void scale_gradients(const local_sgd *self, int64_t count) {
     float *gradients = rpi_weights_gradients(self->setup.weights);
     for (int64_t i = 0; i < count; i++) gradients[i] *= (float)self->parts;
@@ -272,7 +272,7 @@ static size_t list_slots(const local_sgd *self, int fragment) {
     return count;
 }
 
-/* What a death leaves in the middle of an average is begun anew. */
+/* An average that a death has interrupted is started again. */
 static rp_status treat_inner_state(local_sgd *self, int fragment) {
     rp_status status = RP_OK;
     if (fragment < 0 || self->choice.inner_state == RPI_INNER_KEEP) return RP_OK;
@@ -324,7 +324,8 @@ static bool survives(const char *text) {
            choice.goes_on;
 }
 
-/* Between the outer momentum, where there is one, and a vector in the order of the arena. */
+/* Copies between the outer momentum, if there is one, and a vector in the order of the arena.
+ */
 static void copy_momentum(local_sgd *self, float *arena, bool to_arena) {
     for (int s = 0; s < rp_local_sgd_state_count(self->local); s++) {
         if (strcmp(rp_local_sgd_state_name(self->local, s), "momentum") != 0) continue;
@@ -337,7 +338,8 @@ static void copy_momentum(local_sgd *self, float *arena, bool to_arena) {
     }
 }
 
-/* The outer momentum of an exchange object that has failed, which goes. */
+/* Takes the outer momentum out of an exchange object that has failed, and destroys the object.
+ */
 static rp_status take_apart(local_sgd *self) {
     size_t count = (size_t)rpi_weights_count(self->setup.weights);
     if (!self->local) return RP_OK;
@@ -348,7 +350,7 @@ static rp_status take_apart(local_sgd *self) {
     return RP_OK;
 }
 
-/* What fails leaves all as it was. */
+/* A failure leaves everything as it was. */
 static rp_status average(local_sgd *self, float *both) {
     size_t count = (size_t)rpi_weights_count(self->setup.weights);
     float *x = rpi_weights_values(self->setup.weights);

@@ -1,4 +1,4 @@
-/* What strategies say of ranks that die, and of those that come back. */
+/* What the strategies do about ranks that die, and about ranks that come back. */
 #include "base/append.h"
 #include "base/status.h"
 #include "train/strategies/strategy.h"
@@ -24,7 +24,7 @@ static bool takes_ranks_back(const rpi_strategy *strategy) {
     return strategy->grow != NULL;
 }
 
-/* "gossip, local-sgd and parameter-server" */
+/* "gossip, local-sgd and parameter-server": the strategies for which `are` is true. */
 static void list_those(bool (*are)(const rpi_strategy *strategy), char *text, size_t bytes) {
     const rpi_strategy *strategy;
     int left = 0;
@@ -38,7 +38,7 @@ static void list_those(bool (*are)(const rpi_strategy *strategy), char *text, si
                                    : "");
 }
 
-/* Without the options `on-loss`. */
+/* The text without its options `on-loss`. */
 static rp_status drop_on_loss(const char *text, char *out_text, size_t bytes) {
     const rpi_strategy *strategy = NULL;
     RP_TRY(rpi_strategy_find(text, &strategy));

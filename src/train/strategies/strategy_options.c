@@ -1,4 +1,4 @@
-/* The options behind a strategy's name. */
+/* Reads the options after a strategy's name. */
 #include "base/append.h"
 #include "base/status.h"
 #include "base/suggest.h"
@@ -26,8 +26,8 @@ static const rpi_option *option_at(const rpi_option *table, const char *text) {
     return NULL;
 }
 
-/* The comma before the next option, or the end. What follows a comma without '=' in all that is
- * left is no value's either. */
+/* The comma before the next option, or the end. If no '=' follows a comma in the rest of the
+ * text, the comma does not belong to a value either. */
 static char *end_of_option(const rpi_option *table, char *text) {
     char *comma = strchr(text, ',');
     while (comma && !option_at(table, comma + 1) && strchr(comma, '='))
@@ -99,7 +99,7 @@ rp_status rpi_strategy_on_loss(const char *strategy, const char *text, bool *out
     return RP_FAIL(INVALID, "%s: on-loss=%s; stop or continue", strategy, text);
 }
 
-/* What cannot be is a mistake of whoever asked for it. */
+/* An impossible option is a mistake of the user. */
 static rp_status as_mistake(rp_status status) {
     if (status != RP_UNSUPPORTED) return status;
     rpi_kept_error why;

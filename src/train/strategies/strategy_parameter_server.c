@@ -1,11 +1,11 @@
-/* Servers keep the parameters and step them with the run's optimizer; workers push gradients
+/* Servers keep the parameters and update them with the run's optimizer. Workers push gradients
  * and get parameters back (redpoll/parameter_server.h).
  *
- * A worker's gradient is of its own samples, scaled by 1 / (those of the global batch). Where
- * servers merge a push of everybody, the sum is the gradient of the global batch, and its step
- * that of all-reduce, bit for bit. What they merge of fewer is divided by its share of the
- * batch, to be a mean again, and stepped with as much of the learning rate: a round of single
- * pushes goes as far as one step of all. */
+ * A worker's gradient is that of its own samples, scaled by 1 / (samples of the global batch).
+ * If servers merge a push of every worker, the sum is the gradient of the global batch, and the
+ * step is that of all-reduce, bit for bit. A merge of fewer pushes is divided by its share of
+ * the batch, so that it is a mean again, and multiplied by the same share of the learning rate:
+ * a round of single pushes goes as far as one step of all workers. */
 #include "train/strategies/served.h"
 
 #include "base/memory.h"
@@ -69,7 +69,7 @@ static rp_status merge(void *context, const rp_parameter_merge *m) {
                                   .gradient = m->gradient,
                                   .rate_scale = is_synchronous ? 1 : m->weight};
     if (!m->is_complete) update.gradient_scale = (float)(1 / m->weight);
-    /* Who has no samples in a short last batch has no gradient, either. */
+    /* A worker without samples in a short last batch has no gradient, either. */
     if (m->weight > 0) self->span->update(self->span->context, &update);
     return rpi_served_account(self, m);
 }
@@ -97,8 +97,8 @@ static rp_status open_server(const rpi_strategy_setup *setup, void **out_self) {
 
 /* ---- workers ---- */
 
-/* A server's part leaves when it is whole, under the rest of the backward pass; a gradient that
- * may be clipped does not before its norm is known. */
+/* A server's part is sent when it is complete, during the rest of the backward pass. With
+ * clipping no part is sent before the norm is known. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     rpi_served *self = context;
     if (self->setup.clip > 0) return RP_OK;

@@ -1,4 +1,4 @@
-/* One rank: its gradients are the world's. */
+/* One rank: its gradients are the sums over all ranks. */
 #include "train/strategies/strategy.h"
 
 #include "base/memory.h"
@@ -24,7 +24,7 @@ static void begin(void *context, int64_t step) {
     self->seen = (rpi_gradients_seen){0};
 }
 
-/* Parameters may still be read by the backward pass: the update waits for its end. */
+/* The backward pass may still read parameters: the update waits for its end. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     single *self = context;
     return rpi_gradients_seen_add(&self->seen, first, count);

@@ -33,7 +33,7 @@ static bool has_slot(const rpi_optimizer *kind, const char *name) {
     return false;
 }
 
-/* Optimizers whose state has the same names go on from one another. */
+/* An optimizer can go on from another one whose state has the same names. */
 static rp_status check_optimizer(const rpi_safetensors *file, const char *path,
                                  const char *optimizer) {
     const char *has = rpi_safetensors_metadata(file, "optimizer");
@@ -49,7 +49,7 @@ static rp_status check_optimizer(const rpi_safetensors *file, const char *path,
     return RP_OK;
 }
 
-/* What this rank owns of a slot of the optimizer. */
+/* Reads what this rank owns of a slot of the optimizer. */
 static rp_status read_owned(rpi_trainer *t, const char *name, int slot, int record,
                             const rpi_piece_files *pieces) {
     const rpi_parameter *parameter = &t->network.parameters[record];
@@ -72,7 +72,7 @@ static rp_status read_slot(rpi_trainer *t, int slot, int record,
     return read_owned(t, name, slot, record, pieces);
 }
 
-/* What a rank has of a parameter, or of running statistics. */
+/* Reads what this rank has of a parameter, or of running statistics. */
 static rp_status read_values(rpi_trainer *t, int record, const rpi_piece_files *pieces) {
     const rpi_parameter *parameter = &t->network.parameters[record];
     const rpi_tensor_piece piece = rpi_network_piece(&t->network, record);
@@ -82,9 +82,9 @@ static rp_status read_values(rpi_trainer *t, int record, const rpi_piece_files *
                                 rpi_network_elements(&t->network, t->weights, record));
 }
 
-/* What owners have stepped, where ranks compute with what a codec makes of it: kept again, or,
- * by a run whose ranks compute with it, the parameter. A file without such has the parameter,
- * from which they begin. */
+/* Reads the exact values that owners update where ranks compute with what a codec makes of
+ * them. They become kept values again or, in a run without such a codec, the parameter. If the
+ * file has none, they begin as the parameter. */
 static rp_status read_kept_values(rpi_trainer *t, int index, const rpi_piece_files *pieces) {
     char name[RPI_CHECKPOINT_NAME];
     const rpi_parameter *parameter = &t->network.parameters[index];
@@ -134,25 +134,26 @@ static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
     return RP_OK;
 }
 
-/* What the metadata says of the run that saved it. */
+/* What the metadata says about the run that saved the checkpoint. */
 typedef struct origin {
     int64_t step, world, seed, batch;
-    int64_t stages, tensor_ranks; /* that held one model together */
-    int servers;                  /* of its ranks sent nothing */
-    int64_t parts; /* of the batch: more than ranks that learnt, when some had died */
+    int64_t stages, tensor_ranks; /* the ranks that held one model together */
+    int servers;                  /* its ranks that only served */
+    int64_t parts; /* parts of the batch: more than learning ranks, if some had died */
     bool feedback;
-    bool apart; /* its ranks had parameters of their own, or optimizers (of a world of one:
-                   something that the model file has not): */
-    bool met;   /* the latter */
-    bool alike; /* its strategy was this run's, options and all */
+    /* its ranks had parameters or optimizers of their own (in a world of one: something that
+     * the model file does not have) */
+    bool apart;
+    bool met;   /* they had optimizers of their own */
+    bool alike; /* it had this run's strategy, with the same options */
 } origin;
 
 /* ---- error feedback of another layout ---- */
 
-/* What one rank of it owes of one tensor, on its way into this rank's sums. */
+/* The residual of one old rank for one tensor, on its way into this rank's sums. */
 typedef struct owed {
-    float *part, *whole; /* what that rank had, and where it belongs */
-    double *sums;        /* of this rank's tensor */
+    float *part, *whole; /* as that rank had it, and in the whole tensor */
+    double *sums;        /* over old ranks, of this rank's part of the tensor */
 } owed;
 
 static int64_t largest_tensor(const rpi_network *network) {
@@ -173,7 +174,7 @@ static rp_status add_own_run(void *context, const rpi_parameter *parameter,
     return RP_OK;
 }
 
-/* Where tensor ranks had the same elements, the first of them owes for all. */
+/* If several tensor ranks had the same elements, the first one's residual counts. */
 static rp_status put_in_whole(const rpi_shard_record *record, int ranks, int rank,
                               const owed *o) {
     const rpi_grid grid = {{ranks, 1, 1, 1}};
@@ -200,8 +201,8 @@ static rp_status add_tensor(const rpi_trainer *t, int index, const rpi_safetenso
     return rpi_network_runs(&t->network, index, add_own_run, o);
 }
 
-/* Add a rank's residual to the sums. Tensors may be missing: another stage's, or of which its
- * run sent exactly what this one does not. */
+/* Adds an old rank's residual to the sums. Tensors may be missing: another stage had them, or
+ * that run sent them exactly. */
 static rp_status add_residual(const rpi_trainer *t, const rpi_safetensors *file,
                               const origin *from, int rank, owed *o, double *sums) {
     bool has_parts = from->stages > 1 || from->tensor_ranks > 1 || rpi_trainer_has_part(t);
@@ -219,7 +220,7 @@ static rp_status add_residual(const rpi_trainer *t, const rpi_safetensors *file,
     return RP_OK;
 }
 
-/* The sum over all old ranks, in double, and our part of it. */
+/* Sums the residuals of all old ranks, in double, and takes this rank's part. */
 static rp_status gather_residuals(rpi_trainer *t, const rpi_safetensors *model,
                                   const char *folder, const origin *from, owed *o,
                                   double *sums) {
@@ -237,7 +238,7 @@ static rp_status gather_residuals(rpi_trainer *t, const rpi_safetensors *model,
     return RP_OK;
 }
 
-/* Another number of ranks: each takes an equal part of all that is owed. */
+/* With another number of ranks, each takes an equal part of the sum of all residuals. */
 static rp_status share_residuals(rpi_trainer *t, const rpi_safetensors *model,
                                  const char *folder, const origin *from) {
     size_t count = (size_t)rpi_weights_count(t->weights);
@@ -268,7 +269,7 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
     return RP_OK;
 }
 
-/* Each rank goes on with its own parameters, as if the run had never stopped. */
+/* Does each rank go on with its own parameters, as if the run had never stopped? */
 static bool goes_on_apart(const rpi_trainer *t, const origin *o) {
     return o->apart && o->alike && o->world == t->place.world && t->strategy->replicas_differ;
 }
@@ -305,7 +306,7 @@ static rp_status read_apart(rpi_trainer *t, const rpi_safetensors *file, const c
     return RP_OK;
 }
 
-/* Rows of another batch are others. */
+/* Are the memories still valid? With another batch, rows are other rows. */
 static bool remembers(const rpi_trainer *t, const origin *o) {
     return t->network.memory_count && o->world == t->place.world &&
            o->parts == t->place.workers && o->batch == t->global_batch;
@@ -342,7 +343,8 @@ static rp_status read_rank(rpi_trainer *t, const rpi_safetensors *model, const c
     rpi_safetensors *file = NULL;
     RP_TRY(rpi_checkpoint_open_rank(model, folder, t->place.rank, t->place.world, step, &file));
     rp_status status = read_own_states(t, file);
-    bool fits = o->apart == goes_on; /* a residual belongs to what was sent */
+    /* a residual belongs to what was sent: parameters or gradients */
+    bool fits = o->apart == goes_on;
     if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
     if (status == RP_OK && goes_on) status = read_apart(t, file, folder);
     if (status == RP_OK && remembers(t, o)) status = read_memories(t, file, folder);
@@ -392,7 +394,7 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
     return RP_OK;
 }
 
-/* What the user may not expect: another order of images, or another number of ranks. */
+/* Notes what the user may not expect: another order of images, or another number of ranks. */
 static void note_changes(const rpi_trainer *t, const origin *o, char *note, size_t bytes) {
     if (o->world != t->place.world)
         add_note(note, bytes, "saved by %lld ranks, continued by %d", (long long)o->world,
@@ -424,7 +426,7 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
         add_note(note, bytes, "its error feedback has no use here and is dropped");
 }
 
-/* What was chosen before goes on to hold, as without the interruption. */
+/* Reads the chosen bits, which stay valid as without the interruption. */
 static rp_status read_levels(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
     const char *levels = rpi_safetensors_metadata(file, "codec_levels");
     if (!t->levels || !levels) return RP_OK;
@@ -441,7 +443,7 @@ static rp_status read_levels(rpi_trainer *t, const rpi_safetensors *file, const 
     return RP_OK;
 }
 
-/* Which buckets were faster lossy; another world finds out anew. */
+/* Reads which buckets were faster lossy; another world compares again. */
 static rp_status read_lossy_from(rpi_trainer *t, const rpi_safetensors *file, const char *path,
                                  int64_t world) {
     static const char key[] = "codec_lossy_from";
@@ -464,7 +466,7 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     return read_rank(t, file, folder, out_origin);
 }
 
-/* Checkpoints of a folder in the order in which they are tried. */
+/* The checkpoints of a folder, in the order in which they are tried. */
 enum { NEWEST = -1, NONE_LEFT = -2 };
 
 static void path_of(const char *folder, int64_t which, char path[RPI_CHECKPOINT_PATH]) {
@@ -474,7 +476,7 @@ static void path_of(const char *folder, int64_t which, char path[RPI_CHECKPOINT_
         rpi_checkpoint_earlier_path(folder, which, path);
 }
 
-/* An attempt before may have left something. */
+/* An earlier attempt may have changed something. */
 static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
                          origin *out_origin) {
     char path[RPI_CHECKPOINT_PATH];
@@ -489,7 +491,8 @@ static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
     return status;
 }
 
-/* A run that died before its first checkpoint, or another folder. */
+/* Explains that there is none: the run died before its first checkpoint, or the folder is
+ * another one. */
 static rp_status explain_nothing(const char *folder, rp_status status) {
     char path[RPI_CHECKPOINT_PATH];
     path_of(folder, NEWEST, path);
@@ -497,18 +500,18 @@ static rp_status explain_nothing(const char *folder, rp_status status) {
     return RP_FAIL(NOT_FOUND, "%s is missing: there is no checkpoint to go on from", path);
 }
 
-/* What the bytes on the disk are to blame for; another checkpoint may be sound. */
+/* Is the failure one of the bytes on the disk? Another checkpoint may be sound. */
 static bool is_damage(rp_status status) {
     return status == RP_CORRUPT || status == RP_NOT_FOUND || status == RP_IO;
 }
 
-/* How it went on one rank, for all others to see. */
+/* How one rank has fared, in a form that all ranks exchange. */
 typedef struct outcome {
     int64_t status;
     char message[504];
 } outcome;
 
-/* The first failure of any rank, which is then this rank's too. */
+/* The first failure of any rank, which becomes this rank's, too. */
 static rp_status agree(const rpi_trainer *t, rp_status own) {
     outcome mine = {.status = own}, *all = NULL;
     if (own != RP_OK)

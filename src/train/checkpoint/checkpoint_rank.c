@@ -1,4 +1,4 @@
-/* What a rank saves: what belongs to it alone, and its pieces of what all have. */
+/* What a rank saves: what belongs to it alone, and its pieces of what all ranks have. */
 #include "base/status.h"
 #include "redpoll/version.h"
 #include "train/checkpoint/checkpoint_files.h"
@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Of one parameter, what ranks have of their own. */
+/* Lists what this rank has of its own of one parameter. */
 static void list_own(const rpi_trainer *t, const rpi_parameter *parameter,
                      rpi_tensor_list *list) {
     rpi_checkpoint_vector vectors[RPI_CHECKPOINT_OWN];
@@ -48,7 +48,7 @@ static void list_rank(const rpi_trainer *t, rpi_tensor_list *list) {
     }
 }
 
-/* One tensor that is cut as a parameter is: the rank's part of it. */
+/* Adds the rank's part of a tensor that is cut like a parameter. */
 static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
                             const float *elements, rpi_piece_list *list) {
     rpi_tensor_piece tensor = rpi_network_piece(&t->network, record);
@@ -61,7 +61,7 @@ static rp_status add_pieces(const rpi_trainer *t, const char *name, int record,
     return rpi_piece_list_share(list, &tensor, &saver, elements);
 }
 
-/* Running statistics are whole in the model's file where a rank has all of them. */
+/* If a rank has all running statistics they are in the model's file, as whole tensors. */
 static rp_status list_state(const rpi_trainer *t, const float *states, int record,
                             rpi_piece_list *list) {
     if (!rpi_trainer_has_part(t)) return RP_OK;
@@ -70,7 +70,7 @@ static rp_status list_state(const rpi_trainer *t, const float *states, int recor
     return add_pieces(t, name, record, states + weight->first, list);
 }
 
-/* What this rank owns of a slot in a range of the arena, where ranks have parts of it. */
+/* Adds what this rank owns of a slot in a range of the arena, where ranks own parts. */
 static rp_status add_owned_in(const rpi_trainer *t, const char *name, int record, int slot,
                               rpi_arena_range tensor, rpi_piece_list *list) {
     const rpi_weight *weight = rpi_weights_find(t->weights, t->network.parameters[record].name);
@@ -88,11 +88,11 @@ typedef struct owned_runs {
     const rpi_trainer *t;
     const char *name;
     int record, slot;
-    int64_t begin; /* of the tensor in the arena */
+    int64_t begin; /* where the tensor begins in the arena */
     rpi_piece_list *list;
 } owned_runs;
 
-/* Of what several tensor ranks have, the first one's. */
+/* If several tensor ranks have a run, the first of them saves it. */
 static rp_status add_owned_run(void *context, const rpi_parameter *parameter,
                                const rpi_shard_run *run) {
     const owned_runs *o = context;
@@ -113,7 +113,7 @@ static rp_status add_owned(const rpi_trainer *t, const char *name, int record, i
                         list);
 }
 
-/* A table that two stages hold is saved by the first of them. */
+/* If two stages hold a table the first of them saves it. */
 static rp_status add_counted(const rpi_trainer *t, const char *name, int record, int slot,
                              rpi_piece_list *list) {
     bool is_counted = !rpi_trainer_is_staged(t) || rpi_stage_counts(&t->stage, record);
@@ -149,7 +149,7 @@ static rp_status list_pieces(const rpi_trainer *t, const float *states, rpi_piec
     return RP_OK;
 }
 
-/* Which rank's part it is stands in it, too: a name is changed or copied easily. */
+/* The file also says which rank's part it is, because a name is easily changed or copied. */
 static rp_status write_rank_with(const rpi_trainer *t, const char *folder,
                                  const rpi_tensor_list *list, const char *pieces,
                                  uint32_t *out_checksum) {
@@ -171,7 +171,7 @@ static rp_status write_rank_with(const rpi_trainer *t, const char *folder,
                                         (int)entries, out_checksum);
 }
 
-/* What belongs to the rank alone, and behind it the rank's pieces. */
+/* Lists what belongs to the rank alone, then the rank's pieces, and writes them. */
 static rp_status list_and_write(const rpi_trainer *t, const char *folder, const float *states,
                                 bool has_own, rpi_piece_list *pieces, uint32_t *out_checksum) {
     size_t own = (size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN);

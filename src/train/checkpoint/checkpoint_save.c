@@ -17,9 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What rank 0 writes that is of all ranks. */
+/* What rank 0 writes for all ranks. */
 typedef struct of_all {
-    float *states; /* running statistics, their means */
+    float *states; /* the means of running statistics */
     rpi_whole_slots slots;
     char *rank_checksums; /* NULL: there are no rank files */
 } of_all;
@@ -50,7 +50,7 @@ static void list_model(const rpi_trainer *t, const of_all *all, rpi_tensor_list 
     }
 }
 
-/* A character a parameter, '0' for level 0; empty where none are chosen. Allocated. */
+/* One character a parameter, '0' for level 0; empty if no bits are chosen. Allocated. */
 static rp_status levels_text(const rpi_trainer *t, char **out_text) {
     size_t count = t->levels ? (size_t)t->network.parameter_count : 0;
     RP_TRY(rpi_alloc(count + 1, "bits of tensors", out_text));
@@ -129,9 +129,9 @@ typedef struct newest_names {
     char newest[RPI_CHECKPOINT_PATH], earlier[RPI_CHECKPOINT_PATH];
 } newest_names;
 
-/* Give the newest its second name. A link costs nothing; where the file system has none it is
- * renamed, and for a moment the newest has only its second name, which loading looks at, too.
- */
+/* Gives the newest model its second name. A link costs nothing. Where the file system has no
+ * links the file is renamed, and for a moment the newest model has only its second name, which
+ * loading also tries. */
 static rp_status put_newest_by(const newest_names *names) {
     unlink(names->earlier);
     if (link(names->newest, names->earlier) == 0 || rename(names->newest, names->earlier) == 0)
@@ -146,7 +146,8 @@ static void take_newest_back(const newest_names *names) {
         rename(names->earlier, names->newest);
 }
 
-/* Rank 0's: the new model takes the name of the newest, which stays beside it if it may. */
+/* On rank 0: the new model takes the name of the newest one, which is kept beside it if it may
+ * be. */
 static rp_status replace_newest(const rpi_trainer *t, const char *folder, const of_all *all) {
     bool stays = t->newest_is_good && t->good_step != t->step && kept_of(t->options) > 1;
     if (!stays) return write_model(t, folder, all);
@@ -159,9 +160,9 @@ static rp_status replace_newest(const rpi_trainer *t, const char *folder, const 
     return status;
 }
 
-/* Rank 0's: remove the models that are too many, and those of steps that a damaged checkpoint
- * made this run do again. *out_steps: what is left, the newest first; -1 fills it up. What
- * cannot be removed does no harm. */
+/* On rank 0: removes models beyond the number to keep, and those of later steps, which this run
+ * repeats because a checkpoint was damaged. *out_steps: the steps that are left, newest first;
+ * -1 fills the rest. A file that cannot be removed does no harm. */
 static void remove_models(const rpi_trainer *t, const char *folder, int64_t *out_steps) {
     int64_t keep = kept_of(t->options), earlier[RPI_CHECKPOINT_MOST_KEPT];
     int count = rpi_checkpoint_earlier(folder, earlier, RPI_CHECKPOINT_MOST_KEPT), kept = 0;
@@ -184,8 +185,8 @@ static bool stays(const rpi_trainer *t, const int64_t *steps, int64_t step, int 
     return false;
 }
 
-/* Rank files of other steps belong to no checkpoint any more. Each rank removes those of its
- * own number; rank 0 also those of ranks that are no longer there. */
+/* Removes rank files of steps that have no checkpoint any more. Each rank removes those with
+ * its own number; rank 0 also those of ranks that do not exist any more. */
 static void remove_parts(const rpi_trainer *t, const char *folder, const int64_t *steps) {
     DIR *stream = opendir(folder);
     if (!stream) return;
@@ -196,7 +197,7 @@ static void remove_parts(const rpi_trainer *t, const char *folder, const int64_t
                    &used) != 3 ||
             !used)
             continue;
-        bool whole = !entry->d_name[used]; /* else what a killed run was writing */
+        bool whole = !entry->d_name[used]; /* false: a killed run was writing it */
         bool ours = rank == t->place.rank || (t->place.rank == 0 && rank >= t->place.world);
         char path[RPI_CHECKPOINT_PATH + 256];
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
@@ -205,7 +206,8 @@ static void remove_parts(const rpi_trainer *t, const char *folder, const int64_t
     closedir(stream);
 }
 
-/* The folder's models are rank 0's to see; the others may have disks of their own. */
+/* Rank 0 looks at the models in the folder, because the other ranks may have disks of their
+ * own. */
 static rp_status remove_old(rpi_trainer *t, const char *folder) {
     int64_t steps[RPI_CHECKPOINT_MOST_KEPT];
     size_t keep = (size_t)kept_of(t->options);
@@ -215,7 +217,7 @@ static rp_status remove_old(rpi_trainer *t, const char *folder) {
     return RP_OK;
 }
 
-/* Fails everywhere when it failed here, with this rank's reason. */
+/* A failure here fails all ranks, with this rank's reason. */
 static rp_status tell(rpi_trainer *t, rp_status status) {
     if (status == RP_OK) return RP_OK;
     rpi_fail_context(status, "rank %d cannot save the checkpoint of step %lld: ", t->place.rank,
@@ -226,7 +228,7 @@ static rp_status tell(rpi_trainer *t, rp_status status) {
     return rpi_fail(status, __FILE__, __LINE__, "%s", message);
 }
 
-/* All of it is sound, and here. Collective. */
+/* Makes everything sound and brings it here. Collective. */
 static rp_status gather(rpi_trainer *t, of_all *all) {
     rp_status status = rpi_alloc_array((size_t)rpi_weights_states_count(t->weights),
                                        sizeof *all->states, "running statistics", &all->states);

@@ -1,4 +1,4 @@
-/* A checksum that stands inside the text it covers, as one of its JSON members:
+/* A checksum inside the text that it covers, as one of its JSON members:
  *
  *     "checksum":"crc32c:89abcdef"        CRC-32C of all bytes, these eight digits taken as 0
  */
@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 #define RPI_CHECKSUM_KEY   "checksum"
-#define RPI_CHECKSUM_BLANK "crc32c:00000000" /* what a writer starts from */
+#define RPI_CHECKSUM_BLANK "crc32c:00000000" /* what a writer puts first */
 enum { RPI_CHECKSUM_DIGITS = 8 };
 
 /* The digits of the first such member; NULL when there is none. */
 char *rpi_checksum_digits(char *text, size_t bytes);
 
 void rpi_checksum_write(char *digits, uint32_t crc);
-/* Take the digits out, leaving zeros. False: they are none. */
+/* Reads the digits and replaces them by zeros. False: they are not digits. */
 bool rpi_checksum_take(char *digits, uint32_t *out_crc);
 
 #endif

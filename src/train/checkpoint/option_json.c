@@ -20,7 +20,8 @@ static double number_of(const rpi_option *option, const void *target) {
     return real;
 }
 
-/* With as many digits as give the same number again: cJSON is content with nearly the same. */
+/* Writes as many digits as give the same number again; cJSON may write a number that only is
+ * nearly the same. */
 static void add_number(cJSON *object, const char *name, double number) {
     char text[40];
     int digits = 15;

@@ -7,7 +7,7 @@ static rpi_shard_record record_of(const rpi_tensor_piece *piece) {
         .name = piece->tensor, .dims = piece->shape.dims, .shard = piece->shard};
     for (int d = 0; d < piece->shape.dims; d++) record.shape[d] = piece->shape.size[d];
     if (record.dims) return record;
-    record.dims = 1; /* a number is a tensor of one element */
+    record.dims = 1; /* a number: a tensor of one element */
     record.shape[0] = 1;
     return record;
 }

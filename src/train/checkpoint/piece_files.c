@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece that lies in a file. */
+/* A piece in a file. */
 typedef struct stored {
     rpi_tensor_piece piece;
     const rpi_safetensors *file;
@@ -19,9 +19,9 @@ typedef struct stored {
 struct rpi_piece_files {
     const rpi_safetensors *model;
     rpi_safetensors **ranks; /* files */
-    cJSON **lists;           /* of their pieces, whose names are these */
+    cJSON **lists;           /* the lists of their pieces, which own the names */
     int rank_count;
-    stored *pieces; /* by tensor */
+    stored *pieces; /* in the order of tensors */
     int count, room;
 };
 
@@ -93,7 +93,7 @@ static int by_tensor(const void *a, const void *b) {
     return x->piece.first < y->piece.first ? -1 : x->piece.first > y->piece.first;
 }
 
-/* A run of a whole tensor, and the piece that has it. */
+/* A run of a whole tensor, and the piece that contains it. */
 typedef struct covered {
     int64_t whole, count;
     const stored *by;
@@ -141,8 +141,8 @@ static rp_status look_for_gaps(const cover *c, const stored *first, int64_t elem
                    first->piece.tensor);
 }
 
-/* Pieces [first, first + count) are of one tensor. Their sum comes first: it bounds what a
- * damaged file makes us look at. */
+/* Checks pieces [first, first + count), which are of one tensor. The sum of their counts is
+ * checked first, because it bounds the work that a damaged file can cause. */
 static rp_status check_tensor(const stored *first, int count, cover *c) {
     int64_t sum = 0, elements = rpi_shape_count(&first->piece.shape);
     c->count = 0;
@@ -223,7 +223,7 @@ void rpi_piece_files_close(rpi_piece_files *files) {
 
 /* ---- reading ---- */
 
-/* Elements that two pieces of a tensor share: where they lie in each. */
+/* Elements that two pieces of a tensor have in common, and where they lie in each. */
 typedef struct common {
     int64_t a, b, count;
 } common;
@@ -241,7 +241,7 @@ static void meet(const rpi_tensor_piece *a, const rpi_tensor_piece *b, meeting *
         rpi_piece_next(&m->walks[0], &m->runs[0]) && rpi_piece_next(&m->walks[1], &m->runs[1]);
 }
 
-/* Both go through the tensor in its order, so what ends first is done with. */
+/* Both walk through the tensor in its order, so that the run that ends first is done. */
 static bool next_common(meeting *m, common *out) {
     *out = (common){0};
     while (m->goes_on && out->count == 0) {
@@ -257,7 +257,8 @@ static bool next_common(meeting *m, common *out) {
     return out->count > 0;
 }
 
-/* The range of a stored piece in which all lies that is wanted; count 0: nothing does. */
+/* The range of a stored piece that contains everything that is wanted of it; count 0: nothing
+ * is. */
 static void find_span(const rpi_tensor_piece *piece, const rpi_tensor_piece *wanted,
                       int64_t *out_first, int64_t *out_count) {
     meeting m;
@@ -279,7 +280,7 @@ static void scatter(const rpi_tensor_piece *piece, const rpi_tensor_piece *wante
         memcpy(out + c.b, read + (c.a - first), (size_t)c.count * sizeof *out);
 }
 
-/* What a stored piece has of the one that is wanted. */
+/* Reads what a stored piece has of the wanted piece. */
 static rp_status read_stored(const stored *one, const rpi_tensor_piece *wanted, float *out) {
     int64_t first, count;
     float *read = NULL;
@@ -308,7 +309,7 @@ static rp_status check_shape(const char *path, const rpi_shape *has,
                    rpi_shape_text(&wanted->shape, here, sizeof here));
 }
 
-/* From the model's own file. */
+/* Reads from the model's own file. */
 static rp_status read_model(const rpi_piece_files *files, const rpi_tensor_piece *wanted,
                             float *out) {
     const rpi_named_tensor *entry = rpi_safetensors_find(files->model, wanted->tensor);

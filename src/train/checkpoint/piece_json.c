@@ -60,7 +60,8 @@ cJSON *rpi_piece_to_json(const rpi_tensor_piece *piece) {
 
 /* ---- reading ---- */
 
-static const int64_t most_elements = (int64_t)1 << 52; /* that a number of JSON counts */
+/* the largest count that JSON may give */
+static const int64_t most_elements = (int64_t)1 << 52;
 
 static bool take(const cJSON *item, int64_t least, int64_t most, int64_t *out) {
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= (double)least) ||
@@ -87,7 +88,7 @@ static bool take_shape(const cJSON *list, rpi_shape *out) {
     return count <= most_elements;
 }
 
-/* Units times their length may be no longer than the axis, so that sums do not overflow. */
+/* Units times their length must not exceed the axis, so that sums do not overflow. */
 static bool take_section(const cJSON *pair, int64_t length, rpi_shard_section *out) {
     return cJSON_IsArray(pair) && cJSON_GetArraySize(pair) == 2 &&
            take(cJSON_GetArrayItem(pair, 0), 1, length, &out->units) &&

@@ -19,8 +19,8 @@ static rp_status make_room(rpi_piece_list *list) {
     return RP_OK;
 }
 
-/* In the file an entry has its tensor's name and where the piece begins, as a tensor may have
- * several in one file. */
+/* An entry's name is its tensor's name and where the piece begins, because a file may have
+ * several pieces of a tensor. */
 static rp_status name_entry(const rpi_tensor_piece *piece, const char **out_name) {
     char text[NAME];
     char *name = NULL;

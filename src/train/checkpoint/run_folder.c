@@ -52,7 +52,8 @@ static rp_status make_writable(const char *folder) {
     return RP_OK;
 }
 
-/* A run that starts over and stops early must not leave the old run's checkpoint as its own. */
+/* A run that starts over and stops early must not leave the old run's checkpoint as if it were
+ * its own. */
 static void remove_checkpoint(const char *folder) {
     DIR *stream = opendir(folder);
     if (!stream) return;

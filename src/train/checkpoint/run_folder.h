@@ -4,15 +4,15 @@
 
 #include "train/train.h"
 
-/* May a run with these options write here? RP_INVALID when another run's files are there and
- * neither --resume of this folder nor --overwrite was said. Creates nothing. */
+/* May a run with these options write here? RP_INVALID: another run's files are there, and
+ * neither --resume of this folder nor --overwrite was given. Creates nothing. */
 rp_status rpi_run_folder_check(const rpi_train_options *options);
 
-/* Make the folder with its parents; remove what an earlier run left of checkpoints when it is
- * started over. Of `rank`: files are shared where the file system is. */
+/* Makes the folder with its parents, and removes the checkpoints of an earlier run if it is
+ * started over. `rank` removes its own files, as the folder may be shared or not. */
 rp_status rpi_run_folder_make(const rpi_train_options *options, int rank);
 
-/* Does this run go on in the folder it resumes from? */
+/* Does this run continue in the folder from which it resumes? */
 bool rpi_run_folder_continues(const rpi_train_options *options);
 
 #endif

@@ -26,8 +26,8 @@ static bool is_one_of(const char *name, const char *const *names, size_t count) 
     return false;
 }
 
-/* What belongs to one start of the command, or to one host, is not taken over. Rows that write
- * the field of an earlier one are other names for it. */
+/* Options that belong to one start of the command, or to one host, are not recorded. A row that
+ * writes the field of an earlier row is another name for that option. */
 static bool is_taken_over(const rpi_option *table, const rpi_option *option) {
     static const char *const own[] = {"config", "out", "overwrite", "resume", "trace", "bind"};
     for (const rpi_option *other = table; other < option; other++)
@@ -39,7 +39,7 @@ static void path_in(const char *folder, char path[RPI_PATH_BYTES]) {
     snprintf(path, RPI_PATH_BYTES, "%s/settings.json", folder);
 }
 
-/* Nothing was said, and there is no default: absent is then another thing than 0. */
+/* The option was not given and has no default: absent then differs from 0. */
 static bool is_absent(const rpi_option *option, const void *target) {
     char text[64];
     if (option->fallback || option->type == RPI_OPTION_FLAG) return false;
@@ -170,7 +170,7 @@ rp_status rpi_run_settings_apply(const rpi_run_settings *settings, const rpi_opt
 
 /* ---- comparing ---- */
 
-/* The checkpoint itself tells of these, with what became of them; another model is an error. */
+/* The checkpoint itself reports changes of these; another model is an error. */
 static bool is_told_elsewhere(const char *name) {
     static const char *const told[] = {"model", "seed", "ranks", "global-batch-size",
                                        "batch-size"};

@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum { LENGTH_BYTES = 8 };
-static const uint64_t longest_header = 100u << 20; /* as the reference reader allows */
-/* Of JSON, at some 80 bytes of memory each; a tensor has about ten. */
+static const uint64_t longest_header = 100u << 20; /* the limit of the reference reader */
+/* Of JSON values, which take about 80 bytes of memory each; a tensor has about ten. */
 static const uint64_t most_values = 4u << 20;
 
 typedef struct entry {
@@ -29,7 +29,7 @@ struct rpi_safetensors {
     FILE *stream;
     uint64_t data_at, data_bytes;
     cJSON *header;
-    entry *entries; /* in order of name, for lookups */
+    entry *entries; /* ordered by name, for lookups */
     int count;
     bool is_verified;
     uint32_t checksum;
@@ -39,7 +39,7 @@ static rp_status damaged(const rpi_safetensors *file, const char *what, const ch
     return RP_FAIL(CORRUPT, "%s is no safetensors file: %s%s", file->path, what, name);
 }
 
-/* A whole number that a double holds exactly. */
+/* Reads a whole number that a double holds exactly. */
 static bool whole(const cJSON *item, uint64_t *out_value) {
     if (!cJSON_IsNumber(item)) return false;
     double value = item->valuedouble;
@@ -102,7 +102,7 @@ static int by_begin(const void *a, const void *b) {
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* Tensors must fill the data without holes or overlaps, as the format says. */
+/* The format demands that tensors fill the data without holes or overlaps. */
 static rp_status check_entries(rpi_safetensors *file) {
     qsort(file->entries, (size_t)file->count, sizeof(entry), by_begin);
     uint64_t end = 0;
@@ -142,7 +142,7 @@ static rp_status read_entries(rpi_safetensors *file) {
     return check_entries(file);
 }
 
-/* At least as many as cJSON would make; each stands behind one of these signs. */
+/* Counts at least as many values as cJSON would make: each follows one of these signs. */
 static bool has_too_many_values(const char *text, uint64_t length) {
     uint64_t values = 0;
     for (uint64_t i = 0; i < length; i++)
@@ -150,8 +150,7 @@ static bool has_too_many_values(const char *text, uint64_t length) {
     return values > most_values;
 }
 
-/* JSON as the format wants it: an object that begins at the first byte, with nothing but
- * spaces behind it. */
+/* The format demands an object that begins at the first byte, followed by spaces only. */
 static rp_status parse_text(rpi_safetensors *file, const char *text, uint64_t length) {
     if (has_too_many_values(text, length))
         return damaged(file, "its header has too many values", "");
@@ -180,7 +179,7 @@ static rp_status add_data(const rpi_safetensors *file, uint32_t *crc) {
     return left ? RP_FAIL_ERRNO(IO, "cannot read %s", file->path) : RP_OK;
 }
 
-/* Files of other writers have none. */
+/* Files of other writers have no checksum. */
 static rp_status check_checksum(rpi_safetensors *file, const uint8_t *size, char *text,
                                 uint64_t length) {
     uint32_t wanted = 0;

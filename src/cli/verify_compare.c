@@ -80,18 +80,34 @@ typedef struct comparison {
     rpi_verify_bounds bounds;
     bool is_adaptive; /* the optimizer divides by what gradients were */
     double rates;     /* of the steps so far, added up */
+    double scale;     /* the largest parameter, as far as is known */
+    double apart;     /* the furthest that parameters were when a step began, relative */
     rpi_verify_result *result;
 } comparison;
 
 /* An adaptive optimizer takes a whole step for an element whose gradient is nothing but
  * rounding, in either direction. */
+static double whole_steps(const comparison *c, double scale) {
+    return c->is_adaptive && scale > 0 ? 2 * c->rates / scale : 0;
+}
+
+/* What parameters that are `apart` add to the bounds of the step that begins with them. Its
+ * gradients are those of other parameters, which differ by as much, relative, as these do, and
+ * with them their norm and the optimizer's running means; squares differ twice as much. The
+ * loss is flat along elements whose gradients are nothing: its second order is left. */
+static double added(const comparison *c, rpi_verify_kind kind) {
+    if (kind == RPI_VERIFY_LOSS) return c->apart * c->apart;
+    if (kind == RPI_VERIFY_NORM) return c->apart;
+    return kind == RPI_VERIFY_OPTIMIZER ? 2 * c->apart : 0;
+}
+
 static double bound_at(const comparison *c, rpi_verify_kind kind, int64_t step, double scale) {
     double tolerance = c->job->asked->tolerance;
     double bound = c->bounds.of[kind] * (double)step;
     if (tolerance >= 0) return tolerance;
-    if (kind == RPI_VERIFY_PARAMETERS && c->is_adaptive && bound > 0 && scale > 0)
-        bound = fmax(bound, 2 * c->rates / scale);
-    return bound;
+    if (bound == 0) return 0;
+    if (kind == RPI_VERIFY_PARAMETERS) return fmax(bound, whole_steps(c, scale));
+    return bound + added(c, kind);
 }
 
 static void find(rpi_verify_finding *found, int64_t step, rpi_verify_kind kind,
@@ -126,16 +142,29 @@ static bool is_saved(const rpi_verify_job *job, int64_t step) {
     return every <= 1 || step % every == 0 || step == job->asked->steps;
 }
 
+/* Of parameters that nobody has compared: as far as they may be. */
+static void begin_step(comparison *c, int64_t step, const rpi_verify_difference *parameters) {
+    if (parameters->compared) c->scale = parameters->scale;
+    if (!is_saved(c->job, step - 1)) c->apart = fmax(c->apart, whole_steps(c, c->scale));
+}
+
+/* Of an optimizer that is not adaptive they follow the gradients, and bounds do. */
+static void end_step(comparison *c, const rpi_verify_difference *parameters) {
+    if (c->is_adaptive) c->apart = fmax(c->apart, parameters->relative);
+}
+
 static rp_status compare_step(comparison *c, int64_t step) {
     const told_step *one = &c->runs[0].steps[step - 1], *other = &c->runs[1].steps[step - 1];
     rpi_verify_difference kinds[RPI_VERIFY_KINDS] = {{0}};
-    c->rates += one->rate;
     rpi_verify_numbers("loss", one->loss, other->loss, &kinds[RPI_VERIFY_LOSS]);
     rpi_verify_numbers("norm", one->norm, other->norm, &kinds[RPI_VERIFY_NORM]);
     if (is_saved(c->job, step))
         RP_TRY(rpi_verify_checkpoints(c->job->one, c->job->other, step, kinds));
+    begin_step(c, step, &kinds[RPI_VERIFY_PARAMETERS]);
+    c->rates += one->rate;
     for (rpi_verify_kind k = 0; k < RPI_VERIFY_KINDS; k++)
         if (kinds[k].compared) take(c, step, k, &kinds[k]);
+    end_step(c, &kinds[RPI_VERIFY_PARAMETERS]);
     return RP_OK;
 }
 

@@ -1,4 +1,4 @@
-/* share/redpoll/devices.txt, line by line, as the build puts it into the program; NULL past the
+/* The lines of share/redpoll/devices.txt, which the build puts into the program; NULL past the
  * end. */
 #ifndef RPI_PLAN_DEVICE_LINES_H
 #define RPI_PLAN_DEVICE_LINES_H

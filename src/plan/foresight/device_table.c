@@ -72,7 +72,7 @@ const char *const rpi_fact_kinds[RPI_KNOWN_KINDS] = {"published", "measured", "f
 struct rpi_plan_device_table {
     rpi_plan_device *devices;
     int count;
-    char *texts[MOST_TEXTS]; /* sources lie in them */
+    char *texts[MOST_TEXTS]; /* the texts of the sources */
     int text_count;
 };
 
@@ -109,7 +109,7 @@ typedef struct line {
     char *device, *fact, *value, *kind, *source;
 } line;
 
-/* The word that begins at *at, which ends with a NUL then; NULL: there is none. */
+/* Takes the word that begins at *at, and ends it with a NUL; NULL: there is none. */
 static char *take_word(char **at) {
     char *begin = *at + strspn(*at, " \t\r");
     size_t length = strcspn(begin, " \t\r");
@@ -257,7 +257,7 @@ rp_status rpi_plan_device_find(const rpi_plan_device_table *t, const char *name,
     return RP_OK;
 }
 
-/* Operations a second in each dtype, and the word of --precision for it. */
+/* The rate in each dtype, and the dtype's name in --precision. */
 static const struct {
     const char *dtype, *precision;
     rpi_fact fact;

@@ -1,11 +1,11 @@
-/* What devices are able to do, as a table of facts: a line a fact, with its source.
+/* The rates and sizes of devices, as a table of facts: one line a fact, with its source.
  *
  *     a100-80g   memory_bytes   80e9   published   A100 80GB datasheet, SXM
  *     my-a100    like           a100-80g   assumed   the same card
  *     my-a100    gemm_share     0.66   measured   here, 3 May
  *
- * share/redpoll/devices.txt has those that are known, and is a part of the program; users add
- * files of their own. A later line takes the place of an earlier one. */
+ * share/redpoll/devices.txt has the known devices, and is built into the program; users add
+ * files of their own. A later line replaces an earlier one. */
 #ifndef RPI_PLAN_DEVICE_TABLE_H
 #define RPI_PLAN_DEVICE_TABLE_H
 
@@ -54,23 +54,23 @@ typedef enum rpi_fact {
     RPI_FACTS
 } rpi_fact;
 
-/* What a fact is called, and what it may be. */
+/* The name of a fact, and its range. */
 typedef struct rpi_fact_info {
     const char *name, *help;
     double least, most;
-    bool needed; /* no forecast without it */
-    bool fitted; /* chosen so that forecasts meet what was measured */
+    bool needed; /* there is no forecast without it */
+    bool fitted; /* fitted, so that forecasts meet measurements */
 } rpi_fact_info;
 /* NULL past the end. */
 const rpi_fact_info *rpi_fact_at(int index);
 
-/* How a fact is known; assumed where nobody has looked. */
+/* How a fact is known; assumed if nobody has measured it. */
 typedef enum rpi_fact_kind {
     RPI_KNOWN_PUBLISHED,
     RPI_KNOWN_MEASURED,
     RPI_KNOWN_FITTED,
     RPI_KNOWN_ASSUMED,
-    RPI_KNOWN_GIVEN, /* by the user, in the words of a command */
+    RPI_KNOWN_GIVEN, /* by the user, in a command's options */
     RPI_KNOWN_KINDS
 } rpi_fact_kind;
 extern const char *const rpi_fact_kinds[RPI_KNOWN_KINDS];
@@ -90,27 +90,28 @@ typedef struct rpi_plan_device_table rpi_plan_device_table;
 
 /* The known devices. RP_NOMEM. */
 rp_status rpi_plan_device_table_make(rpi_plan_device_table **out_table);
-/* More lines; `name` of the file stands in messages. RP_INVALID: a line that is none, which
- * says its number and what to write; the table is then of no more use. */
+/* Adds lines; `name` is the file's, for messages. RP_INVALID: a line is wrong; the message has
+ * its number and what to write. The table must then not be used any more. */
 rp_status rpi_plan_device_table_add(rpi_plan_device_table *table, const char *text,
                                     const char *name);
 void rpi_plan_device_table_destroy(rpi_plan_device_table *table); /* NULL is fine */
 
-/* The i-th; NULL past the end. Lives as long as the table. */
+/* The i-th device; NULL past the end. Lives as long as the table. */
 const rpi_plan_device *rpi_plan_device_at(const rpi_plan_device_table *table, int index);
-/* RP_INVALID: unknown, with the nearest; or it lacks a fact that forecasts need. */
+/* RP_INVALID: there is no such device, and the message suggests the nearest; or it lacks a fact
+ * that forecasts need. */
 rp_status rpi_plan_device_find(const rpi_plan_device_table *table, const char *name,
                                rpi_plan_device *out);
 
 static inline double rpi_plan_device_value(const rpi_plan_device *device, rpi_fact fact) {
     return device->facts[fact].value;
 }
-/* Operations a second of matrix products in "bf16", "fp16" or "fp32". RP_INVALID: the device
- * has none in that. */
+/* The rate of matrix products in "bf16", "fp16" or "fp32", in operations a second. RP_INVALID:
+ * the device has none in that type. */
 rp_status rpi_plan_device_peak(const rpi_plan_device *device, const char *dtype,
                                rpi_fact *out_fact);
 
-/* The facts that were fitted, as lines of a table, each with this source, into `text`. */
+/* Prints the fitted facts into `text`, as lines of a table that all have this source. */
 void rpi_plan_device_print(const rpi_plan_device *device, const char *source, char *text,
                            size_t bytes);
 

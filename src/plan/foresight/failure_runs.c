@@ -8,14 +8,14 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Draws that take about ten seconds on one core. */
+/* So many draws take about ten seconds on one core. */
 #define MOST_DRAWS 3e8
 
-/* A run: from the latest save that is safe, `ran_s` have been run without a failure. */
+/* A training: since the latest safe save it has run for `ran_s` without a failure. */
 typedef struct run {
     const rpi_failures *f;
     double interval_s;
-    double left; /* whole intervals that are not safe */
+    double left; /* whole intervals that are not safe yet */
     double rest_s;
     double ran_s, wall_s, stops;
     rpi_rng rng;
@@ -26,13 +26,13 @@ static double draw_s(run *r, double per_s) {
     return -log(u) / per_s;
 }
 
-/* Of running until the end, from the latest save. */
+/* The time from the latest save to the end. */
 static double length_s(const run *r) {
     double rest_s = r->rest_s > 0 ? r->rest_s + r->f->save_s : 0;
     return r->left * (r->interval_s + r->f->save_s) + rest_s + r->f->durable_s;
 }
 
-/* Back to the latest save that is safe. */
+/* Goes back to the latest safe save. */
 static void lose_work(run *r) {
     double safe = floor((r->ran_s - r->f->durable_s) / (r->interval_s + r->f->save_s));
     r->left -= fmax(0, fmin(r->left, safe));
@@ -70,7 +70,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* walls: sorted here. */
+/* Sorts walls. */
 static void sum_up(double *walls, int64_t runs, rpi_failure_spread *out) {
     double n = (double)runs, mean = 0, squares = 0;
     for (int64_t i = 0; i < runs; i++) mean += walls[i] / n;

@@ -4,13 +4,13 @@
 
 #include <math.h>
 
-/* Seconds of running until `length_s` of them come without a failure: (e^(f L) - 1) / f. */
+/* The time until `length_s` seconds have passed without a failure: (e^(f L) - 1) / f. */
 static double running(const rpi_failures *f, double length_s) {
     double rate = f->failures_per_s;
     return rate > 0 ? expm1(rate * length_s) / rate : length_s;
 }
 
-/* By so much restarts stretch what runs. */
+/* The factor by which restarts lengthen running time. */
 static double stretch(const rpi_failures *f) {
     return exp((f->failures_per_s + f->noticed_per_s) * f->restart_s);
 }
@@ -20,8 +20,8 @@ static double goodput(const rpi_failures *f, double interval_s) {
     return interval_s / (stretch(f) * safe * running(f, interval_s + f->save_s));
 }
 
-/* Of all intervals: the first save becomes safe durable_s behind it, and each one behind that
- * an interval later, from a restart on as from the beginning. */
+/* The running time of all intervals: the first save is safe after durable_s, and each later one
+ * an interval after the one before, from a restart on as from the beginning. */
 static double all_running(const rpi_failures *f, double interval_s, double whole,
                           double rest_s) {
     double safe = exp(f->failures_per_s * f->durable_s);

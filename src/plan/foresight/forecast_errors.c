@@ -12,7 +12,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Seconds of a step at a rate of 1 operation a second and rank. */
+/* The time of a step at a rate of 1 operation a second and rank. */
 static double work_s(const rpi_measured_row *row) {
     const rpi_training_layout *l = &row->layout;
     double tokens = (double)l->global_batch * (double)l->sequence;
@@ -20,7 +20,7 @@ static double work_s(const rpi_measured_row *row) {
     return f.hardware / (double)rpi_layout_ranks(l);
 }
 
-/* The rate is the median one. */
+/* Uses the median rate. */
 static double constant_mean(const rpi_measured_row *rows, int count, double *space) {
     double mean = 0;
     for (int i = 0; i < count; i++) space[i] = work_s(&rows[i]) / rows[i].step_s;

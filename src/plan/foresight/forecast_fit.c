@@ -7,21 +7,20 @@
 #include <string.h>
 
 enum { EVALUATIONS = 3000, TURNS = 6, NO_FOLD = -1 };
-#define FIRST_STEP .4 /* of the simplex: half as much again */
+#define FIRST_STEP .4 /* of the simplex: larger by half */
 #define SMALLEST   1e-5
-#define PULL                                                                                   \
-    .1 /* of a row, back to where it began: for facts that the rows say nothing about */
+#define PULL       .1 /* pulls facts that no row depends on to where they began */
 
-/* Rows to fit to: all, or those outside of one fold. */
+/* The rows to fit to: all rows, or those outside of one fold. */
 typedef struct fit {
     const rpi_measured_row *rows;
-    int count, fold, size; /* size: facts that are fitted */
+    int count, fold, size; /* size: the number of fitted facts */
     rpi_machine machine;
     int facts[RPI_FACTS];
     double start[RPI_FACTS];
-    /* Of each row, by what factor its pipeline takes longer than it must, and what links add to
-     * that: by events as of the facts where a search begins, since both hardly depend on them
-     * and take time to tell. */
+    /* For each row, the factor by which its pipeline takes longer than the bound, and what
+     * links add. They are simulated with the facts where a search begins, because they hardly
+     * depend on the facts and take long to compute. */
     double *longer, *hops_s;
 } fit;
 
@@ -99,7 +98,8 @@ static void begin(fit *f, simplex *s, const double *at) {
     }
 }
 
-/* The worst point mirrored in the others' middle, `far` times as far; its loss. */
+/* Writes to `out` the mirror image of the worst point in the centre of the others, `far` times
+ * as far away; returns its loss. */
 static double mirror(fit *f, simplex *s, double far, double *out) {
     for (int d = 0; d < f->size; d++) {
         double middle = 0;
@@ -143,8 +143,8 @@ static void step(fit *f, simplex *s) {
     }
 }
 
-/* Begun anew several times: a simplex may have collapsed where there is more to find, and what
- * pipelines add is known again. */
+/* Restarts several times: a simplex may have collapsed before the minimum, and what pipelines
+ * add is computed again. */
 static rp_status search(fit *f, rpi_plan_device *out) {
     simplex s = {.evaluations = 0};
     RP_TRY(take_pipelines(f, f->start));

@@ -19,7 +19,7 @@ static double most_parameters(const rpi_training_layout *l) {
     return most;
 }
 
-/* A scatter of gradients; encoded between hosts. */
+/* The time to scatter gradients, which are encoded between hosts. */
 static double scatter_s(const rpi_forecast_job *j, const rpi_group *g, double elements) {
     double bytes = elements * j->l->precision->gradient;
     double between = j->m->codec_bytes > 0 ? elements * j->m->codec_bytes : bytes;
@@ -32,7 +32,7 @@ static double gather_s(const rpi_forecast_job *j, const rpi_group *g, double ele
     return rpi_group_half_s(j->m, g, elements * each, elements * between);
 }
 
-/* Encoding and decoding read what they write, beside the link. */
+/* The time to encode and decode, beside the link's. */
 static double codec_s(const rpi_forecast_job *j, const rpi_group *g, double elements) {
     if (j->m->codec_bytes == 0 || g->hosts == 1) return 0;
     double each = j->l->precision->gradient + j->m->codec_bytes;
@@ -41,7 +41,7 @@ static double codec_s(const rpi_forecast_job *j, const rpi_group *g, double elem
 }
 
 /* ZeRO 3 gathers a layer while the one before computes, once forward and once backward, and
- * scatters behind it: each micro-batch. */
+ * scatters after it, in each micro-batch. */
 static double zero3_exposed_s(const rpi_forecast_job *j, const rpi_group *g, double elements) {
     rpi_step_terms *x = j->x;
     double m = (double)x->micro_batches, each = j->l->precision->activation;
@@ -52,7 +52,8 @@ static double zero3_exposed_s(const rpi_forecast_job *j, const rpi_group *g, dou
            one / (double)j->l->model.layers;
 }
 
-/* What cores of a host do for sums of gradients: in no way hidden, since they compute, too. */
+/* The time that the host's cores need for sums of gradients, which is never hidden, since the
+ * cores compute as well. */
 static double core_s(const rpi_forecast_job *j, const rpi_group *g, double elements) {
     const rpi_measured_rates *r = j->m->rates;
     double bytes = elements * j->l->precision->gradient;
@@ -81,7 +82,7 @@ double rpi_gradients_exposed_s(const rpi_forecast_job *j) {
     double back_s = gather_s(j, &g, n, j->l->zero ? fmin(p->weight, 4) : p->gradient);
     double link_s = m * scatter_s(j, &g, n) + back_s, busy_s = 0;
     if (j->m->rates) {
-        if (g.hosts == 1) link_s = 0; /* cores are the way inside a host */
+        if (g.hosts == 1) link_s = 0; /* inside a host the cores move the data */
         busy_s = m * core_s(j, &g, n) + x->codec_s;
     } else {
         link_s += x->codec_s;
@@ -96,7 +97,7 @@ double rpi_gradients_exposed_s(const rpi_forecast_job *j) {
 double rpi_optimizer_time_s(const rpi_forecast_job *j) {
     const rpi_precision *p = j->l->precision;
     double n = most_parameters(j->l) / (j->l->zero ? (double)rpi_layout_sharers(j->l) : 1);
-    double cleared = j->m->rates ? 0 : 4; /* passes */
+    double cleared = j->m->rates ? 0 : 4; /* passes over the gradients */
     double bytes = n * ((1 + cleared) * p->gradient + p->weight + 2 * p->optimizer);
     const rpi_measured_rates *r = j->m->rates;
     return r && r->optimizer.count ? bytes / rpi_rate_at(&r->optimizer, &bytes)

@@ -5,10 +5,11 @@
 
 #include <math.h>
 
-enum { FORWARD, BACKWARD, WEIGHTS /* of BACKWARD, what no other stage waits for */ };
+/* WEIGHTS: the part of BACKWARD for which no other stage waits */
+enum { FORWARD, BACKWARD, WEIGHTS };
 
-/* A pass forward over a matrix of `in` to `out`; backward for what went in, and for the matrix.
- */
+/* The time of a pass over a matrix of `in` to `out`: forward, or backward for the inputs and
+ * for the matrix. */
 static double matrix_s(const rpi_forecast_job *j, int pass, double out, double in) {
     if (pass == FORWARD) return rpi_product_s(j, j->tokens, out, in);
     if (pass == WEIGHTS) return rpi_product_s(j, out, in, j->tokens);
@@ -24,11 +25,10 @@ static double products_s(const rpi_forecast_job *j, int pass) {
            matrix_s(j, pass, (m->gated ? 2 : 1) * f, h) + matrix_s(j, pass, h, f);
 }
 
-/* Products of queries with keys, and of what becomes of them with values: a rank's own queries,
- * and all keys, of which each rank's two pieces see as many as the others'. Backward each has
- * two in its place, and fused attention makes its scores again besides: five in the place of
- * two.
- */
+/* The time of the products of queries with keys, and of scores with values: a rank's own
+ * queries, and all keys, of which the two pieces of each rank see equally many. The backward
+ * pass has two products for each of them; fused attention also computes its scores again: five
+ * products for two. */
 static double attention_s(const rpi_forecast_job *j, int pass) {
     const rpi_transformer *m = &j->l->model;
     double heads = (double)m->heads / j->t, s = (double)j->l->sequence;
@@ -44,7 +44,7 @@ static double attention_s(const rpi_forecast_job *j, int pass) {
     return times * flops / (j->peak * rpi_forecast_fact(j, RPI_FACT_ATTENTION_SHARE));
 }
 
-/* Scores that are written, read and written by softmax and by dropout, and read. */
+/* Scores are written, read and written by softmax and by dropout, and read. */
 static double scores_bytes(const rpi_training_layout *l) {
     const rpi_transformer *m = &l->model;
     double passes = m->attention_dropout ? 6 : 4, mask = m->attention_dropout ? 1 : 0;
@@ -75,12 +75,14 @@ static double backward_s(const rpi_forecast_job *j) {
 
 static double tensor_sum_s(const rpi_forecast_job *j, double bytes) {
     rpi_group g = rpi_group_of(j->m, j->l->tensor, 1);
-    if (j->l->sequence_parallel) bytes *= j->t / j->parts; /* the largest part is waited for */
+    /* the rank with the largest part determines the time */
+    if (j->l->sequence_parallel) bytes *= j->t / j->parts;
     return 2 * rpi_group_half_s(j->m, &g, bytes, bytes);
 }
 
-/* Keys and values of all of a micro-batch's tokens gathered, or their gradients scattered: by
- * redpoll train as they are summed, in 4 bytes, and by others as products take them. */
+/* The time to gather keys and values of all tokens of a micro-batch, or to scatter their
+ * gradients: redpoll train sends 4 bytes an element, as they are summed; others send the type
+ * of their products. */
 static double keys_s(const rpi_forecast_job *j) {
     double each = j->m->rates ? 4 : j->l->precision->activation;
     double bytes = 2 * j->tokens * (double)j->l->context * rpi_layout_keys(j->l) * each;
@@ -88,8 +90,8 @@ static double keys_s(const rpi_forecast_job *j) {
     return j->l->context > 1 ? rpi_group_half_s(j->m, &g, bytes, bytes) : 0;
 }
 
-/* Scores are a matrix for each head and sample; another softmax, of several kernels, takes as
- * many as the fused one does not. */
+/* There is a matrix of scores for each head and sample. If the fused softmax does not take that
+ * number of them, another softmax of several kernels does. */
 static double softmax_host_s(const rpi_forecast_job *j) {
     double multiple = rpi_forecast_fact(j, RPI_FACT_SOFTMAX_MULTIPLE);
     double matrices = (double)(j->l->model.heads * j->l->micro_batch) / j->t;
@@ -127,7 +129,7 @@ double rpi_layer_sum_passes(const rpi_forecast_job *j) {
     return 2 - rpi_forecast_fact(j, RPI_FACT_SUM_HIDDEN) + again;
 }
 
-/* The loss goes over the logits in 4 bytes six times. */
+/* The loss passes over the logits, in 4 bytes, six times. */
 double rpi_head_time_s(const rpi_forecast_job *j) {
     const rpi_measured_rates *r = j->m->rates;
     double v = (double)j->l->model.vocabulary / j->t, h = (double)j->l->model.hidden;

@@ -12,12 +12,12 @@ typedef struct search {
     const rpi_open_choices *open;
     const rpi_machine *machine;
     int64_t ranks;
-    int most; /* FRONTIER: all that no other beats */
+    int most; /* FRONTIER: all layouts that no other beats */
     rp_status refusal;
     rpi_found_layouts *out;
 } search;
 
-/* Into its place by how fast it is; there is room for one more. */
+/* Inserts it by its speed; there is room for one more. */
 static void insert(rpi_found_layouts *found, const rpi_candidate *c) {
     rpi_candidate *best = found->best;
     int place = found->count++;
@@ -28,7 +28,7 @@ static void insert(rpi_found_layouts *found, const rpi_candidate *c) {
 
 /* ---- layouts that no other beats ---- */
 
-/* No slower, and with no more memory. */
+/* Is `a` no slower than `b`, with no more memory? */
 static bool beats(const rpi_forecast *a, const rpi_forecast *b) {
     return a->step_s <= b->step_s && a->memory.all <= b->memory.all;
 }
@@ -39,7 +39,7 @@ static bool is_beaten(const rpi_found_layouts *found, const rpi_forecast *f) {
     return false;
 }
 
-/* In the place of those that it beats. */
+/* Inserts it in place of all layouts that it beats. */
 static rp_status keep_unbeaten(rpi_found_layouts *found, const rpi_candidate *c) {
     int left = 0;
     if (is_beaten(found, &c->forecast)) return RP_OK;
@@ -62,7 +62,7 @@ static rp_status keep(search *s, const rpi_candidate *c) {
     return RP_OK;
 }
 
-/* Is it kept even if its pipeline takes no longer than it must? */
+/* Would it be kept even if its pipeline took the bound? */
 static bool may_be_kept(const search *s, const rpi_forecast *bound) {
     if (s->most == FRONTIER) return !is_beaten(s->out, bound);
     return s->out->count < s->most || bound->step_s < s->out->best[s->most - 1].forecast.step_s;
@@ -98,8 +98,8 @@ static void try_recomputations(search *s, rpi_training_layout l) {
     }
 }
 
-/* ZeRO has something to share where ranks hold the same parameters, and what they send after
- * each micro-batch a pipeline has no room for. */
+/* ZeRO 1 and more need several ranks with the same parameters; ZeRO 2 and 3, which send after
+ * each micro-batch, do not go with a pipeline. */
 static void try_zeros(search *s, rpi_training_layout l) {
     int most = rpi_layout_sharers(&l) == 1 ? 0 : l.pipeline > 1 ? 1 : RPI_ZERO_MOST;
     for (int zero = 0; zero <= most; zero++) {
@@ -133,7 +133,8 @@ static void try_pipelines(search *s, rpi_training_layout l) {
     }
 }
 
-/* Ranks that share sequences: as many as the request says, or from `first` on. */
+/* Tries the number of ranks that share sequences that the request gives, or all from `first`
+ * on. */
 static void try_contexts(search *s, rpi_training_layout l, int64_t first, int64_t most) {
     int64_t left = s->ranks / l.tensor, asked = l.context;
     for (int64_t c = s->open->context ? first : asked; c <= left && c <= most; c++) {
@@ -156,14 +157,14 @@ static void try_tensors(search *s, const rpi_training_layout *request, int64_t f
     }
 }
 
-/* Ranks share sequences where these are long, or where nothing fits otherwise. */
+/* Ranks share sequences if these are long, or if nothing fits otherwise. */
 static void try_layouts(search *s, const rpi_training_layout *request) {
     bool is_short = s->open->context && request->sequence < RPI_LONG_SEQUENCE;
     try_tensors(s, request, 1, is_short ? 1 : s->ranks);
     if (is_short && s->out->tried && !s->out->fitting) try_tensors(s, request, 2, s->ranks);
 }
 
-/* None was so much as tried: what was said does not divide the ranks, or is too much. */
+/* No layout was even tried: what was given does not divide the ranks, or is too much. */
 static rp_status refuse_all(const rpi_training_layout *l, const rpi_open_choices *open,
                             int64_t ranks) {
     const struct {

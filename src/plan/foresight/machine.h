@@ -1,4 +1,4 @@
-/* The hosts that a training runs on: their devices, and the links inside them and between. */
+/* The hosts of a training: their devices, and the links inside and between them. */
 #ifndef RPI_PLAN_MACHINE_H
 #define RPI_PLAN_MACHINE_H
 
@@ -8,16 +8,17 @@
 typedef struct rpi_machine {
     rpi_plan_device device;
     int64_t ranks_per_host;
-    double link_bytes_s, link_latency_s; /* of a host, which its ranks share */
+    double link_bytes_s, link_latency_s; /* a host's, which its ranks share */
     double local_bytes_s, local_latency_s;
-    /* Bytes of an encoded gradient's element between hosts; 0: as it is. */
+    /* Bytes of an element of a gradient that is encoded between hosts; 0: not encoded. */
     double codec_bytes;
-    /* Seconds to encode and decode one; 0: as long as its bytes take at the memory's rate. */
+    /* Seconds to encode and decode one; 0: the time of its bytes at the memory's rate. */
     double codec_s;
-    /* Bytes of an encoded activation's element between ranks of a replica; 0: as it is. */
+    /* Bytes of an element of an activation that is encoded between ranks of a replica; 0: not
+     * encoded. */
     double activation_bytes;
-    /* By size, in place of what follows from the device's facts; NULL: nothing was measured. A
-     * device that was is the cores of its host: what they send keeps them from computing. */
+    /* Measured rates by size, which replace those of the device's facts; NULL: not measured. A
+     * measured device is the cores of its host, which do not compute while they send. */
     const rpi_measured_rates *rates;
 } rpi_machine;
 

@@ -120,7 +120,7 @@ static double fastest(const rpi_rate_table *t) {
     return most;
 }
 
-/* The peak is the fastest product that was measured, of which the form has a share. */
+/* The peak is that of the fastest measured product; the formula takes a share of it. */
 static void know_products(const rpi_measured_rates *r, const char *source, rpi_plan_device *d) {
     static const struct {
         const char *dtype;
@@ -173,7 +173,7 @@ static void know_starts(const rpi_machine_account *a, const char *source, rpi_pl
     know(d, RPI_FACT_SUM_HOST, 0, RPI_KNOWN_ASSUMED, "a sum's own time has it");
 }
 
-/* Two sizes make a line, start and rate: of the longest sum, and of the shortest. */
+/* Two sizes give a line with start and rate: the longest sum, and the shortest. */
 static void know_local(const rpi_machine_account *a, const rpi_measured_rates *r,
                        const char *source, rpi_plan_device *d) {
     const rpi_rate_table *t = &r->sums;
@@ -197,7 +197,7 @@ static void know_local(const rpi_machine_account *a, const rpi_measured_rates *r
     know(d, RPI_FACT_LOCAL_START, first_s, RPI_KNOWN_MEASURED, source);
 }
 
-/* What repeats were between, on average of all items, and what nothing was measured of. */
+/* The mean spread of the repeats of all items, and facts that were not measured. */
 static void know_the_rest(const rpi_machine_account *a, rpi_plan_device *d) {
     double spread = 0, timed = 0;
     for (int i = 0; i < a->count; i++) {
@@ -223,7 +223,7 @@ static void know_the_rest(const rpi_machine_account *a, rpi_plan_device *d) {
          "of memory that the C library has");
 }
 
-/* What a rank holds before anything is trained. */
+/* The memory of a rank before anything is trained. */
 static void know_program(const rpi_machine_account *a, const char *source, rpi_plan_device *d) {
     const rpi_machine_item *item = rpi_machine_account_find(a, RPI_WORK_PROGRAM, 0, "");
     know(d, RPI_FACT_CONTEXT_BYTES, item ? item->value : RPI_MACHINE_PROGRAM,

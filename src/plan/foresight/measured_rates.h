@@ -1,4 +1,4 @@
-/* Rates of a device that were measured by size, in place of the closed forms of its facts. */
+/* Rates of a device that were measured by size, which replace the formulas of its facts. */
 #ifndef RPI_PLAN_MEASURED_RATES_H
 #define RPI_PLAN_MEASURED_RATES_H
 
@@ -14,7 +14,7 @@ typedef struct rpi_measured_rates {
     rpi_rate_table attention[RPI_RATE_PASSES];
     rpi_rate_table rest[RPI_RATE_PASSES], head[RPI_RATE_PASSES];
     rpi_rate_table optimizer; /* by bytes */
-    rpi_rate_table sums;      /* of the ranks of a host, by bytes: of all that is summed */
+    rpi_rate_table sums;      /* of the ranks of a host, by the bytes that are summed */
 } rpi_measured_rates;
 
 /* The products of this dtype; NULL: they were not measured. */

@@ -85,7 +85,7 @@ typedef struct reader {
 
 /* ---- cells ---- */
 
-/* One cell, with its quotes taken off; *at is behind it then, NULL at the end. */
+/* Takes one cell without its quotes; *at is then after it, NULL at the end. */
 static char *take_cell(char **at) {
     char *begin = *at, *in = begin, *out = begin;
     bool quoted = false;
@@ -171,7 +171,7 @@ static rp_status whole(const reader *r, column c, int64_t *out) {
 
 /* ---- a row ---- */
 
-/* What follows from the width where no column says it, in the shape of the other model. */
+/* Sets what follows from the width if no column gives it, in the shape of the other model. */
 static void fill_model(const reader *r, rpi_transformer *m) {
     const rpi_transformer *other = &r->otherwise->model;
     if (r->places[C_HEAD] < 0 && m->heads > 0)
@@ -224,7 +224,7 @@ static rp_status read_words(const reader *r, rpi_training_layout *l) {
     return text ? rpi_precision_find(text, &l->precision) : RP_OK;
 }
 
-/* Each number is at most 1e9, and so a product of two of them fits. */
+/* Each number is at most 1e9, so that a product of two fits. */
 static rp_status share_ranks(const reader *r, int64_t ranks, rpi_training_layout *l) {
     if (r->places[C_DATA] < 0 && r->places[C_GPUS] >= 0) {
         const int64_t sizes[] = {l->tensor, l->context, l->pipeline};

@@ -1,9 +1,9 @@
-/* Trainings that were measured, as a table of comma-separated values.
+/* Measured trainings, as a table of comma-separated values.
  *
- * Lines that begin with # are comments; the first other line names the columns. Those that are
- * known (rpi_measured_column_at) are taken, others left alone; what no column says is that of a
- * layout that comes with the call. How long a step took is iteration_s, iteration_ms,
- * tokens_per_s or tokens_per_s_gpu. */
+ * Lines that begin with # are comments; the first other line names the columns. Known columns
+ * (rpi_measured_column_at) are read, others ignored. A layout that is passed with the table
+ * gives what no column has. The time of a step is in iteration_s, iteration_ms, tokens_per_s or
+ * tokens_per_s_gpu. */
 #ifndef RPI_PLAN_MEASURED_TABLE_H
 #define RPI_PLAN_MEASURED_TABLE_H
 
@@ -19,7 +19,7 @@ enum { RPI_UNUSED_TEXT = 256 };
 typedef struct rpi_measured_table {
     rpi_measured_row *rows; /* rpi_free() */
     int count;
-    char unused[RPI_UNUSED_TEXT]; /* names of columns that were left alone; "" for none */
+    char unused[RPI_UNUSED_TEXT]; /* names of ignored columns; "" for none */
 } rpi_measured_table;
 
 typedef struct rpi_measured_column {
@@ -28,8 +28,8 @@ typedef struct rpi_measured_column {
 /* NULL past the end. */
 const rpi_measured_column *rpi_measured_column_at(int index);
 
-/* `text` is changed. RP_INVALID names the line and the column: a number that is none, a hole, a
- * layout that is not legal, or no column that says how long a step took. RP_NOMEM. */
+/* Changes `text`. RP_INVALID: the message names line and column: a word that is no number, an
+ * empty cell, a layout that is not legal, or no column with the time of a step. RP_NOMEM. */
 rp_status rpi_measured_table_parse(char *text, const rpi_training_layout *otherwise,
                                    rpi_measured_table *out);
 

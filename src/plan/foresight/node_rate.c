@@ -17,7 +17,7 @@ static const struct {
     double seconds;
 } node_units[] = {{"node-hour", 3600}, {"node-day", 86400}, {"node-year", 365.25 * 86400}};
 
-/* A finite number in front; NULL: there is none, else what follows it. */
+/* Reads a finite number at the front; returns what follows it, NULL: there is none. */
 static const char *number(const char *text, double *value) {
     char *end;
     if (!isdigit((unsigned char)*text) && !strchr(".-+", *text)) return NULL;
@@ -25,7 +25,7 @@ static const char *number(const char *text, double *value) {
     return end != text && isfinite(*value) ? end : NULL;
 }
 
-/* "node-days" or "node-day": its seconds; 0: no such unit. */
+/* Seconds in "node-days" or "node-day"; 0: there is no such unit. */
 static double node_seconds(const char *unit) {
     for (size_t i = 0; i < sizeof node_units / sizeof node_units[0]; i++) {
         size_t length = strlen(node_units[i].name);
@@ -35,7 +35,7 @@ static double node_seconds(const char *unit) {
     return 0;
 }
 
-/* "1000-node-days" behind the slash: seconds of a node; 0: it is not that. */
+/* Seconds of a node in "1000-node-days", after the slash; 0: it is something else. */
 static double nodes_and_time(const char *text) {
     double count = 1;
     const char *rest = isdigit((unsigned char)*text) ? number(text, &count) : text;
@@ -43,7 +43,7 @@ static double nodes_and_time(const char *text) {
     return count * node_seconds(rest + (*rest == '-'));
 }
 
-/* The number in front of the slash, and what is behind it. */
+/* The number before the slash, and the text after it. */
 static rp_status split(const char *text, const char *what, const char *words, double *value,
                        const char **out_unit) {
     const char *rest = number(text, value);

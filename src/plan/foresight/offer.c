@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a text says: the words of an offer stay from phase to phase, those of a phase do not. */
+/* The keys of a text: those of an offer hold for all its phases, those of a phase for that one.
+ */
 typedef struct words {
     double nodes, price, goodput, watts, pue;
     struct phase {
@@ -55,7 +56,7 @@ static const char *name_at(const void *context, int index) {
 
 /* ---- reading ---- */
 
-/* What is between two places, without spaces around it; false: too long for `out`. */
+/* The text between two places without surrounding spaces; false: too long for `out`. */
 static bool trim(const char *begin, const char *end, char *out, size_t bytes) {
     while (begin < end && isspace((unsigned char)*begin)) begin++;
     while (end > begin && isspace((unsigned char)end[-1])) end--;
@@ -98,7 +99,7 @@ static rp_status read_word(const char *begin, const char *end, words *w) {
 
 /* ---- what follows ---- */
 
-/* Exactly one way is said, and the whole of it. */
+/* A phase must give its time in exactly one way, and completely. */
 static rp_status take_phase(const words *w, rpi_cost_offer *o) {
     const struct phase *p = &w->phase;
     double measured = p->measured_batch > 0 ? p->measured_batch : p->batch;

@@ -20,7 +20,7 @@ double rpi_pipeline_steps_bound(const rpi_pipeline_steps *s) {
 
 /* ---- stages that wait for what they send ---- */
 
-/* Seconds for which a stage waits that sends to `to`. */
+/* The time for which a stage that sends to `to` is blocked. */
 static double blocked_s(const rpi_pipeline_steps *s, const int *host_of, int64_t from,
                         int64_t to) {
     if (to < 0 || to >= s->stages) return 0;
@@ -28,8 +28,8 @@ static double blocked_s(const rpi_pipeline_steps *s, const int *host_of, int64_t
     return s->blocks * (double)s->chunks * s->border_bytes / rate;
 }
 
-/* Into `times`, forward and backward of all stages. Where stages have chunks the last one sends
- * to the first, too. */
+/* Adds it to `times`, forward and backward for all stages. If stages have chunks the last stage
+ * also sends to the first. */
 static void block(const rpi_pipeline_steps *s, const int *host_of, double *times) {
     int64_t p = s->stages;
     for (int64_t i = 0; i < p; i++) {
@@ -45,11 +45,11 @@ static void block(const rpi_pipeline_steps *s, const int *host_of, double *times
 typedef struct run {
     const rpi_pipeline_steps *steps;
     int *host_of;
-    double *blocked;          /* times of stages, which wait for what they send */
+    double *blocked;          /* times of stages, with the time that sends block them */
     double *inputs, *weights; /* halves of backward passes */
 } run;
 
-/* The half of backward passes for weights is taken out of them, where the kind splits them. */
+/* Takes the half for weights out of backward passes, if the kind splits them. */
 static const double *split_weights(const run *r, const rpi_pipeline_kind *kind,
                                    const double *backward_s) {
     if (!kind->splits) return NULL;

@@ -13,8 +13,8 @@ double rpi_batched_product_s(const rpi_forecast_job *j, double m, double n, doub
     return 2 * m * n * k * (1 + slow) / (j->peak * rpi_forecast_fact(j, RPI_FACT_GEMM_SHARE));
 }
 
-/* By what factor tiles of this shape, in as many pieces of the depth as are best, take longer
- * than if none were idle and none stood out over the edge. */
+/* The factor by which tiles of this shape, with the best number of pieces in depth, take longer
+ * than if no processor were idle and no tile extended over the edge. */
 static double tiles_longer(double m, double n, double k, double rows, double columns,
                            double at_once) {
     double tiles = ceil(m / rows) * ceil(n / columns), turns = INFINITY;

@@ -20,15 +20,15 @@ const char *const rpi_memory_advice[RPI_MEMORY_ITEMS] = {
 
 /* ---- activations ---- */
 
-/* Bytes of a token that every tensor-parallel rank has: the inputs of both norms and what they
- * make, and masks. */
+/* Bytes of a token that every tensor-parallel rank holds: inputs and outputs of both norms, and
+ * masks. */
 static double copied(const rpi_training_layout *l) {
     double h = (double)l->model.hidden;
     return h * (4 * l->precision->activation + (l->model.dropout ? 2 : 0));
 }
 
-/* Bytes of a token that they share: queries, keys, values, what attention makes, and the
- * feed-forward part before and behind its activation. */
+/* Bytes of a token that tensor-parallel ranks share: queries, keys, values, the output of
+ * attention, and the feed-forward part before and after its activation. */
 static double shared(const rpi_training_layout *l) {
     const rpi_transformer *m = &l->model;
     double kv = (double)m->kv_heads / (double)m->heads;
@@ -37,7 +37,8 @@ static double shared(const rpi_training_layout *l) {
     return l->precision->activation * (heads + (m->gated ? 3 : 2) * (double)m->ffn);
 }
 
-/* Bytes of a token of what softmax makes, its dropout with the mask, and what that makes. */
+/* Bytes of a token of the output of softmax, of its dropout's mask, and of the dropout's
+ * output. */
 static double scores(const rpi_training_layout *l) {
     bool dropout = l->model.attention_dropout;
     double each = l->precision->activation * (dropout ? 2 : 1) + dropout;
@@ -97,15 +98,15 @@ static void add_parameters(const rpi_training_layout *l, int64_t stage, rpi_rank
     r->bytes[RPI_MEMORY_OPTIMIZER] = n * p->optimizer / (l->zero >= 1 ? d : 1);
 }
 
-/* Keys and values of one layer's whole sequences, where ranks share them, and once more while
- * they travel. */
+/* Keys and values of one layer's whole sequences, if ranks share these, and once more while
+ * they are sent. */
 static double keys(const rpi_training_layout *l) {
     double whole = rpi_layout_tokens(l) * (double)l->context * 2 * rpi_layout_keys(l);
     return l->context > 1 ? 2 * whole * l->precision->activation : 0;
 }
 
-/* ZeRO 3: the group that computes and the next one; it is computed with in 2 bytes where the
- * products are. A pipeline: what comes in and what goes out. */
+/* ZeRO 3: the group that computes and the next one, in 2 bytes where products are in 2 bytes. A
+ * pipeline: received and sent messages. */
 static double buffers(const rpi_training_layout *l) {
     rpi_transformer_parameters p = rpi_transformer_count(&l->model);
     double t = (double)l->tensor, parts = rpi_layout_parts(l), bytes = keys(l);
@@ -118,8 +119,8 @@ static double buffers(const rpi_training_layout *l) {
     return bytes;
 }
 
-/* What the last stage keeps: the head's input, and logits in 4 bytes, which softmax makes
- * gradients of in place; 4 s b h (1 + V / h) / t. */
+/* What the last stage keeps: the head's input, and logits in 4 bytes, which softmax turns into
+ * gradients in place; 4 s b h (1 + V / h) / t. */
 static double logits(const rpi_training_layout *l) {
     double t = (double)l->tensor, width = (double)(l->model.hidden + l->model.vocabulary);
     return 4 * rpi_layout_tokens(l) * width / t;

@@ -6,8 +6,8 @@ double rpi_scaling_exposed_s(const rpi_scaling_exchange *x) {
     return fmax(x->last_s, x->time_s - x->window_s) / x->every;
 }
 
-/* The expectation of the largest of n is near the deviation below which so many of them are
- * (Blom, 1958): within 0.03 from 2 on. */
+/* The expectation of the largest of n is near the quantile of n normals (Blom, 1958): within
+ * 0.03 from n = 2 on. */
 double rpi_scaling_slowest(double n) {
     double low = 0, high = 10, share = (n - .375) / (n + .25);
     if (n < 2) return 0;
@@ -18,7 +18,7 @@ double rpi_scaling_slowest(double n) {
     return low;
 }
 
-/* Steps between two exchanges add up, their deviations by the root. */
+/* The times of steps between two exchanges add up; their deviations grow by the root. */
 double rpi_scaling_step_s(const rpi_scaling_work *w, const rpi_scaling_exchange *x) {
     double behind_s = w->jitter_s * rpi_scaling_slowest(x->waits_for) / sqrt(x->every);
     return w->compute_s + behind_s + rpi_scaling_exposed_s(x);

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Forms that are tried: sides of 1, 1.41, 2 ... 4096 at which half of the best is reached, and
- * powers of .25, .5 ... 3. */
+/* The forms that are tried: half of the best rate at sides of 1, 1.41, 2 ... 4096, and powers
+ * of .25, .5 ... 3. */
 enum { HALVES = 25, POWERS = 12 };
 
 bool rpi_rate_table_add(rpi_rate_table *t, const double *at, double rate) {
@@ -28,7 +28,7 @@ static double slower(double side, double half_side, double power) {
     return half_side > 0 ? 1 + pow(half_side / side, power) : 1;
 }
 
-/* How far points are from such a form, whose best rate is then the one in *out_best. */
+/* The distance of the points from such a form; *out_best: its best rate. */
 static double distance(const rpi_rate_table *t, double half_side, double power,
                        double *out_best) {
     double sum = 0, squares = 0;
@@ -75,9 +75,9 @@ static double on_a_line(const rpi_rate_table *t, double at) {
     return below->rate * pow(above->rate / below->rate, share);
 }
 
-/* Of points near by the logarithm by which they are above the form, each by the inverse fourth
- * power of its distance. A point at distance 1, a factor of e in one side, weighs as much as
- * the form itself: far from all of them the form is what is left. */
+/* The mean of nearby points' logarithmic distances above the form, weighted by the inverse
+ * fourth power of their distance. A point at distance 1, a factor of e in one side, weighs as
+ * much as the form itself, which is what remains far from all points. */
 static double among(const rpi_rate_table *t, const double *at) {
     double weights = 1, sum = 0;
     for (int i = 0; i < t->count; i++) {

@@ -1,5 +1,5 @@
-/* Rates that were measured at some sizes, for any size: of matrix products, of attention, of
- * what goes through memory. */
+/* Rates that were measured at some sizes, interpolated for any size: of matrix products, of
+ * attention, of work in memory. */
 #ifndef RPI_PLAN_RATE_TABLE_H
 #define RPI_PLAN_RATE_TABLE_H
 
@@ -13,21 +13,22 @@ typedef struct rpi_rate_point {
 } rpi_rate_point;
 
 typedef struct rpi_rate_table {
-    int sides; /* that a point has */
+    int sides; /* sides of a point */
     int count; /* 0: nothing was measured */
     rpi_rate_point points[RPI_RATE_POINTS];
-    /* What rates of points with several sides follow: best / (1 + (half_side / side)^power),
-     * side being the smallest. */
+    /* The form that rates of points with several sides follow: best / (1 + (half_side /
+     * side)^power), where side is the smallest. */
     double best, half_side, power;
 } rpi_rate_table;
 
-/* One point more; false: it has no room, or is no rate at a size. */
+/* Adds a point; false: there is no room, or it is not a rate at a size. */
 bool rpi_rate_table_add(rpi_rate_table *table, const double *at, double rate);
-/* Behind the last point: chooses best, half_side and power. */
+/* After the last point: chooses best, half_side and power. */
 void rpi_rate_table_fit(rpi_rate_table *table);
-/* The rate at a size: that of a point where there is one, between points without a cliff. Of
- * one side linear in logarithms between neighbours, and constant beyond them; of several what
- * they follow, times what the points near by are above or below it. 0: nothing was measured. */
+/* The rate at a size: that of a point if there is one, else interpolated smoothly. With one
+ * side it is linear in logarithms between neighbours, and constant beyond them. With several it
+ * is the form's, times how far nearby points are above or below the form. 0: nothing was
+ * measured. */
 double rpi_rate_at(const rpi_rate_table *table, const double *at);
 
 #endif

@@ -7,9 +7,9 @@ enum { TRIED_INTERVALS = 240, BISECTIONS = 60, MOST_TURNS = 1000000 };
 typedef struct replay {
     const rpi_spot_rules *rules;
     rpi_spot_account *a;
-    int64_t world;   /* nodes at work, or standing; 0: it waits */
-    double since_s;  /* how long this world has been, of one that restarts */
-    double unsafe_s; /* that an elastic one has run since its last save */
+    int64_t world;   /* nodes that work, or are stopped; 0: the job waits */
+    double since_s;  /* age of this world, for a job that restarts */
+    double unsafe_s; /* time since the last save, for an elastic job */
 } replay;
 
 static int64_t least(int64_t a, int64_t b) {
@@ -20,13 +20,13 @@ static double pace(const rpi_spot_rules *r, int64_t world) {
     return r->pace ? r->pace[world] : (double)world / (double)r->most;
 }
 
-/* The world does so much for so many node seconds; negative: that was not kept. */
+/* Adds work of the world in so many node seconds; negative: work that was lost. */
 static void work(replay *p, int64_t world, double node_seconds) {
     p->a->useful += node_seconds;
     p->a->useful_s += node_seconds / (double)world * pace(p->rules, world);
 }
 
-/* Of so long a run: whole intervals with their saves, and what has begun. */
+/* The work in such a running time: whole intervals with their saves, and the begun one. */
 static double whole_intervals(const rpi_spot_rules *r, double run_s, double *rest_s) {
     double each_s = r->interval_s + r->save_s;
     double whole = floor(run_s / each_s * (1 + 1e-12));
@@ -36,7 +36,8 @@ static double whole_intervals(const rpi_spot_rules *r, double run_s, double *res
 
 /* ---- a world that restarts ---- */
 
-/* Since it began it stood, and ran; is_kept: the work since the last save, too. */
+/* Ends a world, which was stopped and then ran; is_kept: the work since the last save is kept.
+ */
 static void end_world(replay *p, bool is_kept) {
     const rpi_spot_rules *r = p->rules;
     double nodes = (double)p->world, stood_s = fmin(r->restart_s, p->since_s), rest_s;
@@ -59,7 +60,7 @@ static void change_world(replay *p, const rpi_spot_change *c, int64_t world) {
 
 /* ---- an elastic world ---- */
 
-/* Of a world that runs for so long: how much of it is work, the rest saves. */
+/* Runs an elastic world for so long: divides the time into work and saves. */
 static void run_elastic(replay *p, double nodes, double run_s) {
     const rpi_spot_rules *r = p->rules;
     double rest_s, each_s = r->interval_s + r->save_s;
@@ -70,7 +71,7 @@ static void run_elastic(replay *p, double nodes, double run_s) {
     p->unsafe_s = rest_s;
 }
 
-/* Nodes that join idle, while the others work; a loss makes all stand. */
+/* Joining nodes are idle while the others work; a loss stops all of them. */
 static void pass_elastic(replay *p, const rpi_spot_change *c, int64_t before, double length_s) {
     const rpi_spot_rules *r = p->rules;
     double stall_s = c->lost > 0 && before > 0 ? fmin(r->stall_s, length_s) : 0;
@@ -81,7 +82,7 @@ static void pass_elastic(replay *p, const rpi_spot_change *c, int64_t before, do
     run_elastic(p, nodes > 0 && run_s > 0 ? nodes - idle / run_s : 0, run_s);
 }
 
-/* Nobody is left who has the state. */
+/* No node is left that has the state. */
 static void lose_all(replay *p) {
     double nodes = (double)p->world;
     double lost = p->rules->notice_fits ? 0 : nodes * fmin(p->unsafe_s, p->rules->interval_s);
@@ -94,7 +95,7 @@ static void lose_all(replay *p) {
 
 /* ---- the trace ---- */
 
-/* Of so many nodes, those that work together. */
+/* The number of these nodes that work together. */
 static int64_t world_of(const rpi_spot_rules *r, int64_t alive) {
     int64_t world = alive >= r->least ? least(alive, r->most) : 0;
     return world > 0 && pace(r, world) > 0 ? world : 0;
@@ -117,7 +118,7 @@ static void take_change(replay *p, const rpi_spot_change *c, double length_s) {
     *(p->world > 0 ? &p->a->spare : &p->a->waiting) += beyond;
 }
 
-/* What it came to if the trace ended here, which is no loss. */
+/* The account if the trace ended here, which is not a loss. */
 static rpi_spot_account account_of(const replay *p) {
     rpi_spot_account account = *p->a;
     replay end = *p;
@@ -139,8 +140,9 @@ rpi_spot_account rpi_spot_replay(const rpi_spot_trace *t, const rpi_spot_rules *
 
 /* ---- until the work is done ---- */
 
-/* The change in which so much is done for the first time, and what it came to before; -1: in
- * none, and what all of it came to. The most that there ever was is `out_most_s`. */
+/* The change during which so much work is done for the first time, and the account before it;
+ * -1: the work is never done, and the account of the whole trace. `out_most_s`: the most work
+ * at any time. */
 static int change_with(const rpi_spot_trace *t, replay *p, double work_s, replay *before,
                        rpi_spot_account *before_account, double *out_most_s) {
     for (int i = 0; i + 1 < t->count; i++) {
@@ -154,7 +156,7 @@ static int change_with(const rpi_spot_trace *t, replay *p, double work_s, replay
     return -1;
 }
 
-/* So much of change `c` after all that was before it. */
+/* The account after everything before change `c` and so much of it. */
 static rpi_spot_account account_after(const replay *before, const rpi_spot_change *c,
                                       double length_s) {
     rpi_spot_account account = *before->a;

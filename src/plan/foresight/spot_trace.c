@@ -86,7 +86,7 @@ static rp_status number(const reader *r, int column, double most, double *out) {
 
 /* ---- lines ---- */
 
-/* The row of this second: the last one, or a new one that begins as that ended. */
+/* The row of this second: the last one, or a new one that begins with its number of nodes. */
 static rp_status row_of(reader *r, double second, rpi_spot_change **out) {
     rpi_spot_change next = {.second = second};
     if (r->count) {
@@ -156,7 +156,7 @@ static int by_node(const void *a, const void *b) {
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-/* A node joins, is lost, joins again. */
+/* A node may join, be lost, and join again, in this order. */
 static rp_status check_events(reader *r) {
     if (r->event_count > 1)
         qsort(r->events, (size_t)r->event_count, sizeof *r->events, by_node);

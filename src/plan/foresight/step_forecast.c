@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { FEW_STAGES = 64 }; /* whose times need no memory */
+enum { FEW_STAGES = 64 }; /* with fewer stages, times need no memory */
 
 const char *const rpi_time_names[RPI_TIME_ITEMS] = {
     "compute", "tensor sums", "key gathers", "bubble", "hops", "data sums", "optimizer", "host",
@@ -16,7 +16,7 @@ const char *const rpi_time_names[RPI_TIME_ITEMS] = {
 
 /* ---- stages ---- */
 
-/* How long each takes, forward and backward with what is made again. */
+/* The time of each stage, forward and backward with recomputation. */
 static void time_stages(const rpi_forecast_job *j, double *forward_s, double *backward_s) {
     rpi_step_terms *x = j->x;
     x->head_s = rpi_head_time_s(j);
@@ -33,7 +33,7 @@ static void time_stages(const rpi_forecast_job *j, double *forward_s, double *ba
     }
 }
 
-/* Ranks of a stage on a host hand their micro-batches on at once, over the one link. */
+/* The ranks of a stage on a host send their micro-batches at the same time over one link. */
 static rpi_pipeline_steps steps_of(const rpi_forecast_job *j, const double *forward_s,
                                    const double *backward_s) {
     const rpi_machine *m = j->m;
@@ -98,7 +98,8 @@ double rpi_pass_flops(const rpi_training_layout *l) {
     return rpi_layout_tokens(l) * (f.layer_matrices + f.layer_attention) / (double)l->tensor;
 }
 
-/* The host decides, and nothing that the device was fitted to has passes as small. */
+/* The host determines the time, and no training that the device was fitted to has passes as
+ * small. */
 static bool waits_for_another_host(const rpi_forecast_job *j) {
     const rpi_step_terms *x = j->x;
     double device_s = x->products_s + x->attention_s + x->memory_s + x->sums_s;
@@ -106,7 +107,7 @@ static bool waits_for_another_host(const rpi_forecast_job *j) {
     return x->start_s > device_s && rpi_pass_flops(j->l) < least;
 }
 
-/* Who has shards of gradients or parameters has more to do in a step. */
+/* Ranks with shards of gradients or parameters need more host time in a step. */
 static double step_host_s(const rpi_forecast_job *j) {
     bool has_shards = j->l->zero >= 2 && rpi_layout_sharers(j->l) > 1;
     return rpi_forecast_fact(j, RPI_FACT_STEP_HOST) +

@@ -82,7 +82,7 @@ bool rpi_layout_context_fits(const rpi_training_layout *l) {
     return l->context == 1 || l->sequence % (2 * l->context) == 0;
 }
 
-/* Each has two pieces, the i-th and the i-th from the end, so that their work is even. */
+/* Each rank has two pieces, the i-th and the i-th from the end, so that their work is even. */
 static rp_status check_context(const rpi_training_layout *l) {
     long long pieces = 2 * l->context, below = l->sequence / pieces * pieces;
     char fitting[32] = "";
@@ -111,7 +111,8 @@ static rp_status check_pipeline(const rpi_training_layout *l) {
     return RP_OK;
 }
 
-/* Numbers that are none, or with which counts of ranks and elements would leave 64 bits. */
+/* Refuses invalid numbers, and numbers with which counts of ranks and elements would exceed 64
+ * bits. */
 static rp_status check_sizes(const rpi_training_layout *l) {
     const struct {
         const char *what;

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { FORWARD_AND_BACKWARD = 3 }; /* forwards */
+enum { FORWARD_AND_BACKWARD = 3 }; /* in units of a forward pass */
 enum { WIDEST = 1 << 24 };         /* so that counts of elements stay within 64 bits */
 
 const char *const rpi_recompute_names[RPI_RECOMPUTES] = {"none", "selective", "full"};
@@ -43,7 +43,7 @@ rp_status rpi_transformer_check(const rpi_transformer *m) {
     return RP_OK;
 }
 
-/* Widths of what a layer's matrices make: queries, keys and values together. */
+/* The width of queries, keys and values together. */
 static double qkv_width(const rpi_transformer *m) {
     return (double)((m->heads + 2 * m->kv_heads) * m->head);
 }

@@ -1,11 +1,11 @@
-/* What optimizers with Adam's running means of g and g^2 have in common (adamw.c, lamb.c). */
+/* What optimizers with Adam's running means of g and g^2 share (adamw.c, lamb.c). */
 #ifndef RPI_ENGINE_ADAM_H
 #define RPI_ENGINE_ADAM_H
 
 #include "engine/backends/cpu/kernels/kernel_optimizer.h"
 #include "engine/optimizer.h"
 
-/* A step for the kernels, of an update's arguments; the means are slots 0 and 1. */
+/* The kernels' form of an update's arguments; the means are slots 0 and 1. */
 static inline rpi_kernel_adam rpi_adam_step(const rpi_optimizer_rates *rates, uint64_t step,
                                             int64_t count, float *values,
                                             const float *gradients, float *const *slots) {

@@ -3,8 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* The smallest arena that holds `bytes`, or the largest of those that do not; lent ones are
- * looked at where `any` says so. */
+/* The smallest arena that holds `bytes`, or the largest if none does; `any`: arenas in use
+ * count, too. */
 static rpi_loan *best(const rpi_arena_pool *pool, size_t bytes, bool any) {
     rpi_loan *found = NULL;
     for (rpi_loan *arena = pool->arenas; arena; arena = arena->next) {
@@ -18,7 +18,7 @@ static rpi_loan *best(const rpi_arena_pool *pool, size_t bytes, bool any) {
     return found;
 }
 
-/* A free arena of at least `bytes`: one that is too small makes room for a larger one. */
+/* A free arena of at least `bytes`: one that is too small is replaced by a larger one. */
 static rp_status free_arena(rpi_arena_pool *pool, size_t bytes, rpi_loan **out_arena) {
     rpi_loan *arena = best(pool, bytes, false);
     if (!arena) {

@@ -1,5 +1,5 @@
-/* Arenas of one kind for the activations of runs: as many as runs need one at a time, each lent
- * for as long as what lies in it is needed. One thread at a time. */
+/* Arenas of one kind for the activations of runs. Each is lent for as long as its contents are
+ * needed; the pool grows to the largest number of runs at a time. One thread at a time. */
 #ifndef RPI_ENGINE_ARENA_POOL_H
 #define RPI_ENGINE_ARENA_POOL_H
 
@@ -17,12 +17,12 @@ typedef struct rpi_loan {
 
 /* Zeros are an empty pool. */
 typedef struct rpi_arena_pool {
-    rpi_loan *arenas; /* lent or not */
+    rpi_loan *arenas; /* all arenas, lent or not */
 } rpi_arena_pool;
 
-/* Make sure that a run which needs so much finds it, if no other is in flight. */
+/* Makes sure that a run which needs so many bytes gets them, if no other run is in flight. */
 rp_status rpi_arena_pool_reserve(rpi_arena_pool *pool, size_t bytes);
-/* Allocates where more runs are in flight than ever before. */
+/* Allocates if more runs are in flight than ever before. */
 rp_status rpi_arena_pool_lend(rpi_arena_pool *pool, size_t bytes, rpi_loan **out_arena);
 void rpi_arena_pool_return(rpi_loan *arena); /* NULL is fine */
 void rpi_arena_pool_close(rpi_arena_pool *pool);

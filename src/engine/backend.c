@@ -8,7 +8,7 @@ static const struct {
     rp_dtype compute;
 } precisions[] = {{"fp32", RP_F32},
                   {"bf16", RP_BF16},
-                  /* as nanotron's files say it */
+                  /* the name in nanotron's files */
                   {"float32", RP_F32},
                   {"bfloat16", RP_BF16}};
 

@@ -2,14 +2,14 @@
  *
  * The compiler (program.h) cuts the graph into units: a unit is one node, or a chain of nodes
  * that the backend offered to fuse, and asks the backend once for a kernel for each unit. A
- * kernel says which layouts it wants and makes, what it saves from forward to backward, and how
- * much workspace it needs; the compiler plans memory, inserts reorders between layouts that
- * differ, and sums gradients of values that have several consumers. Then nothing is allocated
- * and nothing is decided any more: running a program calls the kernels in order. A kernel is
- * code: between two calls it keeps nothing of a run, since the next call may be of another
- * micro-batch; what backward needs of its own forward is in the io.
+ * kernel says which layouts it reads and writes, what it saves from forward to backward, and
+ * how much workspace it needs; the compiler plans memory, inserts reorders between layouts that
+ * differ, and sums gradients of values that have several consumers. After that nothing is
+ * allocated or decided any more: running a program calls the kernels in order. A kernel is
+ * code: it keeps nothing of a run between two calls, because the next call may belong to
+ * another micro-batch. What its backward pass needs of its forward pass is in the io.
  *
- * Layouts. An activation lies row-major and unpadded (layout 0), or as the backend likes
+ * Layouts. An activation is row-major and unpadded (layout 0), or in a layout of the backend
  * (blocked, padded). The gradient of a value is described like a value. Graph inputs come
  * row-major, and a kernel may ask for another layout as it may for activations. Parameters,
  * states and gradients of parameters are always row-major; a session may keep packed copies of
@@ -26,8 +26,8 @@
 
 enum { RPI_UNIT_NODES = 4, RPI_UNIT_INPUTS = 16, RPI_UNIT_OUTPUTS = 4, RPI_UNIT_READERS = 8 };
 
-/* How a value lies in memory. Ids other than 0 are given out by a session and mean something to
- * it alone; equal ids of one session are the same layout of the same shape. */
+/* How a value lies in memory. A session gives out ids other than 0, which only that session
+ * understands; equal ids of one session are the same layout of the same shape. */
 typedef struct rpi_layout {
     int id;         /* 0: row-major, unpadded */
     size_t bytes;   /* of the whole value, padding included */
@@ -39,35 +39,38 @@ typedef struct rpi_unit_value {
     rpi_value_kind kind; /* parameter for inputs of role RPI_WEIGHT, state for RPI_STATE; all
                             others are activations or graph inputs, to be treated alike */
     rp_dtype dtype;
-    rpi_shape shape;   /* bound: numbers only */
-    bool has_samples;  /* its first axis is the dimension "batch": a sample each */
-    bool is_remade;    /* not kept for backward but made again there: a kernel that reads it in
-                          both passes saves no copy of its own */
-    int parameter;     /* which parameter of the session's weights it is; -1: none. Packed
-                          copies are kept by it: kernels of all programs share them */
-    rpi_layout layout; /* inputs: how it lies when the unit runs, if the kernel leaves it so */
+    rpi_shape shape;  /* bound: numbers only */
+    bool has_samples; /* its first axis is the dimension "batch": a sample each */
+    /* recomputed for backward instead of kept: a kernel that reads it in both passes saves no
+     * copy of its own */
+    bool is_remade;
+    /* its parameter in the session's weights; -1: none. Packed copies belong to the parameter:
+     * kernels of all programs share them */
+    int parameter;
+    /* inputs: their layout when the unit runs, unless the kernel asks for another one */
+    rpi_layout layout;
 } rpi_unit_value;
 
 /* One node, or a fused chain: nodes[i + 1] is the only consumer of nodes[i]'s only output,
- * which is then never stored. Inputs are those of nodes[0], then those of each further node
- * without the one that comes from the chain; outputs are those of the last node. */
+ * which is then never stored. The inputs are those of nodes[0], then those of each further node
+ * except the one from the chain; the outputs are those of the last node. */
 typedef struct rpi_unit {
     int node_count, input_count, output_count;
     const rpi_node *nodes[RPI_UNIT_NODES];
     int chain_input[RPI_UNIT_NODES]; /* which input of nodes[i] is the chain; nodes[0]: -1 */
     rpi_unit_value inputs[RPI_UNIT_INPUTS];
     rpi_unit_value outputs[RPI_UNIT_OUTPUTS];
-    /* The nodes that read outputs[0]; 0 of them: they are not known, or more than there is room
-     * for, or it is also a result. A backend may choose by them how to hand it on. */
+    /* The nodes that read outputs[0]. 0: they are unknown, there are more than fit, or the
+     * value is also a result. A backend may choose by them how to hand the value on. */
     int reader_count;
     const rpi_node *readers[RPI_UNIT_READERS];
     bool training; /* forward uses batch statistics, updates states and saves for backward */
     /* What a matrix product or a convolution (linear, conv2d) multiplies: its inputs as they
      * are (RP_F32), or each rounded to RP_BF16. That holds for activations, parameters, and in
      * backward the gradients of outputs. Sums are of f32 or better; biases and their gradients
-     * stay f32, and so do parameters, statistics and results. In RP_BF16 a backend may
-     * hand what is no result, and its gradient, from unit to unit rounded (rpi_layout.dtype);
-     * no other op rounds anything. */
+     * stay f32, and so do parameters, statistics and results. In RP_BF16 a backend may also
+     * round values that are no results, and their gradients, where units hand them on
+     * (rpi_layout.dtype); no other op rounds anything. */
     rp_dtype compute;
     uint32_t wanted; /* mask of inputs whose gradients backward must make; 0: no backward */
 } rpi_unit;
@@ -80,18 +83,19 @@ typedef struct rpi_kernel_io {
                                       only states and caches are written */
     void *outputs[RPI_UNIT_OUTPUTS];
     const void *grad_outputs[RPI_UNIT_OUTPUTS]; /* backward: of those on the loss's path */
-    void *grad_inputs[RPI_UNIT_INPUTS];         /* backward: those wanted and written */
-    uint64_t versions[RPI_UNIT_INPUTS];         /* of parameters: changes when it is written */
-    /* Which run this is, and what random choices (dropout) follow from besides the node's name:
-     * the same in forward, in backward and where forward is computed again. */
+    void *grad_inputs[RPI_UNIT_INPUTS]; /* backward: those that are wanted and written */
+    uint64_t versions[RPI_UNIT_INPUTS]; /* of parameters: changes when it is written */
+    /* Which run this is, and what random choices (dropout) depend on besides the node's name:
+     * the same in forward, in backward and in recomputation. */
     uint64_t run, seed, step;
     int64_t first_sample; /* likewise: of the whole batch, which may go in several runs */
-    /* Mask of inputs whose gradients are added to, not overwritten: parameters, and activations
-     * where the kernel says that it can. */
+    /* Mask of inputs whose gradients are added to instead of overwritten: parameters, and
+     * activations if the kernel says that it can. */
     uint32_t accumulate;
-    bool repeats;    /* forward again, for backward: states were updated and stay as they are */
-    void *saved;     /* forward writes, backward reads, and its first half may leave there what
-                        the second wants; NULL when unit->wanted is 0 */
+    bool repeats; /* recomputation of forward: states were updated before and do not change */
+    /* forward writes it and backward reads it; the first half of backward may leave data for
+     * the second; NULL when unit->wanted is 0 */
+    void *saved;
     void *workspace; /* contents are lost after the call */
 } rpi_kernel_io;
 
@@ -101,14 +105,14 @@ typedef struct rpi_kernel_io {
  * row-major. A fused unit starts from: backward needs no inputs and no outputs, nothing is
  * saved, all gradients are written, nothing works in place. */
 typedef struct rpi_kernel {
-    void *self; /* the backend's; given to the functions below */
+    void *self; /* the backend's own; passed to the functions below */
     rp_status (*forward)(void *self, const rpi_kernel_io *io);
     /* Backward in two halves: gradients of activations, and gradients of parameters, which go
      * right into the arena. grad_inputs has those of the half alone. They are called in this
-     * order, one behind the other or with the rest of the backward pass in between, so that a
-     * communication hides under the second. A half without anything to write is not called and
-     * may be NULL; backward_weights is NULL, too, where backward_inputs makes all gradients in
-     * one call, because the same sums serve both (batch norm). Inputs and outputs are there if
+     * order, one after the other or with the rest of the backward pass in between, so that the
+     * second can hide communication. A half without anything to write is not called and may be
+     * NULL; backward_weights is NULL, too, where backward_inputs makes all gradients in one
+     * call, because the same sums serve both (batch norm). Inputs and outputs are there if
      * asked for below. */
     rp_status (*backward_inputs)(void *self, const rpi_kernel_io *io);
     rp_status (*backward_weights)(void *self, const rpi_kernel_io *io);
@@ -119,8 +123,8 @@ typedef struct rpi_kernel {
     rpi_layout grad_outputs[RPI_UNIT_OUTPUTS]; /* wanted by backward */
     rpi_layout grad_inputs[RPI_UNIT_INPUTS];   /* made by backward */
     uint32_t needs_inputs, needs_outputs;      /* masks of what either half of backward reads */
-    /* Mask of activations whose gradients backward_inputs can add to: that spares a sum where a
-     * value has several consumers. 0 to begin with; parameters can always be added to. */
+    /* Mask of activations to whose gradients backward_inputs can add, which saves a sum if a
+     * value has several consumers. Initially 0; parameters can always be added to. */
     uint32_t accumulates;
     size_t saved_bytes, forward_workspace, backward_workspace;
     int gradient_from[RPI_UNIT_INPUTS]; /* RPI_GRADIENT_* or an input's index */
@@ -148,9 +152,9 @@ typedef struct rpi_backend {
     /* May this unit of one node be planned? Pure; looks at op, attributes and shapes. */
     bool (*supports)(const rpi_unit *unit);
 
-    /* Optional: may `next`, the only consumer of the unit's last output, join it? Asked for
-     * each unit until it says no. `unit` is bound, its layouts are not yet known; where plan()
-     * then answers RP_UNSUPPORTED, its nodes become units of their own. */
+    /* Optional: may `next`, the only consumer of the unit's last output, be fused into it?
+     * Asked for each unit until the answer is no. `unit` is bound, its layouts are not known
+     * yet. If plan() then answers RP_UNSUPPORTED, its nodes become units of their own. */
     bool (*fuse)(void *session, const rpi_unit *unit, const rpi_node *next);
 
     /* Make a kernel; after a failure nothing is left of it. unit is borrowed for the call;

@@ -30,8 +30,7 @@ static const char *name_at(const void *context, int index) {
 
 rp_status rpi_backend_find(const char *name, const rpi_backend **out_backend) {
     int index = 0;
-    /* Checkpoints of before 0.3 name the cpu backend after the library that it stood on alone.
-     */
+    /* Checkpoints from before 0.3 name the cpu backend after its library. */
     if (strcmp(name, "onednn") == 0) name = "cpu";
 #ifndef RPI_WITH_ONEDNN
     if (strcmp(name, "cpu") == 0)

@@ -10,21 +10,21 @@
 /* The memories that steps address. */
 typedef enum rpi_space {
     RPI_SPACE_NONE,
-    RPI_SPACE_ARENA, /* lent to the run: activations, gradients, saved; `index` is the kind */
-    RPI_SPACE_KEPT,  /* the instance's own: results */
+    RPI_SPACE_ARENA,      /* lent to a run: activations, gradients, saved; `index`: its kind */
+    RPI_SPACE_KEPT,       /* the instance's own: results */
     RPI_SPACE_WORKSPACE,  /* the session's: lost after each step */
-    RPI_SPACE_PARAMETERS, /* the model's three: `index` says which of its parameters */
+    RPI_SPACE_PARAMETERS, /* the model's; `index`: the parameter */
     RPI_SPACE_GRADIENTS,
-    RPI_SPACE_STATES, /* or states */
+    RPI_SPACE_STATES, /* the model's states */
     RPI_SPACE_ONE,    /* the constant 1: the gradient of the loss */
-    RPI_SPACE_INPUTS, /* what the caller gave to the run: `index` says which input */
+    RPI_SPACE_INPUTS, /* the caller's, for the run; `index`: the input */
     RPI_SPACES
 } rpi_space;
 
 typedef struct rpi_address {
     short space;
     int index;
-    size_t offset; /* bytes; 0 where there is an index */
+    size_t offset; /* in bytes; 0 with an index */
 } rpi_address;
 
 typedef rp_status (*rpi_step_function)(void *self, const rpi_kernel_io *io);
@@ -38,15 +38,16 @@ typedef struct rpi_program_step {
     rpi_address grad_outputs[RPI_UNIT_OUTPUTS], grad_inputs[RPI_UNIT_INPUTS];
     rpi_address saved, workspace;
     int parameters[RPI_UNIT_INPUTS]; /* index of the parameter that an input is; else -1 */
-    uint32_t written_gradients;      /* mask of inputs whose parameter gradients it makes */
-    uint32_t always_add;             /* inputs whose gradients an earlier step has begun */
-    bool repeats;                    /* a forward kernel, run again for backward */
+    uint32_t written_gradients; /* mask of inputs whose parameter gradients the step writes */
+    /* inputs to whose gradients it adds, as an earlier step has begun them */
+    uint32_t always_add;
+    bool repeats;   /* a forward kernel that runs again for backward */
     int64_t floats; /* in output 0 of a forward kernel, padding included; 0: no floats */
     rp_dtype dtype; /* theirs: RP_F32 or RP_BF16 */
-    int finish;     /* of an external node's start: the step that ends it; else 0 */
+    int finish;     /* the start of an external node: the step that finishes it; else 0 */
 } rpi_program_step;
 
-/* Before a step, or behind it (RPI_VALUES_DONE), something happens to a parameter. */
+/* A parameter is needed before a step, or is done with after it (RPI_VALUES_DONE). */
 typedef struct rpi_parameter_use {
     int step;
     rpi_parameter_event event;
@@ -55,7 +56,7 @@ typedef struct rpi_parameter_use {
 
 /* Gradients in [first, first + count) of the arena are final after a step. */
 typedef struct rpi_final_range {
-    int step; /* -1: at the end of the backward pass, nothing makes them */
+    int step; /* -1: at the end of the backward pass, as no step makes them */
     int64_t first, count;
 } rpi_final_range;
 
@@ -63,7 +64,7 @@ typedef struct rpi_program_result {
     rpi_value_id value;
     rpi_tensor tensor; /* without data */
     rpi_address address;
-    int step; /* gradients of given values: it is there after this step */
+    int step; /* the gradient of a given value is there after this step */
 } rpi_program_result;
 
 typedef struct rpi_kernel_list {
@@ -76,9 +77,9 @@ struct rpi_program {
     const rpi_graph *graph;
     const rpi_backend *backend;
     rpi_weights *weights;
-    rpi_arena *memory; /* of everything below but the steps */
+    rpi_arena *memory; /* owns everything below except the steps */
     rpi_kernel_list *kernels;
-    rpi_program_step *steps; /* forward, backward, and second halves that were put behind it */
+    rpi_program_step *steps; /* forward, backward, and deferred second halves */
     int step_count, forward_count, inputs_end;
     bool *uses_input;
     int input_count;

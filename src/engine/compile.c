@@ -1,4 +1,4 @@
-/* From a graph to a program: forward and backward as steps over places. */
+/* Compiles a graph to a program: forward and backward passes as steps over places. */
 #include "engine/compile.h"
 
 #include "base/memory.h"
@@ -10,8 +10,8 @@ enum { BLOCK_BYTES = 65536 };
 
 /* ---- kernels ---- */
 
-/* What a backend finds in a kernel before it plans: the op's contract for one node, and the
- * careful choice for a fused unit (backend.h). */
+/* The defaults that a backend finds in a kernel before it plans: the op's contract for one
+ * node, and the safe choice for a fused unit (backend.h). */
 static void default_kernel(const rpi_unit *unit, rpi_kernel *kernel) {
     const rpi_node *node = unit->nodes[0];
     const rpi_op *op = node->op;
@@ -77,7 +77,7 @@ static rp_status plan_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     default_kernel(&unit->unit, unit->kernel);
     rp_status status = program->backend->plan(compiler->kernels, &unit->unit, unit->kernel);
     if (status != RP_OK) {
-        unit->kernel->destroy = NULL; /* a plan that failed left nothing */
+        unit->kernel->destroy = NULL; /* a plan that fails leaves nothing to destroy */
         return status;
     }
     return check_kernel(compiler, unit);
@@ -140,7 +140,7 @@ static rp_status emit_forward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     return emit_forward_kernel(compiler, unit);
 }
 
-/* The loss and the results, row-major, kept to the end of the run. */
+/* The loss and the results, row-major, which are kept to the end of the run. */
 static rp_status emit_results(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     for (int i = 0; i < program->result_count; i++) {
@@ -175,14 +175,14 @@ static rp_status place_backward_reads(rpi_compiler *compiler, const rpi_compiled
     return RP_OK;
 }
 
-/* Is the gradient that the kernel writes for this input that of another one too? */
+/* Is the gradient that the kernel writes for this input also that of another input? */
 static bool is_shared(const rpi_compiled_unit *unit, int input) {
     for (int i = 0; i < unit->unit.input_count; i++)
         if (unit->unit.wanted >> i & 1u && unit->kernel->gradient_from[i] == input) return true;
     return false;
 }
 
-/* A buffer of its own, or the one that an earlier consumer has begun. */
+/* Places it in a buffer of its own, or in the one that an earlier consumer has begun. */
 static rp_status place_activation_gradient(rpi_compiler *compiler,
                                            const rpi_compiled_unit *unit, int input,
                                            rpi_program_step *step, rpi_step_places *places) {
@@ -199,7 +199,8 @@ static rp_status place_activation_gradient(rpi_compiler *compiler,
     return RP_OK;
 }
 
-/* Where the kernel writes: activations' gradients to buffers, parameters' to the arena. */
+/* Places what the kernel writes: activations' gradients in buffers, parameters' in the arena.
+ */
 static rp_status place_backward_writes(rpi_compiler *compiler, const rpi_compiled_unit *unit,
                                        uint32_t written, rpi_program_step *step,
                                        rpi_step_places *places) {
@@ -229,7 +230,7 @@ static rp_status hand_on_gradients(rpi_compiler *compiler, const rpi_compiled_un
         if (!(unit->unit.wanted >> i & 1u)) continue;
         int from = unit->kernel->gradient_from[i];
         if (from == RPI_GRADIENT_WRITTEN && unit->unit.inputs[i].kind == RPI_VALUE_PARAMETER)
-            continue; /* it lies where it belongs, or will */
+            continue; /* it is in its place already, or will be */
         rpi_value_place place = from == RPI_GRADIENT_OF_OUTPUT
                                     ? places->grad_outputs[0]
                                     : places->grad_inputs[from < 0 ? i : from];
@@ -245,7 +246,7 @@ static rp_status hand_on_gradients(rpi_compiler *compiler, const rpi_compiled_un
     return RP_OK;
 }
 
-/* One call of a kernel's backward: the gradients in `written`. */
+/* One call of a kernel's backward, which writes the gradients in `written`. */
 static rp_status emit_half(rpi_compiler *compiler, rpi_compiled_unit *unit,
                            rpi_step_function run, uint32_t written, rpi_step_places *places) {
     const rpi_kernel *kernel = unit->kernel;
@@ -270,8 +271,8 @@ static bool passes_gradient(const rpi_compiled_unit *unit) {
     return false;
 }
 
-/* The first half, which hands gradients on, or all of backward where the kernel has one call.
- */
+/* The first half, which makes the gradients of activations, or all of backward if the kernel
+ * has one call. */
 static rp_status emit_backward_inputs(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     const rpi_kernel *kernel = unit->kernel;
     rpi_step_places places = {0};
@@ -304,7 +305,7 @@ static rp_status emit_backward(rpi_compiler *compiler, rpi_compiled_unit *unit) 
 
 /* ---- what the caller gives and takes in the middle of a graph ---- */
 
-/* Gradients that the caller brings to the backward pass. */
+/* The gradients that the caller passes to the backward pass. */
 static void place_seeds(rpi_compiler *compiler) {
     const rpi_program_options *options = compiler->options;
     int first =
@@ -316,7 +317,7 @@ static void place_seeds(rpi_compiler *compiler) {
     }
 }
 
-/* Is this unit the first of all that take the value, so that its backward is the last? */
+/* Is this unit the first consumer of the value, so that its backward pass is the last? */
 static bool is_first_consumer(const rpi_compiler *compiler, int index, rpi_value_id value) {
     for (int i = 0; i <= index; i++)
         for (int j = 0; j < compiler->units[i].unit.input_count; j++)
@@ -328,7 +329,8 @@ static rp_dtype dtype_of(const rpi_value_place *place) {
     return place->layout.dtype == RP_BF16 ? RP_BF16 : RP_F32;
 }
 
-/* After the backward of a unit: gradients of given values that are complete with it. */
+/* After the backward pass of a unit: reports the gradients of given values that are then
+ * complete. */
 static rp_status emit_given_gradients(rpi_compiler *compiler, int index) {
     rpi_program *program = compiler->program;
     for (int i = 0; i < program->given_count; i++) {
@@ -369,9 +371,9 @@ static bool takes(const rpi_compiled_unit *unit, int input, const rpi_compiled_u
     return false;
 }
 
-/* Does backward need what this unit makes? Either itself, or units behind it in its segment, of
- * which `again` says which are run again. External nodes say themselves whether they may be;
- * else they keep their outputs. */
+/* Does backward need the outputs of this unit? Either its own backward, or units after it in
+ * its segment, of which `again` says which are recomputed. External nodes say whether they may
+ * be recomputed; otherwise their outputs are kept. */
 static bool needs_repeat(const rpi_compiler *compiler, int index, const bool *again) {
     const rpi_compiled_unit *unit = &compiler->units[index];
     if (rpi_is_external(unit->unit.nodes[0]->op) && !rpi_external_repeats(unit)) return false;
@@ -389,7 +391,7 @@ static bool needs_repeat(const rpi_compiler *compiler, int index, const bool *ag
     return false;
 }
 
-/* The values of a unit are made again into places of their own; those of the forward pass are
+/* The values of a unit are recomputed into places of their own; those of the forward pass are
  * then free from its end on. */
 static rp_status repeat_unit(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     const rpi_op *op = unit->unit.nodes[0]->op;
@@ -415,7 +417,7 @@ static rp_status repeat_segment(rpi_compiler *compiler, int segment, bool *repea
     return RP_OK;
 }
 
-/* What external nodes made that is not kept, and what the unit's backward reads. */
+/* Recomputes what external nodes did not keep and the unit's backward reads. */
 static rp_status repeat_inputs(rpi_compiler *compiler, int index) {
     const rpi_compiled_unit *unit = &compiler->units[index];
     if (!unit->kernel || !unit->unit.wanted) return RP_OK;
@@ -432,8 +434,8 @@ static rp_status repeat_inputs(rpi_compiler *compiler, int index) {
     return RP_OK;
 }
 
-/* So many units ahead of use, whose backward goes on while it is under way; no further than
- * segments are made again. */
+/* Recomputation begins so many units ahead of use, to overlap with their backward passes; but
+ * not beyond segments that are recomputed. */
 enum { REPEATED_AHEAD = 3 };
 
 static rp_status repeat_ahead(rpi_compiler *compiler, int index) {
@@ -443,12 +445,12 @@ static rp_status repeat_ahead(rpi_compiler *compiler, int index) {
     return RP_OK;
 }
 
-/* Does its backward have a second call? */
+/* Does its backward pass have a second call? */
 static bool has_second_half(const rpi_compiled_unit *unit) {
     return unit->kernel && unit->kernel->backward_weights && rpi_written(unit, true);
 }
 
-/* Second halves that wait, in order: units [*from, to) of `waiting`. */
+/* Emits second halves that wait, in order: units [*from, to) of `waiting`. */
 static rp_status emit_second_halves(rpi_compiler *compiler, const int *waiting, int *from,
                                     int to) {
     for (; *from < to; ++*from) {
@@ -458,8 +460,8 @@ static rp_status emit_second_halves(rpi_compiler *compiler, const int *waiting, 
     return RP_OK;
 }
 
-/* Is the input of both what an external node made, which sends its gradient on? That is
- * complete only when both have added to it. */
+/* Is the input of both units the output of an external node, which sends its gradient? That
+ * gradient is complete only when both have added to it. */
 static bool share_sent_gradient(const rpi_compiler *compiler, const rpi_compiled_unit *a,
                                 const rpi_compiled_unit *b) {
     const rpi_graph *graph = compiler->program->graph;
@@ -474,9 +476,9 @@ static bool share_sent_gradient(const rpi_compiler *compiler, const rpi_compiled
     return false;
 }
 
-/* A second half follows its first, but for two cases: all of them come last where the caller
- * runs the halves apart, and what an external node sends goes on its way in front of it, and of
- * those of all units that have a part in it. */
+/* A second half follows its first, with two exceptions. If the caller runs the halves
+ * separately, all second halves come last. And the gradient that an external node sends is sent
+ * before its unit's second half, and before those of all units that contribute to it. */
 static rp_status emit_backward_pass(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     bool apart = compiler->options->halves_apart;
@@ -510,7 +512,7 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
     return emit_second_halves(compiler, waiting, &first, count);
 }
 
-/* A given value that the whole graph has in another dtype lies as it does there. */
+/* A given value that has another dtype in the whole graph has that dtype here. */
 static rp_status place_given(rpi_compiler *compiler) {
     const rpi_program_options *options = compiler->options;
     const rpi_backend *backend = compiler->program->backend;
@@ -525,7 +527,7 @@ static rp_status place_given(rpi_compiler *compiler) {
     return RP_OK;
 }
 
-/* Where seeds lie when all forward steps are there. */
+/* Notes where seeds lie when all forward steps have been emitted. */
 static void note_seeds(rpi_compiler *compiler) {
     const rpi_program_options *options = compiler->options;
     for (int i = 0; i < options->seed_count; i++)
@@ -551,8 +553,8 @@ static rp_status emit_passes(rpi_compiler *compiler) {
 
 /* ---- finality ---- */
 
-/* The values of this graph that are parameters of the model, by their index in the weights;
- * RPI_NO_VALUE: the parameter is none of the graph's, or not this part's of it. */
+/* The model's parameters in this graph, by their index in the weights; RPI_NO_VALUE: the
+ * parameter is not in the graph, or not in this part of it. */
 static rp_status list_parameters(rpi_compiler *compiler, rpi_value_id **out_values) {
     const rpi_program *program = compiler->program;
     int count = rpi_weights_parameter_count(program->weights);
@@ -569,10 +571,11 @@ static rp_status list_parameters(rpi_compiler *compiler, rpi_value_id **out_valu
     return RP_OK;
 }
 
-/* Append, or lengthen the range before where the two are one; returns how many there are. */
+/* Appends a range, or extends the one before if the two are contiguous; returns the number of
+ * ranges. */
 static int add_final(rpi_final_range *finals, int count, int step, const rpi_weight *weight) {
     const rpi_final_range *last =
-        &finals[count - (count > 0)]; /* the first while there is none */
+        &finals[count - (count > 0)]; /* the first if there is none yet */
     bool goes_on = last->step == step && last->first + last->count == weight->first;
     if (count > 0 && goes_on) {
         finals[count - 1].count += weight->count;
@@ -582,8 +585,8 @@ static int add_final(rpi_final_range *finals, int count, int step, const rpi_wei
     return count + 1;
 }
 
-/* Note after which steps which parts of the arena are final: a part is not told of before those
- * that lie in front of it. Parameters that nothing reaches go with the one before them. */
+/* Notes after which steps which parts of the arena are final. A part is reported after those
+ * before it. A parameter that no gradient reaches is reported with the one before it. */
 static rp_status mark_final(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     int count = rpi_weights_parameter_count(program->weights);
@@ -619,8 +622,8 @@ static rp_status check_activation(const rpi_compiler *compiler, const char *what
     return RP_FAIL(INVALID, "%s (value %d) is no activation of the graph", what, id);
 }
 
-/* Where the caller cuts the graph: values given in place of being computed, and values whose
- * gradients are given. */
+/* The places where the caller cuts the graph: values that are given instead of computed, and
+ * values whose gradients are given. */
 static rp_status add_cuts(rpi_compiler *compiler) {
     const rpi_program_options *options = compiler->options;
     rpi_program *program = compiler->program;
@@ -681,7 +684,8 @@ static void place_leaves(rpi_compiler *compiler) {
                                                   RPI_NOWHERE};
     for (int i = 0; i < compiler->value_count; i++) {
         const rpi_value *value = rpi_graph_value(compiler->program->graph, i);
-        if (!compiler->values[i].needed) continue; /* its dimensions may have no size */
+        /* an unneeded value's dimensions may have no size */
+        if (!compiler->values[i].needed) continue;
         int index = value->kind == RPI_VALUE_INPUT ? value->index : i;
         compiler->values[i].place =
             (rpi_value_place){places[value->kind], index, rpi_row_major(compiler, i)};

@@ -1,6 +1,6 @@
-/* What the stages of the compiler share: cut_units.c cuts the graph into units, emit.c appends
- * steps over places, emit_external.c those of external nodes, compile.c derives the passes,
- * resolve.c turns places into addresses (code.h). Private to these files. */
+/* Declarations that the stages of the compiler share: cut_units.c cuts the graph into units,
+ * emit.c appends steps over places, emit_external.c those of external nodes, compile.c derives
+ * the passes, resolve.c turns places into addresses (code.h). Private to these files. */
 #ifndef RPI_ENGINE_COMPILE_H
 #define RPI_ENGINE_COMPILE_H
 
@@ -8,7 +8,7 @@
 #include "engine/code.h"
 #include "engine/memory_plan.h"
 
-/* Where a value is, before memory is planned. */
+/* Where a value lies, before memory is planned. */
 typedef enum rpi_value_place_kind {
     RPI_NOWHERE,
     RPI_IN_BUFFER,    /* index: of the buffer */
@@ -31,7 +31,7 @@ typedef struct rpi_step_places {
     rpi_value_place saved, workspace;
 } rpi_step_places;
 
-/* The second half of an external node, not yet emitted. */
+/* The second half of an external node that has not been emitted yet. */
 typedef struct rpi_pending {
     rpi_step_function finish;
     void *self;
@@ -53,11 +53,11 @@ typedef struct rpi_compiled_value {
     bool needed, has_gradient, is_result, is_given, is_seed;
     int consumers;
     rpi_value_place place, gradient;
-    bool owns_gradient; /* its buffer is no other value's gradient: it can be added to */
+    bool owns_gradient; /* no other value's gradient is in its buffer: it can be added to */
     rpi_copy *copies;
     rpi_pending *pending, *gradient_pending;
     const rpi_weight *weight; /* of a parameter or state that is needed */
-    int writes;               /* of a parameter's gradient so far */
+    int writes;               /* writes of a parameter's gradient so far */
     int last_write;
 } rpi_compiled_value;
 
@@ -67,7 +67,7 @@ typedef struct rpi_compiled_unit {
     rpi_kernel *kernel;
     rpi_value_place saved;
     int segment;      /* of options.recompute; -1: none */
-    bool is_repeated; /* backward has made its outputs again */
+    bool is_repeated; /* backward has recomputed its outputs */
     const char *name, *what;
 } rpi_compiled_unit;
 
@@ -95,10 +95,11 @@ typedef struct rpi_compiler {
 /* The mask of inputs whose gradients a unit's kernel writes: of parameters, or the others. */
 uint32_t rpi_written(const rpi_compiled_unit *unit, bool weights);
 
-/* Units that are the compiler's own to run. */
+/* Does the compiler itself run units of this op? */
 bool rpi_is_external(const rpi_op *op);
 
-/* cut_units.c: bind shapes, find what is needed and what has a gradient, cut into units. */
+/* cut_units.c: binds shapes, finds what is needed and what has a gradient, and cuts the graph
+ * into units. */
 rp_status rpi_compile_units(rpi_compiler *compiler);
 /* Note which units options.recompute names. */
 rp_status rpi_find_segments(rpi_compiler *compiler);
@@ -107,23 +108,23 @@ rp_status rpi_split_unit(rpi_compiler *compiler, int index);
 /* emit.c: steps over places. */
 rp_status rpi_emit_buffer(rpi_compiler *compiler, size_t bytes, rpi_layout layout,
                           rpi_value_place *out_place);
-/* Room in the session's workspace for the next step; nowhere for 0 bytes. */
+/* Room in the session's workspace for the next step; no place for 0 bytes. */
 rpi_value_place rpi_emit_workspace(rpi_compiler *compiler, size_t bytes);
-/* Append a step; *step and *places are copied, buffers live at least until it. */
+/* Appends a step; *step and *places are copied, and their buffers live at least until it. */
 rp_status rpi_emit_step(rpi_compiler *compiler, const rpi_program_step *step,
                         const rpi_step_places *places);
-/* The second half of an external node, where it still waits to be emitted; *pending is NULL
- * then. */
+/* Emits the second half of an external node, if it was not emitted yet; *pending is then NULL.
+ */
 rp_status rpi_emit_finish(rpi_compiler *compiler, rpi_pending **pending);
-/* `output` may lie over `input` in the step emitted last, where that reads it only once. */
+/* `output` may overwrite `input` in the step emitted last, if that step reads it only once. */
 rp_status rpi_emit_reuse(rpi_compiler *compiler, rpi_value_place output, rpi_value_place input);
 rp_status rpi_emit_kernel(rpi_compiler *compiler, rpi_kernel **out_kernel);
-/* Where `value` lies in `layout`, after whatever steps that takes. */
+/* The place of `value` in `layout`, after the steps that are needed to bring it there. */
 rp_status rpi_emit_use(rpi_compiler *compiler, rpi_value_id value, rpi_layout layout,
                        rpi_pass pass, rpi_value_place *out_place);
 rp_status rpi_emit_use_gradient(rpi_compiler *compiler, rpi_value_id value, rpi_layout layout,
                                 rpi_value_place *out_place);
-/* A contribution to the gradient of `value` lies at `place`: the first one stays where it is,
+/* Adds a contribution at `place` to the gradient of `value`: the first one stays where it is,
  * further ones are summed; those of parameters go to their arena. */
 rp_status rpi_emit_gradient(rpi_compiler *compiler, rpi_value_id value, rpi_value_place place);
 rpi_layout rpi_row_major(const rpi_compiler *compiler, rpi_value_id value);

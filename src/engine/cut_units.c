@@ -123,8 +123,9 @@ static rp_status bind_node(rpi_compiler *compiler, int index) {
     return RP_OK;
 }
 
-/* From the loss and the results back: which nodes are needed, and which values the gradient of
- * the loss reaches (has_gradient, narrowed below to what leads to a parameter). */
+/* Goes from the loss and the results back: which nodes are needed, and which values the
+ * gradient of the loss reaches (has_gradient, narrowed below to those that lead to a
+ * parameter). */
 static void mark_needed(rpi_compiler *compiler) {
     const rpi_graph *graph = compiler->program->graph;
     for (int i = rpi_graph_node_count(graph) - 1; i >= 0; i--) {
@@ -173,7 +174,8 @@ static bool has_samples(const rpi_graph *graph, const rpi_shape *shape) {
     return false;
 }
 
-/* What an external node makes that keeps nothing (rpi_external_attributes.always_repeats). */
+/* Is it the output of an external node that keeps nothing
+ * (rpi_external_attributes.always_repeats)? */
 static bool is_remade(const rpi_compiler *compiler, const rpi_value *value) {
     if (value->kind != RPI_VALUE_ACTIVATION || !compiler->options->training) return false;
     const rpi_node *node = rpi_graph_node(compiler->program->graph, value->producer);
@@ -230,7 +232,7 @@ static int input_index(const rpi_node *node, rpi_value_id value) {
     return -1;
 }
 
-/* The node that alone takes the unit's only output, or -1. */
+/* The only node that reads the unit's only output, or -1. */
 static int sole_consumer(const rpi_compiler *compiler, const rpi_compiled_unit *compiled) {
     const rpi_graph *graph = compiler->program->graph;
     rpi_value_id output = compiled->outputs[0];
@@ -244,7 +246,7 @@ static int sole_consumer(const rpi_compiler *compiler, const rpi_compiled_unit *
     return -1;
 }
 
-/* Join further nodes to the unit for as long as the backend offers to. taken[n]: node n is in
+/* Fuses further nodes into the unit as long as the backend accepts them. taken[n]: node n is in
  * a unit. Returns the last node's index. */
 static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, bool *taken,
                         int *in_out_last) {
@@ -264,7 +266,7 @@ static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, boo
     return RP_OK;
 }
 
-/* Those of a seed are in the part that goes on from there. */
+/* The readers of a seed are in the part that continues there. */
 static void find_readers(const rpi_compiler *compiler, rpi_compiled_unit *compiled) {
     const rpi_graph *graph = compiler->program->graph;
     rpi_unit *unit = &compiled->unit;
@@ -284,7 +286,8 @@ static void find_readers(const rpi_compiler *compiler, rpi_compiled_unit *compil
     }
 }
 
-/* What is made beside the loss has no backward, though its inputs may have a gradient. */
+/* What is computed beside the loss has no backward pass, though its inputs may have a gradient.
+ */
 static rp_status finish_unit(rpi_compiler *compiler, rpi_compiled_unit *compiled) {
     rpi_unit *unit = &compiled->unit;
     size_t bytes = 1;
@@ -307,7 +310,7 @@ static rpi_compiled_unit empty_unit(const rpi_program_options *options) {
                                .unit.compute = options->compute ? options->compute : RP_F32};
 }
 
-/* A unit runs where its last node stands, when all inputs are there: units_at[last node]. */
+/* A unit runs in the place of its last node, when all inputs are there: units_at[last node]. */
 static rp_status cut(rpi_compiler *compiler, bool *taken, rpi_compiled_unit *units_at) {
     const rpi_graph *graph = compiler->program->graph;
     for (int i = 0; i < rpi_graph_node_count(graph); i++) {
@@ -327,8 +330,8 @@ static rp_status cut(rpi_compiler *compiler, bool *taken, rpi_compiled_unit *uni
     return RP_OK;
 }
 
-/* Back to one unit a node: the backend has no kernel for the fused one after all. They run
- * where it stood, where all of their inputs are there. */
+/* Splits it into one unit a node, because the backend has no kernel for the fused unit after
+ * all. They run in its place, where all of their inputs are there. */
 rp_status rpi_split_unit(rpi_compiler *compiler, int index) {
     rpi_compiled_unit fused = compiler->units[index];
     int more = fused.unit.node_count - 1;
@@ -374,7 +377,7 @@ static rp_status find_node(const rpi_graph *graph, const char *name, int *out_no
     return RP_FAIL(INVALID, "options.recompute: the graph has no node '%s'", name ? name : "");
 }
 
-/* A fused unit is of the segment of its last node. */
+/* A fused unit belongs to the segment of its last node. */
 static rp_status mark_segment(rpi_compiler *compiler, int index) {
     const rpi_graph *graph = compiler->program->graph;
     const rpi_segment *segment = &compiler->options->recompute[index];

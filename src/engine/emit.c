@@ -57,7 +57,7 @@ rp_status rpi_emit_step(rpi_compiler *compiler, const rpi_program_step *step,
                         const rpi_step_places *places) {
     rpi_program *program = compiler->program;
     int count = program->step_count, room = compiler->step_room;
-    /* Both arrays grow from the same room, so that a failure between them leaves none short. */
+    /* Both arrays have the same capacity, so that a failure between them leaves none short. */
     RP_TRY(make_room(count, room, sizeof *program->steps, "steps", &program->steps));
     RP_TRY(make_room(count, room, sizeof *compiler->places, "steps", &compiler->places));
     compiler->step_room = grown_room(count, room);

@@ -1,10 +1,10 @@
-/* External nodes: a half at each end of whatever can run in between. */
+/* Emits external nodes: each has two halves, between which other steps can run. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/compile.h"
 #include "engine/layers.h"
 
-/* One direction of one node: what its two steps share. Tensors are without data. */
+/* One direction of one node: the data of its two steps. Tensors have no elements. */
 typedef struct half_pair {
     const rpi_external_attributes *external;
     bool is_backward;
@@ -55,8 +55,8 @@ void rpi_external_cancel(void *self, uint64_t run) {
     if (external->cancel) external->cancel(external->context, run, pair->is_backward);
 }
 
-/* Emit the first half over these places, and keep the second for the first use of what it
- * makes. */
+/* Emits the first half over these places, and keeps the second for the first use of its
+ * outputs. */
 static rp_status emit_pair(rpi_compiler *compiler, const half_pair *wanted, const char *name,
                            rpi_pass pass, const rpi_step_places *places,
                            rpi_pending **out_pending) {
@@ -89,7 +89,7 @@ static rpi_tensor tensor_of(const rpi_compiler *compiler, rpi_value_id id) {
         .dtype = RP_F32, .domain = RPI_HOST, .shape = compiler->values[id].shape};
 }
 
-/* Output i is input i, where that lies. */
+/* Output i is input i, in the same place. */
 static rp_status pass_values(rpi_compiler *compiler, const rpi_compiled_unit *unit,
                              rpi_pass pass) {
     for (int i = 0; i < unit->unit.output_count; i++) {
@@ -161,7 +161,7 @@ static rp_status pass_gradients(rpi_compiler *compiler, const rpi_compiled_unit 
     return RP_OK;
 }
 
-/* A sum, or a parameter's arena, needs a gradient at once; else its first use does. */
+/* A sum, or a parameter's arena, needs a gradient at once; otherwise its first use does. */
 static rp_status hand_on(rpi_compiler *compiler, const rpi_compiled_unit *unit,
                          const rpi_step_places *places, rpi_pending *pending) {
     for (int i = 0; i < unit->unit.input_count; i++) {

@@ -6,7 +6,8 @@
 
 enum { PIECE = 1024 };
 
-/* On bits, which vectorises as a comparison of floats would not: all ones in the exponent. */
+/* Looks at the bits, all ones in the exponent, because this vectorises and a comparison of
+ * floats would not. */
 static bool all_finite(const float *elements, int64_t count) {
     const uint32_t exponent = 0x7f800000;
     uint32_t found = 0;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The index of the first element that is NaN or infinite; -1: there is none. As quick as the
- * elements can be read. */
+/* The index of the first element that is NaN or infinite; -1: there is none. As fast as reading
+ * the elements. */
 int64_t rpi_first_nonfinite(const float *elements, int64_t count);
 int64_t rpi_first_nonfinite_bf16(const uint16_t *elements, int64_t count);
 

@@ -49,7 +49,7 @@ rp_status rpi_graph_check(const rpi_graph *graph) {
     return rpi_fail(graph->status, __FILE__, __LINE__, "%s", graph->message);
 }
 
-/* Keep the failure that this thread has just recorded, unless there was one before. */
+/* Keeps the failure that this thread has just recorded, unless there was one before. */
 static rpi_value_id keep_failure(rpi_graph *graph, rp_status status) {
     if (graph->status == RP_OK) {
         graph->status = status;
@@ -215,7 +215,7 @@ static rp_status check_input(const rpi_graph *graph, const rpi_op_input *wanted,
     return RP_OK;
 }
 
-/* Another node would read what this one has not written yet, or has. */
+/* Another node would read the cache before or after this one has written it. */
 static rp_status check_cache_is_free(const rpi_graph *graph, const rpi_op_input *wanted,
                                      rpi_value_id id) {
     for (int n = 0; n < graph->node_count; n++)
@@ -277,7 +277,7 @@ static rp_status append_node(rpi_graph *graph, rpi_node *node, const rpi_shape *
     return RP_OK;
 }
 
-/* The op's message with the node in front and its dimensions by name. */
+/* Passes on the op's message, with the node's name in front and dimensions by name. */
 static rp_status refuse_node(const rpi_graph *graph, rp_status status, const rpi_node *node) {
     char text[RPI_ERROR_BYTES];
     rpi_dimension_name_all(rp_last_error()->message, graph->dimensions, graph->dimension_count,

@@ -1,12 +1,12 @@
 /* The graph: values and the nodes that make them, in the order in which they were added.
  *
  * A model is a function that adds nodes, once; programs (program.h) are compiled from the graph
- * for training, for evaluation and for each batch size. What a model author calls is in
- * layers.h; this is the structure underneath.
+ * for training, for evaluation and for each batch size. Model authors use layers.h; this is the
+ * structure underneath.
  *
- * Adding does not need checking at every call: the first failure stays in the graph, later
- * additions do nothing and give RPI_NO_VALUE, and rpi_graph_check() tells. One thread at a
- * time; a graph that is no longer added to may be read by any number of threads. */
+ * Additions need no check of their own: the first failure stays in the graph, later additions
+ * do nothing and return RPI_NO_VALUE, and rpi_graph_check() returns the failure. One thread at
+ * a time; a graph that is no longer added to may be read by any number of threads. */
 #ifndef RPI_ENGINE_GRAPH_H
 #define RPI_ENGINE_GRAPH_H
 
@@ -30,12 +30,12 @@ typedef enum rpi_value_kind {
 } rpi_value_kind;
 
 typedef struct rpi_value {
-    const char *name; /* of the model's own, or of the node that makes it */
+    const char *name; /* the model's name for it, or that of its node */
     rpi_value_kind kind;
     rp_dtype dtype;
     rpi_shape shape; /* may hold named dimensions */
-    int index;       /* among the values of its kind; activations: which output of its node */
-    int producer;    /* node that makes it; -1 for all but activations */
+    int index;    /* among the values of its kind; for activations, among its node's outputs */
+    int producer; /* node that makes it; -1 for all but activations */
 } rpi_value;
 
 typedef struct rpi_node {
@@ -74,7 +74,7 @@ rpi_value_id rpi_graph_state(rpi_graph *graph, const char *name, rpi_shape shape
 rpi_value_id rpi_graph_add(rpi_graph *graph, const char *name, const rpi_op *op,
                            const void *attributes, int input_count, const rpi_value_id *inputs);
 
-/* Record a failure of the model's own in the graph ("resnet20 wants 3 x 32 x 32 images"). */
+/* Records a failure of the model itself in the graph ("resnet20 wants 3 x 32 x 32 images"). */
 void rpi_graph_fail(rpi_graph *graph, rp_status status, const char *format, ...)
     RP_PRINTF(3, 4);
 
@@ -83,7 +83,7 @@ rpi_value_id rpi_graph_output(const rpi_graph *graph, rpi_value_id value, int in
 
 int rpi_graph_value_count(const rpi_graph *graph);
 int rpi_graph_node_count(const rpi_graph *graph);
-/* How many values of a kind there are, and the id of the i-th of them. */
+/* The number of values of a kind, and the id of the i-th of them. */
 int rpi_graph_kind_count(const rpi_graph *graph, rpi_value_kind kind);
 rpi_value_id rpi_graph_kind_at(const rpi_graph *graph, rpi_value_kind kind, int index);
 /* Borrowed until the graph is added to or destroyed. Ids must be valid. */

@@ -12,8 +12,8 @@ struct rpi_instance {
     const rpi_program *program;
     rpi_session *session;
     unsigned char *kept;          /* results */
-    rpi_loan *arenas[RPI_ARENAS]; /* NULL: not lent at present, or none is needed */
-    bool in_flight;               /* the forward pass is done, or under way */
+    rpi_loan *arenas[RPI_ARENAS]; /* NULL: none is lent now, or none is needed */
+    bool in_flight;               /* the forward pass is done or running */
     bool has_inputs;              /* the first half of backward is done */
     uint64_t run, seed, step;     /* of the forward pass */
     int64_t first_sample;         /* likewise */
@@ -221,7 +221,7 @@ static rp_status tell_use(const rpi_instance *instance, const rpi_run_options *o
                    event == RPI_GRADIENT_NEEDED ? "it" : "them");
 }
 
-/* Tell the uses at a step that stand before its kernel, from the *next-th on. */
+/* Reports uses of parameters before this step, from the *next-th on. */
 static rp_status tell_needs(const rpi_instance *instance, const rpi_run_options *options,
                             int step, int *next) {
     const rpi_program *program = instance->program;
@@ -233,7 +233,7 @@ static rp_status tell_needs(const rpi_instance *instance, const rpi_run_options 
     return RP_OK;
 }
 
-/* Then those behind it. */
+/* Reports those after the step. */
 static rp_status tell_ends(const rpi_instance *instance, const rpi_run_options *options,
                            int step, int *next) {
     const rpi_program *program = instance->program;
@@ -253,8 +253,8 @@ static rp_status run_step(const rpi_instance *instance, const memory_map *map, i
     return tell_ends(instance, options, index, next);
 }
 
-/* A pass ends before its time: external nodes whose start is among steps [first, done) and
- * whose finish has not been called, the last step that was being `tried`, are told. */
+/* A pass has ended early: cancels external nodes whose start is among steps [first, done), the
+ * last of them a step that was being `tried`, and whose finish has not been called. */
 static void cancel_pending(const rpi_instance *instance, const rpi_run_options *options,
                            int first, int done, int tried) {
     const rpi_program *program = instance->program;
@@ -297,7 +297,7 @@ static rp_status clear_unreached(const rpi_instance *instance, const rpi_run_opt
     return RP_OK;
 }
 
-/* Tell of the gradients that are final after step `done`, from the *next-th range on. */
+/* Reports the gradients that are final after step `done`, from the *next-th range on. */
 static rp_status report_final(const rpi_program *program, const rpi_run_options *options,
                               int done, int *next) {
     for (; *next < program->final_count && program->finals[*next].step <= done; ++*next) {
@@ -352,7 +352,8 @@ static rp_status run_inputs_half(rpi_instance *instance, const rpi_run_options *
 
 static rp_status run_weights_half(rpi_instance *instance, const rpi_run_options *options) {
     const rpi_program *program = instance->program;
-    if (program->inputs_end == program->step_count) return RP_OK; /* all is done and told */
+    /* everything is done and reported */
+    if (program->inputs_end == program->step_count) return RP_OK;
     RP_TRY(borrow(instance, RPI_ARENA_PASSING));
     return run_steps(instance, options, program->inputs_end, program->step_count);
 }

@@ -37,35 +37,35 @@ typedef struct rpi_run_options {
      * NULL. Caches (RPI_CACHE in op.h) among them are the caller's memory, rewritten: the next
      * run, of any program of that graph, goes on from them. */
     const void *const *inputs;
-    const void *const *given; /* forward: one a given value, likewise */
+    const void *const *given; /* forward: one for each given value, as `inputs` */
     const void *const
-        *seeds; /* backward: one a seed, the gradient of the loss by it, likewise */
-    /* Forward, and kept for its backward: a number of the caller's that external nodes are
-     * told, so that they know the micro-batches in flight apart; and what random choices follow
-     * from, with the number of the first sample of this run in the whole batch: they are the
-     * same for any cut of a batch into runs. */
+        *seeds; /* backward: one for each seed, the gradient of the loss with respect to it */
+    /* For forward, and kept for its backward: a number of the caller's that is passed to
+     * external nodes, which tell the micro-batches in flight apart by it; and the values on
+     * which random choices depend, with the number of this run's first sample in the whole
+     * batch: they are the same for any cut of a batch into runs. */
     uint64_t run, seed, step;
     int64_t first_sample;
-    /* No kernel runs: all is told that a run tells, in its order, for who has nothing to run
-     * while others do. Inputs are not looked at, gradients of parameters are zeros unless they
-     * are accumulated, and results mean nothing. */
+    /* No kernel runs, but everything that a run reports is reported in its order: for ranks
+     * that have nothing to run while others do. Inputs are not read, gradients of parameters
+     * are zeros unless they are accumulated, and results are undefined. */
     bool idle;
     bool accumulate; /* backward: add to the gradients instead of overwriting them */
 
     /* Optional: gradients in [first, first + count) are final. Called during backward, in the
-     * order of the arena; together the calls cover the program's parameters exactly once,
-     * without gaps where these are all of the model's. The range may be read and written at
-     * once. A failure ends the run with it. */
+     * order of the arena. Together the ranges cover the program's parameters exactly once,
+     * without gaps if these are all of the model's. The range may be read and written at once.
+     * A failure ends the run with it. */
     rp_status (*on_gradient_final)(void *context, int64_t first, int64_t count);
-    /* Optional: what happens to the index-th parameter of the weights (rpi_parameter_event).
-     * Each pass, a half of backward by itself where halves are apart, tells of each parameter
-     * that it reads once that it is needed, and once that it is done with; gradients are told
-     * of once in a backward pass, and end with on_gradient_final. Who is told that something is
-     * needed may still place it (rpi_weights_place_values), or write it; who is told that it
-     * is done with may take it away. A failure ends the run with it, and then nothing more is
-     * told. */
+    /* Optional: called for uses of the index-th parameter of the weights (rpi_parameter_event).
+     * Each pass, and each half of a backward pass by itself if halves run apart, reports once
+     * for each parameter that it reads that it needs the parameter, and once that it is done
+     * with it. Gradients are reported as needed once in a backward pass, and as done by
+     * on_gradient_final. The function may still place a needed parameter
+     * (rpi_weights_place_values) or write it, and may free one that is done. A failure ends the
+     * run with it, and nothing more is reported. */
     rp_status (*on_parameter)(void *context, int index, rpi_parameter_event event);
-    /* Optional: the gradient of the index-th given value is complete and can be read. */
+    /* Optional: called when the gradient of the index-th given value is complete. */
     rp_status (*on_given_gradient)(void *context, int index);
     void (*on_step)(void *context, const rpi_step_report *report); /* optional */
     void *context;
@@ -87,14 +87,14 @@ rp_status rpi_instance_backward_inputs(rpi_instance *instance, const rpi_run_opt
 rp_status rpi_instance_backward_weights(rpi_instance *instance, const rpi_run_options *run);
 /* Forward and, in a training program, backward. */
 rp_status rpi_instance_run(rpi_instance *instance, const rpi_run_options *run);
-/* Give the arena back without a backward pass. */
+/* Gives the arena back without a backward pass. */
 void rpi_instance_drop(rpi_instance *instance);
 
-/* For a run that gave NaN or infinity: its forward pass again, with the same options, to the
- * end, as ranks that share its layers may meet in any, and the first kernel whose output holds
- * one. *out_name: of its node, as rpi_node has it (not a copy), and of its first where several
- * are fused; NULL when all outputs are finite. Slower than a run by a read of each activation;
- * states are updated once more. */
+/* For a run that has given NaN or infinity: runs its forward pass again to the end, with the
+ * same options, because ranks that share layers communicate in any of them; finds the first
+ * kernel whose output contains one. *out_name: of its node, as rpi_node has it (not a copy), or
+ * of its first node if several are fused; NULL: all outputs are finite. Takes a read of each
+ * activation more than a run; states are updated once more. */
 rp_status rpi_instance_find_nonfinite(rpi_instance *instance, const rpi_run_options *run,
                                       const char **out_name);
 

@@ -1,7 +1,7 @@
-/* LAMB: Adam's direction with weight decay in it, as long as the tensor itself. A step goes by
- * the same part of a tensor whatever the size of its gradient, which is what batches of tens of
- * thousands of sequences need. As in the paper, without a clip of |p|, and with the corrections
- * of the moments' start that Adam has.
+/* LAMB: Adam's direction with weight decay in it, as long as the tensor itself. A step moves a
+ * tensor by the same share of its norm, whatever the size of its gradient, which batches of
+ * tens of thousands of sequences need. As in the paper, without a clip of |p|, and with the
+ * corrections of the moments' start that Adam has.
  *
  * You, Li, Reddi, Hseu, Kumar, Bhojanapalli, Song, Demmel, Keutzer, Hsieh, "Large batch
  * optimization for deep learning: training BERT in 76 minutes", ICLR 2020, algorithm 2. */
@@ -20,7 +20,7 @@ static double squares_of(const rpi_kernel_run *run, const float *x, int64_t coun
     return rpi_square_sum_value(&sum);
 }
 
-/* The direction takes the gradient's place. */
+/* The direction overwrites the gradient. */
 static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
                    float *values, float *gradients, float *const *slots) {
     rpi_kernel_run run = {.threads = rates->threads, .isa = rpi_cpu_isa()};

@@ -8,8 +8,8 @@
 #include "train/trainer.h"
 #include "train_ranks.h"
 
-#define GPT2   "gpt2:layers=4,hidden=64,heads=4,vocabulary=257,positions=32,dropout=0.1"
-#define RESNET "resnet20"
+#define GPT2   "gpt2:layers=4,hidden=32,heads=4,vocabulary=257,positions=32,dropout=0.1"
+#define RESNET "resnet20:width=4"
 
 static int blocks_of(const char *model, const rpi_data_shape *shape) {
     rpi_network network = {0};
@@ -105,10 +105,10 @@ static const char *some_tokens(void) {
 /* Dropout drops the same, statistics of a batch move once. */
 static void the_same_bits_for_less_memory(void) {
     rpi_train_options options = ranks_options();
-    options.global_batch_size = 16;
-    options.steps = 4;
-    options.train_images = 32;
-    options.test_images = 16;
+    options.global_batch_size = 8;
+    options.steps = 3;
+    options.train_images = 16;
+    options.test_images = 8;
     options.model = RESNET;
     same_run(options, "resnet");
     options.model = GPT2;

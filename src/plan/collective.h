@@ -1,5 +1,5 @@
 /* The contract of a collective kind: what each rank gives and must end up with, part by part.
- * The proof (plan_check.h) and the price (cost.h) ask it instead of knowing collectives by
+ * The check (plan_check.h) and the price (cost.h) ask it instead of knowing collectives by
  * name. collective_kinds.c is the catalogue. */
 #ifndef RPI_PLAN_COLLECTIVE_H
 #define RPI_PLAN_COLLECTIVE_H

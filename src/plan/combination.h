@@ -1,4 +1,4 @@
-/* Which ranks' contributions are in a value, and with which coefficients: what the proof
+/* Which ranks' contributions are in a value, and with which coefficients: what the check
  * (plan_check.h) computes with instead of numbers. Coefficients are rationals, so that a mean
  * or a gossip weight is counted exactly.
  *

@@ -1,6 +1,6 @@
 /* Which computation a value is the result of, as a number: two values with the same number have
  * the same bits, since they are the same operations on the same inputs in the same order. So
- * the proof (plan_check.h) can tell that replicas are bit-identical, also where each rank
+ * the check (plan_check.h) can tell that replicas are bit-identical, also where each rank
  * computes its own. */
 #ifndef RPI_PLAN_EXPRESSION_H
 #define RPI_PLAN_EXPRESSION_H

@@ -39,7 +39,7 @@ typedef struct rank_state {
     bool *encoded;        /* [parts] */
 } rank_state;
 
-typedef struct proof {
+typedef struct checker {
     const rpi_algorithm *algorithm;
     const rpi_collective_kind *kind;
     const rpi_plan_request *request;
@@ -48,7 +48,7 @@ typedef struct proof {
     frame *links;      /* [from * world + to]: the one frame on its way */
     rpi_combinations combinations;
     rpi_expressions expressions;
-} proof;
+} checker;
 
 static const rpi_step *current(const rank_state *rank) {
     return &rank->schedule->steps[rank->at];
@@ -57,34 +57,34 @@ static const rpi_step *current(const rank_state *rank) {
 /* Fail at the step that `rank` is about to do. */
 #define FAIL_HERE(rank, ...) rpi_schedule_fail((rank)->schedule, (rank)->at, __VA_ARGS__)
 
-static rpi_seat seat_of(const proof *p, int rank) {
+static rpi_seat seat_of(const checker *p, int rank) {
     return (rpi_seat){.world = p->world, .root = p->root, .rank = rank};
 }
 
-static bool has_input(const proof *p, int rank, int part) {
+static bool has_input(const checker *p, int rank, int part) {
     rpi_seat seat = seat_of(p, rank);
     return p->kind->gives(&seat, part);
 }
 
-static int wanted(const proof *p, int rank, int part) {
+static int wanted(const checker *p, int rank, int part) {
     rpi_seat seat = seat_of(p, rank);
     return p->kind->wants(&seat, part);
 }
 
 /* The weight with which a contribution ends in a result. */
-static rpi_fraction result_weight(const proof *p) {
+static rpi_fraction result_weight(const checker *p) {
     return p->kind->reduces && p->request->mean ? (rpi_fraction){1, p->world}
                                                 : (rpi_fraction){1, 1};
 }
 
-static bool is_finished(const proof *p, const rank_state *rank, const value *it) {
+static bool is_finished(const checker *p, const rank_state *rank, const value *it) {
     if (p->kind->mixes)
         return rpi_combination_same(&p->combinations, it->contributions, rank->row);
     return rpi_combination_is(&p->combinations, it->contributions, 0, p->world - 1,
                               result_weight(p));
 }
 
-static rp_status read_input(proof *p, const rank_state *rank, value *out_value) {
+static rp_status read_input(checker *p, const rank_state *rank, value *out_value) {
     int part = current(rank)->part, self = rank->schedule->rank;
     if (!has_input(p, self, part)) return FAIL_HERE(rank, "the rank has no such input");
     if (rank->out[part].present) return FAIL_HERE(rank, "reads IN after OUT was written");
@@ -97,7 +97,7 @@ static rp_status read_input(proof *p, const rank_state *rank, value *out_value) 
                                  &out_value->expression);
 }
 
-static rp_status read_slot(proof *p, rank_state *rank, value *out_value) {
+static rp_status read_slot(checker *p, rank_state *rank, value *out_value) {
     const rpi_step *step = current(rank);
     if (step->from == RPI_SLOT_IN) return read_input(p, rank, out_value);
     value *slot = step->from == RPI_SLOT_SUM ? &rank->sum[step->part]
@@ -110,7 +110,7 @@ static rp_status read_slot(proof *p, rank_state *rank, value *out_value) {
 }
 
 /* Times the weight of the step that reads it. */
-static rp_status weigh(proof *p, const rpi_step *step, value *it) {
+static rp_status weigh(checker *p, const rpi_step *step, value *it) {
     if (!step->weight.over) return RP_OK;
     int64_t weight = (int64_t)step->weight.times * ((int64_t)INT32_MAX + 1) + step->weight.over;
     RP_TRY(rpi_combine_weigh(&p->combinations, it->contributions, step->weight,
@@ -120,12 +120,12 @@ static rp_status weigh(proof *p, const rpi_step *step, value *it) {
 }
 
 /* To the dtype of the data, which is not that of every accumulator. */
-static rp_status round_value(proof *p, value *it) {
+static rp_status round_value(checker *p, value *it) {
     return rpi_expression_number(&p->expressions, RPI_OPERATION_ROUNDED, it->expression, 0,
                                  &it->expression);
 }
 
-static rp_status write_out(proof *p, rank_state *rank, value written) {
+static rp_status write_out(checker *p, rank_state *rank, value written) {
     int part = current(rank)->part;
     if (wanted(p, rank->schedule->rank, part) == RPI_FROM_NOBODY)
         return FAIL_HERE(rank, "the rank has no such output");
@@ -135,7 +135,7 @@ static rp_status write_out(proof *p, rank_state *rank, value written) {
     return RP_OK;
 }
 
-static rp_status write_slot(proof *p, rank_state *rank, value written) {
+static rp_status write_slot(checker *p, rank_state *rank, value written) {
     const rpi_step *step = current(rank);
     if (step->into == RPI_SLOT_OUT) return write_out(p, rank, written);
     if (step->into >= RPI_SLOT_ENCODED) {
@@ -150,14 +150,14 @@ static rp_status write_slot(proof *p, rank_state *rank, value written) {
 }
 
 /* A finished sum leaves the accumulator for everybody. */
-static rp_status check_finished(const proof *p, const rank_state *rank, const value *sum) {
+static rp_status check_finished(const checker *p, const rank_state *rank, const value *sum) {
     if (!is_finished(p, rank, sum)) return FAIL_HERE(rank, "takes an unfinished sum");
     if (!sum->own && (!p->kind->mixes || rank->keeps))
         return FAIL_HERE(rank, "the owner's own contribution was encoded");
     return RP_OK;
 }
 
-static rp_status encode_lossily(proof *p, rank_state *rank, value *it) {
+static rp_status encode_lossily(checker *p, rank_state *rank, value *it) {
     int part = current(rank)->part;
     if (rank->encoded[part]) return FAIL_HERE(rank, "encodes the part a second time");
     rank->encoded[part] = true;
@@ -167,7 +167,7 @@ static rp_status encode_lossily(proof *p, rank_state *rank, value *it) {
                                  rank->first_step + rank->at, &it->expression);
 }
 
-static rp_status run_encode(proof *p, rank_state *rank) {
+static rp_status run_encode(checker *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     value it = {0};
     RP_TRY(read_slot(p, rank, &it));
@@ -183,13 +183,13 @@ static rp_status run_encode(proof *p, rank_state *rank) {
     return write_slot(p, rank, it);
 }
 
-static rp_status run_decode(proof *p, rank_state *rank) {
+static rp_status run_decode(checker *p, rank_state *rank) {
     value it = {0};
     RP_TRY(read_slot(p, rank, &it));
     return write_slot(p, rank, it);
 }
 
-static rp_status run_copy(proof *p, rank_state *rank) {
+static rp_status run_copy(checker *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     value it = {0};
     RP_TRY(read_slot(p, rank, &it));
@@ -200,13 +200,13 @@ static rp_status run_copy(proof *p, rank_state *rank) {
 }
 
 /* Is b's one rank behind all of a's? */
-static bool follows(const proof *p, const value *a, const value *b) {
+static bool follows(const checker *p, const value *a, const value *b) {
     return a->in_rank_order && rpi_combination_is_single(&p->combinations, b->contributions) &&
            rpi_combination_lowest(&p->combinations, b->contributions) >
                rpi_combination_highest(&p->combinations, a->contributions);
 }
 
-static rp_status run_add(proof *p, rank_state *rank) {
+static rp_status run_add(checker *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     value sum = rank->sum[step->part], it = {0};
     RP_TRY(read_slot(p, rank, &it));
@@ -222,7 +222,7 @@ static rp_status run_add(proof *p, rank_state *rank) {
     return write_slot(p, rank, it);
 }
 
-static rp_status run_send(proof *p, rank_state *rank) {
+static rp_status run_send(checker *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     frame *link = &p->links[rank->schedule->rank * p->world + step->peer];
     frame sent = {.present = true, .token = step->from == RPI_SLOT_RTR, .heard = rank->heard};
@@ -235,7 +235,7 @@ static rp_status run_send(proof *p, rank_state *rank) {
     return RP_OK;
 }
 
-static rp_status run_recv(proof *p, rank_state *rank) {
+static rp_status run_recv(checker *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     frame *link = &p->links[step->peer * p->world + rank->schedule->rank];
     if (!link->present) return RP_PENDING;
@@ -254,20 +254,20 @@ static rp_status run_recv(proof *p, rank_state *rank) {
     return write_slot(p, rank, link->value);
 }
 
-static rp_status run_fence(proof *p, rank_state *rank) {
+static rp_status run_fence(checker *p, rank_state *rank) {
     (void)p;
     (void)rank;
     return RP_OK;
 }
 
-static rp_status (*const run_step[RPI_STEP_KINDS])(proof *, rank_state *) = {
+static rp_status (*const run_step[RPI_STEP_KINDS])(checker *, rank_state *) = {
     [RPI_STEP_ENCODE] = run_encode, [RPI_STEP_SEND] = run_send, [RPI_STEP_RECV] = run_recv,
     [RPI_STEP_DECODE] = run_decode, [RPI_STEP_ADD] = run_add,   [RPI_STEP_COPY] = run_copy,
     [RPI_STEP_FENCE] = run_fence,
 };
 
 /* As far as a rank gets: RP_OK at its end, RP_PENDING when it has to wait. */
-static rp_status advance(proof *p, rank_state *rank, bool *in_out_moved) {
+static rp_status advance(checker *p, rank_state *rank, bool *in_out_moved) {
     while (rank->at < rank->schedule->count) {
         RP_TRY(run_step[current(rank)->kind](p, rank));
         rank->at++;
@@ -276,7 +276,7 @@ static rp_status advance(proof *p, rank_state *rank, bool *in_out_moved) {
     return RP_OK;
 }
 
-static rp_status run_all(proof *p) {
+static rp_status run_all(checker *p) {
     int waiting;
     bool moved;
     do {
@@ -295,7 +295,7 @@ static rp_status run_all(proof *p) {
                      current(&p->ranks[waiting])->peer);
 }
 
-static rp_status check_links(const proof *p) {
+static rp_status check_links(const checker *p) {
     for (int from = 0; from < p->world; from++)
         for (int to = 0; to < p->world; to++)
             if (p->links[from * p->world + to].present)
@@ -305,7 +305,7 @@ static rp_status check_links(const proof *p) {
 }
 
 /* What the part ends with, in words where it is not what it should be. */
-static rp_status check_contributions(const proof *p, int rank, int part, int want) {
+static rp_status check_contributions(const checker *p, int rank, int part, int want) {
     const value *got = &p->ranks[rank].out[part];
     if (p->kind->mixes && is_finished(p, &p->ranks[rank], got)) return RP_OK;
     bool all = want == RPI_FROM_ALL;
@@ -326,7 +326,7 @@ static rp_status check_contributions(const proof *p, int rank, int part, int wan
                                 : "its one rank");
 }
 
-static rp_status check_output(const proof *p, int rank, int part) {
+static rp_status check_output(const checker *p, int rank, int part) {
     int want = wanted(p, rank, part);
     RP_TRY(check_contributions(p, rank, part, want));
     if (want == RPI_FROM_NOBODY || p->world == 1) return RP_OK;
@@ -338,7 +338,7 @@ static rp_status check_output(const proof *p, int rank, int part) {
 
 /* Whoever has a part that others have too holds the same bits: what it was computed by is the
  * same. */
-static rp_status check_replica(const proof *p, int rank, int part) {
+static rp_status check_replica(const checker *p, int rank, int part) {
     bool but_root = p->kind->replicas == RPI_REPLICAS_BUT_THE_ROOT;
     if (p->kind->replicas == RPI_REPLICAS_NONE || p->world == 1 ||
         (but_root && rank == p->root))
@@ -351,7 +351,7 @@ static rp_status check_replica(const proof *p, int rank, int part) {
                              first);
 }
 
-static rp_status check_sums(const proof *p, int rank) {
+static rp_status check_sums(const checker *p, int rank) {
     const rpi_schedule *schedule = p->ranks[rank].schedule;
     for (int part = 0; part < schedule->parts; part++)
         if (p->ranks[rank].sum[part].unread)
@@ -367,7 +367,7 @@ static bool has_neighbours(const rpi_plan_request *request) {
     return false;
 }
 
-static rp_status check_outputs(const proof *p) {
+static rp_status check_outputs(const checker *p) {
     int depth = 0, claimed = p->algorithm->quantisations;
     for (int rank = 0; rank < p->world; rank++) {
         for (int part = 0; part < p->ranks[rank].schedule->parts; part++) {
@@ -385,7 +385,7 @@ static rp_status check_outputs(const proof *p) {
     return RP_OK;
 }
 
-static rp_status check_barrier(const proof *p) {
+static rp_status check_barrier(const checker *p) {
     for (int rank = 0; rank < p->world; rank++) {
         char text[160];
         rpi_combination heard = p->ranks[rank].heard;
@@ -418,7 +418,7 @@ static rp_status check_token_first(const rpi_schedule *sender) {
 }
 
 /* Nobody can pass a block on without knowing how long it is. */
-static rp_status check_blocks(const proof *p) {
+static rp_status check_blocks(const checker *p) {
     for (int rank = 0; rank < p->world; rank++) {
         const rpi_schedule *schedule = p->ranks[rank].schedule;
         for (int i = 0; i < schedule->count; i++) {
@@ -430,7 +430,7 @@ static rp_status check_blocks(const proof *p) {
     return RP_OK;
 }
 
-static rp_status prove(proof *p) {
+static rp_status prove(checker *p) {
     if (p->kind->has_blocks) RP_TRY(check_blocks(p));
     RP_TRY(run_all(p));
     RP_TRY(check_links(p));
@@ -441,14 +441,14 @@ static rp_status prove(proof *p) {
 }
 
 /* The row of a rank as a combination. */
-static rp_status add_to_row(proof *p, rank_state *rank, int source, rpi_fraction weight) {
+static rp_status add_to_row(checker *p, rank_state *rank, int source, rpi_fraction weight) {
     rpi_combination one, weighed;
     RP_TRY(rpi_combine_one(&p->combinations, source, &one));
     RP_TRY(rpi_combine_weigh(&p->combinations, one, weight, &weighed));
     return rpi_combine_add(&p->combinations, rank->row, weighed, &rank->row);
 }
 
-static rp_status open_row(proof *p, rank_state *rank) {
+static rp_status open_row(checker *p, rank_state *rank) {
     int self = rank->schedule->rank;
     rpi_edges in = rpi_mixing_in(p->request->mixing, self);
     const rpi_edge *own = rpi_mixing_own(p->request->mixing, self).list;
@@ -458,7 +458,7 @@ static rp_status open_row(proof *p, rank_state *rank) {
     return rank->keeps ? add_to_row(p, rank, self, own->weight) : RP_OK;
 }
 
-static rp_status rank_open(proof *p, rank_state *rank, const rpi_schedule *schedule,
+static rp_status rank_open(checker *p, rank_state *rank, const rpi_schedule *schedule,
                            int first_step) {
     size_t parts = (size_t)schedule->parts, encoded_slots = (size_t)schedule->encoded_slots;
     *rank = (rank_state){.schedule = schedule, .first_step = first_step};
@@ -472,7 +472,7 @@ static rp_status rank_open(proof *p, rank_state *rank, const rpi_schedule *sched
     return rpi_alloc_array(parts, sizeof *rank->encoded, "parts to prove", &rank->encoded);
 }
 
-static void proof_close(proof *p) {
+static void checker_close(checker *p) {
     for (int r = 0; p->ranks && r < p->world; r++) {
         rpi_free(p->ranks[r].out);
         rpi_free(p->ranks[r].sum);
@@ -485,15 +485,15 @@ static void proof_close(proof *p) {
     rpi_expressions_free(&p->expressions);
 }
 
-static rp_status proof_open(proof *p, const rpi_schedule *schedules,
-                            const rpi_plan_request *request) {
+static rp_status checker_open(checker *p, const rpi_schedule *schedules,
+                              const rpi_plan_request *request) {
     size_t ranks = (size_t)request->world;
     int steps = 0;
-    *p = (proof){.algorithm = schedules[0].algorithm,
-                 .kind = rpi_collective_kind_of(schedules[0].algorithm->collective),
-                 .request = request,
-                 .world = request->world,
-                 .root = schedules[0].root};
+    *p = (checker){.algorithm = schedules[0].algorithm,
+                   .kind = rpi_collective_kind_of(schedules[0].algorithm->collective),
+                   .request = request,
+                   .world = request->world,
+                   .root = schedules[0].root};
     RP_TRY(rpi_alloc_array(ranks, sizeof *p->ranks, "ranks to prove", &p->ranks));
     RP_TRY(rpi_alloc_array(ranks * ranks, sizeof *p->links, "links to prove", &p->links));
     for (int r = 0; r < request->world; r++) {
@@ -528,10 +528,10 @@ rp_status rpi_plan_check_schedules(const rpi_schedule *schedules,
                                    const rpi_plan_request *request) {
     RP_TRY(check_world(request->world));
     RP_TRY(check_family(schedules, request));
-    proof p;
-    rp_status status = proof_open(&p, schedules, request);
+    checker p;
+    rp_status status = checker_open(&p, schedules, request);
     if (status == RP_OK) status = prove(&p);
-    proof_close(&p);
+    checker_close(&p);
     return status;
 }
 

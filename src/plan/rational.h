@@ -1,4 +1,4 @@
-/* Exact fractions of 63 bits, for proofs and properties. Whatever does not fit is refused,
+/* Exact fractions of 63 bits, for checks and properties. Whatever does not fit is refused,
  * never rounded. */
 #ifndef RPI_PLAN_RATIONAL_H
 #define RPI_PLAN_RATIONAL_H

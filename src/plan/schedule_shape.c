@@ -1,4 +1,4 @@
-/* Is a list of steps a schedule at all? What the proof (plan_check.h), the price (cost.h) and
+/* Is a list of steps a schedule at all? What the check (plan_check.h), the price (cost.h) and
  * the executor may rely on without looking again. */
 #include "base/c_locale.h"
 #include "base/memory.h"

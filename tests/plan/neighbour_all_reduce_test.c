@@ -1,5 +1,5 @@
 /* A round of gossip as a schedule: proved for topologies and worlds of all kinds, and what the
- * proof must notice. */
+ * check must notice. */
 #include "base/memory.h"
 #include "harness/check.h"
 #include "plan/algorithms.h"

@@ -1,4 +1,4 @@
-/* Every algorithm of the catalogue is proved for every world from 1 to 33; and the proof itself
+/* Every algorithm of the catalogue is proved for every world from 1 to 33; and the check itself
  * is proved able to fail: schedules are damaged in many ways, and each damage must be found. */
 #include "plan/plan_check.h"
 
@@ -165,7 +165,7 @@ static rp_status judge(family *it) {
     return rpi_plan_check_schedules(it->schedules, &request);
 }
 
-/* No step of any algorithm is superfluous: the proof fails without it. */
+/* No step of any algorithm is superfluous: the check fails without it. */
 static void every_dropped_step_is_missed(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
@@ -613,8 +613,8 @@ static void wrong_claims_are_found(void) {
     CHECK_FAILS(check_world(&liar, 4, 0, true), INTERNAL, "up to 1 times, not 0");
 }
 
-/* Any field of any step set to anything: never a crash, and never a proof of what would give
- * another result. Changes that matter not (the round) are left alone. */
+/* Any field of any step set to anything: never a crash, and never an approval of what would
+ * give another result. Changes that matter not (the round) are left alone. */
 static void random_damage_never_crashes(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
     int found = 0, trials = 3000;

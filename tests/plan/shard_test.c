@@ -51,7 +51,7 @@ static void make_records(void) {
     records[14].shard.section[2] = (rpi_shard_section){20, 1};
 }
 
-/* ---- the proof ---- */
+/* ---- the check ---- */
 
 typedef struct cover {
     int times[MOST_ELEMENTS];     /* held */

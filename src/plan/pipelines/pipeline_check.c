@@ -144,10 +144,10 @@ static void open_links(walk *w) {
 static rp_status check_links(const rpi_pipeline_orders *o) {
     size_t stages = (size_t)o->shape.stages;
     walk w = {.o = o, .room = rpi_pipeline_room(o->kind, &o->shape)};
-    rp_status status = rpi_alloc_array(stages, sizeof *w.at, "a proof", &w.at);
-    if (status == RP_OK) status = rpi_alloc_array(stages, sizeof *w.held, "a proof", &w.held);
+    rp_status status = rpi_alloc_array(stages, sizeof *w.at, "a check", &w.at);
+    if (status == RP_OK) status = rpi_alloc_array(stages, sizeof *w.held, "a check", &w.held);
     if (status == RP_OK)
-        status = rpi_alloc_array(2 * stages * stages, sizeof *w.links, "a proof", &w.links);
+        status = rpi_alloc_array(2 * stages * stages, sizeof *w.links, "a check", &w.links);
     if (status == RP_OK) {
         open_links(&w);
         status = walk_all(&w);

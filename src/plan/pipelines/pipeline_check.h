@@ -1,4 +1,4 @@
-/* The proof of a pipeline's orders, without running it. */
+/* The check of a pipeline's orders, without running it. */
 #ifndef RPI_PLAN_PIPELINE_CHECK_H
 #define RPI_PLAN_PIPELINE_CHECK_H
 

@@ -1,4 +1,4 @@
-/* The proof of every kind, for every pipeline up to 16 stages, 33 micro-batches and 4 chunks;
+/* The check of every kind, for every pipeline up to 16 stages, 33 micro-batches and 4 chunks;
  * and that it fails where an order is wrong. */
 #include "plan/pipelines/pipeline_check.h"
 

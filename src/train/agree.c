@@ -8,7 +8,7 @@
 
 enum { CHOICES = 8192, VALUE = 1024 };
 
-/* What a rank may have of its own, or what add_facts() says in the words of what came of it. */
+/* Options that a rank may have of its own, or whose results add_facts() describes. */
 static bool may_differ(const char *name) {
     static const char *const names[] = {
         "data-dir",    "data-threads",    "out",        "overwrite",
@@ -22,13 +22,14 @@ static bool may_differ(const char *name) {
     return false;
 }
 
-/* Does the option's field lie in these options? Others are of the command: how ranks meet. */
+/* Does the option's field lie in these options? Other options are the command's: how ranks
+ * meet. */
 static bool is_of_training(const rpi_train_options *o, const rpi_option *option) {
     const char *field = (const char *)o->target + option->offset;
     return field >= (const char *)o && field < (const char *)(o + 1);
 }
 
-/* Every option of training, whoever adds one. */
+/* Adds every option of training in the table. */
 static void add_options(const rpi_train_options *o, char text[CHOICES]) {
     char value[VALUE];
     for (const rpi_option *option = o->table; option && option->name; option++)
@@ -37,7 +38,7 @@ static void add_options(const rpi_train_options *o, char text[CHOICES]) {
                        rpi_option_text(option, o->target, value, sizeof value));
 }
 
-/* What was made of them. */
+/* Adds what the options have become. */
 static void add_facts(const rpi_trainer *t, char text[CHOICES]) {
     const rpi_train_options *o = t->options;
     char codec[RP_ADAPTIVE_TEXT], shape[96];
@@ -60,7 +61,7 @@ static void describe(const rpi_trainer *t, char text[CHOICES]) {
     add_options(t->options, text);
 }
 
-/* The line in which two texts first differ, into line. */
+/* The line in which two texts first differ. */
 static void line_at(const char *text, size_t position, char *line, size_t bytes) {
     while (position > 0 && text[position - 1] != '\n') position--;
     snprintf(line, bytes, "%.*s", (int)strcspn(text + position, "\n"), text + position);

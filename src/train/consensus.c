@@ -16,7 +16,7 @@ static rp_status take_mean(rpi_trainer *t, rpi_consensus *c) {
                          &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG)));
     rpi_weights_changed(t->weights, 0, count);
     double sums[2] = {
-        0}; /* of all ranks: squares of distances, and n times those of the mean */
+        0}; /* over all ranks: squares of distances, and n times those of the mean */
     for (int64_t i = 0; i < count; i++) {
         double difference = (double)c->own[i] - (double)values[i];
         sums[0] += difference * difference;
@@ -28,7 +28,8 @@ static rp_status take_mean(rpi_trainer *t, rpi_consensus *c) {
     return RP_OK;
 }
 
-/* What of its options may be why, where the strategy has said so before the first step. */
+/* Repeats what the strategy noted about its options before the first step, as the likely cause.
+ */
 static void look_at_distance(rpi_trainer *t, double distance) {
     const char *line = rpi_consensus_watch_take(&t->consensus_watch, t->step, distance);
     const char *cause = t->strategy->suspect ? t->strategy->suspect(t->strategy_self) : NULL;
@@ -43,7 +44,7 @@ static void look_at_distance(rpi_trainer *t, double distance) {
 
 rp_status rpi_consensus_enter(rpi_trainer *t, rpi_consensus *c) {
     *c = (rpi_consensus){.distance = NAN};
-    bool is_met = t->strategy->run; /* behind a span all have the servers' parameters */
+    bool is_met = t->strategy->run; /* after a span all ranks have the servers' parameters */
     if (t->place.replicas == 1 || is_met || !t->strategy->replicas_differ) return RP_OK;
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_count(t->weights), sizeof *c->own,
                            "the ranks' mean", &c->own));

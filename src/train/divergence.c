@@ -19,8 +19,8 @@ static int record_named(const rpi_network *network, const char *name) {
     return network->parameters[record].index;
 }
 
-/* The record of the tensor that holds element `at` of the arena of parameters, or of states: a
- * number that says the same to ranks which hold other tensors. */
+/* The record of the tensor that holds element `at` of the arena of parameters, or of states.
+ * Record numbers mean the same on ranks that hold other tensors. */
 static int tensor_at(const rpi_trainer *t, bool states, int64_t at) {
     const rpi_weights *weights = t->weights;
     int count =
@@ -34,7 +34,7 @@ static int tensor_at(const rpi_trainer *t, bool states, int64_t at) {
     return -1;
 }
 
-/* Look at [first, first + count) of an arena; true when something was noted. */
+/* Checks [first, first + count) of an arena; true: a fault was noted. */
 static bool look(const rpi_trainer *t, int kind, const float *arena, int64_t first,
                  int64_t count, rpi_step_fault *fault) {
     int64_t at = arena ? rpi_first_nonfinite(arena + first, count) : -1;
@@ -61,7 +61,7 @@ void rpi_divergence_watch(rpi_trainer *t, int64_t first, int64_t count) {
     }
 }
 
-/* In the state of what this rank owns; nobody else has it. */
+/* Checks the state of what this rank owns; no other rank has it. */
 static bool look_at_slot(const rpi_trainer *t, int slot, int kind, rpi_step_fault *fault) {
     const rpi_optimizer_state *optimizer = &t->optimizer;
     for (int i = 0; i < optimizer->owned_count; i++) {
@@ -77,7 +77,7 @@ static bool look_at_slot(const rpi_trainer *t, int slot, int kind, rpi_step_faul
     return false;
 }
 
-/* Where ranks have those of what they own alone, in these. */
+/* If ranks have only the values that they own, checks these. */
 static bool look_at_parameters(const rpi_trainer *t, rpi_step_fault *fault) {
     if (rpi_trainer_passes_values(t))
         return look_at_slot(t, t->optimizer.kind->slot_count, RPI_FAULT_PARAMETER, fault);
@@ -94,7 +94,7 @@ static int node_named(const rpi_graph *graph, const char *name) {
 static rp_status trace_outputs(rpi_trainer *t, rpi_instance *instance,
                                const rpi_run_options *run, double loss) {
     const char *name = NULL;
-    /* Layers, or keys, that are gathered run on all ranks at a time, or on none. */
+    /* Layers, or keys, that are gathered run on all ranks at the same time, or on none. */
     if (!rpi_trainer_passes_values(t) && !rpi_trainer_shares_sequences(t))
         RP_TRY(rpi_instance_find_nonfinite(instance, run, &name));
     if (name)
@@ -105,8 +105,8 @@ static rp_status trace_outputs(rpi_trainer *t, rpi_instance *instance,
     return RP_OK;
 }
 
-/* Ranks that share layers have the same loss, and run again together or not at all: where none
- * of them has parameters that explain it. */
+/* Ranks that share layers have the same loss. They run again together, or not at all: if none
+ * of them has parameters that explain the fault. */
 static rp_status trace_together(rpi_trainer *t, rpi_instance *instance,
                                 const rpi_run_options *run, double loss) {
     if (isfinite(loss)) return RP_OK;
@@ -157,7 +157,7 @@ rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
 
 /* ---- telling ---- */
 
-/* A rank may have heard of a tensor that it has nothing of. */
+/* A rank may be told about a tensor of which it has no part. */
 static const char *tensor_name(const rpi_trainer *t, const rpi_step_fault *fault) {
     int index = (int)fault->index;
     for (int i = 0; i < t->network.parameter_count; i++)
@@ -203,7 +203,7 @@ static void tell_where(const rpi_trainer *t, const rpi_step_fault *fault, int64_
     }
 }
 
-/* What a strategy has noted of its options comes before the rate. */
+/* What a strategy has noted about its options comes before the learning rate. */
 static void tell_what_to_do(const rpi_trainer *t, char *text) {
     const char *cause =
         t->strategy && t->strategy->suspect ? t->strategy->suspect(t->strategy_self) : NULL;
@@ -224,7 +224,7 @@ static void tell_what_to_do(const rpi_trainer *t, char *text) {
                  "steps");
 }
 
-/* In the words of the lowest rank that has one. */
+/* The message is that of the lowest rank with a fault. */
 rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int stride,
                                 int64_t step, int64_t updates) {
     rpi_step_fault first = {0};
@@ -233,7 +233,7 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
         rpi_step_fault fault;
         memcpy(&fault, faults + (ptrdiff_t)r * stride, sizeof fault);
         if (fault.kind == RPI_FAULT_NONE) continue;
-        /* All ranks have the mean, one of them what spoiled it. */
+        /* All ranks have the mean, and one of them has the state that spoiled it. */
         if (rank >= 0 && fault.kind == RPI_FAULT_MEAN_STATE && first.kind != fault.kind)
             continue;
         alike =
@@ -242,8 +242,8 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
         rank = r;
     }
     if (rank < 0) return RP_OK;
-    /* All ranks are to know it before the first one gives up: who still waited for the faults
-     * would hear of that instead. */
+    /* All ranks must know before the first one gives up: a rank that still waited for the
+     * faults would report a dead peer instead. */
     (void)rp_barrier(t->comm);
     char where[TEXT], advice[ADVICE], who[RPI_GRID_TEXT + 8], place[RPI_GRID_TEXT];
     tell_where(t, &first, updates, where);

@@ -25,7 +25,7 @@ typedef struct evaluator {
 
 /* ---- the model, and what is known of its data ---- */
 
-/* Those of a run whose settings are gone are what the user says. */
+/* Takes the settings of a run; if they are lost the user gives them. */
 static void take_settings(evaluator *e, const char *folder) {
     rpi_train_options *o = &e->options;
     if (rpi_run_settings_read(folder, &e->settings) != RP_OK) return;
@@ -36,13 +36,13 @@ static void take_settings(evaluator *e, const char *folder) {
     if (size >= 1 && size <= RPI_PICTURE_SIZE_MOST) o->pictures.size = (int64_t)size;
     if (rpi_run_settings_number(e->settings, "skip-broken") > 0) o->pictures.skip_broken = true;
     if (e->given->data) return;
-    o->seed = (int64_t)rpi_run_settings_number(e->settings, "seed"); /* of synthetic data */
+    o->seed = (int64_t)rpi_run_settings_number(e->settings, "seed"); /* for synthetic data */
     o->train_images = (int64_t)rpi_run_settings_number(e->settings, "train-images");
     o->test_images = (int64_t)rpi_run_settings_number(e->settings, "test-images");
     if (!o->data_dir) o->data_dir = rpi_run_settings_text(e->settings, "data-dir");
 }
 
-/* What remembers reads one text: a batch of one row asks no more of the data. */
+/* A model with memories reads one text: a batch of one row needs the least data. */
 static rp_status choose_batch(evaluator *e) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(e->options.model, &choice));
@@ -50,7 +50,7 @@ static rp_status choose_batch(evaluator *e) {
     return RP_OK;
 }
 
-/* A Hugging Face folder says of its data what a run has in its settings. */
+/* The configuration of a Hugging Face folder gives the sizes that a run has in its settings. */
 static rp_status choose_sizes(evaluator *e) {
     rpi_train_options *o = &e->options;
     rpi_model_choice choice;
@@ -77,7 +77,7 @@ static rp_status open_model(evaluator *e) {
     return RP_OK;
 }
 
-/* Held out are then the same tokens once more, which are all. */
+/* With `all`, the held-out samples are the same file once more, in full. */
 static rp_status choose_data(evaluator *e) {
     rpi_token_data tokens;
     char *data = e->result->data;

@@ -1,4 +1,4 @@
-/* Loss and metrics on the held-out samples, every rank on its share of them. */
+/* Computes loss and metrics on the held-out samples; every rank evaluates its share of them. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/consensus.h"
@@ -16,14 +16,15 @@ rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
                          &(rp_collective_options)RP_COLLECTIVE_OPTIONS(.reduce = RP_AVG));
 }
 
-/* Sums over samples; the last three of tasks with a second loss. */
+/* Sums over samples; the last three for tasks with a second loss. */
 enum { LOSS, CORRECT, LABELS, SAMPLE_LOSS, SAMPLE_CORRECT, SAMPLES, TOTALS };
 typedef struct totals {
     double sum[TOTALS];
-    double *verdicts; /* of all samples of all ranks, those of this one filled in; or NULL */
+    /* one for each sample of all ranks, with those of this rank set; or NULL */
+    double *verdicts;
 } totals;
 
-/* What the model says of samples [first, first + count). */
+/* Adds the model's score of samples [first, first + count). */
 static void judge(const rpi_trainer *t, const rpi_replica_score *score, int64_t first,
                   int64_t count, double *verdicts) {
     const rpi_source_kind *kind = t->source.kind;
@@ -66,7 +67,7 @@ static void find_share(const rpi_trainer *t, int64_t *out_first, int64_t *out_en
     rpi_train_place_share(&t->place, samples, out_first, out_end);
 }
 
-/* Samples of a run. What remembers reads a rank's share as one text, in order. */
+/* Samples of a run. A model with memories reads a rank's share as one text, in order. */
 static int64_t samples_of_run(const rpi_trainer *t) {
     return t->network.memory_count ? 1 : t->micro_batch;
 }
@@ -83,7 +84,7 @@ static int64_t runs_of(int64_t samples, int64_t most) {
     return (samples + most - 1) / most;
 }
 
-/* Runs of the rank that has most, where ranks run in step; 0: they do not. */
+/* The number of runs of the rank with most, if ranks run together; 0: they do not. */
 static int64_t runs_of_most(const rpi_trainer *t, int64_t most) {
     if (!rpi_trainer_passes_values(t)) return 0;
     return runs_of(rpi_train_place_most(&t->place, false, held_out_samples(t)), most);
@@ -106,8 +107,8 @@ static rp_status run_share(rpi_trainer *t, totals *sums) {
     return status;
 }
 
-/* With the world's running statistics in place of this rank's own, which come back afterwards:
- * so an evaluation changes nothing about the training around it. */
+/* Uses the world's running statistics instead of this rank's own, and restores those
+ * afterwards, so that an evaluation does not change the training. */
 static rp_status run_averaged(rpi_trainer *t, float *averaged, totals *sums) {
     RP_TRY(rpi_trainer_average_states(t, averaged));
     float *states = rpi_weights_states(t->weights);
@@ -145,7 +146,8 @@ static rp_status make_verdicts(const rpi_trainer *t, totals *sums) {
                            &sums->verdicts);
 }
 
-/* Each verdict is of one rank of one replica, and 0 on the others: their sum is exact. */
+/* Each verdict is set on one rank of one replica and 0 on the others, so that the sum is exact.
+ */
 static rp_status score(rpi_trainer *t, double *verdicts, rpi_scores *out_scores) {
     int64_t samples = held_out_samples(t);
     if (!verdicts) return RP_OK;

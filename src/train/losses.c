@@ -17,7 +17,7 @@ rp_status rpi_losses_open(rpi_losses *losses, const rpi_strategy *strategy,
     for (int rank = 0; rank < ranks; rank++)
         losses->members[rank] = losses->first_ranks[rank] = rank;
     losses->count = losses->first_count = ranks;
-    /* Ranks with roles find each other by their servers. */
+    /* Ranks with roles meet through their servers. */
     losses->goes_on = strategy->rejoin != NULL;
     return RP_OK;
 }

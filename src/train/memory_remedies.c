@@ -7,16 +7,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One way to train, by what is changed of the options. */
+/* One way to train, by its changes of the options. */
 typedef struct remedy {
     int64_t zero;
     int64_t tensor, context, stages;
     bool one_sample, repeats;
-    double cost; /* of a step's time, roughly, as a share */
-    int order;   /* of equal costs the first that was listed */
+    double cost; /* the time that it costs, as a rough share of a step */
+    int order;   /* of equal costs the first in the list wins */
 } remedy;
 
-/* What a rank needs in one layout, for all stages of ZeRO. */
+/* The memory that a rank needs in one layout, for all stages of ZeRO. */
 typedef struct counted {
     remedy of;
     double need[RPI_ZERO_STAGES];
@@ -35,7 +35,8 @@ typedef struct search {
 
 /* ---- what there is to try ---- */
 
-/* Stages that wait for the first and the last micro-batch, as a share of the others' time. */
+/* The time in which stages wait for the first and the last micro-batch, as a share of the rest.
+ */
 static double bubble_of(const rpi_remedy_search *s, const remedy *r) {
     const rpi_train_options *o = s->options;
     int64_t now = rpi_train_axis(o->tensor_ranks) * rpi_train_axis(o->context_ranks) *
@@ -45,10 +46,10 @@ static double bubble_of(const rpi_remedy_search *s, const remedy *r) {
     return (double)(r->stages - 1) / runs;
 }
 
-/* About what `redpoll train` was measured to take longer (docs/training.md, docs/parallel.md):
- * ranks that share gather and scatter more, with stages behind each micro-batch; activations
- * are made twice; runs of one sample fill a core less; layers, keys and stages are waited for.
- */
+/* Roughly what `redpoll train` was measured to take longer (docs/training.md,
+ * docs/parallel.md): ranks with ZeRO gather and scatter more, with pipeline stages after each
+ * micro-batch; activations are computed twice; runs of one sample use a core less well; layers,
+ * keys and stages are waited for. */
 static double cost_of(const rpi_remedy_search *s, const remedy *r) {
     static const double of_zero[RPI_ZERO_STAGES] = {0, 0.01, 0.05, 0.15};
     const rpi_train_options *o = s->options;
@@ -83,7 +84,7 @@ static void add_shape(search *s, int64_t tensor, int64_t context, int64_t stages
                                 .repeats = twice && !o->recompute});
 }
 
-/* The layout as it is, and those of more ranks a replica, the fewest first. */
+/* Lists the present layout, and layouts with more ranks a replica, the fewest first. */
 static void list_shapes(search *s) {
     const rpi_train_options *o = s->asked->options;
     int64_t world = s->asked->world, tensor = rpi_train_axis(o->tensor_ranks);
@@ -97,7 +98,7 @@ static void list_shapes(search *s) {
         }
 }
 
-/* More ranks for each sequence, with layers as they are. */
+/* Lists more ranks for each sequence, with the same number for layers. */
 static void list_contexts(search *s) {
     const rpi_train_options *o = s->asked->options;
     int64_t others = rpi_train_axis(o->tensor_ranks) * rpi_train_axis(o->stages);
@@ -118,7 +119,7 @@ static int by_cost(const void *a, const void *b) {
 
 /* ---- trying ---- */
 
-/* As if the words had been said beside the others. */
+/* The options with the changes of a remedy. */
 static rpi_train_options options_with(const search *s, const remedy *r) {
     rpi_train_options o = *s->asked->options;
     o.zero = r->zero;

@@ -22,7 +22,7 @@ struct rpi_metrics {
     char path[1024];
 };
 
-/* The end of the last whole line, read backwards: what stands behind it is `tail` long. */
+/* The end of the last whole line, found by reading backwards; `tail`: bytes after it. */
 static rp_status find_tail(FILE *stream, int64_t bytes, int64_t *out_end) {
     char block[4096];
     for (int64_t end = bytes; end > 0;) {
@@ -40,7 +40,7 @@ static rp_status find_tail(FILE *stream, int64_t bytes, int64_t *out_end) {
     return RP_OK;
 }
 
-/* Is the tail a whole object that lacks its newline only? */
+/* Is the tail a whole object that only lacks its newline? */
 static bool tail_is_whole(FILE *stream, int64_t from, int64_t bytes) {
     enum { LONGEST = 1 << 16 };
     int64_t length = bytes - from;
@@ -55,8 +55,8 @@ static bool tail_is_whole(FILE *stream, int64_t from, int64_t bytes) {
     return whole;
 }
 
-/* A run that died while it wrote has left part of a line, which would swallow the next one.
- * It goes, unless only its newline is missing. */
+/* A run that died while it wrote has left a part of a line, to which the next line would be
+ * appended. It is removed, unless only its newline is missing. */
 static rp_status mend_tail(const char *path) {
     FILE *stream = NULL;
     int64_t bytes = 0, end = 0;
@@ -99,7 +99,7 @@ rp_status rpi_metrics_close(rpi_metrics *metrics) {
     return status;
 }
 
-/* Write an object as one line and free it. */
+/* Writes an object as one line and frees it. */
 static rp_status put(rpi_metrics *metrics, cJSON *object) {
     char *text = cJSON_PrintUnformatted(object);
     cJSON_Delete(object);
@@ -110,7 +110,7 @@ static rp_status put(rpi_metrics *metrics, cJSON *object) {
     return status;
 }
 
-/* JSON has no infinity: numbers that are none become null. */
+/* JSON has no infinity: numbers that are not finite become null. */
 static void add_number(cJSON *object, const char *key, double value) {
     if (isfinite(value))
         cJSON_AddNumberToObject(object, key, value);
@@ -118,7 +118,7 @@ static void add_number(cJSON *object, const char *key, double value) {
         cJSON_AddNullToObject(object, key);
 }
 
-/* "images_s", "test_images": keys say what is counted. */
+/* "images_s", "test_images": keys name what is counted. */
 static void add_counted(cJSON *object, const char *format, const char *unit, double value) {
     char key[64];
     snprintf(key, sizeof key, format, unit);
@@ -136,7 +136,7 @@ static void add_host(cJSON *object) {
     cJSON_AddNumberToObject(object, "time", (double)time(NULL));
 }
 
-/* Of each rank, how many samples it has of each label. */
+/* For each rank, the number of its samples of each label. */
 static void add_split(cJSON *object, const rpi_split_parts *parts) {
     if (!parts) return;
     cJSON *ranks = cJSON_AddArrayToObject(object, "split_labels");
@@ -150,7 +150,7 @@ static void add_split(cJSON *object, const rpi_split_parts *parts) {
     }
 }
 
-/* Of replicas of several ranks. */
+/* For replicas of several ranks. */
 static void add_layout(cJSON *object, const rpi_trainer *t) {
     const int *size = t->place.grid.size;
     if (rpi_train_place_is_alone(&t->place)) return;
@@ -160,8 +160,8 @@ static void add_layout(cJSON *object, const rpi_trainer *t) {
     cJSON_AddNumberToObject(object, "context_ranks", size[RPI_AXIS_CONTEXT]);
 }
 
-/* Operations of a sample, counted from the graph; NaN: nothing is compiled, as nothing is left
- * to train. */
+/* Operations of a sample, counted from the graph; NaN: nothing was compiled, because nothing is
+ * left to train. */
 static double sample_flops(const rpi_trainer *t) {
     if (t->sample_flops > 0) return t->sample_flops;
     for (int i = 0; i < t->programs.count; i++) {

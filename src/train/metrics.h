@@ -1,4 +1,4 @@
-/* metrics.jsonl: a header, one object a step, a closing one (docs/json.md). */
+/* metrics.jsonl: a header, one object a step, and a closing one (docs/json.md). */
 #ifndef RPI_TRAIN_METRICS_H
 #define RPI_TRAIN_METRICS_H
 
@@ -6,11 +6,11 @@
 
 typedef struct rpi_metrics rpi_metrics;
 
-/* Open folder/metrics.jsonl: what is there is kept for a run that goes on in its own folder,
- * but for a last line that was cut off in writing; else it is replaced. Every line reaches the
- * file at once; RP_IO when one cannot. */
+/* Opens folder/metrics.jsonl. keep: a resumed run keeps what is there, except a last line that
+ * was cut off; otherwise the file is replaced. Every line is written to the file at once;
+ * RP_IO: it cannot be. */
 rp_status rpi_metrics_open(const char *folder, bool keep, rpi_metrics **out_metrics);
-/* NULL is fine. RP_IO: network file systems find out only now that the disk is full. */
+/* NULL is fine. RP_IO: a network file system may report only now that the disk is full. */
 rp_status rpi_metrics_close(rpi_metrics *metrics);
 
 /* metrics NULL: nothing is written. */
@@ -20,18 +20,18 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
                                  const rpi_evaluation *evaluation);
 rp_status rpi_metrics_sample(rpi_metrics *metrics, int64_t step, const char *prompt,
                              const char *text);
-/* Ranks have died, and the others go on. */
+/* Writes that ranks have died and the others go on. */
 rp_status rpi_metrics_loss(rpi_metrics *metrics, const rpi_trainer *trainer,
                            const rpi_loss *loss);
-/* Ranks have come back. */
+/* Writes that ranks have come back. */
 rp_status rpi_metrics_return(rpi_metrics *metrics, const rpi_trainer *trainer,
                              const rpi_back *back);
-/* Of the run in a folder: the last step that its metrics.jsonl has; 0: none yet, -1: there is
- * no such file. */
+/* The last step in the metrics.jsonl of the run in a folder; 0: none yet; -1: there is no such
+ * file. */
 int64_t rpi_metrics_last_step(const char *folder);
-/* The last line of a run that failed: steps done, and the message. */
+/* Writes the last line of a run that failed: the steps done, and the message. */
 rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *message);
-/* An object of its own, which is taken; NULL: none. */
+/* Writes an object, which the function takes over; NULL: none. */
 rp_status rpi_metrics_put(rpi_metrics *metrics, struct cJSON *object);
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result);
 

@@ -35,8 +35,8 @@ static double uniform(rpi_rng *rng) {
     return ((double)rpi_rng_u32(rng) + 1) * 0x1p-32;
 }
 
-/* By Jöhnk's method. What it gives is rounded, so that C libraries whose powers differ in their
- * last bit agree. */
+/* By Jöhnk's method. The result is rounded, so that C libraries whose powers differ in the last
+ * bit agree. */
 double rpi_mixup_share(double alpha, uint64_t seed, int64_t step) {
     rpi_rng rng = rpi_rng_make(seed, RPI_RNG_MIXUP, (uint64_t)step);
     for (;;) {

@@ -13,11 +13,11 @@
 #include "train/data/source.h"
 
 typedef struct rpi_mixup {
-    double alpha;   /* 0: nothing is blended, and every call does nothing */
-    int64_t pixels; /* of a picture, all channels */
+    double alpha;   /* 0: nothing is blended, and every function does nothing */
+    int64_t pixels; /* pixels of a picture, in all channels */
     float *images;  /* [most, pixels] */
     int32_t *labels;
-    float share; /* of the first picture and its label in the step at hand */
+    float share; /* of the first picture and its label in the current step */
 } rpi_mixup;
 
 /* most: pictures of a rank's part of a step. */
@@ -25,11 +25,11 @@ rp_status rpi_mixup_open(double alpha, const rpi_data_shape *shape, int64_t most
                          rpi_mixup *out_mixup);
 void rpi_mixup_close(rpi_mixup *mixup); /* zeros are fine */
 
-/* The batch of a step with blended pictures in place of its own; the other pictures' labels are
- * in mixup->labels, until the next call. */
+/* Replaces the pictures of a step's batch by blended ones; the other pictures' labels are in
+ * mixup->labels, until the next call. */
 void rpi_mixup_blend(rpi_mixup *mixup, uint64_t seed, int64_t step, rpi_source_batch *batch);
 
-/* A draw of Beta(alpha, alpha), a multiple of 2^-16; alpha above 0, 1 at most. */
+/* A draw of Beta(alpha, alpha), a multiple of 2^-16; alpha above 0 and at most 1. */
 double rpi_mixup_share(double alpha, uint64_t seed, int64_t step);
 
 #endif

@@ -22,7 +22,7 @@ static rpi_layer_account *layer_of(rpi_model_account *account, const char *node)
     return layer;
 }
 
-/* "h.3.ln_1.weight" belongs to what "h.3.ln_1" does. */
+/* "h.3.ln_1.weight" belongs to the layer of the node "h.3.ln_1". */
 static rpi_layer_account *layer_of_parameter(rpi_model_account *account, const char *name) {
     const char *dot = strrchr(name, '.');
     char node[RPI_LAYER_NAME * 2];
@@ -39,7 +39,7 @@ static void add_node(rpi_model_account *account, const rpi_graph *graph,
     layer->facts.output_bytes += facts.output_bytes;
 }
 
-/* Elements that this rank has. */
+/* The number of elements that this rank has. */
 static int64_t count_of(const rpi_network *network, const rpi_parameter *parameter) {
     return rpi_shape_count(&rpi_graph_value(network->graph, parameter->value)->shape);
 }

@@ -12,37 +12,38 @@ typedef struct rpi_account_options {
     rpi_data_shape shape; /* of a sample */
     rp_dtype compute;     /* RP_F32 or RP_BF16 */
     bool recompute;       /* of rpi_train_options */
-    /* Of which tensor rank of how many; 0 ranks: of a model in one piece. */
+    /* this tensor rank and the number of them; 0 ranks: the model is not divided */
     int tensor_ranks, tensor_rank;
-    int context_ranks;      /* that share each sequence; up to 1: none do */
+    int context_ranks;      /* ranks that share each sequence; up to 1: none do */
     bool repeats_sums;      /* rpi_tensor_split.repeats */
     bool sequence_parallel; /* rpi_tensor_split.tokens */
     int sharers; /* ranks that share the optimizer's state; up to 1: each has all of it */
-    int zero;    /* then: from 2 on gradients, too, and by 3 parameters */
-    bool whole_tensors; /* of which it steps no part of a tensor */
+    int zero;    /* the stage of ZeRO: from 2 on they share gradients, with 3 parameters */
+    bool whole_tensors; /* the optimizer updates whole tensors only */
 } rpi_account_options;
 
-/* Nodes and parameters whose names begin alike: "h.3", "layer1.0", "wte". */
+/* Nodes and parameters with the same beginning of their names: "h.3", "layer1.0", "wte". */
 typedef struct rpi_layer_account {
     char name[RPI_LAYER_NAME];
-    int64_t parameters; /* elements; those that layers share count where they are named */
+    int64_t parameters; /* elements; shared parameters count where they are named */
     rpi_node_facts facts;
 } rpi_layer_account;
 
 typedef struct rpi_model_account {
     int64_t parameters, states; /* elements of all */
-    int64_t owned;              /* of parameters, that one rank steps, who has most */
-    int64_t gradients, values;  /* elements of gradients and of parameters that are in memory at
-                                   a time, at most, on that rank */
-    double travelling; /* bytes of keys and values on their way between context ranks */
+    int64_t owned;              /* parameters that one rank updates; of the rank with most */
+    /* the most elements of gradients and of parameters that are in memory at a time, on that
+     * rank */
+    int64_t gradients, values;
+    double travelling; /* bytes of keys and values that context ranks are exchanging */
     rpi_program_facts facts;
-    rpi_layer_account *layers; /* as the graph goes */
+    rpi_layer_account *layers; /* in the order of the graph */
     int layer_count;
 } rpi_model_account;
 
-/* model: as for rpi_network_build. Of a tensor rank everything is of what it has itself.
- * RP_INVALID: it cannot take such samples, or be shared by so many ranks; RP_UNSUPPORTED:
- * this machine does not compute in that dtype. */
+/* model: as for rpi_network_build(). For a tensor rank all numbers are those of its own part.
+ * RP_INVALID: the model cannot take such samples, or be shared by so many ranks;
+ * RP_UNSUPPORTED: this machine does not compute in that dtype. */
 rp_status rpi_model_account_make(const char *model, const rpi_account_options *options,
                                  rpi_model_account *out_account);
 void rpi_model_account_free(rpi_model_account *account); /* zeros are fine */

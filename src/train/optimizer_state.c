@@ -11,7 +11,7 @@ static int64_t end_of(rpi_arena_range range) {
     return range.first + range.count;
 }
 
-/* What two ranges share; count 0: nothing. */
+/* The intersection of two ranges; count 0: it is empty. */
 static rpi_arena_range shared(rpi_arena_range a, rpi_arena_range b) {
     int64_t first = a.first > b.first ? a.first : b.first;
     int64_t end = end_of(a) < end_of(b) ? end_of(a) : end_of(b);
@@ -110,7 +110,8 @@ void rpi_optimizer_state_close(rpi_optimizer_state *s) {
     *s = (rpi_optimizer_state){0};
 }
 
-/* Where element `first` of the arena is in an array of what is owned; NULL: it is not owned. */
+/* Where element `first` of the arena is in an array of owned elements; NULL: it is not owned.
+ */
 static float *find_owned(const rpi_optimizer_state *s, float *array, int64_t first) {
     for (int i = 0; i < s->owned_count; i++)
         if (first >= s->owned[i].first && first < end_of(s->owned[i]))
@@ -175,8 +176,8 @@ rp_status rpi_optimizer_state_sum(rpi_optimizer_state *s, rp_comm *comm) {
     return rp_all_reduce(comm, &sums, 1, NULL);
 }
 
-/* As PyTorch's clip_grad_norm_ has it. A norm that is not finite clips nothing: the step that
- * follows is found to have diverged and is not saved. */
+/* As PyTorch's clip_grad_norm_. A norm that is not finite clips nothing: the step is then found
+ * to have diverged, and is not saved. */
 void rpi_optimizer_state_clip(rpi_optimizer_state *s) {
     static const double epsilon = 1e-6;
     s->norm = sqrt(rpi_square_sum_value(&s->squares));
@@ -186,7 +187,7 @@ void rpi_optimizer_state_clip(rpi_optimizer_state *s) {
 
 /* ---- a step ---- */
 
-/* Elements of one parameter in one owned range. */
+/* Updates elements of one parameter in one owned range. */
 static void step_part(const rpi_optimizer_state *s, const rpi_optimizer_step *u, bool decays,
                       rpi_arena_range part, int64_t place) {
     rpi_optimizer_rates rates = s->rates;
@@ -220,7 +221,7 @@ void rpi_optimizer_state_keep_values(rpi_optimizer_state *s) {
     s->has_values = true;
 }
 
-/* Owned elements, run by run, wherever they and their gradients lie. */
+/* Updates owned elements, run by run, wherever they and their gradients lie. */
 static void step_runs(rpi_optimizer_state *s, rpi_optimizer_step u) {
     rpi_arena_range run = {0}, all = u.range;
     rpi_optimizer_state_keep_values(s);
@@ -232,7 +233,7 @@ static void step_runs(rpi_optimizer_state *s, rpi_optimizer_step u) {
     }
 }
 
-/* Of kept values the weights learn from who gathers them. */
+/* The weights get kept values from an all-gather. */
 void rpi_optimizer_state_step(rpi_optimizer_state *s, uint64_t updates, double learning_rate,
                               rpi_arena_range range) {
     rpi_optimizer_step u = {.range = range,

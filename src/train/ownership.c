@@ -36,8 +36,8 @@ static int tie_of(const rpi_ownership_options *o, int parameter) {
 
 /* ---- by elements ---- */
 
-/* Where the share of rank `rank` of a bucket ends: near a rank's part of its elements, at a
- * granule of the tensor there. */
+/* The end of the share of rank `rank` in a bucket: near its part of the elements, at a granule
+ * of the tensor there. */
 static int64_t end_of_share(const rpi_ownership_options *o, const rpi_weight *weight,
                             rpi_arena_range bucket, int rank) {
     int64_t place = bucket.first + bucket.count * (rank + 1) / o->ranks;
@@ -71,7 +71,7 @@ static int largest_left(const rpi_weights *weights, const int *owners, int param
     return largest;
 }
 
-/* The largest first, each to who has least. */
+/* Gives the largest tensor first, each to the rank with the least so far. */
 static void deal_tensors(const rpi_ownership_options *o, int *owners, int64_t *loads) {
     int parameters = rpi_weights_parameter_count(o->weights);
     int tied = 0;
@@ -124,7 +124,7 @@ rp_status rpi_ownership_cut(const rpi_ownership_options *o, rpi_ownership *out_o
     rpi_ownership ownership = {0};
     rp_status status = RP_OK;
     size_t parameters = (size_t)rpi_weights_parameter_count(o->weights);
-    size_t most = parameters * (size_t)o->ranks; /* a rank has one of each tensor */
+    size_t most = parameters * (size_t)o->ranks; /* at most one part of each tensor a rank */
     RP_TRY(rpi_alloc_array(most, sizeof *ownership.parts, "parts of ranks", &ownership.parts));
     if (o->whole_tensors)
         status = cut_by_tensors(o, &ownership);

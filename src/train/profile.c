@@ -73,8 +73,8 @@ int64_t rpi_profile_rest_ns(const rpi_profile *p) {
 /* ---- the rate of a matrix product ---- */
 
 enum { SMALLEST = 128, LARGEST = 1024, RUNS = 6 };
-/* A side is doubled as long as the product takes no longer: a backend of plain loops, or one
- * under a sanitizer, would take seconds for the largest. */
+/* The side is doubled as long as the product takes less time than this: a backend of plain
+ * loops, or one under a sanitizer, would take seconds for the largest. */
 #define SHORT_NS (RPI_SECOND_NS / 100)
 
 typedef struct product {

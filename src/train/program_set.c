@@ -73,7 +73,7 @@ static rpi_program_options options_of(const rpi_program_set *set, bool training,
     return options;
 }
 
-/* What is read of the network's end. */
+/* The results that are read of the network's end. */
 static void add_results(const rpi_network *n, rpi_program_options *options) {
     options->results[options->result_count++] =
         options->training ? n->correct : n->plain_correct;

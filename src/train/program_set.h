@@ -1,5 +1,5 @@
-/* Programs over one network and their instances, one for each kind and size of batch: they
- * share one session, so that a new one costs its kernels and no memory for a run. */
+/* The programs over one network and their instances, one for each kind and size of batch. They
+ * share one session, so that another program costs its kernels but no memory for a run. */
 #ifndef RPI_TRAIN_PROGRAM_SET_H
 #define RPI_TRAIN_PROGRAM_SET_H
 
@@ -20,25 +20,24 @@ typedef struct rpi_program_set {
     const rpi_network *network;
     rpi_session *session;
     rp_dtype compute; /* of all programs */
-    bool recompute;   /* those that train keep no activations inside blocks (layer_names.h) */
-    bool in_flight;   /* several runs are, at a time, */
-    bool halves;      /* and backward passes of those that train come in two halves */
-    rpi_program_entry
-        entries[RPI_PROGRAM_SET]; /* the one that was not used for longest makes room */
+    bool recompute; /* training programs recompute activations inside blocks (layer_names.h) */
+    bool in_flight; /* several runs are in flight at a time */
+    bool halves;    /* backward passes of training programs come in two halves */
+    rpi_program_entry entries[RPI_PROGRAM_SET]; /* the least recently used one is replaced */
     int count;
 } rpi_program_set;
 
-/* The weights are borrowed. */
+/* Borrows the weights. */
 rp_status rpi_program_set_open(const rpi_network *network, rpi_weights *weights,
                                const rpi_backend *backend, const rpi_backend_options *options,
                                rp_dtype compute, rpi_program_set *out_set);
-/* Compiled if it is not there yet. Borrowed until the next call. */
+/* Compiles it if it is not there yet. Borrowed until the next call. */
 rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch,
                               rpi_instance **out_instance);
-/* A program for them that is the caller's, and not among the entries. */
+/* Compiles a program that belongs to the caller and is not among the entries. */
 rp_status rpi_program_set_compile(const rpi_program_set *set, bool training, int64_t batch,
                                   rpi_program **out_program);
-/* The same of a part of the network: the activation that goes on from it is a result, and it
+/* The same for a part of the network: the activation that goes on from it is a result, and it
  * has no loss, unless it is the last part. */
 rp_status rpi_program_set_compile_part(const rpi_program_set *set, const rpi_network_part *part,
                                        bool training, int64_t batch, rpi_program **out_program);

@@ -23,7 +23,7 @@ static bool is_in(const int *ranks, int count, int rank) {
     return false;
 }
 
-/* The communicator of those that are left, and their numbers of old. */
+/* Makes the communicator of the ranks that are left, and finds their former numbers. */
 static rp_status meet(rpi_trainer *t, int *places) {
     rpi_losses *losses = &t->losses;
     rp_comm *left = NULL;
@@ -60,7 +60,8 @@ rp_status rpi_trainer_compare(const rpi_trainer *t, rpi_standing *in_out_standin
     return status;
 }
 
-/* Who is behind takes the missing steps by itself, so that all have taken equally many. */
+/* A rank that is behind makes the missing steps by itself, so that all have made equally many.
+ */
 static rp_status catch_up(rpi_trainer *t, int64_t step) {
     rpi_step_metrics metrics;
     while (t->step < step) RP_TRY(rpi_trainer_step(t, &metrics));
@@ -80,7 +81,7 @@ static rp_status try_rejoin(rpi_trainer *t, int *places, rpi_standing *in_out_st
 
 /* ---- what is said ---- */
 
-/* why NULL: it is not said. */
+/* why NULL: the reason is not told. */
 static void tell(const rpi_trainer *t, const rpi_loss *loss, const char *why, char *line,
                  size_t bytes) {
     const rpi_losses *losses = &t->losses;
@@ -94,7 +95,7 @@ static void tell(const rpi_trainer *t, const rpi_loss *loss, const char *why, ch
     rpi_append(line, bytes, t->place.world == 1 ? " goes on" : " go on");
 }
 
-/* Those of the members before that are none now, in their place. */
+/* in_out_ranks: the members before. Keeps those of them that are gone. */
 static void find_lost(const rpi_trainer *t, int before_count, int *in_out_ranks,
                       rpi_loss *out_loss) {
     int count = 0;
@@ -104,7 +105,7 @@ static void find_lost(const rpi_trainer *t, int before_count, int *in_out_ranks,
     *out_loss = (rpi_loss){.step = t->step, .ranks = in_out_ranks, .count = count};
 }
 
-/* Whom the others have not met, or not in time, has nothing to go on with. */
+/* A rank that the others have not met, or not in time, cannot go on. */
 static rp_status rejoin(rpi_trainer *t, int *places, rpi_standing *in_out_standing) {
     rpi_losses *losses = &t->losses;
     for (;;) {
@@ -129,7 +130,8 @@ rp_status rpi_trainer_rejoin(rpi_trainer *t, rpi_standing *in_out_standing,
     losses->is_pending = false;
     losses->count = t->place.world;
     find_lost(t, before_count, losses->lost, out_loss);
-    /* In the communicator's numbers, which are those of old until the first death alone. */
+    /* The reason has the communicator's numbers, which are those of the start until the first
+     * death only. */
     const char *why = losses->made_count == 1 ? losses->why : NULL;
     tell(t, out_loss, why, losses->line, sizeof losses->line);
     out_loss->line = losses->line;
@@ -138,7 +140,7 @@ rp_status rpi_trainer_rejoin(rpi_trainer *t, rpi_standing *in_out_standing,
 
 /* ---- ranks with roles ---- */
 
-/* Its rank in the strategy's communicator. */
+/* The rank's number in the strategy's communicator. */
 static int place_of(const rpi_losses *losses, int rank) {
     int place = 0;
     while (place < losses->first_count && losses->first_ranks[place] != rank) place++;

@@ -14,7 +14,7 @@ static uint32_t checksum_of(const float *values, int64_t first, int64_t count, u
     return rpi_crc32c(crc, values + first, (size_t)count * sizeof *values);
 }
 
-/* Of the optimizer's state that all ranks have. */
+/* The slots of the optimizer's state that all ranks have. */
 static int slots_of(const rpi_trainer *t) {
     return rpi_optimizer_state_is_part(&t->optimizer) ? 0 : t->optimizer.kind->slot_count;
 }
@@ -51,7 +51,8 @@ static int holders(const rpi_trainer *t, const uint32_t *all, uint32_t checksum)
     return count;
 }
 
-/* A replica that holds what most do; of several such copies the lowest one's. */
+/* A replica that holds what most replicas hold; of several such the one with the lowest number.
+ */
 static int typical_replica(const rpi_trainer *t, const uint32_t *all) {
     int typical = 0;
     for (int r = 1; r < t->place.holders; r++)
@@ -59,7 +60,7 @@ static int typical_replica(const rpi_trainer *t, const uint32_t *all) {
     return typical;
 }
 
-/* "rank 2 differs from the other ranks", or where no copy is that of most: "ranks 1 and 3
+/* "rank 2 differs from the other ranks", or, if no copy is that of most ranks, "ranks 1 and 3
  * differ from rank 0". */
 static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, char text[TEXT]) {
     int alike = holders(t, all, all[typical]), others = t->place.holders - alike, told = 0;
@@ -80,8 +81,8 @@ static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, cha
         rpi_append(text, TEXT, "rank %d", rpi_train_place_twin(&t->place, typical));
 }
 
-/* Tables of all ranks, one below the other: the first tensor that is not everywhere as on
- * `typical`, and how many are not. */
+/* From the tables of all ranks: the first tensor that differs from `typical` on any rank, and
+ * how many do. */
 static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical,
                        char text[TEXT]) {
     int tensors = tensors_of(t), parameters = rpi_weights_parameter_count(t->weights);
@@ -136,7 +137,7 @@ static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_
     tell_who(t, all, typical, who);
     tell_where(t, tables, typical, where);
     tell_what_to_do(t, advice);
-    /* All ranks know it before the first one gives up. */
+    /* All ranks must know before the first one gives up. */
     (void)rp_barrier(rpi_trainer_replicas(t));
     return RP_FAIL(MISMATCH, "replicas are not equal after step %lld: %s%s; %s",
                    (long long)t->step, who, where, advice);
@@ -160,7 +161,8 @@ static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
 
 /* ---- copies that ranks of a replica have ---- */
 
-/* What this rank has of one: all of it, or what it owns, which is cut alike on all of them. */
+/* The checksum of a rank's copy: of the whole tensor, or of what it owns, which is cut alike on
+ * all ranks. */
 static uint32_t checksum_of_copy(const rpi_trainer *t, const rpi_weight *w) {
     const rpi_arena_range tensor = {w->first, w->count};
     rpi_arena_range run = {0};
@@ -173,8 +175,8 @@ static uint32_t checksum_of_copy(const rpi_trainer *t, const rpi_weight *w) {
     return crc;
 }
 
-/* Of each parameter that all ranks which share its layer have: its number of the record and its
- * checksum. Returns how many. */
+/* For each parameter of which all ranks that share its layer have a copy: its record and its
+ * checksum. Returns their number. */
 static int checksums_of_copies(const rpi_trainer *t, int32_t *records, uint32_t *out) {
     int count = 0;
     for (int i = 0; i < t->network.parameter_count; i++) {
@@ -231,7 +233,7 @@ rp_status rpi_replicas_check(rpi_trainer *t) {
     RP_TRY(rpi_trainer_complete(t));
     RP_TRY(check_copies(t));
     if (t->place.holders == 1 || t->strategy->replicas_differ) return RP_OK;
-    if (rpi_trainer_passes_values(t)) return RP_OK; /* each element is on one rank alone */
+    if (rpi_trainer_passes_values(t)) return RP_OK; /* each element is on one rank only */
     uint32_t own = checksum_of_all(t), *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)t->place.holders, sizeof *all, "checksums", &all));
     rp_status status = rp_all_gather(rpi_trainer_replicas(t), &own, all, 1, RP_U32, NULL, NULL);

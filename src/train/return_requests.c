@@ -10,8 +10,8 @@
 
 #define KEYS    "redpoll/returns/"
 #define LOOK_S  0.2
-#define FILL_S  1.0 /* between a request's number and its text */
-#define SLICE_S 0.2 /* of a wait that may end for other reasons */
+#define FILL_S  1.0 /* the time between a request's number and its text */
+#define SLICE_S 0.2 /* the part of a wait that may end for other reasons */
 
 static rp_status open_store(rpi_return_requests *requests) {
     if (requests->store) return RP_OK;

@@ -36,15 +36,15 @@ void rpi_readmission_close(rpi_readmission *g) {
 
 /* ---- what all do over the new communicator ---- */
 
-/* Rank 0's to one that comes back. */
+/* Sends rank 0's values to a rank that comes back. */
 static rp_status pass_values(rp_comm *comm, float *values, size_t count, int to) {
     if (!count) return RP_OK;
     return rp_comm_rank(comm) == 0 ? rp_send(comm, values, count, RP_F32, to, 0)
                                    : rp_recv(comm, values, count, RP_F32, 0, 0);
 }
 
-/* Parameters, running statistics and the optimizer's state. The others that live take no part:
- * state of their own stays, whatever comes of the attempt. */
+/* Sends parameters, running statistics and the optimizer's state. The other living ranks do not
+ * take part: their own state stays, whatever the result of the attempt. */
 static rp_status pass_state(const rpi_trainer *t, rp_comm *comm, int to) {
     size_t count = (size_t)rpi_weights_count(t->weights);
     size_t states = (size_t)rpi_weights_states_count(t->weights);
@@ -66,8 +66,8 @@ static rp_status connect(rpi_readmission *g, int epoch, int rank) {
                         RPI_RETURN_CONNECT_S, &g->comm);
 }
 
-/* What there is of an attempt goes, the strategy's part by `close`. status: why, with this
- * thread's last error, which stays: nobody waits for this rank over the communicator. */
+/* Drops an attempt, the strategy's part by `close`. status: the reason, with this thread's last
+ * error, which is kept: no rank waits for this one over the communicator. */
 static void drop(rpi_trainer *t, rpi_readmission *g, rp_status status,
                  void (*close)(rpi_trainer *t)) {
     rpi_kept_error why;
@@ -79,7 +79,7 @@ static void drop(rpi_trainer *t, rpi_readmission *g, rp_status status,
     rpi_error_put_back(&why);
 }
 
-/* The new communicator is the world from here on. */
+/* From here on the new communicator is the world. */
 static void take_over(rpi_trainer *t, rpi_readmission *g) {
     rpi_losses *losses = &t->losses;
     rp_comm *before = losses->grown;
@@ -120,7 +120,7 @@ static int place_of(const rpi_readmission *g, int rank) {
     return place;
 }
 
-/* Why this one cannot be taken; NULL: it can. */
+/* Why this rank cannot be taken back; NULL: it can. */
 static const char *refusal(const rpi_trainer *t, const rpi_return_request *request, char *text,
                            size_t bytes) {
     int world = ranks_at_first(t);
@@ -135,7 +135,7 @@ static const char *refusal(const rpi_trainer *t, const rpi_return_request *reque
     return text;
 }
 
-/* A later request of a rank is that of a process in the place of the one before. */
+/* A later request of the same rank comes from a process that has replaced the former one. */
 static void note(rpi_readmission *g, const rpi_return_request *request) {
     int at = 0;
     while (at < g->back_count && g->back[at] != request->rank) at++;
@@ -151,19 +151,20 @@ static void take_request(const rpi_trainer *t, rpi_readmission *g,
         snprintf(text, sizeof text, "refused %s", why);
         snprintf(g->why, sizeof g->why, "rank %d is %s", request->rank, why);
         (void)rpi_return_say(&g->requests, request->number, "invite", text);
-    } else if (is_in(t->losses.members, t->place.world, request->rank)) { /* not lost yet */
+        /* its death is not known yet */
+    } else if (is_in(t->losses.members, t->place.world, request->rank)) {
         (void)rpi_return_say(&g->requests, request->number, "invite", "again");
     } else {
         note(g, request);
     }
 }
 
-/* On rank 0: nobody waits for a rank that has died since it asked. */
+/* On rank 0: removes ranks that have died since they asked. */
 static void call_all(rpi_readmission *g) {
     int count = g->back_count;
     g->back_count = 0;
     for (int i = 0; i < count; i++) {
-        if (!rpi_return_call(&g->requests, g->request_numbers[i])) { /* it may be slow */
+        if (!rpi_return_call(&g->requests, g->request_numbers[i])) { /* it may only be slow */
             (void)rpi_return_say(&g->requests, g->request_numbers[i], "place", "again");
             snprintf(g->why, sizeof g->why, "rank %d, which asked, does not answer any more",
                      g->back[i]);
@@ -174,7 +175,7 @@ static void call_all(rpi_readmission *g) {
     }
 }
 
-/* One that cannot be told will find out by its deadline. */
+/* A rank that cannot be told notices at its deadline. */
 static void invite(rpi_readmission *g, int epoch) {
     char text[RPI_RETURN_TEXT];
     for (int i = 0; i < g->back_count; i++) {
@@ -192,8 +193,8 @@ static void stay(rpi_trainer *t) {
     t->strategy->settle(t->strategy_self, false);
 }
 
-/* The attempt before, if there was one: who comes back asks anew, whether it was told its place
- * or not. */
+/* Gives up the attempt before, if there was one: ranks that come back ask again, whether they
+ * were told their places or not. */
 static void give_up(rpi_trainer *t, rpi_readmission *g) {
     drop(t, g, RP_OK, stay);
     if (t->place.rank == 0) {
@@ -204,7 +205,7 @@ static void give_up(rpi_trainer *t, rpi_readmission *g) {
     g->is_ready = false;
 }
 
-/* From rank 0: the attempt's number, and who comes back. */
+/* From rank 0 to all: the attempt's number, and the ranks that come back. */
 static rp_status plan(const rpi_trainer *t, rpi_readmission *g, int *out_epoch) {
     int head[2] = {0};
     if (t->place.rank == 0) {
@@ -239,7 +240,7 @@ static rp_status build(rpi_trainer *t, const rpi_run_state *state, rpi_readmissi
     return rp_barrier(g->comm);
 }
 
-/* Over the communicator as it was: is all well on all? */
+/* Over the present communicator: has everything succeeded on all ranks? */
 static rp_status vote(const rpi_trainer *t, rp_status status, bool *out_well) {
     float ill = status != RP_OK;
     rp_segment segment = {.data = &ill, .count = 1, .dtype = RP_F32};
@@ -284,7 +285,7 @@ void rpi_readmission_take(rpi_trainer *t, rpi_readmission *g, rpi_back *out_back
     rpi_append(line, sizeof g->line, " go on");
     *out_back =
         (rpi_back){.step = t->step, .ranks = g->back, .count = g->back_count, .line = g->line};
-    g->back_count = 0; /* nobody waits for a word any more */
+    g->back_count = 0; /* no rank waits for an answer any more */
 }
 
 /* ---- a rank that comes back ---- */
@@ -313,12 +314,12 @@ static void leave(rpi_trainer *t, rpi_readmission *g, rp_status status) {
     rpi_train_place_move(&t->place, g->requests.way->rank, g->requests.way->world);
 }
 
-/* May it be the others' failure, and another attempt go well? */
+/* May the failure be one of the returning ranks, so that another attempt may succeed? */
 static bool is_theirs(rp_status status) {
     return status == RP_OK || status == RP_PEER || status == RP_TIMEOUT;
 }
 
-/* One request. *out_again: it did not come to pass, and may another time. */
+/* One request. *out_again: it has failed, and another one may succeed. */
 static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_readmission *g,
                          rpi_run_state *out_state, bool *out_over, bool *out_again) {
     char text[RPI_RETURN_TEXT];

@@ -1,4 +1,4 @@
-/* A worker that was lost, and that the launcher has started again, comes back into the run.
+/* A worker that was lost, and that the launcher has restarted, comes back into the run.
  *
  *     LOST --the launcher starts it--> LOADS --request (return_requests.h)--> WAITS
  *       ^                                                                       | invited
@@ -8,29 +8,29 @@
  *       |                                                     v
  *       '------------ dies ---- WORKS <-- go -- CATCHES UP: state from rank 0, servers
  *
- * Rank 0, a server, sees the request, and the steps under way end early, as for a checkpoint;
- * by then who had died is known to be lost. The attempt is made beside the world as it is: all
- * that live meet those that wait over the store, in a communicator of its own, rank 0 gives
- * them the parameters and the optimizer's state (the others keep their own), and all open the
- * strategy a second time. Then they vote over the communicator that they had:
+ * Rank 0, a server, sees the request, and the current block of steps ends early, as for a
+ * checkpoint; by then the dead ranks are known. The attempt does not change the present world.
+ * All living ranks meet the waiting ones over the store, in a communicator of its own; rank 0
+ * sends these the parameters and the optimizer's state (the others keep their own), and all
+ * open the strategy a second time. Then the living ranks vote over their present communicator:
  *
  *     all well     the new communicator is the world, the former strategy is closed
  *     else         what was made is dropped, and the world is as it was: who waits asks anew,
  *                  unless it has died, or knows why it cannot (other options, another version)
  *
- * A death among those that live, meanwhile, is dealt with as behind any span
- * (rpi_trainer_confirm), and the attempt begins anew. Every wait has a deadline: who has died
- * since it asked costs the others RPI_RETURN_CALL_S, who dies while it connects
- * RPI_RETURN_CONNECT_S for each stage of that, and later what any death does. The links of the
- * world before stay until the run ends, those of a return until the next one. Servers that have
- * lost all workers wait for one meanwhile (training_waits.c). */
+ * A death among the living ranks meanwhile is handled as after any span (rpi_trainer_confirm),
+ * and the attempt begins again. Every wait has a deadline: a rank that has died since it asked
+ * costs the others RPI_RETURN_CALL_S; one that dies while it connects RPI_RETURN_CONNECT_S for
+ * each stage of that, and later as much as any death. The links of the world before are kept
+ * until the run ends, those of a return until the next one. Servers that have lost all workers
+ * wait for one (training_waits.c). */
 #ifndef RPI_TRAIN_RETURNS_H
 #define RPI_TRAIN_RETURNS_H
 
 #include "train/rejoin.h"
 #include "train/return_requests.h"
 
-enum { RPI_ASKED_ADMIT = 4 }; /* beside RPI_ASKED_*: by rank 0, to end a span of steps early */
+enum { RPI_ASKED_ADMIT = 4 }; /* beside RPI_ASKED_*: rank 0 ends a span of steps early */
 #define RPI_RETURN_CONNECT_S 10.0
 
 /* An attempt to take ranks back. */
@@ -38,9 +38,9 @@ typedef struct rpi_readmission {
     rpi_return_requests requests;
     int epoch;        /* of the attempt, on rank 0 */
     rp_comm *comm;    /* of all; NULL: there is none */
-    int *first_ranks; /* of it, the numbers of its ranks when the run began */
-    int count;        /* of these */
-    int *back;        /* who comes back, likewise */
+    int *first_ranks; /* the starting numbers of its ranks */
+    int count;        /* their number */
+    int *back;        /* the ranks that come back, by starting number */
     int back_count;
     int64_t *request_numbers; /* theirs; rank 0 */
     bool is_ready;            /* all is well on all */
@@ -72,8 +72,9 @@ void rpi_readmission_take(rpi_trainer *trainer, rpi_readmission *readmission,
 
 /* ---- a rank that comes back ---- */
 
-/* The trainer was opened without its strategy, by its place when the run began. Afterwards it
- * is one of the ranks, behind their step. RP_CANCELLED: *out_over, or it was told to end. */
+/* The trainer was opened without its strategy, for its place when the run began. Afterwards
+ * this rank is one of the world, at its step. RP_CANCELLED: *out_over, or it was told to end.
+ */
 rp_status rpi_return(rpi_trainer *trainer, const rpi_train_hooks *hooks,
                      rpi_readmission *readmission, rpi_run_state *out_state, bool *out_over);
 

@@ -39,7 +39,7 @@ void rpi_memories_close(rpi_memories *m) {
     *m = (rpi_memories){0};
 }
 
-/* Zeros, and not what was there: NaN times a weight of 0 is NaN. */
+/* Sets zeros instead of leaving old values: NaN times a weight of 0 is NaN. */
 void rpi_memories_close_after_fork(rpi_memories *m) {
     for (int i = 0; i < layers_of(m); i++)
         memset(m->now[i], 0,
@@ -56,7 +56,7 @@ void rpi_memories_inputs(const rpi_memories *m, int64_t first, const void **inpu
             m->now[i] + first * m->length * rpi_memories_width(m, i);
 }
 
-/* The last `length` tokens of a row's memory and the `count` new ones. */
+/* Makes the new memory of a row: its last `length` tokens with the `count` new ones. */
 static void move_row(const float *memory, const float *tokens, int64_t count, int64_t length,
                      int64_t width, float *to) {
     int64_t kept = count < length ? length - count : 0, added = length - kept;

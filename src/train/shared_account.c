@@ -9,7 +9,7 @@ static int64_t bucket_bytes(const rpi_shared_account_options *o) {
     return o->bucket_bytes ? o->bucket_bytes : RPI_USUAL_BUCKET_BYTES;
 }
 
-/* Cut for exact gradients: codecs move a cut by a bucket of theirs at most. */
+/* Cut as for exact gradients: a codec moves a cut by at most one of its buckets. */
 static rp_status count_owned(const rpi_shared_account_options *o, int64_t *out_most) {
     rpi_ownership ownership = {0};
     const rpi_ownership_options cut = {.weights = o->weights,

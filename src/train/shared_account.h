@@ -1,28 +1,28 @@
-/* What ranks that share a model's state (--zero) have of it, each: counted from a table of
+/* What each of the ranks that share a model's state (--zero) has of it, counted from a table of
  * weights without elements. */
 #ifndef RPI_TRAIN_SHARED_ACCOUNT_H
 #define RPI_TRAIN_SHARED_ACCOUNT_H
 
 #include "train/models/network.h"
 
-/* As `redpoll train` cuts buckets by default. */
+/* The default bucket size of `redpoll train`. */
 enum { RPI_USUAL_BUCKET_BYTES = 4 << 20 };
 
 typedef struct rpi_shared_account_options {
-    const rpi_network *network; /* borrowed for the call, as the weights */
+    const rpi_network *network; /* borrowed for the call, like the weights */
     rpi_weights *weights;
-    int zero;             /* 1: they share the optimizer's state, 2: gradients, 3: all */
-    int sharers;          /* up to 1: each has all of it */
+    int zero;    /* what they share: 1: the optimizer's state, 2: gradients, too, 3: all */
+    int sharers; /* up to 1: each has all of it */
     int64_t bucket_bytes; /* 0: the usual ones */
-    bool whole_tensors;   /* of which the optimizer steps no part */
-    int host_ranks;       /* by 3, that keep a second copy among them; 0: none do */
+    bool whole_tensors;   /* the optimizer updates whole tensors only */
+    int host_ranks;       /* with zero 3: ranks that share a second copy; 0: none do */
 } rpi_shared_account_options;
 
-/* Elements, of the rank that owns most. */
+/* Elements, on the rank that owns most. */
 typedef struct rpi_shared_account {
-    int64_t owned;             /* what it steps */
-    int64_t gradients, values; /* in memory at a time, at most: of what it owns, and of buckets
-                                  that are in use and that travel */
+    int64_t owned; /* updated by it */
+    /* the most in memory at a time: what it owns, and buckets in use or being sent */
+    int64_t gradients, values;
 } rpi_shared_account;
 
 rp_status rpi_shared_account_make(const rpi_shared_account_options *options,

@@ -52,7 +52,7 @@ void rpi_step_picture_end(rpi_step_picture *p, int64_t end_ns) {
 
 /* ---- of all ranks of a replica ---- */
 
-/* What goes ahead of a rank's spans. */
+/* Numbers that a rank sends before its spans. */
 enum { STEP, COUNT, START, END, NUMBERS };
 
 static double seconds_from(int64_t zero_ns, int64_t ns) {
@@ -86,7 +86,8 @@ static cJSON *rank_json(const rpi_train_place *place, int rank, const int64_t *n
     return object;
 }
 
-/* A rank's times are from its own beginning of the run, which was at the same moment on all. */
+/* A rank's times count from its own beginning of the run, which was at the same moment on all
+ * ranks. */
 static void take_numbers(const rpi_step_picture *p, int64_t numbers[NUMBERS]) {
     numbers[STEP] = p->step;
     numbers[COUNT] = p->count;

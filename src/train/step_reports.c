@@ -9,21 +9,22 @@
 #include <string.h>
 
 enum {
-    STEPS_MOST = 256,       /* of a block */
-    REPORTS_MOST = 1 << 16, /* of all ranks in a block */
-    WHOLE = 2,              /* doubles of a block as a whole, behind its reports */
+    STEPS_MOST = 256,       /* the most steps of a block */
+    REPORTS_MOST = 1 << 16, /* the most reports of all ranks in a block */
+    WHOLE = 2,              /* doubles of a block as a whole, after its reports */
     ASKED = 0,
     SECONDS = 1,
     FAULT = offsetof(rpi_rank_report, fault) / sizeof(double),
 };
 
-/* Of steps in a block: what ranks are asked for comes to pass within a second. */
+/* The time of a block's steps: what ranks are asked for happens within a second. */
 #define BLOCK_S 0.2
 
 static void begin(rpi_step_reports *reports, rp_comm *comm) {
     reports->comm = comm;
     reports->world = rp_comm_world(comm);
-    if (reports->world == 1) { /* It tells nobody, and so at once. */
+    /* A rank alone has nobody to tell, so that its reports are complete at once. */
+    if (reports->world == 1) {
         reports->fixed_length = 1;
         reports->apart = 0;
     }
@@ -109,7 +110,7 @@ static rp_status send_block(rpi_step_reports *reports) {
                                NULL, NULL, &block->request);
 }
 
-/* From what all ranks were told, so that it is the same on all. */
+/* Computed from what all ranks were told, so that it is the same on all. */
 static int64_t next_length(const rpi_step_reports *reports, const rpi_report_block *block,
                            double slowest_s) {
     if (reports->fixed_length) return reports->fixed_length;
@@ -135,7 +136,7 @@ static rp_status receive_block(rpi_step_reports *reports, rpi_report_block *bloc
     return RP_OK;
 }
 
-/* In their order; all but the latest `apart`. */
+/* Receives blocks in their order; all except the latest `apart`. */
 static rp_status receive_blocks(rpi_step_reports *reports, int64_t apart) {
     for (int64_t number = reports->first; number < reports->next - apart; number++) {
         rpi_report_block *block = block_at(reports, number);
@@ -232,7 +233,7 @@ rp_status rpi_step_reports_wait(rpi_step_reports *reports) {
     return reports->is_alone ? RP_OK : receive_blocks(reports, reports->apart);
 }
 
-/* Of the block that the step was added to, which may have been sent since. */
+/* Keeps it in the block to which the step was added, which may have been sent since. */
 void rpi_step_reports_keep(rpi_step_reports *reports, const rpi_step_metrics *own) {
     if (reports->is_alone) {
         keep_alone(reports, own, &reports->latest);

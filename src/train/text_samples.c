@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* As redpoll generate has it when nothing is said. */
+/* The default of redpoll generate. */
 #define TEMPERATURE 0.8
 
 static rp_status put(void *context, const char *text, size_t bytes) {

@@ -79,8 +79,8 @@ static void put_rank(FILE *stream, int rank) {
                 rank, lane, lane_names[lane]);
 }
 
-/* Buckets overlap each other, so they are async events (b, e); the rest are complete ones (X).
- */
+/* Buckets overlap each other, so that they are async events (b, e); the rest are complete
+ * events (X). */
 static void put_event(FILE *stream, int rank, const event *e, int64_t id) {
     double start = (double)e->start_ns * 1e-3, end = (double)e->end_ns * 1e-3;
     if (e->lane != RPI_LANE_COMM) {
@@ -106,7 +106,7 @@ static void put_events(FILE *stream, int rank, const event *events, int64_t coun
     for (int64_t i = 0; i < count; i++) put_event(stream, rank, &events[i], i);
 }
 
-/* Rank 0 takes the others' events one rank after the other. */
+/* Rank 0 receives the others' events, one rank after the other. */
 static rp_status collect(const rpi_timeline *own, rp_comm *comm, FILE *stream) {
     put_events(stream, 0, own->events, own->count);
     for (int rank = 1; rank < rp_comm_world(comm); rank++) {

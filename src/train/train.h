@@ -1,4 +1,4 @@
-/* Training: a model on data, alone or over the ranks of a communicator. */
+/* Trains a model on data, alone or over the ranks of a communicator. */
 #ifndef RPI_TRAIN_TRAIN_H
 #define RPI_TRAIN_TRAIN_H
 
@@ -11,29 +11,29 @@
 #include "train/models/model.h"
 #include "train/profile.h"
 
-/* How ranks that were lost come back (returns.h); the functions are called on the training
- * thread. */
+/* How lost ranks come back (returns.h); the functions are called on the training thread. */
 typedef struct rpi_train_returns {
     void *context;
-    int generation; /* this process was started again so often, in the place of one that died */
-    int rank, world;  /* when the run began */
-    double timeout_s; /* for an answer of rank 0's */
-    /* A store that lives as long as the job, opened when it is first asked for. */
+    int generation;   /* how often the launcher has replaced a dead process of this rank */
+    int rank, world;  /* as when the run began */
+    double timeout_s; /* for an answer of rank 0 */
+    /* A store that lives as long as the job, opened when it is first needed. */
     rp_status (*store)(void *context, const rp_store **out_store);
-    /* As rp_comm_create() over that store, in the way in which the run's first communicator was
-     * made, but for the deadline: all are there. The caller's to destroy. */
+    /* As rp_comm_create() over that store, made in the same way as the run's first
+     * communicator, except for the deadline, because all ranks are there. The caller destroys
+     * it. */
     rp_status (*connect)(void *context, const char *name, uint32_t epoch, int rank, int world,
                          double connect_timeout_s, rp_comm **out_comm);
 } rpi_train_returns;
 
-/* What a user chooses. Texts are borrowed for the run. */
+/* The choices of a user. Texts are borrowed for the run. */
 typedef struct rpi_train_options {
     const char *model, *data, *data_dir;
     const char *weights; /* a Hugging Face folder of this model that parameters start from, or
                             NULL: by their rules; without meaning when the run resumes */
     int64_t train_images, test_images; /* of synthetic data; 0: its own choice */
     int64_t seq_length;                /* tokens that a model sees at once; 0: 256 */
-    rpi_picture_options pictures;      /* of folders of pictures */
+    rpi_picture_options pictures;      /* for folders of pictures */
     const char
         *split; /* which rank has which labels (data/label_split.h); NULL: all have all */
     int64_t steps, epochs;     /* steps 0: as many as `epochs` (0: 1) have */
@@ -65,63 +65,69 @@ typedef struct rpi_train_options {
     const char *strategy, *codec, *algorithm; /* algorithm NULL: chosen */
     double bucket_mb;                         /* MiB of gradients in one all-reduce */
     bool error_feedback;
-    int64_t zero; /* what ranks share: 0 nothing, 1 the optimizer's state, 2 gradients, too, 3
-                     all */
-    bool host_shards; /* by 3 ranks of each host keep a second copy among them, from which
-                         they gather until it is stepped */
-    const char *weights_codec;     /* with zero, of parameters that owners send; NULL: exact */
-    const char *activations_codec; /* of what stages, and ranks that share layers, hand each
-                                      other; NULL: exact */
-    int64_t warmup_exact;          /* first steps with the exact codec */
+    /* what ranks share: 0: nothing, 1: the optimizer's state, 2: gradients, too, 3: all */
+    int64_t zero;
+    /* with zero 3: ranks of each host keep a second copy together, from which they gather until
+     * the update */
+    bool host_shards;
+    /* with zero: the codec of parameters that owners send; NULL: exact */
+    const char *weights_codec;
+    /* of what stages, and ranks that share layers, send each other; NULL: exact */
+    const char *activations_codec;
+    int64_t warmup_exact; /* first steps with the exact codec */
 
     const char *backend; /* NULL: the fastest */
     const char *dtype;   /* what products compute in: "fp32" or "bf16"; NULL: fp32 */
     int64_t threads;     /* 0: one a core */
-    bool memory_check;   /* what would not fit a host's memory is refused at the start */
-    double memory_bytes; /* then, what its ranks may have together; 0: as much as is seen */
-    bool recompute;      /* activations inside blocks are made again, not kept */
+    /* a training that does not fit a host's memory is refused at the start */
+    bool memory_check;
+    double memory_bytes; /* with it: the memory for this host's ranks; 0: what the host has */
+    bool recompute;      /* activations inside blocks are recomputed, not kept */
 
     const char *out;          /* folder; NULL: nothing is written */
     const char *resume;       /* folder of a checkpoint, or NULL */
     int64_t checkpoint_every; /* steps; 0: by time and at the end */
-    double checkpoint_time_s; /* at the latest so long after the one before; 0: by steps */
+    double checkpoint_time_s; /* the longest time between two checkpoints; 0: by steps only */
     bool checkpoint;          /* false: none at all */
-    int64_t keep;             /* so many of the newest stay; 0: one */
-    bool checkpoint_pieces;   /* each rank saves its part of what all have, at once */
-    bool overwrite;           /* start anew in a folder that holds a run */
+    int64_t keep;             /* the number of newest checkpoints that are kept; 0: one */
+    bool checkpoint_pieces;   /* each rank saves its part of what all have, at the same time */
+    bool overwrite;           /* start over in a folder that holds a run */
     int64_t eval_every;       /* steps; 0: at the end only */
-    int64_t eval_images;      /* first samples of those held out; 0: all */
+    int64_t eval_images;      /* the number of held-out samples, the first ones; 0: all */
     bool eval;                /* false: none at all */
-    int64_t check_replicas;   /* steps; 0: at the start and before checkpoints only */
+    /* steps between checks; 0: at the start and before checkpoints only */
+    int64_t check_replicas;
     int64_t
-        log_every; /* steps between what ranks tell each other; 0: about five times a second */
-    int64_t sample_every;  /* steps between two texts of a language model; 0: none */
-    const char *prompt;    /* that they begin with */
-    int64_t sample_tokens; /* new ones, at most; 0: RPI_SAMPLE_TOKENS */
+        /* steps between reports of ranks to each other; 0: about five times a second */
+        log_every;
+    int64_t sample_every;  /* steps between two sample texts of a language model; 0: none */
+    const char *prompt;    /* the beginning of these texts */
+    int64_t sample_tokens; /* their new tokens, at most; 0: RPI_SAMPLE_TOKENS */
     bool trace, profile;
-    const rpi_train_returns *returns; /* NULL: who is lost stays away */
+    const rpi_train_returns *returns; /* NULL: lost ranks do not come back */
 
-    /* Where the settings come from, for the header of metrics.jsonl, and as they were given,
-     * before anything was chosen, for settings.json; NULL: not written. Ranks compare those
-     * options of the table that are fields of this struct in `target`. */
+    /* The table of the settings, for the header of metrics.jsonl, and the settings as they were
+     * given, before anything was chosen, for settings.json; NULL: not written. Ranks compare
+     * the options of the table that are fields of this struct in `target`. */
     const rpi_option *table;
     const void *target, *given;
 } rpi_train_options;
 
-/* How many ranks an axis of a replica has, of which 0 says that nothing was said: one. */
+/* The ranks on an axis of a replica: one if the option is 0, which means that it was not given.
+ */
 static inline int64_t rpi_train_axis(int64_t said) {
     return said > 1 ? said : 1;
 }
 
-/* One step, as rank 0 saw it (docs/json.md). */
+/* Metrics of one step, as rank 0 saw it (docs/json.md). */
 typedef struct rpi_step_metrics {
-    int64_t step, count; /* steps done; what all ranks learnt from in this one, */
+    int64_t step, count; /* steps done; what all ranks learnt from in this step */
     const char *unit;    /* counted in: "images" */
     double loss, lr;
     double gradient_norm;                        /* before clipping; NaN: not measured */
     double outer_gradient_norm, autocorrelation; /* of local-sgd's exchanges; else NaN */
-    /* Of parameter servers, steps and merges between a gradient's parameters and its own merge;
-     * else NaN. */
+    /* For parameter servers: steps and merges between the parameters of a gradient and its own
+     * merge; else NaN. */
     double staleness_mean, staleness_max, missed_updates;
     double step_s, compute_s, comm_s, encode_s, decode_s, exposed_s, skew_s;
     uint64_t wire_bytes;
@@ -130,29 +136,29 @@ typedef struct rpi_step_metrics {
 
 typedef struct rpi_evaluation {
     double loss, accuracy; /* NaN where count is 0 */
-    double perplexity;     /* NaN: of no meaning for the task */
-    int64_t count;         /* labels that it is over; 0: no token happened to be hidden */
+    double perplexity;     /* NaN: not defined for the task */
+    int64_t count;         /* labels of the mean; 0: no token happened to be masked */
     const char *unit;      /* "images" */
-    /* Of whole samples, where the task has a loss of them, which `loss` then holds, too. Its
-     * name: "nsp"; NULL: there is none. */
+    /* For whole samples, if the task has a loss for them, which `loss` then includes. Its name:
+     * "nsp"; NULL: there is none. */
     const char *sample_metric;
     double sample_loss, sample_accuracy;
-    rpi_scores scores; /* of data that have their own */
+    rpi_scores scores; /* for data that have metrics of their own */
     double
-        consensus_distance; /* of ranks with parameters of their own (consensus.h); else NaN */
+        consensus_distance; /* for ranks with parameters of their own (consensus.h); else NaN */
 } rpi_evaluation;
 
 enum { RPI_MEDIAN_STEPS = 1 << 16, RPI_SAMPLE_TOKENS = 40 };
 
-/* Ranks have died, and the others go on: by their numbers when the run began. */
+/* Ranks have died and the others go on; ranks by their starting numbers. */
 typedef struct rpi_loss {
-    int64_t step; /* all that are left go on behind it */
+    int64_t step; /* the step after which all remaining ranks go on */
     const int *ranks;
     int count;
     const char *line; /* "rank 2 is lost after step 57 (...); ranks 0, 1 and 3 go on" */
 } rpi_loss;
 
-/* Ranks are back: by their numbers when the run began. */
+/* Ranks have come back; by their starting numbers. */
 typedef struct rpi_back {
     int64_t step;
     const int *ranks;
@@ -163,9 +169,9 @@ typedef struct rpi_back {
 enum { RPI_LOSSES_TEXT = 256 };
 
 typedef struct rpi_train_result {
-    int64_t first_step, steps; /* those that this run did */
+    int64_t first_step, steps; /* the steps that this run has made */
     double last_loss, seconds; /* of training, without evaluation and checkpoints */
-    /* Medians over the latest RPI_MEDIAN_STEPS steps at most; NaN without any. */
+    /* Medians over at most the latest RPI_MEDIAN_STEPS steps; NaN without steps. */
     double rate_median; /* of `unit` ("images") in a second */
     const char *unit;
     double step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
@@ -174,54 +180,53 @@ typedef struct rpi_train_result {
     double exposed_s_mean, wire_bytes_mean;
     bool evaluated;
     rpi_evaluation test;
-    int rank, ranks;            /* this one's number at the end, and how many were left */
+    int rank, ranks; /* this rank's number at the end, and the number of remaining ranks */
     char lost[RPI_LOSSES_TEXT]; /* "rank 2 after step 57, rank 0 after step 80"; "": none */
-    char back[RPI_LOSSES_TEXT]; /* likewise, of ranks that have come back */
-    bool is_late;               /* this rank came back when the run was over: it did nothing */
-    bool stopped;               /* before the end, because a rank was asked to */
-    double memory_bytes;        /* the most that this process has held; NaN: not known */
-    /* With a lossy codec of activations, by how much they, and their gradients, were off, of
-     * all ranks: root of sums of squares, relative; else NaN. */
+    char back[RPI_LOSSES_TEXT]; /* the same for ranks that have come back */
+    bool is_late;        /* this rank came back when the run was over, and has done nothing */
+    bool stopped;        /* the run ended early, because a rank was asked to stop */
+    double memory_bytes; /* the most memory that this process has held; NaN: unknown */
+    /* With a lossy codec of activations, its relative error for these, and for their gradients,
+     * over all ranks: root of sums of squares; else NaN. */
     double activations_error, activation_gradients_error;
-    rpi_profile profile; /* of this rank; no steps: not asked for */
+    rpi_profile profile; /* of this rank; without steps: not requested */
 } rpi_train_result;
 
-/* What a rank may be asked for from outside while it trains, a bit each. */
+/* Requests to a rank from outside while it trains, one bit each. */
 enum { RPI_ASKED_SAVE = 1, RPI_ASKED_STOP = 2 };
 
-/* Told on every rank, on the training thread; any may be NULL. */
+/* Called on every rank, on the training thread; any may be NULL. */
 typedef struct rpi_train_hooks {
     void *context;
-    /* All is loaded and checked; the first step follows. */
+    /* Everything is loaded and checked; the first step follows. */
     void (*started)(void *context, int64_t first_step, int64_t last_step, int64_t parameters);
-    /* Steps in their order, each when the losses of all ranks are there: several at once. */
+    /* Steps in their order, when the losses of all ranks are there: several at once. */
     void (*stepped)(void *context, const rpi_step_metrics *metrics);
     void (*evaluated)(void *context, int64_t step, const rpi_evaluation *evaluation);
-    /* A text of the model's after these steps, the prompt first; rank 0. */
+    /* A sample text of the model after these steps, with the prompt; on rank 0. */
     void (*sampled)(void *context, int64_t step, const char *text);
     void (*saved)(void *context, int64_t step, const char *path);
     void (*note)(void *context, const char *line);
-    /* Ranks have died, and the run goes on. first: this rank is rank 0 from now on, which it
-     * was not before. */
+    /* Ranks have died, and the run goes on. first: this rank has become rank 0. */
     void (*lost)(void *context, const rpi_loss *loss, bool first);
-    /* RPI_ASKED_* of this rank since the last call; RPI_ASKED_STOP stays. Called once a step.
-     * All ranks do what any was asked for, after the same step, at the latest `log_every` steps
-     * on: save a checkpoint; save one and end. May be given on any rank, also where nothing
-     * else is. */
+    /* The RPI_ASKED_* bits of this rank since the last call; RPI_ASKED_STOP stays set. Called
+     * once a step. All ranks do what any of them was asked for, after the same step, at most
+     * `log_every` steps later: save a checkpoint; or save one and end. May be given on any
+     * rank, also on one without other hooks. */
     int (*asked)(void *context);
 } rpi_train_hooks;
 
-/* What can be said before any rank starts: are names known, do numbers fit together? world 0:
- * not known yet. RP_INVALID: a mistake of usage. */
+/* Checks what can be checked before any rank starts: are names known, do numbers fit together?
+ * world 0: not known yet. RP_INVALID: a mistake of usage. */
 rp_status rpi_train_check(const rpi_train_options *options, int world);
 
-/* Are the files there that this run reads, and may it write where it shall? Quick; creates
- * nothing. RP_INVALID: a mistake of usage. */
+/* Checks that the files that this run reads exist, and that it may write its own. Quick;
+ * creates nothing. RP_INVALID: a mistake of usage. */
 rp_status rpi_train_check_files(const rpi_train_options *options);
 
-/* Train. Collective; blocks. When it fails on one rank it fails on all, with a message that
- * names the rank. comm: NULL on a rank that comes back (options->returns). The same options,
- * seed, ranks, threads and machine give the same bytes. */
+/* Trains. Collective; blocks. A failure on one rank fails all, with a message that names the
+ * rank. comm: NULL on a rank that comes back (options->returns). The same options, seed, ranks,
+ * threads and machine give the same bytes. */
 rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
                     const rpi_train_hooks *hooks, rpi_train_result *out_result);
 

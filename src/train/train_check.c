@@ -69,7 +69,7 @@ static rp_status check_samples(const rpi_train_options *o, const rpi_task *task)
     return RP_FAIL(INVALID, "--sample-every: which text shall go on? --prompt TEXT");
 }
 
-/* Do the data hold what the model learns from? */
+/* Do the data contain what the model learns from? */
 static rp_status check_task(const rpi_train_options *o, const rpi_model_choice *choice) {
     const rpi_model *model = choice->model;
     const rpi_task *task = NULL, *wanted = rpi_task_find(rpi_model_task(choice));
@@ -144,7 +144,7 @@ static const char *runs_text(const rpi_train_options *o, int world, char text[64
     return text;
 }
 
-/* Where it is said how many samples one run takes, --batch-size is a rank's part of a step. */
+/* If the size of one run is given, --batch-size is a rank's part of a step. */
 static rp_status batch_of_micro_batches(const rpi_train_options *o, int replicas,
                                         int64_t *out_batch) {
     int64_t micro = o->micro_batch_size, global = o->global_batch_size;
@@ -204,7 +204,7 @@ rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t 
     return RP_OK;
 }
 
-/* An all-reduce in two halves: not every algorithm of it has them. */
+/* Not every algorithm of an all-reduce exists as two halves. */
 static rp_status check_halves(const rpi_train_options *o) {
     const char *algorithm = rpi_sharded_algorithm(o->algorithm);
     const rpi_algorithm *found = NULL;
@@ -236,7 +236,7 @@ static rp_status check_weights_codec(const rpi_train_options *o) {
                    o->weights_codec);
 }
 
-/* Owners sum what one backward pass has told in the order of the arena. */
+/* Owners sum what one backward pass reports in the order of the arena. */
 static rp_status check_passing_schedule(const rpi_train_options *o) {
     const rpi_pipeline_kind *kind = NULL;
     char fit[96] = "";
@@ -255,7 +255,7 @@ static rp_status check_passing_schedule(const rpi_train_options *o) {
                    (long long)o->zero, kind->name, fit);
 }
 
-/* Ranks that share gradients, or parameters, too, run the model in step with each other. */
+/* Ranks that share gradients, or parameters, too, must run the model together. */
 static rp_status check_passing(const rpi_train_options *o, bool chooses_bits) {
     RP_TRY(check_passing_schedule(o));
     if (chooses_bits)
@@ -273,7 +273,7 @@ static rp_status check_host_shards(const rpi_train_options *o) {
                    "or --no-host-shards");
 }
 
-/* What ranks share of a model's memory, as ZeRO counts it. */
+/* Checks what ranks share of a model's memory by ZeRO. */
 static rp_status check_zero(const rpi_train_options *o, const rpi_strategy *strategy,
                             bool chooses_bits) {
     RP_TRY(check_weights_codec(o));

@@ -1,4 +1,4 @@
-/* How a replica is made of ranks, and what that does not go with. */
+/* Checks how a replica is arranged, and what its arrangement does not allow. */
 #include "base/append.h"
 #include "base/status.h"
 #include "plan/plan.h"
@@ -25,7 +25,7 @@ rp_status rpi_train_grid(const rpi_train_options *o, rpi_grid *out_model) {
     return RP_OK;
 }
 
-/* "--pp 2", "--tp 2", or "--tp 2 --pp 2": how a replica is made. Returns text. */
+/* "--pp 2", "--tp 2", or "--tp 2 --pp 2": the arrangement of a replica. Returns text. */
 static const char *replica_text(const rpi_grid *model, char text[64]) {
     static const struct axis_row {
         const char *name;
@@ -56,7 +56,7 @@ static rp_status check_ranks(const rpi_train_options *o, const rpi_grid *model, 
                    fewer + each);
 }
 
-/* What a rank of a part of a model has not. */
+/* Refuses what a rank with a part of a model cannot do. */
 static rp_status check_part(const rpi_train_options *o, const rpi_grid *model,
                             const rpi_strategy *strategy, bool chooses_bits) {
     char text[64] = "";
@@ -89,8 +89,8 @@ static rp_status check_part(const rpi_train_options *o, const rpi_grid *model,
     return RP_OK;
 }
 
-/* Copies that tensor ranks have of one parameter stay equal: sums of three replicas and more
- * must not depend on what lies beside it. */
+/* The copies of a parameter on tensor ranks must stay equal: sums over three replicas and more
+ * must not depend on neighbouring data. */
 static rp_status check_tensor_sums(const rpi_train_options *o, int replicas) {
     const rpi_algorithm *algorithm = NULL;
     if (!o->algorithm || replicas < 3) return RP_OK;
@@ -117,7 +117,7 @@ static rp_status check_tensor(const rpi_train_options *o, int replicas) {
     return check_tensor_sums(o, replicas);
 }
 
-/* A length that is not said is that of the data, which the network looks at. */
+/* If no length is given it is that of the data, which the network checks. */
 static rp_status check_context(const rpi_train_options *o) {
     enum { USUAL_SEQUENCE = 256 };
     if (o->context_ranks <= 1) return RP_OK;

@@ -1,4 +1,4 @@
-/* A run from its options to its result: the order of things. */
+/* A run from its options to its result, in the order of events. */
 #include "train/training.h"
 
 #include "base/append.h"
@@ -30,9 +30,8 @@ static rp_status write_trace(const rpi_training *r) {
     return rpi_timeline_write(t->timeline, t->comm, path);
 }
 
-/* All that ranks do together at the end; again, as far as it is left to do, when one dies
- * meanwhile. Nobody leaves before all of it is done: who leaves is as good as dead to those who
- * still go on. */
+/* What all ranks do together at the end; the rest of it is repeated if one dies meanwhile. No
+ * rank leaves before all of it is done, because the others would take it for dead. */
 static rp_status close_together(rpi_training *r) {
     const rpi_train_options *o = r->options;
     rpi_trainer *t = &r->trainer;
@@ -74,8 +73,9 @@ static rp_status run_all(rpi_training *r, rp_comm *comm) {
     rp_status status = comm ? rpi_training_start(r, comm) : rpi_training_come_back(r);
     if (!comm && is_idle_end(r, status)) return RP_OK;
     RP_TRY(status);
-    rpi_training_tell_note(r); /* what a strategy says of its options, before the first step */
-    rpi_trainer_count_from_here(&r->trainer); /* what was sent to begin with is of no step */
+    /* what a strategy says about its options, before the first step */
+    rpi_training_tell_note(r);
+    rpi_trainer_count_from_here(&r->trainer); /* bytes sent at the start belong to no step */
     bool has_roles = r->trainer.strategy->run != NULL;
     while (r->trainer.step < r->trainer.total_steps && !r->result.stopped)
         RP_TRY(has_roles ? rpi_training_span(r) : step(r));
@@ -93,8 +93,8 @@ static rp_status close_run(rpi_training *r) {
     return rpi_metrics_close(r->metrics);
 }
 
-/* Of a rank that holds a part of a model, which one it is, and which one is lost: others hear
- * it in these words. */
+/* For a rank that holds a part of a model: names the rank, and the one that is lost, in the
+ * words that the others are told. */
 static void say_why(const rpi_trainer *t, const char *why, char message[RPI_ERROR_BYTES]) {
     char place[RPI_GRID_TEXT];
     snprintf(message, RPI_ERROR_BYTES, "%s", why);
@@ -118,7 +118,7 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
         *out_result = r.result;
         return RP_OK;
     }
-    /* The others must not wait for this rank, and closing must not hide why. */
+    /* The others must not wait for this rank, and closing must not hide the reason. */
     rp_error error = *rp_last_error();
     char message[RPI_ERROR_BYTES];
     say_why(&r.trainer, error.message, message);
@@ -127,10 +127,10 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     if (r.trainer.comm && r.trainer.comm != comm)
         rp_comm_abort(r.trainer.comm, status, message);
     int64_t steps = r.diverged ? r.told_step : r.trainer.step;
-    /* Who comes back hears of it, however early. */
+    /* A rank that comes back must be told, however early this happens. */
     if (comm && options->returns && options->returns->rank == 0)
         r.readmission.requests.way = options->returns;
-    (void)rpi_metrics_failure(r.metrics, steps, message); /* if it still can be */
+    (void)rpi_metrics_failure(r.metrics, steps, message); /* if the file can still be written */
     (void)close_run(&r);
     return rpi_fail(status, error.file, error.line, "%s", message);
 }

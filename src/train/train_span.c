@@ -1,5 +1,5 @@
-/* A span of steps by a strategy whose ranks have roles: what workers and servers do for it, and
- * what all agree on behind it. */
+/* A span of steps of a strategy whose ranks have roles: what workers and servers do in it, and
+ * what all ranks agree on after it. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -13,7 +13,7 @@ typedef struct span_run {
     rpi_trainer *trainer;
     rp_status (*tell)(void *context, const rpi_step_metrics *metrics);
     void *context;
-    int64_t told_ns; /* when the last step was told, or the span began */
+    int64_t told_ns; /* when the last step was reported, or the span began */
     int64_t told_step;
     int asked;
 } span_run;
@@ -29,7 +29,7 @@ static rp_status learn(void *context, int64_t step, rpi_strategy_part *out_part)
     rpi_source_batch batch;
     int64_t start_ns = rpi_now_ns();
     double loss = 0;
-    t->step = step; /* random draws go by it */
+    t->step = step; /* random draws depend on it */
     rpi_profile_begin(t->profile);
     RP_TRY(rpi_trainer_learn(t, step, &batch, &loss));
     rpi_profile_end(t->profile, rpi_now_ns() - start_ns);
@@ -47,7 +47,7 @@ static void update(void *context, const rpi_strategy_update *u) {
     rpi_trainer_update_apart(r->trainer, u);
 }
 
-/* Steps that are told together have equal parts of what they took. */
+/* Steps that are reported together share the time that they took equally. */
 static rp_status tell_each(span_run *r, const rpi_strategy_step *step,
                            rpi_step_metrics *metrics) {
     const rpi_trainer *t = r->trainer;
@@ -61,7 +61,7 @@ static rp_status tell_each(span_run *r, const rpi_strategy_step *step,
     return RP_OK;
 }
 
-/* On rank 0. Where that learns, too, its wishes come with its pushes. */
+/* On rank 0. If it learns, too, its requests come with its own pushes. */
 static rp_status stepped(void *context, const rpi_strategy_step *step, bool *out_stops) {
     span_run *r = context;
     rpi_trainer *t = r->trainer;
@@ -93,8 +93,8 @@ static rp_status stepped(void *context, const rpi_strategy_step *step, bool *out
 
 /* ---- behind it ---- */
 
-/* Running statistics are of what workers have seen: servers take their mean, or keep their own
- * where none is left. */
+/* Workers have the running statistics: servers take their mean, or keep their own if no worker
+ * is left. */
 static rp_status share_statistics(rpi_trainer *t) {
     float *states = rpi_weights_states(t->weights), *sum = NULL;
     size_t count = (size_t)rpi_weights_states_count(t->weights);
@@ -109,7 +109,7 @@ static rp_status share_statistics(rpi_trainer *t) {
     return status;
 }
 
-/* Of a rank; doubles, as ranks send it to each other. */
+/* One rank's numbers at the end of a span; doubles, as ranks send them to each other. */
 typedef struct closing {
     rpi_step_fault fault;
     double step, asked;

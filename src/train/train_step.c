@@ -1,4 +1,5 @@
-/* One training step: deal, forward, backward with communication under it, update, account. */
+/* One training step: it takes a batch, runs forward and backward with communication meanwhile,
+ * updates parameters, and counts. */
 #include "base/clock.h"
 #include "base/status.h"
 #include "train/divergence.h"
@@ -21,13 +22,13 @@ static rp_status on_parameter(void *context, int index, rpi_parameter_event even
     RP_TRY(t->strategy->use(t->strategy_self, index, event));
     int64_t end_ns = rpi_now_ns();
     t->waited_ns += end_ns - start_ns;
-    if (t->picture.count == spans) /* what it waited for is not there yet */
+    if (t->picture.count == spans) /* what this pass waited for is not there yet */
         rpi_step_picture_add(&t->picture, RPI_PICTURE_REPLICAS, 0, -1, start_ns, end_ns);
     return RP_OK;
 }
 
-/* The second half of a node in which ranks that share a layer, or sequences, meet: a wait,
- * which the accounts have already. */
+/* Is it the second half of a node in which ranks that share a layer, or sequences, communicate?
+ * It is a wait, which is counted already. */
 static bool is_meeting(const rpi_trainer *t, const rpi_step_report *report) {
     return (t->tensor_nodes || t->context_nodes) && strcmp(report->what, "finish") == 0;
 }
@@ -53,7 +54,7 @@ static rp_status compile_step(rpi_trainer *t, int64_t step) {
     return t->replica->compile(t->replica_self, true, end - first);
 }
 
-/* An epoch has batches of two sizes: the last one is short. Each may end in a short run. */
+/* An epoch has batches of two sizes, as the last one is short. Each may end in a short run. */
 rp_status rpi_trainer_compile(rpi_trainer *t) {
     if (t->options->eval) RP_TRY(rpi_trainer_compile_evaluation(t));
     RP_TRY(compile_step(t, rpi_source_last_of_epoch(&t->source, t->step)));
@@ -69,13 +70,13 @@ static rp_status on_run(void *context, const rpi_replica_run *run) {
     }
     if (t->fault_is_traced) return RP_OK;
     RP_TRY(rpi_divergence_trace(t, run->instance, run->options, run->loss));
-    /* Of ranks that trace together, on all of them or none. */
+    /* Ranks that trace together trace on all of them or on none. */
     t->fault_is_traced =
         rpi_trainer_is_split(t) ? !isfinite(run->loss) : t->fault.kind != RPI_FAULT_NONE;
     return RP_OK;
 }
 
-/* A wait for another stage; the step's trace has it as one that nothing hides. */
+/* A wait for another stage, which the step's trace shows as exposed. */
 static void waited(void *context, const char *what, int64_t micro_batch, int64_t start_ns,
                    int64_t end_ns) {
     rpi_trainer *t = context;
@@ -123,7 +124,7 @@ rp_status rpi_trainer_open_replica(rpi_trainer *t) {
     return t->replica->open(&setup, &t->replica_self);
 }
 
-/* The two labels of a picture share what its one had. */
+/* The two labels of a blended picture share the weight of its label. */
 static void mix(rpi_trainer *t, int64_t step, rpi_source_batch *batch,
                 rpi_loss_scales *scales) {
     if (t->mixup.alpha == 0) return;
@@ -132,7 +133,7 @@ static void mix(rpi_trainer *t, int64_t step, rpi_source_batch *batch,
     scales->label *= t->mixup.share;
 }
 
-/* Of the model, on the rank that has most samples of so many. */
+/* The runs of the model on the rank with most samples, of so many in all. */
 static int64_t runs_of(const rpi_trainer *t, int64_t count) {
     int64_t most = rpi_train_place_most(&t->place, true, count);
     return (most + t->micro_batch - 1) / t->micro_batch;
@@ -156,7 +157,7 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
     return t->replica->learn(t->replica_self, &batch, out_loss);
 }
 
-/* What this rank tells of the step leaves behind the last bucket. */
+/* This rank's report about the step is sent after the last bucket. */
 static rp_status report(rpi_trainer *t, const rpi_source_batch *batch, double loss,
                         int64_t start_ns) {
     double share = (double)batch->labels / (double)batch->global_labels;
@@ -180,7 +181,7 @@ static rp_status finish(rpi_trainer *t, rpi_step_metrics *metrics) {
     return RP_OK;
 }
 
-/* What is learnt from in a step: not the samples of replicas that have died. */
+/* The samples from which a step learns, without those of replicas that have died. */
 static int64_t count_of(const rpi_trainer *t, const rpi_source_batch *batch) {
     return batch->global_count * t->source.sample_units * t->place.replicas / t->place.workers;
 }
@@ -197,7 +198,7 @@ void rpi_trainer_count_not(rpi_trainer *t, const rp_comm_stats *since) {
     t->traffic.decode_s += now.decode_s - since->decode_s;
 }
 
-/* What the last step left under way was sent since, and is this one's. */
+/* What the last step left under way was sent since, and counts for this one. */
 static void count_traffic(rpi_trainer *t, const rp_comm_stats *now, rpi_step_metrics *metrics) {
     metrics->encode_s = now->encode_s - t->traffic.encode_s;
     metrics->decode_s = now->decode_s - t->traffic.decode_s;
@@ -228,7 +229,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     metrics.unit = t->network.task->unit;
     RP_TRY(rpi_losses_survive(&t->losses, report(t, &batch, metrics.loss, start)));
     RP_TRY(finish(t, &metrics));
-    /* What a step leaves under way is in the account of the next one: there must be one. */
+    /* What a step leaves under way counts for the next one; the last step has no next one. */
     if (t->step + 1 == t->total_steps) RP_TRY(rpi_trainer_complete(t));
 
     int64_t end = rpi_now_ns();

@@ -35,7 +35,7 @@ static rp_status take_gradients(void *context, size_t bytes, void **out_memory) 
     return rpi_vector_alloc(t->comm, bytes, "gradients", out_memory);
 }
 
-/* What is encoded is read here alone. */
+/* Gradients that are encoded are read by this rank only. */
 static bool others_read_gradients(const rpi_trainer *t) {
     bool may_be_exact = t->codec.fastest || rp_codec_is_exact(&t->codec.codec, RP_F32);
     return t->strategy->sends_gradients && may_be_exact;
@@ -100,8 +100,8 @@ static bool keeps_values(const rpi_trainer *t) {
     return t->ownership.count && !rp_codec_is_exact(&t->weights_codec, RP_F32);
 }
 
-/* What all ranks that share a layer have a copy of is cut alike on all of them, where none has
- * more of it than it owns: so they can compare it. */
+/* Copies that all ranks of a layer have are cut alike on all of them, if none has more than it
+ * owns, so that they can compare them. */
 static void number_copies(const rpi_trainer *t, int *ties) {
     bool are_cut = rpi_trainer_is_split(t) && rpi_trainer_passes_values(t);
     for (int i = 0; are_cut && i < t->network.parameter_count; i++) {
@@ -157,8 +157,8 @@ static rp_status open_optimizer_of(rpi_trainer *t, const rpi_arena_range *owned,
     return rpi_optimizer_state_open(&options, &t->optimizer);
 }
 
-/* Of elements that lie behind each other in the whole tensor, and in what this rank has of it:
- * those that it owns. */
+/* Initialises a run of elements in the whole tensor, and in this rank's part of it: those that
+ * it owns. */
 static rp_status initialise_run(void *context, const rpi_parameter *parameter,
                                 const rpi_shard_run *run) {
     const rpi_trainer *t = context;
@@ -172,8 +172,8 @@ static rp_status initialise_run(void *context, const rpi_parameter *parameter,
     return RP_OK;
 }
 
-/* What no arena has begins where it is owned. Records were checked when they were declared:
- * their runs cannot fail. */
+/* Parameters without an arena begin where they are owned. Records were checked when they were
+ * declared, so that their runs cannot fail. */
 static void initialise_owned(rpi_trainer *t) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_weight *weight = rpi_weights_find(t->weights, t->network.parameters[i].name);
@@ -250,7 +250,7 @@ static void update(void *context, int64_t first, int64_t count) {
     rpi_profile_add(t->profile, "update", t->optimizer.kind->name, rpi_now_ns() - start_ns);
 }
 
-/* What has parts on other ranks of the replica is measured when all of them are there. */
+/* What has parts on other ranks of the replica is measured when all parts are there. */
 static void measure(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
     if (rpi_trainer_has_part(t)) return;
@@ -259,7 +259,7 @@ static void measure(void *context, int64_t first, int64_t count) {
     rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
 }
 
-/* Of what this rank's replicas have measured, over all ranks of a replica. */
+/* Sums what the replicas of this rank have measured over all ranks of a replica. */
 static rp_status sum_over_replica(rpi_trainer *t) {
     if (t->options->clip <= 0) return RP_OK;
     if (t->comms.stages) RP_TRY(rpi_optimizer_state_sum(&t->optimizer, t->comms.stages));
@@ -304,15 +304,15 @@ static double rate(void *context) {
     return t->learning_rate;
 }
 
-/* Copies that tensor ranks have must have the same sums on all of them, whatever lies in their
- * buckets beside: in the order of ranks, which over hosts is not chosen by itself. */
+/* Copies on tensor ranks need the same sums on all of them, whatever else is in their buckets:
+ * sums in the order of ranks, which are not chosen by default over several hosts. */
 static const char *algorithm_of(const rpi_trainer *t) {
     const char *said = t->options->algorithm;
     bool is_any = said || !rpi_trainer_is_split(t) || t->place.holders < 3;
     return is_any ? said : "sra";
 }
 
-/* What is done as was asked for, and of little use. */
+/* Notes options that are honoured but of little use. */
 static void note_sharing(rpi_trainer *t) {
     if (rpi_trainer_passes_gradients(t) && rpi_trainer_is_staged(t))
         rpi_trainer_note(

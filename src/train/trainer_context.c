@@ -1,5 +1,5 @@
-/* What a trainer has where several ranks share each sequence: the nodes in which they gather
- * keys and values, and of each batch this rank's tokens. */
+/* What a trainer has if several ranks share each sequence: the nodes in which they gather keys
+ * and values, and this rank's tokens of each batch. */
 #include "base/append.h"
 #include "base/status.h"
 #include "train/trainer.h"
@@ -38,7 +38,7 @@ void rpi_trainer_tell_context(const rpi_trainer *t, char *text, size_t bytes) {
                t->source.shape.sequence);
 }
 
-/* Behind the network, whose graph names them. */
+/* After the network, whose graph refers to them. */
 void rpi_trainer_close_context(rpi_trainer *t) {
     rpi_context_nodes_destroy(t->context_nodes);
     rpi_context_batch_close(&t->context_batch);

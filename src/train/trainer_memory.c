@@ -1,5 +1,5 @@
-/* Does a training fit into the memory of its hosts? Looked at before anything of its size is
- * allocated, by all ranks together. */
+/* Does a training fit into the memory of its hosts? All ranks check it together before anything
+ * large is allocated. */
 #include "base/memory.h"
 #include "base/memory_limit.h"
 #include "base/status.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a rank tells the others. */
+/* The numbers that a rank tells the others. */
 enum { NEED, LIMIT, LARGEST, LARGEST_BYTES, NUMBERS };
 
 rp_status rpi_trainer_backend(const rpi_trainer *t, const rpi_backend **out_backend,
@@ -24,7 +24,7 @@ rp_status rpi_trainer_backend(const rpi_trainer *t, const rpi_backend **out_back
     return t->options->dtype ? rpi_compute_parse(t->options->dtype, out_compute) : RP_OK;
 }
 
-/* Of a rank at this place, which has this network, or this stage of it. */
+/* The options of a rank at this place, with this network, or this stage of it. */
 static rp_status options_of(const rpi_trainer *t, const rpi_train_options *o,
                             const rpi_train_place *place, const rpi_network *network,
                             const rpi_model_stage *stage, rpi_rank_account_options *out) {
@@ -57,7 +57,7 @@ static double bytes_of(const rpi_rank_account_options *o, rpi_value_id value) {
                : (double)rpi_stage_crossing(o->network, value, o->micro_batch) * sizeof(float);
 }
 
-/* With gradients, what is saved besides, and workspace as large as any of it. */
+/* An upper bound: activations, gradients, saved data, and workspace as large as any of them. */
 static double bound_of(const rpi_rank_account_options *o) {
     enum { COPIES = 4 };
     const rpi_graph *graph = o->network->graph;
@@ -77,7 +77,7 @@ static double bound_of(const rpi_rank_account_options *o) {
 typedef struct tally {
     const rpi_trainer *t;
     double *all; /* [world][NUMBERS] */
-    int host;    /* of those that do not fit, the one that lacks most; -1: all fit */
+    int host;    /* of the hosts that do not fit, the one that lacks most; -1: all fit */
     double lacks, has;
 } tally;
 
@@ -112,10 +112,10 @@ static void judge(tally *y) {
     }
 }
 
-/* Infinity does not add up. */
+/* Stands for infinity, which cannot be added up. */
 #define NO_LIMIT 1e30
 
-/* A limit that is not known is above all. */
+/* An unknown limit is above all needs. */
 static double limit_here(const rpi_trainer *t) {
     if (t->options->memory_bytes > 0) return t->options->memory_bytes;
     return fmin(rpi_memory_limit(""), NO_LIMIT);
@@ -141,10 +141,10 @@ static rp_status try_bound(tally *y, const rpi_rank_account_options *o) {
 
 /* ---- what would fit ---- */
 
-/* Where a rank would be, and what it would have of the model. */
+/* A rank's place in another layout, and what it would have of the model. */
 typedef struct standing {
     rpi_train_place place;
-    rpi_network network; /* with layers cut otherwise; zeros: the trainer's own */
+    rpi_network network; /* with layers cut in another way; zeros: the trainer's own */
     rpi_model_stage stage;
 } standing;
 
@@ -168,7 +168,7 @@ static rp_status cut_layers(const rpi_trainer *t, standing *s) {
                                    &s->network);
 }
 
-/* Cut by operations, as it is before anything is measured. */
+/* Cut by operations, as before anything is measured. */
 static rp_status cut_stages(const rpi_train_options *o, const rpi_network *network,
                             standing *s) {
     const rpi_pipeline_kind *schedule = NULL;

@@ -2,8 +2,8 @@
  * describes it as an rpi_bench_kind, holds its option table and exports one `const
  * rpi_command`, a row in commands.c and a word in CMakeLists.txt.
  *
- * Every rank has blocks of `count` elements. What a rank must get is said block by block, so
- * that the harness can compute it without the network and compare. */
+ * Every rank has blocks of `count` elements. A kind says for each block what a rank must get,
+ * so that the harness can compute it without the network and compare. */
 #ifndef RPI_CLI_BENCH_COLLECTIVE_H
 #define RPI_CLI_BENCH_COLLECTIVE_H
 
@@ -19,17 +19,17 @@ typedef struct rpi_bench_settings {
     const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm, *topology,
         *device;
     int64_t count, root, iters, warmup, seed, segments;
-    int64_t min_bytes, max_bytes;    /* -1: not said */
-    int64_t step_factor, step_bytes; /* 0: not said */
+    int64_t min_bytes, max_bytes;    /* -1: not given */
+    int64_t step_factor, step_bytes; /* 0: not given */
     int64_t check;                   /* 0 or 1 */
     bool json, in_place, registered;
 } rpi_bench_settings;
 
-/* How many blocks a rank gives or gets. */
+/* The number of blocks that a rank gives or gets. */
 typedef enum rpi_bench_blocks {
     RPI_BLOCKS_NONE,
     RPI_BLOCKS_ONE,
-    RPI_BLOCKS_EACH, /* one a rank */
+    RPI_BLOCKS_EACH, /* one for each rank */
     RPI_BLOCKS_ONE_AT_ROOT,
     RPI_BLOCKS_EACH_AT_ROOT,
 } rpi_bench_blocks;
@@ -38,60 +38,62 @@ typedef enum rpi_bench_blocks {
 typedef struct rpi_bench_call {
     rp_comm *comm;
     int rank, world, root;
-    const void *input; /* NULL where the rank gives, or gets, no block */
+    const void *input; /* NULL if the rank gives, or gets, no block */
     void *output;
-    const rp_block *inputs, *outputs; /* the same, block by block */
+    const rp_block *inputs, *outputs; /* the same, as lists of blocks */
     size_t count;                     /* elements of a block */
-    int segments; /* each block is a list of so many; 0: it is passed as a block */
+    int segments; /* each block is a list of so many segments; 0: one block */
     rp_dtype dtype;
     rp_codec codec;
     rp_collective_options options;
-    rpi_topology_rounds *rounds; /* of a kind that mixes; the step says which */
+    rpi_topology_rounds *rounds; /* of a kind that mixes; the step says which round */
     rp_window *window;           /* of a kind that opens one */
 } rpi_bench_call;
 
-/* Where a block comes from: block `block` of the input of `rank`, or of everybody's, reduced,
- * or of neighbours', by their weights.
- */
+/* Where a block comes from: block `block` of the input of `rank`; or of all ranks' inputs,
+ * reduced; or of the neighbours' inputs, weighted. */
 enum { RPI_BENCH_EVERYBODY = -1, RPI_BENCH_NEIGHBORS = -2 };
 typedef struct rpi_bench_source {
     int rank, block;
 } rpi_bench_source;
 
 typedef struct rpi_bench_kind {
-    const rpi_command *command; /* its name, after "bench ", is the collective's */
-    rpi_collective collective;  /* whose algorithms are allowed and chosen from */
+    const rpi_command *command; /* its name after "bench " is the collective's */
+    rpi_collective collective;  /* the collective whose algorithms can be chosen */
     rpi_bench_blocks gives, gets;
-    bool in_place;     /* output starts as a copy of input, which is not passed */
-    bool either_place; /* the shorter of input and output may be part of the other, at its place
-                          by rank: what nccl-tests call in place */
-    bool reduces;      /* takes options.reduce */
-    bool mixes;        /* takes a topology, in which neighbours have weights */
-    bool has_codec;    /* takes a codec */
+    bool in_place; /* the output starts as a copy of the input, which is not passed */
+    /* the shorter of input and output may be a part of the other, at the rank's place: in
+     * place, as nccl-tests say */
+    bool either_place;
+    bool reduces;   /* takes options.reduce */
+    bool mixes;     /* takes a topology, in which neighbours have weights */
+    bool has_codec; /* takes a codec */
     bool has_root;
     bool replicates; /* every rank gets the same */
     /* Bytes that a rank's link must move for one byte of the largest buffer, as nccl-tests
-     * count; NULL: no such number. */
+     * count them; NULL: not defined. */
     double (*bus_factor)(int world);
-    rpi_bench_source (*source)(const rpi_bench_call *call, int block); /* NULL: gets nothing */
-    bool (*takes_dtype)(rp_dtype dtype); /* NULL: any that the rest allows */
+    /* NULL: a rank gets nothing */
+    rpi_bench_source (*source)(const rpi_bench_call *call, int block);
+    bool (*takes_dtype)(rp_dtype dtype); /* NULL: any that the other rules allow */
     const char *dtypes;                  /* those, in words */
-    /* One-sided kinds make call->window before the first call, wait for themselves in start(),
-     * and write the output afterwards, untimed; it is freed for them. NULL: nothing of that. */
+    /* One-sided kinds open call->window before the first call, wait for themselves in start(),
+     * and write the output afterwards, untimed; the harness frees the window. NULL: the kind
+     * has none of this. */
     rp_status (*open)(rpi_bench_call *call);
     rp_status (*settle)(const rpi_bench_call *call);
-    /* Post the call: up to two requests. The others stay NULL, and all that were posted stand
-     * there when posting fails. */
+    /* Posts the call: up to two requests. The others stay NULL. If posting fails, requests has
+     * those that were posted. */
     rp_status (*start)(const rpi_bench_call *call, rp_request *requests[2]);
 } rpi_bench_kind;
 
-/* What stands in several kinds. */
+/* Factors that several kinds use. */
 double rpi_bus_one(int world);    /* 1 */
 double rpi_bus_others(int world); /* (world - 1) / world */
 
 /* A reduce-scatter or all-gather of a list of segments: each block, which belongs to the rank
- * of its number, is call->segments of them. all: what every rank has; own: what this one has.
- */
+ * with its number, consists of call->segments of them. all: what every rank has; own: what this
+ * one has. */
 typedef rp_status (*rpi_bench_segments_start)(rp_comm *comm, const rp_owned_segment *segments,
                                               size_t count,
                                               const rp_collective_options *options,
@@ -100,19 +102,19 @@ rp_status rpi_bench_start_segments(const rpi_bench_call *call, const rp_block *a
                                    const void *own, rpi_bench_segments_start start,
                                    rp_request **out_request);
 
-/* Which options a collective takes is said once, by the table of its bench. The command that
- * times it; NULL: none does. */
+/* The table of a collective's bench says which options the collective takes. The command that
+ * times it; NULL: there is none. */
 const rpi_command *rpi_bench_command_of(rpi_collective collective);
-/* RP_INVALID: this collective takes no such option, but others do; `written` is how the user
- * wrote it. Any option that no collective knows passes. */
+/* RP_INVALID: this collective does not take the option, but another one does; `written` is the
+ * option as the user wrote it. An option that no collective knows passes. */
 rp_status rpi_bench_takes(const rpi_command *command, const char *name, const char *written);
 
-/* The command: parse, start ranks if asked, join, measure each size, print. */
+/* Runs the command: parses, starts ranks if asked to, joins, measures each size, and prints. */
 int rpi_bench_run(const rpi_bench_kind *kind, int argc, char **argv);
 
 /* ---- the harness behind it ---- */
 
-/* What ranks agree on, parsed. */
+/* What ranks agree on, after parsing. */
 typedef struct rpi_bench {
     const rpi_bench_kind *kind;
     rp_comm *comm;
@@ -126,33 +128,33 @@ typedef struct rpi_bench {
     uint64_t seed;
     bool progress_thread;
     bool unchecked;  /* results are not compared */
-    bool one_place;  /* not in place besides where both are possible */
-    bool registered; /* input and output lie in buffers of rp_buffer_allocate() */
-    bool on_cuda;    /* they lie in memory of a GPU */
+    bool one_place;  /* do not also measure in place where that is possible */
+    bool registered; /* input and output are in buffers of rp_buffer_allocate() */
+    bool on_cuda;    /* they are in memory of a GPU */
     bool one_clock;  /* the link is shaped, and all ranks are on one host */
 } rpi_bench;
 
-/* What would fail on every rank: a reduction, dtype, codec, algorithm or root that do not go
- * together, or a world (0: not known yet) that cannot do it. */
+/* Checks what would fail on every rank: a reduction, dtype, codec, algorithm or root that do
+ * not go together, or a world (0: not known yet) in which they are not possible. */
 rp_status rpi_bench_check(const rpi_bench *bench, int64_t world);
 
-/* All times are of the slowest rank. */
+/* All times are those of the slowest rank. */
 typedef struct rpi_bench_row {
     size_t count;
     double bytes;          /* of the largest buffer that a rank has */
-    const char *algorithm; /* that ran; NULL where none can be named */
+    const char *algorithm; /* the one that ran; NULL if it has no name */
     double time_s, time_min_s, time_max_s;
-    double in_place_time_s; /* 0: the collective knows no such call, or it was not asked for */
-    double wire_bytes;      /* of one call, sent by the rank that sent most */
+    double in_place_time_s; /* 0: the collective cannot be in place, or it was not asked for */
+    double wire_bytes;      /* in one call, sent by the rank that sent most */
     double error;           /* relative, L2 */
     bool replicas_equal;
-    bool correct; /* the error is one that rounding and the codec explain */
+    bool correct; /* rounding and the codec explain the error */
 } rpi_bench_row;
 
-/* Of `count` elements each, in the largest buffer that a rank has. */
+/* The blocks of `count` elements in the largest buffer of a rank. */
 int rpi_bench_most_blocks(const rpi_bench_kind *kind, int world);
-/* Elements of a block of which the largest buffer has at most `bytes`; at least 1, but for 0
- * bytes. */
+/* Elements of a block with which the largest buffer has at most `bytes`; at least 1, except for
+ * 0 bytes. */
 size_t rpi_bench_count(const rpi_bench_kind *kind, rp_dtype dtype, int world, int64_t bytes);
 /* Collective. Every rank gets the same row. */
 rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row *out_row);
@@ -189,7 +191,8 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
     RPI_ROW_WARMUP(RPI_BENCH_FIELD(warmup), "1"),                                              \
     RPI_ROW_JSON(RPI_BENCH_FIELD(json), "one JSON object a size (docs/json.md)")
 
-/* For those that move elements. One-letter names are those of nccl-tests, but for -n. */
+/* Options of collectives that move elements. One-letter names are those of nccl-tests, except
+ * -n. */
 #define RPI_BENCH_VECTOR_OPTIONS(elements)                                                     \
     RPI_BENCH_OPTIONS,                                                                         \
     {"count", NULL, NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(count), elements, 0, 1e11, "N",    \
@@ -240,7 +243,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
 rp_status rpi_check_sizes(const char *text);
 rp_status rpi_check_dtype(const char *text);
 rp_status rpi_check_device(const char *text);
-/* By our name or the one of nccl-tests ("float", "int32"). */
+/* By our name or by that of nccl-tests ("float", "int32"). */
 rp_status rpi_bench_dtype_parse(const char *text, rp_dtype *out_dtype);
 
 #endif

@@ -1,4 +1,4 @@
-/* `redpoll bench machine`: what a rank of this machine does, item by item, in rounds. */
+/* `redpoll bench machine`: measures a rank of this machine item by item, in rounds. */
 #ifndef RPI_CLI_BENCH_MACHINE_H
 #define RPI_CLI_BENCH_MACHINE_H
 
@@ -7,16 +7,16 @@
 
 enum { RPI_MACHINE_ROUNDS = 101, RPI_MACHINE_TIMES = 512 };
 
-/* An item, and what its repeats took: one or more in a round. */
+/* An item, and the times of its repeats: one or more in a round. */
 typedef struct rpi_machine_timing {
     rpi_machine_item item;
-    double amount; /* operations or bytes of a repeat; 0: its seconds are the item */
+    double amount; /* operations or bytes of a repeat; 0: the item is its seconds */
     int count;
     double seconds[RPI_MACHINE_TIMES];
 } rpi_machine_timing;
 
 typedef struct rpi_machine_bench {
-    rp_comm *comm; /* all of its ranks do the same at the same time */
+    rp_comm *comm; /* all of its ranks measure at the same time */
     int ranks, threads;
     int rounds;
     bool thorough;
@@ -25,19 +25,21 @@ typedef struct rpi_machine_bench {
     rpi_machine_timing items[RPI_MACHINE_ITEMS];
 } rpi_machine_bench;
 
-/* An item to be timed; at: its sizes, or NULL. *out_index names it. RP_INVALID: too many. */
+/* Opens an item to be timed; at: its sizes, or NULL. *out_index is its number. RP_INVALID:
+ * there are too many. */
 rp_status rpi_machine_item_open(rpi_machine_bench *bench, rpi_machine_work work, int pass,
                                 const char *name, const double *at, double amount,
                                 int *out_index);
-/* What one repeat of it took. */
+/* Adds the time of one repeat. */
 void rpi_machine_item_time(rpi_machine_bench *bench, int index, double seconds);
-/* Items as an account: medians, and what 8 of 10 repeats were between. Those that were never
+/* The items as an account: medians, and the range of 8 of 10 repeats. Items that were never
  * timed are left out. */
 rp_status rpi_machine_bench_account(rpi_machine_bench *bench, rpi_machine_account *account);
 
-/* A part of the machine: opened, then run once in each round, all ranks at the same time. */
+/* A part of the measurement: it is opened, then run once in each round, on all ranks at the
+ * same time. */
 typedef struct rpi_machine_part {
-    const char *what; /* it measures, in a line */
+    const char *what; /* what it measures, in a line */
     rp_status (*open)(rpi_machine_bench *bench, void **out_self);
     rp_status (*run)(rpi_machine_bench *bench, void *self);
     void (*close)(void *self); /* NULL is fine */

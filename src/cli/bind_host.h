@@ -6,15 +6,16 @@
 #include <stdbool.h>
 
 typedef struct rpi_processor {
-    int number, core, socket, node; /* a core's number counts within its socket; node -1: not
-                                       known */
+    /* a core's number counts within its socket; node -1: unknown */
+    int number, core, socket, node;
 } rpi_processor;
 
-/* What ranks of this host can be bound to. */
+/* The processors of this host to which ranks can be bound. */
 typedef struct rpi_bind_host {
-    rpi_processor processors[CPU_SETSIZE]; /* neighbours in the list are near each other */
+    /* processors that are near each other are near each other here */
+    rpi_processor processors[CPU_SETSIZE];
     int count;
-    bool is_made_up; /* of HWLOC_SYNTHETIC and the like: no processors that one can run on */
+    bool is_made_up; /* from HWLOC_SYNTHETIC and the like: these processors do not exist */
 } rpi_bind_host;
 
 #endif

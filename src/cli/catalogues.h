@@ -1,5 +1,5 @@
-/* The catalogues of all rooms under one roof: what `redpoll info` lists, and what options may
- * be chosen from. */
+/* The catalogues of all rooms: what `redpoll info` lists, and what options can be chosen from.
+ */
 #ifndef RPI_CLI_CATALOGUES_H
 #define RPI_CLI_CATALOGUES_H
 
@@ -11,14 +11,14 @@ typedef struct rpi_entry {
 
 typedef struct rpi_catalogue {
     const char *title;  /* "data_sets", as a key of JSON */
-    const char *option; /* "data": whose values these are */
+    const char *option; /* "data": the option whose values these are */
     rpi_entry (*at)(int index);
 } rpi_catalogue;
 
 /* NULL past the end. */
 const rpi_catalogue *rpi_catalogue_at(int index);
 
-/* The values of an option, between spaces, for completion; "" where they cannot be listed.
+/* The values of an option, separated by spaces, for completion; "" if they cannot be listed.
  * Returns text. */
 const char *rpi_option_choices(const rpi_option *option, char *text, size_t bytes);
 

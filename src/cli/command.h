@@ -39,40 +39,41 @@ typedef struct rpi_command {
 /* The catalogue; NULL past the end. */
 const rpi_command *rpi_command_at(int index);
 
-/* An option that it takes, its own first, then those of `also`; NULL past the end. */
+/* An option that the command takes, its own first, then those of `also`; NULL past the end. */
 const rpi_option *rpi_command_option_at(const rpi_command *command, int index);
 
-/* What `--help` prints; and a row of it, or of another list. */
+/* Prints what `--help` prints; and a row of it, or of another list. */
 void rpi_command_print_help(const rpi_command *command, FILE *stream);
 void rpi_command_print_row(const char *head, const char *text, FILE *stream);
 
-/* Print this thread's last error as one line to standard error and return the exit code that
- * belongs to a failure. */
+/* Prints this thread's last error as one line to standard error; returns the exit code of a
+ * failure. */
 int rpi_command_failed(rp_status status);
 /* The same for a mistake in the words of a command: exit code 2, and where to find help. */
 int rpi_command_misused(const char *command, rp_status status);
 
-/* The whole run of a command without options that takes at most one word: --help, mistakes of
- * usage, and print(word) for the rest; the word is NULL when there is none. */
+/* Runs a command without options that takes at most one word: handles --help and mistakes of
+ * usage, and calls print(word) for the rest; the word is NULL if there is none. */
 int rpi_command_print(const rpi_command *command, int argc, char **argv,
                       rp_status (*print)(const char *word));
 
-/* The whole run of a command over settings of its own, which are zeroed: the defaults of its
- * table, the environment and the command line are read into them, then comes work(settings).
- * RP_INVALID from it is a mistake of usage, too. word: where the command's one word goes, NULL
- * for none; it keeps its value where the user gives none. */
+/* Runs a command with settings of its own, which are zeroed first: reads the defaults of its
+ * table, the environment and the command line into them, then calls work(settings). RP_INVALID
+ * from work() is a mistake of usage, too. word: where the command's one word is stored; NULL:
+ * it takes none. It keeps its value if the user gives none. */
 int rpi_command_work(const rpi_command *command, int argc, char **argv, void *settings,
                      const char **word, rp_status (*work)(void *settings));
 
-/* The exit code when all is printed: `code`, or that of a failure where standard output could
- * not be written, which is then reported. A reader that has closed its pipe is no failure. */
+/* The exit code when everything is printed: `code`, or that of a failure if standard output
+ * could not be written, which is then reported. A reader that has closed its pipe is not a
+ * failure. */
 int rpi_command_finish(int code);
 
-/* Writes out what has been printed, for a reader who follows. A reader that has gone ends the
- * process as SIGPIPE would, also where that signal is ignored or blocked. */
+/* Writes out what has been printed, for a reader who follows. If the reader has gone, ends the
+ * process as SIGPIPE would, even if that signal is ignored or blocked. */
 void rpi_command_flush(void);
 
-/* The object as one line on standard output; frees it. */
+/* Prints the object as one line on standard output; frees it. */
 struct cJSON;
 void rpi_command_print_json(struct cJSON *object);
 

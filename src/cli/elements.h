@@ -1,4 +1,4 @@
-/* Floats to and from the three float types that codecs take. */
+/* Converts floats to and from the three float types that codecs take. */
 #ifndef RPI_CLI_ELEMENTS_H
 #define RPI_CLI_ELEMENTS_H
 

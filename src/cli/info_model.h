@@ -1,5 +1,5 @@
-/* `redpoll info --model`: what a training step of a model costs, before anything is allocated.
- */
+/* `redpoll info --model`: the costs of a training step of a model, before anything is
+ * allocated. */
 #ifndef RPI_CLI_INFO_MODEL_H
 #define RPI_CLI_INFO_MODEL_H
 
@@ -9,17 +9,17 @@
 #include <stdint.h>
 
 typedef struct rpi_info_model {
-    const char *model; /* as --model of redpoll train; NULL: it is not asked for */
+    const char *model; /* as --model of redpoll train; NULL: not asked for */
     const char *image; /* "3x224x224" */
     const char *dtype, *optimizer;
     int64_t batch, sequence, classes; /* sequence 0: 128, or the model's positions */
-    int64_t zero, ranks;              /* so many ranks share what this stage says */
+    int64_t zero, ranks;              /* the stage of ZeRO, and the ranks that share */
     int64_t tensor_ranks;             /* that share each layer */
-    int64_t context_ranks;            /* that share each sequence */
+    int64_t context_ranks;            /* ranks that share each sequence */
     int64_t stages, micro_batch;      /* of a pipeline; micro_batch 0: the batch */
-    const char *schedule;             /* of its passes; NULL: 1f1b */
-    bool sequence_parallel;           /* ranks that share layers share tokens, too */
-    const char *activations_codec;    /* of what stages hand each other; NULL: exact */
+    const char *schedule;             /* the order of its passes; NULL: 1f1b */
+    bool sequence_parallel;           /* ranks that share layers also share tokens */
+    const char *activations_codec;    /* the codec between stages; NULL: exact */
     bool recompute, json;
 } rpi_info_model;
 

@@ -1,5 +1,5 @@
-/* `redpoll info --model M --pp N`: what each stage of a pipeline holds and computes, and
- * whether the ranks fit into this host's memory. */
+/* `redpoll info --model M --pp N`: the memory and work of each stage of a pipeline, and whether
+ * the ranks fit into this host's memory. */
 #ifndef RPI_CLI_INFO_STAGES_H
 #define RPI_CLI_INFO_STAGES_H
 
@@ -11,23 +11,24 @@
 
 typedef struct rpi_info_stages_request {
     int64_t stages, tensor_ranks, context_ranks;
-    int64_t ranks;              /* of all replicas; up to 1: of one */
+    int64_t ranks;              /* of all replicas; up to 1: one replica */
     int64_t batch, micro_batch; /* samples of a replica; micro_batch 0: the batch */
     int64_t zero;
     const char *schedule;          /* NULL: 1f1b */
-    const char *activations_codec; /* of what stages hand each other; NULL: exact */
+    const char *activations_codec; /* the codec between stages; NULL: exact */
 } rpi_info_stages_request;
 
 typedef struct rpi_info_stages {
-    int stages, replicas, ranks; /* 0 stages: nobody asks */
+    int stages, replicas, ranks; /* 0 stages: not asked for */
     int64_t micro_batch;
     int micro_batches;
-    char text[RPI_MODEL_STAGE_TEXT]; /* which stage has which layers */
+    char text[RPI_MODEL_STAGE_TEXT]; /* the layers of each stage */
     rpi_rank_account *each;          /* owned: [stages] */
-    double all_bytes, host_bytes;    /* of all ranks; what this host has, or INFINITY */
+    double all_bytes, host_bytes;    /* of all ranks; and this host's memory, or INFINITY */
 } rpi_info_stages;
 
-/* model: as it was resolved. RP_INVALID: numbers that do not fit together, and what would. */
+/* model: with its options resolved. RP_INVALID: the numbers do not fit together; the message
+ * says what would. */
 rp_status rpi_info_stages_make(const rpi_info_stages_request *asked, const char *model,
                                const rpi_account_options *options,
                                const rpi_optimizer *optimizer, rpi_info_stages *out_stages);

@@ -1,5 +1,5 @@
-/* Configuration files of nanotron, Hugging Face's trainer of LLaMA, as files of our own: what
- * only it has is taken out, and put under our keys. A file with model.model_config is one. */
+/* Turns configuration files of nanotron, Hugging Face's trainer of LLaMA, into our own: its
+ * keys are replaced by ours. A file with model.model_config is one of nanotron's. */
 #ifndef RPI_CLI_NANOTRON_H
 #define RPI_CLI_NANOTRON_H
 
@@ -9,16 +9,18 @@
 
 bool rpi_nanotron_is(yaml_document_t *document);
 
-/* RP_INVALID, with file, line and key: the file is for a family of models that is none here. */
+/* RP_INVALID, with file, line and key: the file is for a family of models that Redpoll does not
+ * have. */
 rp_status rpi_nanotron_check_family(const char *file, yaml_document_t *document);
 
-/* Keys that mean the same to both stay; what the file leaves out is what nanotron takes then.
- * RP_INVALID names file, line and key: something that we do not have, a key of older releases,
- * with its place now, or no key of nanotron's where only these are. Other files stay. */
+/* Keys with the same meaning stay; what the file leaves out gets nanotron's default. RP_INVALID
+ * names file, line and key: a feature that Redpoll does not have, a key of older releases with
+ * its new place, or an unknown key in a section that only nanotron has. Other files are not
+ * changed. */
 rp_status rpi_nanotron_translate(const char *file, yaml_document_t *document);
 
-/* The replicas that the file has, before it is translated, of several ranks each: its dp; 0: of
- * one rank each. */
+/* The replicas in the file, before it is translated, if they have several ranks each: its dp;
+ * 0: they have one rank. */
 long long rpi_nanotron_replicas(yaml_document_t *document);
 
 #endif

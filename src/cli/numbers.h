@@ -1,4 +1,4 @@
-/* Numbers as people read them: four digits and a unit. Programs read JSON. */
+/* Numbers for people: four digits and a unit. Programs read JSON. */
 #ifndef RPI_CLI_NUMBERS_H
 #define RPI_CLI_NUMBERS_H
 

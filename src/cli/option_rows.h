@@ -1,11 +1,11 @@
-/* Rows that stand in the option tables of several commands, each written once. `field` is the
- * offset of the command's own field; defaults and meanings that differ are arguments. */
+/* Rows of the option tables of several commands, each written once. `field` is the offset of
+ * the command's own field; defaults and help texts that differ are arguments. */
 #ifndef RPI_CLI_OPTION_ROWS_H
 #define RPI_CLI_OPTION_ROWS_H
 
 #include "base/option.h"
 
-/* Checks that say what is wrong before anything is started. */
+/* Checks that report a mistake before anything is started. */
 rp_status rpi_check_codec(const char *text);
 rp_status rpi_check_adaptive_codec(const char *text); /* a codec, or auto and its options */
 rp_status rpi_check_all_reduce(const char *text);     /* the name of an all-reduce algorithm */
@@ -23,7 +23,7 @@ rp_status rpi_check_link(const char *text);
      rpi_check_link}
 #define RPI_ROW_BUCKET(field, yaml, help)                                                      \
     {"bucket-mb", NULL, yaml, RPI_OPTION_REAL, field, "4", 1e-3, 1e6, "MIB", help, NULL}
-/* What a rank runs on: a machine that was measured, and tables of devices. */
+/* Options of a rank's device: a measured machine, and tables of devices. */
 #define RPI_ROW_MACHINE(field, yaml, help)                                                     \
     {"machine", NULL, yaml, RPI_OPTION_TEXT, field, NULL, 0, 0, "FILE", help, NULL}
 #define RPI_ROW_DEVICES(field)                                                                 \

@@ -1,4 +1,4 @@
-/* `redpoll plan failures`: what failures take of a training, and what it costs. */
+/* `redpoll plan failures`: the time that failures cost a training, and the money. */
 #ifndef RPI_CLI_PLAN_FAILURES_H
 #define RPI_CLI_PLAN_FAILURES_H
 
@@ -7,28 +7,29 @@
 
 #include <stdbool.h>
 
-enum { RPI_INTERVALS = 8 }; /* of the rules and the user's, at most */
+enum { RPI_INTERVALS = 8 }; /* the most intervals, of the rules and the user's */
 
 typedef struct rpi_interval_row {
-    const char *name; /* of the rule, "yours", or "on-notice" */
+    const char *name; /* the rule's name, "yours", or "on-notice" */
     rpi_failure_account account;
 } rpi_interval_row;
 
 typedef struct rpi_failure_plan {
-    int64_t nodes, replicas; /* replicas: 0 where the job restarts as a whole */
-    double work_s, step_s;   /* step_s: 0 where it is not said */
-    double notice_s;         /* where nodes are spot nodes, else 0 */
+    int64_t nodes, replicas; /* replicas: 0 if the job restarts as a whole */
+    double work_s, step_s;   /* step_s: 0 if it is not given */
+    double notice_s;         /* for spot nodes, else 0 */
     bool is_spot, notice_fits;
     rpi_failures failures; /* preemptions included */
     rpi_interval_row rows[RPI_INTERVALS];
     int row_count, chosen;
-    int64_t runs; /* simulated of the chosen row; 0: none */
+    int64_t runs; /* simulations of the chosen row; 0: none */
     rpi_failure_spread spread;
-    rpi_elastic_share elastic; /* where there are replicas */
-    /* By node and hour, negative where not said: of the nodes that are planned with, and of
-     * such as are not taken back. */
+    rpi_elastic_share elastic; /* if there are replicas */
+    /* By node and hour, negative if not given: of the nodes of the plan, and of nodes that are
+     * not taken back. */
     double price, demand_price;
-    rpi_failure_account demand; /* with demand_price: nodes that are not taken back */
+    /* with demand_price: the same on nodes that are not taken back */
+    rpi_failure_account demand;
 } rpi_failure_plan;
 
 void rpi_failure_plan_print(const rpi_failure_plan *plan);

@@ -1,4 +1,5 @@
-/* What `redpoll plan spot` and `redpoll plan train --spot` are told of spot nodes, as words. */
+/* What the user says about spot nodes to `redpoll plan spot` and `redpoll plan train --spot`.
+ */
 #ifndef RPI_CLI_PLAN_SPOT_SAID_H
 #define RPI_CLI_PLAN_SPOT_SAID_H
 
@@ -6,7 +7,7 @@
 #include "cli/plan_words.h"
 #include "plan/foresight/spot_replay.h"
 
-/* As the user wrote it; spans were checked. */
+/* As the user wrote it; durations were checked. */
 typedef struct rpi_spot_said {
     const char *notice, *interval, *stall, *join, *spot_price;
     int64_t least;
@@ -27,24 +28,24 @@ typedef struct rpi_spot_said {
      "of a spot node: 0.91/node-hour, in any currency", rpi_check_price}
 /* clang-format on */
 
-/* 0 where nothing was said, and of a price -1. */
+/* 0 if nothing was given, and -1 for a price. */
 double rpi_spot_span(const char *text);
 double rpi_spot_price(const char *text);
 
-/* RP_INVALID: an interval of 0, or more nodes are the least than the most, which is what
- * --`option` says; 0: it says nothing. */
+/* RP_INVALID: an interval of 0, or the least number of nodes is above the most, which
+ * --`option` gives; 0: it gives none. */
 rp_status rpi_spot_said_check(const rpi_spot_said *said, const char *option, int64_t most);
 
-/* The file, which is named where it is wrong: it never has a node, or never `least` of them.
- * Free the changes with rpi_free(); nothing is left of what failed. */
+/* Reads a trace. A failure names the file: it never has a node, or never `least` of them. The
+ * caller frees the changes with rpi_free(); after a failure there are none. */
 rp_status rpi_spot_trace_read(const char *file, int64_t least, rpi_spot_trace *out_trace,
                               rpi_spot_facts *out_facts);
 
-/* Of a world of `most` nodes at most that restarts; its interval is yet to be said. */
+/* For a world of at most `most` nodes that restarts; its interval is still to be set. */
 rpi_spot_rules rpi_spot_rules_of(const rpi_spot_said *said, int64_t most, double save_s,
                                  double restart_s);
-/* Seconds of work between two saves, by as many failures at random in the trace's time as it
- * has changes of the world. */
+/* Seconds of work between two saves for as many failures at random in the trace's time as its
+ * world has changes. */
 double rpi_spot_exact_interval(const rpi_spot_trace *trace, rpi_spot_rules rules);
 
 #endif

@@ -1,5 +1,5 @@
-/* What `redpoll plan train` and `redpoll plan check` are told of a training, and what it
- * becomes. */
+/* What the user says about a training to `redpoll plan train` and `redpoll plan check`, and
+ * what the commands make of it. */
 #ifndef RPI_CLI_PLAN_TRAINING_H
 #define RPI_CLI_PLAN_TRAINING_H
 
@@ -13,20 +13,20 @@
 /* As the user wrote it. */
 typedef struct rpi_plan_training {
     const char *model, *device, *machine, *link, *local, *zero, *recompute, *codec, *precision;
-    const char *activations_codec; /* NULL: as they are */
+    const char *activations_codec; /* NULL: not encoded */
     rpi_option_list devices;
     int64_t hosts, ranks_per_host, tp, cp, pp, dp, micro_batch, global_batch, sequence,
         interleave;
     bool sequence_parallel, fused_attention;
 } rpi_plan_training;
 
-/* What that is. */
+/* What the commands make of it. */
 typedef struct rpi_planned_training {
     rpi_training_layout layout; /* with 1 where a choice is open */
     rpi_open_choices open;
     rpi_machine machine;
     rpi_plan_device_table *table;
-    /* What was measured, what became of it, and who says so; NULL without --machine. */
+    /* The measurements, the device made of them, and their source; NULL without --machine. */
     rpi_machine_account *account;
     rpi_measured_rates *rates;
     char source[160];
@@ -38,11 +38,11 @@ rp_status rpi_check_zero(const char *text);
 rp_status rpi_check_recompute(const char *text);
 rp_status rpi_check_precision(const char *text);
 
-/* RP_INVALID says what is wrong. For a table of rows with layouts of their own `needs_batch` is
- * false. Free with rpi_planned_training_close(), also after a failure. */
+/* RP_INVALID: the message says what is wrong. For a table of rows with layouts of their own
+ * `needs_batch` is false. Free with rpi_planned_training_close(), also after a failure. */
 rp_status rpi_plan_training_read(const rpi_plan_training *said, bool needs_batch,
                                  rpi_planned_training *out);
-/* The cost of the codec that the user names, into `out->machine`; a part of the call above. */
+/* Sets the cost of the given codec in `out->machine`; a part of the function above. */
 rp_status rpi_plan_training_codec(const rpi_plan_training *said, rpi_planned_training *out);
 void rpi_planned_training_close(rpi_planned_training *planned);
 

@@ -1,10 +1,10 @@
-/* What commands that plan ask of words of their options, each once. */
+/* Checks of option words that several planning commands share. */
 #ifndef RPI_CLI_PLAN_WORDS_H
 #define RPI_CLI_PLAN_WORDS_H
 
 #include "redpoll/status.h"
 
-/* Checks of option tables: "10.4/node-hour"; "6.5/1000-node-days"; "30s". */
+/* Checks for option tables: "10.4/node-hour"; "6.5/1000-node-days"; "30s". */
 rp_status rpi_check_price(const char *text);
 rp_status rpi_check_node_rate(const char *text);
 rp_status rpi_check_span(const char *text);

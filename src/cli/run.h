@@ -11,11 +11,11 @@
 enum { RPI_LAUNCH_MAX_RANKS = 1024, RPI_LAUNCH_MOST_RESTARTS = 1000 };
 
 typedef enum rpi_launch_output {
-    RPI_LAUNCH_PREFIX,        /* every line gets "[rank] " in front */
-    RPI_LAUNCH_PREFIX_OTHERS, /* rank 0 writes straight to our own streams, a terminal perhaps
-                               */
-    RPI_LAUNCH_PLAIN,         /* all ranks write straight to our own streams */
-    RPI_LAUNCH_FILES,         /* a file for each rank in output_folder */
+    RPI_LAUNCH_PREFIX, /* "[rank] " before every line */
+    /* rank 0 writes directly to our own streams, which may be a terminal */
+    RPI_LAUNCH_PREFIX_OTHERS,
+    RPI_LAUNCH_PLAIN, /* all ranks write directly to our own streams */
+    RPI_LAUNCH_FILES, /* one file for each rank in output_folder */
 } rpi_launch_output;
 
 typedef struct rpi_launch_options {
@@ -24,8 +24,8 @@ typedef struct rpi_launch_options {
     const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
     char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
     rpi_launch_output output;
-    bool is_raw;    /* a terminal obeys what ranks print; else it shows it */
-    double grace_s; /* seconds that ranks have to end by themselves after a failure; 0: 10 */
+    bool is_raw;          /* true: a terminal obeys what ranks print; false: it shows it */
+    double grace_s;       /* seconds for ranks to end by themselves after a failure; 0: 10 */
     double stop_grace_s;  /* the same after we were told to end; 0: grace_s */
     bool survives_deaths; /* ranks that are killed end nobody else and are no failure: the
                              others say what they make of it */

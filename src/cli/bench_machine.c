@@ -2,7 +2,6 @@
 #include "cli/bench_machine.h"
 
 #include "base/clock.h"
-#include "base/median.h"
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
@@ -12,7 +11,6 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,51 +45,6 @@ static const rpi_machine_part *const parts[] = {
     &rpi_machine_sums,   &rpi_machine_steps,  &rpi_machine_disk,
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
-
-/* ---- items ---- */
-
-rp_status rpi_machine_item_open(rpi_machine_bench *b, rpi_machine_work work, int pass,
-                                const char *name, const double *at, double amount,
-                                int *out_index) {
-    if (b->count == RPI_MACHINE_ITEMS)
-        return RP_FAIL(INTERNAL, "%d items of a machine are the most", RPI_MACHINE_ITEMS);
-    rpi_machine_timing *t = &b->items[b->count];
-    *t = (rpi_machine_timing){.item = {.work = work, .pass = pass}, .amount = amount};
-    snprintf(t->item.name, sizeof t->item.name, "%s", name);
-    const rpi_machine_work_info *info = rpi_machine_work_at((int)work);
-    for (int i = 0; at && i < RPI_RATE_SIDES && info->sides[i]; i++) t->item.at[i] = at[i];
-    *out_index = b->count++;
-    return RP_OK;
-}
-
-void rpi_machine_item_time(rpi_machine_bench *b, int index, double seconds) {
-    rpi_machine_timing *t = &b->items[index];
-    if (t->count < RPI_MACHINE_TIMES && seconds > 0) t->seconds[t->count++] = seconds;
-}
-
-static double per(const rpi_machine_timing *t, double seconds) {
-    return t->amount > 0 ? t->amount / seconds : seconds;
-}
-
-/* Where there are few repeats low and high are the shortest and the longest. */
-static void sum_up(rpi_machine_timing *t) {
-    int skipped = t->count / 10;
-    t->item.repeats = t->count;
-    t->item.value = per(t, rpi_median(t->seconds, t->count)); /* sorts */
-    double first = per(t, t->seconds[skipped]),
-           last = per(t, t->seconds[t->count - 1 - skipped]);
-    t->item.low = fmin(first, last);
-    t->item.high = fmax(first, last);
-}
-
-rp_status rpi_machine_bench_account(rpi_machine_bench *b, rpi_machine_account *account) {
-    for (int i = 0; i < b->count; i++) {
-        if (!b->items[i].count) continue;
-        sum_up(&b->items[i]);
-        RP_TRY(rpi_machine_account_add(account, &b->items[i].item));
-    }
-    return RP_OK;
-}
 
 /* ---- rounds ---- */
 
@@ -260,7 +213,7 @@ const rpi_command rpi_command_bench_machine = {
         "file "
         "on the disk. All is measured once in each round, so that a slow spell meets all "
         "alike; "
-        "an item is the median of its rounds, beside what 8 of 10 were between. "
+        "an item is what is usual of its rounds, beside what 8 of 10 were between. "
         "docs/planning.md says what becomes of them.",
     .examples = "  redpoll bench machine -n 2 -o here.json\n"
                 "  redpoll plan train --machine here.json --global-batch-size 32 \\\n"

@@ -1,6 +1,8 @@
-/* A step of small models through the engine, as training runs it: matrix products, attention
- * and the rest of a layer, forward and backward, each by its size. */
+/* Steps of small models through the engine, as training runs them: matrix products, attention
+ * and the rest of a layer, forward and backward, each by its size; and what becomes of their
+ * gradients. A step finds in the caches what the update before it has left there. */
 #include "cli/bench_machine.h"
+#include "cli/bench_machine_update.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -26,7 +28,7 @@ typedef struct size {
 /* Quick: about ten seconds on one core. The first is a layer with next to nothing in it. */
 static const size sizes[] = {
     {1, 4, 16, 1, 16},      {1, 64, 64, 2, 257},    {4, 64, 128, 4, 1024},
-    {2, 128, 256, 4, 512},  {8, 64, 256, 4, 2048},  {1, 128, 512, 8, 1024},
+    {2, 128, 256, 4, 257},  {8, 64, 256, 4, 2048},  {1, 128, 512, 8, 1024},
     {4, 128, 384, 6, 4096}, {2, 256, 192, 6, 8192},
 };
 static const size more_sizes[] = {{2, 128, 768, 12, 8192},
@@ -56,13 +58,17 @@ typedef struct model {
     void *inputs[RPI_TASK_INPUTS];
     float scale;
     int matrices[MATRICES][PRODUCTS], attention[2], rest[2], head[2], layer[2]; /* items */
+    int whole;
+    rpi_machine_update update;
     spent spent;
-    int phase; /* of the pass that runs: which product */
+    int phase;       /* of the pass that runs: which product */
+    int64_t told_ns; /* when the kernel before has ended */
 } model;
 
 typedef struct layers {
     model models[SIZES_MOST * DTYPES];
     int count;
+    rpi_machine_slots slots;
 } layers;
 
 static const char *const matrix_names[MATRICES] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc",
@@ -79,9 +85,11 @@ static int matrix_of(const char *name) {
     return -1;
 }
 
+/* What is between two kernels is of the second. */
 static void add(void *context, const rpi_step_report *report) {
     model *m = context;
-    double seconds = rpi_seconds(report->end_ns - report->start_ns);
+    double seconds = rpi_seconds(report->end_ns - m->told_ns);
+    m->told_ns = report->end_ns;
     int pass = report->pass == RPI_BACKWARD, matrix = matrix_of(report->name);
     bool in_layer = strncmp(report->name, "h.", 2) == 0;
     if (!in_layer)
@@ -139,8 +147,10 @@ static rp_status open_items(rpi_machine_bench *b, model *m) {
     double bytes = rpi_layer_rest_bytes(&l), v = m->of.vocabulary;
     const double attention[] = {s, h / m->of.heads, m->of.heads * m->of.samples};
     const double head[] = {tokens, v, h};
+    RP_TRY(rpi_machine_whole_open(b, &m->whole));
     RP_TRY(open_products(b, m));
     if (m->compute == RP_BF16) return RP_OK;
+    RP_TRY(rpi_machine_update_open(b, m->weights, &m->update));
     for (int pass = 0; pass < 2; pass++) {
         RP_TRY(rpi_machine_item_open(b, RPI_WORK_ATTENTION, pass, "", attention,
                                      (pass ? 2.5 : 1) * 4 * tokens * s * h,
@@ -200,6 +210,11 @@ static void close_model(model *m) {
     for (int i = 0; i < RPI_TASK_INPUTS; i++) rpi_free(m->inputs[i]);
 }
 
+static void begin(model *m, int phase) {
+    m->phase = phase;
+    m->told_ns = rpi_now_ns();
+}
+
 static rp_status run_model(model *m) {
     const void *inputs[RPI_NETWORK_INPUTS] = {NULL};
     int count = m->network.task->input_count;
@@ -207,12 +222,11 @@ static rp_status run_model(model *m) {
     inputs[count] = inputs[count + 1] = &m->scale;
     rpi_run_options run = {.inputs = inputs, .on_step = add, .context = m};
     m->spent = (spent){0};
-    rpi_weights_changed(m->weights, 0, rpi_weights_count(m->weights));
-    m->phase = 0;
+    begin(m, 0);
     RP_TRY(rpi_instance_forward(m->instance, &run));
-    m->phase = 1;
+    begin(m, 1);
     RP_TRY(rpi_instance_backward_inputs(m->instance, &run));
-    m->phase = 2;
+    begin(m, 2);
     return rpi_instance_backward_weights(m->instance, &run);
 }
 
@@ -241,7 +255,10 @@ static rp_status add_model(rpi_machine_bench *b, layers *l, const size *of, rp_d
     model *m = &l->models[l->count++];
     *m = (model){.of = *of, .compute = compute};
     RP_TRY(open_model(b, m));
-    return of == &sizes[0] ? open_start(b, m) : open_items(b, m);
+    RP_TRY(rpi_machine_slots_reach(&l->slots, rpi_weights_count(m->weights)));
+    RP_TRY(of == &sizes[0] ? open_start(b, m) : open_items(b, m));
+    rpi_machine_whole_close(b);
+    return RP_OK;
 }
 
 static rp_status add_sizes(rpi_machine_bench *b, layers *l, rp_dtype compute) {
@@ -256,6 +273,7 @@ static void close_layers(void *self) {
     layers *l = self;
     if (!l) return;
     for (int i = 0; i < l->count; i++) close_model(&l->models[i]);
+    rpi_machine_slots_free(&l->slots);
     rpi_free(l);
 }
 
@@ -268,12 +286,14 @@ static rp_status open_layers(rpi_machine_bench *b, void **out_self) {
     return add_sizes(b, l, RP_BF16);
 }
 
-static void note(rpi_machine_bench *b, const model *m) {
+static void note(rpi_machine_bench *b, const model *m, double whole_s) {
     const spent *x = &m->spent;
+    rpi_machine_item_time(b, m->whole, whole_s);
     for (int i = 0; i < MATRICES; i++)
         for (int k = 0; k < PRODUCTS; k++)
             rpi_machine_item_time(b, m->matrices[i][k], x->matrices[i][k] / LAYERS);
     if (m->compute == RP_BF16) return;
+    rpi_machine_update_note(b, &m->update);
     for (int pass = 0; pass < 2; pass++) {
         rpi_machine_item_time(b, m->attention[pass], x->attention[pass] / LAYERS);
         rpi_machine_item_time(b, m->rest[pass], x->rest[pass] / LAYERS);
@@ -292,17 +312,24 @@ static void note_start(rpi_machine_bench *b, const model *m) {
         rpi_machine_item_time(b, m->layer[pass], seconds[pass] / LAYERS);
 }
 
-/* Runs once to warm the caches, as a step before would have done, and then some times that
- * count. A model that takes long runs once, so that a disturbance meets few of many repeats. */
-static rp_status run_often(rpi_machine_bench *b, model *m) {
-    int64_t start = rpi_now_ns();
+static rp_status run_step(const rpi_machine_bench *b, const rpi_machine_slots *slots,
+                          model *m) {
     RP_TRY(run_model(m));
+    return rpi_machine_update_run(b, m->weights, slots, &m->update);
+}
+
+/* Runs once, so that the caches have what a step before leaves there, and then some times that
+ * count. A model that takes long runs once, so that a disturbance meets few of many repeats. */
+static rp_status run_often(rpi_machine_bench *b, const rpi_machine_slots *slots, model *m) {
+    int64_t start = rpi_now_ns();
+    RP_TRY(run_step(b, slots, m));
     for (int i = 0; i < RUNS && (i == 0 || rpi_now_ns() - start < LONG_NS); i++) {
-        RP_TRY(run_model(m));
+        int64_t step = rpi_now_ns();
+        RP_TRY(run_step(b, slots, m));
         if (m->of.hidden == sizes[0].hidden)
             note_start(b, m);
         else
-            note(b, m);
+            note(b, m, rpi_seconds(rpi_now_ns() - step));
     }
     return RP_OK;
 }
@@ -311,13 +338,13 @@ static rp_status run_layers(rpi_machine_bench *b, void *self) {
     layers *l = self;
     for (int i = 0; i < l->count; i++) {
         RP_TRY(rp_barrier(b->comm));
-        RP_TRY(run_often(b, &l->models[i]));
+        RP_TRY(run_often(b, &l->slots, &l->models[i]));
     }
     return RP_OK;
 }
 
 const rpi_machine_part rpi_machine_layers = {
-    .what = "matrix products, attention and the rest of layers, by shape and dtype",
+    .what = "matrix products, attention and the rest of layers, by shape and dtype; AdamW",
     .open = open_layers,
     .run = run_layers,
     .close = close_layers,

@@ -1,11 +1,10 @@
-/* What a rank does alone beside layers: copies, the optimizer, codecs, the disk. */
+/* What a rank does alone beside training: copies, codecs, the disk. */
 #include "cli/bench_machine.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/gaussian.h"
-#include "engine/optimizer.h"
 #include "redpoll/codec.h"
 
 #include <errno.h>
@@ -14,18 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- copies, and AdamW ---- */
+/* ---- copies ---- */
 
-enum { COPY_BYTES = 64 << 20, SLOTS = 4, REPEATS = 3 };
-/* Bytes that AdamW reads and writes of an element of fp32, as a forecast counts them. */
-#define ADAMW_BYTES 24.
-static const size_t elements[] = {1 << 16, 1 << 19, 1 << 21};
-enum { UPDATES = sizeof elements / sizeof elements[0], MOST_ELEMENTS = 1 << 21 };
+enum { COPY_BYTES = 64 << 20 };
 
 typedef struct memory {
     char *from, *to;
-    float *slots[SLOTS]; /* values, gradients and two of state */
-    int copy, updates[UPDATES];
+    int copy;
 } memory;
 
 static void close_memory(void *self) {
@@ -33,7 +27,6 @@ static void close_memory(void *self) {
     if (!m) return;
     rpi_free(m->from);
     rpi_free(m->to);
-    for (int i = 0; i < SLOTS; i++) rpi_free(m->slots[i]);
     rpi_free(m);
 }
 
@@ -45,49 +38,20 @@ static rp_status open_memory(rpi_machine_bench *b, void **out_self) {
     RP_TRY(rpi_alloc(COPY_BYTES, "a copy", &m->from));
     RP_TRY(rpi_alloc(COPY_BYTES, "a copy", &m->to));
     memset(m->from, 1, COPY_BYTES);
-    for (int i = 0; i < SLOTS; i++)
-        RP_TRY(rpi_alloc_array(MOST_ELEMENTS, sizeof(float), "an optimizer", &m->slots[i]));
-    RP_TRY(rpi_machine_item_open(b, RPI_WORK_COPY, 0, "", &copied, 2 * copied, &m->copy));
-    for (int i = 0; i < UPDATES; i++) {
-        const double bytes = ADAMW_BYTES * (double)elements[i];
-        RP_TRY(
-            rpi_machine_item_open(b, RPI_WORK_OPTIMIZER, 0, "", &bytes, bytes, &m->updates[i]));
-    }
-    return RP_OK;
-}
-
-static void update(const rpi_machine_bench *b, const rpi_optimizer *adamw, memory *m,
-                   int index) {
-    rpi_optimizer_rates rates = {.learning_rate = 1e-4f,
-                                 .beta1 = .9,
-                                 .beta2 = .999,
-                                 .epsilon = 1e-8,
-                                 .threads = b->threads};
-    adamw->update(&rates, 1, (int64_t)elements[index], m->slots[0], m->slots[1],
-                  (float *const[]){m->slots[2], m->slots[3]});
+    return rpi_machine_item_open(b, RPI_WORK_COPY, 0, "", &copied, 2 * copied, &m->copy);
 }
 
 static rp_status run_memory(rpi_machine_bench *b, void *self) {
     memory *m = self;
-    const rpi_optimizer *adamw = NULL;
-    RP_TRY(rpi_optimizer_find("adamw", &adamw));
     RP_TRY(rp_barrier(b->comm));
     int64_t start = rpi_now_ns();
     memcpy(m->to, m->from, COPY_BYTES);
     rpi_machine_item_time(b, m->copy, rpi_seconds(rpi_now_ns() - start));
-    for (int i = 0; i < UPDATES; i++) {
-        update(b, adamw, m, i);
-        for (int k = 0; k < REPEATS; k++) {
-            start = rpi_now_ns();
-            update(b, adamw, m, i);
-            rpi_machine_item_time(b, m->updates[i], rpi_seconds(rpi_now_ns() - start));
-        }
-    }
     return RP_OK;
 }
 
 const rpi_machine_part rpi_machine_memory = {
-    .what = "copies of memory, and AdamW",
+    .what = "copies of memory",
     .open = open_memory,
     .run = run_memory,
     .close = close_memory,

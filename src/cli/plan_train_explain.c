@@ -81,7 +81,9 @@ static void explain_step(const rpi_step_terms *x, const rpi_forecast *f, bool me
             ? "bytes of a parameter over the rate measured of AdamW"
             : "bytes of a parameter, read and written, and 4 passes over gradients to clip and "
               "clear them, at the memory's rate");
-    term("host", f->seconds[RPI_TIME_HOST], "step_host_s, and shard_host_s with ZeRO 2 and 3");
+    term("host", f->seconds[RPI_TIME_HOST],
+         measured ? "step_host_s, and gradients over the rate at which each is looked at"
+                  : "step_host_s, and shard_host_s with ZeRO 2 and 3");
     printf("  S is %.4g bytes, on %lld host%s; the peak %.4g a second\n", x->data_bytes,
            (long long)x->data_hosts, x->data_hosts == 1 ? "" : "s", f->peak_flops);
 }

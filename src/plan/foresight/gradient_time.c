@@ -94,6 +94,12 @@ double rpi_gradients_exposed_s(const rpi_forecast_job *j) {
     return busy_s + fmax(least_s, link_s - x->hidden_s);
 }
 
+double rpi_gradients_looked_at_s(const rpi_forecast_job *j) {
+    const rpi_measured_rates *r = j->m->rates;
+    double bytes = most_parameters(j->l) * 4;
+    return r && r->gradients.count ? bytes / rpi_rate_at(&r->gradients, &bytes) : 0;
+}
+
 double rpi_optimizer_time_s(const rpi_forecast_job *j) {
     const rpi_precision *p = j->l->precision;
     double n = most_parameters(j->l) / (j->l->zero ? (double)rpi_layout_sharers(j->l) : 1);

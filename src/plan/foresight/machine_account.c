@@ -16,6 +16,7 @@ static const rpi_machine_work_info works[RPI_WORKS] = {
      {"forward", "backward"}, false},
     {"layer", "with next to nothing in it", "s", {0}, {"forward", "backward"}, false},
     {"step", "beside passes and the optimizer", "s", {0}, {0}, false},
+    {"gradients", "looked at: is each a number", "bytes/s", {"bytes"}, {0}, false},
     {"optimizer", "AdamW", "bytes/s", {"bytes"}, {0}, false},
     {"copy", "of memory, read and written", "bytes/s", {"bytes"}, {0}, false},
     {"sum", "an all-reduce of the ranks of this host", "bytes/s", {"bytes"}, {0}, false},
@@ -80,6 +81,7 @@ static rpi_rate_table *table_of(rpi_measured_rates *r, const rpi_machine_item *i
     case RPI_WORK_ATTENTION: return &r->attention[item->pass];
     case RPI_WORK_REST: return &r->rest[item->pass];
     case RPI_WORK_HEAD: return &r->head[item->pass];
+    case RPI_WORK_GRADIENTS: return &r->gradients;
     case RPI_WORK_OPTIMIZER: return &r->optimizer;
     case RPI_WORK_SUM: return &r->sums;
     default: return NULL;

@@ -15,6 +15,7 @@ typedef enum rpi_machine_work {
     RPI_WORK_HEAD,      /* logits with their loss, and everything else outside of layers */
     RPI_WORK_LAYER,     /* a layer with almost no work in it */
     RPI_WORK_STEP,      /* the time of a step without passes and optimizer */
+    RPI_WORK_GRADIENTS, /* looking at each gradient: is it a number? */
     RPI_WORK_OPTIMIZER, /* AdamW */
     RPI_WORK_COPY,      /* a copy of memory */
     RPI_WORK_SUM,       /* an all-reduce over the ranks of this host */

@@ -110,7 +110,7 @@ static bool waits_for_another_host(const rpi_forecast_job *j) {
 /* Ranks with shards of gradients or parameters need more host time in a step. */
 static double step_host_s(const rpi_forecast_job *j) {
     bool has_shards = j->l->zero >= 2 && rpi_layout_sharers(j->l) > 1;
-    return rpi_forecast_fact(j, RPI_FACT_STEP_HOST) +
+    return rpi_forecast_fact(j, RPI_FACT_STEP_HOST) + rpi_gradients_looked_at_s(j) +
            (has_shards ? rpi_forecast_fact(j, RPI_FACT_SHARD_HOST) : 0);
 }
 

@@ -104,6 +104,18 @@ static void a_step_takes_what_was_measured(void) {
     CHECK_NEAR(f.seconds[RPI_TIME_HOST], 1e-4, 1e-12);
 }
 
+/* Of what was not measured, as in files of before, a forecast has nothing. */
+static void each_gradient_is_looked_at(void) {
+    measured *m = measure(2);
+    rpi_training_layout l = small();
+    const rpi_machine_item looked_at = {RPI_WORK_GRADIENTS, 0, "", {1e6}, 4e9, 4e9, 4e9, 5};
+    l.global_batch = 1;
+    CHECK_OK(rpi_machine_account_add(&m->account, &looked_at));
+    CHECK_OK(rpi_machine_account_device(&m->account, "test", &m->machine.device, &m->rates));
+    rpi_forecast f = forecast_of(&l, &m->machine);
+    CHECK_NEAR(f.seconds[RPI_TIME_HOST] - 1e-4, rpi_stage_parameters(&l, 0) * 1e-9, 1e-9);
+}
+
 /* Inside a host cores are the link: nothing hides what they sum. Over a link all but the last
  * bucket may be hidden, but not what they encode. */
 static void what_keeps_cores_busy_is_not_hidden(void) {
@@ -170,6 +182,7 @@ static void a_rank_alone(void) {
 CASES({"the program is a row", the_program_is_a_row},
       {"every fact says how it is known", every_fact_says_how_it_is_known},
       {"a step takes what was measured", a_step_takes_what_was_measured},
+      {"each gradient is looked at", each_gradient_is_looked_at},
       {"what keeps cores busy is not hidden", what_keeps_cores_busy_is_not_hidden},
       {"what is no machine is refused", what_is_no_machine_is_refused},
       {"a rank alone", a_rank_alone})

@@ -41,6 +41,13 @@ enum {
     MORE = sizeof more_sizes / sizeof more_sizes[0]
 };
 
+/* Of a model: products in each dtype, and what fp32 has beside them. */
+enum { ITEMS_OF_A_MODEL = DTYPES * MATRICES * PRODUCTS + 8, OTHER_ITEMS = 32 };
+_Static_assert((QUICK - 1 + MORE) * ITEMS_OF_A_MODEL + OTHER_ITEMS <= RPI_MACHINE_ITEMS,
+               "a machine has room for all that --thorough measures");
+_Static_assert((QUICK + MORE) * DTYPES <= RPI_MACHINE_TIMINGS - RPI_MACHINE_ITEMS,
+               "and each model for a whole");
+
 /* Kinds of kernels, by what is forecast of them. */
 typedef struct spent {
     double matrices[MATRICES][PRODUCTS]; /* forward, backward for inputs and for weights */

@@ -36,7 +36,7 @@ typedef struct rpi_machine_work_info {
 /* NULL past the end. */
 const rpi_machine_work_info *rpi_machine_work_at(int index);
 
-enum { RPI_MACHINE_ITEMS = 320, RPI_MACHINE_NAME = 48 };
+enum { RPI_MACHINE_ITEMS = 448, RPI_MACHINE_NAME = 48 };
 typedef struct rpi_machine_item {
     rpi_machine_work work;
     int pass;

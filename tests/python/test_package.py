@@ -101,26 +101,16 @@ def test_rooms_import_what_they_may(source: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.fixture
-def copied(source: Path, tmp_path: Path) -> Path:
+PACKAGE = Path("python/redpoll/torch")
+
+
+def copied(source: Path, root: Path) -> Path:
     """What is looked at, in a folder of its own."""
     ignored = shutil.ignore_patterns("__pycache__")
-    package = Path("python/redpoll/torch")
-    shutil.copytree(source / package, tmp_path / package, ignore=ignored)
-    (tmp_path / "tools").mkdir()
-    shutil.copy(source / "tools/python_layers.txt", tmp_path / "tools")
-    return tmp_path
-
-
-@pytest.mark.parametrize("case", BREACHES)
-def test_a_breach_is_told(copied: Path, case: str) -> None:
-    name, text, said = BREACHES[case]
-    path = copied / "python/redpoll/torch" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text + "\n")
-    done = layers(copied)
-    assert done.returncode == (1 if said else 0) and said in done.stdout, done.stdout
-    assert len(done.stdout.splitlines()) == (1 if said else 0)
+    shutil.copytree(source / PACKAGE, root / PACKAGE, ignore=ignored)
+    (root / "tools").mkdir()
+    shutil.copy(source / "tools/python_layers.txt", root / "tools")
+    return root
 
 
 BORROWED = {
@@ -139,22 +129,49 @@ BORROWED = {
 """What a file says, and what is said of it where another one has `_poster` and `_secret`."""
 
 
-@pytest.mark.parametrize("case", BORROWED)
-def test_what_is_private_to_another_file_is_told(copied: Path, case: str) -> None:
-    text, said = BORROWED[case]
-    folder = copied / "python/redpoll/torch/comm"
-    home = "_secret = 1\nclass Home:\n    def __init__(self): self._poster = 1\n"
-    (folder / "_home.py").write_text(home)
-    (folder / "_user.py").write_text(text + "\n")
-    done = layers(copied)
-    assert done.returncode == (1 if said else 0) and said in done.stdout, done.stdout
-    assert len(done.stdout.splitlines()) == (1 if said else 0)
+HOME = "_secret = 1\nclass Home:\n    def __init__(self): self._poster = 1\n"
+ADDED = {  # by case: the file, its text, and what is said of it
+    **{
+        case: (name.replace("_new", f"_new_{number}"), text, said)
+        for number, (case, (name, text, said)) in enumerate(BREACHES.items())
+    },
+    **{
+        f"private: {case}": (f"comm/_user_{number}.py", text, said)
+        for number, (case, (text, said)) in enumerate(BORROWED.items())
+    },
+}
 
 
-def test_a_circle_is_told(copied: Path) -> None:
-    folder = copied / "python/redpoll/torch/codecs"
+@pytest.fixture(scope="module")
+def told(source: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What is said of the package with all of these files, which know nothing of each other."""
+    root = copied(source, tmp_path_factory.mktemp("rooms"))
+    (root / PACKAGE / "comm/_home.py").write_text(HOME)
+    for name, text, _ in ADDED.values():
+        path = root / PACKAGE / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text + "\n")
+    done = layers(root)
+    assert done.returncode == 1
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("case", ADDED)
+def test_a_breach_is_told(told: list[str], case: str) -> None:
+    name, _, said = ADDED[case]
+    lines = [line for line in told if line.split(":")[0].removeprefix("torch/") == name]
+    assert len(lines) == (1 if said else 0) and said in "".join(lines), told
+
+
+def test_nothing_else_is_told(told: list[str]) -> None:
+    assert len(told) == len([said for _, _, said in ADDED.values() if said]), told
+
+
+def test_a_circle_is_told(source: Path, tmp_path: Path) -> None:
+    root = copied(source, tmp_path)
+    folder = root / PACKAGE / "codecs"
     (folder / "_one.py").write_text("from ._two import two\n")
     (folder / "_two.py").write_text("from . import _one\n")
-    done = layers(copied)
+    done = layers(root)
     expected = "a circle of files: codecs/_one -> codecs/_two -> codecs/_one\n"
     assert (done.returncode, done.stdout) == (1, expected)

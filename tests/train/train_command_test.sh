@@ -10,11 +10,12 @@ bad() {
     complain "$*"
     tail -n 5 out err
 }
-# train FOLDER WORDS...: must succeed
+# train FOLDER WORDS...: a model that costs nothing, or $model; must succeed
+model=
 train() {
     to=$1
     shift
-    if timeout 100 "$redpoll" train --model resnet20 --data synthetic --train-images 80 \
+    if timeout 100 "$redpoll" train --model "${model:-mlp:hidden=48}" --data synthetic --train-images 80 \
         --test-images 40 --global-batch-size 16 --seed 3 --out "$to" "$@" >out 2>err; then pass
     else bad "train $to $*"; fi
 }
@@ -23,6 +24,7 @@ says() {
 }
 
 # The same run twice, over processes and the fastest backend, gives the same bytes.
+model=resnet20
 train one -n 2 --codec q4:rounding=stochastic --steps 6 --trace
 says out 'rank 0 of 2, found by redpoll run'
 says out 'step 6/6'
@@ -49,6 +51,7 @@ train four -n 4 --codec q4 --steps 8 --resume three
 says out 'saved by 2 ranks, continued by 4'
 train alone -n 1 --steps 8 --resume three
 says out 'found by'
+model=
 
 # Who gives no rate has the optimizer's.
 train adam -n 1 --steps 1 --optimizer adamw
@@ -95,8 +98,8 @@ done
 go_on 0 --resume six --batch-size 4 --epochs 2
 says out 'note: --steps was 8, now absent'
 says out 'the global batch was 16, now 8'
-go_on 1 --resume six --model mlp
-says err 'six/model.safetensors holds the model resnet20, not mlp'
+go_on 1 --resume six --model resnet20
+says err 'six/model.safetensors holds the model mlp:hidden=48, not resnet20'
 go_on 2 --resume six --overwrite
 says err 'resume goes on with the run in six, --overwrite starts over in it'
 timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume six --steps 21 >out 2>err || bad 'a launcher cannot go on'
@@ -110,8 +113,8 @@ go_on 0 --resume six -n 2 --config other.yaml --steps 22
 says out 'note: --weight-decay was 0.0005, now 0.001'
 rm six/settings.json
 go_on 1 --resume six -n 2
-says err 'six/model.safetensors holds the model resnet20, not resnet18'
-go_on 0 --resume six -n 2 --model resnet20 --data synthetic --train-images 80 --steps 22 --no-eval
+says err 'six/model.safetensors holds the model mlp:hidden=48, not resnet18'
+go_on 0 --resume six -n 2 --model mlp:hidden=48 --data synthetic --train-images 80 --steps 22 --no-eval
 says out 'note: six/settings.json is missing'
 go_on 2 --resume six/model.safetensors
 says err 'six/model.safetensors is not a folder'
@@ -165,6 +168,7 @@ if [ -n "$victim" ]; then
     says err 'rank 1'
     if pgrep -f -- "--out $folder/killed" >/dev/null; then bad "processes are left"; else pass; fi
     last=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' killed/metrics.jsonl | tail -n 1)
+    model=resnet20
     train killed -n 2 --codec q4 --steps $((last + 3)) --resume killed
 else
     kill $run

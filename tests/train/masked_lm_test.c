@@ -51,7 +51,7 @@ static void write_special(const char *path) {
 static rpi_train_options small(void) {
     rpi_train_options options = ranks_options();
     if (!data[0]) write_text();
-    options.model = "bert:layers=2,hidden=32,heads=2,vocabulary=261,positions=64";
+    options.model = "bert:layers=2,hidden=16,heads=2,vocabulary=261,positions=64";
     options.data = data;
     options.train_images = options.test_images = 0;
     options.seq_length = SEQUENCE;
@@ -59,6 +59,8 @@ static rpi_train_options small(void) {
     options.optimizer = "adamw";
     options.lr = 3e-3;
     options.clip = 1;
+    options.backend = NULL; /* the fastest */
+    options.threads = 1;
     options.steps = 8;
     return options;
 }
@@ -69,7 +71,6 @@ static void text_is_learnt(void) {
     char both[1500];
     snprintf(both, sizeof both, "%s,validation=%s", data, data + strlen("masked:"));
     options.data = both;
-    options.backend = NULL; /* the fastest */
     options.model = "bert:layers=2,hidden=32,heads=2,vocabulary=261,positions=64,pre-ln=on";
     options.global_batch_size = 16;
     options.steps = 200;
@@ -125,7 +126,7 @@ static void any_number_of_ranks_equals_one(void) {
 
 static void a_resumed_run_has_the_same_bytes(void) {
     rpi_train_options options = small();
-    options.model = "bert:layers=2,hidden=32,heads=2,vocabulary=261,positions=64,dropout=0.1,"
+    options.model = "bert:layers=2,hidden=16,heads=2,vocabulary=261,positions=64,dropout=0.1,"
                     "attention-dropout=0.1";
     options.codec = "q4";
     options.accumulate = 2;

@@ -56,6 +56,8 @@ static rpi_train_options small(void) {
     options.optimizer = "adamw";
     options.lr = 3e-3;
     options.clip = 1;
+    options.backend = NULL; /* the fastest */
+    options.threads = 1;
     options.steps = 8;
     return options;
 }
@@ -63,7 +65,6 @@ static rpi_train_options small(void) {
 static void answers_are_learnt(void) {
     rpi_train_options options = small();
     rpi_train_result result = {0};
-    options.backend = NULL; /* the fastest */
     options.steps = 120;
     options.accumulate = 2;
     options.codec = "q4";

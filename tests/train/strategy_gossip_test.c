@@ -12,6 +12,8 @@ static rpi_train_options gossip_options(const char *strategy) {
     options.strategy = strategy;
     options.momentum = 0;
     options.weight_decay = 0;
+    options.backend = NULL; /* the fastest */
+    options.threads = 1;
     return options;
 }
 

@@ -43,16 +43,30 @@ static rpi_train_options small(void) {
     options.optimizer = "adamw";
     options.lr = 1e-2;
     options.clip = 1;
+    options.backend = NULL; /* the fastest */
+    options.threads = 1;
     options.steps = 8;
     return options;
 }
 
-static void text_is_learnt(void) {
+static rpi_train_options learning(const char *folder) {
     rpi_train_options options = small();
-    rpi_train_result result = {0};
     options.steps = 100;
     options.accumulate = 2;
-    REQUIRE_OK(ranks_train(&options, 2, &result));
+    options.out = ranks_folder(folder);
+    return options;
+}
+
+/* What two ranks have learnt, into the folder "learnt"; once. */
+static rpi_train_result learnt(void) {
+    static rpi_train_result result;
+    rpi_train_options options = learning("learnt");
+    if (!result.steps) CHECK_OK(ranks_train(&options, 2, &result));
+    return result;
+}
+
+static void text_is_learnt(void) {
+    rpi_train_result result = learnt();
     CHECK(strcmp(result.unit, "tokens") == 0);
     CHECK_EQ(result.test.count, 6 * SEQUENCE); /* the last 5 % of 117 windows */
     CHECK_MSG(result.test.loss < 0.5, "the loss is %g", result.test.loss);
@@ -65,18 +79,13 @@ static void text_is_learnt(void) {
 
 /* A letter of the sentence has one that follows it, wherever the temperature takes it. */
 static void samples_show_what_is_learnt(void) {
-    rpi_train_options options = small();
-    options.steps = 100;
-    options.eval = false;
-    options.backend = NULL; /* the fastest */
-    options.out = ranks_folder("unsampled");
-    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    rpi_train_options options = learning("sampled");
+    learnt();
     options.sample_every = 50;
     options.sample_tokens = 12;
     options.prompt = "the red ";
-    options.out = ranks_folder("sampled");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    CHECK(ranks_same_file(ranks_path(ranks_folder("unsampled"), "model.safetensors"),
+    CHECK(ranks_same_file(ranks_path(ranks_folder("learnt"), "model.safetensors"),
                           ranks_path(options.out, "model.safetensors")));
     size_t bytes = 0;
     char *text = (char *)ranks_file(ranks_path(options.out, "metrics.jsonl"), &bytes);

@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "base/suggest.h"
+#include "plan/context_lengths.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -79,20 +80,13 @@ static rp_status check_tensor(const rpi_training_layout *l) {
 }
 
 bool rpi_layout_context_fits(const rpi_training_layout *l) {
-    return l->context == 1 || l->sequence % (2 * l->context) == 0;
+    return rpi_context_length_fits(l->context, l->sequence);
 }
 
 /* Each rank has two pieces, the i-th and the i-th from the end, so that their work is even. */
 static rp_status check_context(const rpi_training_layout *l) {
-    long long pieces = 2 * l->context, below = l->sequence / pieces * pieces;
-    char fitting[32] = "";
-    if (rpi_layout_context_fits(l)) return RP_OK;
-    if (below > 0) snprintf(fitting, sizeof fitting, "%lld or ", below);
-    return RP_FAIL(INVALID,
-                   "--cp %lld: sequences of %lld tokens over %lld context ranks, two equal "
-                   "pieces each: %s%lld tokens would fit",
-                   (long long)l->context, (long long)l->sequence, (long long)l->context,
-                   fitting, below + pieces);
+    rp_status fits = rpi_context_lengths_check(l->context, l->sequence, l->model.positions);
+    return fits == RP_OK ? RP_OK : rpi_fail_context(fits, "--cp %lld: ", (long long)l->context);
 }
 
 static rp_status check_pipeline(const rpi_training_layout *l) {

@@ -56,20 +56,3 @@ rpi_value_id rpi_context_gather_node(rpi_graph *graph, const rpi_context_split *
     name_outputs(graph, split->ranks, gather, inputs[0], &attributes);
     return rpi_external_node(graph, name, count, inputs, attributes);
 }
-
-/* ---- what would fit ---- */
-
-rp_status rpi_context_split_check(const rpi_context_split *split, int64_t sequence) {
-    int64_t pieces = 2 * (int64_t)split->ranks, less = sequence / pieces * pieces;
-    if (!rpi_context_is_split(split) || sequence % pieces == 0) return RP_OK;
-    if (!less)
-        return RP_FAIL(INVALID,
-                       "sequences of %lld tokens over %d context ranks, two equal pieces each: "
-                       "%lld tokens would fit",
-                       (long long)sequence, split->ranks, (long long)pieces);
-    return RP_FAIL(INVALID,
-                   "sequences of %lld tokens over %d context ranks, two equal pieces each: "
-                   "%lld or %lld tokens would fit",
-                   (long long)sequence, split->ranks, (long long)less,
-                   (long long)(less + pieces));
-}

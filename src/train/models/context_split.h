@@ -43,7 +43,4 @@ rpi_value_id rpi_context_gather_node(rpi_graph *graph, const rpi_context_split *
                                      const char *name, const rpi_context_gather *gather,
                                      const rpi_value_id *inputs);
 
-/* RP_INVALID: sequences of so many tokens are no two equal pieces a rank; how many would be. */
-rp_status rpi_context_split_check(const rpi_context_split *split, int64_t sequence);
-
 #endif

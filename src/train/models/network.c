@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "engine/layers.h"
+#include "plan/context_lengths.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -226,7 +227,9 @@ static rp_status check_context(const rpi_model_choice *choice, const rpi_context
     if (!rpi_context_is_split(context)) return RP_OK;
     if (context->rank < 0 || context->rank >= context->ranks)
         return RP_FAIL(INVALID, "context rank %d of %d", context->rank, context->ranks);
-    if (choice->model->shares_sequences) return rpi_context_split_check(context, sequence);
+    if (choice->model->shares_sequences)
+        return rpi_context_lengths_check(context->ranks, sequence,
+                                         rpi_model_number(choice, "positions"));
     for (int i = 0; rpi_model_at(i) && used < sizeof names; i++)
         if (rpi_model_at(i)->shares_sequences)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/run.h"
+#include "cli/said_once.h"
 #include "cli/train_forecast.h"
 #include "cli/train_settings.h"
 #include "cli/train_signals.h"
@@ -85,6 +86,17 @@ static rp_status join_world(const rpi_train_settings *s, rpi_world *out_world) {
                           "takes nobody back: --restart 0");
 }
 
+/* What ranks refuse, all of them alike as a rule, is said once. */
+static int failed_with_others(rpi_world *world, rp_status status) {
+    rpi_kept_error why;
+    bool is_refusal = status == RP_INVALID || status == RP_NOMEM;
+    rpi_error_keep(&why);
+    bool is_said = (is_refusal || world->rank == 0) && rpi_said_by_first(world, why.message);
+    rpi_error_put_back(&why);
+    if (!is_said) return failed(status);
+    return status == RP_INVALID ? RPI_EXIT_USAGE : RPI_EXIT_FAILED;
+}
+
 static int run_rank(rpi_train_settings *s) {
     rpi_world world = {0};
     bool stopped = false;
@@ -99,7 +111,7 @@ static int run_rank(rpi_train_settings *s) {
         rpi_train_drop_stop_signals();
     }
     if (status != RP_OK)
-        code = failed(status);
+        code = failed_with_others(&world, status);
     else if (stopped)
         code = 128 + rpi_train_stop_signal();
     rpi_world_leave(&world);

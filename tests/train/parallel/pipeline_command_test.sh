@@ -97,7 +97,7 @@ for layout in '-n 1' '-n 2 --pp 2' '-n 4 --pp 2 --tp 2' '-n 4 --pp 2 --tp 2 --sc
 done
 
 # ---- what does not go together ----
-# refused WHAT WORDS...
+# refused WHAT WORDS...: it is said once, whatever the number of ranks
 refused() {
     what=$1
     shift
@@ -105,10 +105,14 @@ refused() {
     code=$?
     if [ $code -eq 2 ]; then pass; else complain "$*: exit code $code, not 2"; fi
     says err "$what"
+    if [ "$(grep -cE "^(\[[0-9]+\] )?redpoll: [^']" err)" -eq 1 ]; then pass; else complain "$*: not said once: $(cat err)"; fi
 }
 refused 'pp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --pp 2 -n 3
 refused 'pp 2 and 1 rank: .*-n 2 would fit' --model gpt2 --pp 2 -n 1
 refused 'can be cut into 4 parts; --pp 4 would fit' --model llama:layers=3,hidden=16,heads=2,vocabulary=257,positions=16 --pp 5 -n 5
+refused 'can be cut into 4 parts' --model llama:layers=3,hidden=16,heads=2,vocabulary=257,positions=16 --pp 5 -n 5 --schedule auto
+refused 'makes 3 parts, and 1f1b over 2 stages has 2: name 1 layer' --model llama:layers=3,hidden=16,heads=2,vocabulary=257,positions=16 --pp 2 -n 2 \
+    --stage-cut model.layers.1,model.layers.2
 refused "strategy gossip: .*all-reduce is for them" --model gpt2 --pp 2 -n 2 --strategy gossip
 refused 'its memory of segments' --model transformer-xl --pp 2 -n 2
 refused 'bits are chosen' --model gpt2 --pp 2 -n 2 --codec auto
@@ -122,7 +126,7 @@ refused 'a global batch of 5 is not divisible by 2 replicas; --global-batch-size
 refused 'a global batch of 5 is not divisible by 1 replica x 2 micro-batches; --global-batch-size 6 is' --model gpt2 --tp 2 -n 2 --global-batch-size 5 --accumulate 2
 
 # ---- what no host has memory for ----
-# lacks WORDS...: refused on every rank, before anything is allocated
+# lacks WORDS...: refused on every rank, before anything is allocated, and said once
 lacks() {
     "$redpoll" train --model gpt2:layers=24,hidden=65536,heads=1024,vocabulary=257,positions=16 --data tokens:corpus --seq-length 16 --steps 1 --no-eval \
         --no-checkpoint --optimizer adamw --threads 1 --global-batch-size 8 --out lacks "$@" >out 2>err
@@ -130,12 +134,12 @@ lacks() {
     if [ $code -eq 1 ]; then pass; else complain "$*: exit code $code, not 1"; fi
     says err "needs [0-9.]* GB, of which [0-9.]* GB for (optimizer's state|parameters|gradients); the [0-9] ranks? of its host need [0-9.]* GB more than"
     says err 'no-memory-check starts all the same'
+    if [ "$(grep -c 'no-memory-check' err)" -eq 1 ]; then pass; else complain "$*: not said once: $(cat err)"; fi
 }
 lacks -n 1
 lacks -n 2 --zero 1
 lacks -n 2 --pp 2 --micro-batch-size 2
 says err 'rank [01], stage [01] needs'
-says err '^\[1\] redpoll: rank'
 lacks -n 2 --pp 2 --micro-batch-size 2 --schedule auto
 
 # ---- a rank is killed: all others say which one ----

@@ -134,7 +134,7 @@ says out 'the file says dp: 1, and 2 ranks with --tp 1, --cp 1 and --pp 1 are 2 
 says out '2 replicas of 2 stages, each of 2 ranks that share its layers'
 
 # ---- what does not go together: add a row ----
-# refused WHAT WORDS...
+# refused WHAT WORDS...: it is said once, whatever the number of ranks
 refused() {
     what=$1
     shift
@@ -142,6 +142,7 @@ refused() {
     code=$?
     if [ $code -eq 2 ]; then pass; else complain "$*: exit code $code, not 2"; fi
     says err "$what"
+    if [ "$(grep -cE "^(\[[0-9]+\] )?redpoll: [^']" err)" -eq 1 ]; then pass; else complain "$*: not said once: $(cat err)"; fi
 }
 refused 'tp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --tp 2 -n 3
 refused 'tp 2 --pp 2 and 6 ranks: a replica takes 4 of them; -n 4 or -n 8 would fit' --model gpt2 --tp 2 --pp 2 -n 6

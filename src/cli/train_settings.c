@@ -156,12 +156,6 @@ static void note_replicas(rpi_train_settings *s, const rpi_config *config) {
     note_change(s, line);
 }
 
-/* A file may say it of a layout that words beside it change. */
-static void note_tokens(rpi_train_settings *s) {
-    if (s->train.sequence_parallel && s->train.tensor_ranks <= 1)
-        note_change(s, "--sequence-parallel changes nothing: no ranks share a layer (--tp 2)");
-}
-
 rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
                                   rpi_train_sources *from, bool *wants_help) {
     rpi_train_settings scratch = {0}, said = {0}; /* without defaults */
@@ -178,7 +172,6 @@ rp_status rpi_train_settings_read(int argc, char **argv, rpi_train_settings *s,
     else
         RP_TRY(apply_words(from, argc, argv, s));
     if (from->config) note_replicas(s, from->config);
-    note_tokens(s);
     RP_TRY(open_model(s));
     RP_TRY(use_own_names(s));
     RP_TRY(choose_rate(s, &said));

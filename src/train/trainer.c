@@ -321,9 +321,6 @@ static void note_sharing(rpi_trainer *t) {
                      "gradients in each micro-batch; --zero 1 does once a step"
                    : "--zero 2 with --pp: a stage hands on its gradients in each micro-batch; "
                      "--zero 1 does once a step");
-    if (t->options->host_shards && rpi_trainer_passes_values(t) && !t->comms.hosts)
-        rpi_trainer_note(t, "--host-shards: this takes several hosts with several ranks of one "
-                            "layout each; nothing is kept");
 }
 
 rp_status rpi_trainer_open_strategy(rpi_trainer *t) {

@@ -11,6 +11,7 @@
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/run_settings.h"
 #include "train/huggingface/hf_weights.h"
+#include "train/idle_options.h"
 #include "train/replicas.h"
 #include "train/text_samples.h"
 
@@ -83,6 +84,19 @@ static void tell_layout(const rpi_training *r) {
     r->hooks->note(r->hooks->context, line);
 }
 
+static void tell_idle_options(const rpi_training *r) {
+    const rpi_trainer *t = &r->trainer;
+    rpi_grid model = t->place.grid;
+    model.size[RPI_AXIS_DATA] = 1;
+    const rpi_idle_layout layout = {.stages = model.size[RPI_AXIS_STAGE],
+                                    .tensor_ranks = model.size[RPI_AXIS_TENSOR],
+                                    .replica_ranks = rpi_grid_world(&model),
+                                    .holders = t->place.holders,
+                                    .keeps_copies = t->comms.hosts != NULL};
+    if (r->hooks->note)
+        rpi_idle_options_tell(r->options, &layout, r->hooks->note, r->hooks->context);
+}
+
 /* Nothing is written before every rank has come this far. */
 static rp_status open_output(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
@@ -136,6 +150,7 @@ rp_status rpi_training_start(rpi_training *r, rp_comm *comm) {
     warn_of_one_bit(r);
     tell_split(r);
     tell_layout(r);
+    tell_idle_options(r);
     RP_TRY(rpi_readmission_open(t, &r->readmission));
     RP_TRY(make_history(r));
     r->saved_step = r->evaluated_step = r->sampled_step = -1;

@@ -94,25 +94,28 @@ says out 'loss .* (within|bit-equal)'
 cat >tiny.yaml <<END
 model: {dtype: float32, model_config: {hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2,
   intermediate_size: 32, vocab_size: 257, max_position_embeddings: 16}}
-parallelism: {dp: 1, pp: 1, tp: 1, context_parallel_size: 2}
+parallelism: {dp: 1, pp: 1, pp_engine: 1f1b, tp: 1, tp_mode: ALL_REDUCE, context_parallel_size: 2}
+optimizer: {zero_stage: 0}
 tokens: {sequence_length: 16, micro_batch_size: 4, batch_accumulation_per_replica: 2, train_steps: 1}
 END
 "$redpoll" train --config tiny.yaml --data tokens:corpus --threads 1 --no-eval --out tiny >out 2>err || complain "$(cat err)"
 says out '2 ranks share each sequence'
+if grep -q 'nothing' out; then complain "of what happens anyway: $(cat out)"; else pass; fi
 # Replicas are of as many ranks as tp, pp and context_parallel_size make.
-sed -i 's/tp: 1, context/tp: 2, tp_mode: REDUCE_SCATTER, context/' tiny.yaml
+sed -i 's/tp: 1, tp_mode: ALL_REDUCE/tp: 2, tp_mode: REDUCE_SCATTER/' tiny.yaml
 "$redpoll" train --config tiny.yaml --data tokens:corpus --threads 1 --no-eval --out both >out 2>err || complain "$(cat err)"
 if grep -q 'the file says dp' out; then complain "$(cat out)"; else pass; fi
 "$redpoll" train --config tiny.yaml --tp 1 --data tokens:corpus --threads 1 --no-eval --out other >out 2>err || complain "$(cat err)"
 says out 'the file says dp: 1, and 4 ranks with --tp 1, --cp 2 and --pp 1 are 2 replicas; -n 2 makes as many as it says'
 says out 'sequence-parallel changes nothing: no ranks share a layer'
+if [ "$(grep -c 'changes nothing' out)" -eq 1 ]; then pass; else complain "not said once: $(cat out)"; fi
 
 # ---- what a rank holds ----
 "$redpoll" info --model gpt2:layers=2,hidden=64,heads=4,vocabulary=256,positions=1024 --seq-length 1024 --cp 4 >out 2>err || complain "$(cat err)"
 says out 'a rank has 256 of 1024 tokens of each sequence'
 
 # ---- what does not go together: add a row ----
-# refused WHAT WORDS...
+# refused WHAT WORDS...: it is said once, whatever the number of ranks
 refused() {
     what=$1
     shift
@@ -120,11 +123,16 @@ refused() {
     code=$?
     if [ $code -eq 2 ]; then pass; else complain "$*: exit code $code, not 2"; fi
     says err "$what"
+    if [ "$(grep -cE "^(\[[0-9]+\] )?redpoll: [^']" err)" -eq 1 ]; then pass; else complain "$*: not said once: $(cat err)"; fi
 }
 refused 'cp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --cp 2 -n 3
 refused 'tp 2 --cp 2 --pp 2 and 12 ranks: a replica takes 8 of them; -n 8 or -n 16 would fit' --model gpt2 --tp 2 --cp 2 --pp 2 -n 12
 refused 'dp 3 x 2 ranks a replica is 6, and there are 4; -n 6 would fit' --model gpt2 --cp 2 --dp 3 -n 4
 refused 'sequences of 16 tokens over 3 context ranks, two equal pieces each: 12 or 18 tokens would fit' --model gpt2 --cp 3 -n 3
+short=gpt2:layers=1,hidden=16,heads=4,vocabulary=257,positions=16
+refused 'sequences of 16 tokens over 5 context ranks, two equal pieces each: 10 tokens would fit' --model $short --cp 5 -n 5
+refused 'sequences of 16 tokens over 9 context ranks, .*: --cp 8 with --seq-length 16, or positions=18 with --seq-length 18 would fit' --model $short --cp 9 -n 9
+refused 'sequences of 32 tokens, and the model has 16 positions: use --seq-length 16 or less' --model $short --seq-length 32 --cp 2 -n 2
 refused 'vit has its samples on one rank as wholes; .*gpt2, llama' --model vit --data synthetic --cp 2 -n 2
 refused 'bert has its samples' --model bert --data masked:corpus --cp 2 -n 2
 refused 'transformer-xl has its samples' --model transformer-xl --cp 2 -n 2
@@ -135,6 +143,10 @@ refused 'bits are chosen' --model gpt2 --cp 2 --tp 2 -n 4 --codec auto
 refused 'cp: .0. is out of range' --model gpt2 --cp 0 -n 2
 "$redpoll" info --model gpt2 --seq-length 100 --cp 8 >out 2>err && complain 'info takes 100 tokens over eight ranks'
 says err 'sequences of 100 tokens over 8 context ranks, two equal pieces each: 96 or 112 tokens would fit'
+
+# What is offered is taken.
+if "$redpoll" train --model $short --data tokens:corpus --seq-length 10 --global-batch-size 2 --threads 1 --steps 1 --no-eval --cp 5 -n 5 --out offered \
+    >out 2>err; then pass; else complain "$(cat err)"; fi
 
 # ---- a rank is killed: all others say which one ----
 # find_rank RANK: its process

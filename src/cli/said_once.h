@@ -4,9 +4,9 @@
 
 #include "cli/world.h"
 
-/* Does rank 0 say this line, too, so that this rank need not? Rank 0 calls it for whatever it
- * says in the end, others where they have something to say, and wait some seconds for it. Of
- * ranks that our own launcher has started; else false. */
+/* Does rank 0 say this line, too, so that this rank need not? Each rank that refuses calls it;
+ * rank 0 hands its line on, others wait some seconds for that. Of ranks that our own launcher
+ * has started; else false. */
 bool rpi_said_by_first(rpi_world *world, const char *line);
 
 #endif

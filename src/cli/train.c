@@ -91,7 +91,7 @@ static int failed_with_others(rpi_world *world, rp_status status) {
     rpi_kept_error why;
     bool is_refusal = status == RP_INVALID || status == RP_NOMEM;
     rpi_error_keep(&why);
-    bool is_said = (is_refusal || world->rank == 0) && rpi_said_by_first(world, why.message);
+    bool is_said = is_refusal && rpi_said_by_first(world, why.message);
     rpi_error_put_back(&why);
     if (!is_said) return failed(status);
     return status == RP_INVALID ? RPI_EXIT_USAGE : RPI_EXIT_FAILED;

@@ -12,10 +12,19 @@ typedef struct search {
     const rpi_open_choices *open;
     const rpi_machine *machine;
     int64_t ranks;
-    int most; /* FRONTIER: all layouts that no other beats */
-    rp_status refusal;
+    int most;          /* FRONTIER: all layouts that no other beats */
+    rp_status refusal; /* the first one, whose reason is kept, or that memory ran out */
+    rpi_kept_error reason;
     rpi_found_layouts *out;
 } search;
+
+/* Options that were left open begin with their smallest numbers, so that the first refusal is
+ * about the options that were given. */
+static void refuse(search *s, rp_status status) {
+    if (s->refusal != RP_OK && status != RP_NOMEM) return;
+    s->refusal = status;
+    rpi_error_keep(&s->reason);
+}
 
 /* Inserts it by its speed; there is room for one more. */
 static void insert(rpi_found_layouts *found, const rpi_candidate *c) {
@@ -73,7 +82,7 @@ static void try_layout(search *s, const rpi_training_layout *l) {
     rp_status status = rpi_layout_check(l);
     if (status == RP_OK) status = rpi_forecast_bound(l, s->machine, &c.forecast);
     if (status != RP_OK) {
-        s->refusal = status;
+        refuse(s, status);
         return;
     }
     if (!s->out->tried++ || c.forecast.memory.all < s->out->least.forecast.memory.all)
@@ -83,7 +92,7 @@ static void try_layout(search *s, const rpi_training_layout *l) {
     if (!may_be_kept(s, &c.forecast)) return;
     if (l->pipeline > 1) status = rpi_forecast_step(l, s->machine, &c.forecast);
     if (status == RP_OK) status = keep(s, &c);
-    if (status != RP_OK) s->refusal = status;
+    if (status != RP_OK) refuse(s, status);
 }
 
 static void try_recomputations(search *s, rpi_training_layout l) {
@@ -124,7 +133,9 @@ static void try_micro_batches(search *s, rpi_training_layout l) {
 
 static void try_pipelines(search *s, rpi_training_layout l) {
     int64_t left = s->ranks / (l.tensor * l.context), asked = l.pipeline, data = l.data;
-    for (int64_t p = 1; p <= left && p <= l.model.layers; p++) {
+    int64_t fewest =
+        l.interleave > 1 && left > 1 ? 2 : 1; /* one stage has nothing to interleave */
+    for (int64_t p = s->open->pipeline ? fewest : 1; p <= left && p <= l.model.layers; p++) {
         if (left % p || (!s->open->pipeline && p != asked)) continue;
         if (!s->open->data && left / p != data) continue;
         l.pipeline = p;
@@ -197,7 +208,7 @@ static rp_status try_all(const rpi_training_layout *request, const rpi_open_choi
                          const rpi_machine *machine, int64_t ranks, int most,
                          rpi_found_layouts *out) {
     *out = (rpi_found_layouts){0};
-    search s = {open, machine, ranks, most, RP_OK, out};
+    search s = {.open = open, .machine = machine, .ranks = ranks, .most = most, .out = out};
     rpi_fact peak;
     RP_TRY(rpi_plan_device_peak(&machine->device, request->precision->dtype, &peak));
     RP_TRY(rpi_alloc_array((size_t)most + 1, sizeof *out->best, "layouts", &out->best));
@@ -205,6 +216,7 @@ static rp_status try_all(const rpi_training_layout *request, const rpi_open_choi
     if (out->tried && s.refusal != RP_NOMEM) return RP_OK;
     rpi_free(out->best);
     *out = (rpi_found_layouts){0};
+    if (s.refusal != RP_OK) rpi_error_put_back(&s.reason);
     if (s.refusal == RP_NOMEM) return s.refusal;
     if (s.refusal != RP_OK)
         return rpi_fail_context(s.refusal,

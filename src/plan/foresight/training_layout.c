@@ -91,6 +91,12 @@ static rp_status check_context(const rpi_training_layout *l) {
 
 static rp_status check_pipeline(const rpi_training_layout *l) {
     long long chunks = l->pipeline * l->interleave, micro = rpi_layout_micro_batches(l);
+    if (chunks > l->model.layers && l->interleave > 1)
+        return RP_FAIL(INVALID,
+                       "--pp %lld with --interleave %lld: %lld chunks are more than the %lld "
+                       "layers",
+                       (long long)l->pipeline, (long long)l->interleave, chunks,
+                       (long long)l->model.layers);
     if (chunks > l->model.layers)
         return RP_FAIL(INVALID, "%lld stages are more than the %lld layers", chunks,
                        (long long)l->model.layers);

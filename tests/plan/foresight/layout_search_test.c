@@ -103,6 +103,39 @@ static void where_nothing_is_legal_the_reason_is_said(void) {
     (void)rpi_memory_fail_after(0);
 }
 
+/* ---- the table: add a row. Where several numbers are open the reason is of what was said ----
+ */
+
+static void the_reason_is_of_what_was_said(void) {
+    static const struct {
+        int64_t ranks, interleave, global_batch, micro_batch; /* 0: open */
+        const char *message;
+    } rows[] = {
+        {8, 99, 64, 0, "--pp 2 with --interleave 99: 198 chunks are more than the 8 layers"},
+        {1, 2, 64, 0, "--interleave 2 is of a pipeline; say --pp, too"},
+        {8, 2, 3, 0, "--dp 4 does not divide the global batch of 3"},
+        {8, 1, 64, 7, "--micro-batch-size 7 does not divide the 8 samples of a replica"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_training_layout l = small_gpt();
+        rpi_machine m = perfect_machine(8);
+        rpi_open_choices open = all_open;
+        rpi_found_layouts found;
+        l.interleave = rows[i].interleave;
+        l.global_batch = rows[i].global_batch;
+        l.global_batch = rows[i].global_batch;
+        open.micro_batch = rows[i].micro_batch == 0;
+        if (!open.micro_batch) l.micro_batch = rows[i].micro_batch;
+        char message[128] = "";
+        snprintf(message, sizeof message, "no layout of %lld ranks is legal: %s",
+                 (long long)rows[i].ranks, rows[i].message);
+        CHECK_FAILS(rpi_layouts_search(&l, &open, &m, rows[i].ranks, 5, &found), INVALID,
+                    message);
+        CHECK_FAILS(rpi_layouts_frontier(&l, &open, &m, rows[i].ranks, &found), INVALID,
+                    message);
+    }
+}
+
 /* ---- the table: add a row. How many ranks share sequences in what is tried ---- */
 
 static void sequences_are_shared_where_they_are_long_or_have_to_be(void) {
@@ -182,4 +215,5 @@ CASES({"the best of all is found", the_best_of_all_is_found},
       {"sequences are shared where they are long or have to be",
        sequences_are_shared_where_they_are_long_or_have_to_be},
       {"the frontier is what no other beats", the_frontier_is_what_no_other_beats},
-      {"where nothing is legal the reason is said", where_nothing_is_legal_the_reason_is_said})
+      {"where nothing is legal the reason is said", where_nothing_is_legal_the_reason_is_said},
+      {"the reason is of what was said", the_reason_is_of_what_was_said})

@@ -40,7 +40,7 @@ static const change changes[] = {
     {3, 1, 1, 1, 1, 1, "--tp 3 does not divide the 32 heads"},
     {64, 1, 1, 1, 1, 1, "--tp 64 does not divide"},
     {1, 33, 1, 1, 1, 64, "33 stages are more than the 32 layers"},
-    {1, 4, 1, 9, 1, 64, "36 stages are more than"},
+    {1, 4, 1, 9, 1, 64, "--pp 4 with --interleave 9: 36 chunks are more than the 32 layers"},
     {1, 1, 1, 2, 1, 64, "--interleave 2 is of a pipeline"},
     {1, 4, 1, 2, 1, 6, "whole rounds of 4 micro-batches; a step has 6"},
     {1, 1, 3, 1, 1, 64, "--dp 3 does not divide the global batch of 64"},

@@ -2,8 +2,10 @@
 
 #include "base/append.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "cli/nanotron_nodes.h"
 #include "cli/nanotron_stages.h"
+#include "cli/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,10 +219,13 @@ static const char *number_text(long long number, char text[LONGEST_NUMBER]) {
     return text;
 }
 
+/* As the option reads it ("64K", too); 0 where it is no number, which the option refuses. */
 static long long number_at(const rpi_nanotron *t, const char *path, long long absent) {
     char number[RPI_YAML_NUMBER];
     const char *text = rpi_nanotron_number(t, find(t, path), number);
-    return *text ? strtoll(text, NULL, 10) : absent;
+    int64_t said;
+    if (!*text) return absent;
+    return rpi_parse_count(text, &said) == RP_OK ? said : 0;
 }
 
 static rp_status put_rates(const rpi_nanotron *t) {
@@ -253,21 +258,28 @@ static rp_status put_evaluation(const rpi_nanotron *t) {
     return rpi_nanotron_put_from(t, id, "evaluation.images", number_text(count, images));
 }
 
-/* Their dp counts replicas, ours ranks: a replica has as many as tp, pp and cp make. */
+/* Their dp counts replicas, ours ranks: a replica has as many as tp, pp and cp make. A number
+ * that its option does not take is left as it is: the option refuses it by its name. */
 static rp_status put_ranks(const rpi_nanotron *t) {
-    long long stages = number_at(t, "parallelism.pp", 1), ranks;
-    long long tensor = number_at(t, "parallelism.tp", 1);
-    long long context = number_at(t, "parallelism.context_parallel_size", 1);
+    static const char *const axes[] = {"parallelism.dp", "parallelism.pp", "parallelism.tp",
+                                       "parallelism.context_parallel_size"};
+    long long ranks = 1;
+    int shared = 0;
     char text[LONGEST_NUMBER];
     if (!*text_at(t, "parallelism.pp_engine")) (void)take(t, "parallelism.pp_engine");
-    if (stages <= 1 && tensor <= 1 && context <= 1) return RP_OK;
-    if (__builtin_mul_overflow(number_at(t, "parallelism.dp", 1), stages > 1 ? stages : 1,
-                               &ranks) ||
-        __builtin_mul_overflow(ranks, tensor > 1 ? tensor : 1, &ranks) ||
-        __builtin_mul_overflow(ranks, context > 1 ? context : 1, &ranks))
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
+        long long said = number_at(t, axes[i], 1);
+        if (said < 1 || said > RPI_MOST_RANKS) return RP_OK;
+        if (i > 0 && said > 1 && !shared) shared = find(t, axes[i]);
+        ranks *= ranks <= RPI_MOST_RANKS ? said : 1; /* more need not be counted */
+    }
+    if (!shared) return RP_OK;
+    if (ranks > RPI_MOST_RANKS)
         return RP_FAIL(
-            INVALID, "%s:%zu: parallelism.dp x pp x tp x context_parallel_size is too large",
-            t->file, line_of(t, find(t, stages > 1 ? "parallelism.pp" : "parallelism.tp")));
+            INVALID,
+            "%s:%zu: parallelism.dp x pp x tp x context_parallel_size is more than %d "
+            "ranks, which are the most",
+            t->file, line_of(t, shared), RPI_MOST_RANKS);
     return rpi_nanotron_put(t, "parallelism.dp", number_text(ranks, text));
 }
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+enum { RPI_MOST_RANKS = 65536 }; /* of -n */
+
 typedef struct rpi_world_settings {
     int64_t ranks; /* -n: 0 when absent */
     int64_t hosts; /* that ranks count as being on, evenly; 0: those they are on */
@@ -33,7 +35,7 @@ rp_status rpi_world_check_transport(const char *text);
 /* Rows of an option table, for a settings struct with an rpi_world_settings field. */
 /* clang-format off */
 #define RPI_WORLD_OPTIONS(type, field)                                                         \
-    RPI_ROWS_RANKS(offsetof(type, field.ranks), "parallelism.dp", NULL, 1, 65536,              \
+    RPI_ROWS_RANKS(offsetof(type, field.ranks), "parallelism.dp", NULL, 1, RPI_MOST_RANKS,     \
                    "start N ranks on this machine"),                                           \
     RPI_ROW_LINK(offsetof(type, field.link), "network.link", NULL,                             \
                  "shape each rank's traffic, each way: 1Gbit,50us"),                           \

@@ -466,7 +466,7 @@ static void what_we_have_not_is_refused(void) {
          "has 1|null only: ranks share the data, as dp says, the layers, as pp says, each "
          "layer, as tp says, and each sequence, as context_parallel_size says"},
         {LITTLE "parallelism: {tp: 4000000000, dp: 4000000000}\n",
-         "x context_parallel_size is too large"},
+         "parallelism.dp: '4000000000' is too large"},
         {LITTLE "optimizer: {learning_rate_scheduler: {lr_warmup_steps: 3, lr_warmup_style: "
                 "constant}}\n",
          "lr_warmup_style is constant; redpoll train has linear|null only"},
@@ -562,11 +562,15 @@ static void what_we_have_not_is_refused(void) {
         {"model: {model_config: {vocab_size: 99999999999}}\n",
          "vocab_size is 99999999999, which is too large"},
         /* What is made of several keys is refused where the user wrote it. */
-        {LITTLE "parallelism:\n  dp: 50000000\n  pp: 3\n",
-         "nanotron.yaml:3: parallelism.dp: '150000000' is too large"},
-        {LITTLE "parallelism:\n  pp: 3\n  dp: 50000000\n", "nanotron.yaml:4: parallelism.dp: "},
-        {LITTLE "parallelism:\n  dp: 9000000000000000\n  pp: 9000\n",
-         "nanotron.yaml:4: parallelism.dp x pp x tp x context_parallel_size is too large"},
+        {LITTLE "parallelism:\n  dp: 30000\n  pp: 3\n",
+         "nanotron.yaml:4: parallelism.dp x pp x tp x context_parallel_size is more than 65536 "
+         "ranks"},
+        {LITTLE
+         "parallelism: {dp: 65536, pp: 65536, tp: 65536, context_parallel_size: 65536}\n",
+         "parallelism.dp x pp x tp x context_parallel_size is more than 65536 ranks"},
+        /* One key alone is, by its name. */
+        {LITTLE "parallelism:\n  pp: 9000\n  dp: 9000000000000000\n",
+         "nanotron.yaml:4: parallelism.dp: '9000000000000000' is too large"},
         {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: 99999999\n",
          "nanotron.yaml:4: evaluation.images: "},
         {LITTLE "tokens:\n  micro_batch_size: 2\n  limit_val_batches: many\n",
@@ -593,6 +597,37 @@ static void what_we_have_not_is_refused(void) {
         found f;
         rpi_config *config = NULL;
         CHECK_FAILS(read_text(bad[i].text, &f, &config), INVALID, bad[i].part);
+    }
+}
+
+/* ---- the table: add a row. Numbers of which others are made, as options read them; what is
+ * none is left for its option to refuse ---- */
+
+static void numbers_are_those_of_options(void) {
+    static const struct {
+        const char *text, *key, *value;
+    } rows[] = {
+        {"parallelism: {dp: 1K, pp: 2}", "parallelism.dp", "2048"},
+        {"parallelism: {dp: 3, tp: 0x10}", "parallelism.dp", "48"},
+        {"parallelism: {dp: 3, pp: null, context_parallel_size: 4}", "parallelism.dp", "12"},
+        {"parallelism: {dp: 1.5, pp: 2}", "parallelism.dp", "1.5"},
+        {"parallelism: {dp: two, pp: 2}", "parallelism.dp", "two"},
+        {"parallelism: {dp: -3, pp: 2}", "parallelism.dp", "-3"},
+        {"parallelism: {dp: 0, pp: 2}", "parallelism.dp", "0"},
+        {"parallelism: {dp: 2, pp: 2x}", "parallelism.dp", "2"},
+        {"parallelism: {dp: 2, tp: 9000000000000000}", "parallelism.dp", "2"},
+        {"parallelism: {dp: 2, tp: -4}", "parallelism.dp", "2"},
+        {"tokens: {train_steps: 1K}", RATE "lr_decay_steps", "1024"},
+        {"tokens: {micro_batch_size: 1K, limit_val_batches: 3}", "evaluation.images", "3072"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[400];
+        found f;
+        rpi_config *config = NULL;
+        snprintf(text, sizeof text, LITTLE "%s\n", rows[i].text);
+        REQUIRE_OK(read_text(text, &f, &config));
+        check_key(&f, rows[i].key, rows[i].value);
+        rpi_config_free(config);
     }
 }
 
@@ -642,5 +677,6 @@ CASES({"a whole file is read", a_whole_file_is_read},
       {"as many stages as there is room for", as_many_stages_as_there_is_room_for},
       {"every key is known", every_key_is_known},
       {"every key is suggested", every_key_is_suggested}, {"words are YAML's", words_are_yamls},
+      {"numbers are those of options", numbers_are_those_of_options},
       {"what we have not is refused", what_we_have_not_is_refused},
       {"odd shapes are read", odd_shapes_are_read})

@@ -85,7 +85,8 @@ static rp_status allocate(const settings *s, buffers *b) {
     return RP_OK;
 }
 
-/* One repeat of all three, interleaved so that a slow spell of the machine meets each alike. */
+/* One repeat of all three, interleaved, so that a slow spell of the machine affects each alike.
+ */
 static rp_status repeat(const settings *s, buffers *b, uint64_t step, double seconds[3]) {
     size_t count = (size_t)s->count, bytes = 0;
     rp_encode_context context = {

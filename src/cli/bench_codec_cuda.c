@@ -98,7 +98,7 @@ static rp_status prepare(bench *b) {
     return RP_OK;
 }
 
-/* An encoding on the host, and from it where its buckets begin. */
+/* Encodes on the host, and finds from the encoding where its buckets begin. */
 static rp_status find_offsets(bench *b) {
     const rpi_bench_codec_cuda *s = b->s;
     void *encoding = NULL;
@@ -113,7 +113,7 @@ static rp_status find_offsets(bench *b) {
     return status;
 }
 
-/* Where the bytes vary, the first encoding says how many they are, and is what is decoded. */
+/* If sizes vary, the first encoding gives the number of bytes, and is what is decoded. */
 static rp_status prepare_varying(bench *b) {
     size_t scratch = 0, places;
     RP_TRY(check(b, b->cuda->scratch_bytes(&b->encode, &scratch), "the scratch memory"));
@@ -137,7 +137,7 @@ static int begin_one(bench *b, int which) {
     return b->cuda->decode(&b->decode, 1, NULL);
 }
 
-/* All three in turn, so that a slow spell of the card meets each alike. */
+/* Measures all three in turn, so that a slow spell of the card affects each alike. */
 static rp_status measure(bench *b) {
     static const char *const names[] = {"copying", "encoding", "decoding"};
     for (int64_t i = -b->s->warmup; i < b->s->iters; i++)

@@ -69,7 +69,7 @@ rp_status rpi_check_dtype(const char *text) {
     return rpi_bench_dtype_parse(text, &dtype);
 }
 
-/* -b 1K -e 64M -f 2: a row a size, as nccl-tests walk through them. */
+/* -b 1K -e 64M -f 2: a row for each size, in the steps of nccl-tests. */
 static rp_status step_sizes(const rpi_bench_settings *s, int64_t *out_sizes, int *out_count) {
     int64_t last = s->max_bytes >= 0 ? s->max_bytes : s->min_bytes;
     int64_t bytes = s->min_bytes >= 0 ? s->min_bytes : last < 1024 ? last : 1024;
@@ -139,7 +139,7 @@ rp_status rpi_bench_takes(const rpi_command *command, const char *name, const ch
         count <= MOST_NAMED ? "; it is for " : "", count <= MOST_NAMED ? others : "");
 }
 
-/* The option of any collective that a word names; NULL: of none. */
+/* The option of any collective that a word names; NULL: none has it. */
 static const rpi_option *option_of_any(const char *word) {
     const rpi_command *command;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
@@ -150,7 +150,7 @@ static const rpi_option *option_of_any(const char *word) {
     return NULL;
 }
 
-/* Options of other collectives get a better word than "unknown". */
+/* Refuses options of other collectives with a clearer message than "unknown". */
 static rp_status check_words(const rpi_command *command, int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         const rpi_option *option = option_of_any(argv[i]);
@@ -215,13 +215,13 @@ rp_status rpi_bench_check(const rpi_bench *b, int64_t world) {
     return world ? check_world(b, algorithm, world) : RP_OK;
 }
 
-/* What would fail on every rank is said once, before any is started. */
+/* What would fail on every rank is reported once, before any rank is started. */
 static rp_status check(const job *j) {
     RP_TRY(rpi_world_check(&j->s.world));
     return rpi_bench_check(&j->bench, j->s.world.ranks);
 }
 
-/* Texts that this collective has no option for are NULL, and its numbers 0. */
+/* Sets texts for which this collective has no option to NULL, and its numbers to 0. */
 static rp_status resolve(job *j) {
     rpi_bench_settings *s = &j->s;
     j->bench = (rpi_bench){.kind = j->kind,
@@ -267,7 +267,7 @@ static rp_status verdict(const rpi_bench_row *row) {
     return RP_OK;
 }
 
-/* Every rank stops at the first wrong row; rank 0 says so. */
+/* Every rank stops at the first wrong row; rank 0 reports it. */
 static rp_status measure_sizes(const job *j) {
     const rpi_bench *bench = &j->bench;
     bool speaks = rp_comm_rank(bench->comm) == 0;

@@ -46,7 +46,7 @@ typedef struct pair {
     double latency_s, bytes_s;
 } pair;
 
-/* Sends a message and receives it back, as the rank does that begins. */
+/* Sends a message and receives it back, on the rank that begins. */
 static rp_status bounce(rp_comm *comm, const pair *p, void *data, size_t bytes,
                         double *out_seconds) {
     bool begins = rp_comm_rank(comm) == p->low;
@@ -76,9 +76,9 @@ static rp_status measure_latency(rp_comm *comm, pair *p, void *data, int64_t rou
     return status;
 }
 
-/* Doubles the bytes until a message takes long enough beyond the shortest one, of which the
- * time is nearly all latency; then takes the best of a few. The rank that begins tells the
- * other how long the next message is, 0 for none. */
+/* Doubles the bytes until a message takes long enough beyond the shortest one, whose time is
+ * nearly all latency; then takes the best of a few. The rank that begins tells the other the
+ * length of the next message, 0 for none. */
 static rp_status measure_rate(rp_comm *comm, pair *p, void *data) {
     bool begins = rp_comm_rank(comm) == p->low;
     double time_s = 0, shortest_s = 0, best_s = INFINITY, ignored;
@@ -222,7 +222,7 @@ static void print_kind(const char *name, const kind *k) {
 
 enum { WAYS_MOST = 16, WAY_BYTES = 800 };
 
-/* False: there is no way to show, as for links through memory, and for rank 0 itself. */
+/* False: there is nothing to show, as for links through memory, and for rank 0 itself. */
 static bool find_way(const rp_comm *comm, int rank, char text[WAY_BYTES]) {
     const rpi_connection *port = comm->peers[rank].connection;
     rpi_link *link = rank == comm->rank ? NULL : port->link;

@@ -1,4 +1,4 @@
-/* `redpoll bench machine`: what this machine does, for `redpoll plan train --machine`. */
+/* `redpoll bench machine`: measures this machine for `redpoll plan train --machine`. */
 #include "cli/bench_machine.h"
 
 #include "base/clock.h"

@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Layers of a model, of which a layer is a half: what one node finds in a cache the next of
- * the same kind does not. */
+/* Layers of a model, so that the share of a layer is a half: a node may find in a cache what
+ * the node before of the same kind has left. */
 enum { LAYERS = 2, SIZES_MOST = 16, MATRICES = 4, PRODUCTS = 3, DTYPES = 2, RUNS = 5 };
 #define LONG_NS (RPI_SECOND_NS / 10)
 
@@ -25,7 +25,7 @@ typedef struct size {
     int samples, sequence, hidden, heads, vocabulary;
 } size;
 
-/* Quick: about ten seconds on one core. The first is a layer with next to nothing in it. */
+/* Quick: about ten seconds on one core. The first is a layer with almost no work in it. */
 static const size sizes[] = {
     {1, 4, 16, 1, 16},      {1, 64, 64, 2, 257},    {4, 64, 128, 4, 1024},
     {2, 128, 256, 4, 257},  {8, 64, 256, 4, 2048},  {1, 128, 512, 8, 1024},
@@ -147,7 +147,7 @@ static rp_status open_products(rpi_machine_bench *b, model *m) {
     return RP_OK;
 }
 
-/* Counted as a forecast counts them: plan/foresight/step_forecast.c. */
+/* Counted as forecasts count them: plan/foresight/step_forecast.c. */
 static rp_status open_items(rpi_machine_bench *b, model *m) {
     rpi_training_layout l = layout_of(&m->of, m->compute);
     double tokens = m->of.samples * m->of.sequence, s = m->of.sequence, h = m->of.hidden;
@@ -239,8 +239,8 @@ static rp_status run_model(model *m) {
 
 /* ---- the part ---- */
 
-/* Measured before any larger model is made: the process is as large as one that trains this
- * model alone. */
+/* Measured before any larger model is made, when the process is as large as one that trains
+ * this model only. */
 static rp_status note_program(rpi_machine_bench *b, model *m) {
     int program;
     double held = 0;

@@ -166,7 +166,8 @@ static rp_status move_all(int fd, char *bytes, bool writes) {
     return RP_OK;
 }
 
-/* Out of the page cache as far as the system agrees, so that it is read from the disk. */
+/* Removes the file from the page cache as far as the system allows, so that it is read from the
+ * disk. */
 static rp_status write_file(const disk *d) {
     int fd = open(d->path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
     if (fd < 0) return RP_FAIL(IO, "%s", strerror(errno));

@@ -1,4 +1,5 @@
-/* What ranks of a machine do together, and what a step of training takes beside its passes. */
+/* Work that ranks of a machine do together, and the time of a training step outside of its
+ * passes. */
 #include "cli/bench_machine.h"
 
 #include "base/clock.h"
@@ -80,7 +81,7 @@ static void close_steps(void *self) {
     rpi_free(s);
 }
 
-/* With one rank alone, too: what ranks tell each other in a step is a sum like others. */
+/* Also with one rank alone: the reports of ranks in a step are a sum like others. */
 static rp_status open_steps(rpi_machine_bench *b, void **out_self) {
     steps *s = NULL;
     const rp_comm_options options = RP_COMM_OPTIONS(.progress_thread = 1);

@@ -1,5 +1,5 @@
-/* Times one size of a collective, counts its bytes, and compares what every rank got with the
- * serial answer. */
+/* Times one size of a collective, counts its bytes, and compares the result of every rank with
+ * the serial answer. */
 #include "cli/bench_collective.h"
 #include "cli/bench_memory.h"
 
@@ -117,8 +117,8 @@ static rp_status allocate(measurement *m) {
     return RP_OK;
 }
 
-/* From now on input and output are one buffer: the shorter of the two is the part of the longer
- * that belongs to this rank. The input is kept elsewhere, and copied there for each call. */
+/* Makes input and output one buffer: the shorter of the two is the part of the longer that
+ * belongs to this rank. The input is kept elsewhere, and copied there for each call. */
 static rp_status go_in_place(measurement *m) {
     size_t bytes = block_bytes(m), own = bytes * (size_t)m->call.rank;
     int most = m->given > m->got ? m->given : m->got;
@@ -155,8 +155,8 @@ static rp_status reset_buffers(measurement *m) {
 
 /* ---- calls ---- */
 
-/* The largest value of all ranks, by an all-reduce: where many ranks share few cores it costs
- * one turn of each, and a gather would have one rank wait for all others. */
+/* The largest value of all ranks, by an all-reduce: if many ranks share few cores this costs
+ * one turn of each, while in a gather one rank would wait for all others. */
 static rp_status max_over_ranks(rp_comm *comm, double value, double *out_max) {
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX);
     rp_segment segment = {.data = &value, .count = 1, .dtype = RP_F64};
@@ -183,9 +183,9 @@ static void wait_until(int64_t at_ns) {
     while (rpi_now_ns() < at_ns) sched_yield();
 }
 
-/* Ranks leave a barrier up to a latency apart, and a rank that starts so much early has sent
- * its part before the others look at their clocks. On a shaped link that would be most of the
- * time; where all ranks are on one host they read the same clock, and agree on an instant. */
+/* Ranks leave a barrier up to a latency apart, and a rank that starts early by that much has
+ * sent its part before the others read their clocks. On a shaped link that would be most of the
+ * time. If all ranks are on one host they read the same clock, and agree on an instant. */
 static rp_status start_together(measurement *m, int64_t *out_start_ns) {
     RP_TRY(rp_barrier(m->call.comm));
     *out_start_ns = rpi_now_ns();
@@ -225,8 +225,8 @@ static uint64_t bytes_sent(rp_comm *comm) {
     return stats.wire_bytes_sent;
 }
 
-/* Bytes of one call alone: the barrier and the exchange of times are not part of it. It is also
- * the call whose result is checked, so nothing of an earlier one may be left. */
+/* Bytes of one call alone, without the barrier and the exchange of times. The result of this
+ * call is also checked, so that nothing of an earlier one may be left. */
 static rp_status measure_bytes(measurement *m, rpi_bench_row *row) {
     if (m->got) memset(m->call.output, 0xa5, (size_t)m->got * block_bytes(m));
     RP_TRY(reset_buffers(m));
@@ -276,7 +276,7 @@ static void add_weighed(const measurement *m, rpi_bench_source source, double we
     }
 }
 
-/* The last call's round, into m->sums. */
+/* The weighted sum of the last call's round, into m->sums. */
 static void mix(const measurement *m, int block, size_t first, size_t n,
                 rpi_distance *distance) {
     const rp_neighbors *lists = m->checked;
@@ -289,7 +289,7 @@ static void mix(const measurement *m, int block, size_t first, size_t n,
     }
 }
 
-/* Into m->sums. */
+/* The answer, into m->sums. */
 static void answer(const measurement *m, rpi_bench_source source, size_t first, size_t n,
                    rpi_distance *distance) {
     rp_reduction reduce = m->bench->reduce;
@@ -324,7 +324,7 @@ static void compare_block(const measurement *m, int block, size_t begin, size_t 
     }
 }
 
-/* What one encoding of Gaussian values loses. */
+/* The share that one encoding of Gaussian values loses. */
 static rp_status codec_loss(const measurement *m, double *out_loss) {
     rp_dtype dtype = m->call.dtype;
     const rp_codec *codec = &m->call.codec;
@@ -345,7 +345,7 @@ static rp_status codec_loss(const measurement *m, double *out_loss) {
     return status;
 }
 
-/* The error that is allowed: none where elements only move, or are picked. */
+/* The allowed error: none if elements are only moved or selected. */
 static rp_status allowed_loss(const measurement *m, double *out_loss) {
     rp_reduction reduce = m->bench->reduce;
     bool rounds = m->bench->kind->mixes;
@@ -356,7 +356,7 @@ static rp_status allowed_loss(const measurement *m, double *out_loss) {
     return RP_OK;
 }
 
-/* Is the input as it was? A call only reads it. */
+/* Is the input unchanged? A call must only read it. */
 static bool input_is_intact(const measurement *m) {
     size_t bytes = rp_dtype_bytes(m->call.dtype), count = (size_t)m->given * m->call.count;
     for (size_t first = 0; first < count; first += PIECE) {
@@ -367,7 +367,7 @@ static bool input_is_intact(const measurement *m) {
     return true;
 }
 
-/* Every rank compares what it got, or its share of what all ranks got. */
+/* Every rank compares its result, or its share of the common result. */
 static rp_status measure_error(measurement *m, rpi_bench_row *row) {
     size_t count = m->call.count, rank = (size_t)m->call.rank, world = (size_t)m->call.world;
     bool share = m->bench->kind->replicates;
@@ -388,7 +388,7 @@ static rp_status measure_error(measurement *m, rpi_bench_row *row) {
     return RP_OK;
 }
 
-/* Send to the next rank what comes from the one before. */
+/* Sends data to the next rank and receives that of the one before. */
 static rp_status pass_on(rp_comm *comm, const void *mine, size_t bytes, void *theirs) {
     int rank = rp_comm_rank(comm), world = rp_comm_world(comm);
     rp_request *receive = NULL, *send = NULL;
@@ -399,7 +399,7 @@ static rp_status pass_on(rp_comm *comm, const void *mine, size_t bytes, void *th
     return sent;
 }
 
-/* Byte by byte, each rank against the next: when all neighbours agree, all ranks do. */
+/* Compares byte by byte, each rank with the next: if all neighbours agree, all ranks do. */
 static rp_status compare_replicas(measurement *m, rpi_bench_row *row) {
     size_t bytes = (size_t)m->got * block_bytes(m), most = PIECE * sizeof *m->sums;
     const unsigned char *output = m->call.output;
@@ -418,8 +418,8 @@ static rp_status compare_replicas(measurement *m, rpi_bench_row *row) {
 
 /* ---- one size ---- */
 
-/* The algorithm that the user names, or that the communicator would choose; none for a call of
- * which that cannot be told. */
+/* The algorithm that the user names, or that the communicator would choose; none for a call
+ * that cannot be told. */
 static rp_status choose_algorithm(measurement *m, rpi_bench_row *row) {
     const rpi_bench *bench = m->bench;
     const rpi_algorithm *algorithm = NULL;
@@ -453,7 +453,7 @@ static rp_status measure_calls(measurement *m, rpi_bench_row *row) {
     return compare_replicas(m, row);
 }
 
-/* Another row of the same, of which the worse counts. */
+/* Measures the same in place; the worse error counts. */
 static rp_status measure_in_place(measurement *m, rpi_bench_row *row) {
     rpi_bench_row other = *row;
     RP_TRY(go_in_place(m));

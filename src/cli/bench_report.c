@@ -1,4 +1,5 @@
-/* What `redpoll bench` prints of a collective: a table for people, JSON for programs. */
+/* Prints the results of `redpoll bench` for a collective: a table for people, JSON for
+ * programs. */
 #include "cli/bench_collective.h"
 #include "cli/numbers.h"
 #include "comm/values/reductions.h"
@@ -14,8 +15,8 @@ static bool moves_elements(const rpi_bench_kind *kind) {
     return kind->gives != RPI_BLOCKS_NONE;
 }
 
-/* With a lossy codec the bytes that travel are not those of the elements: there is no bus
- * bandwidth. */
+/* With a lossy codec the sent bytes are not those of the elements: there is no bus bandwidth.
+ */
 static bool has_bus(const rpi_bench *bench) {
     return bench->kind->bus_factor && !rpi_bench_is_lossy(bench);
 }

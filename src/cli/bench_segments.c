@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "cli/bench_collective.h"
 
-/* What all ranks have, block by block, and what this one has of its own. */
+/* The blocks of all ranks, and this rank's own. */
 typedef struct places {
     const rp_block *all;
     const void *own;

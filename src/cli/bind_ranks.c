@@ -125,7 +125,8 @@ static int read_number(int processor, const char *file, int otherwise) {
     return end == text || number < 0 ? otherwise : (int)number;
 }
 
-/* Its folder has a link nodeN; -1: it has none, where the kernel knows no nodes. */
+/* The node of a processor, by a link nodeN in its folder; -1: none, as the kernel knows no
+ * nodes. */
 static int node_of(int processor) {
     char path[64];
     int node = -1;
@@ -141,7 +142,8 @@ static int node_of(int processor) {
     return node;
 }
 
-/* By socket, node and core, so that neighbours in the list are near each other. */
+/* Orders by socket, node and core, so that processors near each other are neighbours in the
+ * list. */
 static int compare(const void *left, const void *right) {
     const rpi_processor *a = left, *b = right;
     if (a->socket != b->socket) return a->socket - b->socket;
@@ -159,7 +161,7 @@ static void read_sys(const cpu_set_t *allowed, rpi_bind_host *host) {
                                 .node = node_of(i)};
 }
 
-/* hwloc tells of all that the machine, or this container, has. */
+/* hwloc reports all processors of the machine, or of this container. */
 static void keep_allowed(const cpu_set_t *allowed, rpi_bind_host *host) {
     int kept = 0;
     for (int i = 0; i < host->count && !host->is_made_up; i++)
@@ -186,7 +188,7 @@ rp_status rpi_bind_host_find(rpi_bind_host *out_host) {
 
 /* ---- the rank itself ---- */
 
-/* Preferred, not the only one: a node that is full is a reason to be slower, not to end. */
+/* Nodes are preferred, not exclusive: a full node should make a rank slower, not end it. */
 static bool bind_memory(const rpi_bind_share *share) {
     int count = 0;
     for (int node = 0; node < RPI_NODES_MAX; node++) count += has_node(share, node);

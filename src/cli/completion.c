@@ -28,8 +28,8 @@ static const char *last_word(const rpi_command *command) {
     return space ? space + 1 : command->name;
 }
 
-/* How long the word of a command's group is, for the first of its group; 0: it is in none, or
- * the group was there before. Commands of a group stand together. */
+/* The length of the first word of a command's group, if it is the first command of that group;
+ * 0: it has none, or the group was there before. Commands of a group are neighbours. */
 static int begins_group(const rpi_command *command, const rpi_command *previous) {
     int length = (int)strcspn(command->name, " ");
     if (!command->name[length]) return 0;
@@ -104,8 +104,8 @@ static bool is_of_group(const rpi_command *command, const rpi_command *first, in
     return strncmp(command->name, first->name, (size_t)length + 1) == 0;
 }
 
-/* The second word after a command that begins a group: words of its own, and those of the
- * group, of which one makes another command of it. */
+/* The second word after a command that begins a group: its own words, and those of the group,
+ * each of which makes another command. */
 static void print_bash_second_word(const rpi_command *first, int length) {
     const rpi_command *member;
     printf("    if [[ $command == %.*s && $COMP_CWORD -gt $((at + 1)) ]]; then\n"

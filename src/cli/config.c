@@ -11,7 +11,7 @@
 #include <string.h>
 #include <yaml.h>
 
-/* A text that was put together; settings point to it. */
+/* A text that was composed here; settings point to it. */
 typedef struct made_text {
     struct made_text *next;
     char text[]; /* NOLINT(modernize-avoid-c-arrays) */
@@ -25,8 +25,8 @@ struct rpi_config {
     long long replicas;
 };
 
-/* More than any file of settings needs, and little enough to look through at once. Aliases let
- * a short file stand for a long one, so keys are counted as they are visited. */
+/* More than any file of settings needs, and few enough to check at once. With aliases a short
+ * file can stand for a long one, so that keys are counted as they are visited. */
 enum { LONGEST_PATH = 200, MOST_BYTES = 1 << 20, DEEPEST = 16, MOST_KEYS = 10000 };
 
 typedef struct walk {
@@ -53,8 +53,8 @@ static bool takes_text(const rpi_option *table, const char *path) {
     return false;
 }
 
-/* Does an option have this key, or one below it? Of nanotron's files its keys beside it are
- * suggested, too. */
+/* Is there an option with this key, or one below it? For files of nanotron, its neighbouring
+ * keys are suggested, too. */
 static rp_status check_key(const walk *w, const char *path) {
     char hint[160];
     rp_status status = rpi_options_check_yaml(w->table, path);
@@ -193,8 +193,8 @@ static int levels(yaml_event_type_t type) {
     return type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT ? -1 : 0;
 }
 
-/* One document, not nested deeper than settings are: seen in the events, before libyaml builds
- * anything from them, which takes it seconds for a file of brackets. */
+/* Accepts one document that is not nested deeper than settings are. It reads events, before
+ * libyaml builds anything from them, which would take seconds for a file of brackets. */
 static rp_status check_shape(const char *file, yaml_parser_t *parser) {
     int depth = 0, documents = 0;
     for (;;) {
@@ -283,7 +283,7 @@ long long rpi_config_replicas(const rpi_config *config) {
     return config->replicas;
 }
 
-/* A file that is none is a mistake in the words. */
+/* A path that is not a file is a mistake of usage. */
 static rp_status read_text(const char *path, char **out_text, size_t *out_bytes) {
     rp_status status = rpi_regular_file_read(path, MOST_BYTES, out_text, out_bytes);
     if (status == RP_OK) return RP_OK;

@@ -91,7 +91,7 @@ static rp_status decode(const opened *o, int64_t first, int64_t count, rpi_text 
     return status;
 }
 
-/* JSON holds text: what is none becomes U+FFFD. */
+/* JSON contains text: bytes that are not text become U+FFFD. */
 static rp_status add_text(cJSON *object, const char *key, const rpi_text *text) {
     rpi_text repaired = {0};
     size_t replaced;
@@ -118,7 +118,7 @@ static lengths measure(const rpi_token_file *file) {
     return l;
 }
 
-/* One line, without what would move a cursor. */
+/* Prints one line, without characters that would move a cursor. */
 static void print_line(const rpi_text *text) {
     for (size_t i = 0; i < text->count; i++) {
         unsigned char c = (unsigned char)text->at[i];
@@ -200,7 +200,7 @@ static rp_status print_info_json(const settings *s, const opened *o) {
 static rp_status show_info(const settings *s, opened *o) {
     RP_TRY(rpi_token_file_open(s->path, &o->file));
     rp_status status = open_tokenizer(s, o);
-    /* Without one there is still something to say, unless it was asked for. */
+    /* Without a tokenizer there is still something to print, unless one was asked for. */
     if (status != RP_OK && s->tokenizer) return status;
     return s->json ? print_info_json(s, o) : print_info(s, o);
 }

@@ -118,7 +118,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_h
     return *wants_help ? RP_OK : check(s);
 }
 
-/* Where a document ends is what a model learns to end by. */
+/* Warns: without an end of documents a model does not learn to end. */
 static void tell_no_end(const rpi_tokenizer *tokenizer) {
     fprintf(stderr,
             "redpoll: note: %s names no token that ends a text, so nothing stands between "
@@ -335,7 +335,7 @@ static rp_status read_and_tokenize(const settings *s, rpi_tokenizer **tokenizer,
     return status;
 }
 
-/* 128 and the signal, as a shell says it. */
+/* 128 and the signal, as shells report it. */
 static int failed(rp_status status) {
     if (status == RP_INVALID) return rpi_command_misused("data tokenize", status);
     int code = rpi_command_failed(status);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* A death that is seen within so many seconds of a failure counts as the first. */
+/* A death that is seen within this time after a failure counts as the first. */
 #define HOLD_S 0.2
 
 void rpi_first_failure_note(rpi_first_failure *first, int rank, int status, bool was_told) {

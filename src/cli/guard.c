@@ -42,7 +42,7 @@ typedef struct lifeline {
     const char *name;
 } lifeline;
 
-/* A thread of its own: the others may be blocked in writing. */
+/* Runs in a thread of its own, because the others may be blocked in writing. */
 static void *watch_first(void *context) {
     const lifeline *line = context;
     char byte;
@@ -119,8 +119,8 @@ static void take_signals(const rpi_guard_options *options, pid_t second, ending 
     }
 }
 
-/* Ends the second process, which is stopped, or blocked in writing to somebody who does not
- * read. */
+/* Ends the second process, which may be stopped, or blocked in writing to a reader that does
+ * not read. */
 static int kill_second(const rpi_guard_options *options, pid_t second, const ending *e) {
     kill(second, SIGKILL);
     (void)waitpid(second, NULL, 0);

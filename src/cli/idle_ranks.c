@@ -1,4 +1,4 @@
-/* Ranks that will not end by themselves when the others have ended well. */
+/* Ranks that will not end by themselves after the others have ended well. */
 #include "cli/launch.h"
 
 #include "base/clock.h"
@@ -10,8 +10,7 @@
 #define LOOK_S  0.5
 #define LEAVE_S 5.0 /* for one that is told to end */
 
-/* Does a rank that was started again wait to be taken back, by what it has said last? False for
- * any other rank. */
+/* Does a restarted rank wait to be taken back, by its last report? False for any other rank. */
 static bool waits_to_return(rpi_rank_process *process) {
     char said;
     while (process->returns && read(process->returns, &said, 1) == 1) {

@@ -55,7 +55,7 @@ static int64_t sequence_of(const rpi_info_model *asked, const rpi_model_choice *
     return positions > 0 && positions < USUAL_SEQUENCE ? positions : USUAL_SEQUENCE;
 }
 
-/* A part that no training has is not counted. Replicas share what --zero says. */
+/* Refuses a part that no training has. Replicas share what --zero says. */
 static rp_status read_layout(account *it) {
     const rpi_info_model *asked = it->asked;
     const rpi_train_options layout = {.model = it->model,
@@ -158,7 +158,7 @@ static void print_bytes(const char *what, double bytes) {
     printf("  %-34s %10.1f MB\n", what, 1e-6 * bytes);
 }
 
-/* "gradients (of 4 ranks)", where ranks share them from a stage on. */
+/* "gradients (of 4 ranks)", if ranks share them from a stage of ZeRO on. */
 static const char *shared_text(const account *it, int stage, const char *what, char *text,
                                size_t bytes) {
     if (it->options.sharers > 1 && it->options.zero >= stage)
@@ -190,7 +190,7 @@ static void print_memory(const account *it) {
         "  libraries and packed copies of weights come on top.\n");
 }
 
-/* Slices are not always equal, and the first rank adds biases. */
+/* Slices may differ in size, and the first rank has the biases. */
 static void print_ranks(const account *it) {
     char parameters[COUNT_TEXT];
     if (!it->ranks) return;
@@ -215,7 +215,7 @@ static bool is_idle(const rpi_layer_account *layer) {
     return !layer->parameters && !layer->facts.forward_flops && !layer->facts.output_bytes;
 }
 
-/* `count` layers from this one on, which are alike. */
+/* Prints `count` equal layers, beginning with this one. */
 static void print_layer(const rpi_layer_account *first, int count) {
     char name[2 * RPI_LAYER_NAME + 8], times[16] = "", parameters[COUNT_TEXT];
     snprintf(name, sizeof name, "%s%s%s", first->name, count > 1 ? " to " : "",

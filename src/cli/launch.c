@@ -25,8 +25,8 @@
 /* Seconds from the signal that asks ranks to end (SIGTERM) to the one that ends them
  * (SIGKILL). */
 #define TERM_S          5.0
-/* A launch that is told to end gives its ranks their time, and then has so long to kill what is
- * left of them. */
+/* A launch that is told to end gives its ranks their time, and then has this time to kill those
+ * that are left. */
 #define GUARD_SLACK_S   10.0
 /* An agent has no limit of its own: that of its launcher applies. */
 #define AGENT_END_S     1e9
@@ -39,8 +39,8 @@ rp_status rpi_launch_check_ranks(int64_t ranks) {
                    (long long)ranks, RPI_LAUNCH_MAX_RANKS);
 }
 
-/* Rank 0 may be drawing a progress bar on the terminal that this launch writes to as well: a
- * message takes the line of the bar, and rank 0 draws the bar anew on the next line. */
+/* Rank 0 may be drawing a progress bar on the terminal to which this launch writes as well: a
+ * message takes the line of the bar, and rank 0 redraws the bar on the next line. */
 const char *rpi_launch_line_start(const rpi_launch_run *l, FILE *sink) {
     bool shared = l->options->output == RPI_LAUNCH_PREFIX_OTHERS && rpi_is_terminal(stdout) &&
                   rpi_is_terminal(sink);
@@ -70,7 +70,8 @@ static rp_status serve_store(rpi_launch_run *l) {
     world->ranks = l->ranks;
     snprintf(world->store_host, sizeof world->store_host, "127.0.0.1");
     RP_TRY(rpi_store_serve(NULL, 0, &secret, &l->server, &world->store_port));
-    /* A port at which the program of rank 0 may listen, as that of a rank of torchrun may. */
+    /* Reserves a port on which the program of rank 0 may listen, as that of a rank of torchrun
+     * may. */
     return rpi_stream_reserve(NULL, &world->master_port);
 }
 
@@ -81,7 +82,7 @@ static void raise_descriptor_limit(int ranks) {
     rlim_t wanted = (rlim_t)ranks * (RPI_RANK_STREAMS + 1) + 64;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    /* Where this fails, making a pipe fails later, and says so. */
+    /* If this fails, making a pipe fails later with a message. */
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -265,7 +266,7 @@ static void watch(rpi_launch_run *l) {
 
 /* ---- ending ---- */
 
-/* Has all that ranks have printed been written to where it goes? */
+/* Has everything that ranks have printed been written to its destination? */
 static bool finish_outputs(rpi_launch_run *l) {
     bool is_whole = true;
     for (int i = 0; i < l->ranks * RPI_RANK_STREAMS; i++) {

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A standard stream that is closed would lend its number to the next file that is opened, and
- * what is printed would go into it. Ours can be opened, and not be used. */
+/* A closed standard stream would lend its number to the next file that is opened, and printed
+ * text would go into that file. This opens files in their place, which are not used. */
 static void occupy_standard_streams(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)
@@ -29,7 +29,7 @@ static int run_group(int argc, char **argv) {
     return asks ? RPI_EXIT_DONE : RPI_EXIT_USAGE;
 }
 
-/* argv[0...]: what stands behind "redpoll". */
+/* argv[0...]: the words after "redpoll". */
 static int run(int argc, char **argv) {
     int words = 0;
     if (argc < 1) {

@@ -12,7 +12,8 @@ static const rpi_option options[] = {{0}};
 
 /* ---- roff ---- */
 
-/* Text with what roff would take for its own masked; a line of the source stays one. */
+/* Text in which characters with a meaning in roff are masked; a line of the source stays one.
+ */
 static void print_text(const char *text, size_t length) {
     bool line_starts = true;
     for (size_t i = 0; i < length; i++) {

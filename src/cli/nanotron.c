@@ -76,7 +76,7 @@ static rp_status refuse_family(const rpi_nanotron *t, const yaml_node_pair_t *pa
                    (const char *)rpi_nanotron_node(t, pair->key)->data.scalar.value, family);
 }
 
-/* A key of a family, of whatever pair: one may be written twice. NULL: `key` is any marker. */
+/* Checks the keys of a family; a key may occur twice. NULL: `key` is any marker. */
 static rp_status check_key(const rpi_nanotron *t, const char *wanted, const char *family) {
     yaml_node_t *node = rpi_nanotron_node(t, find(t, MODEL));
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
@@ -103,7 +103,7 @@ rp_status rpi_nanotron_check_family(const char *file, yaml_document_t *document)
 
 /* ---- the model ---- */
 
-/* -1: as many as the data have. */
+/* -1: the vocabulary of the data. */
 static const char *data_vocabulary(const rpi_nanotron *t, char text[RPI_YAML_NUMBER],
                                    int *from) {
     int stages = find(t, "data_stages");
@@ -132,7 +132,7 @@ static rp_status read_count(const rpi_nanotron *t, int id, const char *key, cons
                    line_of(t, id), key, text);
 }
 
-/* The vocabulary is filled up to a multiple. */
+/* Rounds the vocabulary up to a multiple. */
 static rp_status add_vocabulary(rpi_nanotron *t, int id, const char *text) {
     char number[RPI_YAML_NUMBER];
     long long size, multiple = 1;
@@ -163,7 +163,7 @@ static rp_status add_options(rpi_nanotron *t, int config) {
     return RP_OK;
 }
 
-/* Weights whose output is added to the residual start with less, unless that is turned off. */
+/* Weights whose output is added to the residual start smaller, unless that is turned off. */
 static rp_status add_start(rpi_nanotron *t) {
     static const char *const others[] = {"model.init_method.path", "model.init_method.use_mup"};
     char number[RPI_YAML_NUMBER];
@@ -294,7 +294,8 @@ long long rpi_nanotron_replicas(yaml_document_t *document) {
 
 static rp_status put_defaults(const rpi_nanotron *t) {
     int bucket = take(t, "model.ddp_bucket_cap_mb");
-    /* They save a last checkpoint or not; we do, and false would stop those on the way. */
+    /* Theirs may save no last checkpoint; ours always does, and false would stop earlier ones.
+     */
     (void)take(t, "checkpoints.save_final_state");
     if (*rpi_nanotron_text(t, bucket) && !*text_at(t, "communication.bucket_mb"))
         RP_TRY(rpi_nanotron_put_from(t, bucket, "communication.bucket_mb",

@@ -1,6 +1,6 @@
-/* `redpoll plan break-even`: from which rate of the link on a codec pays, and when slow hosts
- * with it are cheaper than fast ones without. A step computes for c seconds, w of which cover
- * the all-reduce of T seconds: it takes c + max(0, T - w). */
+/* `redpoll plan break-even`: from which rate of the link on a codec shortens a step, and when
+ * slow hosts with it are cheaper than fast ones without. A step computes for c seconds, w of
+ * which cover the all-reduce of T seconds: it takes c + max(0, T - w). */
 #include "base/status.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
@@ -54,7 +54,7 @@ static const rpi_option options[] = {
     {0},
 };
 
-/* Hosts with a codec: how long a step takes over a link. */
+/* Hosts with a codec: the time of a step over a link. */
 typedef struct side {
     rp_codec codec;
     rpi_plan_request request;
@@ -70,7 +70,7 @@ typedef struct answer {
 
 typedef struct prediction {
     side exact, lossy, fast;
-    answer is[3];            /* of these, over the links that were said */
+    answer is[3];            /* one for each of these, over the given links */
     bool has_fast, has_cost; /* has_cost: both prices */
     /* Bytes a second; 0: at none, infinity: at every one. */
     double codec_pays_below, cheaper_from, exact_cheaper_from;

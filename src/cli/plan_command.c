@@ -70,7 +70,8 @@ static const rpi_option options[] = {
     {0},
 };
 
-/* What only some collectives have, and the option of their benches that says which. */
+/* Properties that only some collectives have, and the option of their benches that says which.
+ */
 static const struct {
     const char *name, *of_bench;
 } varying[] = {{"size", "count"},         {"count", "count"}, {"dtype", "dtype"},
@@ -82,7 +83,7 @@ static const char *collective_name_at(int index) {
     return index < RPI_COLLECTIVES ? rpi_collective_name((rpi_collective)index) : NULL;
 }
 
-/* What may stand behind `plan`: the last ones are commands of their own, NULL behind them. */
+/* The words that may follow `plan`: the last ones are commands of their own; then NULL. */
 static const char *word_at(int index) {
     static const char *const others[] = {"gossip",  "local-sgd",  "pipeline", "failures",
                                          "cost",    "break-even", "train",    "check",
@@ -108,7 +109,7 @@ typedef struct prediction {
     double other_s;
 } prediction;
 
-/* What the bench of the collective measures: of send-recv all neighbours at once. */
+/* Chooses what the bench of the collective measures: for send-recv, all neighbours at once. */
 static rp_status choose(const settings *s, prediction *p) {
     const rpi_bench *b = &s->bench;
     if (b->kind->collective == RPI_SENDRECV) {
@@ -216,7 +217,7 @@ static rp_status print_schedule(const prediction *p) {
     return RP_OK;
 }
 
-/* One line of the table: what is too large to simulate has no price. */
+/* Prints one line of the table; what is too large to simulate has no price. */
 static rp_status print_candidate(const settings *s, const prediction *p,
                                  const rpi_algorithm *algorithm) {
     rpi_cost cost = {0};
@@ -234,7 +235,7 @@ static rp_status print_candidate(const settings *s, const prediction *p,
     return RP_OK;
 }
 
-/* Every algorithm with its price, and why it was chosen or not. */
+/* Prints every algorithm with its price, and why it was chosen or not. */
 static rp_status print_candidates(const settings *s, const prediction *p) {
     const rpi_algorithm *it;
     if (s->bench.kind->collective == RPI_SENDRECV) return RP_OK;
@@ -289,7 +290,7 @@ static rp_status find_collective(const char *word, settings *s) {
                    rpi_suggest_text(word, collective_at, NULL, hint, sizeof hint));
 }
 
-/* What a bench of this collective would refuse is refused, in its words. */
+/* Refuses what a bench of this collective would refuse, with the same message. */
 static rp_status check_words(const settings *s, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const rpi_option *option = rpi_options_find(options, argv[i]);
@@ -301,7 +302,7 @@ static rp_status check_words(const settings *s, int argc, char **argv) {
     return RP_OK;
 }
 
-/* Where bits are chosen tensor by tensor, the mean number of bits stands for them. */
+/* If bits are chosen for each tensor, the mean number of bits stands for them. */
 static rp_status read_codec(settings *s) {
     rp_adaptive_codec codec;
     RP_TRY(rp_adaptive_codec_parse(s->codec_text, &codec));

@@ -1,5 +1,5 @@
-/* `redpoll plan local-sgd`: how much of the time ranks compute when they exchange every so many
- * steps. A window of h = every / fragments steps of t seconds ends with an exchange of T
+/* `redpoll plan local-sgd`: the share of time in which ranks compute if they exchange every so
+ * many steps. A window of h = every / fragments steps of t seconds ends with an exchange of T
  * seconds, d steps of which lie under training: h t / (h t + max(0, T - d t)). */
 #include "base/status.h"
 #include "cli/commands.h"
@@ -116,7 +116,7 @@ static void print_prediction(const settings *s, const prediction *p) {
     if (p->exposed_s > 0 && (fits || under_s > 0)) putchar('\n');
 }
 
-/* What other numbers of local steps would give, at once and in these fragments. */
+/* Prints the results of other numbers of local steps, at once and in these fragments. */
 static rp_status print_others(const settings *s) {
     static const int64_t others[] = {1, 8, 32, 128, 512};
     printf("other numbers of steps, whole and at once:\n");

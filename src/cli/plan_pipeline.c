@@ -76,7 +76,7 @@ static rp_status stage_times(const char *option, const char *text, int64_t stage
     return RP_OK;
 }
 
-/* Inputs are what weights leave of a whole backward pass. */
+/* Backward for inputs is the whole backward pass without the part for weights. */
 static rp_status read_stage_times(settings *s) {
     const char *forward = s->forward ? s->forward : "10ms";
     RP_TRY(stage_times("forward", forward, s->stages, s->forward_s));
@@ -201,9 +201,8 @@ static rp_status fail_best(const rpi_pipeline_plan *p) {
                    p->request.memory_bytes * 1e-6, least->kind->name, least->kept_bytes * 1e-6);
 }
 
-/* A schedule that is asked for is shown with --chunks as it is, and refused where it has
- * others.
- */
+/* A schedule that is asked for is shown with the given --chunks, and refused if it has another
+ * number. */
 static rp_status choose(const settings *s, rpi_pipeline_plan *p) {
     const rpi_pipeline_kind *kind = NULL;
     rpi_pipeline_shape shape;

@@ -1,4 +1,4 @@
-/* `redpoll plan spot`: a training on spot nodes, played through over a trace of them. */
+/* `redpoll plan spot`: a training on spot nodes, simulated over a trace of them. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/commands.h"
@@ -34,7 +34,7 @@ static const rpi_option options[] = {
     {0},
 };
 
-/* A way to train: how it saves, and what becomes of it. */
+/* A way to train: how it saves, and its result. */
 typedef struct row {
     const char *name;
     rpi_spot_rules rules;

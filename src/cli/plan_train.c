@@ -163,7 +163,7 @@ static rp_status plan_on(void *context, int index, int64_t hosts, rpi_train_offe
     return plan_offer(&side, out);
 }
 
-/* Not the fastest, but all that no other beats. */
+/* Finds not only the fastest, but all layouts that no other beats. */
 static rp_status plan_frontier_on(void *context, int index, int64_t hosts,
                                   rpi_train_offer *out) {
     const comparison *c = context;

@@ -1,4 +1,4 @@
-/* A training that does not fit: what is largest, and what would make it fit. */
+/* A training that does not fit: its largest item, and what would make it fit. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/plan_train.h"
@@ -14,8 +14,8 @@ static const char *context_text(const rpi_training_layout *l, char text[WORD_TEX
     return text;
 }
 
-/* The first of twice, four times, .. as many hosts on which it fits, as text; "": none. Links
- * have no part in that. */
+/* The first of twice, four times, .. as many hosts on which it fits, as text; "": there is
+ * none. Links do not matter for that. */
 static void find_fitting(const rpi_train_offer *o, char text[FIT_TEXT]) {
     text[0] = '\0';
     for (int64_t hosts = 2 * o->said.hosts; hosts <= MOST_HOSTS && !text[0]; hosts *= 2) {

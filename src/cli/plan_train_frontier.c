@@ -12,7 +12,7 @@ static double rate(const rpi_train_choice *c) {
     return c->candidate.forecast.tokens_per_s;
 }
 
-/* As good in all, which one of equals is, too. */
+/* Is `a` at least as good in everything? An equal one is, too. */
 static bool beats(const rpi_train_choice *a, const rpi_train_choice *b) {
     return rate(a) >= rate(b) && a->hours <= b->hours && a->cost <= b->cost &&
            a->candidate.forecast.memory.all <= b->candidate.forecast.memory.all;
@@ -34,7 +34,7 @@ static rp_status add(rpi_train_frontier *f, const rpi_train_choice *c) {
     return RP_OK;
 }
 
-/* What a training by that layout alone comes to. */
+/* The costs of a training with only this layout. */
 static rp_status bill(const rpi_train_whole *whole, const rpi_train_offer *o, int64_t layout,
                       bool has_price, rpi_train_choice *out) {
     rpi_train_offer one = *o;
@@ -60,7 +60,7 @@ static rp_status add_layouts(const rpi_train_whole *whole, int index, int64_t ho
     return RP_OK;
 }
 
-/* Numbers of hosts that no layout is legal for, or fits into, are left out. */
+/* Leaves out numbers of hosts for which no layout is legal, or fits. */
 static rp_status add_offer(rpi_train_planner plan, void (*close)(rpi_train_offer *offer),
                            void *context, const rpi_train_whole *whole, int index, int64_t most,
                            rpi_train_frontier *f) {

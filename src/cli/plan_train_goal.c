@@ -1,4 +1,5 @@
-/* Which hosts for a deadline, or for a budget; and from which rate of a link a codec pays. */
+/* The hosts for a deadline, or for a budget; and from which rate of a link a codec shortens a
+ * step. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/plan_train.h"
@@ -9,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Up to so many hosts each number is tried, beyond it powers of two, and three quarters. */
+/* Up to this number every number of hosts is tried; beyond, powers of two and three quarters of
+ * them. */
 enum { EVERY = 16 };
 /* Rates that are looked at, bytes a second: 80 kbit/s to 80 Tbit/s. */
 #define LEAST_RATE 1e4
@@ -46,7 +48,7 @@ static void add_row(rpi_train_goal *g, int index, int64_t hosts, const rpi_train
     g->count++;
 }
 
-/* Numbers of hosts that no layout is legal for, or fits into, are left out. */
+/* Leaves out numbers of hosts for which no layout is legal, or fits. */
 static rp_status add_offer(rpi_train_planner plan, void (*close)(rpi_train_offer *offer),
                            void *context, int index, int64_t most, rpi_train_goal *g) {
     rpi_train_offer *o = NULL;

@@ -12,8 +12,8 @@ enum { RESTARTS, ELASTIC };
 
 /* ---- how fast fewer hosts are ---- */
 
-/* The best layout with so many replicas. Each takes so many micro-batches that the batch stays
- * what it was, or becomes a little larger. */
+/* The best layout with so many replicas. Each takes as many micro-batches as keep the batch as
+ * large as before, or a little larger. */
 static rpi_training_layout with_replicas(const rpi_training_layout *best, int64_t replicas) {
     rpi_training_layout l = *best;
     int64_t one = replicas * l.micro_batch, turn = l.interleave > 1 ? l.pipeline : 1;
@@ -37,7 +37,7 @@ static double tokens_per_s(const rpi_train_offer *o, int64_t hosts) {
     return 0;
 }
 
-/* Into `pace`, of as many nodes as there ever are. */
+/* Fills `pace` for every number of nodes in the trace. */
 static void find_paces(const rpi_train_offer *o, const rpi_spot_trace *t, double *pace) {
     int64_t hosts = o->said.hosts;
     for (int64_t k = 0; k <= hosts; k++) pace[k] = k == hosts ? 1 : -1;

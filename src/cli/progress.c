@@ -20,7 +20,7 @@ rpi_progress rpi_progress_on(FILE *stream) {
     return (rpi_progress){.stream = stream, .terminal = rpi_is_terminal(stream)};
 }
 
-/* A warning of another thread may end the bar while it is drawn: both hold the stream. */
+/* A warning of another thread may end the bar while it is drawn: both lock the stream. */
 void rpi_progress_end(rpi_progress *p) {
     flockfile(p->stream);
     if (p->bar_open) fputc('\n', p->stream);
@@ -76,8 +76,8 @@ const char *rpi_progress_text(const rpi_progress_step *s, bool bar, int columns,
 
 /* ---- what the run tells ---- */
 
-/* Asked anew for every bar: people resize their windows. The last column stays free, since some
- * terminals go on to the next line once it is written. */
+/* Read anew for every bar, because people resize their windows. The last column stays free,
+ * since some terminals go on to the next line once it is written. */
 static int columns_of(FILE *stream) {
     struct winsize size;
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 79;

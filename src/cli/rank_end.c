@@ -68,8 +68,8 @@ static bool may_die(const rpi_launch_run *l, int rank) {
     return l->options->survives_deaths && rank >= l->options->vital_ranks;
 }
 
-/* Do the others go on without it? Not where something has failed, or where the launch was told
- * to end. */
+/* Do the others go on without it? Not if something has failed, or if the launch was told to
+ * end. */
 static bool is_outlived(const rpi_launch_run *l, int rank) {
     return may_die(l, rank) && !l->stop_signal && l->first.rank < 0;
 }
@@ -87,8 +87,8 @@ static bool open_store(const rpi_launch_run *l, rp_store *out_store) {
                              out_store) == RP_OK;
 }
 
-/* Has a run that takes ranks back said that it is over? Then its ranks have done their work,
- * and end. */
+/* Has a run that takes ranks back reported that it is over? Then its ranks have done their
+ * work, and end. */
 static bool is_run_over(const rpi_launch_run *l) {
     rp_store store;
     size_t bytes = 0;
@@ -99,7 +99,7 @@ static bool is_run_over(const rpi_launch_run *l) {
     return is_over;
 }
 
-/* An agent may have this one rank alone. */
+/* May it be restarted? An agent may have only this one rank. */
 static bool may_restart(const rpi_launch_run *l, int rank, int status) {
     bool others = (l->alive > 0 || l->agent) && !l->next_signal && !l->is_unread;
     return others && !l->has_ended_well && is_outlived(l, rank) &&
@@ -108,7 +108,7 @@ static bool may_restart(const rpi_launch_run *l, int rank, int status) {
 }
 
 /* Ends what the rank has left running, which must not meet the others in its place. Once there
- * is a new process, its end is the one that counts, even where it cannot run the program. */
+ * is a new process, only its end counts, even if it cannot run the program. */
 static bool restart(rpi_launch_run *l, int rank) {
     rpi_rank_process *process = &l->processes[rank];
     if (process->group) kill(-process->group, SIGKILL);
@@ -136,9 +136,8 @@ void rpi_launch_tell_end(rpi_launch_run *l, int rank, const char *how) {
     rp_store_close(&store);
 }
 
-/* Have the others gone on without it, or ended well, in whatever order they did? A rank that
- * was started again is not one of them before they have taken it back; from then on its failure
- * is theirs, too. */
+/* Have the others gone on without it, or ended well, in any order? A restarted rank is not one
+ * of them before they have taken it back; from then on its failure is theirs, too. */
 static bool is_left_behind(const rpi_launch_run *l, int rank, int status) {
     if (l->first.rank >= 0 || (l->alive == 0 && !l->has_ended_well)) return false;
     if (l->processes[rank].generation > 0) return true;

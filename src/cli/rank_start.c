@@ -1,4 +1,4 @@
-/* A rank becomes a process. */
+/* Starts a process for a rank. */
 #include "cli/file_limit.h"
 #include "cli/launch.h"
 
@@ -81,7 +81,7 @@ static rp_status open_file(rpi_launch_run *l, int rank) {
     return RP_OK;
 }
 
-/* Of a rank that was started again: a pipe for each life. */
+/* For a rank that may be restarted: a pipe for each of its processes. */
 static rp_status open_return(rpi_rank_process *process) {
     int pair[2];
     struct stat facts;

@@ -138,11 +138,12 @@ rpi_value_id rpi_rms_norm(rpi_graph *graph, const char *name, rpi_value_id input
  * D), key and value: batch x S x (kv_heads D); y: as query. Heads side by side share a key head
  * where kv_heads is less (0 means as many). D is at most 256. causal: no key behind the query;
  * window w: only keys less than w away (0: all); for both the queries are the last T of the S
- * keys. documents (or absent): i32, batch x T, T = S: a row holds several texts, and a query
- * sees only keys of its own; one begins where the number changes. NaN and infinity: of a key or
- * value they reach only queries that see it, in the forward pass; in the backward pass they may
- * reach more of the sequence. pieces: the T queries are these of a sequence, whose S keys are
- * all there, and stand among them where they are in it. */
+ * keys. documents (or absent): i32, batch x S, T = S unless queries are pieces: a row holds
+ * several texts, and a query sees only keys of its own; one begins where the number changes.
+ * NaN and infinity: of a key or value they reach only queries that see it, in the forward pass;
+ * in the backward pass they may reach more of the sequence. pieces: the T queries are these of
+ * a sequence, whose S keys are all there, and stand among them where they are in it; no query
+ * sees the padding of the last ones. */
 typedef struct rpi_attention_attributes {
     int heads, kv_heads;
     bool causal;
@@ -152,7 +153,7 @@ typedef struct rpi_attention_attributes {
     /* Heads are [first_head, first_head + heads) of `whole_heads`, and dropout's mask theirs;
      * whole_heads 0: they are all there are. */
     int first_head, whole_heads;
-    rpi_token_pieces pieces; /* of queries; without documents */
+    rpi_token_pieces pieces; /* of queries */
 } rpi_attention_attributes;
 rpi_value_id rpi_attention(rpi_graph *graph, const char *name, rpi_value_id query,
                            rpi_value_id key, rpi_value_id value, rpi_value_id documents,

@@ -33,14 +33,20 @@ rp_status rpi_op_check_pieces(const rpi_token_pieces *pieces, int64_t length) {
         return RP_FAIL(INVALID, "tokens from %lld on of %lld", (long long)pieces->first,
                        (long long)pieces->own);
     if (pieces->own) length = pieces->own;
-    if (!count) return RP_OK;
+    if (!count && !pieces->whole) return RP_OK;
     if (count < 2 || count % 2 || first < 0 || last <= first || last >= count)
         return RP_FAIL(INVALID,
                        "pieces %lld and %lld of %lld; two of an even number, in order, are "
                        "wanted",
                        (long long)first, (long long)last, (long long)count);
-    if (rpi_dimension_is_named(length) || length % 2 == 0) return RP_OK;
-    return RP_FAIL(INVALID, "%lld tokens are no two pieces of equal length", (long long)length);
+    if (rpi_dimension_is_named(length)) return RP_OK;
+    if (length % 2)
+        return RP_FAIL(INVALID, "%lld tokens are no two pieces of equal length",
+                       (long long)length);
+    if (pieces->whole < 0 || pieces->whole > length / 2 * count)
+        return RP_FAIL(INVALID, "%lld pieces of %lld tokens, which hold %lld", (long long)count,
+                       (long long)(length / 2), (long long)pieces->whole);
+    return RP_OK;
 }
 
 rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what) {

@@ -6,12 +6,14 @@
 #include <stdint.h>
 
 /* A sequence is cut into `count` pieces of equal length, and the run's tokens are two of them,
- * at[0] and behind it at[1], which comes later. count 0: they are the whole sequence.
+ * at[0] and behind it at[1], which comes later. count 0: they are the whole sequence. Where its
+ * length does not divide, the pieces hold `whole` tokens, and behind the last one padding;
+ * whole 0: they are full.
  *
  * Of these tokens, `own` of them, the run may have a part alone, from `first` on; what lies
  * behind the last one is padding. own 0: it has them all. */
 typedef struct rpi_token_pieces {
-    int64_t count, at[2];
+    int64_t count, at[2], whole;
     int64_t first, own;
 } rpi_token_pieces;
 
@@ -19,9 +21,11 @@ static inline bool rpi_token_is_cut(const rpi_token_pieces *pieces) {
     return pieces->count || pieces->own;
 }
 
-/* Is there padding behind the run's `length` tokens? */
+/* Is there padding behind the run's `length` tokens, or in their last piece? */
 static inline bool rpi_token_is_padded(const rpi_token_pieces *pieces, int64_t length) {
-    return pieces->own && pieces->first + length > pieces->own;
+    int64_t own = pieces->own ? pieces->own : length;
+    bool is_short = pieces->whole && (pieces->at[1] + 1) * (own / 2) > pieces->whole;
+    return is_short || pieces->first + length > own;
 }
 
 /* The place in the whole sequence of token `token` of the run's `length`, which has all. */
@@ -32,14 +36,17 @@ static inline int64_t rpi_token_place(const rpi_token_pieces *pieces, int64_t le
     return token < half ? pieces->at[0] * half + token : pieces->at[1] * half + token - half;
 }
 
-/* Tokens of the whole sequence, of which the run has `length`. */
-static inline int64_t rpi_token_whole(const rpi_token_pieces *pieces, int64_t length) {
+/* Tokens of all pieces, of which the run has `length`, with their padding; and without it. */
+static inline int64_t rpi_token_filled(const rpi_token_pieces *pieces, int64_t length) {
     if (pieces->own) length = pieces->own;
     return pieces->count ? length / 2 * pieces->count : length;
 }
+static inline int64_t rpi_token_whole(const rpi_token_pieces *pieces, int64_t length) {
+    return pieces->whole ? pieces->whole : rpi_token_filled(pieces, length);
+}
 
 /* A run's tokens as runs of tokens that follow each other in the sequence: how many there are,
- * one or two, and what the index-th of them is. Of a part some may have no token. */
+ * one or two, and what the index-th of them is. Padding is in none; some may have no token. */
 typedef struct rpi_token_run {
     int64_t first, count; /* of the run's tokens */
     int64_t place;        /* of the first, in the sequence */
@@ -54,6 +61,7 @@ static inline rpi_token_run rpi_token_run_at(const rpi_token_pieces *pieces, int
     int64_t place = pieces->count ? pieces->at[index] * count : 0;
     if (from < pieces->first) from = pieces->first;
     if (to > pieces->first + length) to = pieces->first + length;
+    if (pieces->whole && to - begin > pieces->whole - place) to = begin + pieces->whole - place;
     if (to < from) to = from;
     return (rpi_token_run){from - pieces->first, to - from, place + from - begin};
 }

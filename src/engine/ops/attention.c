@@ -27,7 +27,9 @@ static rp_status check_attributes(const rpi_attention_attributes *attention) {
     if (!(attention->scale >= 0))
         return RP_FAIL(INVALID, "scale is %g; 0 (1 / sqrt of the head's size) or more",
                        (double)attention->scale);
-    RP_TRY(rpi_op_check_pieces(&attention->pieces, EVEN));
+    rpi_token_pieces pieces = attention->pieces;
+    if (pieces.count) pieces.whole = 0; /* looked at with the length */
+    RP_TRY(rpi_op_check_pieces(&pieces, EVEN));
     return rpi_op_check_probability(attention->dropout, "dropout");
 }
 
@@ -57,24 +59,20 @@ static rp_status check_documents(const rpi_shape *documents, const rpi_shape *to
 /* ---- of three inputs ---- */
 
 /* All keys of the sequence of which the queries are pieces. */
-static rp_status check_pieces(const rpi_token_pieces *pieces, int input_count, int64_t queries,
-                              int64_t keys) {
-    if (input_count > 3)
-        return RP_FAIL(INVALID, "queries that are pieces of a sequence, with documents");
+static rp_status check_pieces(const rpi_token_pieces *pieces, int64_t queries, int64_t keys) {
     RP_TRY(rpi_op_check_pieces(pieces, queries));
-    if (keys == rpi_token_whole(pieces, queries)) return RP_OK;
+    if (keys == rpi_token_filled(pieces, queries)) return RP_OK;
     return RP_FAIL(INVALID,
                    "%lld keys; the sequence of which %lld queries are 2 of %lld "
                    "pieces has %lld",
                    (long long)keys, (long long)queries, (long long)pieces->count,
-                   (long long)rpi_token_whole(pieces, queries));
+                   (long long)rpi_token_filled(pieces, queries));
 }
 
 static rp_status check_bound(const void *attributes, int input_count, const rpi_shape *inputs) {
     const rpi_attention_attributes *attention = attributes;
     int64_t queries = inputs[0].size[1], keys = inputs[1].size[1];
-    if (attention->pieces.count)
-        return check_pieces(&attention->pieces, input_count, queries, keys);
+    if (attention->pieces.count) return check_pieces(&attention->pieces, queries, keys);
     bool aligned = attention->causal || attention->window > 0;
     if (aligned && keys < queries)
         return RP_FAIL(INVALID,
@@ -114,9 +112,9 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
 /* Pairs of a query and a key that it sees, documents left aside. */
 static int64_t count_pairs(const rpi_attention_attributes *attention, int64_t queries,
                            int64_t keys) {
-    int64_t pairs = 0;
+    int64_t pairs = 0, seen = attention->pieces.whole ? attention->pieces.whole : keys;
     for (int64_t i = 0; i < queries; i++) {
-        int64_t at = i + keys - queries, first = 0, last = keys;
+        int64_t at = i + keys - queries, first = 0, last = seen;
         if (attention->pieces.count) at = rpi_token_place(&attention->pieces, queries, i);
         if (attention->causal && at + 1 < last) last = at + 1;
         if (attention->window && at + attention->window < last) last = at + attention->window;
@@ -163,6 +161,9 @@ static const rpi_attention_attributes dropping_pieces = {
 static const rpi_attention_attributes near_pieces = {
     .heads = 1, .causal = true, .window = 3, .pieces = {6, {1, 4}}};
 static const rpi_attention_attributes pieces_both_ways = {.heads = 2, .pieces = {2, {0, 1}}};
+static const rpi_attention_attributes middle_pieces = {.heads = 2, .pieces = {6, {1, 4}}};
+static const rpi_attention_attributes padded_pieces = {
+    .heads = 2, .dropout = 0.3f, .pieces = {4, {0, 3}, .whole = 10}};
 static const rpi_attention_attributes long_pieces = {
     .heads = 1, .causal = true, .scale = 2e-3f, .dropout = 0.1f, .pieces = {4, {0, 3}}};
 /* Elements of a long example are large. */
@@ -222,6 +223,16 @@ static const rpi_op_example examples[] = {
      .attributes = &pieces_both_ways,
      .input_count = 3,
      .inputs = {{3, {2, 4, 6}}, {3, {2, 4, 6}}, {3, {2, 4, 6}}}},
+    {.name = "pieces, documents",
+     .attributes = &middle_pieces,
+     .input_count = 4,
+     .inputs = {{3, {2, 6, 6}}, {3, {2, 18, 6}}, {3, {2, 18, 6}}, {2, {2, 18}}},
+     .classes = 2},
+    {.name = "padded pieces, documents, dropout",
+     .attributes = &padded_pieces,
+     .input_count = 4,
+     .inputs = {{3, {2, 6, 8}}, {3, {2, 12, 8}}, {3, {2, 12, 8}}, {2, {2, 12}}},
+     .classes = 2},
     {.name = "long pieces",
      .attributes = &long_pieces,
      .input_count = 3,

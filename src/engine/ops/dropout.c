@@ -28,6 +28,8 @@ static const rpi_dropout_attributes all = {.probability = 1};
 static const rpi_dropout_attributes part = {.probability = 0.3f, .first = 9, .whole = 40};
 
 static const rpi_dropout_attributes of_pieces = {.probability = 0.3f, .pieces = {4, {0, 3}}};
+static const rpi_dropout_attributes short_pieces = {.probability = 0.3f,
+                                                    .pieces = {4, {0, 3}, .whole = 10}};
 static const rpi_dropout_attributes part_of_pieces = {
     .probability = 0.3f, .first = 9, .whole = 40, .pieces = {6, {2, 3}}};
 
@@ -41,6 +43,10 @@ static const rpi_op_example examples[] = {
     {.name = "none", .attributes = &none, .input_count = 1, .inputs = {{2, {3, 7}}}},
     {.name = "part", .attributes = &part, .input_count = 1, .inputs = {{3, {2, 5, 23}}}},
     {.name = "pieces", .attributes = &of_pieces, .input_count = 1, .inputs = {{3, {3, 6, 23}}}},
+    {.name = "pieces that are not full",
+     .attributes = &short_pieces,
+     .input_count = 1,
+     .inputs = {{3, {3, 6, 23}}}},
     {.name = "part of pieces",
      .attributes = &part_of_pieces,
      .input_count = 1,

@@ -59,6 +59,9 @@ static const rpi_position_attributes padded = {.pieces = {.first = 3, .own = 5}}
 static const rpi_position_attributes padding = {.pieces = {.first = 6, .own = 5}};
 static const rpi_position_attributes part_of_pieces = {
     .pieces = {.count = 4, .at = {1, 2}, .first = 2, .own = 6}};
+static const rpi_position_attributes short_pieces = {.pieces = {4, {0, 3}, .whole = 10}};
+static const rpi_position_attributes no_piece = {
+    .pieces = {.count = 4, .at = {1, 2}, .whole = 5, .first = 2, .own = 6}};
 
 static const rpi_op_example examples[] = {
     {.name = "sequences",
@@ -98,6 +101,14 @@ static const rpi_op_example examples[] = {
      .attributes = &part_of_pieces,
      .input_count = 2,
      .inputs = {{3, {2, 3, 5}}, {2, {13, 5}}}},
+    {.name = "pieces that are not full",
+     .attributes = &short_pieces,
+     .input_count = 2,
+     .inputs = {{3, {2, 6, 5}}, {2, {10, 5}}}},
+    {.name = "part of pieces that are not full",
+     .attributes = &no_piece,
+     .input_count = 2,
+     .inputs = {{3, {2, 3, 5}}, {2, {5, 5}}}},
     {.name = "one row",
      .attributes = &usual,
      .input_count = 2,

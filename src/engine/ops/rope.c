@@ -81,6 +81,8 @@ static const rpi_rope_attributes yarn_exactly = {.heads = 2,
                                                              .attention = 0.7}};
 
 static const rpi_rope_attributes of_pieces = {.heads = 2, .base = 100, .pieces = {6, {1, 4}}};
+static const rpi_rope_attributes short_pieces = {
+    .heads = 2, .base = 100, .pieces = {6, {0, 5}, .whole = 16}};
 
 static const rpi_op_example examples[] = {
     {.name = "halves", .attributes = &halves, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
@@ -105,6 +107,10 @@ static const rpi_op_example examples[] = {
      .inputs = {{3, {2, 5, 16}}}},
     {.name = "pieces of a sequence",
      .attributes = &of_pieces,
+     .input_count = 1,
+     .inputs = {{3, {2, 6, 16}}}},
+    {.name = "pieces that are not full",
+     .attributes = &short_pieces,
      .input_count = 1,
      .inputs = {{3, {2, 6, 16}}}},
     {.name = "from a position on",

@@ -22,12 +22,12 @@
  *
  * Query i stands at position i + q_offset among the keys; where the queries are pieces of the
  * sequence of all keys, at its place in that, and there i of the mask is that place, and
- * q_length that of the sequence. It sees the keys j from first_key on, below lengths[b], not
- * after it where `causal`, less than `window` away where that is set, and of its own document:
- * document_starts[b][j] is where the document of position j begins. A query that sees none has
- * out 0, lse -infinity and gradients 0. What is no number in a key or a query that takes no
- * part in an output does not reach it in the forward pass; in the backward pass it may reach
- * queries and keys of its block.
+ * q_length and k_length those of the sequence without its padding, which is not seen. It sees
+ * the keys j from first_key on, below lengths[b], not after it where `causal`, less than
+ * `window` away where that is set, and of its own document: document_starts[b][j] is where the
+ * document of position j begins. A query that sees none has out 0, lse -infinity and gradients
+ * 0. What is no number in a key or a query that takes no part in an output does not reach it in
+ * the forward pass; in the backward pass it may reach queries and keys of its block.
  *
  * Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning",
  * 2023. Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. */
@@ -123,12 +123,17 @@ static inline int64_t rpi_attention_query(const rpi_kernel_attention *it, int64_
     return rpi_token_place(&it->pieces, it->q_length, query);
 }
 
+/* Keys without padding. */
+static inline int64_t rpi_attention_all_keys(const rpi_kernel_attention *it) {
+    return it->pieces.whole ? it->pieces.whole : it->k_length;
+}
+
 /* The group of 128 elements of a mask that holds the keys from `key` on, a multiple of 64, of
  * the queries that it knows by i and i + 1, i even. */
 static inline uint64_t rpi_attention_mask_group(const rpi_kernel_attention *it, int64_t batch,
                                                 int64_t head, int64_t query, int64_t key) {
     int64_t pairs = (rpi_token_whole(&it->pieces, it->q_length) + 1) / 2;
-    int64_t blocks = (it->k_length + RPI_ATTENTION_KEYS - 1) / RPI_ATTENTION_KEYS;
+    int64_t blocks = (rpi_attention_all_keys(it) + RPI_ATTENTION_KEYS - 1) / RPI_ATTENTION_KEYS;
     int64_t heads = it->whole_heads ? it->whole_heads : it->heads;
     head += it->first_head;
     return (uint64_t)(((((it->first_batch + batch) * heads + head) * pairs) + query / 2) *

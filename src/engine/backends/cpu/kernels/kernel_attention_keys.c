@@ -23,8 +23,8 @@ static int64_t document_end(const int32_t *starts, int64_t at, int64_t last) {
 
 rpi_key_range rpi_attention_keys(const rpi_kernel_attention *it, int64_t batch, int64_t query) {
     int64_t at = rpi_attention_query(it, query) + it->q_offset;
-    rpi_key_range keys = {it->first_key,
-                          it->lengths ? least(it->lengths[batch], it->k_length) : it->k_length};
+    int64_t all = rpi_attention_all_keys(it);
+    rpi_key_range keys = {it->first_key, it->lengths ? least(it->lengths[batch], all) : all};
     if (it->causal) keys.last = least(keys.last, at + 1);
     if (it->window > 0) {
         keys.first = most(keys.first, at - it->window + 1);

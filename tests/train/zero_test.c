@@ -42,7 +42,7 @@ static const training_row trainings[] = {
     {"resnet of 2", 2, "resnet20:width=2", "adamw", "weights", 0.2, 0.01, 2, 2, NULL, false},
     {"resnet of 7", 7, "resnet20:width=2,norm=group", "sgd", "all", 0, 4, 1, 0, NULL, false},
 };
-enum { TRAININGS = sizeof trainings / sizeof trainings[0], STEPS = 6, TOKENS = 3000 };
+enum { TRAININGS = sizeof trainings / sizeof trainings[0], STEPS = 4, TOKENS = 3000 };
 enum { ZERO_MOST = 3 };
 
 static char text[700];
@@ -319,7 +319,8 @@ static void lossy_gradients_train_as_well(void) {
         options.warmup_exact = 2;
         options.zero = 0;
         run(&options, "lossy-whole", 3, &whole);
-        int64_t most = strncmp(codecs[i], "auto", 4) == 0 ? 1 : ZERO_MOST;
+        int64_t most = strcmp(codecs[i], "q4") == 0 ? ZERO_MOST : 1;
+        if (check_long() && strcmp(codecs[i], "bf16") == 0) most = ZERO_MOST;
         for (options.zero = 1; options.zero <= most; options.zero++) {
             run(&options, "lossy-shared", 3, &shared);
             CHECK_MSG(shared.test.loss < 1.1 * whole.test.loss + 0.05, "%s: %g, and whole %g",
@@ -331,7 +332,7 @@ static void lossy_gradients_train_as_well(void) {
 
 /* ---- checkpoints ---- */
 
-/* Who saves after three steps, and who goes on to six: tables to add rows to. */
+/* Who saves after two steps, and who goes on to four: tables to add rows to. */
 typedef struct world_row {
     int world;
     int64_t zero;
@@ -344,6 +345,7 @@ static const world_row savers[] = {{1, 1, true}, {2, 1, false}, {2, 1, true}, {3
 static const world_row goers[] = {{1, 0, false}, {1, 1, false}, {2, 1, false},
                                   {7, 1, false}, {3, 2, false}, {2, 3, false}};
 enum { SAVERS = sizeof savers / sizeof savers[0], GOERS = sizeof goers / sizeof goers[0] };
+enum { SAVED = 2, GONE_ON = 4 };
 
 /* A batch of 42 is shared by all of these worlds. */
 static rpi_train_options resumable(const world_row *row, int64_t steps) {
@@ -357,31 +359,43 @@ static rpi_train_options resumable(const world_row *row, int64_t steps) {
 }
 
 static void save(const world_row *row, const char *name) {
-    rpi_train_options options = resumable(row, 3);
+    rpi_train_options options = resumable(row, SAVED);
     run(&options, name, row->world, NULL);
 }
 
 /* All of what was saved is whole again in a file of one rank's form. */
 static const char *gone_on(const world_row *row, const char *from, const char *name) {
-    rpi_train_options options = resumable(row, 6);
+    rpi_train_options options = resumable(row, GONE_ON);
     options.resume = ranks_folder(from);
     options.overwrite = false;
     run(&options, name, row->world, NULL);
     return model_file(&options);
 }
 
+/* What ranks that share nothing come to: `saver` of them first, then `goer`. Each is run once.
+ */
+static const char *wanted_of(int saver, int goer) {
+    static bool saved[RANKS_MOST + 1], gone[RANKS_MOST + 1][RANKS_MOST + 1];
+    const world_row first = {saver, 0, false}, then = {goer, 0, false};
+    char from[32], name[32];
+    snprintf(from, sizeof from, "plain-%d", saver);
+    snprintf(name, sizeof name, "wanted-%d-%d", saver, goer);
+    if (!saved[saver]) save(&first, from);
+    if (!gone[saver][goer]) gone_on(&then, from, name);
+    saved[saver] = gone[saver][goer] = true;
+    return ranks_path(ranks_folder(name), "model.safetensors");
+}
+
+/* The short test has every second pair: each stage of sharing goes on in each other. */
 static void any_world_goes_on(void) {
     for (int i = 0; i < SAVERS; i++) {
-        const world_row plain = {savers[i].world, 0, false};
         save(&savers[i], "shared by some");
-        save(&plain, "plain");
         for (int j = 0; j < GOERS; j++) {
-            const world_row whole = {goers[j].world, 0, false};
-            char names[2][32];
-            snprintf(names[0], sizeof names[0], "onward-%d-%d", i, j);
-            snprintf(names[1], sizeof names[1], "wanted-%d-%d", i, j);
-            const char *onward = gone_on(&goers[j], "shared by some", names[0]);
-            const char *wanted = gone_on(&whole, "plain", names[1]);
+            if (!check_long() && savers[i].zero && (i + j) % 2) continue;
+            char name[32];
+            snprintf(name, sizeof name, "onward-%d-%d", i, j);
+            const char *onward = gone_on(&goers[j], "shared by some", name);
+            const char *wanted = wanted_of(savers[i].world, goers[j].world);
             CHECK_MSG(ranks_same_file(onward, wanted), "row %d goes on otherwise in row %d", i,
                       j);
         }
@@ -392,7 +406,8 @@ static void any_world_goes_on(void) {
 static void feedback_goes_on(void) {
     for (int pieces = 0; pieces < 2 * ZERO_MOST; pieces++) {
         const world_row row = {3, 1 + pieces / 2, pieces % 2};
-        rpi_train_options half = resumable(&row, 3), all = resumable(&row, 6), rest = all;
+        rpi_train_options half = resumable(&row, SAVED), all = resumable(&row, GONE_ON);
+        rpi_train_options rest = all;
         half.codec = all.codec = rest.codec = "q4";
         run(&half, "half", 3, NULL);
         run(&all, "all", 3, NULL);
@@ -403,7 +418,7 @@ static void feedback_goes_on(void) {
         run(&rest, name, 3, NULL);
         for (int rank = 0; rank < 3; rank++) {
             char file[64];
-            snprintf(file, sizeof file, "rank-%d-of-3-step-6.safetensors", rank);
+            snprintf(file, sizeof file, "rank-%d-of-3-step-%d.safetensors", rank, GONE_ON);
             CHECK_MSG(ranks_same_file(ranks_path(all.out, file), ranks_path(rest.out, file)),
                       "%s, pieces %d", file, pieces);
         }
@@ -439,7 +454,8 @@ static void lossy_parameters_train_as_well(void) {
 static void kept_values_go_on(void) {
     for (int i = 0; i < 4; i++) {
         const world_row row = {3, i < 2 ? 1 : 3, i % 2};
-        rpi_train_options half = resumable(&row, 3), all = resumable(&row, 6), rest = all;
+        rpi_train_options half = resumable(&row, SAVED), all = resumable(&row, GONE_ON);
+        rpi_train_options rest = all;
         rpi_train_result result = {0};
         char name[32];
         half.weights_codec = all.weights_codec = rest.weights_codec = "q8";
@@ -453,7 +469,7 @@ static void kept_values_go_on(void) {
         rest.resume = ranks_folder("kept half");
         snprintf(name, sizeof name, "kept by two %d", i);
         run(&rest, name, 2, &result);
-        CHECK_EQ(result.steps, 3);
+        CHECK_EQ(result.steps, GONE_ON - SAVED);
     }
 }
 
@@ -470,7 +486,7 @@ static void element_of(const char *folder, const char *tensor, float *out_value)
 /* The next step with no rate: the parameters of a run without the codec are those kept. */
 static void exact_runs_take_what_was_kept(void) {
     const world_row row = {3, 1, false};
-    rpi_train_options half = resumable(&row, 3), rest = resumable(&row, 4);
+    rpi_train_options half = resumable(&row, SAVED), rest = resumable(&row, SAVED + 1);
     half.weights_codec = "q8";
     run(&half, "kept", 3, NULL);
     float kept = 0, sent = 0, taken = 1;
@@ -534,7 +550,7 @@ static void samples_are_written(void) {
     shared.options.zero = 3;
     shared.options.out = ranks_folder("samples of shared");
     CHECK_OK(ranks_run(2, train_with_samples, &shared));
-    CHECK_MSG(strstr(whole.samples, "6:the red"), "'%s'", whole.samples);
+    CHECK_MSG(strstr(whole.samples, "4:the red"), "'%s'", whole.samples);
     CHECK_MSG(!strcmp(whole.samples, shared.samples), "'%s', whole '%s'", shared.samples,
               whole.samples);
 }
@@ -653,7 +669,7 @@ static rp_status leave_in_step_three(void *context, rp_comm *comm) {
     rpi_step_metrics metrics;
     options.zero = it->zero;
     rp_status status = rpi_trainer_open(&t, &options, comm);
-    for (int step = 0; step < STEPS && status == RP_OK; step++) {
+    for (int step = 0; step < 6 && status == RP_OK; step++) {
         if (rp_comm_rank(comm) == 1 && step == 3) break; /* and destroys its communicator */
         status = rpi_trainer_step(&t, &metrics);
     }

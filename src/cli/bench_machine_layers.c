@@ -70,12 +70,13 @@ typedef struct model {
     spent spent;
     int phase;       /* of the pass that runs: which product */
     int64_t told_ns; /* when the kernel before has ended */
+    const rpi_machine_trainer *trainer;
 } model;
 
 typedef struct layers {
     model models[SIZES_MOST * DTYPES];
     int count;
-    rpi_machine_slots slots;
+    rpi_machine_trainer trainer;
 } layers;
 
 static const char *const matrix_names[MATRICES] = {"attn.c_attn", "attn.c_proj", "mlp.c_fc",
@@ -209,6 +210,7 @@ static rp_status open_model(rpi_machine_bench *b, model *m) {
 }
 
 static void close_model(model *m) {
+    rpi_machine_update_close(&m->update);
     rpi_instance_destroy(m->instance);
     rpi_program_destroy(m->program);
     rpi_session_destroy(m->session);
@@ -222,13 +224,22 @@ static void begin(model *m, int phase) {
     m->told_ns = rpi_now_ns();
 }
 
+static rp_status take(void *context, int64_t first, int64_t count) {
+    model *m = context;
+    RP_TRY(rpi_machine_update_take(m->trainer, m->weights, first, count, &m->update));
+    m->told_ns = rpi_now_ns();
+    return RP_OK;
+}
+
 static rp_status run_model(model *m) {
     const void *inputs[RPI_NETWORK_INPUTS] = {NULL};
     int count = m->network.task->input_count;
     for (int i = 0; i < count; i++) inputs[i] = m->inputs[i];
     inputs[count] = inputs[count + 1] = &m->scale;
-    rpi_run_options run = {.inputs = inputs, .on_step = add, .context = m};
+    rpi_run_options run = {
+        .inputs = inputs, .on_gradient_final = take, .on_step = add, .context = m};
     m->spent = (spent){0};
+    m->update.gradients_s = 0;
     begin(m, 0);
     RP_TRY(rpi_instance_forward(m->instance, &run));
     begin(m, 1);
@@ -261,8 +272,9 @@ static rp_status open_start(rpi_machine_bench *b, model *m) {
 static rp_status add_model(rpi_machine_bench *b, layers *l, const size *of, rp_dtype compute) {
     model *m = &l->models[l->count++];
     *m = (model){.of = *of, .compute = compute};
+    m->trainer = &l->trainer;
     RP_TRY(open_model(b, m));
-    RP_TRY(rpi_machine_slots_reach(&l->slots, rpi_weights_count(m->weights)));
+    RP_TRY(rpi_machine_trainer_reach(&l->trainer, rpi_weights_count(m->weights)));
     RP_TRY(of == &sizes[0] ? open_start(b, m) : open_items(b, m));
     rpi_machine_whole_close(b);
     return RP_OK;
@@ -280,7 +292,7 @@ static void close_layers(void *self) {
     layers *l = self;
     if (!l) return;
     for (int i = 0; i < l->count; i++) close_model(&l->models[i]);
-    rpi_machine_slots_free(&l->slots);
+    rpi_machine_trainer_close(&l->trainer);
     rpi_free(l);
 }
 
@@ -288,6 +300,7 @@ static rp_status open_layers(rpi_machine_bench *b, void **out_self) {
     layers *l = NULL;
     RP_TRY(rpi_alloc(sizeof *l, "models", &l));
     *out_self = l;
+    RP_TRY(rpi_machine_trainer_open(&l->trainer));
     RP_TRY(add_sizes(b, l, RP_F32));
     if (rpi_backend_check_compute(rpi_backend_default(), RP_BF16) != RP_OK) return RP_OK;
     return add_sizes(b, l, RP_BF16);
@@ -319,20 +332,19 @@ static void note_start(rpi_machine_bench *b, const model *m) {
         rpi_machine_item_time(b, m->layer[pass], seconds[pass] / LAYERS);
 }
 
-static rp_status run_step(const rpi_machine_bench *b, const rpi_machine_slots *slots,
-                          model *m) {
+static rp_status run_step(const rpi_machine_bench *b, model *m) {
     RP_TRY(run_model(m));
-    return rpi_machine_update_run(b, m->weights, slots, &m->update);
+    return rpi_machine_update_run(b, m->trainer, m->weights, &m->update);
 }
 
 /* Runs once, so that the caches have what a step before leaves there, and then some times that
  * count. A model that takes long runs once, so that a disturbance meets few of many repeats. */
-static rp_status run_often(rpi_machine_bench *b, const rpi_machine_slots *slots, model *m) {
+static rp_status run_often(rpi_machine_bench *b, model *m) {
     int64_t start = rpi_now_ns();
-    RP_TRY(run_step(b, slots, m));
+    RP_TRY(run_step(b, m));
     for (int i = 0; i < RUNS && (i == 0 || rpi_now_ns() - start < LONG_NS); i++) {
         int64_t step = rpi_now_ns();
-        RP_TRY(run_step(b, slots, m));
+        RP_TRY(run_step(b, m));
         if (m->of.hidden == sizes[0].hidden)
             note_start(b, m);
         else
@@ -345,7 +357,7 @@ static rp_status run_layers(rpi_machine_bench *b, void *self) {
     layers *l = self;
     for (int i = 0; i < l->count; i++) {
         RP_TRY(rp_barrier(b->comm));
-        RP_TRY(run_often(b, &l->slots, &l->models[i]));
+        RP_TRY(run_often(b, &l->models[i]));
     }
     return RP_OK;
 }

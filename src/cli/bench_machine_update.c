@@ -10,18 +10,30 @@
 #define ADAMW_BYTES 24.
 enum { LATER_STEP = 1000 }; /* whose means need no correction */
 
-void rpi_machine_slots_free(rpi_machine_slots *s) {
-    rpi_free(s->means);
-    rpi_free(s->squares);
-    *s = (rpi_machine_slots){0};
+rp_status rpi_machine_trainer_open(rpi_machine_trainer *t) {
+    const rp_comm_options options = RP_COMM_OPTIONS(.progress_thread = 1);
+    return rp_comm_create(NULL, 0, 1, &options, &t->alone);
 }
 
-rp_status rpi_machine_slots_reach(rpi_machine_slots *s, int64_t count) {
-    if (count <= s->count) return RP_OK;
-    rpi_machine_slots_free(s);
-    RP_TRY(rpi_alloc_array((size_t)count, sizeof(float), "an optimizer", &s->means));
-    RP_TRY(rpi_alloc_array((size_t)count, sizeof(float), "an optimizer", &s->squares));
-    s->count = count;
+static void free_state(rpi_machine_trainer *t) {
+    rpi_free(t->means);
+    rpi_free(t->squares);
+    t->means = t->squares = NULL;
+    t->count = 0;
+}
+
+void rpi_machine_trainer_close(rpi_machine_trainer *t) {
+    free_state(t);
+    rp_comm_destroy(t->alone);
+    t->alone = NULL;
+}
+
+rp_status rpi_machine_trainer_reach(rpi_machine_trainer *t, int64_t count) {
+    if (count <= t->count) return RP_OK;
+    free_state(t);
+    RP_TRY(rpi_alloc_array((size_t)count, sizeof(float), "an optimizer", &t->means));
+    RP_TRY(rpi_alloc_array((size_t)count, sizeof(float), "an optimizer", &t->squares));
+    t->count = count;
     return RP_OK;
 }
 
@@ -35,18 +47,32 @@ rp_status rpi_machine_update_open(rpi_machine_bench *b, const rpi_weights *weigh
                                  &update->optimizer);
 }
 
-static rp_status look(rpi_weights *weights) {
-    for (int i = 0; i < rpi_weights_parameter_count(weights); i++) {
-        const rpi_weight *w = rpi_weights_parameter(weights, i);
-        if (rpi_first_nonfinite(rpi_weights_gradient_at(weights, i), w->count) >= 0)
-            return RP_FAIL(INTERNAL, "a gradient of %s is no number", w->name);
-    }
-    return RP_OK;
+static rp_status wait(rpi_machine_update *update) {
+    return update->request ? rp_request_wait(&update->request) : RP_OK;
+}
+
+/* One sum at a time, as few as are needed to keep the progress thread awake. */
+static rp_status hand_over(const rpi_machine_trainer *t, float *gradients, int64_t count,
+                           rpi_machine_update *update) {
+    const rp_segment segment = {.data = gradients, .count = (size_t)count, .dtype = RP_F32};
+    if (update->request && rp_request_test(update->request) == RP_PENDING) return RP_OK;
+    RP_TRY(wait(update));
+    return rp_all_reduce_start(t->alone, &segment, 1, NULL, &update->request);
+}
+
+rp_status rpi_machine_update_take(const rpi_machine_trainer *t, rpi_weights *weights,
+                                  int64_t first, int64_t count, rpi_machine_update *update) {
+    float *gradients = rpi_weights_gradients(weights) + first;
+    int64_t start = rpi_now_ns();
+    if (rpi_first_nonfinite(gradients, count) >= 0)
+        return RP_FAIL(INTERNAL, "a gradient of a model that is measured is no number");
+    update->gradients_s += rpi_seconds(rpi_now_ns() - start);
+    return hand_over(t, gradients, count, update);
 }
 
 /* Parameter by parameter, as training has it. */
 static rp_status step(const rpi_machine_bench *b, rpi_weights *weights,
-                      const rpi_machine_slots *slots) {
+                      const rpi_machine_trainer *trainer) {
     const rpi_optimizer *adamw = NULL;
     rpi_optimizer_rates rates = {.learning_rate = 1e-6f,
                                  .beta1 = .9,
@@ -58,21 +84,23 @@ static rp_status step(const rpi_machine_bench *b, rpi_weights *weights,
         const rpi_weight *w = rpi_weights_parameter(weights, i);
         adamw->update(&rates, LATER_STEP, w->count, rpi_weights_values(weights) + w->first,
                       rpi_weights_gradients(weights) + w->first,
-                      (float *const[]){slots->means + w->first, slots->squares + w->first});
+                      (float *const[]){trainer->means + w->first, trainer->squares + w->first});
     }
     return RP_OK;
 }
 
-rp_status rpi_machine_update_run(const rpi_machine_bench *b, rpi_weights *weights,
-                                 const rpi_machine_slots *slots, rpi_machine_update *update) {
+rp_status rpi_machine_update_run(const rpi_machine_bench *b, const rpi_machine_trainer *trainer,
+                                 rpi_weights *weights, rpi_machine_update *update) {
+    RP_TRY(wait(update));
     int64_t start = rpi_now_ns();
-    RP_TRY(look(weights));
-    int64_t middle = rpi_now_ns();
-    RP_TRY(step(b, weights, slots));
+    RP_TRY(step(b, weights, trainer));
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
-    update->gradients_s = rpi_seconds(middle - start);
-    update->optimizer_s = rpi_seconds(rpi_now_ns() - middle);
+    update->optimizer_s = rpi_seconds(rpi_now_ns() - start);
     return RP_OK;
+}
+
+void rpi_machine_update_close(rpi_machine_update *update) {
+    (void)wait(update);
 }
 
 void rpi_machine_update_note(rpi_machine_bench *b, const rpi_machine_update *update) {

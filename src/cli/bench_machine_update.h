@@ -6,26 +6,37 @@
 #include "cli/bench_machine.h"
 #include "engine/weights.h"
 
-/* AdamW's state, as large as that of the largest model; the models share it. */
-typedef struct rpi_machine_slots {
+/* What the models share: AdamW's state, as large as that of the largest, and a communicator of
+ * this rank alone, whose progress thread is in the way of a step's threads as in training. */
+typedef struct rpi_machine_trainer {
     float *means, *squares;
     int64_t count;
-} rpi_machine_slots;
+    rp_comm *alone;
+} rpi_machine_trainer;
 
-/* Long enough for so many parameters. RP_NOMEM. */
-rp_status rpi_machine_slots_reach(rpi_machine_slots *slots, int64_t count);
-void rpi_machine_slots_free(rpi_machine_slots *slots);
+rp_status rpi_machine_trainer_open(rpi_machine_trainer *trainer);
+/* Its state is long enough for so many parameters. RP_NOMEM. */
+rp_status rpi_machine_trainer_reach(rpi_machine_trainer *trainer, int64_t count);
+void rpi_machine_trainer_close(rpi_machine_trainer *trainer);
 
 typedef struct rpi_machine_update {
     int gradients, optimizer;        /* items */
-    double gradients_s, optimizer_s; /* of the last run */
+    double gradients_s, optimizer_s; /* of this step */
+    rp_request *request;             /* of gradients that travel to nobody */
 } rpi_machine_update;
 
 /* Its items, of a model of these weights. */
 rp_status rpi_machine_update_open(rpi_machine_bench *bench, const rpi_weights *weights,
                                   rpi_machine_update *update);
-rp_status rpi_machine_update_run(const rpi_machine_bench *bench, rpi_weights *weights,
-                                 const rpi_machine_slots *slots, rpi_machine_update *update);
+/* In the backward pass: gradients in [first, first + count) are final. They are looked at, and
+ * handed to the progress thread. */
+rp_status rpi_machine_update_take(const rpi_machine_trainer *trainer, rpi_weights *weights,
+                                  int64_t first, int64_t count, rpi_machine_update *update);
+/* Behind it: the parameters are stepped. */
+rp_status rpi_machine_update_run(const rpi_machine_bench *bench,
+                                 const rpi_machine_trainer *trainer, rpi_weights *weights,
+                                 rpi_machine_update *update);
+void rpi_machine_update_close(rpi_machine_update *update);
 void rpi_machine_update_note(rpi_machine_bench *bench, const rpi_machine_update *update);
 
 #endif

@@ -130,5 +130,6 @@ static int number_before(const char *text, const char *word) {
 int rpi_train_place_lost(const rpi_train_place *place, const char *why) {
     int rank = number_behind(why, "closed by peer: rank ");
     if (rank < 0) rank = number_before(why, " is gone (");
+    if (rank < 0) rank = number_before(why, " is stopped, or cut off from ");
     return rank < place->world ? rank : -1;
 }

@@ -55,9 +55,9 @@ void rpi_train_place_work(const rpi_train_place *place, int64_t count, int64_t *
 /* The largest share: among the replicas that learn, or among the living ones. */
 int64_t rpi_train_place_most(const rpi_train_place *place, bool learns, int64_t count);
 
-/* The rank that, by a communicator's failure, is gone, in the world's numbers: "closed by peer:
- * rank 3 ...", "rank 3 is gone (...", "rank 1 (world 3) is gone (..."; -1: the text names none.
- */
+/* The rank, in the world's numbers, that a communicator's failure says is gone or stands still:
+ * "closed by peer: rank 3 ...", "rank 3 is gone (...", "rank 1 (world 3) is gone (...",
+ * "rank 3 is stopped, or cut off from ..."; -1: the text names none. */
 int rpi_train_place_lost(const rpi_train_place *place, const char *why);
 
 #endif

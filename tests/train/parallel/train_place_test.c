@@ -130,6 +130,15 @@ static void lost(void) {
          "operation 13",
          2},
         {"rank 0 is gone (connection closed by peer), as rank 1 says", 0},
+        {"gradients of micro-batch 0: stages: timed out: no progress for 12.0 s in receive "
+         "from "
+         "rank 1 with tag 1, round 2 of 2, chunk 1 of 1: rank 1 (world 3) is stopped, or cut "
+         "off "
+         "from rank 0 (world 0) (no heartbeat for 11.7 s)",
+         3},
+        {"timed out: no progress for 9.6 s in all-gather 7: rank 1 is stopped, or cut off from "
+         "rank 0 (no heartbeat for 3.6 s)",
+         1},
         {"rank 4 is gone (connection closed by peer: its process ended)", -1}, /* of 4 ranks */
         {"host node3 is gone (connection closed by peer)", -1},
         {"3 is gone (", -1},

@@ -9,14 +9,16 @@
         assert values(run_group(work, 3)) == [3, 3, 3]
 
 Ranks are forked from a server that has imported PyTorch once, so that a world costs
-milliseconds and not seconds; run_script() starts real interpreters instead, for tests of
-imports, of exits and of launchers. A rank that is late prints where all its threads stand.
+milliseconds and not seconds; run_script() runs whole programs instead, for tests of imports, of
+exits and of launchers. A rank that is late prints where all its threads stand.
 """
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import gc
+import json
 import multiprocessing
 import os
 import signal
@@ -56,6 +58,9 @@ class NoCompiler(types.ModuleType):
 torch._dynamo = sys.modules["torch._dynamo"] = NoCompiler("torch._dynamo")
 """
 _context = None
+_READ_AT_IMPORT = ("TORCH_", "PYTHON", "LD_", "OMP_")
+_MOST_SERVERS = 2  # each is an idle process with PyTorch in it
+_servers: dict[tuple, ScriptServer] = {}
 
 
 @dataclass
@@ -146,36 +151,78 @@ def values(outcomes: Sequence[Outcome]) -> list[Any]:
     return [outcome.value for outcome in outcomes]
 
 
+class ScriptServer:
+    """An interpreter in this environment that has imported torch and `modules`, from which the
+    ranks of scripts are forked: a world costs milliseconds and not the seconds of an import.
+
+    One OpenMP thread. It ends with close(), and with this process."""
+
+    def __init__(self, environment: Mapping[str, str], modules: Sequence[str] = ()) -> None:
+        program = Path(__file__).with_name("script_server.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(program), *modules],
+            env={**environment, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, text: str, world: int, timeout_s: float, **job: Any) -> list[dict[str, Any]]:
+        """Of each rank `code` (None: it hung, and was killed), `out` and `err`."""
+        job.update(text=text, world=world, timeout_s=timeout_s)
+        print(json.dumps(job), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        assert answer, f"the server of scripts ended: {self._process.wait()}"
+        return json.loads(answer)
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(60)
+
+
 def run_script(
     text: str,
     world: int = 1,
     *,
     timeout: float = 120.0,
     environment: Mapping[str, str] | None = None,
+    at_import: Mapping[str, str] | None = None,
+    modules: Sequence[str] = ("torch._dynamo",),
     arguments: Sequence[str] = (),
-    python: str = sys.executable,
+    python: str = "",
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run Python source in `world` fresh interpreters, with torchrun's variables set (RANK,
-    WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: a free port). Returns each rank's return
-    code, stdout and stderr; one that is late is killed and returns -9."""
-    shared = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
-    shared.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
-    deadline = time.monotonic() + timeout
-    running, done = [], []
-    for rank in range(world):
-        own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        own.update(environment or {})
-        command = [python, "-c", text, *arguments]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running.append(subprocess.Popen(command, env=own, text=True, **pipes))
-    for process in running:
-        try:
-            out, err = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    return done
+    """Run Python source as the program of `world` processes, with torchrun's variables set
+    (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: a free port). Returns each rank's
+    return code, stdout and stderr; one that is late is killed and returns -9.
+
+    They are forked from an interpreter that has imported torch and `modules` (the compiler:
+    PyTorch imports that with an optimizer or DistributedDataParallel), with `at_import` in its
+    environment, and nothing of ours; they end as programs do. `environment`: what they have
+    besides when the script begins. python: fresh interpreters of this one instead, for tests of
+    what an import brings in and of scripts without PyTorch."""
+    if python:
+        variables = {"OMP_NUM_THREADS": "1", **(at_import or {}), **(environment or {})}
+        return _run_fresh(python, text, world, timeout, variables, arguments)
+    late = [name for name in environment or {} if name.startswith(_READ_AT_IMPORT)]
+    assert not late, f"{late} are read when PyTorch is imported: give them by at_import"
+    ended = _script_server(dict(at_import or {}), tuple(modules)).run(
+        text,
+        world,
+        timeout,
+        inherited={**os.environ, "OMP_NUM_THREADS": "1", **(at_import or {})},
+        environment=dict(environment or {}),
+        arguments=list(arguments),
+    )
+    return [
+        subprocess.CompletedProcess(
+            ["script.py", *arguments],
+            -signal.SIGKILL if one["code"] is None else one["code"],
+            one["out"],
+            one["err"],
+        )
+        for one in ended
+    ]
 
 
 def free_port() -> int:
@@ -227,6 +274,40 @@ def resident_bytes() -> int:
 
 
 # ---- behind the scenes ----
+
+
+def _script_server(at_import: dict[str, str], modules: tuple[str, ...]) -> ScriptServer:
+    """There are at most two, those that were used last."""
+    key = (modules, *sorted(at_import.items()))
+    if key not in _servers:
+        while len(_servers) >= _MOST_SERVERS:
+            _servers.pop(next(iter(_servers))).close()
+        server = ScriptServer({**os.environ, **at_import}, modules)
+        atexit.register(server.close)
+    else:
+        server = _servers.pop(key)
+    _servers[key] = server  # the last one
+    return server
+
+
+def _run_fresh(python, text, world, timeout, variables, arguments):
+    shared = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
+    shared.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    deadline = time.monotonic() + timeout
+    running, done = [], []
+    for rank in range(world):
+        own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), **variables}
+        command = [python, "-c", text, *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running.append(subprocess.Popen(command, env=own, text=True, **pipes))
+    for process in running:
+        try:
+            out, err = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return done
 
 
 def _fork_server():

@@ -15,8 +15,10 @@ AUTOLOADS = hasattr(torch, "_import_device_backends")
 pytestmark = pytest.mark.skipif(not AUTOLOADS, reason="this PyTorch runs no entry points")
 
 
-def outputs(text: str, environment: dict[str, str], world: int = 2) -> list[str]:
-    done = run_script(text, world, environment=environment)
+def outputs(
+    text: str, at_import: dict[str, str], world: int = 2, modules: tuple[str, ...] = ()
+) -> list[str]:
+    done = run_script(text, world, at_import=at_import, modules=modules)
     assert all(one.returncode == 0 for one in done), [one.stderr for one in done]
     return [one.stdout.strip() for one in done]
 
@@ -124,12 +126,13 @@ dist.destroy_process_group()
 )
 def test_models_are_compressed_as_a_variable_says(installed, name, imports, expected) -> None:
     text = COMPRESSES.replace("{name}", name).replace("{imports}", imports)
-    for said in outputs(text, {**installed, "REDPOLL_COMPRESS": "q4"}):
+    at_import = {**installed, "REDPOLL_COMPRESS": "q4"}
+    for said in outputs(text, at_import, modules=("torch._dynamo",)):
         assert said == expected
 
 
 def test_a_codec_that_is_none_is_told(installed) -> None:
     text = COMPRESSES.replace("{name}", "redpoll").replace("{imports}", "")
-    environment = {**installed, "REDPOLL_COMPRESS": "q99"}
-    for done in run_script(text, 2, environment=environment):
+    at_import = {**installed, "REDPOLL_COMPRESS": "q99"}
+    for done in run_script(text, 2, at_import=at_import, modules=()):
         assert done.returncode != 0 and "REDPOLL_COMPRESS='q99'" in done.stderr

@@ -527,8 +527,8 @@ print("end of script")
 
 @pytest.mark.parametrize("level", ["OFF", "DETAIL"])
 def test_leaving_without_destroying_is_quiet(level: str) -> None:
-    environment = {"TORCH_DISTRIBUTED_DEBUG": level}
-    for one in run_script(LEAVE, 2, timeout=90, environment=environment):
+    debug = {"TORCH_DISTRIBUTED_DEBUG": level}
+    for one in run_script(LEAVE, 2, timeout=90, at_import=debug, modules=()):
         assert one.returncode == 0 and "end of script" in one.stdout, one.stderr
         assert "Traceback" not in one.stderr and "ault" not in one.stderr
 

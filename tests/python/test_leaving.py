@@ -7,17 +7,15 @@ seeds, REDPOLL_TEST_SEED=7 that one."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leaving_scripts import Script, script
-from ranks import WITHOUT_COMPILER
+from ranks import WITHOUT_COMPILER, ScriptServer
 
 HERE = Path(__file__).resolve().parent
 LONG = os.environ.get("REDPOLL_LONG_TESTS", "") not in ("", "0")
@@ -78,28 +76,27 @@ def plain() -> dict[str, str]:
     }
 
 
+# What scripts find imported.
+MODULES = (
+    "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook",
+    "torch.nn.parallel",
+    "redpoll.torch",
+)
+
+
 class Server:
-    """A process that runs scripts on ranks of its own."""
+    """A ScriptServer of these, whose ranks have its environment, and so much time."""
 
     def __init__(self, environment: dict[str, str], timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "leaving_server.py")],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._server = ScriptServer({**os.environ, **environment}, MODULES)
 
     def run(self, text: str, world: int) -> list[dict]:
         """Of each rank `code` (None: it hung, and was killed), `out` and `err`."""
-        job = {"text": text, "world": world, "timeout_s": self._timeout_s}
-        print(json.dumps(job), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
+        return self._server.run(text, world, self._timeout_s)
 
     def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait(60)
+        self._server.close()
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def refusal(kind, action):
 def run(text: str, ranks: int = 3) -> None:
     """The script on so many ranks, each of which ends well."""
     port = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    for done in run_script(PREAMBLE + text, ranks, environment=port):
+    for done in run_script(PREAMBLE + text, ranks, python=sys.executable, environment=port):
         assert done.returncode == 0, done.stderr
 
 

@@ -173,9 +173,9 @@ def by_hand(installed: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
     cluster of Ray's."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("ray is not installed (pip install 'ray[train]'; tried with 2.60.0)")
-    environment = {**installed, "STORED": str(tmp_path_factory.mktemp("by-hand"))}
+    stored = {"STORED": str(tmp_path_factory.mktemp("by-hand"))}
     text = TRAINING.format(steps=STEPS, saved=SAVED, dies=DIES) + BY_HAND
-    done = run_script(text, 2, environment=environment, timeout=600)
+    done = run_script(text, 2, at_import=installed, environment=stored, timeout=600)
     assert all(one.returncode == 0 for one in done), [one.stderr for one in done]
     return done[0].stdout
 

@@ -665,6 +665,47 @@ def test_communicator_takes_codecs() -> None:
         assert 0 < error < 0.2
 
 
+PREMUL_SUM = dist._make_nccl_premul_sum(0.5)
+WITH_FACTORS = {  # by call: what ones become of two ranks, or what is said
+    "all_reduce": (lambda own, x: own.all_reduce([x], factor=2.0), "for ReduceOp.PREMUL_SUM"),
+    "one of 1": (lambda own, x: own.all_reduce([x], factor=1.0), "for ReduceOp.PREMUL_SUM"),
+    "a maximum": (
+        lambda own, x: own.all_reduce([x], dist.ReduceOp.MAX, factor=2.0),
+        "MAX is not multiplied: leave it out",
+    ),
+    "reduce_scatter": (
+        lambda own, x: own.reduce_scatter(x[:4], x, factor=2.0),
+        "SUM is not multiplied: leave it out",
+    ),
+    "all_gather": (
+        lambda own, x: own.all_gather(x, x[:4].clone(), factor=2.0),
+        "what is moved and not added is not multiplied",
+    ),
+    "a multiplied sum": (lambda own, x: own.all_reduce([x], PREMUL_SUM, factor=2.0), 4.0),
+    "its own": (lambda own, x: own.all_reduce([x], PREMUL_SUM), 1.0),
+    "none": (lambda own, x: own.all_reduce([x], factor=None), 2.0),
+}
+
+
+def multiply(rank: int, world: int) -> dict[str, object]:
+    told: dict[str, object] = {}
+    for case, (call, _) in WITH_FACTORS.items():
+        x = torch.ones(8)
+        try:
+            call(rt.communicator_of(), x).wait()
+            told[case] = x.unique().item()
+        except ValueError as error:
+            told[case] = str(error)
+    return told
+
+
+def test_a_factor_of_what_is_not_multiplied_is_refused() -> None:
+    for told in values(run_group(multiply, 2)):
+        for case, (_, expected) in WITH_FACTORS.items():
+            is_said = isinstance(expected, str)
+            assert told[case] == expected or is_said and expected in str(told[case]), told
+
+
 def differ_in_key(rank: int, world: int) -> str:
     communicator, ones = rt.communicator_of(), torch.ones(100)
     communicator.all_reduce([ones], key=7, seed=1, step=2).wait()

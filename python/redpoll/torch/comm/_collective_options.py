@@ -33,7 +33,8 @@ class CollectiveKeywords(TypedDict, total=False):
 class CollectiveOptions:
     """Equal on all ranks, but for the factor, which may be each rank's own.
 
-    factor: instead of the one that a PREMUL_SUM carries. seed, step: with the numbers of
+    factor: instead of the one that a PREMUL_SUM carries; a ValueError with anything else, which
+    multiplies nothing. seed, step: with the numbers of
     tensors the keys of stochastic rounding. key: what the caller calls this operation; 0 for
     none. Ranks compare these numbers: operations of one shape that another rank has posted in
     another order fail on all ranks, by name. algorithm: "sra", "ring"; None: chosen."""
@@ -46,14 +47,23 @@ class CollectiveOptions:
 
     def moving(self) -> Any:
         """The library's, for an operation that adds nothing."""
+        if self.factor is not None:
+            raise _unused(self.factor, "what is moved and not added is not multiplied")
         return library_options(0, 1.0, asked=self)
 
     def reducing(self, op: object) -> Any:
         """The library's, for a reduction by `op`, a ReduceOp."""
         number, factor = reduction(op)
+        if self.factor is not None and number != _abi.REDUCTIONS["PREMUL_SUM"]:
+            (name,) = (one for one, known in _abi.REDUCTIONS.items() if known == number)
+            raise _unused(self.factor, f"ReduceOp.{name} is not multiplied")
         return library_options(
             number, factor if self.factor is None else self.factor, asked=self
         )
+
+
+def _unused(factor: float, why: str) -> ValueError:
+    return ValueError(f"factor={factor} is for ReduceOp.PREMUL_SUM; {why}: leave it out")
 
 
 _NOTHING = CollectiveOptions()

@@ -120,7 +120,6 @@ static rp_status work(one_rank *self, rp_comm *comm) {
     rp_status status = rpi_trainer_open(&t, &options, comm);
     if (status == RP_OK) {
         const rpi_replica_setup setup = {.network = &t.network,
-                                         .shape = &t.source.shape,
                                          .weights = t.weights,
                                          .programs = &t.programs,
                                          .mixup = &t.mixup,

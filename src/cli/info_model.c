@@ -149,9 +149,12 @@ static void print_samples(const account *it) {
 
 static void print_context(const account *it) {
     int ranks = it->options.context_ranks, tokens = it->options.shape.sequence;
+    const rpi_context_split first = {.ranks = ranks};
     if (ranks > 1)
-        printf("%d ranks share each sequence: a rank has %d of %d tokens of each sequence\n",
-               ranks, tokens / ranks, tokens);
+        printf(
+            "%d ranks share each sequence: a rank has %lld of %d tokens of each sequence%s\n",
+            ranks, (long long)rpi_context_own(&first, tokens), tokens,
+            tokens % (2 * ranks) ? ", at most" : "");
 }
 
 static void print_bytes(const char *what, double bytes) {

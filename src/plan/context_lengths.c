@@ -7,17 +7,19 @@
 enum { PIECES = 2 }; /* a rank */
 
 bool rpi_context_length_fits(int64_t ranks, int64_t sequence) {
+    return ranks <= 1 || sequence >= PIECES * ranks;
+}
+
+bool rpi_context_length_divides(int64_t ranks, int64_t sequence) {
     return ranks <= 1 || sequence % (PIECES * ranks) == 0;
 }
 
-/* "12 or 18 tokens would fit", none above `most`. */
-static void say_lengths(int64_t pieces, int64_t sequence, int64_t most, char text[96]) {
-    int64_t less = (sequence < most ? sequence : most) / pieces * pieces;
-    int64_t more = (sequence / pieces + 1) * pieces;
+/* "8 tokens would fit, or --cp 3" */
+static void say_length(int64_t pieces, int64_t sequence, char text[96]) {
     text[0] = '\0';
-    if (less > 0) rpi_append(text, 96, "%lld%s", (long long)less, more <= most ? " or " : "");
-    if (more <= most) rpi_append(text, 96, "%lld", (long long)more);
-    rpi_append(text, 96, " tokens would fit");
+    rpi_append(text, 96, "%lld tokens would fit", (long long)pieces);
+    if (sequence / PIECES > 1)
+        rpi_append(text, 96, ", or --cp %lld", (long long)(sequence / PIECES));
 }
 
 /* Where the model is too short for any. */
@@ -35,11 +37,11 @@ rp_status rpi_context_lengths_check(int64_t ranks, int64_t sequence, int64_t pos
     char would[96];
     if (rpi_context_length_fits(ranks, sequence)) return RP_OK;
     if (pieces <= most)
-        say_lengths(pieces, sequence, most, would);
+        say_length(pieces, sequence, would);
     else
         say_ranks(pieces, positions, would);
     return RP_FAIL(INVALID,
-                   "sequences of %lld tokens over %lld context ranks, two equal pieces each: "
+                   "sequences of %lld tokens over %lld context ranks, two pieces each: "
                    "%s",
                    (long long)sequence, (long long)ranks, would);
 }

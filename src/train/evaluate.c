@@ -24,13 +24,47 @@ typedef struct totals {
     double *verdicts;
 } totals;
 
-/* Adds the model's score of samples [first, first + count). */
-static void judge(const rpi_trainer *t, const rpi_replica_score *score, int64_t first,
-                  int64_t count, double *verdicts) {
+/* Takes from one sample's logits, rows of `filled` tokens, the first `tokens` of each row. */
+static void cut_rows(const float *logits, int64_t each, int64_t filled, int64_t tokens,
+                     float *out) {
+    for (int64_t row = 0; row < each / filled; row++)
+        memcpy(out + row * tokens, logits + row * filled, (size_t)tokens * sizeof *out);
+}
+
+/* Adds the model's score of samples [first, first + count), without what fills sequences up. */
+static rp_status judge(const rpi_trainer *t, const rpi_replica_score *score, int64_t first,
+                       int64_t count, double *verdicts) {
     const rpi_source_kind *kind = t->source.kind;
-    for (int64_t i = 0; i < count; i++)
-        kind->judge(&t->source, first + i, score->logits + i * score->each,
+    int64_t filled = rpi_network_tokens(&t->network), tokens = t->source.shape.sequence;
+    float *rows = NULL;
+    if (filled > tokens)
+        RP_TRY(rpi_alloc_array((size_t)score->each, sizeof *rows, "logits of a sample", &rows));
+    for (int64_t i = 0; i < count; i++) {
+        const float *logits = score->logits + i * score->each;
+        if (rows) cut_rows(logits, score->each, filled, tokens, rows);
+        kind->judge(&t->source, first + i, rows ? rows : logits,
                     verdicts + (first + i) * kind->verdict_numbers);
+    }
+    rpi_free(rows);
+    return RP_OK;
+}
+
+/* Ranks that share a sequence each count their own tokens; the first of them counts the loss of
+ * whole samples. */
+static rp_status add_score(const rpi_trainer *t, const rpi_replica_score *score, int64_t first,
+                           int64_t count, int64_t labels, totals *sums) {
+    bool judges = sums->verdicts && score->logits && rpi_trainer_has_sample_loss(t);
+    if (judges) RP_TRY(judge(t, score, first, count, sums->verdicts));
+    if (rpi_trainer_has_label_loss(t)) {
+        sums->sum[LOSS] += score->loss;
+        sums->sum[CORRECT] += score->correct;
+        sums->sum[LABELS] += (double)labels;
+    }
+    if (!t->network.task->sample_metric || !rpi_trainer_has_sample_loss(t)) return RP_OK;
+    sums->sum[SAMPLES] += (double)count;
+    sums->sum[SAMPLE_LOSS] += score->sample_loss;
+    sums->sum[SAMPLE_CORRECT] += score->sample_correct;
+    return RP_OK;
 }
 
 static rp_status run_part(rpi_trainer *t, rpi_memories *memories, int64_t first, int64_t count,
@@ -44,15 +78,7 @@ static rp_status run_part(rpi_trainer *t, rpi_memories *memories, int64_t first,
     rp_status status = t->replica->evaluate(t->replica_self, &batch, memories, &score);
     t->activations.is_off = false;
     RP_TRY(status);
-    sums->sum[LOSS] += score.loss;
-    sums->sum[CORRECT] += score.correct;
-    sums->sum[LABELS] += (double)batch.labels;
-    if (sums->verdicts && score.logits) judge(t, &score, first, count, sums->verdicts);
-    if (!t->network.task->sample_metric) return RP_OK;
-    sums->sum[SAMPLES] += (double)count;
-    sums->sum[SAMPLE_LOSS] += score.sample_loss;
-    sums->sum[SAMPLE_CORRECT] += score.sample_correct;
-    return RP_OK;
+    return add_score(t, &score, first, count, batch.labels, sums);
 }
 
 /* Of all ranks. */

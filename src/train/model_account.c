@@ -104,9 +104,9 @@ static rp_status count_shared(const rpi_account_options *options, const counted 
     account->owned = shared.owned;
     account->gradients = shared.gradients;
     account->values = shared.values;
-    account->travelling =
-        rpi_context_nodes_bytes((double)options->batch, (double)options->shape.sequence,
-                                (double)it->network.gathered_keys);
+    account->travelling = rpi_context_nodes_bytes((double)options->batch,
+                                                  (double)rpi_network_tokens(&it->network),
+                                                  (double)it->network.gathered_keys);
     return RP_OK;
 }
 

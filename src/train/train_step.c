@@ -106,7 +106,6 @@ static rp_status open_part(rpi_trainer *t) {
 rp_status rpi_trainer_open_replica(rpi_trainer *t) {
     RP_TRY(open_part(t));
     const rpi_replica_setup setup = {.network = &t->network,
-                                     .shape = &t->network.shape,
                                      .weights = t->weights,
                                      .programs = &t->programs,
                                      .mixup = &t->mixup,
@@ -133,6 +132,15 @@ static void mix(rpi_trainer *t, int64_t step, rpi_source_batch *batch,
     scales->label *= t->mixup.share;
 }
 
+/* The sum over all ranks is then a mean: of those that share a sequence one counts the loss of
+ * whole samples. */
+static rpi_loss_scales scales_of(const rpi_trainer *t, const rpi_source_batch *batch) {
+    rpi_loss_scales scales = {0};
+    if (rpi_trainer_has_label_loss(t)) scales.label = 1.0f / (float)batch->global_labels;
+    if (rpi_trainer_has_sample_loss(t)) scales.sample = 1.0f / (float)batch->global_count;
+    return scales;
+}
+
 /* The runs of the model on the rank with most samples, of so many in all. */
 static int64_t runs_of(const rpi_trainer *t, int64_t count) {
     int64_t most = rpi_train_place_most(&t->place, true, count);
@@ -147,8 +155,7 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
     rpi_replica_batch batch = {.samples = out_batch,
                                .seed = (uint64_t)t->options->seed,
                                .step = (uint64_t)t->step,
-                               .scales = {.label = 1.0f / (float)out_batch->global_labels,
-                                          .sample = 1.0f / (float)out_batch->global_count},
+                               .scales = scales_of(t, out_batch),
                                .on_step = t->timeline || t->profile ? on_step : NULL};
     rpi_train_place_work(&t->place, out_batch->global_count, &batch.first_sample, &end);
     if (rpi_trainer_passes_gradients(t)) batch.runs = runs_of(t, out_batch->global_count);

@@ -155,6 +155,11 @@ rp_status rpi_trainer_open_context(rpi_trainer *trainer, rpi_context_split *out_
 /* Cuts from a batch of whole sequences this rank's tokens, until the next call; does nothing if
  * it has all. */
 rp_status rpi_trainer_cut_batch(rpi_trainer *trainer, rpi_source_batch *batch);
+/* Does this rank, of those that share a sequence, count the loss of whole samples? The one with
+ * the first token does. And that of the labels? All do if the labels are of tokens, else that
+ * rank. */
+bool rpi_trainer_has_sample_loss(const rpi_trainer *trainer);
+bool rpi_trainer_has_label_loss(const rpi_trainer *trainer);
 /* The time for which the computing thread has waited for keys and values, since the beginning.
  */
 int64_t rpi_trainer_context_wait_ns(const rpi_trainer *trainer);

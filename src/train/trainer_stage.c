@@ -88,10 +88,8 @@ static rp_status measure_layers(rpi_trainer *t, known *k) {
     rpi_source_batch batch;
     const rpi_backend *backend = NULL;
     rp_dtype compute = RP_F32;
-    const rpi_replica_setup setup = {.network = &t->network,
-                                     .shape = &t->network.shape,
-                                     .mixup = &t->mixup,
-                                     .memories = &t->memories};
+    const rpi_replica_setup setup = {
+        .network = &t->network, .mixup = &t->mixup, .memories = &t->memories};
     RP_TRY(rpi_trainer_backend(t, &backend, &compute));
     RP_TRY(rpi_source_deal(&t->source, 0, &batch));
     if (t->mixup.alpha > 0) rpi_mixup_blend(&t->mixup, (uint64_t)t->options->seed, 0, &batch);

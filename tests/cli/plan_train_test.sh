@@ -249,7 +249,7 @@ refused 'of how many samples is a step' --device a100-80g
 refused 'how fast is the link of a host\? --link 200Gbit,5us' $small --hosts 2
 refused "no layout of 8 ranks is legal: --tp 3 does not divide them" $small --tp 3
 refused 'cp 3 does not divide them' $small --cp 3
-refused 'cp 2: sequences of 510 tokens over 2 context ranks, two equal pieces each: 508 or 512 tokens would fit' $small --cp 2 --seq-length 510
+refused 'cp 8: sequences of 12 tokens over 8 context ranks, two pieces each: 16 tokens would fit, or --cp 6' $small --cp 8 --seq-length 12
 refused 'cp' $small --cp 0
 refused '--dp 8 does not divide the global batch of 63' --device a100-80g --global-batch-size 63 --tp 1 --pp 1
 refused '--tp 8 does not divide the 12 heads' $small --tp 8

@@ -50,6 +50,7 @@ expects 0 'the all-reduce that was named adds up in another order' $llama -n 4 -
 expects 0 'ranks that share a layer add up' $llama --tp 2 -n 2 --clip 1 --micro-batch-size 4
 expects 0 '^layout: 4 ranks: 2 replicas of 2 ranks that share each layer' --model gpt2:$sizes,dropout=0.1 $text --tp 2 -n 4 --zero 1 --steps 2
 expects 0 "$within" --model bert:layers=4,hidden=32,heads=2,vocabulary=261,positions=16 --data masked:text --seq-length 16 --global-batch-size 16 --tp 2 --pp 2 -n 4 --micro-batch-size 4 --steps 2
+expects 0 'ranks that share a sequence add up' --model bert:layers=2,hidden=16,heads=2,vocabulary=261,positions=15,dropout=0.1 --data masked:text --seq-length 15 --global-batch-size 8 --cp 2 -n 2 --micro-batch-size 4 --steps 2
 expects 0 "$equal" --model resnet20:width=2 $pictures --pp 2 -n 2 --micro-batch-size 8 --steps 2
 expects 0 'running statistics .* none  differs' --model resnet20:width=2 $pictures -n 2 --steps 2
 expects 0 'promises no bound' --model mlp:hidden=32 $pictures -n 2 --codec q4

@@ -17,12 +17,12 @@ typedef struct length_row {
 static const length_row lengths[] = {
     {1, 7, 0, NULL},
     {2, 16, 16, NULL},
-    {4, 60, 0, "each: 56 or 64 tokens would fit"},
-    {4, 60, 64, "each: 56 or 64 tokens would fit"},
-    {4, 60, 63, "each: 56 tokens would fit"},
-    {5, 16, 16, "each: 10 tokens would fit"},
-    {5, 256, 48, "each: 40 tokens would fit"},
-    {5, 4, 48, "each: 10 tokens would fit"},
+    {4, 60, 0, NULL},
+    {4, 60, 63, NULL},
+    {5, 16, 16, NULL},
+    {5, 9, 0, "each: 10 tokens would fit, or --cp 4"},
+    {5, 4, 48, "each: 10 tokens would fit, or --cp 2"},
+    {5, 3, 48, "each: 10 tokens would fit"},
     {5, 4, 9,
      "each: --cp 4 with --seq-length 8, or positions=10 with --seq-length 10 would fit"},
     {5, 2, 3, "each: positions=10 with --seq-length 10 would fit"},
@@ -47,8 +47,9 @@ static void check_offer(int64_t ranks, int64_t length, int64_t positions) {
               (long long)ranks, (long long)positions);
 }
 
-/* Every number in front of "tokens would fit", and behind --seq-length. */
-static void check_offers(const char *offers, int64_t ranks, int64_t positions) {
+/* Every number of tokens and of ranks. */
+static void check_offers(const char *offers, int64_t ranks, int64_t sequence,
+                         int64_t positions) {
     long long first = 0, second = 0;
     if (sscanf(offers, "--cp %lld with --seq-length %lld", &first, &second) == 2) {
         check_offer(first, second, positions);
@@ -58,10 +59,10 @@ static void check_offers(const char *offers, int64_t ranks, int64_t positions) {
         check_offer(ranks, second, first);
         return;
     }
-    int count = sscanf(offers, "%lld or %lld tokens", &first, &second);
+    int count = sscanf(offers, "%lld tokens would fit, or --cp %lld", &first, &second);
     CHECK(count >= 1);
     check_offer(ranks, first, positions);
-    if (count == 2) check_offer(ranks, second, positions);
+    if (count == 2) check_offer(second, sequence, positions);
 }
 
 static void offers_are_taken(void) {
@@ -70,7 +71,7 @@ static void offers_are_taken(void) {
             for (int64_t sequence = 1; sequence <= 50; sequence++)
                 if (rpi_context_lengths_check(ranks, sequence, positions) != RP_OK)
                     check_offers(strstr(rp_last_error()->message, "each: ") + strlen("each: "),
-                                 ranks, positions);
+                                 ranks, sequence, positions);
 }
 
 CASES({"lengths are said", lengths_are_said}, {"offers are taken", offers_are_taken})

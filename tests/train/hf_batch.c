@@ -155,10 +155,10 @@ static rp_status run_folder(const char *folder, const char *batch_path, const ch
 
 /* ---- data ---- */
 
-/* "batch", "sequence" or a number; a source of tokens has no other axes. */
+/* A source of tokens has no other axes than these, and numbers. */
 static int64_t size_of(const char *axis, int64_t count, int64_t length) {
-    if (strcmp(axis, "batch") == 0) return count;
-    return strcmp(axis, "sequence") == 0 ? length : strtoll(axis, NULL, 10);
+    const rpi_data_shape shape = {.sequence = (int)length};
+    return strcmp(axis, "batch") == 0 ? count : rpi_data_axis(&shape, axis);
 }
 
 static rp_status write_samples(const char *data, int64_t length, int64_t count,

@@ -106,6 +106,32 @@ static void any_number_of_ranks_equals_one(void) {
     }
 }
 
+/* Tokens of a row are of several ranks, which fill it up where they do not divide; what is said
+ * of the whole row is said once. */
+static void ranks_that_share_rows_equal_one(void) {
+    rpi_train_options options = small();
+    options.steps = 6;
+    options.lr = 1e-3;
+    options.model = "bert:layers=2,hidden=32,heads=2,vocabulary=261,positions=30,spans=on";
+    options.seq_length = 30;
+    rpi_train_result one = train(options, 1, "whole-rows");
+    CHECK(one.test.scores.at[1].percent > 0);
+    options.context_ranks = 2;
+    options.out = NULL;
+    for (int world = 2; world <= 4; world += 2) {
+        rpi_train_result some = {0};
+        options.tensor_ranks = world / 2;
+        options.sequence_parallel = world == 4;
+        CHECK_OK(ranks_train(&options, world, &some));
+        CHECK_NEAR(some.last_loss, one.last_loss, 6e-6 * one.last_loss);
+        CHECK_NEAR(some.test.loss, one.test.loss, 6e-6 * one.test.loss);
+        CHECK_EQ(some.test.count, one.test.count);
+        CHECK_EQ(some.test.scores.over, one.test.scores.over);
+        for (int i = 0; i < 2; i++)
+            CHECK_NEAR(some.test.scores.at[i].percent, one.test.scores.at[i].percent, 1e-9);
+    }
+}
+
 static void a_resumed_run_has_the_same_bytes(void) {
     rpi_train_options options = small();
     options.model =
@@ -171,6 +197,7 @@ static void what_does_not_fit_is_told(void) {
 
 CASES({"answers_are_learnt", answers_are_learnt},
       {"any_number_of_ranks_equals_one", any_number_of_ranks_equals_one},
+      {"ranks that share rows equal one", ranks_that_share_rows_equal_one},
       {"a_resumed_run_has_the_same_bytes", a_resumed_run_has_the_same_bytes},
       {"metrics_have_the_scores", metrics_have_the_scores},
       {"what_does_not_fit_is_told", what_does_not_fit_is_told})

@@ -1,6 +1,7 @@
 /* Tasks, and what names them: every model, every kind of data. */
 #include "train/tasks/task.h"
 
+#include "engine/dimension.h"
 #include "harness/check.h"
 #include "train/data/dataset.h"
 #include "train/data/source.h"
@@ -18,7 +19,7 @@ static void inputs_begin_with_the_batch(void) {
         rpi_graph *graph = NULL;
         rpi_value_id values[RPI_TASK_INPUTS];
         REQUIRE_OK(rpi_graph_create(&graph));
-        rpi_task_add_inputs(task, graph, &some, values);
+        rpi_task_add_inputs(task, graph, &some, 1, values);
         CHECK_OK(rpi_graph_check(graph));
         CHECK(task->input_count >= 2 && task->input_count <= RPI_TASK_INPUTS);
         for (int k = 0; k < task->input_count; k++) {
@@ -32,6 +33,29 @@ static void inputs_begin_with_the_batch(void) {
         rpi_graph_destroy(graph);
     }
     CHECK(rpi_task_find("juggling") == NULL);
+}
+
+/* Where two share a sequence each has its tokens, and the documents of all. */
+static void ranks_that_share_sequences_see_whole_documents(void) {
+    const rpi_task *task = rpi_task_find("masked-lm");
+    rpi_graph *graph = NULL;
+    rpi_value_id values[RPI_TASK_INPUTS];
+    int64_t whole = 0;
+    REQUIRE(task);
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_task_add_inputs(task, graph, &some, 2, values);
+    CHECK_OK(rpi_graph_check(graph));
+    int64_t own = rpi_graph_dimension(graph, "sequence");
+    CHECK(rpi_dimension_multiply(own, 2, &whole));
+    for (int k = 0; k < task->input_count; k++) {
+        const rpi_value *value = rpi_graph_value(graph, values[k]);
+        bool is_documents = strcmp(task->inputs[k].name, "documents") == 0;
+        CHECK_EQ(rpi_task_input_is_whole(&task->inputs[k]), is_documents);
+        CHECK_EQ(rpi_task_input_is_cut(&task->inputs[k]),
+                 !is_documents && value->shape.dims > 1);
+        if (value->shape.dims > 1) CHECK_EQ(value->shape.size[1], is_documents ? whole : own);
+    }
+    rpi_graph_destroy(graph);
 }
 
 static void a_sample_has_its_bytes(void) {
@@ -51,5 +75,7 @@ static void models_and_data_name_their_task(void) {
 }
 
 CASES({"inputs_begin_with_the_batch", inputs_begin_with_the_batch},
+      {"ranks that share sequences see whole documents",
+       ranks_that_share_sequences_see_whole_documents},
       {"a_sample_has_its_bytes", a_sample_has_its_bytes},
       {"models_and_data_name_their_task", models_and_data_name_their_task})

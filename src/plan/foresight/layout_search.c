@@ -150,7 +150,7 @@ static void try_contexts(search *s, rpi_training_layout l, int64_t first, int64_
     int64_t left = s->ranks / l.tensor, asked = l.context;
     for (int64_t c = s->open->context ? first : asked; c <= left && c <= most; c++) {
         l.context = c;
-        bool wanted = !s->open->context || rpi_layout_context_fits(&l);
+        bool wanted = !s->open->context || rpi_layout_context_divides(&l);
         if (left % c == 0 && wanted) try_pipelines(s, l);
         if (!s->open->context) return;
     }

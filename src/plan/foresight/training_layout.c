@@ -5,7 +5,6 @@
 #include "plan/context_lengths.h"
 
 #include <stddef.h>
-#include <stdio.h>
 
 /* Adam: two moments of 4 bytes, and a copy of the weights in 4 where they are in 2. */
 static const rpi_precision precisions[] = {
@@ -47,7 +46,8 @@ int64_t rpi_layout_sharers(const rpi_training_layout *l) {
 }
 
 int64_t rpi_layout_sample_tokens(const rpi_training_layout *l) {
-    return l->sequence / l->context;
+    int64_t pieces = 2 * l->context;
+    return l->context > 1 ? (l->sequence + pieces - 1) / pieces * 2 : l->sequence;
 }
 
 double rpi_layout_tokens(const rpi_training_layout *l) {
@@ -79,11 +79,12 @@ static rp_status check_tensor(const rpi_training_layout *l) {
     return RP_OK;
 }
 
-bool rpi_layout_context_fits(const rpi_training_layout *l) {
-    return rpi_context_length_fits(l->context, l->sequence);
+bool rpi_layout_context_divides(const rpi_training_layout *l) {
+    return rpi_context_length_divides(l->context, l->sequence);
 }
 
-/* Each rank has two pieces, the i-th and the i-th from the end, so that their work is even. */
+/* Each rank has two pieces, the i-th and the i-th from the end, so that their work is even. The
+ * last pieces may be filled up, but each rank has tokens. */
 static rp_status check_context(const rpi_training_layout *l) {
     rp_status fits = rpi_context_lengths_check(l->context, l->sequence, l->model.positions);
     return fits == RP_OK ? RP_OK : rpi_fail_context(fits, "--cp %lld: ", (long long)l->context);

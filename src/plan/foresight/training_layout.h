@@ -28,7 +28,7 @@ typedef struct rpi_training_layout {
     int64_t sequence;                  /* tokens of a sample */
     int64_t micro_batch, global_batch; /* samples */
     int64_t tensor, pipeline, data;
-    int64_t context;    /* ranks that share each sequence: two equal pieces each */
+    int64_t context;    /* ranks that share each sequence: two pieces each */
     int64_t interleave; /* chunks of layers a rank has; 1: one */
     /* The schedule of the pipeline, a kind of plan/pipelines; NULL: 1f1b, or interleaved if a
      * rank has chunks. */
@@ -46,7 +46,8 @@ int64_t rpi_layout_ranks(const rpi_training_layout *layout);
 /* The ranks that hold the same parameters, sum their gradients and share them with ZeRO: those
  * of all replicas, and those that share sequences. */
 int64_t rpi_layout_sharers(const rpi_training_layout *layout);
-/* The tokens of a sample, and of a micro-batch, with which a rank computes. */
+/* The tokens of a sample, and of a micro-batch, with which a rank computes: if a length does
+ * not divide, with what fills its pieces up. */
 int64_t rpi_layout_sample_tokens(const rpi_training_layout *layout);
 double rpi_layout_tokens(const rpi_training_layout *layout);
 /* The number of parts into which tensor-parallel ranks cut the tokens between products: the
@@ -59,8 +60,9 @@ double rpi_layout_keys(const rpi_training_layout *layout);
 /* RP_INVALID: something does not divide; the message says what, and what to give instead. Only
  * this function knows which grids are legal. */
 rp_status rpi_layout_check(const rpi_training_layout *layout);
-/* A part of it: do sequences divide into two pieces for each rank that shares them? */
-bool rpi_layout_context_fits(const rpi_training_layout *layout);
+/* Do sequences divide into two full pieces for each rank that shares them? A search tries only
+ * such numbers of ranks. */
+bool rpi_layout_context_divides(const rpi_training_layout *layout);
 
 /* Checks the same model and batch on one rank, for counts of the whole. */
 rp_status rpi_layout_check_batch(const rpi_training_layout *layout);

@@ -11,6 +11,7 @@ int64_t rpi_data_axis(const rpi_data_shape *shape, const char *axis) {
         {"channels", shape->channels}, {"height", shape->height},
         {"width", shape->width},       {"classes", shape->classes},
         {"sequence", shape->sequence}, {"vocabulary", shape->vocabulary},
+        {"whole", shape->sequence},
     };
     for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
         if (strcmp(axes[i].name, axis) == 0) return axes[i].size;

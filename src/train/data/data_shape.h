@@ -10,7 +10,8 @@ typedef struct rpi_data_shape {
     int vocabulary;                       /* their ids are below; 0: not known */
 } rpi_data_shape;
 
-/* The size of an axis by its name ("channels", "sequence"), or of one whose name is a number
+/* The size of an axis by its name ("channels", "sequence", or "whole", which is the same where
+ * these are all tokens), or of one whose name is a number
  * ("2"); 0: there is none such. */
 int64_t rpi_data_axis(const rpi_data_shape *shape, const char *axis);
 

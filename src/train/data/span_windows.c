@@ -1,12 +1,11 @@
 #include "train/data/span_windows.h"
 
 #include "base/memory.h"
+#include "train/tasks/task.h"
 
 #include <math.h>
 
 enum { AROUND = 3 }; /* [CLS] and two [SEP] */
-/* Far below any logit, and a number: what it is added to stays one. */
-#define FAR_BELOW (-1e9f)
 
 typedef struct window {
     int64_t question;
@@ -142,7 +141,7 @@ void rpi_span_window_read(const rpi_span_windows *w, int64_t index, const rpi_sp
     for (int64_t i = 0; i < length; i++) {
         segments[i] = i >= text && i < used;
         documents[i] = i >= used;
-        outside[i] = outside[length + i] = i >= used ? FAR_BELOW : 0;
+        outside[i] = outside[length + i] = i >= used ? RPI_TASK_FAR_BELOW : 0;
     }
 }
 

@@ -133,8 +133,8 @@ static rpi_value_id attend(const encoder *e, rpi_value_id x) {
     rpi_attention_attributes heads = {.heads = (int)e->o->heads,
                                       .dropout = (float)e->o->attention_dropout};
     rpi_value_id y =
-        rpi_attention(e->b->graph, part_of(e, "attention.self", name), q, k, v,
-                      e->b->inputs[DOCUMENTS_INPUT], rpi_block_own_heads(e->b, heads));
+        rpi_block_attention(e->b, part_of(e, "attention.self", name), q, k, v,
+                            e->b->inputs[DOCUMENTS_INPUT], rpi_block_own_heads(e->b, heads));
     return dense(e, "attention.output.dense", y, width, width, spread_out(e),
                  rpi_shard_heads(1, e->o->heads, each));
 }
@@ -206,10 +206,10 @@ static rpi_value_id add_word_head(const encoder *e, rpi_value_id x, rpi_value_id
 static rpi_value_id add_span_head(const encoder *e, rpi_value_id x) {
     rpi_graph *graph = e->b->graph;
     x = rpi_block_normal_linear(e->b, "qa_outputs", x, (int)e->o->hidden, ENDS, SPREAD);
-    x = rpi_block_all_tokens(e->b, "qa_outputs", x);
-    rpi_shape tokens_first = {
-        4,
-        {rpi_graph_dimension(graph, "batch"), rpi_graph_dimension(graph, "sequence"), 1, ENDS}};
+    x = rpi_block_whole_sequence(e->b, "qa_outputs", x);
+    if (x == RPI_NO_VALUE) return x;
+    const int64_t *size = rpi_graph_value(graph, x)->shape.size;
+    rpi_shape tokens_first = {4, {size[0], size[1], 1, ENDS}};
     x = rpi_reshape(graph, "qa_outputs.reshape", x, tokens_first);
     return rpi_image_tokens(graph, "qa_outputs.transpose", x, RPI_NO_VALUE);
 }
@@ -266,5 +266,6 @@ const rpi_model rpi_model_bert = {
     .sizes = sizes,
     .fill_in = fill_in,
     .check_split = check_split,
+    .shares_sequences = true,
     .build = build,
 };

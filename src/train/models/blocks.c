@@ -173,9 +173,10 @@ rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value
 
 rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
                                      double probability, int64_t whole) {
-    rpi_dropout_attributes attributes = {.probability = (float)probability,
-                                         .whole = whole,
-                                         .pieces = rpi_context_pieces(&builder->split.context)};
+    rpi_dropout_attributes attributes = {
+        .probability = (float)probability,
+        .whole = whole,
+        .pieces = rpi_context_pieces(&builder->split.context, builder->whole_sequence)};
     int64_t end;
     if (probability == 0 || builder->is_decoder || !rpi_tensor_is_split(&builder->split))
         return rpi_block_dropout(builder, name, x, probability);
@@ -183,34 +184,42 @@ rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi
     return rpi_dropout_of(builder->graph, name, x, attributes);
 }
 
+/* What one node gathers in front of attention, and of what. */
+typedef struct gathered {
+    rpi_context_gather gather;
+    rpi_value_id inputs[RPI_CONTEXT_PARTS];
+    rpi_value_id query, documents; /* query: where it does not lie beside the keys */
+} gathered;
+
 /* Queries of this rank's tokens, keys and values of all: the last two outputs of the node. */
-static rpi_value_id attend_gathered(rpi_builder *builder, const char *name, rpi_value_id query,
-                                    const rpi_context_gather *gather,
-                                    const rpi_value_id *inputs,
+static rpi_value_id attend_gathered(rpi_builder *builder, const char *name, const gathered *it,
                                     rpi_attention_attributes attributes) {
     char text[LONGEST_NAME];
     rpi_graph *graph = builder->graph;
     const rpi_context_split *context = &builder->split.context;
-    rpi_value_id first =
-        rpi_context_gather_node(graph, context, join(text, name, "gather"), gather, inputs);
+    rpi_value_id first = rpi_context_gather_node(graph, context, join(text, name, "gather"),
+                                                 &it->gather, it->inputs);
     if (is_failed(builder, first)) return RPI_NO_VALUE;
-    if (gather->keys > builder->gathered_keys) builder->gathered_keys = gather->keys;
-    int keys = gather->queries ? 1 : 0;
-    if (gather->queries) query = first;
-    attributes.pieces = rpi_context_pieces(context);
-    return rpi_attention(graph, name, query, rpi_graph_output(graph, first, keys),
-                         rpi_graph_output(graph, first, keys + 1), RPI_NO_VALUE, attributes);
+    if (it->gather.keys > builder->gathered_keys) builder->gathered_keys = it->gather.keys;
+    int keys = it->gather.queries ? 1 : 0;
+    attributes.pieces = rpi_context_pieces(context, builder->whole_sequence);
+    return rpi_attention(graph, name, it->gather.queries ? first : it->query,
+                         rpi_graph_output(graph, first, keys),
+                         rpi_graph_output(graph, first, keys + 1), it->documents, attributes);
 }
 
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
-                                 rpi_value_id key, rpi_value_id value,
+                                 rpi_value_id key, rpi_value_id value, rpi_value_id documents,
                                  rpi_attention_attributes attributes) {
     if (rpi_context_is_split(&builder->split.context) && !is_failed(builder, key))
-        return attend_gathered(builder, name, query,
-                               &(rpi_context_gather){.keys = width_of(builder, key)},
-                               (rpi_value_id[]){key, value}, attributes);
+        return attend_gathered(builder, name,
+                               &(gathered){.gather = {.keys = width_of(builder, key)},
+                                           .inputs = {key, value},
+                                           .query = query,
+                                           .documents = documents},
+                               attributes);
     if (!builder->is_decoder || is_failed(builder, key))
-        return rpi_attention(builder->graph, name, query, key, value, RPI_NO_VALUE, attributes);
+        return rpi_attention(builder->graph, name, query, key, value, documents, attributes);
     rpi_cache cache = add_caches(builder, name, key, width_of(builder, key));
     return rpi_cached_attention(builder->graph, name, query, key, value, cache, attributes);
 }
@@ -223,10 +232,13 @@ rpi_value_id rpi_block_self_attention(rpi_builder *builder, const char *name, rp
     int64_t kv_heads = attributes.kv_heads ? attributes.kv_heads : attributes.heads;
     int64_t head_size = width_of(builder, x) / (attributes.heads + 2 * kv_heads);
     if (is_split)
-        return attend_gathered(builder, name, RPI_NO_VALUE,
-                               &(rpi_context_gather){.queries = attributes.heads * head_size,
-                                                     .keys = kv_heads * head_size},
-                               &x, attributes);
+        return attend_gathered(builder, name,
+                               &(gathered){.gather = {.queries = attributes.heads * head_size,
+                                                      .keys = kv_heads * head_size},
+                                           .inputs = {x},
+                                           .query = RPI_NO_VALUE,
+                                           .documents = RPI_NO_VALUE},
+                               attributes);
     rpi_cache cache = add_caches(builder, name, x, kv_heads * head_size);
     return rpi_cached_self_attention(builder->graph, name, x, cache, attributes);
 }
@@ -256,7 +268,7 @@ rpi_value_id rpi_block_head_norm(rpi_builder *builder, const char *name, rpi_val
 
 rpi_value_id rpi_block_rope(rpi_builder *builder, const char *name, rpi_value_id x,
                             rpi_rope_attributes attributes) {
-    attributes.pieces = rpi_context_pieces(&builder->split.context);
+    attributes.pieces = rpi_context_pieces(&builder->split.context, builder->whole_sequence);
     return rpi_rope_at(builder->graph, name, x, position_of(builder), attributes);
 }
 

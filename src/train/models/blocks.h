@@ -22,7 +22,9 @@ typedef struct rpi_builder {
     /* Where others have tokens of the sequences, too: the widest keys that are gathered. */
     int64_t gathered_keys;
     const rpi_value_id *inputs; /* those of the task, for models that read several */
-    int64_t sequence;           /* tokens of a sample, where they are a named dimension */
+    /* Tokens of a sample, where they are a named dimension: this rank's, with what fills them
+     * up, and those of all ranks that share it. */
+    int64_t sequence, whole_sequence;
     /* What the model says of a sample as a whole, for tasks that ask for that, too. */
     rpi_value_id sample_logits;
     /* Where the loss is that of an adaptive softmax (cutoff_count above 0): of what, by which
@@ -114,7 +116,11 @@ bool rpi_block_is_part(const rpi_builder *builder, rpi_value_id x);
 rpi_value_id rpi_block_own_tokens(rpi_builder *builder, const char *name, rpi_value_id x);
 /* And back, for what all ranks do alike: NAME.all. */
 rpi_value_id rpi_block_all_tokens(rpi_builder *builder, const char *name, rpi_value_id x);
-/* The first token of each sequence, batch x width, on every rank. */
+/* From this rank's tokens of each sequence, of which all that share it have their own, to those
+ * of the whole sequence, with what fills it up: NAME.whole. */
+rpi_value_id rpi_block_whole_sequence(rpi_builder *builder, const char *name, rpi_value_id x);
+/* The first token of each sequence, batch x width, on every rank of a layer. Of ranks that
+ * share sequences the first has it; what others have is of no matter, and in no loss. */
 rpi_value_id rpi_block_first_token(rpi_builder *builder, const char *name, rpi_value_id x);
 /* Which tokens of the whole sequence x has. */
 rpi_token_pieces rpi_block_pieces(const rpi_builder *builder, rpi_value_id x);
@@ -158,9 +164,10 @@ rpi_value_id rpi_block_inner_dropout(rpi_builder *builder, const char *name, rpi
                                      double probability, int64_t whole);
 
 /* What differs in a decoder, and where other ranks have tokens of the same sequences: attention
- * (causal there), and whatever knows a token's place. */
+ * (causal in a decoder), and whatever knows a token's place. documents: RPI_NO_VALUE, or those
+ * of the whole sequence, of models that are no decoders. */
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
-                                 rpi_value_id key, rpi_value_id value,
+                                 rpi_value_id key, rpi_value_id value, rpi_value_id documents,
                                  rpi_attention_attributes attributes);
 rpi_value_id rpi_block_self_attention(rpi_builder *builder, const char *name, rpi_value_id x,
                                       rpi_attention_attributes attributes);

@@ -3,10 +3,26 @@
 #include "base/status.h"
 #include "engine/dimension.h"
 
-rpi_token_pieces rpi_context_pieces(const rpi_context_split *split) {
+rpi_token_pieces rpi_context_pieces(const rpi_context_split *split, int64_t sequence) {
     if (!rpi_context_is_split(split)) return (rpi_token_pieces){0};
     int64_t count = 2 * (int64_t)split->ranks;
-    return (rpi_token_pieces){.count = count, .at = {split->rank, count - 1 - split->rank}};
+    rpi_token_pieces pieces = {.count = count, .at = {split->rank, count - 1 - split->rank}};
+    if (sequence % count) pieces.whole = sequence;
+    return pieces;
+}
+
+int64_t rpi_context_own(const rpi_context_split *split, int64_t sequence) {
+    if (!rpi_context_is_split(split)) return sequence;
+    int64_t pieces = 2 * (int64_t)split->ranks;
+    return (sequence + pieces - 1) / pieces * 2;
+}
+
+int64_t rpi_context_tokens(const rpi_context_split *split, int64_t sequence) {
+    rpi_token_pieces pieces = rpi_context_pieces(split, sequence);
+    int64_t own = rpi_context_own(split, sequence), tokens = 0;
+    for (int i = 0; i < rpi_token_runs(&pieces); i++)
+        tokens += rpi_token_run_at(&pieces, own, i).count;
+    return tokens;
 }
 
 /* ---- nodes ---- */
@@ -32,7 +48,7 @@ static void name_outputs(rpi_graph *graph, int64_t ranks, const rpi_context_gath
     int count = 0;
     if (gather->queries)
         attributes->output_shapes[count++] = shape_of(graph, x, 1, gather->queries);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < rpi_context_parts(gather); i++)
         attributes->output_shapes[count++] = shape_of(graph, x, ranks, gather->keys);
     attributes->output_count = count;
 }
@@ -42,7 +58,7 @@ rpi_value_id rpi_context_gather_node(rpi_graph *graph, const rpi_context_split *
                                      const rpi_value_id *inputs) {
     rpi_external_attributes attributes = {.forward_finish = unconnected,
                                           .backward_finish = unconnected};
-    int count = gather->queries ? 1 : 2;
+    int count = rpi_context_inputs(gather);
     rp_status status = RP_OK;
     for (int i = 0; i < count; i++)
         if (inputs[i] == RPI_NO_VALUE) return RPI_NO_VALUE;

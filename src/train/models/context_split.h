@@ -2,8 +2,11 @@
  *
  * A sequence is cut into two pieces a rank, of which rank r of n has the r-th and the r-th from
  * the end: a causal query sees the keys before it, and so each rank has as many pairs to work
- * on. Parameters are on all ranks; whatever a layer does with each token alone a rank does with
- * its own. Attention reads the keys and values of all:
+ * on; where all see all it has as many in any case, and a share of the padding behind texts.
+ * Where a length does not divide the last pieces are filled up with tokens that nobody sees.
+ * Parameters are on all ranks; whatever a layer does with each token alone a rank does with its
+ * own. Attention reads the keys and values of all, and so does what is said of tokens beside
+ * each other, as of where a span begins:
  *
  *     gather   forward: what the ranks have of keys and values becomes the whole sequence's;
  *              backward: their gradients are summed, and each rank gets those of its tokens
@@ -17,10 +20,20 @@
 
 /* Keys and values, each batch x T x `keys`, which are two inputs; or one, batch x T x (queries
  * + 2 keys) in a token, of which queries come first. The node's outputs are the keys and the
- * values of all tokens, behind, where they were beside them, this rank's queries. */
+ * values of all tokens, behind, where they were beside them, this rank's queries. Or one input
+ * alone, batch x T x `keys`, and its output that of all tokens. */
 typedef struct rpi_context_gather {
-    int64_t queries, keys; /* queries 0: keys and values are two inputs */
+    int64_t queries, keys; /* queries 0: inputs are what is gathered */
+    bool is_one;           /* there is one of them */
 } rpi_context_gather;
+
+enum { RPI_CONTEXT_PARTS = 2 };
+static inline int rpi_context_parts(const rpi_context_gather *gather) {
+    return gather->is_one ? 1 : RPI_CONTEXT_PARTS;
+}
+static inline int rpi_context_inputs(const rpi_context_gather *gather) {
+    return gather->queries ? 1 : rpi_context_parts(gather);
+}
 
 typedef struct rpi_context_split {
     int ranks, rank; /* 0 or 1 ranks: each has whole sequences */
@@ -35,12 +48,20 @@ static inline bool rpi_context_is_split(const rpi_context_split *split) {
     return split->ranks > 1;
 }
 
-/* This rank's tokens; zeros: all of them. */
-rpi_token_pieces rpi_context_pieces(const rpi_context_split *split);
+/* This rank's tokens of a sequence of so many; zeros: all of them. sequence 0: its pieces are
+ * full. */
+rpi_token_pieces rpi_context_pieces(const rpi_context_split *split, int64_t sequence);
 
 /* A node over its one or two inputs; its first output. */
 rpi_value_id rpi_context_gather_node(rpi_graph *graph, const rpi_context_split *split,
                                      const char *name, const rpi_context_gather *gather,
                                      const rpi_value_id *inputs);
+
+/* What a rank has of so many tokens, with what fills its pieces up: two that are equally long.
+ */
+int64_t rpi_context_own(const rpi_context_split *split, int64_t sequence);
+
+/* Those of them that this rank has without what fills up. */
+int64_t rpi_context_tokens(const rpi_context_split *split, int64_t sequence);
 
 #endif

@@ -197,7 +197,7 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
                                       .causal = true,
                                       .window = (int)o->window,
                                       .dropout = (float)o->attention_dropout};
-    x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v,
+    x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v, RPI_NO_VALUE,
                             rpi_block_own_heads(d->b, heads));
     return project_back(d, layer, "self_attn.o_proj", x, o->heads * o->head,
                         rpi_shard_heads(1, o->heads, o->head), o->attention_bias);

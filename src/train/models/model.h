@@ -43,8 +43,8 @@ typedef struct rpi_model {
      * NULL: no two can. */
     rp_status (*check_split)(const void *options, const rpi_tensor_split *split);
     /* Can context ranks share its sequences? All that its layers do with several tokens of one
-     * at a time is causal attention, by the blocks (blocks.h), as is what knows their places.
-     */
+     * at a time is attention, by the blocks (blocks.h), as is what knows their places; and what
+     * is said of a sample is said of its first token, or of all tokens that a block gathers. */
     bool shares_sequences;
     /* Add the nodes between the task's first input (images; others: builder->inputs) and the
      * logits (batch x classes), and return these; builder->sample_logits where the task has a

@@ -95,7 +95,7 @@ static void add_nodes(rpi_network *network, rpi_builder *builder,
                       const rpi_model_choice *choice, const rpi_data_shape *shape,
                       const rpi_loss_options *loss) {
     rpi_graph *graph = network->graph;
-    rpi_task_add_inputs(network->task, graph, shape, network->inputs);
+    rpi_task_add_inputs(network->task, graph, shape, network->context_ranks, network->inputs);
     network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     if (network->task->sample_metric)
         network->sample_scale = rpi_graph_input(graph, "sample_scale", RP_F32, (rpi_shape){0});
@@ -160,11 +160,12 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
                            .mixed_scale = RPI_NO_VALUE};
     if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice->model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
-    network.shape.sequence /= network.context_ranks;
+    network.shape.sequence = (int)rpi_context_own(&split->context, shape->sequence);
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph,
                            .split = *split,
                            .sequence = network.shape.sequence,
+                           .whole_sequence = shape->sequence,
                            .sample_logits = RPI_NO_VALUE,
                            .remembered = RPI_NO_VALUE,
                            .cluster_scores = RPI_NO_VALUE};
@@ -236,8 +237,11 @@ static rp_status check_context(const rpi_model_choice *choice, const rpi_context
                                      used ? ", " : "", rpi_model_at(i)->name);
     return RP_FAIL(INVALID,
                    "%s has its samples on one rank as wholes; models whose sequences context "
-                   "ranks share are %s",
-                   choice->model->name, names);
+                   "ranks share are %s%s",
+                   choice->model->name, names,
+                   choice->model->check_split ? "; --tp N with --sequence-parallel shares its "
+                                                "tokens, of any number"
+                                              : "");
 }
 
 rp_status rpi_network_check_context(const char *model_text, int context_ranks,
@@ -284,6 +288,16 @@ void rpi_network_close(rpi_network *network) {
     rpi_builder_close(&builder);
     rpi_graph_destroy(network->graph);
     *network = (rpi_network){0};
+}
+
+int64_t rpi_network_tokens(const rpi_network *network) {
+    return (int64_t)network->shape.sequence * network->context_ranks;
+}
+
+size_t rpi_network_input_bytes(const rpi_network *network, int index) {
+    const rpi_task_input *input = &network->task->inputs[index];
+    size_t bytes = rpi_task_input_bytes(input, &network->shape);
+    return rpi_task_input_is_whole(input) ? bytes * (size_t)network->context_ranks : bytes;
 }
 
 float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, int index) {

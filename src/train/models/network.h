@@ -88,6 +88,10 @@ typedef rp_status (*rpi_network_run_function)(void *context, const rpi_parameter
                                               const rpi_shard_run *run);
 rp_status rpi_network_runs(const rpi_network *network, int index, rpi_network_run_function each,
                            void *context);
+/* Tokens of a sequence, of all ranks that share it, with what fills it up. */
+int64_t rpi_network_tokens(const rpi_network *network);
+/* Bytes of one sample of input `index`, as this rank has it. */
+size_t rpi_network_input_bytes(const rpi_network *network, int index);
 /* The elements of record `index`; NULL: the weights are a part's that does without it. */
 float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, int index);
 

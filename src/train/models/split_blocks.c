@@ -100,7 +100,8 @@ static int64_t number_of_tokens(const rpi_builder *builder) {
 }
 
 rpi_token_pieces rpi_block_pieces(const rpi_builder *builder, rpi_value_id x) {
-    rpi_token_pieces pieces = rpi_context_pieces(&builder->split.context);
+    rpi_token_pieces pieces =
+        rpi_context_pieces(&builder->split.context, builder->whole_sequence);
     if (!rpi_block_is_part(builder, x)) return pieces;
     pieces.first = builder->split.rank * builder->split.part_tokens;
     pieces.own = number_of_tokens(builder);
@@ -130,6 +131,16 @@ rpi_value_id rpi_block_all_tokens(rpi_builder *builder, const char *name, rpi_va
     if (!rpi_block_is_part(builder, x)) return x;
     return rpi_tensor_split_node(builder->graph, &builder->split, RPI_TENSOR_ALL_TOKENS,
                                  part_of(text, name, "all"), x);
+}
+
+rpi_value_id rpi_block_whole_sequence(rpi_builder *builder, const char *name, rpi_value_id x) {
+    char text[LONGEST_NAME];
+    x = rpi_block_all_tokens(builder, name, x);
+    if (!rpi_context_is_split(&builder->split.context) || x == RPI_NO_VALUE) return x;
+    const rpi_context_gather gather = {
+        .keys = rpi_graph_value(builder->graph, x)->shape.size[2], .is_one = true};
+    return rpi_context_gather_node(builder->graph, &builder->split.context,
+                                   part_of(text, name, "whole"), &gather, &x);
 }
 
 rpi_value_id rpi_block_first_token(rpi_builder *builder, const char *name, rpi_value_id x) {

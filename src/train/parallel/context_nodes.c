@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum { FORWARD, BACKWARD, PASSES };
-enum { KEYS, VALUES, PARTS };
 
 /* A buffer for what ranks send: ranks x parts x batch x the tokens of a rank x keys. An
  * operation holds it from its start to its finish; later operations use it again. */
@@ -75,7 +74,7 @@ typedef struct layout {
     int64_t batch, tokens, keys; /* tokens: of one rank, in two pieces */
     /* elements of an input token; of its queries, which lie before the keys */
     int64_t width, queries;
-    int ranks;
+    int ranks, parts; /* parts: keys and values, or one tensor */
     bool is_packed;
 } layout;
 
@@ -87,12 +86,13 @@ static layout layout_of(const one_node *node, const rpi_tensor *own) {
                     .width = own->shape.size[2],
                     .queries = gather->queries,
                     .ranks = node->all->ranks,
+                    .parts = rpi_context_parts(gather),
                     .is_packed = gather->queries > 0};
 }
 
 /* The number of elements of one rank. */
 static size_t block_of(const layout *l) {
-    return (size_t)(PARTS * l->batch * l->tokens * l->keys);
+    return (size_t)(l->parts * l->batch * l->tokens * l->keys);
 }
 
 static float *part_of(const layout *l, float *block, int part) {
@@ -121,7 +121,7 @@ static void copy_rows(float *to, int64_t to_stride, const float *from, int64_t f
 /* Copies between a rank's block and the keys or values of whole sequences. */
 static void copy_pieces(const layout *l, int rank, float *block, float *whole, bool to_whole) {
     const rpi_context_split split = {.ranks = l->ranks, .rank = rank};
-    const rpi_token_pieces pieces = rpi_context_pieces(&split);
+    const rpi_token_pieces pieces = rpi_context_pieces(&split, 0);
     for (int64_t b = 0; b < l->batch; b++)
         for (int i = 0; i < rpi_token_runs(&pieces); i++) {
             rpi_token_run run = rpi_token_run_at(&pieces, l->tokens, i);
@@ -145,7 +145,7 @@ static rp_status start_gather(void *context, const rpi_external_io *io) {
     RP_TRY(take(node->all, block * (size_t)l.ranks, &t));
     node->travels[FORWARD] = t;
     float *own = t->data + block * (size_t)node->all->rank;
-    for (int part = 0; part < PARTS; part++) {
+    for (int part = 0; part < l.parts; part++) {
         int64_t stride;
         const float *from = own_part(&l, io->inputs, part, &stride);
         copy_rows(part_of(&l, own, part), l.keys, from, stride, l.batch * l.tokens, l.keys);
@@ -172,7 +172,7 @@ static rp_status finish_gather(void *context, const rpi_external_io *io) {
     float *data = node->travels[FORWARD]->data;
     RP_TRY(finish(node, FORWARD));
     for (int r = 0; r < l.ranks; r++)
-        for (int part = 0; part < PARTS; part++)
+        for (int part = 0; part < l.parts; part++)
             copy_pieces(&l, r, part_of(&l, data + block * (size_t)r, part),
                         io->outputs[l.is_packed + part].data, true);
     if (l.is_packed)
@@ -187,15 +187,15 @@ static rp_status finish_gather(void *context, const rpi_external_io *io) {
 
 /* A gradient is zero where the loss does not depend on the value. */
 static void pack_gradients(const layout *l, const rpi_external_io *io, float *data) {
-    size_t block = block_of(l);
+    size_t block = block_of(l), part_bytes = block / (size_t)l->parts * sizeof *data;
     for (int r = 0; r < l->ranks; r++)
-        for (int part = 0; part < PARTS; part++) {
+        for (int part = 0; part < l->parts; part++) {
             float *to = part_of(l, data + block * (size_t)r, part);
             float *from = io->inputs[l->is_packed + part].data;
             if (from)
                 copy_pieces(l, r, to, from, false);
             else
-                memset(to, 0, block / PARTS * sizeof *to);
+                memset(to, 0, part_bytes);
         }
 }
 
@@ -230,7 +230,7 @@ static rp_status finish_scatter(void *context, const rpi_external_io *io) {
     size_t block = block_of(&l);
     float *own = node->travels[BACKWARD]->data + block * (size_t)node->all->rank;
     RP_TRY(finish(node, BACKWARD));
-    for (int part = 0; part < PARTS; part++) {
+    for (int part = 0; part < l.parts; part++) {
         int64_t stride;
         float *to = own_part(&l, io->outputs, part, &stride);
         if (to)

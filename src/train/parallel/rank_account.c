@@ -255,9 +255,9 @@ rp_status rpi_rank_account_make(const rpi_rank_account_options *o, rpi_rank_acco
     counted it = {0};
     rpi_rank_account a = {0};
     count_elements(o, &a);
-    a.bytes[RPI_HELD_MESSAGES] = rpi_context_nodes_bytes(
-        (double)o->micro_batch, (double)o->network->shape.sequence * o->network->context_ranks,
-        (double)o->network->gathered_keys);
+    a.bytes[RPI_HELD_MESSAGES] =
+        rpi_context_nodes_bytes((double)o->micro_batch, (double)rpi_network_tokens(o->network),
+                                (double)o->network->gathered_keys);
     RP_TRY(count_arenas(o, &a));
     rp_status status = open_counted(o, &it);
     if (status == RP_OK) status = o->stage ? count_stage(o, &it, &a) : count_whole(o, &it, &a);

@@ -9,7 +9,7 @@ void rpi_replica_inputs(const rpi_replica_setup *s, const rpi_source_batch *samp
                         const void *out_inputs[RPI_NETWORK_INPUTS]) {
     const rpi_task *task = s->network->task;
     for (int i = 0; i < task->input_count; i++) {
-        size_t bytes = rpi_task_input_bytes(&task->inputs[i], s->shape);
+        size_t bytes = rpi_network_input_bytes(s->network, i);
         out_inputs[i] = (const char *)samples->inputs[i] + (size_t)first * bytes;
     }
     out_inputs[task->input_count] = &scales->label;

@@ -47,7 +47,6 @@ typedef struct rpi_replica_run {
 /* Everything is borrowed and must outlive the replica. */
 typedef struct rpi_replica_setup {
     const rpi_network *network;
-    const rpi_data_shape *shape; /* the data's */
     rpi_weights *weights;
     rpi_program_set *programs;
     const rpi_mixup *mixup;

@@ -18,8 +18,10 @@ typedef struct rpi_task_input {
     const char *name;
     rp_dtype dtype;
     /* "batch" and "sequence" are named dimensions of the graph, other axes numbers of the data
-     * (rpi_data_axis), or numbers themselves: "2". NULL ends them. */
+     * (rpi_data_axis), or numbers themselves: "2". NULL ends them. Where ranks share sequences
+     * a rank has its tokens of "sequence", and all of "whole", which is then as many. */
     const char *axes[RPI_TASK_AXES + 1];
+    double fill; /* what it has of tokens that fill a sequence up, and are in no loss */
 } rpi_task_input;
 
 typedef struct rpi_task {
@@ -40,8 +42,10 @@ typedef struct rpi_task {
      * does not take it. */
     rpi_value_id (*add_loss)(rpi_graph *graph, const char *name, rpi_value_id logits,
                              const rpi_value_id *inputs, rpi_value_id scale, double smoothing);
-    /* Where several ranks have a slice of the logits each, the loss is a cross-entropy by the
-     * labels of this input, called so. */
+    /* The input that has the labels, of tasks on tokens. Where these are of tokens, and several
+     * ranks have a slice of the logits each, the loss is a cross-entropy by them, called so.
+     * Where they are of samples, and ranks share sequences, the first of them alone has the
+     * loss, as it has a second one. */
     int label_input;
     const char *loss_name; /* NULL: "loss" */
     bool takes_smoothing;
@@ -69,10 +73,20 @@ const rpi_task *rpi_task_at(int index);
 /* NULL: there is none of this name. */
 const rpi_task *rpi_task_find(const char *name);
 
-/* Declare the inputs of a task in a graph: out_values[input_count]. */
+/* What labels have of tokens that are in no loss; and what is added to logits that no softmax
+ * shall see: far below any of them, and a number, so that the sum stays one. */
+enum { RPI_TASK_IGNORED = -100 };
+#define RPI_TASK_FAR_BELOW (-1e9f)
+
+/* Is it of tokens, of which a rank that shares sequences has its own, or are they all there? */
+bool rpi_task_input_is_cut(const rpi_task_input *input);
+bool rpi_task_input_is_whole(const rpi_task_input *input);
+
+/* Declare the inputs of a task in a graph: out_values[input_count]. sharers: ranks that share
+ * each sequence. */
 void rpi_task_add_inputs(const rpi_task *task, rpi_graph *graph, const rpi_data_shape *shape,
-                         rpi_value_id *out_values);
-/* Bytes of one sample of an input. */
+                         int sharers, rpi_value_id *out_values);
+/* Bytes of one sample of an input, where all tokens are here. */
 size_t rpi_task_input_bytes(const rpi_task_input *input, const rpi_data_shape *shape);
 
 #endif

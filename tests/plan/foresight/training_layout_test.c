@@ -99,11 +99,11 @@ static void sequences_over_ranks(void) {
         {4096, 2048, 1, true, 2 * 2, 1, NULL},
         {4095, 1, 2, true, 2 * 4095, 4095. / 2048, NULL},
         {60, 2, 4, true, 2 * 30, 30. / 8, NULL},
-        {2, 1, 4, true, 2 * 2, 2, NULL}, /* ranks without any */
-        {60, 4, 1, false, 0, 0,
-         "--cp 4: sequences of 60 tokens over 4 context ranks, two equal "
-         "pieces each: 56 or 64 tokens would fit"},
-        {6, 4, 1, false, 0, 0, "two equal pieces each: 8 tokens would fit"},
+        {2, 1, 4, true, 2 * 2, 2, NULL},    /* ranks without any */
+        {60, 4, 1, false, 2 * 16, 1, NULL}, /* pieces of 8, the last of which is filled up */
+        {6, 4, 1, false, 0, 0,
+         "--cp 4: sequences of 6 tokens over 4 context ranks, two pieces each: 8 tokens would "
+         "fit, or --cp 3"},
         {4096, 0, 1, false, 0, 0, "0 context-parallel ranks are too few"},
         {4096, 1000000000, 1, false, 0, 0, "1000000000 context-parallel ranks are more"},
     };

@@ -113,6 +113,8 @@ if [ "$(grep -c 'changes nothing' out)" -eq 1 ]; then pass; else complain "not s
 # ---- what a rank holds ----
 "$redpoll" info --model gpt2:layers=2,hidden=64,heads=4,vocabulary=256,positions=1024 --seq-length 1024 --cp 4 >out 2>err || complain "$(cat err)"
 says out 'a rank has 256 of 1024 tokens of each sequence'
+"$redpoll" info --model bert:layers=2,hidden=64,heads=4,vocabulary=261 --seq-length 100 --cp 8 >out 2>err || complain "$(cat err)"
+says out 'a rank has 14 of 100 tokens of each sequence, at most'
 
 # ---- what does not go together: add a row ----
 # refused WHAT WORDS...: it is said once, whatever the number of ranks
@@ -128,21 +130,20 @@ refused() {
 refused 'cp 2 and 3 ranks: .*-n 2 or -n 4 would fit' --model gpt2 --cp 2 -n 3
 refused 'tp 2 --cp 2 --pp 2 and 12 ranks: a replica takes 8 of them; -n 8 or -n 16 would fit' --model gpt2 --tp 2 --cp 2 --pp 2 -n 12
 refused 'dp 3 x 2 ranks a replica is 6, and there are 4; -n 6 would fit' --model gpt2 --cp 2 --dp 3 -n 4
-refused 'sequences of 16 tokens over 3 context ranks, two equal pieces each: 12 or 18 tokens would fit' --model gpt2 --cp 3 -n 3
+refused 'sequences of 16 tokens over 9 context ranks, two pieces each: 18 tokens would fit, or --cp 8' --model gpt2 --cp 9 -n 9
 short=gpt2:layers=1,hidden=16,heads=4,vocabulary=257,positions=16
-refused 'sequences of 16 tokens over 5 context ranks, two equal pieces each: 10 tokens would fit' --model $short --cp 5 -n 5
 refused 'sequences of 16 tokens over 9 context ranks, .*: --cp 8 with --seq-length 16, or positions=18 with --seq-length 18 would fit' --model $short --cp 9 -n 9
 refused 'sequences of 32 tokens, and the model has 16 positions: use --seq-length 16 or less' --model $short --seq-length 32 --cp 2 -n 2
-refused 'vit has its samples on one rank as wholes; .*gpt2, llama' --model vit --data synthetic --cp 2 -n 2
-refused 'bert has its samples' --model bert --data masked:corpus --cp 2 -n 2
+refused 'vit has its samples on one rank as wholes; .*gpt2, llama.*bert; --tp N with --sequence-parallel shares its tokens, of any number' \
+    --model vit --data synthetic --cp 2 -n 2
 refused 'transformer-xl has its samples' --model transformer-xl --cp 2 -n 2
 refused 'resnet20 has its samples' --model resnet20 --data synthetic --cp 2 -n 2
 refused 'strategy gossip: .*all-reduce is for them' --model gpt2 --cp 2 -n 2 --strategy gossip
 refused 'strategy local-sgd' --model gpt2 --cp 2 -n 2 --strategy local-sgd:every=2
 refused 'bits are chosen' --model gpt2 --cp 2 --tp 2 -n 4 --codec auto
 refused 'cp: .0. is out of range' --model gpt2 --cp 0 -n 2
-"$redpoll" info --model gpt2 --seq-length 100 --cp 8 >out 2>err && complain 'info takes 100 tokens over eight ranks'
-says err 'sequences of 100 tokens over 8 context ranks, two equal pieces each: 96 or 112 tokens would fit'
+"$redpoll" info --model gpt2 --seq-length 12 --cp 8 >out 2>err && complain 'info takes 12 tokens over eight ranks'
+says err 'sequences of 12 tokens over 8 context ranks, two pieces each: 16 tokens would fit, or --cp 6'
 
 # What is offered is taken.
 if "$redpoll" train --model $short --data tokens:corpus --seq-length 10 --global-batch-size 2 --threads 1 --steps 1 --no-eval --cp 5 -n 5 --out offered \

@@ -18,14 +18,20 @@ enum { SEQUENCE = 8, TOKENS = 33 * SEQUENCE + 1, BATCH = 12 };
 
 typedef struct model_row {
     const char *name, *model;
+    bool is_masked; /* it learns what is hidden in texts, each with padding of its own length */
+    int64_t tokens; /* of a sequence; 0: 16 */
 } model_row;
 
 #define SIZES "layers=2,hidden=16,heads=4,vocabulary=261,positions=32"
 static const model_row models[] = {
-    {"llama", "llama:" SIZES ",kv-heads=2"},
-    {"gpt2", "gpt2:" SIZES},
-    {"gpt2-dropout", "gpt2:" SIZES ",dropout=0.2,attention-dropout=0.1"},
-    {"llama-tied", "llama:" SIZES ",tied=on,qk-norm=on,window=6"},
+    {"llama", "llama:" SIZES ",kv-heads=2", false, 0},
+    {"gpt2", "gpt2:" SIZES, false, 0},
+    {"gpt2-dropout", "gpt2:" SIZES ",dropout=0.2,attention-dropout=0.1", false, 0},
+    {"llama-tied", "llama:" SIZES ",tied=on,qk-norm=on,window=6", false, 0},
+    {"bert", "bert:" SIZES, true, 0},
+    {"bert-filled-up", "bert:" SIZES ",positions=18,dropout=0.2,attention-dropout=0.1", true,
+     18},
+    {"llama-filled-up", "llama:" SIZES ",kv-heads=2", false, 13},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -57,7 +63,7 @@ static const layout_row layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-static char corpus[600];
+static char corpus[600], texts[600];
 
 static void write_corpus(void) {
     rpi_tokenizer *tokenizer = NULL;
@@ -72,13 +78,32 @@ static void write_corpus(void) {
     rpi_tokenizer_close(tokenizer);
 }
 
+/* Documents of 9 to 40 tokens. */
+static void write_texts(void) {
+    enum { DOCUMENTS = 60 };
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    uint32_t ids[TOKENS];
+    snprintf(texts, sizeof texts, "masked:%s/texts", check_folder());
+    REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
+    REQUIRE_OK(rpi_token_writer_open(strchr(texts, ':') + 1, tokenizer, &writer));
+    for (int d = 0; d < DOCUMENTS; d++) {
+        uint32_t count = 9 + (uint32_t)(d * 7 % 32);
+        for (uint32_t i = 0; i < count; i++) ids[i] = i % 6 == 5 ? '.' : 97 + (i * i + d) % 24;
+        CHECK_OK(rpi_token_writer_add(writer, ids, count));
+    }
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+}
+
 static rpi_train_options options_of(const model_row *row) {
     rpi_train_options options = ranks_options();
     if (!corpus[0]) write_corpus();
     options.model = row->model;
-    options.data = corpus;
+    if (row->is_masked && !texts[0]) write_texts();
+    options.data = row->is_masked ? texts : corpus;
     options.train_images = options.test_images = 0;
-    options.seq_length = SEQUENCE;
+    options.seq_length = row->tokens ? row->tokens : SEQUENCE;
     options.global_batch_size = BATCH;
     options.optimizer = "sgd";
     options.lr = 1e-2;
@@ -123,7 +148,11 @@ static void check_results(const char *name, const rpi_train_result *one,
               "%s: %.10g, of one rank %.10g", name, many->last_loss, one->last_loss);
     CHECK_MSG(fabs(one->test.loss - many->test.loss) <= bound * one->test.loss,
               "%s: held out %.10g, of one rank %.10g", name, many->test.loss, one->test.loss);
+    CHECK_MSG(fabs(one->test.sample_loss - many->test.sample_loss) <= bound,
+              "%s: of samples %.10g, of one rank %.10g", name, many->test.sample_loss,
+              one->test.sample_loss);
     CHECK_NEAR(one->test.accuracy, many->test.accuracy, 1e-9);
+    CHECK_NEAR(one->test.sample_accuracy, many->test.sample_accuracy, 1e-9);
     CHECK_EQ(one->test.count, many->test.count);
     CHECK(one->last_loss > 0);
 }
@@ -213,7 +242,7 @@ static void a_run_goes_on_in_another_layout(void) {
 /* Of tensors that are large enough for a codec. */
 static void residuals_are_of_ranks(void) {
     static const model_row wide = {
-        "wide", "gpt2:layers=2,hidden=64,heads=4,vocabulary=261,positions=32"};
+        "wide", "gpt2:layers=2,hidden=64,heads=4,vocabulary=261,positions=32", false, 0};
     rpi_train_options options = options_of(&wide);
     rpi_train_result one = {0}, many = {0};
     options.micro_batch_size = BATCH;

@@ -20,10 +20,11 @@
 enum { SAMPLES = 3, TOKENS = 24, RUNS = 2, SEED = 5, VOCABULARY = 67, LAYERS = 2 };
 
 #define GPT2  "gpt2:layers=2,hidden=24,heads=6,vocabulary=67,positions=32"
+#define BERT  "bert:layers=2,hidden=24,heads=6,vocabulary=67,positions=24"
 #define LLAMA "llama:layers=2,hidden=24,heads=6,intermediate=34,vocabulary=67,head=4"
 
 /* A row a model, with what it is tried with, over each number of ranks in `ranks`: a stranger
- * adds one. Their sequences have 24 tokens. */
+ * adds one. */
 static const struct model_row {
     const char *text;
     int ranks[4];
@@ -31,18 +32,35 @@ static const struct model_row {
     bool recompute;
     const char *backend; /* NULL: the reference */
     const char *transport;
+    int tokens; /* of a sequence; 0: 24 */
 } rows[] = {
-    {GPT2, {2, 3, 4, 6}, 0, false, NULL, NULL},
-    {GPT2 ",dropout=0.2,attention-dropout=0.1", {2, 4}, 0.1, false, NULL, "shm"},
-    {GPT2 ",dropout=0.2,attention-dropout=0.1", {2, 3}, 0, true, "cpu", NULL},
-    {LLAMA ",kv-heads=2", {2, 4}, 0, false, NULL, NULL},
-    {LLAMA ",kv-heads=1,qk-norm=on,attention-bias=on,mlp-bias=on", {3}, 0, true, NULL, NULL},
-    {LLAMA ",kv-heads=3,tied=on,attention-dropout=0.2", {2, 6}, 0, false, "cpu", NULL},
-    {LLAMA ",window=7,rope-factor=2", {2}, 0, false, "cpu", NULL},
+    {GPT2, {2, 3, 4, 6}, 0, false, NULL, NULL, 0},
+    {GPT2 ",dropout=0.2,attention-dropout=0.1", {2, 4}, 0.1, false, NULL, "shm", 0},
+    {GPT2 ",dropout=0.2,attention-dropout=0.1", {2, 3}, 0, true, "cpu", NULL, 0},
+    {LLAMA ",kv-heads=2", {2, 4}, 0, false, NULL, NULL, 0},
+    {LLAMA ",kv-heads=1,qk-norm=on,attention-bias=on,mlp-bias=on", {3}, 0, true, NULL, NULL, 0},
+    {LLAMA ",kv-heads=3,tied=on,attention-dropout=0.2", {2, 6}, 0, false, "cpu", NULL, 0},
+    {LLAMA ",window=7,rope-factor=2", {2}, 0, false, "cpu", NULL, 0},
+    {LLAMA ",kv-heads=2", {2, 4}, 0, false, "cpu", NULL, 17},
+    {GPT2 ",positions=22,dropout=0.2,attention-dropout=0.1", {2, 3}, 0, true, NULL, NULL, 22},
+    {BERT, {2, 3, 4}, 0, false, NULL, NULL, 0},
+    {BERT ",dropout=0.2,attention-dropout=0.1", {2, 4}, 0, true, "cpu", "shm", 0},
+    {BERT ",positions=21,pre-ln=on,dropout=0.1,attention-dropout=0.1",
+     {2, 4},
+     0,
+     false,
+     NULL,
+     NULL,
+     21},
+    {BERT ",spans=on", {2, 4}, 0, false, "cpu", NULL, 0},
+    {BERT ",spans=on,positions=23,dropout=0.1", {3}, 0, true, NULL, NULL, 23},
 };
 enum { MODELS = sizeof rows / sizeof rows[0] };
 
-static const rpi_data_shape data = {.sequence = TOKENS, .vocabulary = VOCABULARY};
+static rpi_data_shape data_of(const struct model_row *row) {
+    return (rpi_data_shape){.sequence = row->tokens ? row->tokens : TOKENS,
+                            .vocabulary = VOCABULARY};
+}
 
 /* ---- a network and what it learns of two micro-batches ---- */
 
@@ -50,17 +68,48 @@ typedef struct learner {
     rpi_network network;
     rpi_weights *weights;
     double losses[RUNS];
-    int32_t correct[RUNS];
+    int32_t correct[RUNS]; /* of labels, and of samples where these are counted, too */
     rpi_program_facts facts;
 } learner;
 
+/* Each input of a batch, of four bytes an element. */
+typedef struct filled {
+    int32_t inputs[RPI_TASK_INPUTS][2 * SAMPLES * TOKENS];
+} filled;
+
+/* Tokens of text that sample `s` has, behind which is padding. */
+static int text_of(const rpi_data_shape *shape, int s) {
+    return shape->sequence - 3 * s;
+}
+
+static int32_t draw(const rpi_task *task, int input, const rpi_data_shape *shape, int at,
+                    int number, rpi_rng *rng) {
+    const char *name = task->inputs[input].name;
+    int sample = at / shape->sequence, token = at % shape->sequence;
+    bool is_padding = token >= text_of(shape, sample);
+    if (!strcmp(name, "segments") || !strcmp(name, "next")) return rpi_rng_below(rng, 2) != 0;
+    if (!strcmp(name, "documents")) return is_padding;
+    if (!strcmp(name, "ends")) return (int32_t)rpi_rng_below(rng, TOKENS / 2);
+    if (strcmp(name, "labels") != 0) return (int32_t)rpi_rng_below(rng, VOCABULARY);
+    if (task->sample_metric && (is_padding || token % 3 == 1)) return -100;
+    if (token % 5 == 3 || sample == number) return -100;
+    return (int32_t)rpi_rng_below(rng, VOCABULARY);
+}
+
 /* The same on all ranks; labels are ignored here and there, and one sample has none. */
-static void fill(int32_t *tokens, int32_t *labels, int number) {
+static void fill(const rpi_task *task, const rpi_data_shape *shape, int number, filled *out) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, (uint64_t)number);
-    for (int i = 0; i < SAMPLES * TOKENS; i++) {
-        tokens[i] = (int32_t)rpi_rng_below(&rng, VOCABULARY);
-        labels[i] = (int32_t)rpi_rng_below(&rng, VOCABULARY);
-        if (i % 5 == 3 || i / TOKENS == number) labels[i] = -100;
+    int count = SAMPLES * shape->sequence;
+    for (int input = 0; input < task->input_count; input++) {
+        float *numbers = (float *)out->inputs[input];
+        if (task->inputs[input].dtype == RP_F32)
+            for (int i = 0; i < 2 * count; i++)
+                numbers[i] = i % shape->sequence < text_of(shape, i / shape->sequence / 2)
+                                 ? 0
+                                 : RPI_TASK_FAR_BELOW;
+        else
+            for (int i = 0; i < count; i++)
+                out->inputs[input][i] = draw(task, input, shape, i, number, &rng);
     }
 }
 
@@ -75,20 +124,39 @@ static rp_status compile(const struct model_row *row, const learner *l, rpi_sess
         .dimensions = {{"batch", SAMPLES}, {"sequence", l->network.shape.sequence}}};
     if (row->recompute) RP_TRY(rpi_blocks_of(graph, &blocks, &options.recompute_count));
     options.recompute = blocks;
+    if (l->network.task->sample_metric)
+        options.results[options.result_count++] = l->network.sample_correct;
     rp_status status = rpi_program_compile(session, graph, l->network.loss, &options, out);
     rpi_free(blocks);
     return status;
 }
 
-static rp_status run_one(learner *l, rpi_instance *instance, const rpi_token_pieces *pieces,
-                         rpi_context_batch *memory, int number) {
-    int32_t tokens[SAMPLES * TOKENS], labels[SAMPLES * TOKENS];
-    const float scale = 1.0f / (RUNS * SAMPLES * TOKENS);
-    rpi_source_batch batch = {.inputs = {tokens, labels}, .count = SAMPLES};
+static rp_status read_correct(rpi_instance *instance, rpi_value_id which, int32_t *sum) {
     rpi_tensor value;
-    fill(tokens, labels, number);
-    RP_TRY(rpi_context_batch_cut(memory, l->network.task, &data, pieces, &batch));
-    const void *inputs[] = {batch.inputs[0], batch.inputs[1], &scale};
+    RP_TRY(rpi_instance_result(instance, which, &value));
+    *sum += *(const int32_t *)value.data;
+    return RP_OK;
+}
+
+/* What is said of samples is the first rank's to say. */
+static rp_status run_one(const struct model_row *row, learner *l, rpi_instance *instance,
+                         const rpi_token_pieces *pieces, rpi_context_batch *memory,
+                         int number) {
+    filled all;
+    const rpi_task *task = l->network.task;
+    const rpi_data_shape shape = data_of(row);
+    const float scale = 1.0f / (RUNS * SAMPLES * TOKENS), none = 0;
+    bool is_first = pieces->at[0] == 0;
+    bool has_labels = is_first || rpi_task_input_is_cut(&task->inputs[task->label_input]);
+    rpi_source_batch batch = {.count = SAMPLES};
+    rpi_tensor value;
+    fill(task, &shape, number, &all);
+    for (int i = 0; i < task->input_count; i++) batch.inputs[i] = all.inputs[i];
+    RP_TRY(rpi_context_batch_cut(memory, task, &shape, pieces, &batch));
+    const void *inputs[RPI_NETWORK_INPUTS] = {NULL};
+    memcpy(inputs, batch.inputs, sizeof batch.inputs);
+    inputs[task->input_count] = has_labels ? &scale : &none;
+    inputs[task->input_count + 1] = is_first ? &scale : &none;
     RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs,
                                                          .accumulate = number > 0,
                                                          .seed = 11,
@@ -97,16 +165,18 @@ static rp_status run_one(learner *l, rpi_instance *instance, const rpi_token_pie
                                                          .first_sample = SAMPLES * number}));
     RP_TRY(rpi_instance_result(instance, l->network.loss, &value));
     l->losses[number] = (double)*(const float *)value.data;
-    RP_TRY(rpi_instance_result(instance, l->network.correct, &value));
-    l->correct[number] = *(const int32_t *)value.data;
+    if (has_labels) RP_TRY(read_correct(instance, l->network.correct, &l->correct[number]));
+    if (task->sample_metric && is_first)
+        RP_TRY(read_correct(instance, l->network.sample_correct, &l->correct[number]));
     return RP_OK;
 }
 
-static rp_status run_all(learner *l, rpi_instance *instance, const rpi_token_pieces *pieces) {
+static rp_status run_all(const struct model_row *row, learner *l, rpi_instance *instance,
+                         const rpi_token_pieces *pieces) {
     rpi_context_batch memory = {0};
     rp_status status = RP_OK;
     for (int r = 0; r < RUNS && status == RP_OK; r++)
-        status = run_one(l, instance, pieces, &memory, r);
+        status = run_one(row, l, instance, pieces, &memory, r);
     rpi_context_batch_close(&memory);
     return status;
 }
@@ -117,7 +187,8 @@ static rp_status learn(const struct model_row *row, const rpi_context_split *con
     const rpi_backend_options usual = {.threads = 1};
     const rpi_loss_options loss = {.smoothing = row->smoothing};
     const rpi_tensor_split split = {.context = *context};
-    const rpi_token_pieces pieces = rpi_context_pieces(context);
+    const rpi_data_shape data = data_of(row);
+    const rpi_token_pieces pieces = rpi_context_pieces(context, data.sequence);
     rpi_session *session = NULL;
     rpi_program *program = NULL;
     rpi_instance *instance = NULL;
@@ -129,7 +200,7 @@ static rp_status learn(const struct model_row *row, const rpi_context_split *con
     rp_status status = compile(row, l, session, &program);
     if (status == RP_OK) status = rpi_instance_create(program, &instance);
     if (status == RP_OK) l->facts = rpi_program_get_facts(program);
-    if (status == RP_OK) status = run_all(l, instance, &pieces);
+    if (status == RP_OK) status = run_all(row, l, instance, &pieces);
     rpi_instance_destroy(instance);
     rpi_program_destroy(program);
     rpi_session_destroy(session);
@@ -208,14 +279,22 @@ static rp_status try_rank(void *context, rp_comm *comm) {
     return status;
 }
 
-/* A layer gathers forward and once more backward, and scatters once; work is even. */
+/* Tokens that fill up see fewer keys than others where these look back alone, and by a window
+ * the first tokens do. */
+static bool is_even(const struct model_row *row, int ranks) {
+    bool is_full = data_of(row).sequence % (2 * ranks) == 0;
+    return !strstr(row->text, "window") && (is_full || strstr(row->text, "bert"));
+}
+
+/* A layer gathers forward and once more backward, and scatters once; work is even. Where spans
+ * begin and end is gathered once. */
 static void check_together(const trial *t, int ranks) {
+    int spans = strstr(t->row->text, "spans") != NULL;
     for (int r = 0; r < ranks; r++) {
-        CHECK_EQ(t->traffic[r].gathers, 2 * LAYERS * RUNS);
-        CHECK_EQ(t->traffic[r].scatters, LAYERS * RUNS);
-        CHECK_EQ(t->traffic[r].gathered_bytes, 2 * t->traffic[r].scattered_bytes);
-        /* By a window the first tokens see fewer keys than all others. */
-        if (!strstr(t->row->text, "window")) CHECK_EQ(t->flops[r], t->flops[0]);
+        CHECK_EQ(t->traffic[r].gathers, (2 * LAYERS + spans) * RUNS);
+        CHECK_EQ(t->traffic[r].scatters, (LAYERS + spans) * RUNS);
+        if (!spans) CHECK_EQ(t->traffic[r].gathered_bytes, 2 * t->traffic[r].scattered_bytes);
+        if (is_even(t->row, ranks)) CHECK_EQ(t->flops[r], t->flops[0]);
     }
 }
 
@@ -268,6 +347,45 @@ static void a_batch_is_cut(void) {
     rpi_context_batch_close(&memory);
 }
 
+/* Of a sequence of 9 tokens what rank 0 of 2 has, pieces 0 and 3 of three tokens, of which the
+ * last has none; and what it has as a whole. */
+static void a_batch_is_filled_up(void) {
+    const rpi_task *task = rpi_task_find("spans");
+    const rpi_data_shape shape = {.sequence = 9, .vocabulary = VOCABULARY};
+    const rpi_context_split first = {.ranks = 2, .rank = 0}, second = {.ranks = 2, .rank = 1};
+    filled all;
+    rpi_context_batch memory = {0};
+    const rpi_source_batch dealt = {
+        .inputs = {all.inputs[0], all.inputs[1], all.inputs[2], all.inputs[3], all.inputs[4]},
+        .count = SAMPLES,
+        .labels = 2 * SAMPLES};
+    rpi_source_batch batch = dealt;
+    rpi_token_pieces pieces = rpi_context_pieces(&first, 9);
+    fill(task, &shape, 0, &all);
+    CHECK_EQ(rpi_context_own(&first, 9), 6);
+    CHECK_EQ(rpi_context_tokens(&first, 9), 3);
+    CHECK_EQ(rpi_context_tokens(&second, 9), 6);
+    REQUIRE_OK(rpi_context_batch_cut(&memory, task, &shape, &pieces, &batch));
+    for (int i = 0; i < SAMPLES * 6; i++)
+        CHECK_EQ(((const int32_t *)batch.inputs[0])[i],
+                 i % 6 < 3 ? all.inputs[0][i / 6 * 9 + i % 6] : 0);
+    for (int i = 0; i < SAMPLES * 12; i++)
+        CHECK_EQ(((const int32_t *)batch.inputs[2])[i],
+                 i % 12 < 9 ? all.inputs[2][i / 12 * 9 + i % 12] : -1);
+    for (int i = 0; i < 2 * SAMPLES * 12; i++)
+        CHECK_NEAR(((const float *)batch.inputs[3])[i],
+                   i % 12 < 9 ? ((const float *)all.inputs[3])[i / 12 * 9 + i % 12]
+                              : RPI_TASK_FAR_BELOW,
+                   0);
+    CHECK(batch.inputs[4] == all.inputs[4]);
+    CHECK_EQ(batch.labels, 2 * SAMPLES);
+    batch = dealt;
+    pieces = rpi_context_pieces(&second, 9);
+    REQUIRE_OK(rpi_context_batch_cut(&memory, task, &shape, &pieces, &batch));
+    CHECK_EQ(batch.labels, 0);
+    rpi_context_batch_close(&memory);
+}
+
 /* ---- what cannot be, and what would ---- */
 
 static const struct refused_row {
@@ -275,16 +393,16 @@ static const struct refused_row {
     int ranks, rank, tokens;
     const char *says;
 } refused[] = {
-    {GPT2, 4, 0, 12,
-     "sequences of 12 tokens over 4 context ranks, two equal pieces each: 8 or "
-     "16 tokens would fit"},
-    {GPT2, 8, 0, 12, "two equal pieces each: 16 tokens would fit"},
-    {LLAMA, 2, 1, 18, "16 or 20 tokens would fit"},
+    {GPT2, 4, 0, 6,
+     "sequences of 6 tokens over 4 context ranks, two pieces each: 8 tokens would fit, or --cp "
+     "3"},
+    {BERT, 8, 0, 3, "two pieces each: 16 tokens would fit"},
     {LLAMA, 2, 2, 16, "context rank 2 of 2"},
-    {"bert:layers=1", 2, 0, 16,
-     "bert has its samples on one rank as wholes; models whose sequences context ranks share "
+    {"vit", 2, 0, 16,
+     "vit has its samples on one rank as wholes; models whose sequences context ranks share "
      "are"},
-    {"vit", 2, 0, 16, "vit has its samples on one rank as wholes"},
+    {"vit", 2, 0, 16, "bert"},
+    {"vit", 2, 0, 16, "; --tp N with --sequence-parallel shares its tokens, of any number"},
     {"transformer-xl:layers=1", 2, 0, 16, "has its samples on one rank as wholes"},
     {GPT2, 2, 0, 64, "sequences of 64 tokens, and the model has 32 positions"},
 };
@@ -293,10 +411,9 @@ static void what_does_not_fit(void) {
     static const rpi_loss_options plain;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         rpi_network network = {0};
-        rpi_data_shape shape = data;
+        const rpi_data_shape shape = {.sequence = refused[i].tokens, .vocabulary = VOCABULARY};
         const rpi_tensor_split split = {
             .context = {.ranks = refused[i].ranks, .rank = refused[i].rank}};
-        shape.sequence = refused[i].tokens;
         CHECK_FAILS(rpi_network_build_split(refused[i].text, &shape, &plain, &split, &network),
                     INVALID, refused[i].says);
     }
@@ -338,4 +455,5 @@ static void a_rank_is_counted(void) {
 }
 
 CASES({"parallel is serial", parallel_is_serial}, {"a batch is cut", a_batch_is_cut},
-      {"what does not fit", what_does_not_fit}, {"a rank is counted", a_rank_is_counted})
+      {"a batch is filled up", a_batch_is_filled_up}, {"what does not fit", what_does_not_fit},
+      {"a rank is counted", a_rank_is_counted})

@@ -46,7 +46,6 @@ static rp_status refuse(void *context, int64_t first, int64_t count) {
 static rpi_replica_setup setup_of(rpi_trainer *t, hearing *h, int64_t micro_batch) {
     *h = (hearing){.trainer = t};
     return (rpi_replica_setup){.network = &t->network,
-                               .shape = &t->source.shape,
                                .weights = t->weights,
                                .programs = &t->programs,
                                .mixup = &t->mixup,

@@ -5,7 +5,7 @@
 # of CUDA's toolkit or of PyTorch's Triton ($REDPOLL_TORCH_VENV), and binutils. Exits with 77
 # where something of it is not there.
 set -eu
-objects=$1/src/cuda/CMakeFiles/redpoll_cuda.dir
+objects=$(cd "$1" && pwd)/src/cuda/CMakeFiles/redpoll_cuda.dir
 skip() {
     echo "skipped: $1" >&2
     exit 77

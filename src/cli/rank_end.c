@@ -20,6 +20,14 @@ static bool has_had_enough(const rpi_launch_run *l, int status) {
     return l->is_unread && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
 }
 
+/* The rank whose last lines explain the end of this one: rank 0, if this one has left the words
+ * to it (said_once.h). */
+static int who_explains(rpi_launch_run *l, int rank) {
+    if (l->last[rank].count > 0) return rank;
+    for (int i = 0; i < RPI_RANK_STREAMS; i++) rpi_launch_take_output(l, i, true);
+    return l->last[0].count > 0 ? 0 : rank;
+}
+
 void rpi_launch_name_first(rpi_launch_run *l) {
     int status = l->first.status, rank = l->first.rank;
     char how[80];
@@ -29,6 +37,7 @@ void rpi_launch_name_first(rpi_launch_run *l) {
     if (l->stop_signal || rpi_guard_is_orphan()) return;
     rpi_launch_say(l, "rank %d %s", rank, rpi_ending_text(status, how, sizeof how));
     if (!l->last) return;
+    rank = who_explains(l, rank);
     rpi_last_lines_print(&l->last[rank], rank, rpi_output_is_shown(stderr, l->options->is_raw),
                          stderr);
     if (!l->files[rank].has_failed)

@@ -4,9 +4,13 @@
 
 #include "cli/world.h"
 
-/* Does rank 0 say this line, too, so that this rank need not? Each rank that refuses calls it;
- * rank 0 hands its line on, others wait some seconds for that. Of ranks that our own launcher
- * has started; else false. */
+/* Rank 0 has printed this line: the other ranks, which wait for it, need not. Only among ranks
+ * that our own launcher has started. */
+void rpi_tell_what_was_said(rpi_world *world, const char *line);
+
+/* Has rank 0 printed this line, so that this rank need not? Every other rank that refuses calls
+ * it, and waits some seconds for rank 0. false among ranks that another launcher has started.
+ */
 bool rpi_said_by_first(rpi_world *world, const char *line);
 
 #endif

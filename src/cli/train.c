@@ -86,15 +86,18 @@ static rp_status join_world(const rpi_train_settings *s, rpi_world *out_world) {
                           "takes nobody back: --restart 0");
 }
 
-/* What ranks refuse, all of them alike as a rule, is said once. */
+/* A refusal is the same on all ranks as a rule, and is printed once: by rank 0, before another
+ * rank ends without a word. */
 static int failed_with_others(rpi_world *world, rp_status status) {
     rpi_kept_error why;
-    bool is_refusal = status == RP_INVALID || status == RP_NOMEM;
+    bool is_refusal = status == RP_INVALID || status == RP_NOMEM, is_first = world->rank == 0;
     rpi_error_keep(&why);
-    bool is_said = is_refusal && rpi_said_by_first(world, why.message);
+    if (is_refusal && !is_first && rpi_said_by_first(world, why.message))
+        return status == RP_INVALID ? RPI_EXIT_USAGE : RPI_EXIT_FAILED;
     rpi_error_put_back(&why);
-    if (!is_said) return failed(status);
-    return status == RP_INVALID ? RPI_EXIT_USAGE : RPI_EXIT_FAILED;
+    int code = failed(status);
+    if (is_refusal && is_first) rpi_tell_what_was_said(world, why.message);
+    return code;
 }
 
 static int run_rank(rpi_train_settings *s) {

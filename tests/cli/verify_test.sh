@@ -95,6 +95,16 @@ if [ $code -eq 1 ] && grep -q 'diverged' err && [ "$(cd temporary/* && echo *)" 
 fi
 rm -rf temporary/*
 
+# ---- refused by the ranks: the reason is shown whichever of them ends first ----
+
+for turn in 1 2 3; do
+    timeout 60 "$redpoll" verify --model llama:layers=1,hidden=32,heads=2,vocabulary=50,positions=16 $text -n 4 --out "refused-$turn" >out 2>err
+    code=$?
+    if [ $code -eq 2 ] && grep -qE 'have a vocabulary of .* tokens, the model one of 50' err; then pass; else
+        complain "a refusal of ranks ends with $code and '$(cat err)'"
+    fi
+done
+
 # ---- refused before anything starts ----
 
 refused() {

@@ -47,6 +47,7 @@ check-long:
 	@$(MAKE) --no-print-directory build
 	@sh tools/run_tests.sh $(RELEASE) -C Long -L '^long$$'
 	@sh tools/onednn3.sh || [ $$? -eq 77 ]
+	@sh tools/check.sh asan
 	@sh tools/tidy.sh --deep
 	@sh tools/fuzz.sh 600
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The long check: formatting, lints, layers, and the tests under the sanitizers. Every step runs
 # even when one before it failed; the exit status is that of the worst.
+# usage: tools/check.sh [asan]      asan: all tests under the address sanitizer, and nothing else
 set -u
 cd "$(dirname "$0")/.." || exit
 failures=""
@@ -80,7 +81,27 @@ sanitized() {
     [ "${2:-1}" -eq 0 ]
 }
 
+# Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
+address() {
+    ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp \
+        sanitize asan -j "$(sh tools/cores.sh)" "$@" >build/asan-tests.log 2>&1
+}
+
+end() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ -z "$failures" ] || {
+        echo "failed:$failures" >&2
+        exit 1
+    }
+    exit 0
+}
+
 mkdir -p build
+if [ "${1:-}" = asan ]; then
+    address
+    step asan+ubsan sanitized asan
+    end
+fi
 step clang-format formatted
 step layers sh tools/layers.sh
 step clang-tidy sh tools/tidy.sh
@@ -95,20 +116,15 @@ else
 fi
 step aarch64 sh tools/aarch64.sh
 step fuzz fuzz
-# ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. Plans, codecs and the
+# ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. Plans, codecs, lanes and the
 # definitions of ops have no threads, and sums have the threads of others; all take it minutes. It runs
 # beside the address sanitizer.
 sanitize tsan -j "$(sh tools/cores.sh)" -L 'tier[01]' \
-    -E '^(plan|codec)/|^(comm/reductions|engine/ops|train/safetensors|train/label_split)_test' >build/tsan-tests.log 2>&1 &
-# Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
-ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp \
-    sanitize asan -j "$(sh tools/cores.sh)" >build/asan-tests.log 2>&1
+    -E '^(plan|codec)/|^(cuda/device_lanes|comm/reductions|engine/ops|train/safetensors|train/label_split)_test' >build/tsan-tests.log 2>&1 &
+# These take minutes there, and look at words and numbers rather than at memory; make check-long has them.
+address -E '^(plan/gossip/gossip_fit|cli/(usage|documents|report_browser|bench_compare|doctor_network))_test$'
 step asan+ubsan sanitized asan
 wait
 step tsan sanitized tsan
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ -z "$failures" ] || {
-    echo "failed:$failures" >&2
-    exit 1
-}
+end

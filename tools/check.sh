@@ -119,7 +119,8 @@ step fuzz fuzz
 # ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. Plans, codecs, lanes and the
 # definitions of ops have no threads, and sums have the threads of others; all take it minutes. It runs
 # beside the address sanitizer.
-sanitize tsan -j "$(sh tools/cores.sh)" -L 'tier[01]' \
+TSAN_OPTIONS=suppressions=$PWD/tools/tsan.supp \
+    sanitize tsan -j "$(sh tools/cores.sh)" -L 'tier[01]' \
     -E '^(plan|codec)/|^(cuda/device_lanes|comm/reductions|engine/ops|train/safetensors|train/label_split)_test' >build/tsan-tests.log 2>&1 &
 # These take minutes there, and look at words and numbers rather than at memory; make check-long has them.
 address -E '^(plan/gossip/gossip_fit|cli/(usage|documents|report_browser|bench_compare|doctor_network))_test$'

@@ -116,14 +116,17 @@ else
 fi
 step aarch64 sh tools/aarch64.sh
 step fuzz fuzz
-# ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. Plans, codecs, lanes and the
-# definitions of ops have no threads, and sums have the threads of others; all take it minutes. It runs
-# beside the address sanitizer.
+# ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. Plans, codecs, lanes, accounts
+# and the definitions of ops have no threads, sums and layers have the threads of others; all take it minutes.
+# It runs beside the address sanitizer.
+threadless='^(plan|codec)/|^cuda/device_lanes_|^comm/reductions_|^engine/ops_|^train/(safetensors|label_split|memory_remedies)_'
+alike='^train/parallel/(tensor_parallel|context_layouts)_|^comm/(requests|window_random)_test\.streams$'
 TSAN_OPTIONS=suppressions=$PWD/tools/tsan.supp \
-    sanitize tsan -j "$(sh tools/cores.sh)" -L 'tier[01]' \
-    -E '^(plan|codec)/|^(cuda/device_lanes|comm/reductions|engine/ops|train/safetensors|train/label_split)_test' >build/tsan-tests.log 2>&1 &
-# These take minutes there, and look at words and numbers rather than at memory; make check-long has them.
-address -E '^(plan/gossip/gossip_fit|cli/(usage|documents|report_browser|bench_compare|doctor_network))_test$'
+    sanitize tsan -j "$(sh tools/cores.sh)" -L 'tier[01]' -E "$threadless|$alike" >build/tsan-tests.log 2>&1 &
+# What takes minutes there, most of them waits and words, and runs code that quicker tests run, too: make
+# check-long has all.
+commands='cli/(bench|bench_compare|documents|doctor|doctor_network|failure|hosts|network|plan|report_browser|run|usage)_test$'
+address -E "^$commands|^train/(train|on_loss)_command_|^plan/gossip/gossip_fit_|^comm/(failure|chaos|leave|groups)_test\.(need|streams)"
 step asan+ubsan sanitized asan
 wait
 step tsan sanitized tsan

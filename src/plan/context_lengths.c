@@ -14,6 +14,12 @@ bool rpi_context_length_divides(int64_t ranks, int64_t sequence) {
     return ranks <= 1 || sequence % (PIECES * ranks) == 0;
 }
 
+int64_t rpi_context_length_own(int64_t ranks, int64_t sequence) {
+    if (ranks <= 1) return sequence;
+    int64_t pieces = PIECES * ranks;
+    return (sequence + pieces - 1) / pieces * PIECES;
+}
+
 /* "8 tokens would fit, or --cp 3" */
 static void say_length(int64_t pieces, int64_t sequence, char text[96]) {
     text[0] = '\0';

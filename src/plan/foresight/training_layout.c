@@ -46,8 +46,7 @@ int64_t rpi_layout_sharers(const rpi_training_layout *l) {
 }
 
 int64_t rpi_layout_sample_tokens(const rpi_training_layout *l) {
-    int64_t pieces = 2 * l->context;
-    return l->context > 1 ? (l->sequence + pieces - 1) / pieces * 2 : l->sequence;
+    return rpi_context_length_own(l->context, l->sequence);
 }
 
 double rpi_layout_tokens(const rpi_training_layout *l) {

@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "engine/dimension.h"
+#include "plan/context_lengths.h"
 
 rpi_token_pieces rpi_context_pieces(const rpi_context_split *split, int64_t sequence) {
     if (!rpi_context_is_split(split)) return (rpi_token_pieces){0};
@@ -12,9 +13,7 @@ rpi_token_pieces rpi_context_pieces(const rpi_context_split *split, int64_t sequ
 }
 
 int64_t rpi_context_own(const rpi_context_split *split, int64_t sequence) {
-    if (!rpi_context_is_split(split)) return sequence;
-    int64_t pieces = 2 * (int64_t)split->ranks;
-    return (sequence + pieces - 1) / pieces * 2;
+    return rpi_context_length_own(split->ranks, sequence);
 }
 
 int64_t rpi_context_tokens(const rpi_context_split *split, int64_t sequence) {

@@ -3,6 +3,7 @@
 #include "base/append.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "plan/context_lengths.h"
 
 #include <string.h>
 
@@ -133,8 +134,8 @@ static void try_micro_batches(search *s, rpi_training_layout l) {
 
 static void try_pipelines(search *s, rpi_training_layout l) {
     int64_t left = s->ranks / (l.tensor * l.context), asked = l.pipeline, data = l.data;
-    int64_t fewest =
-        l.interleave > 1 && left > 1 ? 2 : 1; /* one stage has nothing to interleave */
+    /* One stage has nothing to interleave. */
+    int64_t fewest = l.interleave > 1 && left > 1 ? 2 : 1;
     for (int64_t p = s->open->pipeline ? fewest : 1; p <= left && p <= l.model.layers; p++) {
         if (left % p || (!s->open->pipeline && p != asked)) continue;
         if (!s->open->data && left / p != data) continue;
@@ -150,7 +151,7 @@ static void try_contexts(search *s, rpi_training_layout l, int64_t first, int64_
     int64_t left = s->ranks / l.tensor, asked = l.context;
     for (int64_t c = s->open->context ? first : asked; c <= left && c <= most; c++) {
         l.context = c;
-        bool wanted = !s->open->context || rpi_layout_context_divides(&l);
+        bool wanted = !s->open->context || rpi_context_length_divides(c, l.sequence);
         if (left % c == 0 && wanted) try_pipelines(s, l);
         if (!s->open->context) return;
     }

@@ -78,10 +78,6 @@ static rp_status check_tensor(const rpi_training_layout *l) {
     return RP_OK;
 }
 
-bool rpi_layout_context_divides(const rpi_training_layout *l) {
-    return rpi_context_length_divides(l->context, l->sequence);
-}
-
 /* Each rank has two pieces, the i-th and the i-th from the end, so that their work is even. The
  * last pieces may be filled up, but each rank has tokens. */
 static rp_status check_context(const rpi_training_layout *l) {

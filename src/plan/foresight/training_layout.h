@@ -60,9 +60,6 @@ double rpi_layout_keys(const rpi_training_layout *layout);
 /* RP_INVALID: something does not divide; the message says what, and what to give instead. Only
  * this function knows which grids are legal. */
 rp_status rpi_layout_check(const rpi_training_layout *layout);
-/* Do sequences divide into two full pieces for each rank that shares them? A search tries only
- * such numbers of ranks. */
-bool rpi_layout_context_divides(const rpi_training_layout *layout);
 
 /* Checks the same model and batch on one rank, for counts of the whole. */
 rp_status rpi_layout_check_batch(const rpi_training_layout *layout);

@@ -3,7 +3,7 @@
 # what it held in the same layout of a model of a few KB, which is code, libraries, links and buffers of messages; and the one over the other. Rank 0 is
 # stage 0 of a pipeline, tensor rank 0 of others. Over TCP, as memory that ranks of one host read in place would count for each of them;
 # REDPOLL_TRANSPORT=shm shows that.
-# usage: [MODEL=...] [SEQUENCE=256] [BATCH=16] [MICRO=4] bench/memory.sh BUILD
+# usage: [MODEL=...] [SEQUENCE=256] [BATCH=16] [MICRO=4] [ROWS='cp|--zero 3'] bench/memory.sh BUILD     ROWS: those whose names fit, as grep -E has it
 set -eu
 [ $# -eq 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 redpoll=$1/src/cli/redpoll sequence=${SEQUENCE:-256} batch=${BATCH:-16} micro=${MICRO:-4}
@@ -39,6 +39,7 @@ counted() {
 row() {
     row_name=$1 row_info=$2
     shift 2
+    printf '%s\n' "$row_name" | grep -qE -e "${ROWS:-}" || return 0
     # shellcheck disable=SC2086 # words
     said=$(counted $row_info)
     base=$(peak "$tiny" "$@")

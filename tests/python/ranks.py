@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import gc
+import inspect
 import json
 import multiprocessing
 import os
@@ -379,3 +380,10 @@ def _collect(started, deadline: float) -> list[Outcome]:
         if stands and not outcomes[rank].ok:
             outcomes[rank].error = f"late; its threads stood here:\n{stands}"
     return outcomes
+
+
+def splits_without_a_device() -> bool:
+    """Does split_group() take a group made without device_id? PyTorch 2.9 refuses it."""
+    import torch.distributed as dist
+
+    return "No device associated" not in inspect.getsource(dist.split_group)

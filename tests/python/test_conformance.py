@@ -89,7 +89,8 @@ def run_all(rank: int, world: int, names: list[str]) -> dict[tuple[str, int], li
 def problems(request: pytest.FixtureRequest) -> dict[tuple[str, int], list[str]]:
     """Of all ranks together; only the selected cases run."""
     calls = [getattr(item, "callspec", None) for item in request.session.items]
-    asked = {one.params["case"].name for one in calls if one and "case" in one.params}
+    cases = [one.params.get("case") for one in calls if one]
+    asked = {case.name for case in cases if isinstance(case, Case)}
     merged: dict[tuple[str, int], list[str]] = defaultdict(list)
     outcomes = run_group(
         run_all,

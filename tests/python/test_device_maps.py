@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import redpoll.torch as rt
-from ranks import refusal, run_ranks, values
+from ranks import refusal, run_ranks, splits_without_a_device, values
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -118,6 +118,7 @@ def split_mixed(rank: int, world: int, config: str, port: int) -> list[str]:
     return said
 
 
+@pytest.mark.skipif(not splits_without_a_device(), reason="this PyTorch wants a device_id")
 @pytest.mark.parametrize("config", MIXED)
 def test_a_split_keeps_the_other_backend(config: str) -> None:
     store = server()

@@ -396,11 +396,12 @@ class Other:
 
 def replaced(rank, world):
     import redpoll.torch
+    from redpoll.torch.fsdp._fsdp2 import param_groups
 
     def train_with(place):
         model = make("fsdp2")
         redpoll.torch.compress(model, min_size=MIN_SIZE)
-        ours = getattr(model._get_fsdp_state()._fsdp_param_groups[0], f"_{place}_comm")
+        ours = getattr(param_groups(model)[0], f"_{place}_comm")
         getattr(model, f"set_custom_{place}")(Other(ours))
         for step in range(2):
             backward(model, rank, step)

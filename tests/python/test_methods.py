@@ -469,6 +469,9 @@ def test_methods_answer_as_gloos(world):
             if world == 1 and method in TO_ITSELF:
                 assert isinstance(theirs, str) and isinstance(ours, str)
             else:
+                if isinstance(theirs, str) and "gloo does not support" in theirs:
+                    assert not isinstance(ours, str), f"{method}, {way}: {ours}"
+                    continue  # gloo of an older release
                 assert not isinstance(theirs, str), f"gloo's {method}, {way}: {theirs}"
                 assert ours == theirs, f"{method}, {way}"
 

@@ -36,7 +36,19 @@ HAS_DEVICE_BACKENDS = hasattr(_C10dBackend, "all_gather_single")
 """True where C++ calls methods of a Python subclass of Backend."""
 
 
-class DeviceBackend(Operations, _C10dBackend):
+class HostMemory:
+    """Buffers of FSDP2, under set_allocate_memory_from_process_group_for_comm(True). It asks
+    what _get_backend() returns."""
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
+        """A buffer that ranks of this host read in place; of any content."""
+        return staging(size, dtype)
+
+
+class DeviceBackend(Operations, HostMemory, _C10dBackend):
     """The group's backend for a device, where PyTorch asks for one."""
 
     def __init__(self, communicator: Communicator, name: str, options: Any) -> None:
@@ -82,14 +94,6 @@ class DeviceBackend(Operations, _C10dBackend):
         left.ask_policy(own.asked_policy)
         return DeviceBackend(left, self._name, opts_override or self._own_options)
 
-    def supports_tensor_alloc(self, device: Any) -> bool:
-        """Asked by FSDP2 under set_allocate_memory_from_process_group_for_comm(True)."""
-        return torch.device(device).type == "cpu"
-
-    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
-        """A buffer that ranks of this host read in place; of any content."""
-        return staging(size, dtype)
-
     def set_timeout(self, timeout: timedelta) -> None:
         self.communicator.set_timeout(timeout)
 
@@ -121,11 +125,11 @@ for _name, _found in vars(_C10dBackend).items():
     # What PyTorch may ask of a backend. Its own property would ask C++, which asks the Python
     # object, and so on without end: each must have an answer here.
     if isinstance(_found, property) and "supports_" in _name:
-        if _name not in vars(DeviceBackend):
+        if _name not in {**vars(HostMemory), **vars(DeviceBackend)}:
             setattr(DeviceBackend, _name, False)
 
 
-class _WithoutDeviceBackends(Operations):
+class _WithoutDeviceBackends(Operations, HostMemory):
     """What a group of an older release answers itself, as it cannot hold a DeviceBackend."""
 
     communicator: Communicator

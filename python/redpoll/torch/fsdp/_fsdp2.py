@@ -227,7 +227,8 @@ class ShardedUnit(Unit):
         if rules is None or rules.is_exact or not self.param_group.all_reduce_grads:
             return
         self._announced += 1
-        if self._announced > (2 if self.is_whole else 1):  # if it is whole, its input is, too
+        # If it is whole, its input is announced, too, and PyTorch 2.9 also has it copied.
+        if self._announced > (3 if self.is_whole else 1):
             raise RuntimeError(
                 f"{self.label}: codec {rules.codec} was asked for between replicas, and the "
                 "gradients of the step before were not all-reduced there by PyTorch "
@@ -279,9 +280,9 @@ class _OfUnit:
 
 
 class LossyReduceScatter(_OfUnit):
-    """The reduce-scatter of one FSDP2 unit (torch.distributed.fsdp's ReduceScatter). It is not
-    called for one that is whole: FSDP2 asks it for two buffers, and reduces the second between
-    replicas."""
+    """The reduce-scatter of one FSDP2 unit (torch.distributed.fsdp's ReduceScatter). For a unit
+    that is whole FSDP2 asks it for two buffers, and reduces the second between replicas; PyTorch
+    2.9 also calls it, to copy the one to the other."""
 
     _has_input = False
 
@@ -309,6 +310,9 @@ class LossyReduceScatter(_OfUnit):
     ) -> Optional[Work]:
         self._has_input = False
         self.unit.expect_all_reduce(output_tensor)
+        if self.unit.is_whole:
+            copied: Work = self.inner(output_tensor, input_tensor, group, op, async_op)
+            return copied
         if self.unit.state.grads.is_exact:  # and perhaps another backend's
             inner: Work = self.inner(output_tensor, input_tensor, group, op, async_op)
             self.unit.step += 1
@@ -394,7 +398,8 @@ class ReplicatePolicy(Policy):
         return self.before.codec_for(operation, dtype, count, op) if self.before else None
 
 
-def _param_groups(module: Any) -> list[Any]:
+def param_groups(module: Any) -> list[Any]:
+    """FSDP2's own record of a module's unit: one, or several from PyTorch 2.15 on."""
     state = module._get_fsdp_state()
     groups = getattr(state, "_fsdp_param_groups", None)
     if groups is None:
@@ -471,7 +476,7 @@ def _sharded_unit(
     state: ShardedState, module: Any, label: str, names: dict[int, str]
 ) -> ShardedUnit | None:
     """None: the module has no parameters of its own."""
-    groups = _param_groups(module)
+    groups = param_groups(module)
     if not groups:
         return None
     if len(groups) > 1:

@@ -281,8 +281,8 @@ class _OfUnit:
 
 class LossyReduceScatter(_OfUnit):
     """The reduce-scatter of one FSDP2 unit (torch.distributed.fsdp's ReduceScatter). For a unit
-    that is whole FSDP2 asks it for two buffers, and reduces the second between replicas; PyTorch
-    2.9 also calls it, to copy the one to the other."""
+    that is whole FSDP2 asks it for two buffers, and reduces the second between replicas;
+    PyTorch 2.9 also calls it, to copy the one to the other."""
 
     _has_input = False
 

@@ -43,23 +43,49 @@ static void run_sgemm(const rpi_kernel_run *run, const void *args) {
 
 /* Sums of k products of normal numbers, in double by the definition. What lies between the rows
  * of c stays, and so does what lies behind. */
+static void product_matches(const char *what, const rpi_kernel_sgemm *it) {
+    char name[96];
+    (void)snprintf(name, sizeof name, "%s: %lld x %lld x %lld %c%c", what, (long long)it->m,
+                   (long long)it->n, (long long)it->k, it->a_transposed ? 'T' : 'N',
+                   it->b_transposed ? 'T' : 'N');
+    kernel_check(&(kernel_case){.name = name,
+                                .call = run_sgemm,
+                                .args = it,
+                                .outputs = {{.name = "c",
+                                             .data = it->c.data,
+                                             .count = it->m * it->c.stride,
+                                             .dtype = RP_F32,
+                                             .absolute = 1e-5 * sqrt((double)it->k)}}});
+    kernel_buffers_free();
+}
+
 static void products_match(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
     for (int i = 0; i < SHAPES; i++) {
-        char name[96];
+        char name[32];
+        (void)snprintf(name, sizeof name, "product %d", i);
         const rpi_kernel_sgemm it = draw(&rng, i);
-        (void)snprintf(name, sizeof name, "product %d: %lld x %lld x %lld %c%c", i,
-                       (long long)it.m, (long long)it.n, (long long)it.k,
-                       it.a_transposed ? 'T' : 'N', it.b_transposed ? 'T' : 'N');
-        kernel_check(&(kernel_case){.name = name,
-                                    .call = run_sgemm,
-                                    .args = &it,
-                                    .outputs = {{.name = "c",
-                                                 .data = it.c.data,
-                                                 .count = it.m * it.c.stride,
-                                                 .dtype = RP_F32,
-                                                 .absolute = 1e-5 * sqrt((double)it.k)}}});
-        kernel_buffers_free();
+        product_matches(name, &it);
+    }
+}
+
+/* Rows 4 KB apart, or a multiple, which all want the same places of an L1 cache. */
+static void rows_of_4_kb_match(void) {
+    enum { M = 45, N = 70, STRIDE = 1024 };
+    static const int64_t depths[] = {16, 300, 1024};
+    for (int i = 0; i < 3; i++) {
+        const int64_t stride = STRIDE * (i + 1);
+        const rpi_kernel_sgemm it = {
+            .m = M,
+            .n = N,
+            .k = depths[i],
+            .a = rpi_kernel_f32(kernel_normal(M * stride, 1, 1), stride),
+            .b = rpi_kernel_f32(kernel_normal(N * stride, 1, 2), stride),
+            .b_transposed = true,
+            .c = rpi_kernel_f32(kernel_normal(M * stride, 1, 3), stride),
+            .accumulate = i == 1,
+            .workspace = workspace()};
+        product_matches("rows of 4 KB", &it);
     }
 }
 
@@ -124,6 +150,6 @@ static void the_unusual_on_all(void) {
         the_unusual(&(rpi_kernel_run){1, (rpi_isa)isa});
 }
 
-CASES({"products_match", products_match},
+CASES({"products_match", products_match}, {"rows_of_4_kb_match", rows_of_4_kb_match},
       {"a_part_has_the_same_bits", a_part_has_the_same_bits},
       {"the_unusual_on_all", the_unusual_on_all})

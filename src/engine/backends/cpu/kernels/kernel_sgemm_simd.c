@@ -51,11 +51,52 @@ SIMD void turn(const float *x, int64_t stride, vf columns[RPI_LANES]) {
         columns[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
     }
 }
+
+/* Of four rows: column 4 q + i is quarter q of turned[i]. */
+SIMD void turn_four(const float *x, int64_t stride, vf turned[4]) {
+    vf a = vf_load(x), b = vf_load(x + stride);
+    vf c = vf_load(x + 2 * stride), d = vf_load(x + 3 * stride);
+    __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+    __m512d cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+    turned[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+    turned[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+    ab = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+    cd = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+    turned[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+    turned[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+}
+
+/* The same as turn() with one read of every row. It has more shuffles, and is quicker where
+ * rows drive each other out of the cache between reads. Rows from `live` on, a multiple of
+ * four, are not read; what columns have in their place is undefined. */
+SIMD void turn_lines(const float *x, int64_t stride, vf columns[RPI_LANES], const int live) {
+    enum { EVEN = 0x88, ODD = 0xdd }; /* quarters of the first factor, then of the second */
+    vf rows[4][4];
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        turn_four(x + (4 * i < live ? 4 * i : 0) * stride, stride, rows[i]);
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        vf low = _mm512_shuffle_f32x4(rows[0][i], rows[1][i], EVEN);
+        vf high = _mm512_shuffle_f32x4(rows[2][i], rows[3][i], EVEN);
+        columns[i] = _mm512_shuffle_f32x4(low, high, EVEN);
+        columns[8 + i] = _mm512_shuffle_f32x4(low, high, ODD);
+        low = _mm512_shuffle_f32x4(rows[0][i], rows[1][i], ODD);
+        high = _mm512_shuffle_f32x4(rows[2][i], rows[3][i], ODD);
+        columns[4 + i] = _mm512_shuffle_f32x4(low, high, EVEN);
+        columns[12 + i] = _mm512_shuffle_f32x4(low, high, ODD);
+    }
+}
 #else
 SIMD void turn(const float *x, int64_t stride, vf columns[RPI_LANES]) {
     float turned[RPI_LANES * RPI_LANES];
     transpose(x, stride, RPI_LANES, RPI_LANES, turned, RPI_LANES);
     for (int i = 0; i < RPI_LANES; i++) columns[i] = vf_load(turned + i * RPI_LANES);
+}
+
+SIMD void turn_lines(const float *x, int64_t stride, vf columns[RPI_LANES], const int live) {
+    (void)live;
+    turn(x, stride, columns);
 }
 #endif
 
@@ -75,18 +116,28 @@ typedef struct factor {
     bool k_is_row; /* k says which row of memory it is, else which column */
 } factor;
 
+/* Rows so far apart want the same places of an L1 cache of 64 lines in each way, which has
+ * fewer ways than a panel has rows. */
+static bool shares_places(int64_t stride) {
+    enum { PERIOD = 4096 / sizeof(float) };
+    return stride % PERIOD == 0;
+}
+
 /* k runs along memory: the first `live` of `rows` rows of it, at most 16, are as many of
  * `width` columns. Rows that follow are asked for meanwhile. */
 SIMD void pack_along(const float *x, int64_t stride, int64_t rows, int64_t k_count,
-                     float *panel, const int width, const int live) {
+                     float *panel, const int width, const int live, const bool shares) {
     const int64_t more = least(rows - live, live);
     EACH_VECTOR(k, left, k_count) {
         vf columns[RPI_LANES];
-        if (rows >= RPI_LANES && left == RPI_LANES)
-            turn(x + k, stride, columns);
-        else
+        if (rows < RPI_LANES || left < RPI_LANES)
             turn_some(x + k, stride, least(rows, live), left, columns);
-        for (int64_t i = 0; i < more; i++) __builtin_prefetch(x + (live + i) * stride + k);
+        else if (shares)
+            turn_lines(x + k, stride, columns, live);
+        else
+            turn(x + k, stride, columns);
+        for (int64_t i = 0; i < more; i++)
+            __builtin_prefetch(x + (live + i) * stride + k, 0, shares ? 2 : 3);
         for (int i = 0; i < left; i++) vf_store_n(panel + (k + i) * width, columns[i], live);
     }
 }
@@ -95,7 +146,7 @@ SIMD void pack_along(const float *x, int64_t stride, int64_t rows, int64_t k_cou
  * because they lie so that all want the same places of the L1 cache. */
 SIMD void pack_across(const float *x, int64_t stride, int64_t count, int64_t k_count,
                       float *packed, const int width) {
-    enum { AHEAD = 6, LINE = 64 / sizeof(float) };
+    enum { AHEAD = 24, LINE = 64 / sizeof(float) };
     for (int64_t k = 0; k < k_count; k++, x += stride, packed += width) {
         float *to = packed;
         for (int64_t i = 0; k + AHEAD < k_count && i < count; i += LINE)
@@ -112,7 +163,7 @@ SIMD void pack_across(const float *x, int64_t stride, int64_t count, int64_t k_c
 /* [first, first + count) across and [k, k + k_count), in panels of `width`. */
 SIMD void pack(const factor *it, int64_t first, int64_t count, int64_t k, int64_t k_count,
                float *packed, const int width) {
-    enum { GROUP = 384 };
+    enum { GROUP = 48 };
     for (int64_t i = 0; it->k_is_row && i < count; i += GROUP)
         pack_across(it->data + k * it->stride + first + i, it->stride, least(count - i, GROUP),
                     k_count, packed + i * k_count, width);
@@ -120,8 +171,12 @@ SIMD void pack(const factor *it, int64_t first, int64_t count, int64_t k, int64_
     for (int64_t p = 0; p < count; p += width)
         for (int v = 0; v < width; v += RPI_LANES) {
             const int live = width - v < RPI_LANES ? width - v : RPI_LANES;
-            pack_along(it->data + (first + p + v) * it->stride + k, it->stride, count - p - v,
-                       k_count, packed + p * k_count + v, width, live);
+            const float *x = it->data + (first + p + v) * it->stride + k;
+            float *panel = packed + p * k_count + v;
+            if (shares_places(it->stride))
+                pack_along(x, it->stride, count - p - v, k_count, panel, width, live, true);
+            else
+                pack_along(x, it->stride, count - p - v, k_count, panel, width, live, false);
         }
 }
 

@@ -5,6 +5,7 @@
 #include "cli/plan_scaling.h"
 #include "plan/algorithms.h"
 #include "plan/choose.h"
+#include "plan/gossip/gossip_rule.h"
 #include "plan/outline.h"
 #include "plan/topologies/topology.h"
 #include "train/strategies/strategy.h"
@@ -102,13 +103,29 @@ static rp_status price_topology(const rpi_scaling_world *w, const rpi_topology *
     return status;
 }
 
-/* A rank waits for its neighbours alone, of which there is one in most rounds. */
+/* What training by a rule has beside the work of a rank alone: gradients are scaled; x is kept
+ * before the optimizer's step, which afterwards is what x has moved, and undone; and the rule's
+ * own lines. */
+static double gossip_passes_s(const rpi_scaling_world *w, const rpi_gossip_rule *rule) {
+    enum { SCALED = 2, KEPT = 2, TAKEN = 4 };
+    double bytes = (SCALED + KEPT + TAKEN + rpi_gossip_rule_passes(rule)) * (double)bytes_of(w);
+    return w->work.memory_bytes_s > 0 ? bytes / w->work.memory_bytes_s : 0;
+}
+
+/* A rank waits for its neighbours alone, of which there is one in most rounds. An exchange that
+ * does not wait for gradients begins with the step, and both passes hide it, of which the one
+ * forward is half as long as the one backward. Any other begins when the optimizer has run, and
+ * nothing hides it. */
 static rp_status price_gossip(const rpi_scaling_world *w, const rpi_strategy *strategy,
                               const void *options, rpi_scaling_exchange *x) {
     const char *text = text_of(strategy, options, "topology");
+    const rpi_gossip_rule *rule = NULL;
     rpi_topology *topology = NULL;
-    RP_TRY(rpi_topology_open(text ? text : "base", w->ranks, &topology));
-    x->window_s = w->work.backward_s;
+    RP_TRY(rpi_gossip_rule_find(text_of(strategy, options, "algorithm"), &rule));
+    RP_TRY(rpi_topology_open(text ? text : rule->topology, w->ranks, &topology));
+    bool is_early = rpi_gossip_rule_is_early(rule);
+    x->window_s = is_early ? fmin(w->work.compute_s, 1.5 * w->work.backward_s) : 0;
+    x->core_s = gossip_passes_s(w, rule);
     x->waits_for = 1;
     rp_status status = price_topology(w, topology, x);
     rpi_topology_close(topology);

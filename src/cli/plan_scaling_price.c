@@ -57,5 +57,7 @@ rp_status rpi_scaling_price(const rpi_scaling_job *job, rpi_scaling_exchange *x)
     if (strategy->options)
         RP_TRY(
             rpi_strategy_read(strategy, rpi_strategy_options(job->strategy), &words, options));
-    return kind->price(&world, strategy, options, x);
+    RP_TRY(kind->price(&world, strategy, options, x));
+    if (job->work.sum_bytes_s > 0) x->core_s += x->wire_bytes / job->work.sum_bytes_s;
+    return RP_OK;
 }

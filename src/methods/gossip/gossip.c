@@ -55,16 +55,10 @@ static rp_status find(const char *topology, const char *algorithm, int ranks, in
     return status;
 }
 
-/* Neither `begin` nor `before` waits for the gradient. */
-static bool is_early(const rpi_gossip_rule *rule) {
-    return !rpi_gossip_lines_use(rule->begin, RPI_GOSSIP_GRADIENT) &&
-           !rpi_gossip_lines_use(rule->before, RPI_GOSSIP_GRADIENT);
-}
-
 static rp_gossip_info info_of(const rpi_gossip_rule *rule) {
     int own = 0;
     for (int i = 0; i < rule->sends; i++) own += !rule->lies_in[i] + !rule->lies_in[2 + i];
-    return (rp_gossip_info){.early = is_early(rule),
+    return (rp_gossip_info){.early = rpi_gossip_rule_is_early(rule),
                             .exchanged = rule->sends,
                             .states = rule->states,
                             .pushes = rule->pushes,

@@ -3,7 +3,7 @@
 #include <math.h>
 
 double rpi_scaling_exposed_s(const rpi_scaling_exchange *x) {
-    return fmax(x->last_s, x->time_s - x->window_s) / x->every;
+    return (x->core_s + fmax(x->last_s, x->time_s - x->window_s)) / x->every;
 }
 
 /* The expectation of the largest of n is near the quantile of n normals (Blom, 1958): within

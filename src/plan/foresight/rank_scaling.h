@@ -7,6 +7,9 @@ typedef struct rpi_scaling_work {
     double compute_s;  /* of a step */
     double backward_s; /* part of that */
     double jitter_s;   /* standard deviation of a rank's step, independent of other ranks */
+    /* Where the cores that compute also send: the bytes of a sum that they move in a second,
+     * and of memory that they read and write; 0: others do. */
+    double sum_bytes_s, memory_bytes_s;
 } rpi_scaling_work;
 
 /* What a strategy adds every `every` steps. */
@@ -14,6 +17,7 @@ typedef struct rpi_scaling_exchange {
     double time_s;     /* of the whole exchange */
     double last_s;     /* the part of it that begins after the computing that may hide it */
     double window_s;   /* computing that may hide the rest */
+    double core_s;     /* of the cores, which they do not compute in */
     double every;      /* steps; 1 or more */
     double wire_bytes; /* sent in it by the rank that sends most */
     double waits_for;  /* ranks that a rank waits for, itself included */

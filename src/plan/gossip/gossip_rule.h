@@ -84,6 +84,11 @@ const rpi_gossip_rule *rpi_gossip_rule_at(int index);
 /* RP_INVALID names those there are, and the nearest. */
 rp_status rpi_gossip_rule_find(const char *name, const rpi_gossip_rule **out_rule);
 
+/* Neither `begin` nor `before` waits for the gradient: the exchange begins with the step. */
+bool rpi_gossip_rule_is_early(const rpi_gossip_rule *rule);
+/* Vectors that one step reads and writes in `before` and `after`, each time it does. */
+int rpi_gossip_rule_passes(const rpi_gossip_rule *rule);
+
 /* Does a list read this slot? */
 bool rpi_gossip_lines_use(const rpi_gossip_line lines[RPI_GOSSIP_LINES], int slot);
 

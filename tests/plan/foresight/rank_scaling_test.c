@@ -9,21 +9,24 @@
 
 static void steps(void) {
     static const struct {
-        double time_s, last_s, window_s, every, step_s;
+        double time_s, last_s, window_s, core_s, every, step_s;
     } rows[] = {
-        {0, 0, .6, 1, 1},       {.5, 0, .6, 1, 1}, /* hidden */
-        {.5, .1, .6, 1, 1.1},                      /* but for the last bucket */
-        {2, .1, .6, 1, 2.4},                       /* longer than what hides it */
-        {2, 1, .6, 1, 2.4},                        /* parameters come back when all is pushed */
-        {1, 1, .6, 1, 2},                          /* and nothing else is left */
-        {2, 0, 0, 20, 1.1},                        /* local steps */
-        {2, 0, 1.5, 20, 1.025},                    /* under which it travels */
+        {0, 0, .6, 0, 1, 1},       {.5, 0, .6, 0, 1, 1}, /* hidden */
+        {.5, .1, .6, 0, 1, 1.1},                         /* but for the last bucket */
+        {2, .1, .6, 0, 1, 2.4},                          /* longer than what hides it */
+        {2, 1, .6, 0, 1, 2.4},     /* parameters come back when all is pushed */
+        {1, 1, .6, 0, 1, 2},       /* and nothing else is left */
+        {2, 0, 0, 0, 20, 1.1},     /* local steps */
+        {2, 0, 1.5, 0, 20, 1.025}, /* under which it travels */
+        {.5, 0, .6, .2, 1, 1.2},   /* the cores that compute send it */
+        {2, 0, 0, .2, 20, 1.11},   /* now and then */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rpi_scaling_work w = {.compute_s = 1, .backward_s = .6};
         rpi_scaling_exchange x = {.time_s = rows[i].time_s,
                                   .last_s = rows[i].last_s,
                                   .window_s = rows[i].window_s,
+                                  .core_s = rows[i].core_s,
                                   .every = rows[i].every,
                                   .waits_for = 8,
                                   .workers = 8};

@@ -243,7 +243,59 @@ static void rules_are_sound(void) {
     CHECK_FAILS(rpi_gossip_rule_find("act", &found), INVALID, "unknown gossip algorithm 'act'");
 }
 
-CASES({"iterates_are_those_of_the_equations", iterates_are_those_of_the_equations},
+/* ---- the table: add a row. Rules of which the exchange waits for no gradient, and the vectors
+ * that a step reads and writes where they lie in each other's memory ---- */
+
+static void costs_are_those_of_the_lines(void) {
+    static const struct {
+        const char *rule;
+        bool early;
+        int passes;
+    } rows[] = {
+        {"awc", true, 3},               /* m, g -> x */
+        {"atc", false, 5},              /* x, g -> x; m -> x */
+        {"exact-diffusion", false, 10}, /* x, g, psi -> s; x, g -> psi; s, m -> x */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const rpi_gossip_rule *rule = NULL;
+        CHECK_OK(rpi_gossip_rule_find(rows[i].rule, &rule));
+        CHECK(rpi_gossip_rule_is_early(rule) == rows[i].early);
+        CHECK_MSG(rpi_gossip_rule_passes(rule) == rows[i].passes, "%s: %d", rule->name,
+                  rpi_gossip_rule_passes(rule));
+    }
+}
+
+/* Many elements become what each becomes alone, also where vectors lie in the same memory. */
+static void elements_do_not_meet(void) {
+    enum { MANY = 1000 };
+    static float many[RPI_GOSSIP_SLOTS][MANY], each[RPI_GOSSIP_SLOTS][MANY];
+    const rpi_gossip_rule *rule;
+    const rpi_gossip_numbers numbers = {.rate = .3, .p = 1.7, .gamma = .6};
+    for (int r = 0; (rule = rpi_gossip_rule_at(r)) != NULL; r++) {
+        float *slots[RPI_GOSSIP_SLOTS], *one[RPI_GOSSIP_SLOTS];
+        for (int k = 0; k < RPI_GOSSIP_SLOTS; k++) {
+            int at = k - RPI_GOSSIP_SENT;
+            int lies = at >= 0 && at < 4 && rule->lies_in[at] ? rule->lies_in[at] - 1 : k;
+            for (int i = 0; i < MANY; i++)
+                many[k][i] = each[k][i] = (float)((i * 7 + k * 13) % 101) / 9 - 3;
+            slots[k] = many[lies];
+            one[k] = each[lies];
+        }
+        rpi_gossip_lines_f32(rule->before, &numbers, MANY, slots);
+        rpi_gossip_lines_f32(rule->after, &numbers, MANY, slots);
+        for (int i = 0; i < MANY; i++) {
+            float *here[RPI_GOSSIP_SLOTS];
+            for (int k = 0; k < RPI_GOSSIP_SLOTS; k++) here[k] = one[k] + i;
+            rpi_gossip_lines_f32(rule->before, &numbers, 1, here);
+            rpi_gossip_lines_f32(rule->after, &numbers, 1, here);
+        }
+        CHECK_MSG(memcmp(many, each, sizeof many) == 0, "%s", rule->name);
+    }
+}
+
+CASES({"costs_are_those_of_the_lines", costs_are_those_of_the_lines},
+      {"elements_do_not_meet", elements_do_not_meet},
+      {"iterates_are_those_of_the_equations", iterates_are_those_of_the_equations},
       {"limits_are_those_of_the_equations", limits_are_those_of_the_equations},
       {"exact_diffusion_bears_negative_eigenvalues",
        exact_diffusion_bears_negative_eigenvalues},

@@ -2,6 +2,7 @@
  * and the rest of a layer, forward and backward, each by its size; and what becomes of their
  * gradients. A step finds in the caches what the update before it has left there. */
 #include "cli/bench_machine.h"
+#include "cli/bench_machine_layer_sums.h"
 #include "cli/bench_machine_update.h"
 
 #include "base/clock.h"
@@ -18,7 +19,15 @@
 
 /* Layers of a model, so that the share of a layer is a half: a node may find in a cache what
  * the node before of the same kind has left. */
-enum { LAYERS = 2, SIZES_MOST = 16, MATRICES = 4, PRODUCTS = 3, DTYPES = 2, RUNS = 5 };
+enum {
+    LAYERS = 2,
+    SIZES_MOST = 16,
+    MATRICES = 4,
+    PRODUCTS = 3,
+    DTYPES = 2,
+    RUNS = 5,
+    SUMMED = 2
+};
 #define LONG_NS (RPI_SECOND_NS / 10)
 
 typedef struct size {
@@ -42,7 +51,7 @@ enum {
 };
 
 /* Of a model: products in each dtype, and what fp32 has beside them. */
-enum { ITEMS_OF_A_MODEL = DTYPES * MATRICES * PRODUCTS + 8, OTHER_ITEMS = 32 };
+enum { ITEMS_OF_A_MODEL = DTYPES * MATRICES * PRODUCTS + 9, OTHER_ITEMS = 32 };
 _Static_assert((QUICK - 1 + MORE) * ITEMS_OF_A_MODEL + OTHER_ITEMS <= RPI_MACHINE_ITEMS,
                "a machine has room for all that --thorough measures");
 _Static_assert((QUICK + MORE) * DTYPES <= RPI_MACHINE_TIMINGS - RPI_MACHINE_ITEMS,
@@ -67,6 +76,7 @@ typedef struct model {
     int matrices[MATRICES][PRODUCTS], attention[2], rest[2], head[2], layer[2]; /* items */
     int whole;
     rpi_machine_update update;
+    rpi_machine_layer_sums sums;
     spent spent;
     int phase;       /* of the pass that runs: which product */
     int64_t told_ns; /* when the kernel before has ended */
@@ -93,6 +103,13 @@ static int matrix_of(const char *name) {
     return -1;
 }
 
+/* Tensor-parallel ranks sum what the second and the fourth product make of their halves, and
+ * backward the gradients for what the first and the third have read. */
+static bool is_summed(const model *m, const rpi_step_report *report, int matrix) {
+    bool is_product = matrix >= 0 && strncmp(report->what, "linear", 6) == 0;
+    return is_product && m->phase < 2 && matrix % 2 == (m->phase == 0);
+}
+
 /* What is between two kernels is of the second. */
 static void add(void *context, const rpi_step_report *report) {
     model *m = context;
@@ -108,6 +125,7 @@ static void add(void *context, const rpi_step_report *report) {
         m->spent.attention[pass] += seconds;
     else
         m->spent.rest[pass] += seconds;
+    if (is_summed(m, report, matrix)) rpi_machine_layer_sums_add(&m->sums);
 }
 
 /* ---- items ---- */
@@ -155,6 +173,8 @@ static rp_status open_items(rpi_machine_bench *b, model *m) {
     double bytes = rpi_layer_rest_bytes(&l), v = m->of.vocabulary;
     const double attention[] = {s, h / m->of.heads, m->of.heads * m->of.samples};
     const double head[] = {tokens, v, h};
+    if (m->compute == RP_F32)
+        RP_TRY(rpi_machine_layer_sums_open(b, (size_t)(tokens * h), &m->sums));
     RP_TRY(rpi_machine_whole_open(b, &m->whole));
     RP_TRY(open_products(b, m));
     if (m->compute == RP_BF16) return RP_OK;
@@ -211,6 +231,7 @@ static rp_status open_model(rpi_machine_bench *b, model *m) {
 
 static void close_model(model *m) {
     rpi_machine_update_close(&m->update);
+    rpi_machine_layer_sums_close(&m->sums);
     rpi_instance_destroy(m->instance);
     rpi_program_destroy(m->program);
     rpi_session_destroy(m->session);
@@ -353,11 +374,25 @@ static rp_status run_often(rpi_machine_bench *b, model *m) {
     return RP_OK;
 }
 
+/* By steps of their own, since ranks that wait for each other find other caches than those that
+ * do not. Every rank takes as many. */
+static rp_status run_sums(rpi_machine_bench *b, model *m) {
+    if (!m->sums.comm) return RP_OK;
+    RP_TRY(rp_barrier(b->comm));
+    for (int i = 0; i < SUMMED; i++) {
+        rpi_machine_layer_sums_begin(&m->sums);
+        RP_TRY(run_step(b, m));
+        RP_TRY(rpi_machine_layer_sums_end(b, &m->sums));
+    }
+    return RP_OK;
+}
+
 static rp_status run_layers(rpi_machine_bench *b, void *self) {
     layers *l = self;
     for (int i = 0; i < l->count; i++) {
         RP_TRY(rp_barrier(b->comm));
         RP_TRY(run_often(b, &l->models[i]));
+        RP_TRY(run_sums(b, &l->models[i]));
     }
     return RP_OK;
 }

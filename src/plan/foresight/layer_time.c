@@ -77,6 +77,8 @@ static double tensor_sum_s(const rpi_forecast_job *j, double bytes) {
     rpi_group g = rpi_group_of(j->m, j->l->tensor, 1);
     /* the rank with the largest part determines the time */
     if (j->l->sequence_parallel) bytes *= j->t / j->parts;
+    if (g.hosts == 1 && j->m->rates && j->m->rates->layer_sums.count)
+        return bytes / rpi_rate_at(&j->m->rates->layer_sums, &bytes);
     return 2 * rpi_group_half_s(j->m, &g, bytes, bytes);
 }
 

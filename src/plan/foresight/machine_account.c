@@ -20,6 +20,7 @@ static const rpi_machine_work_info works[RPI_WORKS] = {
     {"optimizer", "AdamW", "bytes/s", {"bytes"}, {0}, false},
     {"copy", "of memory, read and written", "bytes/s", {"bytes"}, {0}, false},
     {"sum", "an all-reduce of the ranks of this host", "bytes/s", {"bytes"}, {0}, false},
+    {"layer-sum", "an all-reduce of the ranks of this host, between products", "bytes/s", {"bytes"}, {0}, false},
     {"codec", "of elements in fp32", "bytes/s", {0}, {"encode", "decode-add"}, true},
     {"disk", "a file, safe on it", "bytes/s", {0}, {"write", "read"}, false},
     {"program", "of a rank, in memory with next to nothing to train", "bytes", {0}, {0}, false},
@@ -84,6 +85,7 @@ static rpi_rate_table *table_of(rpi_measured_rates *r, const rpi_machine_item *i
     case RPI_WORK_GRADIENTS: return &r->gradients;
     case RPI_WORK_OPTIMIZER: return &r->optimizer;
     case RPI_WORK_SUM: return &r->sums;
+    case RPI_WORK_LAYER_SUM: return &r->layer_sums;
     default: return NULL;
     }
 }

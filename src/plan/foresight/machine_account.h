@@ -19,6 +19,7 @@ typedef enum rpi_machine_work {
     RPI_WORK_OPTIMIZER, /* AdamW */
     RPI_WORK_COPY,      /* a copy of memory */
     RPI_WORK_SUM,       /* an all-reduce over the ranks of this host */
+    RPI_WORK_LAYER_SUM, /* one between the products of a layer */
     RPI_WORK_CODEC,     /* encoding, and decoding with a sum */
     RPI_WORK_DISK,      /* writing a file until it is safe on the disk, and reading it */
     RPI_WORK_PROGRAM,   /* memory of a rank that trains a tiny model */

@@ -13,9 +13,10 @@ typedef struct rpi_measured_rates {
      * by bytes; by m, n and k of the logits' product. */
     rpi_rate_table attention[RPI_RATE_PASSES];
     rpi_rate_table rest[RPI_RATE_PASSES], head[RPI_RATE_PASSES];
-    rpi_rate_table gradients; /* that are looked at, by bytes */
-    rpi_rate_table optimizer; /* by bytes */
-    rpi_rate_table sums;      /* of the ranks of a host, by the bytes that are summed */
+    rpi_rate_table gradients;  /* that are looked at, by bytes */
+    rpi_rate_table optimizer;  /* by bytes */
+    rpi_rate_table sums;       /* of the ranks of a host, by the bytes that are summed */
+    rpi_rate_table layer_sums; /* the same, between the products of a layer */
 } rpi_measured_rates;
 
 /* The products of this dtype; NULL: they were not measured. */

@@ -145,6 +145,24 @@ static void what_keeps_cores_busy_is_not_hidden(void) {
     CHECK_NEAR(rpi_machine_account_save_s(&m->account, 1e9), 2, 1e-9);
 }
 
+/* Between products a sum takes longer than alone, and tensor-parallel ranks have such ones;
+ * over a link they have the link. */
+static void tensor_sums_are_those_between_products(void) {
+    measured *m = measure(2);
+    rpi_training_layout l = small();
+    const rpi_machine_item sum = {RPI_WORK_LAYER_SUM, 0, "", {1e6}, 1e9, 1e9, 1e9, 5};
+    l.tensor = 2;
+    l.sequence_parallel = false;
+    double alone_s = forecast_of(&l, &m->machine).terms.sums_s;
+    CHECK_OK(rpi_machine_account_add(&m->account, &sum));
+    CHECK_OK(rpi_machine_account_device(&m->account, "test", &m->machine.device, &m->rates));
+    double bytes = rpi_layout_tokens(&l) * (double)l.model.hidden * 4;
+    CHECK_NEAR(forecast_of(&l, &m->machine).terms.sums_s, 2 * bytes * 1e-9, 1e-12);
+    m->machine.ranks_per_host = 1;
+    m->machine.link_bytes_s = 1e15;
+    CHECK(forecast_of(&l, &m->machine).terms.sums_s < alone_s);
+}
+
 static void what_is_no_machine_is_refused(void) {
     rpi_machine_account a = {.ranks = 1, .threads = 1, .memory_bytes = 1e9};
     rpi_plan_device d;
@@ -184,5 +202,6 @@ CASES({"the program is a row", the_program_is_a_row},
       {"a step takes what was measured", a_step_takes_what_was_measured},
       {"each gradient is looked at", each_gradient_is_looked_at},
       {"what keeps cores busy is not hidden", what_keeps_cores_busy_is_not_hidden},
+      {"tensor sums are those between products", tensor_sums_are_those_between_products},
       {"what is no machine is refused", what_is_no_machine_is_refused},
       {"a rank alone", a_rank_alone})

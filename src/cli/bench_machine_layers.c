@@ -321,7 +321,7 @@ static rp_status open_layers(rpi_machine_bench *b, void **out_self) {
     layers *l = NULL;
     RP_TRY(rpi_alloc(sizeof *l, "models", &l));
     *out_self = l;
-    RP_TRY(rpi_machine_trainer_open(&l->trainer));
+    RP_TRY(rpi_machine_trainer_open(b, &l->trainer));
     RP_TRY(add_sizes(b, l, RP_F32));
     if (rpi_backend_check_compute(rpi_backend_default(), RP_BF16) != RP_OK) return RP_OK;
     return add_sizes(b, l, RP_BF16);

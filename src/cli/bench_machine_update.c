@@ -10,8 +10,9 @@
 #define ADAMW_BYTES 24.
 enum { LATER_STEP = 1000 }; /* whose means need no correction */
 
-rp_status rpi_machine_trainer_open(rpi_machine_trainer *t) {
+rp_status rpi_machine_trainer_open(const rpi_machine_bench *b, rpi_machine_trainer *t) {
     const rp_comm_options options = RP_COMM_OPTIONS(.progress_thread = 1);
+    t->ranks = b->ranks;
     return rp_comm_create(NULL, 0, 1, &options, &t->alone);
 }
 
@@ -51,12 +52,25 @@ static rp_status wait(rpi_machine_update *update) {
     return update->request ? rp_request_wait(&update->request) : RP_OK;
 }
 
-/* One sum at a time, as few as are needed to keep the progress thread awake. */
-static rp_status hand_over(const rpi_machine_trainer *t, float *gradients, int64_t count,
+/* A rank alone sums buckets, as redpoll train does: each wakes the progress thread for a
+ * moment, which takes a processor from those that compute. Among others that thread is awake
+ * for most of a backward pass: one sum after the other, as few as are needed for that. */
+static bool is_due(const rpi_machine_trainer *t, const rpi_machine_update *update) {
+    if (t->ranks > 1) return !update->request || rp_request_test(update->request) != RP_PENDING;
+    return (double)update->gathered * sizeof(float) >= RPI_MACHINE_BUCKET;
+}
+
+/* Gradients become final from the last parameter to the first, so that those of a bucket lie
+ * behind each other. */
+static rp_status hand_over(const rpi_machine_trainer *t, rpi_weights *weights, int64_t first,
                            rpi_machine_update *update) {
-    const rp_segment segment = {.data = gradients, .count = (size_t)count, .dtype = RP_F32};
-    if (update->request && rp_request_test(update->request) == RP_PENDING) return RP_OK;
+    int64_t rest = rpi_weights_count(weights) - first;
+    int64_t count = update->gathered < rest ? update->gathered : rest;
+    const rp_segment segment = {.data = rpi_weights_gradients(weights) + first,
+                                .count = (size_t)count,
+                                .dtype = RP_F32};
     RP_TRY(wait(update));
+    update->gathered = 0;
     return rp_all_reduce_start(t->alone, &segment, 1, NULL, &update->request);
 }
 
@@ -67,7 +81,8 @@ rp_status rpi_machine_update_take(const rpi_machine_trainer *t, rpi_weights *wei
     if (rpi_first_nonfinite(gradients, count) >= 0)
         return RP_FAIL(INTERNAL, "a gradient of a model that is measured is no number");
     update->gradients_s += rpi_seconds(rpi_now_ns() - start);
-    return hand_over(t, gradients, count, update);
+    update->gathered = t->ranks > 1 ? count : update->gathered + count;
+    return is_due(t, update) ? hand_over(t, weights, first, update) : RP_OK;
 }
 
 /* Parameter by parameter, as training has it. */
@@ -91,6 +106,7 @@ static rp_status step(const rpi_machine_bench *b, rpi_weights *weights,
 
 rp_status rpi_machine_update_run(const rpi_machine_bench *b, const rpi_machine_trainer *trainer,
                                  rpi_weights *weights, rpi_machine_update *update) {
+    if (b->ranks == 1 && update->gathered) RP_TRY(hand_over(trainer, weights, 0, update));
     RP_TRY(wait(update));
     int64_t start = rpi_now_ns();
     RP_TRY(step(b, weights, trainer));

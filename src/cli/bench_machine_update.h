@@ -12,9 +12,11 @@ typedef struct rpi_machine_trainer {
     float *means, *squares;
     int64_t count;
     rp_comm *alone;
+    int ranks; /* that measure at the same time */
 } rpi_machine_trainer;
 
-rp_status rpi_machine_trainer_open(rpi_machine_trainer *trainer);
+rp_status rpi_machine_trainer_open(const rpi_machine_bench *bench,
+                                   rpi_machine_trainer *trainer);
 /* Its state is long enough for so many parameters. RP_NOMEM. */
 rp_status rpi_machine_trainer_reach(rpi_machine_trainer *trainer, int64_t count);
 void rpi_machine_trainer_close(rpi_machine_trainer *trainer);
@@ -22,7 +24,8 @@ void rpi_machine_trainer_close(rpi_machine_trainer *trainer);
 typedef struct rpi_machine_update {
     int gradients, optimizer;        /* items */
     double gradients_s, optimizer_s; /* of this step */
-    rp_request *request;             /* of gradients that travel to nobody */
+    rp_request *request;             /* of a bucket that travels to nobody */
+    int64_t gathered;                /* gradients that are final, and in no bucket yet */
 } rpi_machine_update;
 
 /* Its items, of a model of these weights. */

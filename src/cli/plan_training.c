@@ -46,7 +46,14 @@ static rp_status read_model(const rpi_plan_training *said, rpi_training_layout *
         return RP_FAIL(INVALID, "%s is no decoder of transformer blocks: gpt2 and llama are",
                        choice.model->name);
     choice.model->transformer(choice.options, &l->model);
-    l->sequence = said->sequence ? said->sequence : rpi_model_number(&choice, "positions");
+    int64_t positions = rpi_model_number(&choice, "positions");
+    l->sequence = said->sequence ? said->sequence : positions;
+    if (l->sequence > positions) /* which redpoll train refuses, too */
+        return RP_FAIL(INVALID,
+                       "sequences of %lld tokens, and the model has %lld positions: use "
+                       "--seq-length %lld or less, or positions=%lld",
+                       (long long)l->sequence, (long long)positions, (long long)positions,
+                       (long long)l->sequence);
     return rpi_transformer_check(&l->model);
 }
 

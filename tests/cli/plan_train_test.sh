@@ -33,8 +33,8 @@ shows '^ +tp +cp +pp +dp ' $job --cp 2 --top 1 --explain
 also '^[*] +[0-9]+ +2 +[0-9]+ '
 also '^  key gathers +[0-9.]+ (s|ms) '
 also '^  keys +[0-9.]+ (us|ms|s)  gathered once: '
-shows '^ +tp +cp +pp +dp ' $job --seq-length 65536 --global-batch-size 16
-shows '^[*] +1 +2 +1 +4 ' --model llama:7b --device a100-80g --global-batch-size 8 --seq-length 16000 --tp 1 --pp 1 --zero 3 --recompute none
+shows '^ +tp +cp +pp +dp ' $job --model llama:7b,positions=65536 --seq-length 65536 --global-batch-size 16
+shows '^[*] +1 +2 +1 +4 ' --model llama:7b,positions=16000 --device a100-80g --global-batch-size 8 --seq-length 16000 --tp 1 --pp 1 --zero 3 --recompute none
 if [ "$("$redpoll" plan train $job --cp 2 --top 1 --json | grep -c '"cp":2,')" -eq 1 ]; then pass; else complain 'JSON has no cp'; fi
 # Lengths that --tp does not divide, as redpoll train takes them.
 shows '^[*] +8 +' $job --seq-length 4095 --tp 8 --top 1
@@ -216,6 +216,9 @@ assert abs(paid["node_hours"] / (6 * paid["hours"]) - 1) < 1e-9, paid
 END2
     if python3 spot.py "$redpoll" $job 2>err; then pass; else complain "spot nodes: $(tail -n 2 err)"; fi
 fi
+refused 'sequences of 8192 tokens, and the model has 1024 positions: use --seq-length 1024 or less, or positions=8192' \
+    --model gpt2 --device h100 --global-batch-size 16 --seq-length 8192
+refused "price: '1e308/node-hour' is too large" $job --tokens 1B --price 1e308/node-hour
 refused 'spot is of a whole training: how many tokens' $job --spot steady.csv --save 30s
 refused 'elastic is of spot nodes' $job --tokens 1B --elastic
 refused 'spot-price is of spot nodes' $job --tokens 1B --spot-price 3/node-hour

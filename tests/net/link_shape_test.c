@@ -59,6 +59,8 @@ static void refuses_what_is_no_link(void) {
         {"1Gbit,0.5", "did you mean '0.5us' or '0.5ms'"},
         {"1Gbit,50US", "did you mean '50us'"},
         {"0Gbit", "carries nothing"},
+        {"0", "carries nothing"},
+        {"0,0", "carries nothing"},
         {"-1Gbit", "carries nothing"},
         {"nanGbit", "not the rate"},
         {"1Gbit,", "duration"},

@@ -64,8 +64,9 @@ static rp_status parse_rate(const char *text, double *out_bytes_per_s) {
     double value = rpi_strtod(text, &suffix);
     const rate_unit *unit = find_unit(bits, suffix);
     if (!unit) unit = find_unit(bytes_units, suffix);
-    if (suffix == text || !unit || !isfinite(value)) return fail_rate(text, value, suffix);
-    if (!(value > 0) || value * unit->bytes_per_s < 1 || value * unit->bytes_per_s > 1e15)
+    bool is_number = suffix != text && isfinite(value), is_none = is_number && !(value > 0);
+    if (!is_number || (!unit && !is_none)) return fail_rate(text, value, suffix);
+    if (is_none || value * unit->bytes_per_s < 1 || value * unit->bytes_per_s > 1e15)
         return RP_FAIL(INVALID, "a link of %s carries nothing; write 1Gbit or 200Mbit", text);
     *out_bytes_per_s = value * unit->bytes_per_s;
     return RP_OK;

@@ -12,6 +12,10 @@
 #define RATE_WORDS  "write 6.5/1000-node-days, or 1/3h of the whole job"
 #define PRICE_WORDS "write 10.4/node-hour"
 
+/* Of a node and hour: as much as a budget has at most (redpoll plan train --budget), so that
+ * what is multiplied by it stays a number. */
+#define MOST_PRICE 1e15
+
 static const struct {
     const char *name;
     double seconds;
@@ -84,6 +88,10 @@ rp_status rpi_price_parse(const char *text, double *out_per_node_hour) {
     double seconds = nodes_and_time(unit);
     if (seconds == 0)
         return RP_FAIL(INVALID, "'%s': '%s' is no unit; " PRICE_WORDS, text, unit);
-    *out_per_node_hour = value * 3600 / seconds;
+    double per_node_hour = value * 3600 / seconds;
+    if (per_node_hour > MOST_PRICE)
+        return RP_FAIL(INVALID, "'%s' is too large: %g a node and hour at most", text,
+                       MOST_PRICE);
+    *out_per_node_hour = per_node_hour;
     return RP_OK;
 }

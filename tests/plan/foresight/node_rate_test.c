@@ -43,6 +43,8 @@ static const struct {
     {"1/node-dayss", "no unit", "no unit"},
     {"1e-300/1e300-node-days", "is too small", NULL},
     {"1/3h", NULL, "'3h' is no unit"},
+    {"1e308/node-hour", NULL, "'1e308/node-hour' is too large: 1e+15 a node and hour at most"},
+    {"1e300/1e-300-node-hours", NULL, "too large"},
 };
 
 static void known_rates(void) {

@@ -99,13 +99,6 @@ static rp_status count_parameters(const char *model, const settings *s, double *
     return RP_OK;
 }
 
-/* The cores of a measured machine send what they have computed. */
-static void know_cores(const rpi_machine *m, double bucket_bytes, rpi_scaling_work *work) {
-    if (!m->rates) return;
-    work->sum_bytes_s = rpi_rate_at(&m->rates->sums, &bucket_bytes);
-    work->memory_bytes_s = rpi_plan_device_value(&m->device, RPI_FACT_MEMORY_RATE);
-}
-
 /* A rank alone, of the forecast that redpoll plan train makes of it. */
 static rp_status forecast_step(const settings *s, rpi_scaling_plan *p) {
     rpi_plan_training said = s->training;
@@ -120,7 +113,8 @@ static rp_status forecast_step(const settings *s, rpi_scaling_plan *p) {
     rp_status status = rpi_plan_training_read(&said, true, &planned);
     if (status == RP_OK) status = rpi_layout_check(&planned.layout);
     if (status == RP_OK) status = rpi_forecast_step(&planned.layout, &planned.machine, &f);
-    if (status == RP_OK) know_cores(&planned.machine, s->bucket_mb * 1048576, &p->work);
+    if (status == RP_OK)
+        rpi_scaling_know_cores(&planned.machine, s->bucket_mb * 1048576, &p->work);
     rpi_planned_training_close(&planned);
     RP_TRY(status);
     p->work.compute_s = f.step_s;

@@ -134,6 +134,7 @@ static rp_status price(const rpi_forecast *f, double computed_s, job *j) {
                             .bucket_bytes = r->bucket_mb * MEBIBYTE};
     work.work.compute_s = computed_s;
     work.work.backward_s = (double)f->terms.layers * f->terms.backward_s;
+    rpi_scaling_know_cores(&j->planned.machine, work.bucket_bytes, &work.work);
     RP_TRY(cost_model(j, &work.model));
     RP_TRY(rpi_scaling_price(&work, &j->exchange));
     j->sent = j->exchange.wire_bytes;

@@ -2,6 +2,12 @@
 
 #include <math.h>
 
+void rpi_scaling_know_cores(const rpi_machine *m, double bucket_bytes, rpi_scaling_work *work) {
+    if (!m->rates) return;
+    work->sum_bytes_s = rpi_rate_at(&m->rates->sums, &bucket_bytes);
+    work->memory_bytes_s = rpi_plan_device_value(&m->device, RPI_FACT_MEMORY_RATE);
+}
+
 double rpi_scaling_exposed_s(const rpi_scaling_exchange *x) {
     return (x->core_s + fmax(x->last_s, x->time_s - x->window_s)) / x->every;
 }

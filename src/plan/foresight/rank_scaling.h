@@ -2,6 +2,8 @@
 #ifndef RPI_PLAN_RANK_SCALING_H
 #define RPI_PLAN_RANK_SCALING_H
 
+#include "plan/foresight/machine.h"
+
 /* The work of a rank alone. */
 typedef struct rpi_scaling_work {
     double compute_s;  /* of a step */
@@ -24,6 +26,10 @@ typedef struct rpi_scaling_exchange {
     double workers;    /* ranks that compute */
 } rpi_scaling_exchange;
 
+/* Of a measured machine, whose cores also send what they have computed, in sums of so many
+ * bytes; of another, nothing. */
+void rpi_scaling_know_cores(const rpi_machine *machine, double bucket_bytes,
+                            rpi_scaling_work *work);
 /* The exposed time of an exchange, divided by the steps between two exchanges. */
 double rpi_scaling_exposed_s(const rpi_scaling_exchange *exchange);
 /* The deviations by which the slowest of `ranks` is behind the mean, for a normal distribution:

@@ -1,5 +1,6 @@
 /* A machine that was measured as a device: a step on it takes what its items say. */
 #include "plan/foresight/machine_account.h"
+#include "plan/foresight/rank_scaling.h"
 
 #include "plan/foresight/layer_time.h"
 #include "plan/foresight/trainings.h"
@@ -163,6 +164,19 @@ static void tensor_sums_are_those_between_products(void) {
     CHECK(forecast_of(&l, &m->machine).terms.sums_s < alone_s);
 }
 
+static void cores_that_compute_also_send(void) {
+    measured *m = measure(2);
+    rpi_scaling_work work = {0};
+    const double bucket = 1e8;
+    rpi_scaling_know_cores(&m->machine, bucket, &work);
+    CHECK_NEAR(work.sum_bytes_s * 1e-9, 2, 1e-9);
+    CHECK_NEAR(work.memory_bytes_s * 1e-9, 10, 1e-9);
+    m->machine.rates = NULL;
+    work = (rpi_scaling_work){0};
+    rpi_scaling_know_cores(&m->machine, bucket, &work);
+    CHECK(work.sum_bytes_s == 0 && work.memory_bytes_s == 0);
+}
+
 static void what_is_no_machine_is_refused(void) {
     rpi_machine_account a = {.ranks = 1, .threads = 1, .memory_bytes = 1e9};
     rpi_plan_device d;
@@ -203,5 +217,6 @@ CASES({"the program is a row", the_program_is_a_row},
       {"each gradient is looked at", each_gradient_is_looked_at},
       {"what keeps cores busy is not hidden", what_keeps_cores_busy_is_not_hidden},
       {"tensor sums are those between products", tensor_sums_are_those_between_products},
+      {"cores that compute also send", cores_that_compute_also_send},
       {"what is no machine is refused", what_is_no_machine_is_refused},
       {"a rank alone", a_rank_alone})

@@ -154,6 +154,34 @@ static void posted_before(void) {
     end_with(RP_OK, world, pair);
 }
 
+/* Rank 0 has posted a receive in a pair, for which nobody waits yet; rank 1 waits in the pair
+ * for what rank 0 will send later. */
+static void receive_ahead(bool waits_elsewhere) {
+    rp_comm *world = open_world(2, 0), *pair = group_of(world, "stages", 0, 1),
+            *other = group_of(world, "layers", 0, 2);
+    rp_request *ahead = NULL;
+    float there = 1, back = 0;
+    CHECK_OK(rp_barrier(world));
+    if (ranks_rank() == 0) CHECK_OK(rp_recv_start(pair, &back, 1, RP_F32, 1, 2, &ahead));
+    if (ranks_rank() == (waits_elsewhere ? 2 : 0)) compute(5);
+    if (other) CHECK_OK(rp_barrier(other));
+    if (ranks_rank() == 0) CHECK_OK(rp_send(pair, &there, 1, RP_F32, 1, 1));
+    if (ranks_rank() == 1) CHECK_OK(rp_recv(pair, &there, 1, RP_F32, 0, 1));
+    if (ranks_rank() == 1) CHECK_OK(rp_send(pair, &there, 1, RP_F32, 0, 2));
+    if (ahead) CHECK_OK(rp_request_wait(&ahead));
+    rp_comm_destroy(other);
+    end_with(RP_OK, world, pair);
+}
+
+/* In another group it waits for rank 2, which computes. */
+static void received_ahead_of_a_wait(void) {
+    receive_ahead(true);
+}
+
+static void received_ahead_of_work(void) {
+    receive_ahead(false);
+}
+
 static void *barrier_in(void *comm) {
     CHECK_OK(rp_barrier(comm));
     return NULL;
@@ -198,10 +226,9 @@ static void who_waits_for_one_that_computes_is_left_in_peace(void) {
     static const struct {
         const char *function;
         int world;
-    } rows[] = {{"behind_a_thinker", 3},
-                {"posted_before", 3},
-                {"two_threads", 2},
-                {"waits_in_slices", 2}};
+    } rows[] = {
+        {"behind_a_thinker", 3},       {"posted_before", 3}, {"received_ahead_of_a_wait", 3},
+        {"received_ahead_of_work", 3}, {"two_threads", 2},   {"waits_in_slices", 2}};
     enum { ROWS = sizeof rows / sizeof rows[0] };
     ranks *worlds[ROWS];
     for (int i = 0; i < ROWS; i++)
@@ -275,15 +302,18 @@ static void groups_do_not_fail_for_ranks_that_they_lack(void) {
     for (int row = 0; row < LOSSES; row++) find_some(row, worlds[row]);
 }
 
-static const ranks_function functions[] = {{"crossed", crossed},
-                                           {"strictly_crossed", strictly_crossed},
-                                           {"crossed_in_making", crossed_in_making},
-                                           {"crossed_by_three", crossed_by_three},
-                                           {"behind_a_thinker", behind_a_thinker},
-                                           {"posted_before", posted_before},
-                                           {"two_threads", two_threads},
-                                           {"waits_in_slices", waits_in_slices},
-                                           {"without_the_first", without_the_first}};
+static const ranks_function functions[] = {
+    {"crossed", crossed},
+    {"strictly_crossed", strictly_crossed},
+    {"crossed_in_making", crossed_in_making},
+    {"crossed_by_three", crossed_by_three},
+    {"behind_a_thinker", behind_a_thinker},
+    {"posted_before", posted_before},
+    {"received_ahead_of_a_wait", received_ahead_of_a_wait},
+    {"received_ahead_of_work", received_ahead_of_work},
+    {"two_threads", two_threads},
+    {"waits_in_slices", waits_in_slices},
+    {"without_the_first", without_the_first}};
 static const check_case cases[] = {
     {"crossed waits are failed with all names", crossed_waits_are_failed_with_all_names},
     {"who waits for one that computes is left in peace",

@@ -10,7 +10,8 @@
  *
  * Where a rank serves others it expects their messages all the time, and waits for none in
  * particular: whose turn it is only the owner of the communicator knows (is_watched). Of such
- * receives nothing is said here, unless the other side is stopped. */
+ * receives nothing is said here, unless the other side is stopped. The same holds for sends and
+ * receives that no caller waits for. */
 #include "base/c_locale.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
@@ -139,13 +140,22 @@ static bool fail_late_device(rp_comm *comm, int64_t idle) {
     return true;
 }
 
-/* A receive that is waited for in a call is judged here, whoever owns the communicator. */
-static bool is_judged_by_method(rp_comm *comm) {
-    if (!atomic_load(&comm->is_watched)) return false;
+static bool has_waiters(rp_comm *comm) {
     pthread_mutex_lock(&comm->context->lock);
     bool waits = comm->waiters > 0;
     pthread_mutex_unlock(&comm->context->lock);
-    return !waits;
+    return waits;
+}
+
+/* A receive that is waited for in a call is judged here, whoever owns the communicator. */
+static bool is_judged_by_method(rp_comm *comm) {
+    return atomic_load(&comm->is_watched) && !has_waiters(comm);
+}
+
+/* A message that was posted ahead, of a rank that computes or waits elsewhere: its other side
+ * may well wait for this rank, as a stage does for the one before. */
+static bool is_ahead(rp_comm *comm, const rp_request *request) {
+    return request->kind->by_pair && !comm->strict_timeout && !has_waiters(comm);
 }
 
 /* Until rank 0 has heard that we have waited for too long, and has told: two beats. */
@@ -159,7 +169,7 @@ static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_
     rpi_diagnosis s = rpi_diagnosis_make(comm, of, rpi_now_ns() - idle_ns);
     int rank = rpi_diagnosis_text(comm, &s, why, sizeof why);
     rpi_request_text(of, text, sizeof text);
-    if (s.silent < 0 && is_judged_by_method(comm)) return;
+    if (s.silent < 0 && (is_judged_by_method(comm) || is_ahead(comm, of))) return;
     if (is_warning)
         rpi_log(RP_LOG_WARNING, "%s%s%s: no progress for %.1f s in %s: %s",
                 comm->is_made ? comm->name : "", comm->is_made ? ": " : "",

@@ -1,5 +1,6 @@
 /* `redpoll verify`, between its files: verify_command.c reads what was asked for,
- * verify_runs.c trains, verify_compare.c compares, verify_print.c says what came out. */
+ * verify_runs.c trains, verify_compare.c compares, verify_unequal.c reads why a layout ended,
+ * verify_print.c says what came out. */
 #ifndef RPI_CLI_VERIFY_COMMAND_H
 #define RPI_CLI_VERIFY_COMMAND_H
 
@@ -9,6 +10,7 @@
 #include "train/trainer.h"
 
 enum { RPI_VERIFY_FOLDER = 512, RPI_VERIFY_RUN = RPI_VERIFY_FOLDER + 32 };
+enum { RPI_VERIFY_LOGS = RPI_VERIFY_RUN + 8, RPI_VERIFY_UNEQUAL = 512 };
 
 /* The words of a `redpoll train`; argv[0] is the command's name. Texts are borrowed, or lie in
  * `own`. */
@@ -52,6 +54,8 @@ void rpi_verify_one_words(const rpi_verify_job *job, rpi_verify_words *words);
 /* Both, one after the other; what ranks print goes to files in the job's folder. The exit code
  * of the one that failed, which has been said; else 0. */
 int rpi_verify_train(const rpi_verify_job *job);
+/* The folder with what the ranks of a run have printed. */
+void rpi_verify_logs(const char *run, char path[RPI_VERIFY_LOGS]);
 
 /* ---- verify_compare.c ---- */
 
@@ -74,9 +78,18 @@ typedef struct rpi_verify_result {
     rpi_verify_finding first, first_tensor, beyond;
     rpi_verify_layout layout; /* with what the runs have shown of it */
     int64_t steps;
+    /* "copies are not equal after step 1: ...": the layout's run has ended so, and there was
+     * nothing to compare; else "" */
+    char unequal[RPI_VERIFY_UNEQUAL];
 } rpi_verify_result;
 
 rp_status rpi_verify_compare(const rpi_verify_job *job, rpi_verify_result *out_result);
+
+/* ---- verify_unequal.c ---- */
+
+/* Has a rank of the run whose output is in the folder `logs` ended because its copies differ
+ * from those of others? Then what it says of that, cut to `bytes`. */
+bool rpi_verify_find_unequal(const char *logs, int64_t ranks, char *out, size_t bytes);
 
 /* ---- verify_print.c ---- */
 

@@ -151,8 +151,19 @@ static void print_verdict(const rpi_verify_result *r) {
     rpi_print_wrapped(stdout, line, 0, 2);
 }
 
+static void print_unequal(const rpi_verify_result *r) {
+    char line[RPI_VERIFY_UNEQUAL + 64];
+    snprintf(line, sizeof line, "this layout is NOT the training of one rank: %s", r->unequal);
+    putchar('\n');
+    rpi_print_wrapped(stdout, line, 0, 2);
+}
+
 void rpi_verify_print(const rpi_verify_job *job, const rpi_verify_result *r) {
     print_layout(job);
+    if (r->unequal[0]) {
+        print_unequal(r);
+        return;
+    }
     print_table(r);
     if (r->first.step) print_reasons(job, r);
     putchar('\n');
@@ -215,8 +226,9 @@ void rpi_verify_print_json(const rpi_verify_job *job, const rpi_verify_result *r
     cJSON_AddNumberToObject(object, "tensor_ranks", job->layout.tensor_ranks);
     cJSON_AddNumberToObject(object, "context_ranks", job->layout.context_ranks);
     cJSON_AddNumberToObject(object, "steps", (double)r->steps);
-    cJSON_AddBoolToObject(object, "bit_equal", !r->first.step);
-    cJSON_AddBoolToObject(object, "within", !r->beyond.step);
+    cJSON_AddBoolToObject(object, "bit_equal", !r->first.step && !r->unequal[0]);
+    cJSON_AddBoolToObject(object, "within", !r->beyond.step && !r->unequal[0]);
+    if (r->unequal[0]) cJSON_AddStringToObject(object, "unequal", r->unequal);
     add_rows(object, r);
     cJSON *reasons = cJSON_AddArrayToObject(object, "reasons");
     const rpi_verify_reason *reason;

@@ -126,18 +126,22 @@ static int launch(const rpi_verify_words *words, int64_t ranks, const char *log)
                                             .output_folder = log});
 }
 
+void rpi_verify_logs(const char *run, char path[RPI_VERIFY_LOGS]) {
+    snprintf(path, RPI_VERIFY_LOGS, "%s-logs", run);
+}
+
 static int train(const rpi_verify_job *job, const char *run, int64_t ranks,
                  void (*say)(const rpi_verify_job *, rpi_verify_words *)) {
     enum { OWN_WORDS = 64 };
     rpi_verify_words words = {0};
-    char log[RPI_VERIFY_RUN + 8];
+    char log[RPI_VERIFY_LOGS];
     int most = job->user.count + OWN_WORDS + RPI_OPTION_LIST_MAX;
     rp_status status = rpi_verify_words_open(most, &words);
     if (status != RP_OK) return rpi_command_failed(status);
     rpi_verify_words_add(&words, "redpoll");
     for (int i = 0; i < job->user.count; i++) rpi_verify_words_add(&words, job->user.argv[i]);
     say(job, &words);
-    snprintf(log, sizeof log, "%s-logs", run);
+    rpi_verify_logs(run, log);
     int code = launch(&words, ranks, log);
     rpi_verify_words_close(&words);
     return code;

@@ -139,7 +139,7 @@ static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_
     tell_what_to_do(t, advice);
     /* All ranks must know before the first one gives up. */
     (void)rp_barrier(rpi_trainer_replicas(t));
-    return RP_FAIL(MISMATCH, "replicas are not equal after step %lld: %s%s; %s",
+    return RP_FAIL(MISMATCH, "replicas" RPI_REPLICAS_UNEQUAL "%lld: %s%s; %s",
                    (long long)t->step, who, where, advice);
 }
 
@@ -196,11 +196,11 @@ static rp_status report_copy(const rpi_trainer *t, int tensor_rank, int record) 
     int first = rpi_grid_rank(&t->place.grid, &at);
     tell_what_to_do(t, advice);
     (void)rp_barrier(t->comms.tensor);
-    return RP_FAIL(
-        MISMATCH, "copies are not equal after step %lld: %s differs from %s in %s; %s",
-        (long long)t->step, rpi_train_place_text(&t->place, first + tensor_rank, other),
-        rpi_train_place_text(&t->place, first, one), t->network.parameters[record].name,
-        advice);
+    return RP_FAIL(MISMATCH, "copies" RPI_REPLICAS_UNEQUAL "%lld: %s differs from %s in %s; %s",
+                   (long long)t->step,
+                   rpi_train_place_text(&t->place, first + tensor_rank, other),
+                   rpi_train_place_text(&t->place, first, one),
+                   t->network.parameters[record].name, advice);
 }
 
 static rp_status compare_copies(const rpi_trainer *t, int32_t *records, uint32_t *own,

@@ -10,6 +10,10 @@
 
 struct rpi_trainer;
 
+/* What rpi_replicas_check() says of copies that differ: `replicas` or `copies`, these words,
+ * the step, and up to a `;` who differs in what. `redpoll verify` reads it. */
+#define RPI_REPLICAS_UNEQUAL " are not equal after step "
+
 /* RP_MISMATCH on all ranks alike: which ranks differ from the others, in which tensor first,
  * and what to do. Does nothing if the strategy's replicas differ on purpose, or in a world of
  * one. Also compares what each of the ranks that share layers has a copy of. Collective; sends

@@ -5,6 +5,7 @@
 #include "harness/check.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/safetensors.h"
+#include "train/replicas.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -123,4 +124,44 @@ static void what_is_beyond_its_bound_is_found(void) {
     for (int i = 0; i < (int)(sizeof faults / sizeof faults[0]); i++) look(&faults[i], i);
 }
 
-CASES({"what is beyond its bound is found", what_is_beyond_its_bound_is_found})
+/* ---- a layout that ends before it can be compared ---- */
+
+/* What the last rank of a run has printed, and what is found in it; "": nothing. */
+static const struct {
+    const char *printed, *found;
+} endings[] = {
+    {"step 1/3  loss 5.7\n", ""},
+    {"redpoll: rank 1 gave up: timed out\n", ""},
+    {"step 1/3\nredpoll: rank 0, tensor 0: copies" RPI_REPLICAS_UNEQUAL
+     "1: rank 1, tensor 1 differs from rank 0, tensor 0 in wpe.weight; replicas stay "
+     "equal\nend\n",
+     "copies are not equal after step 1: rank 1, tensor 1 differs from rank 0, tensor 0 in "
+     "wpe.weight"},
+    {"replicas" RPI_REPLICAS_UNEQUAL "0: rank 1 differs",
+     "replicas are not equal after step 0: rank 1 differs"},
+};
+
+static void print_log(int rank, const char *text) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/rank-%d.log", check_folder(), rank);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    CHECK(fputs(text, file) >= 0);
+    CHECK_EQ(fclose(file), 0);
+}
+
+static void copies_that_differ_are_found_in_logs(void) {
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        char found[RPI_VERIFY_UNEQUAL] = "", few[8] = "";
+        bool is_there = endings[i].found[0] != '\0';
+        print_log(0, "redpoll: rank 2 gave up\n"); /* rank 1 has no log */
+        print_log(2, endings[i].printed);
+        CHECK(rpi_verify_find_unequal(check_folder(), 3, found, sizeof found) == is_there);
+        CHECK(strcmp(found, endings[i].found) == 0);
+        CHECK(rpi_verify_find_unequal(check_folder(), 3, few, sizeof few) == is_there);
+        CHECK(!rpi_verify_find_unequal(check_folder(), 2, few, sizeof few));
+    }
+}
+
+CASES({"what is beyond its bound is found", what_is_beyond_its_bound_is_found},
+      {"copies that differ are found in logs", copies_that_differ_are_found_in_logs})

@@ -65,6 +65,7 @@ typedef struct rpi_verify_finding {
     rpi_verify_kind kind;
     rpi_verify_tensor tensor;
     double relative, bound;
+    bool is_of_tensor; /* these are relative to the tensor's own largest number */
 } rpi_verify_finding;
 
 typedef struct rpi_verify_row {

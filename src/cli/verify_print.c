@@ -138,8 +138,9 @@ static void print_verdict(const rpi_verify_result *r) {
     if (f->step)
         snprintf(line, sizeof line,
                  "this layout is NOT the training of one rank: %s of step %lld off by %.2e of "
-                 "the largest, of which %s is allowed",
+                 "the largest%s%s, of which %s is allowed",
                  rpi_verify_kind_name(f->kind), (long long)f->step, f->relative,
+                 f->is_of_tensor ? " of " : "", f->is_of_tensor ? f->tensor.name : "",
                  bound_text(f->bound, bound));
     else if (r->first.step && promises_nothing(r))
         snprintf(line, sizeof line,

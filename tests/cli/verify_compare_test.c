@@ -56,6 +56,20 @@ static const fault_row faults[] = {
     {"adamw", {0}, {0}, {0}, {0, 0, 4.1e-5}, 2, 3, RPI_VERIFY_OPTIMIZER},
 };
 
+/* By how much a slot of another tensor is off, whose largest number is 1e-5: it has a bound of
+ * its own size, after the first step. What is rounding of its own numbers, or of the largest of
+ * all, is allowed. */
+static const struct {
+    fault_row row;
+    double small[STEPS];
+} small_faults[] = {
+    {{"adamw", {0}, {0}, {0}, {0}, 1, 1, RPI_VERIFY_OPTIMIZER}, {3e-9}},
+    {{"sgd", {0}, {0}, {0}, {0}, 1, 1, RPI_VERIFY_OPTIMIZER}, {3e-9}},
+    {{"adamw", {0}, {0}, {0}, {0}, 1, 0, RPI_VERIFY_LOSS}, {0.9e-9}},
+    {{"adamw", {0}, {0}, {0}, {0}, 1, 0, RPI_VERIFY_LOSS}, {0, 3e-9, 3e-9}},
+    {{"adamw", {0}, {0}, {0}, {0}, 2, 0, RPI_VERIFY_LOSS}, {3e-9, 3e-9}},
+};
+
 /* ---- two runs ---- */
 
 static void write_metrics(const char *folder, const fault_row *row, double share) {
@@ -72,31 +86,37 @@ static void write_metrics(const char *folder, const fault_row *row, double share
     CHECK_EQ(fclose(file), 0);
 }
 
-static void write_checkpoint(const char *folder, int step, double parameter, double state) {
+static void write_checkpoint(const char *folder, int step, double parameter, double state,
+                             double small) {
     static const char *const slots[] = {"optimizer.exp_avg.weight",
                                         "optimizer.exp_avg_sq.weight"};
     char path[RPI_CHECKPOINT_PATH], text[16];
     float values[ELEMENTS] = {1, (float)(0.5 + parameter)}, slot[ELEMENTS] = {0.01F};
     const rpi_shape shape = {.dims = 1, .size = {ELEMENTS}};
-    rpi_named_tensor tensors[1 + SLOTS] = {{"weight", RP_F32, shape, values}};
+    const float scales[ELEMENTS] = {1e-5F, (float)(5e-6 + small)};
+    rpi_named_tensor tensors[2 + SLOTS] = {
+        {"weight", RP_F32, shape, values},
+        [1 + SLOTS] = {"optimizer.exp_avg.scale", RP_F32, shape, scales}};
     slot[1] = (float)(0.005 + state);
     for (int i = 0; i < SLOTS; i++)
         tensors[1 + i] = (rpi_named_tensor){slots[i], RP_F32, shape, slot};
     snprintf(text, sizeof text, "%d", step);
     const rpi_metadata metadata[] = {{"step", text}};
     rpi_checkpoint_earlier_path(folder, step, path);
-    REQUIRE_OK(rpi_safetensors_write(path, tensors, 1 + SLOTS, metadata, 1));
+    REQUIRE_OK(rpi_safetensors_write(path, tensors, 2 + SLOTS, metadata, 1));
 }
 
 /* share: of the row's differences, 0 or 1 */
-static void write_run(const char *folder, const fault_row *row, double share) {
+static void write_run(const char *folder, const fault_row *row, const double small[STEPS],
+                      double share) {
     (void)mkdir(folder, 0700);
     write_metrics(folder, row, share);
     for (int i = 0; i < STEPS; i++)
-        write_checkpoint(folder, i + 1, share * row->parameter[i], share * row->state[i]);
+        write_checkpoint(folder, i + 1, share * row->parameter[i], share * row->state[i],
+                         share * small[i]);
 }
 
-static void look(const fault_row *row, int index) {
+static void look(const fault_row *row, const double small[STEPS], int index) {
     const rpi_verify_settings asked = {.steps = STEPS, .tolerance = -1};
     rpi_verify_job job = {.asked = &asked};
     rpi_verify_result result;
@@ -111,8 +131,8 @@ static void look(const fault_row *row, int index) {
                                      .micro_batches = 1};
     snprintf(job.one, sizeof job.one, "%s/one", check_folder());
     snprintf(job.other, sizeof job.other, "%s/other-%d", check_folder(), index);
-    if (index == 0) write_run(job.one, row, 0);
-    write_run(job.other, row, 1);
+    if (index == 0) write_run(job.one, row, small, 0);
+    write_run(job.other, row, small, 1);
     REQUIRE_OK(rpi_verify_compare(&job, &result));
     CHECK_MSG(result.beyond.step == row->beyond_step, "row %d: beyond after step %lld", index,
               (long long)result.beyond.step);
@@ -121,7 +141,13 @@ static void look(const fault_row *row, int index) {
 }
 
 static void what_is_beyond_its_bound_is_found(void) {
-    for (int i = 0; i < (int)(sizeof faults / sizeof faults[0]); i++) look(&faults[i], i);
+    const double none[STEPS] = {0};
+    for (int i = 0; i < (int)(sizeof faults / sizeof faults[0]); i++) look(&faults[i], none, i);
+}
+
+static void small_tensors_have_a_bound_of_their_own(void) {
+    for (int i = 0; i < (int)(sizeof small_faults / sizeof small_faults[0]); i++)
+        look(&small_faults[i].row, small_faults[i].small, i);
 }
 
 /* ---- a layout that ends before it can be compared ---- */
@@ -164,4 +190,5 @@ static void copies_that_differ_are_found_in_logs(void) {
 }
 
 CASES({"what is beyond its bound is found", what_is_beyond_its_bound_is_found},
+      {"small tensors have a bound of their own", small_tensors_have_a_bound_of_their_own},
       {"copies that differ are found in logs", copies_that_differ_are_found_in_logs})

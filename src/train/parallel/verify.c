@@ -47,8 +47,28 @@ static void note_tensor(rpi_verify_difference *d, const rpi_verify_tensor *tenso
     d->largest = fmax(d->largest, largest);
 }
 
+static double distance_of(const rpi_verify_tensor *tensor) {
+    return fabs(tensor->one - tensor->other);
+}
+
+/* Keeps the one that is furthest off: only of that one the scale of all has to be asked. */
+static void note_wrong(rpi_verify_difference *d, const rpi_verify_tensor *tensor) {
+    double distance = distance_of(tensor);
+    if (!tensor->differing || distance <= RPI_VERIFY_OF_TENSOR * tensor->scale) return;
+    if (d->wrong.differing && distance <= distance_of(&d->wrong)) return;
+    d->wrong = *tensor;
+}
+
+static void end_wrong(rpi_verify_difference *d) {
+    const rpi_verify_tensor *wrong = &d->wrong;
+    double distance = distance_of(wrong);
+    if (!wrong->differing || distance <= RPI_VERIFY_OF_ALL * d->scale) return;
+    d->wrong_relative = wrong->scale > 0 ? distance / wrong->scale : INFINITY;
+}
+
 static void end_difference(rpi_verify_difference *d) {
     if (d->largest > 0) d->relative = d->scale > 0 ? d->largest / d->scale : INFINITY;
+    end_wrong(d);
 }
 
 void rpi_verify_numbers(const char *name, double one, double other, rpi_verify_difference *d) {
@@ -65,11 +85,10 @@ void rpi_verify_numbers(const char *name, double one, double other, rpi_verify_d
 }
 
 /* The elements are finite, which the reader has checked. */
-static void compare_elements(const float *one, const float *other, double *in_out_scale,
-                             rpi_verify_tensor *tensor) {
+static void compare_elements(const float *one, const float *other, rpi_verify_tensor *tensor) {
     double largest = -1;
     for (int64_t i = 0; i < tensor->count; i++) {
-        *in_out_scale = fmax(*in_out_scale, fabs((double)one[i]));
+        tensor->scale = fmax(tensor->scale, fabs((double)one[i]));
         if (float_bits(one[i]) == float_bits(other[i])) continue;
         double distance = fabs((double)one[i] - (double)other[i]);
         tensor->differing++;
@@ -162,6 +181,10 @@ static void merge(const rpi_verify_difference *d, rpi_verify_difference *into) {
         into->relative = d->relative;
         into->scale = d->scale;
     }
+    if (d->wrong_relative > into->wrong_relative) {
+        into->wrong = d->wrong;
+        into->wrong_relative = d->wrong_relative;
+    }
     into->compared += d->compared;
     into->differing += d->differing;
     into->largest = fmax(into->largest, d->largest);
@@ -175,11 +198,13 @@ static rp_status compare_read(const saved *runs, const rpi_named_tensor *t, floa
     RP_TRY(rpi_piece_files_read_whole(runs[0].pieces, t->name, &t->shape, elements));
     RP_TRY(rpi_piece_files_read_whole(runs[1].pieces, t->name, &t->shape, other));
     snprintf(tensor.name, sizeof tensor.name, "%s", t->name);
-    compare_elements(elements, other, &d->scale, &tensor);
+    compare_elements(elements, other, &tensor);
+    d->scale = fmax(d->scale, tensor.scale);
     if (tensor.differing)
         tensor.rank = rpi_piece_files_rank_of(runs[1].pieces, t->name, tensor.element);
     d->compared++;
-    note_tensor(d, &tensor, fabs(tensor.one - tensor.other));
+    note_tensor(d, &tensor, distance_of(&tensor));
+    note_wrong(d, &tensor);
     return RP_OK;
 }
 

@@ -30,6 +30,7 @@ typedef struct rpi_verify_tensor {
     int64_t element;          /* the one that differs most, numbered in the whole tensor */
     double one, other;        /* its values in the two runs */
     int rank;                 /* the rank of the other run that has saved it; -1: all have it */
+    double scale;             /* the largest magnitude of the first run's elements */
 } rpi_verify_tensor;
 
 /* All differences of one kind after one step. */
@@ -43,7 +44,15 @@ typedef struct rpi_verify_difference {
     double relative;
     rpi_verify_tensor first; /* the first that differs in the model's order */
     rpi_verify_tensor worst; /* the one with the largest `relative` */
+    /* The one that is further off, of those off by more than sums in another order explain:
+     * RPI_VERIFY_OF_TENSOR of their own largest, and RPI_VERIFY_OF_ALL of the largest of their
+     * slot, as a gradient may be nothing but the rounding of others. */
+    rpi_verify_tensor wrong;
+    double wrong_relative; /* to its own largest; 0: there is none */
 } rpi_verify_difference;
+
+#define RPI_VERIFY_OF_TENSOR 1e-5
+#define RPI_VERIFY_OF_ALL    1e-7
 
 /* Compares one number of each run; both NaN: it was not measured. */
 void rpi_verify_numbers(const char *name, double one, double other,

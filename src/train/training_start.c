@@ -13,6 +13,7 @@
 #include "train/huggingface/hf_weights.h"
 #include "train/idle_options.h"
 #include "train/replicas.h"
+#include "train/same_samples.h"
 #include "train/text_samples.h"
 
 static rp_status resume(rpi_training *r) {
@@ -142,6 +143,7 @@ rp_status rpi_training_start(rpi_training *r, rp_comm *comm) {
     RP_TRY(load_weights(r));
     RP_TRY(resume(r));
     RP_TRY(rpi_train_agree(t, t->comm));
+    RP_TRY(rpi_same_samples_check(t, t->comm));
     RP_TRY(rpi_replicas_check(t));
     if (t->place.rank == 0) RP_TRY(rpi_run_folder_check(r->options));
     RP_TRY(rpi_text_sample_check(t));

@@ -189,4 +189,22 @@ for rank in 0 1 2; do
     if [ $rank -eq 0 ]; then begin='redpoll: '; else begin="\\[$rank\\] redpoll: "; fi
     says err "^$begin.*lost: rank 3, tensor 1 of replica 1"
 done
+
+# ---- ranks of one model whose hosts have other data ----
+
+mkdir elsewhere
+sed 's/red/big/' text >elsewhere/text
+(cd elsewhere && "$redpoll" data tokenize --tokenizer byte --in text --out corpus >out 2>err) || complain "$(cat elsewhere/err)"
+# elsewhere_of WORDS...: the second of two ranks reads its own corpus
+elsewhere_of() {
+    # shellcheck disable=SC2016 # the ranks' own variables
+    timeout 60 "$redpoll" run -n 2 sh -c '[ "$RANK" = 0 ] || cd elsewhere; exec "$0" train "$@"' "$redpoll" --model $model \
+        --data tokens:corpus --seq-length 16 --global-batch-size 8 --steps 2 --no-eval --threads 1 --out "$folder/apart" "$@" >out 2>err
+}
+for words in '--tp 2:tensor' '--pp 2:stage' '--cp 2:context'; do
+    # shellcheck disable=SC2086 # an option and its value
+    if elsewhere_of ${words%:*} --overwrite; then complain "$words: learns from two texts"; else pass; fi
+    name=${words#*:}
+    says err "rank 1, $name 1 learns from other sequences than rank 0, $name 0, .* are the files of --data the same on their hosts"
+done
 finish

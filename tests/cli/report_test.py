@@ -470,6 +470,27 @@ def test_notes(tmp: Path) -> None:
     assert comparison_of(page(tmp / "out.html"))["none"]["final loss"] == "–"
 
 
+def test_another_layout(tmp: Path) -> None:
+    """Of a run that goes on over other ranks, what a step takes is that of the last ones."""
+    slow = [step(i, step_s=1.0, images_s=100.0, wire_bytes=8e6) for i in range(1, 9)]
+    quick = [step(i, step_s=0.25, images_s=400.0, wire_bytes=2e6) for i in range(5, 9)]
+    words = "since step 5 it is over other ranks"
+    two, four = header(ranks=4, options={"pp": 2}), {"ranks": 4, "first_step": 5}
+    layouts = {
+        "other": (header(**four, options={"pp": 1, "tp": 2}), "400", "2.000"),
+        "fewer": (header(ranks=2, first_step=5, options={"pp": 2}), "400", "2.000"),
+        "same": (header(**four, options={"pp": 2}), "250", "5.000"),
+    }
+    for name, (second, rate, sent) in layouts.items():
+        run = write_run(tmp / name, two, *slow, second, *quick, CLOSING)
+        report(run, "-o", tmp / "out.html")
+        text = text_of(page(tmp / "out.html"))
+        assert (words in text) == (name != "same"), (name, text)
+        row = comparison_of(page(tmp / "out.html"))[name]
+        assert row["images/s"].startswith(rate) and row["MB a step"] == sent, (name, row)
+        assert row["steps"] == "8", row
+
+
 def test_hostile_text(tmp: Path) -> None:
     run = simple_run(
         tmp / "run", model=HOSTILE, codec=HOSTILE, options={"data": HOSTILE, "link": HOSTILE}

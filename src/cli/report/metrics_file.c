@@ -80,6 +80,31 @@ static void forget_from(rpi_metrics_file *file, int64_t step) {
         file->evaluation_count--;
 }
 
+/* A number of ranks, of all or along an axis; what is not said is 1. */
+static double size_of(const cJSON *object, const char *key) {
+    double size = number_of(object, key);
+    return isnan(size) ? 1 : size;
+}
+
+static bool is_same_layout(const cJSON *a, const cJSON *b) {
+    static const char *const axes[] = {"tp", "cp", "pp"};
+    const cJSON *of_a = cJSON_GetObjectItemCaseSensitive(a, "options"),
+                *of_b = cJSON_GetObjectItemCaseSensitive(b, "options");
+    bool same = size_of(a, "ranks") == size_of(b, "ranks");
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
+        same &= size_of(of_a, axes[i]) == size_of(of_b, axes[i]);
+    return same;
+}
+
+/* Steps from `first` on are of the layout that begins there, also where the run did steps of
+ * this layout again from further back. */
+static void note_layout(rpi_metrics_file *file, const cJSON *header, int64_t first) {
+    if (!is_same_layout(file->header, header))
+        file->layout_from = first;
+    else if (first < file->layout_from)
+        file->layout_from = first;
+}
+
 static rp_status take_header(reader *r, cJSON *object) {
     rpi_metrics_file *file = r->file;
     double first = number_of(object, "first_step");
@@ -88,6 +113,7 @@ static rp_status take_header(reader *r, cJSON *object) {
         RP_TRY(reserve(file->resumed_count, &file->resumed_room, sizeof *file->resumed,
                        &file->resumed));
         file->resumed[file->resumed_count++] = first >= 1 ? (int64_t)first : 0;
+        if (first >= 1 && first <= LAST_STEP) note_layout(file, object, (int64_t)first);
     } else if (first > 1 && first <= LAST_STEP) {
         /* Resumed from another folder: the steps before are there. */
         RP_TRY(reserve(0, &file->resumed_room, sizeof *file->resumed, &file->resumed));

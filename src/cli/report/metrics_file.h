@@ -63,6 +63,7 @@ typedef struct rpi_metrics_file {
     cJSON *header;    /* of the last start; NULL: none */
     int64_t *resumed; /* first steps of the later starts */
     size_t resumed_count, resumed_room;
+    int64_t layout_from; /* first step in the layout of the last start; 0: there was no other */
 
     const char *unit;       /* "images" or "tokens" */
     int64_t replaced_steps; /* that a resumed run did again */

@@ -163,7 +163,18 @@ static double number_of(const cJSON *object, const char *key) {
     return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-static rp_status measure(const rpi_metrics_file *file, rpi_report_run *run) {
+/* How quick a run is depends on its layout: the steps in the one that it goes on in. */
+static rpi_metrics_file in_last_layout(const rpi_metrics_file *file) {
+    rpi_metrics_file part = *file;
+    while (part.step_count > 0 && part.steps->step < file->layout_from) {
+        part.steps++;
+        part.step_count--;
+    }
+    return part;
+}
+
+static rp_status measure(const rpi_metrics_file *whole, rpi_report_run *run) {
+    const rpi_metrics_file part = in_last_layout(whole), *file = &part;
     double *scratch = NULL;
     RP_TRY(rpi_alloc_array(file->step_count, sizeof *scratch, "a copy of metrics", &scratch));
     run->rate = spread_of(file, RPI_STEP_RATE, scratch);
@@ -281,6 +292,11 @@ static rp_status note_resumes(const rpi_metrics_file *file, rpi_arena *arena,
     if (first > 0) NOTE("resumed %zu times; the last three:", file->resumed_count);
     for (size_t i = first; i < file->resumed_count; i++)
         NOTE("resumed at step %lld", (long long)file->resumed[i]);
+    if (file->layout_from > 1)
+        NOTE("since step %lld it is over other ranks: rates, times and bytes of a step are of "
+             "the "
+             "steps from there",
+             (long long)file->layout_from);
     if (file->step_count > 0 && file->steps[0].step > 1)
         NOTE("the steps before %lld are not in this folder: times and bytes count from there",
              (long long)file->steps[0].step);

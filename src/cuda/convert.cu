@@ -37,6 +37,7 @@ static __global__ void divide(const __grid_constant__ rpi_device_list list) {
         rpi_convert_divide_octet(&call, i, (int)rpi_device_least(call.count - i, RPI_OCTET));
 }
 
+namespace {
 /* Families of families: by the type of the data, and by that in which elements travel. */
 template <int TYPE> struct encode_to {
     template <int WIRE> static rpi_list_kernel of(const rpi_device_call *call) {
@@ -61,6 +62,7 @@ struct decode_family {
         return rpi_list_kernel_for<decode_from<TYPE, false>>(call->wire_type, call);
     }
 };
+} // namespace
 
 /* RPI_DEVICE_COPY. */
 template <bool DECODES>

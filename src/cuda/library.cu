@@ -197,6 +197,7 @@ static int device_set(int device) {
     return cudaSetDevice(device);
 }
 
+namespace {
 /* The runtime has no call for "the device of this thread, or none": cudaGetDevice() answers 0
  * where it has none, and setting that again would open it. The driver's library is there, as
  * the runtime has found it. */
@@ -204,6 +205,7 @@ struct of_driver {
     int (*get)(void **context), (*set)(void *context);
     rpi_driver_calls place;
 };
+} // namespace
 
 template <typename CALL> static bool find_call(void *driver, const char *name, CALL *out) {
     *out = (CALL)dlsym(driver, name);

@@ -31,11 +31,13 @@ template <int TYPE, bool ADDS> static rpi_list_kernel decode_of(const rpi_device
                                     : decode<TYPE, ADDS, RPI_WARP>;
 }
 
+namespace {
 struct family {
     template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
         return decode_of<TYPE, false>(call);
     }
 };
+} // namespace
 
 /* Sums are floats, whatever the type of the data. */
 rpi_list_kernel rpi_quant_decoder(const rpi_device_call *call, int adds) {

@@ -40,11 +40,13 @@ static rpi_list_kernel kernel_of(const rpi_device_call *call) {
     return encode<TYPE, FEEDBACK>;
 }
 
+namespace {
 struct family {
     template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
         return call->residual ? kernel_of<TYPE, true>(call) : kernel_of<TYPE, false>(call);
     }
 };
+} // namespace
 
 rpi_list_kernel rpi_quant_nearest(const rpi_device_call *call) {
     return rpi_list_kernel_for<family>(call->type, call);

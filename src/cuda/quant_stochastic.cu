@@ -22,11 +22,13 @@ static rpi_list_kernel kernel_of(const rpi_device_call *call) {
                                                     : encode<TYPE, FEEDBACK, RPI_BLOCK>;
 }
 
+namespace {
 struct family {
     template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
         return call->residual ? kernel_of<TYPE, true>(call) : kernel_of<TYPE, false>(call);
     }
 };
+} // namespace
 
 rpi_list_kernel rpi_quant_stochastic(const rpi_device_call *call) {
     return rpi_list_kernel_for<family>(call->type, call);

@@ -34,6 +34,7 @@ static __global__ void decode(const __grid_constant__ rpi_device_list list) {
     }
 }
 
+namespace {
 struct encode_family {
     template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
         if (rpi_group_is_block(call))
@@ -42,17 +43,20 @@ struct encode_family {
         return call->residual ? encode<TYPE, true, RPI_WARP> : encode<TYPE, false, RPI_WARP>;
     }
 };
+} // namespace
 
 template <int TYPE, bool ADDS> static rpi_list_kernel decode_of(const rpi_device_call *call) {
     return rpi_group_is_block(call) ? decode<TYPE, ADDS, RPI_BLOCK>
                                     : decode<TYPE, ADDS, RPI_WARP>;
 }
 
+namespace {
 struct decode_family {
     template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
         return decode_of<TYPE, false>(call);
     }
 };
+} // namespace
 
 cudaError_t rpi_randk_launch_encode(rpi_device_list *list, cudaStream_t stream) {
     return rpi_group_launch(

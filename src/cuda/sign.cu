@@ -48,6 +48,7 @@ static __global__ void decode(const __grid_constant__ rpi_device_list list) {
     for (; i < buckets; i += groups) rpi_sign_lane_decode(&call, TYPE, ADDS, i, lane);
 }
 
+namespace {
 struct encode_family {
     template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
         return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
@@ -59,6 +60,7 @@ struct decode_family {
         return decode<TYPE, false>;
     }
 };
+} // namespace
 
 static cudaError_t launch(rpi_list_kernel kernel, rpi_device_list *list, cudaStream_t stream) {
     return rpi_list_launch(kernel, list, rpi_device_buckets, RPI_BLOCK / RPI_SIGN_GROUP,

@@ -9,6 +9,7 @@ typedef cub::BlockReduce<uint32_t, RPI_BLOCK> block_numbers;
 typedef cub::BlockReduce<rpi_quant_range, RPI_BLOCK> block_ranges;
 typedef cub::BlockScan<rpi_topk_count, RPI_BLOCK> block_counts;
 
+namespace {
 struct larger {
     __device__ uint32_t operator()(uint32_t a, uint32_t b) const {
         return a > b ? a : b;
@@ -40,6 +41,7 @@ struct block_memory {
     uint32_t number;
     rpi_quant_range range;
 };
+} // namespace
 
 /* All threads have come, and get what the first of them has. */
 template <typename JOIN>
@@ -126,6 +128,7 @@ template <int TYPE, bool ADDS> static __global__ void decode(rpi_device_call cal
     }
 }
 
+namespace {
 struct encode_family {
     template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
@@ -138,6 +141,7 @@ struct decode_family {
         return decode<TYPE, false>;
     }
 };
+} // namespace
 
 cudaError_t rpi_topk_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
     unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), 1);

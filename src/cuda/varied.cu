@@ -6,11 +6,13 @@
 
 typedef cub::BlockScan<uint32_t, RPI_BLOCK> block_sums;
 
+namespace {
 struct block_memory {
     rpi_varied_room room;
     typename block_sums::TempStorage sums;
     double price;
 };
+} // namespace
 
 enum { GROUPS = RPI_BLOCK / RPI_VARIED_GROUP };
 
@@ -106,6 +108,7 @@ template <int TYPE, bool ADDS> static __global__ void decode(rpi_device_call cal
         rpi_varied_lane_decode(&call, TYPE, ADDS, i, lane);
 }
 
+namespace {
 struct encode_family {
     template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
         return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
@@ -118,6 +121,7 @@ struct decode_family {
         return decode<TYPE, false>;
     }
 };
+} // namespace
 
 cudaError_t rpi_varied_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
     unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), 1);

@@ -51,4 +51,17 @@ passes "$(printf 'struct rpi_later {\n    int a;\n};')"  # its definition
 passes 'typedef struct rpi_kind rpi_kind;'                # ahead of its definition
 passes "$(printf 'struct rpi_kind;\nextern rpi_kind rpi_mode_of(rpi_kind kind);')"
 passes "$(printf 'typedef struct kind {\n    int a;\n    struct {\n        int x;\n    } rpi_mode;\n} kind;')" # of the file alone, and a member
+
+cpp() { # TEXT: in a C++ file
+    tree ''
+    printf '%s\n' "$1" >"$to/tree/src/net/kernels.cu"
+    said=$(sh "$names" "$to/tree")
+}
+for each in 'struct family {' 'template <int A> struct family {' 'class family final' \
+    "$(printf 'namespace {\nint a;\n}\nstruct family {')"; do
+    cpp "$each" && complain "nothing is said of a class that is not of the file alone: $each"
+    case $said in *"family: src/net/kernels.cu"*) ;; *) complain "family is not named: $said" ;; esac
+done
+cpp "$(printf 'namespace {\nstruct family {\n    int a;\n};\n\nstruct other {\n    int a;\n};\n}\nstruct rpi_call;')" ||
+    complain "refused: classes of a file alone: $said"
 exit $bad

@@ -37,32 +37,24 @@ static __global__ void divide(const __grid_constant__ rpi_device_list list) {
         rpi_convert_divide_octet(&call, i, (int)rpi_device_least(call.count - i, RPI_OCTET));
 }
 
-namespace {
-/* Families of families: by the type of the data, and by that in which elements travel. */
-template <int TYPE> struct encode_to {
-    template <int WIRE> static rpi_list_kernel of(const rpi_device_call *call) {
-        return call->residual ? encode<TYPE, WIRE, true> : encode<TYPE, WIRE, false>;
-    }
-};
+/* By the type of the data, and by that in which elements travel. */
+static rpi_list_kernel encoder(const rpi_device_call *call) {
+    return rpi_for_type(call->type, [&](auto type) {
+        return rpi_for_type(call->wire_type, [&](auto wire) {
+            return call->residual ? encode<type.value, wire.value, true>
+                                  : encode<type.value, wire.value, false>;
+        });
+    });
+}
 
-template <int TYPE, bool ADDS> struct decode_from {
-    template <int WIRE> static rpi_list_kernel of(const rpi_device_call *) {
-        return decode<TYPE, WIRE, ADDS>;
-    }
-};
-
-struct encode_family {
-    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
-        return rpi_list_kernel_for<encode_to<TYPE>>(call->wire_type, call);
-    }
-};
-
-struct decode_family {
-    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
-        return rpi_list_kernel_for<decode_from<TYPE, false>>(call->wire_type, call);
-    }
-};
-} // namespace
+/* Sums are floats, whatever the type of the data. */
+static rpi_list_kernel decoder(const rpi_device_call *call, int adds) {
+    return rpi_for_type(call->wire_type, [&](auto wire) {
+        if (adds) return decode<RPI_DEVICE_F32, wire.value, true>;
+        return rpi_for_type(call->type,
+                            [&](auto type) { return decode<type.value, wire.value, false>; });
+    });
+}
 
 /* RPI_DEVICE_COPY. */
 template <bool DECODES>
@@ -110,17 +102,13 @@ static cudaError_t copy_all(const rpi_device_list *list, bool decodes, cudaStrea
 cudaError_t rpi_convert_launch_encode(rpi_device_list *list, cudaStream_t stream) {
     const rpi_device_call *first = &list->call[0];
     if (rpi_convert_is_copy(first, 0)) return copy_all(list, false, stream);
-    return launch(rpi_list_kernel_for<encode_family>(first->type, first), list, stream);
+    return launch(encoder(first), list, stream);
 }
 
-/* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_convert_launch_decode(rpi_device_list *list, int adds, cudaStream_t stream) {
     const rpi_device_call *first = &list->call[0];
     if (rpi_convert_is_copy(first, adds)) return copy_all(list, true, stream);
-    rpi_list_kernel kernel =
-        adds ? rpi_list_kernel_for<decode_from<RPI_DEVICE_F32, true>>(first->wire_type, first)
-             : rpi_list_kernel_for<decode_family>(first->type, first);
-    return launch(kernel, list, stream);
+    return launch(decoder(first, adds), list, stream);
 }
 
 cudaError_t rpi_convert_launch_divide(const rpi_device_call *call, cudaStream_t stream) {

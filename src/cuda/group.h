@@ -22,6 +22,17 @@ static __device__ inline uint64_t rpi_group_count(const rpi_list_place &place) {
     return (uint64_t)place.blocks * (RPI_BLOCK / LANES);
 }
 
+/* of(call, bucket, lane) for each bucket of this thread's group. */
+template <int LANES, typename OF>
+static __device__ __forceinline__ void rpi_each_bucket(const rpi_device_list &list, OF of) {
+    rpi_list_place place = rpi_place_in(list);
+    int lane = rpi_group_lane<LANES>();
+    uint64_t buckets = rpi_device_buckets(place.call);
+    for (uint64_t i = rpi_group_first<LANES>(place); i < buckets;
+         i += rpi_group_count<LANES>(place))
+        of(place.call, i, lane);
+}
+
 /* Nobody goes on before all have come, and sees what they have written. */
 template <int LANES> static __device__ inline void rpi_group_meet(void) {
     if (LANES == RPI_WARP)

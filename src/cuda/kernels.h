@@ -5,6 +5,7 @@
 #include "cuda/device_list.h"
 
 #include <cuda_runtime.h>
+#include <type_traits>
 
 enum { RPI_BLOCK = 256 }; /* threads */
 
@@ -65,21 +66,12 @@ static inline cudaError_t rpi_list_launch(rpi_list_kernel kernel, rpi_device_lis
     return cudaGetLastError();
 }
 
-/* Of a family of kernels, FAMILY::of<TYPE>(), the one for elements of this type. */
-template <typename FAMILY>
-static rpi_list_kernel rpi_list_kernel_for(int type, const rpi_device_call *call) {
+/* What `of` says for elements of this type, which it is given as a constant. */
+template <typename OF> static auto rpi_for_type(int type, OF of) {
     switch (type) {
-    case RPI_DEVICE_F16: return FAMILY::template of<RPI_DEVICE_F16>(call);
-    case RPI_DEVICE_BF16: return FAMILY::template of<RPI_DEVICE_BF16>(call);
-    default: return FAMILY::template of<RPI_DEVICE_F32>(call);
-    }
-}
-template <typename FAMILY>
-static rpi_cuda_kernel rpi_kernel_for(int type, const rpi_device_call *call) {
-    switch (type) {
-    case RPI_DEVICE_F16: return FAMILY::template of<RPI_DEVICE_F16>(call);
-    case RPI_DEVICE_BF16: return FAMILY::template of<RPI_DEVICE_BF16>(call);
-    default: return FAMILY::template of<RPI_DEVICE_F32>(call);
+    case RPI_DEVICE_F16: return of(std::integral_constant<int, RPI_DEVICE_F16>());
+    case RPI_DEVICE_BF16: return of(std::integral_constant<int, RPI_DEVICE_BF16>());
+    default: return of(std::integral_constant<int, RPI_DEVICE_F32>());
     }
 }
 

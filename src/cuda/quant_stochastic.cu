@@ -4,16 +4,11 @@
 
 template <int TYPE, bool FEEDBACK, int LANES>
 static __global__ void encode(const __grid_constant__ rpi_device_list list) {
-    rpi_list_place place = rpi_place_in(list);
-    const rpi_device_call &call = *place.call;
-    int lane = rpi_group_lane<LANES>();
-    uint64_t buckets = rpi_device_buckets(&call);
-    for (uint64_t i = rpi_group_first<LANES>(place); i < buckets;
-         i += rpi_group_count<LANES>(place)) {
+    rpi_each_bucket<LANES>(list, [](const rpi_device_call *call, uint64_t i, int lane) {
         rpi_quant_range range =
-            rpi_group_join<LANES>(rpi_quant_lane_range(&call, TYPE, FEEDBACK, i, lane, LANES));
-        rpi_quant_lane_encode(&call, TYPE, FEEDBACK, 1, i, range, lane, LANES);
-    }
+            rpi_group_join<LANES>(rpi_quant_lane_range(call, TYPE, FEEDBACK, i, lane, LANES));
+        rpi_quant_lane_encode(call, TYPE, FEEDBACK, 1, i, range, lane, LANES);
+    });
 }
 
 template <int TYPE, bool FEEDBACK>
@@ -22,14 +17,9 @@ static rpi_list_kernel kernel_of(const rpi_device_call *call) {
                                                     : encode<TYPE, FEEDBACK, RPI_BLOCK>;
 }
 
-namespace {
-struct family {
-    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
-        return call->residual ? kernel_of<TYPE, true>(call) : kernel_of<TYPE, false>(call);
-    }
-};
-} // namespace
-
 rpi_list_kernel rpi_quant_stochastic(const rpi_device_call *call) {
-    return rpi_list_kernel_for<family>(call->type, call);
+    return rpi_for_type(call->type, [&](auto type) {
+        return call->residual ? kernel_of<type.value, true>(call)
+                              : kernel_of<type.value, false>(call);
+    });
 }

@@ -2,5 +2,5 @@
 #include "cuda/quant_whole_kernels.h"
 
 rpi_list_kernel rpi_quant_whole_4(const rpi_device_call *call) {
-    return rpi_list_kernel_for<rpi_quant_whole<4>>(call->type, call);
+    return rpi_quant_whole<4>(call);
 }

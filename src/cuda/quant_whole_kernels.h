@@ -53,16 +53,18 @@ static rpi_list_kernel encode_whole_of(const rpi_device_call *call) {
     }
 }
 
-template <int BITS> struct rpi_quant_whole {
-    template <int TYPE, bool FEEDBACK>
-    static rpi_list_kernel by_lanes(const rpi_device_call *call) {
-        return rpi_quant_encode_lanes(call) == RPI_WARP
-                   ? encode_whole_of<TYPE, FEEDBACK, RPI_WARP, BITS>(call)
-                   : encode_whole_of<TYPE, FEEDBACK, RPI_BLOCK, BITS>(call);
-    }
-    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
-        return call->residual ? by_lanes<TYPE, true>(call) : by_lanes<TYPE, false>(call);
-    }
-};
+template <int TYPE, bool FEEDBACK, int BITS>
+static rpi_list_kernel encode_whole_by(const rpi_device_call *call) {
+    return rpi_quant_encode_lanes(call) == RPI_WARP
+               ? encode_whole_of<TYPE, FEEDBACK, RPI_WARP, BITS>(call)
+               : encode_whole_of<TYPE, FEEDBACK, RPI_BLOCK, BITS>(call);
+}
+
+template <int BITS> static rpi_list_kernel rpi_quant_whole(const rpi_device_call *call) {
+    return rpi_for_type(call->type, [&](auto type) {
+        return call->residual ? encode_whole_by<type.value, true, BITS>(call)
+                              : encode_whole_by<type.value, false, BITS>(call);
+    });
+}
 
 #endif

@@ -48,34 +48,24 @@ static __global__ void decode(const __grid_constant__ rpi_device_list list) {
     for (; i < buckets; i += groups) rpi_sign_lane_decode(&call, TYPE, ADDS, i, lane);
 }
 
-namespace {
-struct encode_family {
-    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *call) {
-        return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
-    }
-};
-
-struct decode_family {
-    template <int TYPE> static rpi_list_kernel of(const rpi_device_call *) {
-        return decode<TYPE, false>;
-    }
-};
-} // namespace
-
 static cudaError_t launch(rpi_list_kernel kernel, rpi_device_list *list, cudaStream_t stream) {
     return rpi_list_launch(kernel, list, rpi_device_buckets, RPI_BLOCK / RPI_SIGN_GROUP,
                            stream);
 }
 
 cudaError_t rpi_sign_launch_encode(rpi_device_list *list, cudaStream_t stream) {
-    return launch(rpi_list_kernel_for<encode_family>(list->call[0].type, &list->call[0]), list,
-                  stream);
+    const rpi_device_call *first = &list->call[0];
+    rpi_list_kernel kernel = rpi_for_type(first->type, [&](auto type) {
+        return first->residual ? encode<type.value, true> : encode<type.value, false>;
+    });
+    return launch(kernel, list, stream);
 }
 
 /* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_sign_launch_decode(rpi_device_list *list, int adds, cudaStream_t stream) {
-    rpi_list_kernel kernel =
-        adds ? decode<RPI_DEVICE_F32, true>
-             : rpi_list_kernel_for<decode_family>(list->call[0].type, &list->call[0]);
+    rpi_list_kernel kernel = decode<RPI_DEVICE_F32, true>;
+    if (!adds)
+        kernel = rpi_for_type(list->call[0].type,
+                              [](auto type) { return decode<type.value, false>; });
     return launch(kernel, list, stream);
 }

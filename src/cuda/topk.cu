@@ -128,31 +128,19 @@ template <int TYPE, bool ADDS> static __global__ void decode(rpi_device_call cal
     }
 }
 
-namespace {
-struct encode_family {
-    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
-        return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
-    }
-};
-
-struct decode_family {
-    template <int TYPE> static rpi_cuda_kernel of(const rpi_device_call *call) {
-        (void)call;
-        return decode<TYPE, false>;
-    }
-};
-} // namespace
-
 cudaError_t rpi_topk_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
+    rpi_cuda_kernel kernel = rpi_for_type(call->type, [&](auto type) {
+        return call->residual ? encode<type.value, true> : encode<type.value, false>;
+    });
     unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), 1);
-    cudaError_t error = rpi_kernel_launch(rpi_kernel_for<encode_family>(call->type, call),
-                                          blocks, call, stream);
+    cudaError_t error = rpi_kernel_launch(kernel, blocks, call, stream);
     return error == cudaSuccess ? rpi_slots_gather(call, rpi_topk_most(call), stream) : error;
 }
 
 /* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_topk_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream) {
-    rpi_cuda_kernel kernel =
-        adds ? decode<RPI_DEVICE_F32, true> : rpi_kernel_for<decode_family>(call->type, call);
+    rpi_cuda_kernel kernel = decode<RPI_DEVICE_F32, true>;
+    if (!adds)
+        kernel = rpi_for_type(call->type, [](auto type) { return decode<type.value, false>; });
     return rpi_kernel_launch(kernel, rpi_blocks_for(rpi_device_buckets(call), 1), call, stream);
 }

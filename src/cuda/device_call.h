@@ -85,8 +85,8 @@ RPI_HOST_DEVICE uint64_t rpi_device_alignment(const rpi_device_call *call) {
 /* ---- encoding to bytes that vary ----
  *
  * scratch: [buckets] lengths | [buckets] offsets | [buckets] slots of the most that a bucket
- * takes | what the sum over lengths needs. Each bucket is encoded into its slot, the offsets
- * are the sums of the lengths before, and slots are gathered into `encoded`. */
+ * takes. Each bucket is encoded into its slot, the offsets are the sums of the lengths before,
+ * and slots are gathered into `encoded`. */
 
 RPI_HOST_DEVICE uint64_t *rpi_device_lengths(const rpi_device_call *call) {
     return (uint64_t *)call->scratch;
@@ -101,7 +101,7 @@ RPI_HOST_DEVICE uint8_t *rpi_device_slot(const rpi_device_call *call, uint64_t b
     return (uint8_t *)(rpi_device_sums(call) + rpi_device_buckets(call)) + bucket * most;
 }
 
-/* Of that memory up to the end of the slots. */
+/* The bytes of that memory. */
 RPI_HOST_DEVICE uint64_t rpi_device_slots_end(const rpi_device_call *call, uint64_t most) {
     return rpi_device_buckets(call) * (2 * sizeof(uint64_t) + most);
 }

@@ -94,7 +94,7 @@ cudaError_t rpi_varied_launch_decode(const rpi_device_call *call, int adds,
 
 /* Encodings whose bytes vary: the scratch memory that they need, and what follows the kernel
  * that has filled the slots, of `most` bytes each. */
-cudaError_t rpi_slots_scratch(const rpi_device_call *call, size_t *out);
+uint64_t rpi_slots_scratch(const rpi_device_call *call);
 cudaError_t rpi_slots_gather(const rpi_device_call *call, uint64_t most, cudaStream_t stream);
 
 #endif

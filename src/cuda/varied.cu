@@ -1,15 +1,10 @@
 /* v1 to v8: a block for each bucket, or a group of 16 threads for each run that is decoded. */
-#include "cuda/kernels.h"
+#include "cuda/block.h"
 #include "cuda/varied_lanes.h"
-
-#include <cub/block/block_scan.cuh>
-
-typedef cub::BlockScan<uint32_t, RPI_BLOCK> block_sums;
 
 namespace {
 struct block_memory {
     rpi_varied_room room;
-    typename block_sums::TempStorage sums;
     double price;
 };
 } // namespace
@@ -59,10 +54,10 @@ static __device__ rpi_varied_run look(const rpi_device_call *call, uint64_t begi
 /* Thread r has run r, of at most 256. The bytes of the bucket; where each run begins. */
 static __device__ uint32_t plan(const rpi_device_call *call, int most, uint32_t runs,
                                 block_memory *memory) {
-    uint32_t bytes = 0, at, total;
+    uint32_t bytes = 0, total;
     if (threadIdx.x < runs)
         bytes = rpi_varied_plan_run(call, memory->price, most, &memory->room, threadIdx.x);
-    block_sums(memory->sums).ExclusiveSum(bytes, at, total);
+    uint32_t at = rpi_block_before<RPI_BLOCK>(bytes, &total);
     if (threadIdx.x < runs) memory->room.at[threadIdx.x] = at;
     __syncthreads();
     return total;

@@ -8,6 +8,7 @@
 #include "harness/check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static int lanes; /* of a bucket of the quantiser */
@@ -125,6 +126,54 @@ static void quotients_are_true_ones(void) {
     CHECK_EQ(levels, 0);
 }
 
+enum { LARGEST = 3000, LARGEST_BYTES = LARGEST * 6 + 2 * LARGEST };
+
+/* Magnitudes that differ in some of their digits alone; many are equal, or 0. */
+static void draw_alike(rpi_rng *rng, float *x) {
+    static const uint32_t masks[] = {0,       3,       0x1ff,    0x200,
+                                     0xffe00, 0xfffff, 0x300000, 0x7f7fffff};
+    uint32_t base = rpi_rng_u32(rng) & 0x7f700000u, mask = masks[rpi_rng_below(rng, 8)];
+    uint32_t few = rpi_rng_below(rng, 3) ? 0 : rpi_rng_below(rng, 64);
+    for (int i = 0; i < LARGEST; i++) {
+        uint32_t bits = (base & ~mask) | (rpi_rng_u32(rng) & mask & 0x7f7fffffu);
+        if (few && rpi_rng_below(rng, 64) > few) bits = 0;
+        x[i] = rpi_float_of_bits(bits | rpi_rng_u32(rng) << 31);
+    }
+}
+
+static void choose_largest_by(rpi_rng *rng, const char *text) {
+    static float x[LARGEST];
+    static uint8_t wanted[LARGEST_BYTES], encoded[LARGEST_BYTES];
+    rp_codec codec;
+    rpi_device_call call;
+    size_t bytes;
+    uint64_t became = 0;
+    draw_alike(rng, x);
+    REQUIRE_OK(rp_codec_parse(text, &codec));
+    REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, LARGEST, NULL, wanted, &bytes));
+    REQUIRE_OK(rpi_device_call_of(&codec, RP_F32, LARGEST, NULL, &call));
+    call.x = x;
+    call.encoded = encoded;
+    call.bytes = &became;
+    lane_loops_encode(&call, lanes);
+    CHECK_EQ(became, bytes);
+    CHECK(memcmp(encoded, wanted, bytes) == 0);
+}
+
+/* Those of a CPU, whichever digit of their magnitudes tells them from the others. */
+static void largest_by_any_digit(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    for (int i = 0; i < (check_long() ? 20000 : 500) && !check_failures(); i++) {
+        char text[64];
+        int bucket = 1 + (int)rpi_rng_below(&rng, LARGEST),
+            most = bucket < 1024 ? bucket : 1024;
+        snprintf(text, sizeof text, "topk:k=%d,bucket=%d,values=fp32",
+                 1 + (int)rpi_rng_below(&rng, (uint32_t)most), bucket);
+        lanes = i % 2 ? 32 : 256;
+        choose_largest_by(&rng, text);
+    }
+}
+
 static void what_has_no_kernels(void) {
     rpi_device_call call;
     rp_codec codec;
@@ -140,4 +189,5 @@ static void what_has_no_kernels(void) {
 CASES({"by_a_warp", by_a_warp}, {"by_a_block", by_a_block},
       {"levels_need_no_bounds", levels_need_no_bounds},
       {"quotients_are_true_ones", quotients_are_true_ones},
+      {"largest_by_any_digit", largest_by_any_digit},
       {"what_has_no_kernels", what_has_no_kernels})

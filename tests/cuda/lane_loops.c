@@ -144,21 +144,30 @@ static void randk_decode(const rpi_device_call *call, int adds, uint64_t bucket)
         rpi_randk_lane_decode(call, call->type, adds, bucket, damaged, lane, lanes);
 }
 
-/* The least magnitude that is kept. */
-static uint32_t topk_least(const rpi_topk_room *room, uint64_t count, uint32_t most,
-                           uint32_t k) {
-    rpi_topk_search search = rpi_topk_begin(most);
-    while (rpi_topk_goes_on(search)) {
-        uint32_t found = 0;
-        for (int lane = 0; lane < lanes; lane++)
-            found += rpi_topk_lane_found(room, count, rpi_topk_middle(search), lane, lanes);
-        search = rpi_topk_narrow(search, found, k);
+/* False: fewer magnitudes have the digits found than are wanted. */
+static bool topk_find(const rpi_topk_room *room, rpi_topk_search *search) {
+    uint32_t before = 0;
+    for (int lane = 0; lane < lanes; lane++) {
+        uint32_t own = rpi_topk_lane_bins(room, lane, lanes);
+        if (rpi_topk_lane_find(room, before, own, lane, lanes, search)) return true;
+        before += own;
     }
-    return search.low;
+    return false;
 }
 
-static uint32_t topk_choose(rpi_topk_room *room, uint64_t count, uint32_t most, uint32_t k) {
-    uint32_t least = topk_least(room, count, most, k);
+/* The least magnitude that is kept; the bins have the first digits. */
+static uint32_t topk_least(rpi_topk_room *room, uint64_t count, uint32_t k) {
+    rpi_topk_search search = rpi_topk_begin(k);
+    while (topk_find(room, &search) && !search.done) {
+        for (int lane = 0; lane < lanes; lane++) rpi_topk_lane_clear_bins(room, lane, lanes);
+        for (int lane = 0; lane < lanes; lane++)
+            rpi_topk_lane_digits(room, count, &search, lane, lanes);
+    }
+    return rpi_topk_least(&search);
+}
+
+static uint32_t topk_choose(rpi_topk_room *room, uint64_t count, uint32_t k) {
+    uint32_t least = topk_least(room, count, k);
     rpi_topk_count before[LANES_MAX], total = {0, 0};
     for (int lane = 0; lane < lanes; lane++) {
         before[lane] = total;
@@ -174,16 +183,14 @@ static void topk_encode(const rpi_device_call *call, uint64_t bucket) {
     static _Thread_local rpi_topk_room room;
     int feedback = call->residual != NULL;
     uint64_t count = rpi_device_bucket_count(call, bucket);
-    uint32_t kept = 0, most = 0;
+    uint32_t kept = 0;
     rpi_quant_range range = rpi_quant_no_range();
-    for (int lane = 0; lane < lanes; lane++) {
-        uint32_t own =
+    for (int lane = 0; lane < lanes; lane++) rpi_topk_lane_clear_bins(&room, lane, lanes);
+    for (int lane = 0; lane < lanes; lane++)
+        range.has_nan |=
             rpi_topk_lane_load(call, call->type, feedback, bucket, &room, lane, lanes);
-        most = own > most ? own : most;
-    }
-    range.has_nan = most >= RPI_TOPK_NOT_FINITE;
     if (!range.has_nan) {
-        kept = topk_choose(&room, count, most, call->kept);
+        kept = topk_choose(&room, count, call->kept);
         for (int lane = 0; lane < lanes; lane++)
             range = rpi_quant_join(range, rpi_topk_lane_range(&room, kept, lane, lanes));
     }

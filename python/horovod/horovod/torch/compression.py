@@ -55,7 +55,7 @@ class CodecCompressor(NoneCompressor):
     of one dimension, those of fewer than min_size elements and those that are no floats travel
     exact. DistributedOptimizer adds what was lost to the next step's gradient.
 
-    codec: a text of docs/codecs.md, "q4" or "topk:ratio=0.01". redpoll.Error names what is
+    codec: a text of docs/codecs.md, "q4" or "topk:k=32". redpoll.Error names what is
     wrong with it."""
 
     def __init__(self, codec: Union[str, Codec], min_size: int = 1024) -> None:

@@ -1,5 +1,5 @@
-/* For children that fork() made: their copies of descriptors are closed, and nothing else is
- * done. No shutdown(), no goodbye, no epoll_ctl(): what is behind them is the parent's. */
+/* For children made by fork(): closes their copies of descriptors and does nothing else. No
+ * shutdown(), no goodbye, no epoll_ctl(), because the connections belong to the parent. */
 #ifndef RPI_NET_CLOSE_AFTER_FORK_H
 #define RPI_NET_CLOSE_AFTER_FORK_H
 

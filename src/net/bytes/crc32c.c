@@ -32,7 +32,7 @@ static void fill_tables(void) {
         }
 }
 
-/* Eight bytes a turn by eight independent look-ups ("slicing by 8"). */
+/* Eight bytes in each iteration, by eight independent table look-ups ("slicing by 8"). */
 static uint32_t crc_scalar(uint32_t state, const unsigned char *data, size_t bytes) {
     for (; bytes >= 8; data += 8, bytes -= 8) {
         uint64_t word = load64(data) ^ state;
@@ -48,9 +48,9 @@ static uint32_t crc_scalar(uint32_t state, const unsigned char *data, size_t byt
 
 #    define CRC_TARGET __attribute__((target("sse4.2,pclmul")))
 
-/* The crc32 instruction starts every cycle and ends three later: three streams keep it busy.
- * A stream of n bytes is moved behind the next by multiplying with x^(8n) modulo P: the
- * carry-less product of two reflected words stands one bit too low and the instruction that
+/* The crc32 instruction can start every cycle and takes three, so three streams keep it busy.
+ * To append a stream of n bytes to another, the sum of the other is multiplied by x^(8n) modulo
+ * P. The carry-less product of two reflected words is one bit too low, and the instruction that
  * reduces it adds x^32, so the factors are x^(8n - 33). */
 typedef struct lanes {
     size_t bytes; /* a lane */
@@ -88,11 +88,12 @@ CRC_TARGET static uint32_t crc_sse42(uint32_t start, const unsigned char *data, 
 
 #    define WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq")))
 
-/* A block of 256 bytes B0 and the next B1 have the sum of (B0 x^2048 mod P) and B1: each 16
- * bytes of B0 move behind those 256 further on by two carry-less products, of their lower and
- * their upper half with x^(2048 + 64) and x^2048 modulo P. What the last block then holds has
- * the sum of all. A product of reflected words stands one bit too low, so the factors are x^-1
- * of that (Gopal et al., Fast CRC Computation Using PCLMULQDQ, 2009). */
+/* A block of 256 bytes B0 followed by B1 has the same sum as (B0 x^2048 mod P) + B1. To compute
+ * this, each 16 bytes of B0 are moved onto the 16 bytes that are 256 further on by two
+ * carry-less products: of their lower half with x^(2048 + 64) and of their upper half with
+ * x^2048 modulo P. The last block then has the sum of all. A product of reflected words is one
+ * bit too low, so the factors are x^-1 of these (Gopal et al., Fast CRC Computation Using
+ * PCLMULQDQ, 2009). */
 enum { STRIDE = 256, WIDE_LEAST = 1024 };
 static uint64_t ahead[8]; /* the two factors, four times */
 

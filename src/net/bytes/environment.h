@@ -7,7 +7,7 @@
 typedef struct rpi_environment {
     const char *(*get)(const void *context, const char *name); /* NULL when not set */
     const void *context;
-    int64_t launcher; /* its process id, which ranks of one host share; 0: not known */
+    int64_t launcher; /* its process id, which ranks of one host have in common; 0: unknown */
 } rpi_environment;
 
 #endif

@@ -27,7 +27,7 @@ void rpi_frame_seal(void *region, const rpi_frame_header *header, size_t payload
 
 rp_status rpi_frame_header_read(const void *frame, rpi_frame_header *out_header) {
     rpi_frame_header header;
-    memcpy(&header, frame, sizeof header); /* first: a peer may share this memory */
+    memcpy(&header, frame, sizeof header); /* copied first: a peer may share it */
     if (header.version != RPI_FRAME_VERSION)
         return RP_FAIL(CORRUPT,
                        "this is no frame, or one of version %d; this program speaks version %d",

@@ -1,5 +1,5 @@
-/* What kinds of frames there are, and what holds of each. A new one is a name here, a row in
- * frame_kinds.c, a word in docs/wire.md, and whoever reads it. */
+/* The kinds of frames and their properties. A new kind is a name here, a row in frame_kinds.c,
+ * a word in docs/wire.md, and a function that receives it. */
 #ifndef RPI_NET_FRAME_KINDS_H
 #define RPI_NET_FRAME_KINDS_H
 
@@ -12,16 +12,16 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_HELLO,       /* first frame of a connection that is to be a link */
     RPI_FRAME_TIMED,       /* a frame within a frame: the shaping wrapper's */
     RPI_FRAME_RTS,         /* something is to be sent */
-    RPI_FRAME_EAGER,       /* data that its receiver has not asked for */
-    RPI_FRAME_CTS_REQUEST, /* when has the receiver begun with this operation? */
-    RPI_FRAME_CTS,         /* it has, with all chunks below this one */
-    RPI_FRAME_CREDIT,      /* so much may be sent unasked, since the link is there */
-    RPI_FRAME_PROBE,       /* a neighbour's vector is waited for in this round */
-    RPI_FRAME_REJECT,      /* the round is over here: what was not sent will not come */
-    RPI_FRAME_FIN,         /* the sender has done with the communicator */
-    RPI_FRAME_WINDOW, /* of a window, with or without a payload: nobody has to ask for it */
-    RPI_FRAME_NUMBER, /* which number a communicator has that is being made */
-    RPI_FRAME_PING,   /* is the receiver there still? Who has left answers with FIN */
+    RPI_FRAME_EAGER,       /* data that its receiver has not asked for by a CTS or RTR */
+    RPI_FRAME_CTS_REQUEST, /* asks which chunks of this operation have started */
+    RPI_FRAME_CTS,         /* chunks below this one have started */
+    RPI_FRAME_CREDIT,      /* so many eager bytes may be sent since the link was made */
+    RPI_FRAME_PROBE,       /* waits for a neighbour's vector of this round */
+    RPI_FRAME_REJECT,      /* the round is over here: vectors not sent yet will not come */
+    RPI_FRAME_FIN,         /* the sender has left the communicator */
+    RPI_FRAME_WINDOW, /* of a window, with or without a payload; sent without being asked for */
+    RPI_FRAME_NUMBER, /* the number of a communicator that is being made */
+    RPI_FRAME_PING, /* asks whether the receiver is still a member; one that left answers FIN */
     RPI_FRAME_KINDS_END,
 } rpi_frame_kind;
 
@@ -40,7 +40,7 @@ typedef enum rpi_frame_place {
     RPI_FRAME_TALKING,     /* to a link, of a communicator */
 } rpi_frame_place;
 
-/* Which of the two that an operation joins sends it. */
+/* Which of the two ranks of an operation sends it. */
 typedef enum rpi_frame_sender {
     RPI_FRAME_FROM_EITHER = 1,
     RPI_FRAME_FROM_SENDER,   /* of the data */
@@ -54,7 +54,8 @@ typedef struct rpi_frame_rule {
     rpi_frame_sender sender;
     uint32_t least_bytes, most_bytes; /* of payload; the link has a limit of its own */
     bool has_elements;                /* its payload is an operation's data */
-    bool is_answered;                 /* who has left the communicator says so to its sender */
+    bool is_answered;                 /* a rank that has left the communicator says so to its
+                                       * sender */
 } rpi_frame_rule;
 
 extern const rpi_frame_rule rpi_frame_rules[RPI_FRAME_KINDS_END]; /* by kind */

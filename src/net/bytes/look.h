@@ -1,5 +1,5 @@
-/* Who waits for another rank looks now and then whether it can still come: what ask() returns
- * that is not RP_OK ends the wait. */
+/* A check that a thread makes from time to time while it waits for another rank: if ask()
+ * returns something other than RP_OK, the wait ends with it. */
 #ifndef RPI_NET_LOOK_H
 #define RPI_NET_LOOK_H
 
@@ -9,13 +9,12 @@
 #define RPI_LOOK_S 0.2 /* between two of them */
 
 typedef struct rpi_look {
-    rp_status (*ask)(
-        void *context); /* by the thread that waits; NULL: there is nothing to ask */
+    rp_status (*ask)(void *context); /* called by the thread that waits; NULL: no check */
     void *context;
     int64_t next_ns; /* 0 at the beginning of a wait */
 } rpi_look;
 
-/* Sleep no longer than until then. look: NULL is fine. */
+/* Sleep no longer than until the next check. look: NULL is fine. */
 static inline int64_t rpi_look_wake_ns(rpi_look *look, int64_t deadline_ns) {
     if (!look || !look->ask) return deadline_ns;
     if (!look->next_ns) look->next_ns = rpi_deadline_ns(RPI_LOOK_S);

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* The kernel's; by /dev/urandom where a seccomp profile forbids getrandom(). RP_IO says that
+/* From the kernel, by /dev/urandom if a seccomp profile forbids getrandom(). RP_IO says that
  * `what` could not be drawn. */
 rp_status rpi_random_bytes(const char *what, void *out_bytes, size_t bytes);
 

@@ -1,5 +1,5 @@
-/* Pieces of one buffer handed out and given back in the same order: frames of any length, each
- * in one piece and aligned. Bookkeeping only; it never touches the buffer. */
+/* Allocates regions of one buffer and frees them in the same order: frames of any length, each
+ * contiguous and aligned. It only keeps the books, and never touches the buffer. */
 #ifndef RPI_NET_RING_ALLOCATOR_H
 #define RPI_NET_RING_ALLOCATOR_H
 
@@ -29,9 +29,9 @@ static inline rpi_ring_region *rpi_ring_allocator_at(rpi_ring_allocator *allocat
     return &allocator->at[(allocator->first + i) % RPI_RING_REGIONS];
 }
 
-/* Where a new piece would lie; false when there is no room. */
+/* Where a new region would begin; false if there is no room. */
 bool rpi_ring_allocator_fit(rpi_ring_allocator *allocator, size_t bytes, size_t *out_offset);
-/* Add a piece where fit() said; it may be shorter than what was asked for there. */
+/* Add a region where fit() said; it may be shorter than fit() was asked for. */
 void rpi_ring_allocator_push(rpi_ring_allocator *allocator, size_t offset, size_t bytes);
 static inline void rpi_ring_allocator_pop(rpi_ring_allocator *allocator) {
     allocator->first++;

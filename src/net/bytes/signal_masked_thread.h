@@ -1,4 +1,4 @@
-/* Threads of the library's own: they take no signals, which are the program's business. */
+/* The library's own threads. They take no signals, which belong to the program. */
 #ifndef RPI_NET_SIGNAL_MASKED_THREAD_H
 #define RPI_NET_SIGNAL_MASKED_THREAD_H
 

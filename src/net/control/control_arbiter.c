@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A coordinator that is stopped gives no decision: then a leaf goes by its own report. */
+/* A stopped coordinator decides nothing; then a leaf accepts its own report. */
 #define COORDINATOR_SILENT_S (RPI_CONTROL_DECISION_S / 2)
 
 static void send_failure(rpi_control_connection *connection, const rpi_failure *failure) {
@@ -33,15 +33,15 @@ static void send_failure(rpi_control_connection *connection, const rpi_failure *
                                  .b = failure->scope};
     snprintf(record.text, sizeof record.text, "%s", failure->text);
     record.text_bytes = (uint16_t)strlen(record.text);
-    (void)rpi_control_connection_send(connection,
-                                      &record); /* who cannot hear is gone or going */
+    (void)rpi_control_connection_send(connection, &record); /* a rank that cannot receive it has
+                                                             * ended or is about to */
 }
 
 static bool is_death(const rpi_failure *failure) {
     return failure->finder < 0 && failure->rank >= 0;
 }
 
-/* Under the lock: of all groups that have the rank. False: it is known to have died. */
+/* Under the lock: for all groups that have the rank. False: its death was known already. */
 static bool keep_death(rpi_control *control, const rpi_failure *failure) {
     rpi_failure own;
     if (control->dead[failure->rank]) return false;
@@ -55,14 +55,14 @@ static bool keep_death(rpi_control *control, const rpi_failure *failure) {
     return true;
 }
 
-/* Under the lock. False: the group has had its first failure. */
+/* Under the lock. False: the group has failed before. */
 static bool is_first(rpi_control *control, const rpi_failure *failure) {
     const rpi_control_group *group = rpi_control_find_group(control, failure->scope);
     return group ? !group->failed : !rpi_control_early_of(control, failure->scope);
 }
 
-/* Under the lock. A group that is not open here may be so soon: of each one failure is kept,
- * its first. */
+/* Under the lock. For each group that is not open here, but may be soon, the first failure is
+ * kept. */
 static void keep(rpi_control *control, const rpi_failure *failure) {
     rpi_control_group *group = rpi_control_find_group(control, failure->scope);
     if (group)
@@ -71,8 +71,8 @@ static void keep(rpi_control *control, const rpi_failure *failure) {
         control->early[control->early_count++ % RPI_CONTROL_EARLY] = *failure;
 }
 
-/* The next failure in order: known here, and on the coordinator told to everybody, before its
- * own callers know: they may end the process. */
+/* The next failure in order: it becomes known here, after the coordinator has sent it to all
+ * ranks, because its own callers may end the process when they know it. */
 void rpi_control_decide(rpi_control *control, const rpi_failure *failure) {
     bool death = is_death(failure);
     pthread_mutex_lock(&control->lock);
@@ -110,8 +110,8 @@ static void hold(rpi_control *control, const rpi_failure *failure) {
     control->deferred[control->deferred_count++] = *failure;
 }
 
-/* A published failure before the arbiter. While a death is in its suspicion delay only a report
- * of that same death is heard: anything else may be its consequence, and waits. */
+/* A reported failure reaches the arbiter. While a death is in its suspicion delay only reports
+ * of that death are accepted. Others may be consequences of it, and wait. */
 void rpi_control_arbitrate(rpi_control *control, const rpi_failure *failure) {
     if (is_anybody_suspected(control) && !is_suspected(control, failure->rank))
         hold(control, failure);
@@ -119,8 +119,8 @@ void rpi_control_arbitrate(rpi_control *control, const rpi_failure *failure) {
         rpi_control_decide(control, failure);
 }
 
-/* Under the lock: a group whose report has nobody any more to decide it, or has waited for
- * longer than that takes. */
+/* Under the lock: a group whose report can no longer be decided by another rank, or has waited
+ * for longer than a decision takes. */
 static bool take_overdue(rpi_control *control, int64_t now_ns, rpi_failure *out_report) {
     for (rpi_control_group *group = control->groups; group; group = group->next) {
         if (!group->is_reported ||
@@ -164,8 +164,8 @@ static void end_suspicion(rpi_control *control, int rank) {
     rpi_control_decide(control, &death);
 }
 
-/* Deaths whose suspicion delay is over by then, and what waited for them; until when the next
- * one's lasts. */
+/* Make deaths known whose suspicion delay is over, and accept reports that waited for them;
+ * returns when the next delay ends. */
 int64_t rpi_control_end_suspicion(rpi_control *control, int64_t now_ns) {
     int64_t next_ns = RPI_NEVER_NS;
     for (int rank = 0; rank < control->world; rank++) {
@@ -185,7 +185,7 @@ static void note_own_decision(rpi_control *control, uint64_t scope) {
     pthread_mutex_unlock(&control->lock);
 }
 
-/* Our own report of a failure: the coordinator decides it, a leaf sends it there. */
+/* A report of this rank: a coordinator decides it, a leaf sends it to the coordinator. */
 static void send_report(rpi_control *control, const rpi_failure *failure) {
     if (rpi_control_is_coordinator(control) || rpi_control_has_no_coordinator(control)) {
         if (rpi_control_has_no_coordinator(control)) note_own_decision(control, failure->scope);
@@ -202,7 +202,7 @@ static void send_report(rpi_control *control, const rpi_failure *failure) {
     pthread_mutex_unlock(&control->lock);
 }
 
-/* A report that callers have left since the thread last looked. */
+/* A report that callers have left since the thread looked last. */
 static bool take_report(rpi_control *control, rpi_failure *out_report) {
     bool found = false;
     pthread_mutex_lock(&control->lock);
@@ -225,7 +225,7 @@ int64_t rpi_control_next_report_ns(rpi_control *control) {
     return next_ns;
 }
 
-/* A group's failure with the ranks of the control connection. */
+/* A group's failure, with ranks of the group translated to those of the control connection. */
 static rpi_failure failure_of(const rpi_control_group *group) {
     rpi_failure failure = group->failure;
     bool is_member = failure.finder >= 0 && failure.finder < group->count;

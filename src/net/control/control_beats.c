@@ -1,10 +1,9 @@
-/* Heartbeats: what ranks say of themselves, by way of rank 0.
+/* Heartbeats: the states of ranks, passed on by rank 0.
  *
- * Each rank sends rank 0 one message a beat, and rank 0 sends each rank one, with what it has
- * heard since its last: 2 (P - 1) messages for P ranks. Most ranks say the same most of the
- * time, that they compute or wait in one operation, and neighbours who do stand in one record.
- * What ranks do in a group goes to its members alone (control_scopes.c).
- */
+ * In each beat a rank sends rank 0 one message, and rank 0 sends each rank one with all that it
+ * has received since the last: 2 (P - 1) messages for P ranks. Most ranks have the same state
+ * most of the time (they compute, or wait in the same operation), and neighbours with the same
+ * state share one record. States in a group are sent only to its members (control_scopes.c). */
 #include "net/control/control_state.h"
 
 #include "base/clock.h"
@@ -17,7 +16,7 @@
 
 /* ---- taking ---- */
 
-/* What a record says, its ranks being the control connection's. */
+/* The content of a record, with ranks of the control connection. */
 static rpi_group_beat beat_of(const rpi_control *control, const rpi_control_record *record) {
     bool exists = record->number > 0 && record->number <= control->world;
     return (rpi_group_beat){.sequence = record->a,
@@ -27,7 +26,8 @@ static rpi_group_beat beat_of(const rpi_control *control, const rpi_control_reco
                             .blocked = record->b & RPI_BEAT_BLOCKED};
 }
 
-/* What ranks do in the group of all, and that they live: the last record of each beat. */
+/* The state of a rank in the group of all, which also says that it is alive: the last record of
+ * each beat. */
 static void take_ranks(rpi_control *control, const rpi_control_record *record, int count) {
     rpi_group_beat said = beat_of(control, record);
     int64_t now_ns = rpi_now_ns();
@@ -42,7 +42,7 @@ static void take_ranks(rpi_control *control, const rpi_control_record *record, i
     pthread_mutex_unlock(&control->lock);
 }
 
-/* Under the lock: what one member does in a group that is open here. */
+/* Under the lock: the state of one member of a group that is open here. */
 static void take_member(rpi_control_group *group, int place, const rpi_group_beat *said) {
     rpi_control *control = group->control;
     int rank = group->ranks[place];
@@ -52,7 +52,7 @@ static void take_member(rpi_control_group *group, int place, const rpi_group_bea
     rpi_beat_renew(&group->beats[place], &own, control->beat_counts[rank]);
 }
 
-/* On the coordinator, of one of its connections: what the rank does in another group. */
+/* On the coordinator, from one of its connections: the state of the rank in another group. */
 static void take_scoped(rpi_control *control, const rpi_control_record *record,
                         uint64_t scope) {
     rpi_group_beat said = beat_of(control, record);
@@ -66,7 +66,7 @@ static void take_scoped(rpi_control *control, const rpi_control_record *record,
         rpi_scope_receive(control, scope, record->rank, &said);
 }
 
-/* From the coordinator: what members in a row do, in the order of their ranks. */
+/* From the coordinator: the states of consecutive members, in the order of ranks. */
 static void take_scoped_run(rpi_control *control, const rpi_control_record *record, int count,
                             uint64_t scope) {
     rpi_group_beat said = beat_of(control, record);
@@ -126,7 +126,7 @@ static rpi_control_record own_record(const rpi_control_group *group) {
 
 enum { WAITERS = 64 };
 
-/* Under the lock: the first threads that wait, at most; how many. */
+/* Under the lock: the threads that wait, at most the first of them; returns how many. */
 static int find_waiters(const rpi_control *control, uint64_t *waiters) {
     int count = 0;
     for (const rpi_control_group *group = control->groups; group && count < WAITERS;
@@ -143,7 +143,7 @@ static bool is_among(uint64_t thread, const uint64_t *threads, int count) {
     return false;
 }
 
-/* Under the lock: each thread that posts waits, and each operation lacks a frame. */
+/* Under the lock: whether each thread that posts waits, and each operation lacks a frame. */
 static bool is_blocked(const rpi_control *control) {
     uint64_t waiters[WAITERS];
     int count = find_waiters(control, waiters);
@@ -194,7 +194,7 @@ static void send_group_open(rpi_control_group *group, rpi_control_connection *co
 static void send_group(rpi_control_group *group, rpi_control_connection *connection) {
     rpi_control *control = group->control;
     rpi_control_record record = own_record(group);
-    if (!record.a && !record.number) return; /* it computes, as far as this group goes */
+    if (!record.a && !record.number) return; /* it computes, as far as this group knows */
     if (connection) {
         put_number(&record, "%" PRIx64, group->scope);
         (void)rpi_control_connection_queue(connection, &record);
@@ -205,8 +205,8 @@ static void send_group(rpi_control_group *group, rpi_control_connection *connect
     rpi_scope_receive(control, group->scope, control->rank, &said);
 }
 
-/* To the coordinator, or on it to itself: groups opened and closed, and where this rank waits.
- */
+/* Send to the coordinator, or take in if this rank is it: groups that were opened and closed,
+ * and where this rank waits. */
 static void send_groups(rpi_control *control, rpi_control_connection *connection) {
     pthread_mutex_lock(&control->lock);
     send_groups_closed(control, connection);
@@ -220,7 +220,8 @@ static void send_groups(rpi_control *control, rpi_control_connection *connection
 
 /* ---- sending ---- */
 
-/* What has been heard since the last beat: ranks in a row that say the same are one run. */
+/* Pass on what was received since the last beat: consecutive ranks with the same state are one
+ * run. */
 static int find_runs(rpi_control *control) {
     const rpi_group_beat *beats = control->everybody.beats;
     int count = 0;
@@ -253,10 +254,10 @@ static void queue_run(rpi_control_connection *connection, const rpi_beat_run *ru
         put_number(&record, "%" PRIx64, (uint64_t)run->count);
     }
     (void)rpi_control_connection_queue(
-        connection, &record); /* the end of a connection is heard by reading */
+        connection, &record); /* the end of a connection is found by reading */
 }
 
-/* Connections that this beat goes to: a full one waits. */
+/* The connections to which this beat is sent: a full one is left out. */
 static void choose_connections(rpi_control *control, bool tell) {
     for (int i = 0; i < control->connection_count; i++) {
         rpi_control_connection *connection = &control->connections[i];

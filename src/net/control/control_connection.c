@@ -74,7 +74,7 @@ rp_status rpi_control_connection_send(rpi_control_connection *connection,
     return rpi_control_connection_flush(connection);
 }
 
-/* Bytes the next record needs, as far as that is known. */
+/* How many bytes the next record needs, as far as is known. */
 static rp_status needed(const rpi_control_connection *connection, rpi_control_record *record,
                         size_t *out_bytes) {
     *out_bytes = RPI_CONTROL_RECORD_BYTES;
@@ -102,7 +102,7 @@ static rp_status receive_more(rpi_control_connection *connection) {
     return RP_OK;
 }
 
-/* One line of visible characters, whatever the other side sent. */
+/* Make it one line of visible characters, whatever the other side has sent. */
 static void take_text(const unsigned char *bytes, rpi_control_record *record) {
     for (int i = 0; i < record->text_bytes; i++)
         record->text[i] = (char)(bytes[i] < ' ' || bytes[i] == 127 ? ' ' : bytes[i]);

@@ -1,5 +1,5 @@
-/* The groups of the control connection: what callers ask and say of theirs, and what its thread
- * looks up in them. */
+/* The groups of the control connection: the calls of their owners, and look-ups by its thread.
+ */
 #include "base/c_locale.h"
 #include "net/control/control_state.h"
 
@@ -18,7 +18,8 @@ static int finder_in(const rpi_control_group *group, int rank) {
     return member < 0 ? RPI_OUTSIDE : member;
 }
 
-/* What ends a group ends those made of it; a failure's ranks are the control connection's. */
+/* A failure of a group also ends the groups made from it; its ranks are translated to those of
+ * the control connection. */
 static void keep_of_parent(rpi_control_group *group, const rpi_control_group *parent,
                            const rpi_failure *failure) {
     rpi_failure own = *failure;
@@ -45,7 +46,8 @@ void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     if (failure->ends_groups) keep_in_children(group, failure);
     if (control->failed_fd < 0) return;
     rpi_event_set(control->failed_fd);
-    atomic_store(&control->told, true); /* behind it: who sees this finds something to read */
+    atomic_store(&control->told, true); /* after this flag: a caller that sees it can read the
+                                         * failure */
 }
 
 int rpi_control_member(const rpi_control_group *group, int rank) {
@@ -122,8 +124,8 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                  " in operation %llu", (unsigned long long)beat->sequence);
 }
 
-/* Of failures of groups that are not open here, the oldest is looked at first: the ring may
- * have gone round. */
+/* Failures of groups that are not open here; the search begins with the oldest, because the
+ * ring may have wrapped around. */
 static const rpi_failure *early_at(const rpi_control *control, unsigned age) {
     unsigned kept = control->early_count < RPI_CONTROL_EARLY ? control->early_count
                                                              : (unsigned)RPI_CONTROL_EARLY;
@@ -138,7 +140,7 @@ const rpi_failure *rpi_control_early_of(const rpi_control *control, uint64_t sco
     return failure;
 }
 
-/* Under the lock: what has happened before the group was opened here. */
+/* Under the lock: apply failures from before the group was opened here. */
 static void receive_the_past(rpi_control_group *group) {
     rpi_control *control = group->control;
     rpi_failure death;
@@ -175,8 +177,8 @@ static void free_group(rpi_control_group *group) {
     rpi_free(group);
 }
 
-/* Under the lock: the coordinator hears of it with the next beat. Without memory it goes on to
- * count as a member that computes. */
+/* Under the lock: the coordinator learns of it with the next beat. If there is no memory the
+ * rank continues to count as a member that computes. */
 static void note_closed(rpi_control *control, uint64_t scope) {
     if (control->closed_count == control->closed_room) {
         size_t room = 2 * control->closed_room + 4;
@@ -216,7 +218,7 @@ void rpi_control_group_rename(rpi_control_group *group, uint64_t scope) {
     rpi_control *control = group->control;
     pthread_mutex_lock(&control->lock);
     if (group->known_by) note_closed(control, group->scope);
-    group->known_by = 0; /* the coordinator hears of it anew, by its new scope */
+    group->known_by = 0; /* the coordinator learns its new scope with the next beat */
     for (rpi_control_group *child = control->groups; child; child = child->next)
         if (child->parent == group->scope) child->parent = scope;
     group->scope = scope;
@@ -295,13 +297,13 @@ int rpi_control_fd(rpi_control *control) {
     return control->failed_fd;
 }
 
-/* Asked by every call: where nothing has come it costs no system call. */
+/* Every call asks this, so it needs no system call as long as there is no failure. */
 void rpi_control_clear_fd(rpi_control *control) {
     if (!atomic_load(&control->told) || !atomic_exchange(&control->told, false)) return;
     rpi_event_clear(control->failed_fd);
 }
 
-/* Of the calling thread, from 1 on. */
+/* The number of the calling thread, from 1 on. */
 static uint64_t thread_number(void) {
     static atomic_ullong last;
     static _Thread_local uint64_t own;
@@ -356,11 +358,10 @@ bool rpi_control_waits_in(rpi_control_group *group, int member, char *name, size
     return found != NULL;
 }
 
-/* Under the lock. Of others one hears by the coordinator, while there is one that lives, and
- * since it has been the coordinator; of ranks before it in line it is known that they are gone,
- * or silent. Time is counted by our own beats, so that a process that was stopped does not take
- * others for it.
- */
+/* Under the lock. The states of other ranks come from the coordinator, if one is alive, and
+ * count only from the time when it became the coordinator; ranks before it in line are known to
+ * be dead or silent. Time is counted by our own beats, so that a process that was stopped does
+ * not take the others for stopped. */
 static int64_t silence_of(const rpi_control *control, int rank) {
     int64_t until_ns = control->heard_ns[control->rank], since_ns = control->heard_ns[rank];
     int by = control->served_by;

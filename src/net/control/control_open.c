@@ -73,7 +73,7 @@ static rp_status start_thread(rpi_control *control) {
     return RP_OK;
 }
 
-/* Under the lock: the ranks that have not come, as "rank 2, 3 did not ...". */
+/* Under the lock: the ranks that have not connected, as "rank 2, 3 did not ...". */
 static void describe_missing(const rpi_control *control, double timeout_s,
                              rpi_failure *out_failure) {
     char list[200] = "";
@@ -91,7 +91,8 @@ static void describe_missing(const rpi_control *control, double timeout_s,
               timeout_s, control->lack[0] ? ": " : "", control->lack);
 }
 
-/* Under the lock, which the answer is not waited for with. *out_failure: what ends the wait. */
+/* Under the lock, which is released during the check. *out_failure: the reason for which the
+ * wait ends. */
 static bool may_wait(rpi_control *control, rpi_look *look, rpi_failure *out_failure) {
     pthread_mutex_unlock(&control->lock);
     rp_status status = rpi_look_in_time(look);
@@ -104,7 +105,7 @@ static bool may_wait(rpi_control *control, rpi_look *look, rpi_failure *out_fail
     return status == RP_OK;
 }
 
-/* Sleep until everybody has come; if not, all who have hear of it. */
+/* Sleep until all ranks have connected; if some do not, all that have are told. */
 static rp_status wait_for_leaves(rpi_control *control, const rpi_control_options *options,
                                  int64_t deadline_ns) {
     rpi_failure failure = {0};
@@ -137,7 +138,7 @@ static rp_status open_coordinator(rpi_control *control, const rp_store *store, c
              options->bind_host ? options->bind_host : "127.0.0.1");
     RP_TRY(store->ops->set(store->context, key, address, strlen(address) + 1));
     rp_status status = wait_for_leaves(control, options, deadline_ns);
-    /* Gone before anybody returns, so that a later world of this name cannot read it. */
+    /* Removed before any rank returns, so that a later world of this name cannot read it. */
     rp_status removed = store->ops->remove(store->context, key);
     if (status != RP_OK) return status;
     RP_TRY(removed);
@@ -166,8 +167,8 @@ static rp_status dial_coordinator(const rpi_control *control, const char *host, 
     return status;
 }
 
-/* Until rank 0 says something: RP_PEER when it hangs up instead, as one does that has too many
- * callers. What it says is for the thread. */
+/* Wait until rank 0 sends something: RP_PEER if it closes the connection instead, as it does if
+ * it has too many callers. The thread reads what it sends. */
 static rp_status wait_for_a_word(const rpi_channel *channel, int64_t deadline_ns) {
     struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
     char byte;
@@ -195,7 +196,7 @@ static rp_status call_coordinator(rpi_control *control, const char *host, int po
     rpi_redials redials = {0};
     rp_status status;
     do {
-        /* Once it has hung up nobody may listen there any more. */
+        /* After it has closed the connection nobody may listen there any more. */
         int64_t dial_ns = redials.first_ns ? redials.first_ns + RPI_SECOND_NS : deadline_ns;
         status =
             dial_coordinator(control, host, port, dial_ns < deadline_ns ? dial_ns : deadline_ns,
@@ -282,8 +283,8 @@ static void destroy(rpi_control *control) {
     rpi_free(control);
 }
 
-/* Rank 0 has hung up: that it has ended may follow from another's end, which who asks around
- * knows of by now. */
+/* Rank 0 has closed the connection. Its end may be a consequence of another rank's, which the
+ * check can find by now. */
 static rp_status find_first_end(rp_status status, const rpi_look *look) {
     rpi_kept_error hung_up;
     if (status != RP_PEER || !look->ask) return status;

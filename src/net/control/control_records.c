@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-/* What a caller said in its proof holds for its first record, too. */
+/* The rank that a caller named in its proof must be that of its first record. */
 static bool is_as_proved(const rpi_control *control, const rpi_control_connection *connection,
                          const rpi_control_record *record) {
     const rpi_proof_terms *claim = &connection->proof.claim;
@@ -33,7 +33,7 @@ static void take_hello(rpi_control *control, rpi_control_connection *connection,
                  record->rank >= 0 && record->rank < control->world &&
                  record->rank != control->rank && control->connection_of[record->rank] < 0 &&
                  is_as_proved(control, connection, record);
-    if (!known) { /* a stranger, or a rank that came twice */
+    if (!known) { /* a stranger, or a second process with this rank */
         rpi_control_drop_connection(control, connection);
         return;
     }
@@ -80,8 +80,8 @@ static void take_welcome(rpi_control *control, rpi_control_connection *connectio
     pthread_mutex_unlock(&control->lock);
 }
 
-/* A leaf that says goodbye hangs up itself; when the coordinator does, the leaf hangs up for
- * it. */
+/* A leaf that says goodbye closes its connection itself; if the coordinator says goodbye, the
+ * leaf closes it. */
 static void take_goodbye(rpi_control *control, rpi_control_connection *connection,
                          rpi_control_record *record) {
     connection->goodbye = true;
@@ -112,7 +112,7 @@ static void take_leave(rpi_control *control, rpi_control_connection *connection,
     rpi_scope_leave(control, record->b, connection->rank);
 }
 
-/* A rank speaks of itself, the coordinator of all. */
+/* A leaf may report only its own state, the coordinator that of all ranks. */
 static void take_beat(rpi_control *control, rpi_control_connection *connection,
                       rpi_control_record *record) {
     if (!rpi_control_is_up(control, connection)) record->rank = connection->rank;

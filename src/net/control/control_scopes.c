@@ -1,8 +1,7 @@
-/* Groups as the coordinator knows them: who is a member, and what members last said. So beats
- * of a group go to its members and to nobody else, and members in a row that say the same stand
- * in one record. A rank tells the coordinator, and each that takes its place, which groups it
- * has opened.
- */
+/* Groups as the coordinator knows them: their members, and the last state of each. Beats of a
+ * group are sent only to its members, and consecutive members with the same state share one
+ * record. A rank tells the coordinator, and each that takes its place, which groups it has
+ * opened. */
 #include "net/control/control_state.h"
 
 #include "base/clock.h"
@@ -37,7 +36,7 @@ static rpi_scope **find(rpi_control *control, uint64_t scope) {
     return at;
 }
 
-/* Where the rank stands, or would. */
+/* The index of the rank, or where it would be inserted. */
 static int place_of(const rpi_scope *scope, int rank) {
     int low = 0, high = scope->count;
     while (low < high) {
@@ -75,7 +74,7 @@ static bool has_room(rpi_scope *scope) {
     return true;
 }
 
-/* Without memory for it others take the rank for one that computes. */
+/* Without memory for it, others see the rank as one that computes. */
 void rpi_scope_join(rpi_control *control, uint64_t id, int rank, int size, const char *name) {
     rpi_scope *scope = *find(control, id);
     if (!scope) scope = open_scope(control, id, size, name);
@@ -133,8 +132,8 @@ void rpi_scope_receive(rpi_control *control, uint64_t id, int rank,
 
 /* ---- passing on ---- */
 
-/* Members behind the first that say the same: only where all are known can the others count
- * them. */
+/* The number of members after the first with the same state. Only if all members are known can
+ * the receivers count them. */
 static int run_from(const rpi_scope *scope, int first) {
     int next = first + 1;
     while (scope->count == scope->size && next < scope->count && scope->members[next].fresh &&

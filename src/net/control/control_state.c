@@ -1,6 +1,6 @@
-/* Which states of the control connection may follow which; its header draws them. What other
- * ranks say can bring about no other step: a welcome that comes twice, or late, is passed over,
- * or leaves a follower one. */
+/* Which states of the control connection may follow which; its header has a picture. Records
+ * from other ranks cause no other transition: a welcome that is repeated or late is ignored, or
+ * leaves a follower a follower. */
 #include "net/control/control_state.h"
 
 #include "base/states.h"

@@ -32,8 +32,8 @@
 
 enum { ELECT_BEATS = 1 };
 #define CALL_NS             RPI_SECOND_NS
-/* Beyond what a stopped rank is given: to go on for a rank that is only busy costs one in line.
- */
+/* Added to the time that a stopped rank is given, because skipping a rank that is only busy
+ * costs one in line. */
 #define RESPONSE_TIMEOUT_NS RPI_SECOND_NS
 #define SHARE_NS            (RPI_SECOND_NS / 4) /* of each address */
 
@@ -91,7 +91,7 @@ static rp_status dial(const char *address, int *out_fd) {
     return RP_OK;
 }
 
-/* Proves and says hello; the welcome comes when the other side knows that it is the
+/* Proves the secret and says hello; the welcome comes when the other side knows that it is the
  * coordinator. */
 static rp_status call(rpi_control *control, int rank) {
     rpi_control_connection *connection = &control->connections[0];
@@ -185,7 +185,7 @@ static bool has_heir(const rpi_control *control) {
     return false;
 }
 
-/* By our own beats: while this process was stopped, nobody was silent. */
+/* Counted by our own beats: while this process was stopped, no rank counts as silent. */
 static bool is_coordinator_silent(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
     bool serves = rpi_control_was_open(control) && control->served_by == control->coordinator;

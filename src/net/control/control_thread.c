@@ -1,6 +1,6 @@
-/* The thread of the control connection: who calls, which lines have something, when to beat and
- * to leave. What a record does is control_records.c's, what follows from a death or a failure
- * control_arbiter.c's, beats are control_beats.c's. */
+/* The thread of the control connection: it accepts callers, reads connections that have
+ * something, and knows when to beat and to leave. control_records.c handles records,
+ * control_arbiter.c the consequences of a death or a failure, control_beats.c the beats. */
 #include "net/control/control_state.h"
 
 #include "base/clock.h"
@@ -17,12 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEAVE_S     3.0 /* a machine that is busy may be slow to hang up */
+#define LEAVE_S     3.0 /* a busy machine may be slow to close */
 #define BREATHER_NS (RPI_SECOND_NS / 50)
 
 /* ---- callers ---- */
 
-/* True once a caller has proved that it is of this job; it is hung up on when it cannot. */
+/* True after a caller has proved that it belongs to this job; if it cannot, its connection is
+ * closed. */
 static bool receive_proof(rpi_control *control, rpi_control_connection *connection) {
     rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
                              .callee = control->rank,
@@ -40,9 +41,10 @@ static bool receive_proof(rpi_control *control, rpi_control_connection *connecti
 
 /* ---- lines ---- */
 
-/* The connection ended: a death, unless a goodbye came before. One that has not said welcome
- * may have been about to leave when it was called: its listener then closes with this rank in
- * its queue, which has been heard by nobody, and says no more than one that refuses. */
+/* The connection ended: a death, unless a goodbye came before. A coordinator that has not sent
+ * a welcome may have been about to leave when it was called. Its listener then closes with this
+ * rank in its queue, which nobody has accepted, and this means no more than a refused
+ * connection. */
 static void lose_connection(rpi_control *control, rpi_control_connection *connection,
                             bool closing) {
     int rank = connection->rank;
@@ -69,7 +71,7 @@ static void receive_from(rpi_control *control, rpi_control_connection *connectio
     rp_status status = RP_OK;
     if (!receive_proof(control, connection)) return;
     if (connection->out_bytes) status = rpi_control_connection_flush(connection);
-    /* Records that came before the end of a connection are heard before its end. */
+    /* Records that arrived before the end of a connection are taken before the end. */
     while (connection->fd >= 0) {
         status = rpi_control_connection_receive(connection, &record);
         if (status != RP_OK) break;
@@ -85,7 +87,7 @@ static void receive_from(rpi_control *control, rpi_control_connection *connectio
 
 /* ---- beats ---- */
 
-/* Beats go both ways all the time, so that there is always something to be answered. */
+/* Beats are sent both ways all the time, so there are always bytes to acknowledge. */
 static void look_for_lost_hosts(rpi_control *control) {
     for (int i = 0; i < control->connection_count; i++) {
         rpi_control_connection *connection = &control->connections[i];
@@ -117,7 +119,7 @@ static void let_everybody_in(rpi_control *control) {
             rpi_control_send_addresses(control, connection);
             (void)rpi_control_connection_send(connection, &record);
         } else {
-            rpi_control_connection_close(connection); /* a stranger who never said a word */
+            rpi_control_connection_close(connection); /* a stranger that never sent anything */
         }
     }
     close(control->listener);
@@ -143,8 +145,8 @@ static rpi_control_connection *free_connection(rpi_control *control) {
     return NULL;
 }
 
-/* Who holds a connection and does not say who it is makes place for the next when there is none
- * left, though not one that has just come; until when to sleep. */
+/* If there is no room for the next caller, the oldest that has not said who it is is closed,
+ * but not one that has just connected; returns until when to sleep. */
 static int64_t make_place(rpi_control *control) {
     int64_t now_ns = rpi_now_ns();
     for (rpi_control_connection *oldest; (oldest = oldest_stranger(control)) != NULL;) {
@@ -156,8 +158,9 @@ static int64_t make_place(rpi_control *control) {
     return RPI_NEVER_NS;
 }
 
-/* Said at once here; whoever waits for the callers in vain passes it on to all who have come.
- * It fails nothing: callers that are strangers may have taken what is lacking, for a moment. */
+/* Recorded here at once; a thread that waits for the callers in vain passes it on to all that
+ * have connected. It fails nothing, because strangers may have taken the descriptors or memory
+ * for a moment. */
 static void note_lack(rpi_control *control, int error) {
     char lack[sizeof control->lack];
     errno = error;
@@ -175,7 +178,8 @@ static void accept_callers(rpi_control *control) {
     while ((connection = free_connection(control)) != NULL) {
         int fd = rpi_stream_accept(control->listener);
         if (fd < 0) {
-            /* Out of descriptors, or dead, the listener stays readable: rest, do not spin. */
+            /* Without descriptors, or dead, the listener stays readable: pause instead of
+             * spinning. */
             if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
                 note_lack(control, errno);
                 rpi_sleep_until_ns(rpi_now_ns() + BREATHER_NS);
@@ -197,14 +201,14 @@ static void send_goodbye(rpi_control *control) {
         if (connection->rank < 0) rpi_control_connection_close(connection);
     }
     if (control->listener >= 0)
-        close(control->listener); /* others need not come here any more */
+        close(control->listener); /* others need not connect here any more */
     control->listener = -1;
     control->elect_ns = control->welcome_by_ns = RPI_NEVER_NS;
     control->leave_by_ns = rpi_deadline_ns(LEAVE_S);
     rpi_control_enter_duty(control, RPI_CONTROL_LEAVES);
 }
 
-/* No heartbeat comes from it: it will not hang up either. */
+/* No heartbeat comes from it, so it will not close either. */
 static bool is_silent(rpi_control *control, int rank) {
     rpi_control_beat beat;
     rpi_control_beat_of(&control->everybody, rank, &beat);
@@ -212,7 +216,7 @@ static bool is_silent(rpi_control *control, int rank) {
     return rpi_now_ns() - since_ns > control->silence_ns;
 }
 
-/* All that was said has left, and the other sides have hung up: closing now resets nothing that
+/* Everything has been sent and the other sides have closed, so closing now resets nothing that
  * they have still to read. */
 static bool has_left(rpi_control *control) {
     bool over = true;
@@ -225,7 +229,8 @@ static bool has_left(rpi_control *control) {
     return over || rpi_now_ns() >= control->leave_by_ns;
 }
 
-/* What callers want of the thread since it last looked; true while it is to go on. */
+/* What callers have requested of the thread since it looked last; true while it is to continue.
+ */
 static bool receive_callers(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
     bool has_come = rpi_control_was_open(control);
@@ -265,7 +270,7 @@ static void sleep_until(rpi_control *control, int64_t time_ns) {
         rpi_control_connection *connection = &control->connections[i];
         connection->poll = connection->fd >= 0 ? count : -1;
         if (connection->fd < 0)
-            continue; /* poll() takes no more entries than open files are allowed */
+            continue; /* poll() takes no more entries than the limit of open files */
         short events = connection->out_bytes ? POLLIN | POLLOUT : POLLIN;
         polls[count++] = (struct pollfd){.fd = connection->fd, .events = events};
     }

@@ -31,7 +31,7 @@ typedef struct rank_wait {
     const rpi_scope *of; /* NULL: of all ranks */
     rpi_group_beat beat;
     int next;   /* of the same rank; NONE: the last */
-    int passed; /* number of the way that last came here */
+    int passed; /* number of the path that reached it last */
     bool is_live;
 } rank_wait;
 
@@ -44,7 +44,8 @@ typedef struct wait_graph {
     bool *blocked; /* [world] */
     int *way;      /* [way_count] one that was followed */
     int way_count;
-    bool way_ends; /* at a rank that is stopped or gone; else it comes back to itself */
+    bool way_ends; /* the path ends at a rank that is stopped or dead; else it returns to its
+                    * beginning */
 } wait_graph;
 
 /* ---- gathering ---- */
@@ -141,7 +142,7 @@ static bool may_come(const wait_graph *g, int rank) {
         if (g->waits[i].is_live) return true;
         waits = true;
     }
-    return !waits; /* it said so, and does not say where: nothing is known */
+    return !waits; /* it reported that it waits, but not where: unknown */
 }
 
 static bool may_go_on(const wait_graph *g, const rank_wait *wait) {
@@ -165,7 +166,7 @@ static void find_live(wait_graph *g) {
 
 /* ---- the way of one that may not ---- */
 
-/* What this one waits for; NONE: the end of the way, a rank that is stopped or gone. */
+/* The wait for which this one waits; NONE: the path ends at a rank that is stopped or dead. */
 static int next_on_way(const wait_graph *g, int at) {
     int from = g->waits[at].beat.gap.from;
     if (!g->alive[from]) return NONE;
@@ -176,7 +177,7 @@ static int next_on_way(const wait_graph *g, int at) {
     return next;
 }
 
-/* From one that is dead, until it comes back to itself or ends. */
+/* From a wait that cannot end, follow the path until it returns to its beginning or ends. */
 static void follow(wait_graph *g, int first) {
     int at = first;
     g->way_count = 0;
@@ -187,7 +188,7 @@ static void follow(wait_graph *g, int first) {
     g->way_ends = at == NONE;
 }
 
-/* There is a moment at which all waits of the way held, and they are of several groups. */
+/* Whether all waits of the path held at one moment, and are of several groups. */
 static bool is_crossed(const wait_graph *g) {
     int64_t since_ns = 0, until_ns = RPI_NEVER_NS;
     bool several = false;
@@ -240,8 +241,8 @@ static void fail_group(rpi_control *control, rpi_failure *failure, uint64_t scop
     rpi_control_arbitrate(control, failure);
 }
 
-/* One that leads to a rank which is stopped fails its own group: of the others, members see who
- * is stopped. */
+/* A path that leads to a stopped rank fails its own group; in the other groups members see
+ * themselves who is stopped. */
 static void fail_way(const wait_graph *g) {
     rpi_failure failure = {.status = RP_TIMEOUT, .rank = -1, .finder = g->control->rank};
     int count = g->way_ends ? 1 : g->way_count;
@@ -267,7 +268,7 @@ static void arbitrate(wait_graph *g) {
     }
 }
 
-/* Somebody has waited for the whole of a timeout: without that there is nothing to look at. */
+/* Some rank has waited for a whole timeout; without that nothing is examined. */
 static bool is_anybody_overdue(rpi_control *control) {
     bool found = false;
     pthread_mutex_lock(&control->lock);

@@ -1,8 +1,9 @@
 /* Ranks are threads of one process: frames pass through memory on the heap.
  *
- * Endpoints find each other in a list of this process by the number in their address; whoever
- * connects first makes the pipe and leaves it with the other. A pipe and a waker live as long
- * as either side holds them, so that one side may close while the other still reads. */
+ * Endpoints find each other in a list of this process by the number in their address. The side
+ * that connects first makes the pipe and leaves it at the other's endpoint. A pipe and a waker
+ * live as long as either side holds them, so that one side may close while the other still
+ * reads. */
 #include "net/link/transport_kinds.h"
 
 #include "base/clock.h"
@@ -49,10 +50,10 @@ typedef struct inproc_endpoint {
     size_t frame_bytes;
     inproc_waker *waker;
     inproc_link **links;  /* [world] */
-    inproc_pipe **offers; /* [world] made by peers that connected first [registry_lock] */
+    inproc_pipe **offers; /* [world] pipes made by peers that connected first [registry_lock] */
     bool on_need;
-    atomic_bool offered;    /* some of them, since connected() last looked */
-    rpi_rank_set connected; /* by call(), or to offers, and not handed out yet */
+    atomic_bool offered;    /* peers have left some since connected() last looked */
+    rpi_rank_set connected; /* made by call(), or from offers, and not returned yet */
 } inproc_endpoint;
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -139,7 +140,7 @@ static void delist(inproc_endpoint *endpoint) {
 static void inproc_close(rpi_endpoint *base) {
     inproc_endpoint *endpoint = (inproc_endpoint *)base;
     if (!endpoint) return;
-    delist(endpoint); /* from here on no peer leaves an offer */
+    delist(endpoint); /* from now on no peer leaves an offer */
     for (int peer = 0; peer < base->world; peer++) {
         int side = base->rank > peer;
         if (endpoint->offers) pipe_close(endpoint->offers[peer], side);
@@ -155,7 +156,7 @@ static void inproc_close(rpi_endpoint *base) {
     rpi_free(endpoint);
 }
 
-/* The peers' wakers are closed with the endpoints they belong to. */
+/* The peers' wakers are closed with the endpoints to which they belong. */
 static void inproc_close_after_fork(rpi_endpoint *base) {
     rpi_fd_close_after_fork(&((inproc_endpoint *)base)->waker->fd);
 }
@@ -215,7 +216,8 @@ static rp_status find(const inproc_endpoint *self, int peer, const char *address
     return RP_OK;
 }
 
-/* The pipe to a peer: the one it left here, or a new one that is left there. [registry_lock] */
+/* The pipe to a peer: the one that it left here, or a new one that is left at its endpoint.
+ * [registry_lock] */
 static rp_status meet(inproc_endpoint *self, int peer, const char *address,
                       inproc_pipe **out_pipe) {
     if (self->offers[peer]) {
@@ -237,7 +239,7 @@ static rp_status meet(inproc_endpoint *self, int peer, const char *address,
 static rp_status inproc_connect(rpi_endpoint *base, int peer, const char *address,
                                 int64_t deadline_ns, rpi_link **out_link) {
     inproc_endpoint *endpoint = (inproc_endpoint *)base;
-    (void)deadline_ns; /* nothing to wait for: the pipe holds frames until the peer comes */
+    (void)deadline_ns; /* no wait is needed: the pipe holds frames until the peer connects */
     RP_TRY(rpi_peer_check(base, peer));
     if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
     inproc_link *link = NULL;
@@ -276,7 +278,7 @@ static bool has_offer(inproc_endpoint *endpoint, int peer) {
     return has;
 }
 
-/* One that cannot be taken is of no use later: its maker hears that this end is closed. */
+/* One that cannot be taken is of no use later: its maker is told that this end is closed. */
 static void drop_offer(inproc_endpoint *endpoint, int peer) {
     pthread_mutex_lock(&registry_lock);
     inproc_pipe *pipe = endpoint->offers[peer];
@@ -322,7 +324,7 @@ static rp_status inproc_reserve(rpi_link *base, size_t bytes, void **out_region)
     inproc_link *link = (inproc_link *)base;
     RP_TRY(rpi_sticky_error_raise(&link->sticky));
     if (peer_closed(link)) {
-        link->sticky.told = true; /* but frames that came before are still to be read */
+        link->sticky.told = true; /* but frames that arrived before are still to be read */
         return RP_FAIL(PEER, "connection closed by peer: rank %d closed its end of the link",
                        base->peer);
     }
@@ -341,7 +343,8 @@ static rp_status inproc_commit(rpi_link *base, size_t bytes) {
 static rp_status inproc_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
     inproc_link *link = (inproc_link *)base;
     if (link->sticky.status != RP_OK) return rpi_sticky_error_raise(&link->sticky);
-    bool closed = peer_closed(link); /* before looking: what it committed before is seen */
+    bool closed = peer_closed(link); /* read before looking: frames that it committed before are
+                                      * then seen */
     rp_status status = rpi_ring_pair_peek(&link->pair, out_frame, out_bytes);
     if (status == RP_PENDING && closed) {
         gone(link);
@@ -383,7 +386,7 @@ static bool inproc_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
 }
 
 static rp_status inproc_flushed(rpi_endpoint *base) {
-    (void)base; /* the pipe keeps what was committed until the peer has read it */
+    (void)base; /* the pipe keeps committed frames until the peer has read them */
     return RP_OK;
 }
 

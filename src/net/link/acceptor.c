@@ -54,7 +54,7 @@ static int places_of(const rpi_acceptor *acceptor) {
     return acceptor->arrived ? acceptor->self.world * acceptor->self.streams : 0;
 }
 
-/* Of one who has said a good hello and was not asked for yet. */
+/* Of a caller that has sent a valid hello before it was asked for. */
 static rpi_channel *place_of(const rpi_acceptor *acceptor, int rank, int stream) {
     return &acceptor->arrived[rank * acceptor->self.streams + stream];
 }
@@ -75,8 +75,8 @@ void rpi_acceptor_close_after_fork(rpi_acceptor *acceptor) {
     rpi_fd_close_after_fork(&acceptor->listener);
 }
 
-/* Without the secret, or with one where the job has none: a stranger, and no failure of ours.
- */
+/* A caller without the secret, or with one if the job has none, is a stranger and no failure of
+ * this side. */
 static void turn_away(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
@@ -88,7 +88,7 @@ static void turn_away(rpi_acceptor *acceptor, int i) {
     dismiss(acceptor, i);
 }
 
-/* What a caller said in its proof holds for its hello, too. */
+/* The rank that a caller named in its proof must be that of its hello. */
 static bool is_as_proved(const rpi_caller *caller, const rpi_frame_header *hello) {
     const rpi_proof_terms *claim = &caller->proof.claim;
     return !caller->proved ||
@@ -96,13 +96,14 @@ static bool is_as_proved(const rpi_caller *caller, const rpi_frame_header *hello
             claim->session == hello->sequence && (uint64_t)claim->world == hello->count);
 }
 
-/* It has given up, or ended, since it said its hello: who welcomes it takes no other. */
+/* It has closed the connection, or ended, since it sent its hello: if it were welcomed, its
+ * rank could not call again. */
 static bool has_hung_up(int fd) {
     struct pollfd look = {.fd = fd, .events = POLLRDHUP};
     return poll(&look, 1, 0) > 0;
 }
 
-/* What there is against the rank that a hello of `fd` is of; it fits otherwise. */
+/* What is wrong with the rank in a hello of `fd` that fits otherwise. */
 static rpi_hello_verdict judge_rank(const rpi_acceptor *acceptor, int fd,
                                     const rpi_frame_header *hello) {
     const rpi_acceptor_callbacks *host = &acceptor->host;
@@ -118,7 +119,7 @@ static rpi_hello_verdict judge_rank(const rpi_acceptor *acceptor, int fd,
                                   : RPI_HELLO_TWICE;
 }
 
-/* The i-th caller has said its hello: let it in, or send it away. Strangers are no failure. */
+/* The i-th caller has sent its hello: accept or refuse it. Strangers are not a failure. */
 static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
@@ -145,7 +146,8 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     rpi_hello_answer(&caller->channel, &reply, hello.part, verdict);
     if (verdict != RPI_HELLO_WELCOME) {
         dismiss(acceptor, i);
-        /* Who calls another rank has been led here by an address that is no only one. */
+        /* The caller wants another rank: it came by an address that is not the only one of that
+         * rank. */
         bool is_ours = verdict != RPI_HELLO_WRONG_SESSION && verdict != RPI_HELLO_CROSSED &&
                        hello.chunk == (uint32_t)self->rank;
         return is_ours ? rpi_hello_mismatch(self, &hello) : RP_OK;
@@ -159,7 +161,7 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     return RP_OK;
 }
 
-/* True once it has proved that it is of this job; it is sent away when it cannot. */
+/* True after it has proved that it belongs to this job; if it cannot, it is refused. */
 static bool receive_proof(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
@@ -204,15 +206,15 @@ static rp_status accept_callers(rpi_acceptor *acceptor) {
             (rpi_caller){.channel = {.fd = fd}, .since_ns = rpi_now_ns()};
     }
     if (fd >= 0) return RP_OK;
-    /* EINVAL: it listens no more, and would be ready for ever. */
+    /* EINVAL: it listens no longer, and would be readable for ever. */
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ||
         errno == EINVAL)
         return RP_FAIL_ERRNO(IO, "cannot accept a connection");
-    return RP_OK; /* nobody left, or one that hung up while it waited */
+    return RP_OK; /* none left, or one that closed while it waited */
 }
 
-/* Those who hold connections and say nothing make place for the next when there is none left,
- * though not for those who have just come; until when to sleep. */
+/* If there is no room for the next caller, the oldest that has sent nothing is closed, but not
+ * one that has just connected; returns until when to sleep. */
 static int64_t make_place(rpi_acceptor *acceptor) {
     const rpi_caller *oldest = &acceptor->callers[0];
     int64_t now_ns = rpi_now_ns();
@@ -238,7 +240,8 @@ int rpi_acceptor_polls(rpi_acceptor *acceptor, struct pollfd *fds, int64_t *wake
 
 rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, int count) {
     rp_status first = RP_OK;
-    for (int i = count - 2; i >= 0; i--) /* backwards: those behind a dismissed one move up */
+    for (int i = count - 2; i >= 0;
+         i--) /* backwards: the entries after a dismissed one move up */
         if (fds[i + 1].revents) {
             rp_status status = listen_to_caller(acceptor, i);
             if (first == RP_OK) first = status;
@@ -247,7 +250,7 @@ rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, 
     return first;
 }
 
-/* Wait once for callers and what they say, and attend to it. */
+/* Wait once for callers and their bytes, and handle them. */
 static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
     struct pollfd fds[RPI_CALLERS + 1];
     int64_t wake_ns = rpi_look_wake_ns(&acceptor->look, deadline_ns);

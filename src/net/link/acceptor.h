@@ -1,6 +1,6 @@
-/* Where ranks call: connections that are to be links, among strangers. Who has said a good
- * hello (hello.h) is handed out to who waits for it, or to a host that takes callers at any
- * time. */
+/* Accepts connections that are to be links, among strangers. A caller with a valid hello
+ * (hello.h) is returned to a thread that waits for it, or passed to a host that takes callers
+ * at any time. */
 #ifndef RPI_NET_ACCEPTOR_H
 #define RPI_NET_ACCEPTOR_H
 
@@ -9,7 +9,7 @@
 
 struct pollfd;
 
-enum { RPI_CALLERS = 64 }; /* connections that have not yet said who they are */
+enum { RPI_CALLERS = 64 }; /* connections whose caller is not known yet */
 
 typedef struct rpi_caller {
     rpi_channel channel;
@@ -20,45 +20,47 @@ typedef struct rpi_caller {
     unsigned char bytes[64]; /* of its hello, so far */
 } rpi_caller;
 
-/* Who decides about callers at any time (connector.h), in place of who waits for one. */
+/* Decides about callers at any time (connector.h), instead of a thread that waits for one. */
 typedef struct rpi_acceptor_callbacks {
     void *context;
-    /* A rank that fits calls: what to answer. Anything but RP_OK: it is sent away; RP_PENDING
-     * because this rank is calling it, and its own call is the one that counts. */
+    /* A rank that fits calls: how to answer. Anything but RP_OK refuses it; RP_PENDING because
+     * this rank is calling it, and its own call is the one that counts. */
     rp_status (*admit)(void *context, int rank, int stream);
-    /* It was welcomed: the connection is the host's. */
+    /* It was welcomed: the connection now belongs to the host. */
     void (*take)(void *context, int rank, int stream, rpi_channel channel);
 } rpi_acceptor_callbacks;
 
-/* Where higher ranks arrive, in any order and among strangers; where there is a host, any. */
+/* The callers that arrived: higher ranks in any order, and strangers; with a host, any rank. */
 typedef struct rpi_acceptor {
     rpi_hello self;
     rpi_acceptor_callbacks host; /* take NULL: there is none */
-    rpi_look look;               /* of who waits for callers; zeros to begin with */
-    int listener;                /* owned; -1 once everybody has come */
+    rpi_look look;               /* checked by threads that wait for callers; zeros to begin
+                                  * with */
+    int listener;                /* owned; -1 after all have connected */
     rpi_channel *arrived; /* [world][streams] whose hello was good and who was not yet asked
                              for; fd -1 */
-    int expected;         /* connections of higher ranks that have not been handed out */
-    rpi_caller callers[RPI_CALLERS]; /* in the order in which they came */
+    int expected;         /* connections of higher ranks that have not been returned */
+    rpi_caller callers[RPI_CALLERS]; /* in the order of arrival */
     int caller_count;
     unsigned refusals;
 } rpi_acceptor;
 
-/* Takes over the listening descriptor, also when it fails. host: whose callers are; NULL: they
- * are waited for. */
+/* Takes over the listening descriptor, also if it fails. host: takes the callers; NULL: a
+ * thread waits for them. */
 rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
                             const rpi_acceptor_callbacks *host);
 void rpi_acceptor_close(rpi_acceptor *acceptor);
-/* In a child that fork() made: close its copies of the descriptors (transport.h). */
+/* In a child made by fork(): closes its copies of the descriptors (transport.h). */
 void rpi_acceptor_close_after_fork(rpi_acceptor *acceptor);
-/* What to wait for, of whom sleeps for other things, too: returns how many, RPI_CALLERS + 1 at
- * most; *wake_ns becomes no later than when to attend in any case. */
+/* The descriptors to wait for, for a thread that sleeps for other things, too: returns their
+ * number, at most RPI_CALLERS + 1; *wake_ns becomes no later than the time when to attend in
+ * any case. */
 int rpi_acceptor_polls(rpi_acceptor *acceptor, struct pollfd *fds, int64_t *wake_ns);
-/* What poll() has found of these. RP_MISMATCH: somebody of this job came who does not fit,
- * which a host passes over; RP_IO: it can take none just now. */
+/* Handle what poll() has found of these. RP_MISMATCH: a caller of this job does not fit, which
+ * a host ignores; RP_IO: no connection can be accepted now. */
 rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, int count);
-/* One connection of a higher rank, greeted; the caller owns it. RP_TIMEOUT: it did not come;
- * RP_MISMATCH: somebody of this job came who does not fit into it. Or what the look says. */
+/* One connection of a higher rank, after its hello; the caller owns it. RP_TIMEOUT: it did not
+ * call; RP_MISMATCH: a caller of this job does not fit. Or the status of the check. */
 rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int stream, int64_t deadline_ns,
                             rpi_channel *out_channel);
 

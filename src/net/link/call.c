@@ -16,12 +16,12 @@
 
 #define REST_NS         (RPI_SECOND_NS / 50)
 #define LONGEST_REST_NS RPI_SECOND_NS
-#define FIRST_SHARE_NS  (RPI_SECOND_NS / 4) /* of one of several addresses; twice, then ... */
+#define FIRST_SHARE_NS  (RPI_SECOND_NS / 4) /* for one of several addresses, then doubled */
 #define ATTEMPT_NS      (30 * RPI_SECOND_NS)
 #define WARN_NS         (60 * RPI_SECOND_NS)
 enum { SHARES = 4, DOUBLINGS = 6 };
 
-/* From each but the last a call may end, too, and is freed. */
+/* From every state but the last a call may also end, and is freed. */
 static const rpi_states stages[] = {
     [RPI_CALL_RESTING] = RPI_STATE(RPI_CALL_DIALLING),
     [RPI_CALL_DIALLING] = RPI_STATE(RPI_CALL_PROVING) | RPI_STATE(RPI_CALL_GREETING) |
@@ -85,7 +85,7 @@ static int64_t rest_ns(const rpi_call *call) {
     return span_ns < LONGEST_REST_NS ? span_ns : LONGEST_REST_NS;
 }
 
-/* The peer could not be reached this time, as was recorded. */
+/* The peer could not be reached this time, as the recorded message says. */
 static void rest(const rpi_call_maker *maker, rpi_call *call) {
     int64_t now_ns = rpi_now_ns();
     if (now_ns >= call->warn_ns) {
@@ -105,12 +105,12 @@ static rpi_proof_terms terms_of(const rpi_call_maker *maker, const rpi_call *cal
     return rpi_hello_terms(maker->self, maker->self->rank, call->peer);
 }
 
-/* All of it at once: a fresh connection has room. */
+/* Sent as a whole: a fresh connection has room. */
 static rp_status send_at_once(rpi_call *call, const void *bytes, size_t count) {
     return rpi_channel_write(&call->channel, bytes, count, 0);
 }
 
-/* What this side says of itself on this connection. */
+/* What this side sends about itself on this connection. */
 static rpi_hello hello_of(const rpi_call_maker *maker, const rpi_call *call) {
     return rpi_hello_on(maker->self, call->stream);
 }
@@ -121,7 +121,8 @@ static rp_status greet(const rpi_call_maker *maker, rpi_call *call) {
     RP_TRY(rpi_hello_greet(&call->channel, &hello, call->peer, 0));
     if (!maker->kind->send) return RP_OK;
     rp_status status = maker->kind->send(maker->context, call);
-    return status == RP_PEER ? RP_OK : status; /* it may have answered why it hung up */
+    return status == RP_PEER ? RP_OK : status; /* it may have sent the reason for which it
+                                                * closed */
 }
 
 static rp_status prove(const rpi_call_maker *maker, rpi_call *call) {
@@ -131,7 +132,8 @@ static rp_status prove(const rpi_call_maker *maker, rpi_call *call) {
     return rpi_proof_call(call->channel.fd, &maker->self->secret, &terms, 0, call->said);
 }
 
-/* Nobody listens at one of so many addresses; at none of them: it is gone. */
+/* Nobody listens at this one of several addresses; if nobody listens at any, the peer is gone.
+ */
 static rp_status refused(rpi_call *call) {
     if (++call->refusals >= call->ways)
         return RP_FAIL(PEER, "connection closed by peer: nobody listens there any more: it has "
@@ -234,8 +236,8 @@ static rp_status step(const rpi_call_maker *maker, rpi_call *call) {
     return RP_PENDING;
 }
 
-/* What ended before the other side had answered is tried again, and where there are several
- * addresses so are the others of them when what listens at one is not the peer. */
+/* If a call ended before the other side had answered it is tried again. If there are several
+ * addresses, the others are tried, too, when another rank listens at one. */
 static bool may_try_again(rpi_call *call, rp_status status) {
     if (status == RP_MISMATCH || status == RP_CORRUPT)
         return call->stage != RPI_CALL_PASSING && call->ways > 1 &&
@@ -275,7 +277,7 @@ struct pollfd rpi_call_poll(const rpi_call *call) {
     return wait;
 }
 
-/* When the stage has lasted too long, or the rest is over. */
+/* When the stage, or the rest after a failed attempt, has lasted long enough. */
 int64_t rpi_call_due_ns(const rpi_call *call) {
     if (call->stage == RPI_CALL_RESTING) return call->since_ns;
     if (call->stage == RPI_CALL_PASSING || call->stage == RPI_CALL_STANDING)

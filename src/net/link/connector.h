@@ -33,20 +33,20 @@
 
 typedef struct rpi_connector rpi_connector;
 
-/* Takes over the listening descriptor, also when it fails. `context` is handed to the kind, in
+/* Takes over the listening descriptor, also if it fails. `context` is passed to the kind, in
  * the connector's thread. */
 rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call_kind *kind,
                              void *context, rpi_connector **out_connector);
-/* Waits for nobody. NULL is fine. */
+/* Does not wait. NULL is fine. */
 void rpi_connector_close(rpi_connector *connector);
-/* In a child that fork() made: close its copies of the descriptors (transport.h). */
+/* In a child made by fork(): closes its copies of the descriptors (transport.h). */
 void rpi_connector_close_after_fork(rpi_connector *connector);
-/* A link to this peer is needed; again is fine. The address is borrowed until close(). */
+/* A link to this peer is needed; may be repeated. The address is borrowed until close(). */
 rp_status rpi_connector_request(rpi_connector *connector, int peer, const char *address);
-/* The next connection that stands, or has failed (its status); NULL: none. Its caller frees it,
- * and takes what it keeps out before that. Cheap while there is none. */
+/* The next connection that is made, or has failed (see its status); NULL: none. The caller
+ * frees it, and takes what it keeps out of it before. Cheap if there is none. */
 rpi_call *rpi_connector_connected(rpi_connector *connector);
-/* Readable while connected() has something. */
+/* Readable if connected() would return one. */
 int rpi_connector_fd(const rpi_connector *connector);
 
 #endif

@@ -1,4 +1,4 @@
-/* The thread that meets callers and calls peers. */
+/* The thread that accepts callers and calls peers. */
 #include "net/link/connector_state.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 
 #define BREATHER_NS (RPI_SECOND_NS / 50)
 
-enum { RESTS = -2 }; /* in place of its poll: the call waits for a time only */
+enum { RESTS = -2 }; /* instead of its poll entry: the call only waits for a time */
 
 static const rpi_states peer_next[] = {
     [RPI_PEER_NONE] = RPI_STATE(RPI_PEER_CALLING) | RPI_STATE(RPI_PEER_CALLED),
@@ -40,8 +40,8 @@ static rpi_peer_state state_of(rpi_connector *connector, int peer) {
     return state;
 }
 
-/* Nothing of this peer is under way any more. NULL: no calls; else the first of those that
- * were, with the others beside it in order. */
+/* Nothing of this peer is under way any longer. NULL: no calls; else the first of its calls,
+ * followed by the others in order. */
 static rpi_call *take_calls(rpi_connector *connector, int peer) {
     rpi_call *first = NULL, **end = &first;
     for (int stream = 0; stream < connector->self.streams; stream++) {
@@ -54,7 +54,7 @@ static rpi_call *take_calls(rpi_connector *connector, int peer) {
     return first;
 }
 
-/* All of it stands, or has failed; the progress owner hears of it. */
+/* All connections of the link are made, or have failed; the progress owner is told. */
 static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status) {
     pthread_mutex_lock(&connector->lock);
     rpi_connector_enter(connector, call->peer, status == RP_OK ? RPI_PEER_UP : RPI_PEER_FAILED);
@@ -62,11 +62,11 @@ static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status
     *connector->connected_end = call;
     connector->connected_end = &call->next;
     atomic_store(&connector->any_connected, true);
-    rpi_event_set(connector->connected_event); /* and cleared under the lock, too */
+    rpi_event_set(connector->connected_event); /* also written and cleared under the lock */
     pthread_mutex_unlock(&connector->lock);
 }
 
-/* The link has failed as was recorded, whatever else stands. */
+/* The link has failed with the recorded message, whatever of it is made. */
 static void give_up(rpi_connector *connector, rpi_call *call, rp_status status) {
     call->status = status;
     snprintf(call->text, sizeof call->text, "%s", rp_last_error()->message);
@@ -85,7 +85,8 @@ static bool all_stand(const rpi_connector *connector, int peer) {
 
 static void go_on(rpi_connector *connector, rpi_call *call, bool is_ready);
 
-/* Behind the first one. Any of them may fail at once, and with it the link. */
+/* Call the other streams after the first. Any of them may fail at once, and with it the link.
+ */
 static void call_others(rpi_connector *connector, int peer, const char *address) {
     pthread_mutex_lock(&connector->lock);
     rpi_connector_enter(connector, peer, RPI_PEER_ADDING);
@@ -125,13 +126,14 @@ static void go_on(rpi_connector *connector, rpi_call *call, bool is_ready) {
         give_up(connector, call, status);
 }
 
-/* The higher rank's call counts; while it has not said its hello it cannot have counted. */
+/* The higher rank's call counts; as long as it has not sent its hello it cannot have been
+ * accepted. */
 static bool may_cross(const rpi_connector *connector, int rank) {
     const rpi_call *call = connector->calls[slot_of(connector, rank, 0)];
     return rank > connector->self.rank || !call || !rpi_call_has_greeted(call);
 }
 
-/* Another connection of a link whose first one the rank has made. */
+/* Another connection of a link of which the rank has made the first. */
 static bool is_awaited(const rpi_connector *connector, rpi_peer_state state, int rank,
                        int stream) {
     return state == RPI_PEER_CALLED && !connector->calls[slot_of(connector, rank, stream)];
@@ -152,9 +154,10 @@ rp_status rpi_connector_admit(void *context, int rank, int stream) {
     return RP_FAIL(STATE, "there is a link to rank %d, or was", rank);
 }
 
-/* There is no memory to answer a call, which is closed: it is a failure for the other side, and
- * for this one, which has `kept` of the link so far; NULL: nothing is under way here, and who
- * has asked for the link since, or does so later, hears of it from the other side. */
+/* There is no memory to answer a call, so it is closed: a failure for the other side. It is one
+ * for this side, too, which has `kept` of the link so far. NULL: nothing is under way here; if
+ * this rank has requested the link, or does so later, it learns of the failure from the other
+ * side. */
 static void lose(rpi_connector *connector, int rank, rpi_call *kept, rp_status status) {
     if (kept) {
         give_up(connector, kept, status);
@@ -185,8 +188,8 @@ void rpi_connector_take(void *context, int rank, int stream, rpi_channel channel
         give_up(connector, call, status);
 }
 
-/* A request may be older than what the peer has done since: it has called, and then its own
- * call is the link, unless that was lost. */
+/* The request may be older than a call of the peer. Then the peer's call is the link, unless it
+ * was lost. */
 static void begin_call(rpi_connector *connector, rpi_call *call) {
     int slot = slot_of(connector, call->peer, 0);
     pthread_mutex_lock(&connector->lock);
@@ -217,8 +220,8 @@ static bool take_requests(rpi_connector *connector) {
     return !closing;
 }
 
-/* Fills `polls`: the wake, callers, then calls. Returns how many. *out_callers: of them
- * what is the acceptor's. */
+/* Fills `polls`: the wake descriptor, callers, then calls. Returns their number. *out_callers:
+ * how many of them belong to the acceptor. */
 static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
     struct pollfd *polls = connector->polls;
     int count = 1;
@@ -234,7 +237,9 @@ static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
         if (!call || (call->is_caller && call->stage == RPI_CALL_STANDING)) continue;
         struct pollfd wait = rpi_call_poll(call);
         call->poll = wait.fd >= 0 ? count : RESTS;
-        if (wait.fd >= 0) polls[count++] = wait; /* poll() takes only so many as may be open */
+        if (wait.fd >= 0)
+            polls[count++] = wait; /* poll() takes no more entries than the limit
+                                    * of open files */
         if (rpi_call_due_ns(call) < *wake_ns) *wake_ns = rpi_call_due_ns(call);
     }
     return count;
@@ -242,7 +247,7 @@ static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
 
 static void attend_callers(rpi_connector *connector, int callers) {
     rp_status status = rpi_acceptor_attend(&connector->acceptor, connector->polls + 1, callers);
-    /* Out of descriptors, the listener stays readable: rest, do not spin. */
+    /* Without descriptors the listener stays readable: pause instead of spinning. */
     if (status != RP_IO) return;
     connector->deaf_ns = rpi_now_ns() + BREATHER_NS;
     if (!connector->has_said)
@@ -251,9 +256,9 @@ static void attend_callers(rpi_connector *connector, int callers) {
     connector->has_said = true;
 }
 
-/* Some end others, and begin new ones, which were not polled for. Who has called hangs up when
- * it cannot make all connections of the link; nothing else is said on them before they stand.
- */
+/* Some calls end others, and begin new ones, which were not polled for. A caller closes its
+ * connections if it cannot make all those of the link; nothing else is sent on them before all
+ * are made. */
 static void attend_calls(rpi_connector *connector) {
     for (int slot = 0; slot < connector->slots; slot++) {
         rpi_call *call = connector->calls[slot];
@@ -279,7 +284,7 @@ void *rpi_connector_run(void *context) {
         int callers, count = watch(connector, &callers, &wake_ns);
         if (poll(connector->polls, (nfds_t)count, rpi_poll_ms(wake_ns)) < 0) continue;
         if (connector->polls[0].revents) rpi_event_clear(connector->wake);
-        /* Calls first: callers may end some, and begin others. */
+        /* Calls first, since handling callers may end some and begin others. */
         attend_calls(connector);
         attend_callers(connector, callers);
     }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Frames are counted in 32 bits; this leaves room for what a kind wraps around them. */
+/* Frames are counted in 32 bits; this leaves room for the bytes that a kind adds to them. */
 enum { FRAME_BYTES_MAX = 1 << 30 };
 
 rp_status rpi_endpoint_check(const rpi_endpoint_options *options) {

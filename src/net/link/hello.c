@@ -25,7 +25,7 @@ rpi_hello rpi_hello_of(const rpi_endpoint_options *options) {
     return hello;
 }
 
-/* A stranger learns nothing: only a welcome carries the session. */
+/* A stranger learns nothing: only a welcome has the session. */
 static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_hello *self,
                         int peer, rpi_hello_verdict answer) {
     rpi_frame_header header = {.kind = RPI_FRAME_HELLO,
@@ -139,7 +139,7 @@ void rpi_hello_answer(rpi_channel *channel, const rpi_hello *self, int peer,
                       rpi_hello_verdict verdict) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     write_hello(bytes, self, peer, verdict);
-    /* A fresh connection has room for it; a caller that is gone is noticed later. */
+    /* A fresh connection has room for it; that a caller has ended is noticed later. */
     ssize_t sent = rpi_channel_send(channel, bytes, sizeof bytes);
     (void)sent;
 }

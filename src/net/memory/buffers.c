@@ -23,15 +23,17 @@ typedef struct buffer {
     int fd;
     pages *detached; /* no part of the file any more */
     size_t detached_count;
-    int users; /* runs of elements of operations in flight */
+    int users; /* ranges of elements of operations in flight */
 } buffer;
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static buffer *table;
 static size_t table_count;
 static uint64_t last_id;
-static uint64_t parents_last; /* in a forked child: buffers up to this id are its parent's */
-static atomic_size_t count_of_all; /* so that who has none asks without the lock */
+static uint64_t
+    parents_last; /* in a forked child: buffers up to this id belong to its parent */
+static atomic_size_t count_of_all; /* so that a process without buffers finds out without the
+                                    * lock */
 static atomic_uint freed;
 
 /* ---- under the lock ---- */
@@ -40,7 +42,7 @@ static bool is_parents(const buffer *one) {
     return one->id <= parents_last;
 }
 
-/* ours: a parent's buffers are not mapped here, and other memory may lie there. */
+/* ours only: a parent's buffers are not mapped here, and other memory may be in their place. */
 static buffer *find(const void *data, size_t bytes, bool ours) {
     uintptr_t at = (uintptr_t)data;
     for (size_t i = 0; i < table_count; i++) {
@@ -103,7 +105,7 @@ bool rpi_buffers_is_one(const void *memory) {
     return is_one;
 }
 
-/* Interrupted by a signal, it has taken some. */
+/* Interrupted by a signal, it has taken some of the pages. */
 static rp_status take_pages(int fd, size_t bytes) {
     int failed = 0;
     do failed = fallocate(fd, 0, 0, (off_t)bytes) != 0;
@@ -167,7 +169,7 @@ static rp_status replace_pages(unsigned char *old, size_t bytes) {
     return status;
 }
 
-/* Pages that could not be replaced count as detached, too: nothing more is to be written there.
+/* Pages that could not be replaced count as detached, too: nothing more may be written there.
  */
 static rp_status detach(buffer *in, size_t offset, size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -218,12 +220,12 @@ static rp_status map_new(size_t bytes, buffer *out) {
         return status;
     }
     out->memory = memory;
-    /* A child's writes would be the parent's. */
+    /* A child's writes would be visible to the parent. */
     (void)madvise(memory, bytes, MADV_DONTFORK);
     return RP_OK;
 }
 
-/* Pages go back at once, although peers may still have the file mapped. */
+/* Pages are freed at once, although peers may still have the file mapped. */
 static void unmap(const buffer *one) {
     (void)fallocate(one->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)one->bytes);
     munmap(one->memory, one->bytes);

@@ -49,7 +49,7 @@ void rpi_doorbell_note(rpi_doorbell *doorbell, int rank) {
 void rpi_doorbell_take(rpi_doorbell *doorbell) {
     for (int word = 0; word < doorbell->links.words; word++) {
         atomic_uint_fast64_t *rung = &doorbell->page->rung[word];
-        /* A look first, which takes the line away from nobody. */
+        /* Reading first takes the cache line away from no other core. */
         if (atomic_load(rung) == 0) continue;
         doorbell->links.bits[word] |= atomic_exchange(rung, 0) & doorbell->known.bits[word];
     }

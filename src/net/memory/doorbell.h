@@ -29,7 +29,7 @@
 #include <stddef.h>
 
 typedef struct rpi_doorbell_page {
-    atomic_uint asleep; /* also cleared by who wakes the owner */
+    atomic_uint asleep; /* also cleared by the rank that wakes the owner */
     atomic_uint_fast64_t rung[];
 } rpi_doorbell_page;
 
@@ -39,25 +39,26 @@ typedef struct rpi_doorbell {
     size_t bytes;
     int fd;             /* of the page, for peers to map */
     rpi_rank_set known; /* ranks that have a link here */
-    rpi_rank_set links; /* to be looked at: rung since the last look, or noted */
+    rpi_rank_set links; /* to be examined: rung since the last time, or noted */
 } rpi_doorbell;
 
 rp_status rpi_doorbell_open(int world, rpi_doorbell *out_doorbell);
 void rpi_doorbell_close(rpi_doorbell *doorbell); /* fd -1 and zeros are fine */
-/* A link to this rank stands; it may have rung before. */
+/* A link to this rank is made; it may have rung before. */
 void rpi_doorbell_admit(rpi_doorbell *doorbell, int rank);
-/* To be looked at without having rung. */
+/* Examine it although it has not rung. */
 void rpi_doorbell_note(rpi_doorbell *doorbell, int rank);
-/* Ranks that have rung are in `links` from here on. */
+/* Ranks that have rung are in `links` after this. */
 void rpi_doorbell_take(rpi_doorbell *doorbell);
-/* The owner is about to sleep: from here on who rings writes the eventfd. Takes, too. */
+/* The owner is about to sleep: from now on a rank that rings writes the eventfd. Also takes the
+ * rings. */
 void rpi_doorbell_arm(rpi_doorbell *doorbell);
 void rpi_doorbell_disarm(rpi_doorbell *doorbell);
 
 /* ---- the peers' side ---- */
 
 size_t rpi_doorbell_bytes(int world);
-/* rank: one's own. wake_fd: the owner's eventfd. */
+/* rank: this rank. wake_fd: the owner's eventfd. */
 void rpi_doorbell_ring(rpi_doorbell_page *page, int rank, int wake_fd);
 
 #endif

@@ -42,9 +42,9 @@ void rpi_ring_pair_ring_at(rpi_ring_pair *pair, rpi_doorbell_page *doorbell, int
     pair->rank = rank;
 }
 
-/* The other side sleeps and waits for this: one of possibly many wakers takes the flag down and
- * pays for the system call. Sequentially consistent with arm(): either it sees what we wrote,
- * or we see its flag. */
+/* The other side sleeps and waits for this: one of possibly many wakers clears the flag and
+ * makes the system call. Sequentially consistent with arm(): either it sees what we wrote, or
+ * we see its flag. */
 static void wake(rpi_ring_pair *pair, unsigned wish) {
     bool rings = pair->doorbell && wish == RPI_WISH_FRAMES;
     if (!rings && !(atomic_load(&pair->theirs->asleep) & wish)) return;
@@ -87,7 +87,7 @@ rp_status rpi_ring_pair_reserve(rpi_ring_pair *pair, size_t bytes, void **out_re
     return RP_OK;
 }
 
-/* Frames that name a place are short, and their payloads are in nobody's way. */
+/* Frames that name a place are short, and do not block others by their payloads. */
 static bool is_long_ahead(const rpi_ring_pair *pair) {
     int frames = 0;
     for (uint32_t i = 0; i < pair->sent.count && frames < BULK_FRAMES; i++) {
@@ -132,15 +132,15 @@ rp_status rpi_ring_pair_is_completed(rpi_ring_pair *pair, uint32_t number) {
     return is_out(pair, number) ? RP_PENDING : RP_OK;
 }
 
-/* ThreadSanitizer knows no fences, and nothing of other processes either. */
+/* ThreadSanitizer knows no fences, and nothing of other processes. */
 static void fence(void) {
 #if !defined(__SANITIZE_THREAD__)
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }
 
-/* Ordered before all that the caller writes from here on, as stands() is behind all that the
- * other side has read: who sees something new sees this, too. */
+/* Ordered before everything that the caller writes afterwards, as stands() is after everything
+ * that the other side has read: if it sees something new it also sees this. */
 rp_status rpi_ring_pair_revoke(rpi_ring_pair *pair, uint32_t number) {
     if (rpi_ring_pair_is_completed(pair, number) == RP_OK) return RP_OK;
     atomic_fetch_or(&pair->mine->posted[number % RPI_RING_REGIONS], WITHDRAWN_BIT);
@@ -148,13 +148,13 @@ rp_status rpi_ring_pair_revoke(rpi_ring_pair *pair, uint32_t number) {
     return rpi_ring_pair_is_writing_to(pair, number) ? RP_PENDING : RP_OK;
 }
 
-/* Only the oldest frame that is out can be written to. */
+/* Only the oldest frame that is not released can be written to. */
 bool rpi_ring_pair_is_writing_to(rpi_ring_pair *pair, uint32_t number) {
     return atomic_load(&pair->theirs->writing) &&
            rpi_ring_pair_is_completed(pair, number) == RP_PENDING && number == pair->sent.first;
 }
 
-/* Said before it looks, as revoke() does: one of the two sees the other. */
+/* Announced before it looks, as revoke() does: one of the two sees the other. */
 bool rpi_ring_pair_begin_write(rpi_ring_pair *pair) {
     atomic_store(&pair->mine->writing, 1);
     if (rpi_ring_pair_is_valid(pair)) return true;
@@ -227,8 +227,8 @@ void rpi_ring_pair_release(rpi_ring_pair *pair) {
     wake(pair, RPI_WISH_ROOM);
 }
 
-/* Since we last went to sleep, whatever took them back: who waits for a payload may have asked
- * before that. Told once. */
+/* Since we last slept, whichever call took them back: a caller that waits for a payload may
+ * have asked before. Reported once. */
 static bool frames_came_back(rpi_ring_pair *pair) {
     bool is_fault = take_back(pair) != RP_OK;
     bool moved = pair->sent.first != pair->seen_first;
@@ -237,7 +237,7 @@ static bool frames_came_back(rpi_ring_pair *pair) {
     return is_fault || moved;
 }
 
-/* Told once: who waits for room asks for it again, or does not wait any more. */
+/* Reported once: a caller that waits for room asks for it again, or no longer waits. */
 static bool room_has_come(rpi_ring_pair *pair) {
     if (!rpi_ring_pair_is_starved(pair)) return false;
     if (atomic_load(&pair->theirs->released) == pair->sent.first) return false;

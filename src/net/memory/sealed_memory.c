@@ -13,7 +13,7 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-/* Who makes a longer file is sent SIGXFSZ, which ends the process. */
+/* A process that makes a longer file gets SIGXFSZ, which ends it. */
 static rp_status check_limit(size_t bytes) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
@@ -44,7 +44,7 @@ static bool is_memfd_forbidden(void) {
     return is_forbidden;
 }
 
-/* A file in memory that nobody can open by its name; -1. */
+/* A memory file that nobody can open by its name; -1. */
 static int open_unlinked(const char *folder) {
     char path[256];
     int length = snprintf(path, sizeof path, "%s/redpoll-XXXXXX", folder);
@@ -68,8 +68,8 @@ static int reserve(int fd, size_t bytes) {
     return 0;
 }
 
-/* In its place: all of it is taken at once, since a file system that is full when memory is
- * written to ends the process (SIGBUS). */
+/* Instead of it: all pages are allocated at once, because a write to memory of a full file
+ * system ends the process (SIGBUS). */
 static rp_status make_unlinked(size_t bytes, int *out_fd) {
     const char *session = getenv("XDG_RUNTIME_DIR"), *folder = "/dev/shm";
     int fd = open_unlinked(folder);
@@ -110,7 +110,7 @@ rp_status rpi_sealed_make(size_t bytes, int *out_fd) {
     return RP_OK;
 }
 
-/* Where nothing can be sealed, this user's own files without a name have to do. */
+/* If nothing can be sealed, this user's own files without a name are used. */
 static bool may_be_unsealed(const struct stat *info) {
     return is_memfd_forbidden() && S_ISREG(info->st_mode) && info->st_nlink == 0 &&
            info->st_uid == geteuid();

@@ -52,8 +52,8 @@ static rp_status unwrap(rpi_arrivals *arrivals, const void *frame, size_t bytes)
     return RP_OK;
 }
 
-/* For one more than the one that is inside, which the wrapped transport is never without as
- * long as these are full: it is not ready then. */
+/* For one more than the one in the wrapped transport, which is always there while these are
+ * full, so that the transport is not ready. */
 static bool has_room(const rpi_arrivals *arrivals) {
     return arrivals->queues[RPI_ARRIVALS_OTHERS].count < RPI_ARRIVALS &&
            arrivals->queues[RPI_ARRIVALS_URGENT].count < RPI_ARRIVALS;
@@ -67,7 +67,7 @@ static bool is_in_the_way(const rpi_arrivals *arrivals, int64_t now_ns) {
     return !inside->placed || inside->visible_ns > now_ns;
 }
 
-/* Without memory for that it stays. */
+/* Without memory for a copy it stays there. */
 static bool move_out(rpi_arrivals *arrivals, rpi_link *inner) {
     rpi_arrival *inside = arrivals->inside;
     if (arrivals->spares > 0)

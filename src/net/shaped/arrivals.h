@@ -14,7 +14,7 @@
 #include "net/bytes/sticky_error.h"
 #include "net/shaped/link_shape.h"
 
-/* Copies are made of bulk, and of what is short; and of so many frames of a link at most. */
+/* Copies are made of bulk and of short frames; of at most this many frames of a link. */
 enum { RPI_ARRIVALS = 8, RPI_ARRIVALS_SHORT_BYTES = 16 * 1024 };
 
 typedef struct rpi_arrival {
@@ -22,10 +22,10 @@ typedef struct rpi_arrival {
     size_t bytes;
     int64_t start_ns;   /* its first byte left the sender */
     bool placed;        /* on the way in */
-    int64_t visible_ns; /* its last byte comes; once placed */
-    uint64_t behind;    /* so many others of its link are seen before it */
+    int64_t visible_ns; /* its last byte arrives; once it has its place */
+    uint64_t behind;    /* the number of other frames of its link that are seen before it */
     bool may_be_copied;
-    unsigned char *copy; /* where it lies; NULL: in the wrapped transport */
+    unsigned char *copy; /* the copy; NULL: it is in the wrapped transport */
 } rpi_arrival;
 
 typedef struct rpi_arrival_queue {
@@ -35,31 +35,31 @@ typedef struct rpi_arrival_queue {
 
 enum { RPI_ARRIVALS_OTHERS, RPI_ARRIVALS_URGENT, RPI_ARRIVALS_ORDERS };
 
-/* Starts as zeros, but for the first two. */
+/* Starts as zeros, except for the first two. */
 typedef struct rpi_arrivals {
     int peer;           /* for messages */
     size_t frame_bytes; /* of the longest */
     rpi_arrival_queue queues[RPI_ARRIVALS_ORDERS];
-    rpi_arrival *inside;     /* the one that lies in the wrapped transport; NULL: none */
-    rpi_arrival_queue *seen; /* the caller looks at the first of these; NULL: at none */
-    uint64_t released;       /* of those that are not urgent, so far */
+    rpi_arrival *inside;     /* the one that is in the wrapped transport; NULL: none */
+    rpi_arrival_queue *seen; /* the first of these that the caller looks at; NULL: at none */
+    uint64_t released;       /* of frames that are not urgent, so far */
     unsigned char *spare[RPI_ARRIVALS_ORDERS * RPI_ARRIVALS]; /* memory for copies */
     int spares;
-    rpi_sticky_error sticky; /* of the wrapped link: nothing more comes */
+    rpi_sticky_error sticky; /* of the wrapped link: nothing more arrives */
 } rpi_arrivals;
 
 void rpi_arrivals_free(rpi_arrivals *arrivals); /* its copies */
-/* Learn of what has come on the wrapped link; a failure is kept. */
+/* Take note of frames that have arrived on the wrapped link; keeps a failure. */
 void rpi_arrivals_learn(rpi_arrivals *arrivals, rpi_link *inner, int64_t now_ns);
 bool rpi_arrivals_are_none(const rpi_arrivals *arrivals);
 /* The first of this order that has no place on the way in yet; NULL: none. */
 rpi_arrival *rpi_arrivals_unplaced(rpi_arrivals *arrivals, int order);
-/* The frame that is to be seen, until it is released; NULL: none is. */
+/* The frame that the caller sees, until it is released; NULL: none. */
 const rpi_arrival *rpi_arrivals_look(rpi_arrivals *arrivals, int64_t now_ns);
-/* The frame that is looked at is done with: its bytes; 0: none is looked at. */
+/* Release the frame that the caller sees; returns its bytes, 0 if there is none. */
 size_t rpi_arrivals_release(rpi_arrivals *arrivals, rpi_link *inner);
-/* When the model has a frame next; RPI_NEVER_NS: none. What waits for others to be released
- * does not count. */
+/* When the model makes the next frame visible; RPI_NEVER_NS: none. Frames that wait until
+ * others are released do not count. */
 int64_t rpi_arrivals_next_ns(const rpi_arrivals *arrivals, const rpi_nic *nic);
 
 #endif

@@ -4,7 +4,8 @@
 
 enum { BACKLOG_BYTES_MIN = 256 * 1024 };
 
-/* A sleeper wakes up tens of microseconds late: a faster NIC needs more to do meanwhile. */
+/* A thread that sleeps wakes tens of microseconds late, so a faster NIC needs more queued
+ * frames. */
 static const double BACKLOG_S = 1e-3;
 
 void rpi_nic_init(rpi_nic *nic, const rpi_link_shape *shape, size_t frame_bytes) {
@@ -29,7 +30,8 @@ static int64_t occupy(const rpi_nic *nic, rpi_nic_way *way, int64_t from_ns, siz
     return start_ns;
 }
 
-/* The same of what is urgent: behind others like it, and all else is so much later. */
+/* The same for urgent frames: they follow other urgent ones, and delay all else by their time.
+ */
 static int64_t occupy_urgent(const rpi_nic *nic, rpi_nic_way *way, int64_t from_ns,
                              size_t bytes) {
     int64_t start_ns = way->urgent_ns > from_ns ? way->urgent_ns : from_ns;
@@ -69,7 +71,7 @@ int64_t rpi_nic_send(rpi_nic *nic, rpi_nic_queue *queue, int64_t now_ns, size_t 
     return start_ns;
 }
 
-/* Until the piece that is on its way has left: pieces end with what is queued. */
+/* Until the piece that is being sent has left; the last piece of a queue may be shorter. */
 static int64_t rest_of_piece(const rpi_nic *nic, int64_t now_ns) {
     int64_t piece_ns = (int64_t)duration_ns(nic, RPI_NIC_PIECE_BYTES);
     int64_t queued_ns = nic->out.free_ns - now_ns;
@@ -97,7 +99,8 @@ int64_t rpi_nic_receive(rpi_nic *nic, int64_t start_ns, size_t bytes) {
     return nic->in.free_ns;
 }
 
-/* What is on its way in came in pieces, too, between which it fits as it did on the way out. */
+/* Frames arrive in pieces, too, and an urgent one enters between them as it left between them.
+ */
 int64_t rpi_nic_receive_urgent(rpi_nic *nic, int64_t start_ns, size_t bytes) {
     occupy_urgent(nic, &nic->in, rpi_nic_arrival(nic, start_ns), bytes);
     return nic->in.urgent_ns;

@@ -1,14 +1,15 @@
-/* What `--link 1Gbit,50us` means: one network interface a rank, in virtual time.
+/* The model behind `--link 1Gbit,50us`: one network interface for each rank, in virtual time.
  *
- * All frames a rank sends share one way out of `bytes_per_s`, all it receives one way in. A
- * frame's first byte leaves when the way out is free, arrives one latency later and waits until
- * the way in is free; its last byte follows at the rate (cut-through: a lone frame pays for the
- * rate once). Times are of CLOCK_MONOTONIC and computed, not measured: being late to look at a
- * frame does not make the link slower. docs/wire.md has the formulas.
+ * All frames that a rank sends share one way out of `bytes_per_s`, and all that it receives one
+ * way in. A frame's first byte leaves when the way out is free, arrives one latency later and
+ * waits until the way in is free; its last byte follows at the rate (cut-through: a single
+ * frame takes the time of the rate once). Times are of CLOCK_MONOTONIC and computed, not
+ * measured, so looking at a frame late does not make the link slower. docs/wire.md has the
+ * formulas.
  *
- * A NIC sends in pieces, as it is handed them, and has a queue of its own for urgent frames:
- * one leaves behind the piece that is on its way, and what waits behind that by so much later.
- */
+ * A NIC sends in pieces, as the kernel passes them, and has a second queue for urgent frames:
+ * an urgent frame leaves after the piece that is being sent, and delays everything after that
+ * by its time. */
 #ifndef RPI_NET_LINK_SHAPE_H
 #define RPI_NET_LINK_SHAPE_H
 
@@ -18,14 +19,14 @@
  * 10kB, 3B (decimal bytes a second); latency in s, ms, us or ns. RP_INVALID with advice; *out
  * is then untouched. */
 rp_status rpi_link_shape_parse(const char *text, rpi_link_shape *out_shape);
-/* As it would be written: "1Gbit,50us"; "unlimited" where bytes_per_s is 0. Returns text. */
+/* As a user would write it: "1Gbit,50us"; "unlimited" if bytes_per_s is 0. Returns text. */
 const char *rpi_link_shape_text(const rpi_link_shape *shape, char *text, size_t bytes);
 
-/* One direction of a NIC: when it has carried all it was given. */
+/* One direction of a NIC: when everything queued has been sent. */
 typedef struct rpi_nic_way {
     int64_t free_ns;
-    double fraction_ns; /* of a nanosecond, so that rounding never adds up */
-    int64_t urgent_ns;  /* when it has carried all that was urgent; no later than free_ns */
+    double fraction_ns; /* of a nanosecond, so that rounding errors do not add up */
+    int64_t urgent_ns;  /* when all urgent frames have been sent; no later than free_ns */
 } rpi_nic_way;
 
 typedef struct rpi_nic {
@@ -36,11 +37,11 @@ typedef struct rpi_nic {
 
 enum {
     RPI_NIC_QUEUE = 64,
-    RPI_NIC_PIECE_BYTES = 64 * 1024, /* what Linux hands a card at once, at most */
+    RPI_NIC_PIECE_BYTES = 64 * 1024, /* the most that Linux passes to a card at once */
 };
 
 /* The frames of one link that wait for the way out, as in a socket's buffer. Each link has its
- * own, so that none can keep the others from their share. Starts as zeros. */
+ * own, so that none deprives the others of their share. Starts as zeros. */
 typedef struct rpi_nic_queue {
     struct {
         int64_t left_ns; /* when its last byte leaves */
@@ -55,13 +56,13 @@ void rpi_nic_init(rpi_nic *nic, const rpi_link_shape *shape, size_t frame_bytes)
 int64_t rpi_nic_takes_at(const rpi_nic *nic, const rpi_nic_queue *queue);
 /* Send at `now_ns`: when the first byte leaves. */
 int64_t rpi_nic_send(rpi_nic *nic, rpi_nic_queue *queue, int64_t now_ns, size_t bytes);
-/* The same of an urgent frame, which waits for no queue. */
+/* The same for an urgent frame, which waits for no queue. */
 int64_t rpi_nic_send_urgent(rpi_nic *nic, int64_t now_ns, size_t bytes);
 /* How many of a link's frames have not left. */
 uint32_t rpi_nic_waiting(const rpi_nic_queue *queue, int64_t now_ns);
 /* When the first byte of a frame that left at start_ns reaches the NIC of the receiver. */
 int64_t rpi_nic_arrival(const rpi_nic *nic, int64_t start_ns);
-/* Let that frame in: when its last byte has come. Frames are let in in order of arrival. */
+/* Let that frame in: when its last byte has arrived. Frames are let in in order of arrival. */
 int64_t rpi_nic_receive(rpi_nic *nic, int64_t start_ns, size_t bytes);
 int64_t rpi_nic_receive_urgent(rpi_nic *nic, int64_t start_ns, size_t bytes);
 

@@ -14,7 +14,7 @@ typedef struct rate_unit {
     double bytes_per_s;
 } rate_unit;
 
-/* From the largest on: text() takes the first that gives a number of 1 or more. */
+/* The largest first: text() takes the first that gives a number of 1 or more. */
 static const rate_unit bits[] = {{"Tbit", 1e12 / 8}, {"Gbit", 1e9 / 8}, {"Mbit", 1e6 / 8},
                                  {"kbit", 1e3 / 8},  {"bit", 1.0 / 8},  {NULL, 0}};
 static const rate_unit bytes_units[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
@@ -30,8 +30,7 @@ static const rate_unit *find_unit(const rate_unit *units, const char *suffix) {
     return NULL;
 }
 
-/* The unit that was meant by "", "G", "gbit", "Gbps", "Gbit/s", "MB/s" and the like; NULL:
- * none. */
+/* The unit meant by "", "G", "gbit", "Gbps", "Gbit/s", "MB/s" and others; NULL: none. */
 static const char *likely_unit(double value, const char *suffix) {
     static const char *const endings[] = {"",  "bit",   "bits",   "bps",
                                           "b", "bit/s", "bits/s", "b/s"};

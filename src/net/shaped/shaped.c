@@ -1,10 +1,10 @@
 /* A transport that wraps another and makes it as slow as a network: the wrapper of `--link`.
  *
- * Every frame travels inside of a frame of its own, whose header says when its first byte left
- * in the model of link_shape.h; the receiver shows it when its last byte would have come. A
- * frame that has arrived by the model is given its place on the way in, in order of arrival
- * over all links; whatever is sent later arrives later, so no place is given away too early.
- * arrivals.h has those of one link. */
+ * Every frame is sent inside a frame of its own, whose header has the time when its first byte
+ * left in the model of link_shape.h; the receiver makes it visible when its last byte would
+ * have arrived. A frame that has arrived in the model gets its place on the way in, in order of
+ * arrival over all links; frames sent later arrive later, so no place is given too early.
+ * arrivals.h has the frames of one link. */
 #include "net/link/transport_kinds.h"
 
 #include "base/clock.h"
@@ -22,7 +22,7 @@ enum { WRAP_BYTES = RPI_FRAME_HEADER_BYTES };
 typedef struct shaped_link {
     rpi_link base;
     rpi_link *inner;
-    unsigned char *reserved; /* NULL: nothing is; the wrapping included */
+    unsigned char *reserved; /* of the frame, with the wrapping; NULL: none is reserved */
     size_t reserved_bytes;
     bool starved;
     rpi_nic_queue waiting; /* for the way out */
@@ -36,12 +36,12 @@ typedef struct shaped_endpoint {
     rpi_endpoint *inner;
     size_t frame_bytes;
     rpi_nic nic;         /* this rank's own */
-    rpi_host_nic *host;  /* instead: its host's; NULL: none. Borrowed */
+    rpi_host_nic *host;  /* its host's NIC instead; NULL: none. Borrowed */
     shaped_link **links; /* [world] */
 } shaped_endpoint;
 
-/* Clocks are compared, and only those of one machine are the same. The inner transport is asked
- * apart whether it reaches the peer. */
+/* Clocks are compared, and only those of one machine are the same. Whether the inner transport
+ * reaches the peer is asked separately. */
 static bool shaped_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
     return strcmp(self->machine, peer->machine) == 0;
 }
@@ -160,7 +160,7 @@ static void give_nic(shaped_endpoint *endpoint) {
 
 /* --- out --- */
 
-/* What is urgent waits for no queue of the model's. */
+/* Urgent frames do not wait for the model's queue. */
 static bool has_to_wait(const shaped_endpoint *endpoint, const shaped_link *link) {
     return link->base.traffic != RPI_TRAFFIC_URGENT &&
            rpi_nic_takes_at(&endpoint->nic, &link->waiting) > rpi_now_ns();
@@ -220,7 +220,7 @@ static rp_status shaped_commit(rpi_link *base, size_t bytes) {
 
 /* --- in --- */
 
-/* The frame of all links that arrived first and has no place on the way in yet; NULL: none. */
+/* Of all links the frame that arrived first and has no place on the way in yet; NULL: none. */
 static rpi_arrival *first_arrived(shaped_endpoint *endpoint, int64_t now_ns, int order) {
     rpi_arrival *first = NULL;
     for (int peer = 0; peer < endpoint->base.world; peer++) {
@@ -241,7 +241,7 @@ static void place(shaped_endpoint *endpoint, rpi_arrival *known, int order) {
     known->placed = true;
 }
 
-/* Statuses of single links are found again by who asks for their frames. */
+/* Failures of single links are found again when their frames are asked for. */
 static void refresh(shaped_endpoint *endpoint, int64_t now_ns) {
     for (int peer = 0; peer < endpoint->base.world; peer++)
         if (endpoint->links[peer])
@@ -353,7 +353,7 @@ static void shaped_close_after_fork(rpi_endpoint *base) {
 const rpi_transport rpi_transport_shaped = {
     .name = "shaped",
     .summary = "wraps another transport to be as slow as a network (--link)",
-    .checksum = true, /* as the network that it stands for would need */
+    .checksum = true, /* as the network that the model stands for would need */
     .reaches = shaped_reaches,
     .open = shaped_open,
     .address = shaped_address,

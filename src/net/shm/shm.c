@@ -1,8 +1,8 @@
 /* Ranks are processes of one machine: frames pass through shared memory.
  *
  * The lower rank of a pair makes an anonymous memory file and passes it over a Unix socket of
- * the abstract namespace, both pass the event descriptor on which they sleep. None of these has
- * a name in a file system: when the processes are gone, however they went, so is all of it. The
+ * the abstract namespace; both pass the event descriptor on which they sleep. None of these has
+ * a name in a file system, so all of them end with the processes, however those end. The
  * sockets stay open, because their end tells at once that the process behind has ended. */
 #include "net/link/transport_kinds.h"
 
@@ -54,7 +54,7 @@ static void shm_close_after_fork(rpi_endpoint *base) {
     rpi_fd_close_after_fork(&endpoint->epoll_fd);
 }
 
-/* Behind all else: callers come from here on. */
+/* Last of all, because callers may connect from here on. */
 static rp_status listen_to_peers(rpi_shm_endpoint *endpoint,
                                  const rpi_endpoint_options *options) {
     int listener = -1;
@@ -90,7 +90,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_shm, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
-    endpoint->hello.secret.tls = false; /* nothing of this leaves the kernel */
+    endpoint->hello.secret.tls = false; /* its bytes never leave the kernel */
     endpoint->zero_copy = options->zero_copy;
     endpoint->freed = rpi_buffers_freed();
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
@@ -113,7 +113,7 @@ static rp_status shm_address(rpi_endpoint *base, char *text, size_t bytes) {
 }
 
 static rp_status shm_flushed(rpi_endpoint *base) {
-    (void)base; /* the memory keeps what was committed until the peer has read it */
+    (void)base; /* the memory keeps committed frames until the peer has read them */
     return RP_OK;
 }
 

@@ -11,9 +11,10 @@
 _Static_assert(sizeof(rpi_shm_place) == 24 && sizeof(rpi_shm_note) == 24, "no padding");
 
 enum {
-    /* More than a peer has to say, so that one who never ends keeps nobody from other work. */
+    /* More than a peer ever needs, so that one that sends without end does not keep this side
+     * from other work. */
     NOTES_AT_ONCE = 4 * RPI_SHM_BUFFERS,
-    /* Where descriptors or room are short, they are so for more than a frame or two. */
+    /* If descriptors or room are short, they stay so for more than a frame or two. */
     OFFER_AGAIN = 256,
 };
 
@@ -49,7 +50,7 @@ static rp_status send_offer(rpi_shm_buffers *buffers, int socket,
     return status;
 }
 
-/* What is refused stays in the table, so that it is not offered again. */
+/* A refused buffer stays in the table, so that it is not offered again. */
 static void offer(rpi_shm_buffers *buffers, int socket, const rpi_buffer_place *place) {
     if (buffers->pause > 0) {
         buffers->pause--;
@@ -100,7 +101,7 @@ static void unmap(rpi_shm_buffers *buffers, rpi_shm_theirs *one) {
     *one = buffers->theirs[--buffers->theirs_count];
 }
 
-/* RP_OK: mapped. Any failure is answered with a refusal, and the peer copies. */
+/* RP_OK: mapped. Any failure is answered by a refusal, and the peer copies. */
 static rp_status take_in(rpi_shm_buffers *buffers, const rpi_shm_note *note, int fd) {
     void *memory = NULL;
     if (fd < 0) return RP_FAIL(IO, "no descriptor came");
@@ -116,7 +117,7 @@ static rp_status take_in(rpi_shm_buffers *buffers, const rpi_shm_note *note, int
     return RP_OK;
 }
 
-/* An answer for which the socket has no room is left out: the buffer stays offered. */
+/* An answer for which the socket has no room is dropped: the buffer stays offered. */
 static void receive_offer(rpi_shm_buffers *buffers, int socket, const rpi_shm_note *note,
                           int fd) {
     bool taken = note->buffer && take_in(buffers, note, fd) == RP_OK;
@@ -141,7 +142,7 @@ static rp_status receive_note(rpi_shm_buffers *buffers, int socket, const rpi_sh
     case RPI_SHM_OFFER: receive_offer(buffers, socket, note, fd); return RP_OK;
     case RPI_SHM_DROP: receive_drop(buffers, note); return RP_OK;
     case RPI_SHM_ACCEPT:
-        if (mine) mine->accepted = true; /* freed meanwhile, when there is none */
+        if (mine) mine->accepted = true; /* freed in the meantime, if there is none */
         return RP_OK;
     case RPI_SHM_REFUSE: return RP_OK;
     default: return RP_FAIL(CORRUPT, "it said the unknown word %u on the socket", note->word);

@@ -26,16 +26,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RPI_SHM_BUFFERS = 64 }; /* of one end that the other maps, at most */
+enum { RPI_SHM_BUFFERS = 64 }; /* the most buffers of one end that the other maps */
 
-/* In a frame, behind its header, in place of the payload. */
+/* In a frame, after its header, instead of the payload. */
 typedef struct rpi_shm_place {
     uint64_t buffer, offset; /* 0 when it was written */
     uint32_t bytes;
     uint32_t flags;
 } rpi_shm_place;
 enum {
-    RPI_SHM_WRITABLE = 1, /* the receiver may put there what it answers */
+    RPI_SHM_WRITABLE = 1, /* the receiver may write its answer there */
     RPI_SHM_WRITTEN = 2,  /* and this is such an answer */
 };
 
@@ -61,33 +61,34 @@ typedef struct rpi_shm_theirs {
     uint64_t id;
     unsigned char *memory;
     size_t bytes;
-    bool dropped; /* unmapped when it is not held any more */
+    bool dropped; /* to be unmapped when no frame uses it */
 } rpi_shm_theirs;
 
 typedef struct rpi_shm_buffers {
     int mine_count, theirs_count;
-    rpi_shm_mine *mine;     /* [RPI_SHM_BUFFERS], made when it is needed */
+    rpi_shm_mine *mine;     /* [RPI_SHM_BUFFERS], allocated when needed */
     rpi_shm_theirs *theirs; /* the same */
     unsigned freed;         /* rpi_buffers_freed() when DROPs were last sent */
-    unsigned pause;         /* asks for which nothing is offered: there was no room to say it */
+    unsigned pause;         /* number of reaches() in which no buffer is offered: there was no
+                             * room to send an offer */
     unsigned said;          /* notes so far */
-    uint64_t held;          /* the buffer of the peer in which a frame is read; 0: none */
+    uint64_t held;          /* the peer's buffer in which a frame is being read; 0: none */
 } rpi_shm_buffers;
 
 void rpi_shm_buffers_close(rpi_shm_buffers *buffers);
-/* True: the peer can read this memory; else it may be able to later. */
+/* True: the peer can read this memory; otherwise it may be able to later. */
 bool rpi_shm_buffers_reach(rpi_shm_buffers *buffers, int socket, const void *data, size_t bytes,
                            rpi_shm_place *out_place);
-/* Take in notes that have come. RP_PENDING: there are no more; RP_OK: there may be; RP_PEER:
- * the socket's end; RP_CORRUPT: no notes. */
+/* Read notes that have arrived. RP_PENDING: there are no more; RP_OK: there may be; RP_PEER:
+ * the socket's end; RP_CORRUPT: not notes. */
 rp_status rpi_shm_buffers_receive(rpi_shm_buffers *buffers, int socket);
-/* Where a place of the peer's is, held until release. RP_PENDING: its buffer is not mapped;
- * RP_CORRUPT: it is not in its buffer. */
+/* The address of a place of the peer's, held until release. RP_PENDING: its buffer is not
+ * mapped; RP_CORRUPT: it is not in its buffer. */
 rp_status rpi_shm_buffers_hold(rpi_shm_buffers *buffers, const rpi_shm_place *place,
                                unsigned char **out_data);
 void rpi_shm_buffers_release(rpi_shm_buffers *buffers);
-/* Tell the peer of buffers that were freed since; costs next to nothing when none was. False:
- * the socket has no room, and it is to be called again. */
+/* Tell the peer of buffers that were freed since the last time; almost free if none was. False:
+ * the socket has no room, and this has to be called again. */
 bool rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket);
 
 #endif

@@ -1,5 +1,5 @@
-/* Two processes of one machine come to a link: they meet at the lower rank's socket, and pass
- * each other descriptors (docs/wire.md). */
+/* How two processes of one machine make a link: they connect at the lower rank's socket, and
+ * pass each other descriptors (docs/wire.md). */
 #include "base/memory.h"
 #include "base/states.h"
 #include "net/link/endpoint.h"
@@ -30,8 +30,8 @@ static rp_status map_sealed(int fd, size_t bytes, void **out_memory) {
     return rpi_sealed_map(fd, bytes, PROT_READ | PROT_WRITE, out_memory);
 }
 
-/* What a peer wakes us by: our event descriptor, and our doorbell where there is one. Returns
- * how many. */
+/* The descriptors by which a peer wakes us: our event descriptor, and our doorbell if there is
+ * one. Returns their number. */
 static int own_fds(const rpi_shm_endpoint *endpoint, int fds[2]) {
     fds[0] = endpoint->event;
     fds[1] = endpoint->doorbell.fd;
@@ -50,8 +50,8 @@ static rp_status take_fds(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
     return status;
 }
 
-/* Lower rank: make the memory and pass it with what wakes us. What wakes the peer has come
- * behind its hello. */
+/* The lower rank makes the memory and passes it with the descriptors that wake it. Those that
+ * wake the peer have come after its hello. */
 static rp_status offer(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
                        int64_t deadline_ns) {
     int fds[3] = {-1};
@@ -90,8 +90,8 @@ static rp_status call(const rpi_shm_endpoint *endpoint, rpi_shm_link *link, cons
     return RP_OK;
 }
 
-/* And what wakes us, at once: the lower rank need not wait for it. One that has hung up by then
- * may have answered why. */
+/* It passes its own descriptors at once, because the lower rank need not wait for them. A peer
+ * that has closed by then may have sent the reason. */
 static rp_status send_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
                             int64_t deadline_ns) {
     int own[2], count = own_fds(endpoint, own);
@@ -109,8 +109,8 @@ static rp_status receive_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *l
                              link->base.peer, deadline_ns);
 }
 
-/* From where dial() has come. RP_PEER behind the call: it hung up, perhaps on too many callers.
- */
+/* Continue after dial(). RP_PEER after the call: it closed the connection, perhaps because of
+ * too many callers. */
 static rp_status meet_lower(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
                             const char *address, int64_t deadline_ns) {
     rpi_redials redials = {0};
@@ -182,7 +182,7 @@ static rp_status call_one(rpi_shm_endpoint *endpoint, int peer, const char *addr
     return status;
 }
 
-/* One that hung up is called again by connect(). */
+/* connect() calls a peer again that closed. */
 static rp_status send_hello_to(rpi_shm_endpoint *endpoint, int peer, int64_t deadline_ns) {
     rpi_shm_link *link = endpoint->called[peer];
     rp_status status = send_hello(endpoint, link, deadline_ns);
@@ -207,7 +207,7 @@ rp_status rpi_shm_dial(rpi_endpoint *base, const int *peers, const char *const *
     return cannot_connect(status, peers[i - 1], addresses[i - 1]);
 }
 
-/* The one that was called, or a new one. */
+/* The call that was begun before, or a new one. */
 static rp_status take_link(rpi_shm_endpoint *endpoint, int peer, rpi_shm_link **out_link) {
     RP_TRY(rpi_peer_check(&endpoint->base, peer));
     *out_link = endpoint->called[peer];
@@ -215,7 +215,7 @@ static rp_status take_link(rpi_shm_endpoint *endpoint, int peer, rpi_shm_link **
     return *out_link ? RP_OK : new_link(endpoint, peer, out_link);
 }
 
-/* It has its socket, its memory and what wakes the peer. */
+/* The link has its socket, its memory and the descriptors that wake the peer. */
 static rp_status join(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     int rank = endpoint->base.rank, peer = link->base.peer;
     RP_TRY(rpi_shm_watch(endpoint, link->socket, link));

@@ -1,5 +1,5 @@
-/* Frames of a link: written where the ring has room, read where they lie, and those whose
- * payload lies in a buffer. */
+/* Frames of a link: written where the ring has room, read in place; and frames whose payload is
+ * in a buffer. */
 #include "net/bytes/frame.h"
 #include "net/link/endpoint.h"
 #include "net/shm/shm_endpoint.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 static rp_status gone(rpi_shm_link *link) {
-    link->sticky.told = true; /* but frames that came before are still to be read */
+    link->sticky.told = true; /* but frames that arrived before are still to be read */
     return RP_FAIL(PEER,
                    "connection closed by peer: rank %d closed its end or its process ended",
                    link->base.peer);
@@ -44,7 +44,7 @@ void rpi_shm_release(rpi_link *base) {
     rpi_shm_mark_ready((rpi_shm_endpoint *)base->endpoint, link); /* for the frame behind it */
 }
 
-/* RP_PENDING: it lies in a buffer that is not mapped here. */
+/* RP_PENDING: it is in a buffer that is not mapped here. */
 static rp_status find_payload(rpi_shm_link *link, const void *frame, size_t bytes) {
     rpi_shm_place place;
     if (bytes != RPI_SHM_PLACE_FRAME_BYTES)
@@ -63,7 +63,7 @@ static rp_status find_payload(rpi_shm_link *link, const void *frame, size_t byte
     return RP_OK;
 }
 
-/* RP_PENDING: the frame was revoked, and is left out. */
+/* RP_PENDING: the frame was revoked, and is skipped. */
 static rp_status peek_place(rpi_shm_link *link, const void *frame, size_t *in_out_bytes) {
     rp_status status = RP_OK;
     if (link->lies == RPI_SHM_LIES_BEHIND) { /* it has not been looked for */
@@ -96,8 +96,8 @@ static void clear_ready(const rpi_shm_link *link) {
     if (rings) rpi_rank_set_remove(&endpoint->doorbell.links, link->base.peer);
 }
 
-/* Who does not sleep looks at sockets rarely: the peer says in the link that it has said
- * something there. */
+/* A process that does not sleep rarely looks at sockets, so the peer counts its notes in the
+ * ring, too. */
 static void receive_noted(rpi_shm_link *link) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)link->base.endpoint;
     if (endpoint->zero_copy && link->stage == RPI_SHM_UP &&
@@ -115,7 +115,7 @@ rp_status rpi_shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes
         clear_ready(link);
         return status;
     }
-    /* All that a process wrote before its end is visible once the end is. */
+    /* Everything that a process wrote before its end is visible once the end is. */
     if (status == RP_PENDING) status = gone(link);
     rpi_sticky_error_keep(&link->sticky, status);
     return rpi_sticky_error_raise(&link->sticky);

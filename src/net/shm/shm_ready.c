@@ -1,6 +1,6 @@
-/* Which links are ready, and how to sleep until one has: by the doorbell in larger worlds, by
- * looking at all links in smaller ones; and what comes by sockets, notes and the end of a peer.
- */
+/* Which links are ready, and how to sleep until one is: by the doorbell in larger worlds, by
+ * examining all links in smaller ones. Also handles what arrives by sockets: notes, and the end
+ * of a peer. */
 #include "base/clock.h"
 #include "base/event.h"
 #include "net/memory/buffers.h"
@@ -11,7 +11,8 @@
 
 enum {
     EVENTS = 64,
-    LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
+    LOOK_EVERY =
+        256, /* iterations between looks at the sockets by a caller that never sleeps */
 };
 
 const rpi_rank_set *rpi_shm_ready(rpi_endpoint *base) {
@@ -21,7 +22,7 @@ const rpi_rank_set *rpi_shm_ready(rpi_endpoint *base) {
     return &endpoint->doorbell.links;
 }
 
-/* A peer that may not speak of buffers says nothing after it has connected: this is its end. */
+/* A peer that does not use buffers sends nothing after it has connected, so this is its end. */
 void rpi_shm_receive_notes(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     rp_status status =
         endpoint->zero_copy ? rpi_shm_buffers_receive(&link->buffers, link->socket) : RP_PEER;
@@ -33,7 +34,7 @@ void rpi_shm_receive_notes(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
 }
 
-/* Has a process ended, or said something? Was our event descriptor written? One system call. */
+/* Has a process ended or sent a note, or was our event descriptor written? One system call. */
 static rp_status look(rpi_shm_endpoint *endpoint) {
     struct epoll_event events[EVENTS];
     int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
@@ -49,7 +50,7 @@ static rp_status look(rpi_shm_endpoint *endpoint) {
     return RP_OK;
 }
 
-/* Who frees and allocates again has room at its peers as soon as they have heard of it. */
+/* A process that frees and allocates again has room at its peers as soon as they know of it. */
 static void drop_freed(rpi_shm_endpoint *endpoint) {
     unsigned freed = rpi_buffers_freed();
     bool told = true;
@@ -81,8 +82,8 @@ static bool arm_all(const rpi_shm_endpoint *endpoint) {
     return false;
 }
 
-/* Those that may be ready, and those that this side waits for with more than an ear for
- * frames; the others ring. */
+/* Those that may be ready, and those from which this side waits for more than frames; the
+ * others ring. */
 static bool arm_noted(rpi_shm_endpoint *endpoint) {
     rpi_doorbell *doorbell = &endpoint->doorbell;
     rpi_doorbell_arm(doorbell);

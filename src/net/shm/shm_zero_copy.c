@@ -1,4 +1,4 @@
-/* Payloads that stay where they are: frames that say where they lie. */
+/* Payloads that stay in place: frames that name the place of their payload. */
 #include "net/bytes/frame.h"
 #include "net/link/endpoint.h"
 #include "net/shm/shm_endpoint.h"
@@ -17,8 +17,8 @@ static bool shm_reaches_payload(rpi_link *base, const void *payload, size_t byte
     return reached;
 }
 
-/* As it was reserved: a header, and room for the place. number NULL: nothing of ours is in use.
- */
+/* As it was reserved: a header, and room for the place. number NULL: no payload of ours is in
+ * use. */
 static rp_status post_to(rpi_shm_link *link, size_t bytes, uint32_t *out_number) {
     void *region = NULL;
     uint32_t number = 0;

@@ -27,14 +27,14 @@ void rpi_host_unwrap(char *host) {
     host[length - 2] = '\0';
 }
 
-/* Of "host:port" the colon, and of "[::1]:port"; NULL: there is no port. */
+/* The colon of "host:port" and "[::1]:port"; NULL: there is no port. */
 static const char *port_of(const char *host) {
     const char *colon = strrchr(host, ':');
     bool is_one = colon && (strchr(host, ':') == colon || (colon > host && colon[-1] == ']'));
     return is_one ? colon : NULL;
 }
 
-/* What users write in a host's place. */
+/* What users write instead of a host. */
 static rp_status check_form(const char *host) {
     const char *scheme = strstr(host, "://"), *port = port_of(host);
     if (scheme)
@@ -54,7 +54,7 @@ rp_status rpi_host_check(const char *host) {
     struct in6_addr address;
     RP_TRY(check_form(host));
     if (inet_pton(AF_INET6, host, &address) != 1 || !IN6_IS_ADDR_LINKLOCAL(&address))
-        return RP_OK; /* with its zone it is none for inet_pton() */
+        return RP_OK; /* inet_pton() refuses one with its zone */
     return RP_FAIL(
         INVALID,
         "'%s' is an address that holds on one link only: say of which interface, as "

@@ -35,7 +35,7 @@ bool rpi_interface_is_inside(const char *name) {
            !name[15];
 }
 
-/* Does the filter say which ones, not only which not? */
+/* Does the filter name interfaces, or only exclude some? */
 static bool names_some(const char *filter) {
     return filter && *filter && *filter != '^';
 }
@@ -48,7 +48,7 @@ static bool has_address(const struct ifaddrs *at, int family) {
     return !IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr);
 }
 
-/* One pass over the interfaces: those of a family that are bridges, or are not. */
+/* One pass over the interfaces: those of a family that are bridges, or those that are not. */
 static void collect(const struct ifaddrs *all, const char *filter, int family, bool bridges,
                     rpi_interface *list, int *count) {
     socklen_t bytes =
@@ -117,7 +117,7 @@ rp_status rpi_interfaces_text(const char *filter, const char *facing, char *text
     return RP_OK;
 }
 
-/* As IPv6 listeners see what comes by IPv4. */
+/* IPv4 connections have such addresses at IPv6 listeners. */
 static const char *skip_mapping(const char *address) {
     return strncasecmp(address, "::ffff:", 7) == 0 ? address + 7 : address;
 }

@@ -48,7 +48,7 @@ static int bind_at(const struct addrinfo *at) {
     int fd =
         socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
     if (fd < 0) return -1;
-    int one = 1; /* a port whose last connections linger in TIME_WAIT is free */
+    int one = 1; /* a port whose last connections are in TIME_WAIT is free */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, at->ai_addr, at->ai_addrlen) == 0) return fd;
     int saved = errno;
@@ -66,14 +66,14 @@ static int listen_at(const struct addrinfo *at) {
     return -1;
 }
 
-/* A listener at the first of the addresses that can be had, or -1 with errno. */
+/* A listener at the first of the addresses that is free, or -1 with errno. */
 static int listen_at_any(const struct addrinfo *list) {
     int fd = -1;
     for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) fd = listen_at(at);
     return fd;
 }
 
-/* Of several addresses there is none for one listener but the one that means all. */
+/* If there are several addresses, one listener can only take the one for all interfaces. */
 static const char *common_address(const char *host) {
     if (!host || !strchr(host, ',')) return host;
     return strchr(host, ':') ? "::" : "0.0.0.0";
@@ -203,7 +203,7 @@ int rpi_stream_dial_once(const struct addrinfo *at, int64_t deadline_ns) {
     return -1;
 }
 
-/* Nobody listens there yet, or the way there is not up yet: worth another try. */
+/* Nobody listens there yet, or the network is not up yet: try again. */
 static bool may_come(int error) {
     return error == ECONNREFUSED || error == ETIMEDOUT || error == ECONNRESET ||
            error == EHOSTUNREACH || error == ENETUNREACH || error == EAGAIN;
@@ -226,8 +226,8 @@ rp_status rpi_stream_begin_dial(const struct addrinfo *at, int *out_fd) {
     return status;
 }
 
-/* One round over all addresses. A connected descriptor, or -1 with errno. An address that leads
- * nowhere answers nothing: while there are others it has `share_ns`. */
+/* One round over all addresses. A connected descriptor, or -1 with errno. An unreachable
+ * address does not answer: if there are others it gets `share_ns`. */
 static int connect_to_any(const struct addrinfo *list, int64_t share_ns, int64_t deadline_ns) {
     int fd = -1;
     for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) {
@@ -310,7 +310,7 @@ bool rpi_stream_is_unanswered(int fd, int64_t limit_ns) {
     socklen_t length = sizeof info;
     memset(&info, 0, sizeof info);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
-    /* Not TCP_USER_TIMEOUT: it also ends connections to a process that is stopped for long,
-     * whose kernel answers, but has no more room for what is sent. */
+    /* Not TCP_USER_TIMEOUT, which also ends connections to a process that is stopped for long:
+     * its kernel answers, but has no more room for bytes. */
     return info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv * INT64_C(1000000) >= limit_ns;
 }

@@ -41,7 +41,7 @@ rp_status rpi_unix_listen(char name[RPI_UNIX_NAME_BYTES], int *out_fd) {
     return RP_OK;
 }
 
-/* A listener whose queue is full refuses for the moment what would otherwise block. */
+/* A listener with a full queue refuses for the moment a call that would otherwise block. */
 static int connect_by(int fd, const struct sockaddr_un *address, socklen_t length,
                       int64_t deadline_ns) {
     int result;

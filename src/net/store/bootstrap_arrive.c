@@ -1,4 +1,4 @@
-/* Arriving: which bootstrap of a name goes on now, and who is in it already. */
+/* Arriving: which bootstrap of a name is going on, and which ranks are in it already. */
 #include "net/store/bootstrap_keys.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Has somebody opened the next bootstrap of this name, until the deadline? */
+/* Whether a rank has opened the next bootstrap of this name, until the deadline. */
 static rp_status await_next(const rpi_bootstrap *bootstrap, int64_t generation,
                             int64_t deadline_ns, bool *out_moved) {
     int64_t now = generation;
@@ -29,9 +29,9 @@ static rp_status open_next(rpi_bootstrap *bootstrap, int64_t generation) {
     return await_next(bootstrap, generation, bootstrap->deadline_ns, &moved);
 }
 
-/* The bootstrap of this name that goes on now. *out_again: it was one that had failed before,
- * and the next one is open. Who has not been in a failed one is told why it failed, unless
- * others who have come back at that moment: a failure is of one bootstrap, not of a name. */
+/* The bootstrap of this name that is going on. *out_again: it had failed before, and the next
+ * one is open. A rank that was not in a failed one gets the reason why it failed, unless others
+ * come back at that moment: a failure belongs to one bootstrap, not to a name. */
 static rp_status enter(rpi_bootstrap *bootstrap, bool *out_again) {
     int64_t generation = 0, arrivals = 0;
     *out_again = false;

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Those who could not connect know more than those who only wait for them, and speak first. */
+/* Ranks that could not connect know more than those that only wait for them, and give up first.
+ */
 static rp_status wait_outcome(rpi_bootstrap *bootstrap) {
     char key[RPI_BOOTSTRAP_KEY_BYTES], outcome[RPI_BOOTSTRAP_BYTES];
     int64_t deadline_ns = bootstrap->deadline_ns + 3 * RPI_BOOTSTRAP_CHAIN_NS;
@@ -28,8 +29,8 @@ static rp_status wait_outcome(rpi_bootstrap *bootstrap) {
         rpi_bootstrap_plural(&missing), missing.text, bootstrap->timeout_s);
 }
 
-/* Nothing of a bootstrap that went well stays in the store; the last one to go takes the rest.
- */
+/* Nothing of a successful bootstrap stays in the store; the last rank to leave removes the
+ * rest. */
 static rp_status clean_up(rpi_bootstrap *bootstrap, const char *const *subjects) {
     int64_t left = 0;
     for (int i = 0; subjects[i]; i++)
@@ -48,8 +49,8 @@ rp_status rpi_bootstrap_leave(rpi_bootstrap *bootstrap, const char *const *subje
     int64_t count = 0, generation = 0;
     bool first = false;
     char key[RPI_BOOTSTRAP_KEY_BYTES];
-    /* Who dies between any two of these requests has not said that it is ready, or has let all
-     * go on: no count is short of a rank that nobody can name. */
+    /* A rank that dies between any two of these requests has not published that it is ready, or
+     * has let all go on: a count never lacks a rank that nobody can name. */
     RP_TRY(rpi_bootstrap_add(bootstrap, "count", -1, &count));
     if (count == bootstrap->world) {
         /* From here on a new bootstrap of this name is another one. */

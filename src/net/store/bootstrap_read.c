@@ -1,4 +1,4 @@
-/* What ranks show each other, and who does not come to read or to be read. */
+/* Texts that ranks publish, and ranks that do not come to publish or read them. */
 #include "net/store/bootstrap_keys.h"
 
 #include "base/clock.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In worlds above this values are looked for the more seldom, so that waiting ranks do not keep
- * the store busy. */
+/* In larger worlds values are asked for less often, so that waiting ranks do not keep the store
+ * busy. */
 enum { LOOK_UP_WORLD = 64 };
 
 rp_status rpi_bootstrap_show(rpi_bootstrap *bootstrap, const char *subject, const char *value) {
@@ -26,7 +26,7 @@ static rp_status check_arrivals(rpi_bootstrap *bootstrap) {
                    bootstrap->world - missing.count, bootstrap->world);
 }
 
-/* How long to wait for a value before looking up again; 0: the deadline has come. */
+/* How long to wait for a value before checking again; 0: the deadline is over. */
 static double wait_seconds(const rpi_bootstrap *bootstrap) {
     double left_s = rpi_seconds(bootstrap->deadline_ns - rpi_now_ns());
     int times = 1 + bootstrap->world / LOOK_UP_WORLD;
@@ -34,7 +34,7 @@ static double wait_seconds(const rpi_bootstrap *bootstrap) {
     return left_s < 0 ? 0 : left_s < look_s ? left_s : look_s;
 }
 
-/* The value of a rank has not come for `waited_s`: RP_OK to wait on. */
+/* The value of a rank has been missing for `waited_s`: RP_OK to continue waiting. */
 static rp_status wait_on(rpi_bootstrap *bootstrap, const char *subject, int rank,
                          double waited_s) {
     RP_TRY(rpi_bootstrap_look(bootstrap));
@@ -63,7 +63,7 @@ typedef struct bootstrap_page {
     size_t sizes[]; /* [world] */
 } bootstrap_page;
 
-/* Hand out what one request has brought. */
+/* Pass on the values of one request. */
 static rp_status take_page(const bootstrap_page *page, const char *subject,
                            rpi_bootstrap_take *take, void *context) {
     const unsigned char *next = page->values;
@@ -115,7 +115,7 @@ void rpi_bootstrap_go_on(rpi_bootstrap *bootstrap) {
     bootstrap->deadline_ns = rpi_deadline_ns(bootstrap->timeout_s);
 }
 
-/* A note of who waits in vain: "rank reason". */
+/* The note of a rank that waits in vain: "rank reason". */
 static bool read_note(const rpi_bootstrap *bootstrap, int rank, int *out_peer, char *reason,
                       size_t bytes) {
     char note[RPI_BOOTSTRAP_BYTES], *next = NULL;

@@ -88,7 +88,7 @@ void rpi_dictionary_destroy(rpi_dictionary *dictionary) {
     rpi_free(dictionary);
 }
 
-/* Twice the buckets; when memory is short the chains just stay longer. */
+/* Doubles the buckets; without memory the chains just stay longer. */
 static void grow(rpi_dictionary *dictionary) {
     size_t wider = dictionary->bucket_count * 2;
     entry **buckets = NULL;

@@ -20,13 +20,13 @@ rp_status rpi_store_compare_check(const char *key, const void *expected, size_t 
                                   const size_t *out_bytes);
 rp_status rpi_dictionary_set(rpi_dictionary *dictionary, const char *key, const void *value,
                              size_t bytes);
-/* The value where it lies, until the next change; NULL when absent. */
+/* The value in place, until the next change; NULL if absent. */
 const void *rpi_dictionary_get(const rpi_dictionary *dictionary, const char *key,
                                size_t *out_bytes);
-/* A number is 8 bytes, little-endian. RP_INVALID when the key holds something else. */
+/* A number is 8 bytes, little-endian. RP_INVALID if the key has something else. */
 rp_status rpi_dictionary_add(rpi_dictionary *dictionary, const char *key, int64_t amount,
                              int64_t *out_value);
-/* Where the key holds exactly `expected` (0 bytes: where it is absent or empty). The value
+/* Sets the key if its value is exactly `expected` (0 bytes: absent or empty). The value
  * afterwards is read by rpi_dictionary_get(). */
 rp_status rpi_dictionary_compare_set(rpi_dictionary *dictionary, const char *key,
                                      const void *expected, size_t expected_bytes,

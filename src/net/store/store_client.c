@@ -1,4 +1,4 @@
-/* What a store's server has of one client: bytes that come and go, one request at a time. */
+/* One client of a store's server: its bytes in and out, one request at a time. */
 #include "net/store/store_serving.h"
 
 #include "base/memory.h"
@@ -13,7 +13,8 @@ void rpi_store_client_drop(rp_store_server *server, rpi_store_client *gone) {
     while (*at && *at != gone) at = &(*at)->next;
     if (*at) *at = gone->next;
     server->stranger_count -= gone->is_stranger;
-    /* It would leave epoll by itself, but for a forked child that still has the connection. */
+    /* It would leave epoll by itself, were it not for a forked child that has the connection,
+     * too. */
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, gone->channel.fd, NULL);
     rpi_channel_close(&gone->channel);
     rpi_free(gone->buffer);

@@ -86,7 +86,7 @@ static rp_status local_get_page(void *context, const char *prefix, int first, in
     pthread_mutex_lock(&store->lock);
     while (!rpi_store_page_look(&page, store->dictionary) && wait_change(store, deadline_ns)) {
     }
-    page.have = 0; /* what was there may have been removed or replaced meanwhile */
+    page.have = 0; /* the key may have been removed or replaced meanwhile */
     page.bytes = 0;
     (void)rpi_store_page_look(&page, store->dictionary);
     int copied = copy_page(&page, store->dictionary, values, capacity, sizes);

@@ -1,4 +1,4 @@
-/* What clients of a store ask for, and those that wait for a key. */
+/* Requests of a store's clients, and clients that wait for a key. */
 #include "net/store/store_serving.h"
 
 #include "base/clock.h"
@@ -26,15 +26,15 @@ rp_status rpi_store_answer_page(rp_store_server *server, rpi_store_client *each)
     return RP_OK;
 }
 
-/* The key that it waits for has come; true when that was the last one of its page. */
+/* The key for which it waits is set; true if it was the last one of its page. */
 static bool has_page(rp_store_server *server, rpi_store_client *each) {
     if (rpi_store_page_look(&each->page, server->dictionary)) return true;
     rpi_store_page_key(&each->page, each->page.have, each->key);
     return false;
 }
 
-/* Answer everybody who waits for this key. A client that cannot be answered is dropped when its
- * deadline comes or its connection ends. */
+/* Answer all clients that wait for this key. A client that cannot be answered is dropped when
+ * its deadline is over or its connection ends. */
 static void wake_waiters(rp_store_server *server, const char *key) {
     size_t bytes = 0;
     const void *value = rpi_dictionary_get(server->dictionary, key, &bytes);
@@ -57,7 +57,7 @@ static void begin_wait(rp_store_server *server, rpi_store_client *each) {
                             : rpi_now_ns() + wait_ms * 1000000;
     if (each->deadline_ns < server->due_ns) server->due_ns = each->deadline_ns;
     rpi_store_client_watch(server, each,
-                           EPOLLRDHUP); /* a client that dies while it waits is noticed */
+                           EPOLLRDHUP); /* so that the death of a waiting client is noticed */
 }
 
 static rp_status start_get(rp_store_server *server, rpi_store_client *each) {
@@ -84,7 +84,7 @@ static rp_status start_get_page(rp_store_server *server, rpi_store_client *each)
     return RP_OK;
 }
 
-/* The request holds both values: how long the first one is, that one, the other. */
+/* The request has both values: the length of the first, the first, the second. */
 static rp_status compare_set(rp_store_server *server, rpi_store_client *each) {
     const unsigned char *value =
         each->buffer + RPI_STORE_HEADER_BYTES + each->request.key_bytes;

@@ -1,12 +1,14 @@
 /* The server of a TCP store: one thread asleep in epoll.
  *
  * A caller is a stranger until it has proved that it has the job's secret (proof.h) or, in a
- * job without one, until its first request is whole. Strangers are few, and none stays long;
- * they are refused by the log and by an answer in the store's protocol.
+ * job without one, until its first request is complete. The number of strangers is limited, and
+ * so is their time; they are refused with a line in the log and a reply in the store's
+ * protocol.
  *
- * Each client has one request under way. Bytes are taken only up to the end of that request and
- * the next one is begun when its reply has left, so that a client costs at most one request and
- * one reply of memory whatever it sends. A connection whose bytes are no request is closed. */
+ * Each client has one request at a time. Bytes are read only up to the end of that request, and
+ * the next one is begun when its reply has left, so that a client costs at most the memory of
+ * one request and one reply whatever it sends. A connection whose bytes are not a request is
+ * closed. */
 #include "net/store/store_serving.h"
 #include "net/store/store_tcp.h"
 
@@ -24,18 +26,18 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* How long no connection is taken after descriptors ran out. */
+/* How long no connection is accepted after descriptors ran out. */
 #define BREATHER_NS (RPI_SECOND_NS / 10)
 
 enum { STRANGERS = 256 };
 
-/* When what this one does is over; RPI_NEVER_NS: it may stay as it is. */
+/* When this client's time is over; RPI_NEVER_NS: it may stay. */
 static int64_t end_of(const rpi_store_client *each) {
     if (each->is_stranger) return each->since_ns + RPI_STRANGER_MOST_NS;
     return each->state == RPI_STORE_CLIENT_WAITING ? each->deadline_ns : RPI_NEVER_NS;
 }
 
-/* Who gives no proof is told in the store's own protocol what it lacks. */
+/* A caller without a proof gets a reply in the store's own protocol that says what it lacks. */
 static rp_status turn_away(rp_store_server *server, rpi_store_client *each, rp_status status) {
     rpi_kept_error reason;
     rpi_error_keep(&reason);
@@ -67,7 +69,7 @@ static rp_status receive_proof(rp_store_server *server, rpi_store_client *each) 
     return RP_OK;
 }
 
-/* The header has come: learn how long the request is. */
+/* The header is complete: learn how long the request is. */
 static rp_status learn_length(rp_store_server *server, rpi_store_client *each) {
     if (each->is_stranger && rpi_proof_is_call(each->buffer))
         return decline_proof(server, each);
@@ -78,7 +80,7 @@ static rp_status learn_length(rp_store_server *server, rpi_store_client *each) {
     return RP_OK;
 }
 
-/* Take in bytes up to the end of one request and serve it. */
+/* Read bytes up to the end of one request and serve it. */
 static rp_status receive(rp_store_server *server, rpi_store_client *each) {
     while (each->state == RPI_STORE_CLIENT_RECEIVING) {
         ssize_t got = rpi_channel_receive(&each->channel, each->buffer + each->done,
@@ -136,8 +138,8 @@ static rp_status welcome(rp_store_server *server, int fd) {
     return RP_OK;
 }
 
-/* Is there place for one more stranger? The oldest makes it, unless all have just come: then
- * the next ones wait where the kernel keeps them. */
+/* Whether there is room for one more stranger. The oldest makes room, unless all have just
+ * connected: then the next ones wait in the kernel. */
 static bool make_place(rp_store_server *server) {
     if (server->stranger_count < STRANGERS) return true;
     rpi_store_client *oldest = NULL;
@@ -152,7 +154,7 @@ static bool make_place(rp_store_server *server) {
     return true;
 }
 
-/* Once: strangers may have taken what is lacking, for a moment. */
+/* Logged once, because strangers may have taken descriptors or memory for a moment. */
 static void say_lack(rp_store_server *server, int error) {
     if (server->has_said) return;
     server->has_said = true;
@@ -165,7 +167,7 @@ static void accept_clients(rp_store_server *server) {
     while (make_place(server)) {
         int fd = rpi_stream_accept(server->listener);
         if (fd < 0) {
-            /* Out of descriptors the listener stays readable: rest instead of spinning. */
+            /* Without descriptors the listener stays readable: pause instead of spinning. */
             int error = errno;
             if (error != EAGAIN && error != EINTR && error != ECONNABORTED) {
                 say_lack(server, error);
@@ -207,9 +209,9 @@ static void end(rp_store_server *server, rpi_store_client *each) {
         rpi_store_client_drop(server, each);
 }
 
-/* Refuse the waits that are over, and strangers for whom it is time; returns when the next will
- * be. All clients are looked at only when there may be such a one: a wait that was answered
- * leaves its time behind, which costs one look in vain. */
+/* Refuse waits that are over, and strangers whose time is over; returns when the next will be.
+ * All clients are examined only when there may be one: an answered wait leaves its time behind,
+ * which costs one search in vain. */
 static int64_t expire(rp_store_server *server) {
     int64_t now_ns = rpi_now_ns(), next_ns = RPI_NEVER_NS;
     if (now_ns < server->due_ns) return server->due_ns;
@@ -236,7 +238,8 @@ static void *serve(void *context) {
             resume_accepting(server);
             continue;
         }
-        /* One event a turn: serving a client may drop another whose event would come next. */
+        /* One event in each iteration: serving a client may drop another whose event would come
+         * next. */
         int count = epoll_wait(server->epoll, &event, 1, rpi_poll_ms(next_ns));
         if (count <= 0) continue;
         if (event.data.ptr == &server->stop) return NULL;

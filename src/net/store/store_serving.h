@@ -38,11 +38,11 @@ typedef struct rpi_store_client {
     rpi_proof proof;
     uint32_t watched; /* epoll's events */
     rpi_store_header request;
-    char key[RPI_STORE_KEY_BYTES];    /* of the request; WAITING: the one that is missing */
+    char key[RPI_STORE_KEY_BYTES];    /* of the request; WAITING: the key that is missing */
     char prefix[RPI_STORE_KEY_BYTES]; /* of the page's keys */
     rpi_store_page page;              /* asked for; count 0: none */
-    int64_t deadline_ns;              /* WAITING: answer with what there is then */
-    size_t done, bytes;               /* of `buffer`: taken in or sent, of how many */
+    int64_t deadline_ns;              /* WAITING: reply with the values that are set by then */
+    size_t done, bytes;               /* of `buffer`: received or sent so far, and in all */
     size_t capacity;
     unsigned char *buffer;
 } rpi_store_client;
@@ -57,7 +57,7 @@ struct rp_store_server {
     unsigned refusals;
     bool has_said;            /* that it lacks descriptors or memory */
     int64_t resume_accept_ns; /* RPI_NEVER_NS: accepting */
-    int64_t due_ns;           /* nothing of a client's ends before */
+    int64_t due_ns;           /* no client's time is over before */
 };
 
 /* ---- store_client.c ---- */
@@ -65,27 +65,27 @@ struct rp_store_server {
 void rpi_store_client_drop(rp_store_server *server, rpi_store_client *gone);
 /* These events of epoll are waited for. */
 void rpi_store_client_watch(rp_store_server *server, rpi_store_client *each, uint32_t events);
-/* Room for so many bytes in its buffer. */
+/* Makes room for so many bytes in its buffer. */
 rp_status rpi_store_client_reserve(rpi_store_client *each, size_t bytes);
-/* It is one of ours: from here on it is believed, and stays as long as it likes. */
+/* It belongs to this job: from now on it is trusted, and may stay. */
 void rpi_store_client_let_in(rp_store_server *server, rpi_store_client *each);
 void rpi_store_client_begin_request(rpi_store_client *each);
-/* Queue a reply whose value lies in the client's buffer, behind the header. */
+/* Queue a reply whose value is in the client's buffer, after the header. */
 void rpi_store_client_begin_reply(rpi_store_client *each, rp_status status, int64_t number,
                                   size_t value_bytes);
-/* Queue a reply; `value` may not lie in the client's own buffer. */
+/* Queue a reply; `value` may not be in the client's own buffer. */
 rp_status rpi_store_client_reply(rpi_store_client *each, rp_status status, int64_t number,
                                  const void *value, size_t value_bytes);
 /* Queue a failure, with the recorded message. */
 rp_status rpi_store_client_refuse(rpi_store_client *each, rp_status status);
-/* Push out what is queued; the client's next request begins when all has left. */
+/* Send queued bytes; the client's next request begins when all have left. */
 rp_status rpi_store_client_flush(rp_store_server *server, rpi_store_client *each);
 
 /* ---- store_requests.c ---- */
 
-/* Do what a complete request asks; the reply is queued, or the client waits. */
+/* Do what a complete request asks for; the reply is queued, or the client waits. */
 rp_status rpi_store_serve_request(rp_store_server *server, rpi_store_client *each);
-/* Of one that waits for a page: with what is set now, whatever was while it waited. */
+/* For a client that waits for a page: reply with the values that are set now. */
 rp_status rpi_store_answer_page(rp_store_server *server, rpi_store_client *each);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 
-/* Others wait no longer than this for one that waits for a key, and less where they are there
- * before it. */
+/* Others wait at most this long for a thread that waits for a key, and less if they came first.
+ */
 #define SLICE_S       0.05
 #define SHORT_SLICE_S 0.001
 
@@ -16,7 +16,7 @@ typedef struct shared_store {
     rp_store inner;
     pthread_mutex_t lock;
     pthread_cond_t turn;
-    uint64_t next_ticket, serving; /* [lock] calls go in the order in which they come */
+    uint64_t next_ticket, serving; /* [lock] calls are served in the order of arrival */
 } shared_store;
 
 static void take_turn(shared_store *store) {
@@ -34,7 +34,7 @@ static rp_status end_turn(shared_store *store, rp_status status) {
     return status;
 }
 
-/* How long the next call may take of what is left; *out_is_last: nothing is left behind it. */
+/* How long the next call may take of the rest; *out_is_last: nothing is left afterwards. */
 static double slice(shared_store *store, int64_t deadline_ns, bool *out_is_last) {
     pthread_mutex_lock(&store->lock);
     double most_s = store->next_ticket - store->serving > 1 ? SHORT_SLICE_S : SLICE_S;
@@ -65,7 +65,7 @@ static rp_status shared_get(void *context, const char *key, double timeout_s, vo
     }
 }
 
-/* The key behind a page that is short: a page that ends before it all the same is full. */
+/* The key after a short page: a page that ends before it nevertheless is full. */
 static bool is_there(shared_store *store, const char *prefix, int next) {
     char key[RPI_STORE_KEY_BYTES];
     size_t bytes = 0;
@@ -82,7 +82,7 @@ static rp_status shared_get_page(void *context, const char *prefix, int first, i
     RPI_FPENV_SCOPE;
     shared_store *store = context;
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
-    int full = 0; /* so many, where the next key was there before */
+    int full = 0; /* the number to return if the next key was set before */
     for (bool is_last = false;;) {
         take_turn(store);
         double wait_s = slice(store, deadline_ns, &is_last);

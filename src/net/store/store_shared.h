@@ -1,5 +1,5 @@
-/* A store that several threads of a process use at a time, where a store itself takes one call
- * at a time: calls come in turn, and a long wait is many short ones. */
+/* A store for several threads of a process. A store itself takes one call at a time, so calls
+ * take turns, and a long wait is divided into many short ones. */
 #ifndef RPI_NET_STORE_SHARED_H
 #define RPI_NET_STORE_SHARED_H
 

@@ -1,4 +1,4 @@
-/* The client of a TCP store: one connection, one question at a time. */
+/* The client of a TCP store: one connection, one request at a time. */
 #include "net/store/store_tcp.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 
 typedef struct tcp_store {
     rpi_channel channel;
-    bool broken; /* a question was left without its answer: the stream is out of step */
+    bool broken;               /* a request got no reply: the stream is out of step */
     double response_timeout_s; /* the server keeps the time of waits; this much longer, and it
                                   is gone */
     char place[RPI_HOST_BYTES + 16]; /* "host:port", for messages */
@@ -40,7 +40,7 @@ static rp_status ask(tcp_store *store, const rpi_store_header *request, const ch
                              deadline_ns);
 }
 
-/* The reply's value, if any, lies in store->buffer afterwards. */
+/* The reply's value, if any, is in store->buffer afterwards. */
 static rp_status receive_reply(tcp_store *store, rpi_store_header *out_reply,
                                int64_t deadline_ns) {
     unsigned char header[RPI_STORE_HEADER_BYTES] = {0};
@@ -84,7 +84,7 @@ static rp_status exchange(tcp_store *store, rpi_store_header *request, const cha
         store->place);
 }
 
-/* What the server refused, in its words. */
+/* The server's refusal, with its message. */
 static rp_status verdict(const tcp_store *store, const rpi_store_header *reply) {
     if (reply->status == RP_OK) return RP_OK;
     rp_status status = reply->status < 0 ? (rp_status)reply->status : RP_CORRUPT;
@@ -201,8 +201,8 @@ static const rp_store_ops tcp_ops = {.set = tcp_set,
                                      .get_page = tcp_get_page,
                                      .compare_set = tcp_compare_set};
 
-/* Some other program may listen there: a question that changes nothing, while we still count
- * the time to connect. */
+/* Another program may listen there: make a request that changes nothing, while the time to
+ * connect still counts. */
 static rp_status prove_it_is_a_store(tcp_store *store, int64_t deadline_ns) {
     rpi_store_header request = {.operation = RPI_STORE_REMOVE}, reply = {0};
     rp_status status = exchange_by(store, &request, HELLO_KEY, NULL, deadline_ns, &reply);

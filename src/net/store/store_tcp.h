@@ -1,5 +1,5 @@
-/* The TCP store with a secret that is given, where the public calls (redpoll/store.h) take that
- * of this process's environment. */
+/* The TCP store with a given secret; the public calls (redpoll/store.h) use that of this
+ * process's environment. */
 #ifndef RPI_NET_STORE_TCP_H
 #define RPI_NET_STORE_TCP_H
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Queries as PyTorch numbers them; lengths and numbers are 8 bytes in the hosts' byte order,
- * which is little-endian wherever both run. Texts are a length and their bytes. */
+ * which is little-endian wherever both run. A text is its length and its bytes. */
 enum {
     VALIDATE = 0,
     SET = 1,
@@ -107,7 +107,7 @@ static rp_status torch_set(void *context, const char *key, const void *value, si
     return ask(store, NULL, 0);
 }
 
-/* One key by its name, or the first `count` of a page's. */
+/* One key by its name, or the first `count` keys of a page. */
 typedef struct torch_keys {
     const char *name;
     rpi_store_page page;
@@ -146,7 +146,7 @@ static rp_status wait_until_set(torch_store *store, const torch_keys *keys, doub
     }
 }
 
-/* The value behind its length, to the store's buffer. */
+/* The value after its length, into the store's buffer. */
 static rp_status receive_value(torch_store *store, const char *key,
                                const unsigned char length[8], size_t *out_bytes) {
     uint64_t count = rpi_get_u64(length);
@@ -165,7 +165,7 @@ static rp_status torch_get(void *context, const char *key, double timeout_s, voi
     torch_store *store = context;
     unsigned char length[8] = {0};
     RP_TRY(rpi_store_check(key, 0));
-    /* Asking for a key that is not there ends the connection, so look first. */
+    /* Asking for an absent key ends the connection, so check first. */
     RP_TRY(wait_until_set(store, &(torch_keys){.name = key}, timeout_s));
     begin(store, GET);
     put_key(store, key);
@@ -175,8 +175,8 @@ static rp_status torch_get(void *context, const char *key, double timeout_s, voi
     return RP_OK;
 }
 
-/* How many of the first keys are set, though not all: halved and halved again, since the store
- * says of several keys only whether all are. */
+/* How many of the first keys are set, if not all: found by bisection, since the store says of
+ * several keys only whether all are. */
 static rp_status count_set(torch_store *store, torch_keys *keys) {
     uint32_t least = 0, most = keys->count - 1;
     while (least < most) {
@@ -192,7 +192,7 @@ static rp_status count_set(torch_store *store, torch_keys *keys) {
     return RP_OK;
 }
 
-/* All values are read, the first that fit are kept: what is left is asked for again. */
+/* All values are read and the first that fit are kept; the rest is asked for again. */
 static rp_status receive_page(torch_store *store, const torch_keys *keys, void *values,
                               size_t capacity, size_t *sizes, int *out_got) {
     size_t used = 0;
@@ -247,8 +247,8 @@ static rp_status torch_add(void *context, const char *key, int64_t amount, int64
     return RP_OK;
 }
 
-/* Of a key that is absent PyTorch's store says what was expected, as if it held that: so says
- * the answer of a key that was removed, too. */
+/* For an absent key PyTorch's store returns the expected value, as if it were set; for a
+ * removed key, too. */
 static rp_status torch_compare_set(void *context, const char *key, const void *expected,
                                    size_t expected_bytes, const void *desired,
                                    size_t desired_bytes, void *value, size_t capacity,
@@ -290,7 +290,7 @@ static const rp_store_ops torch_ops = {.set = torch_set,
                                        .get_page = torch_get_page,
                                        .compare_set = torch_compare_set};
 
-/* Say the word that PyTorch's store expects first, and see that it answers like one. */
+/* Send the first message that PyTorch's store expects, and check its answer. */
 static rp_status introduce(torch_store *store) {
     bool set = false;
     begin(store, VALIDATE);

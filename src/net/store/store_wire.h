@@ -31,11 +31,11 @@ typedef struct rpi_store_header {
                              amount, and in its reply the new value; in that to get page how many */
 } rpi_store_header;
 
-/* Of a request to compare and set: both values, and a length. */
+/* For a compare set: both values, and a length. */
 enum { RPI_STORE_COMPARE_BYTES = 4 + 2 * RPI_STORE_VALUE_BYTES };
 
 void rpi_store_pack(const rpi_store_header *header, void *bytes);
-/* RP_CORRUPT says what is wrong with the 24 bytes: lengths in a good header are within limits.
+/* RP_CORRUPT says what is wrong with the 24 bytes: lengths in a valid header are within limits.
  */
 rp_status rpi_store_unpack(const void *bytes, rpi_store_header *out_header);
 

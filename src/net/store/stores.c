@@ -1,6 +1,6 @@
 #include "net/store/response_timeout.h"
 
-#define RESPONSE_TIMEOUT_MIN_S 2.0 /* a machine that is busy may be slow to answer */
+#define RESPONSE_TIMEOUT_MIN_S 2.0 /* a busy machine may be slow to reply */
 #define RESPONSE_TIMEOUT_MAX_S 10.0
 
 double rpi_store_response_timeout(double timeout_s) {

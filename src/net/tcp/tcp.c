@@ -1,11 +1,11 @@
 /* Frames over TCP: any machine that IP reaches.
  *
- * Sockets are non-blocking behind one edge-triggered epoll descriptor, so that sleeping is
- * sleeping on that descriptor and a pass costs one system call when nothing comes. What goes in
- * and out of a socket is tcp_stream.c's, what goes by which of several tcp_multistream.c's.
+ * Sockets are non-blocking behind one edge-triggered epoll descriptor, so that a rank sleeps on
+ * that descriptor, and an iteration costs one system call if nothing arrives. tcp_stream.c
+ * moves bytes in and out of a socket, tcp_multistream.c distributes frames over several.
  *
- * Of the addresses that a peer shows each stream of a link takes another one, in turns, and the
- * kernel the interface that leads there; where one does not answer the next one serves. */
+ * The streams of a link take the addresses of a peer in turn, and the kernel chooses the
+ * interface for each; if one does not answer the next one is used. */
 #include "net/link/transport_kinds.h"
 
 #include "base/clock.h"
@@ -133,7 +133,7 @@ static rp_status tcp_progress(rpi_endpoint *base) {
     int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
     if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch connections");
     for (int i = 0; i < count; i++) {
-        rpi_tcp_stream *stream = events[i].data.ptr; /* NULL: connected() has something */
+        rpi_tcp_stream *stream = events[i].data.ptr; /* NULL: connected() would return one */
         if (stream) rpi_tcp_stream_event(stream, events[i].events);
     }
     for (int peer = 0; peer < base->world; peer++)
@@ -154,7 +154,7 @@ static bool tcp_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
 }
 
 static void tcp_disarm(rpi_endpoint *base) {
-    (void)base; /* the epoll descriptor counts on by itself */
+    (void)base; /* the epoll descriptor stays readable by itself */
 }
 
 static rp_status tcp_flushed(rpi_endpoint *base) {

@@ -1,4 +1,4 @@
-/* Two processes come to a link over TCP: the higher rank dials the lower. */
+/* How two processes make a link over TCP: the higher rank calls the lower. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/link/endpoint.h"
@@ -12,7 +12,7 @@
 
 enum { WAYS_BYTES = 800 };
 
-/* "tcp:HOST:PORT"; the host may hold colons of its own. */
+/* "tcp:HOST:PORT"; the host may have colons of its own. */
 static rp_status parse_address(const char *address, char host[RPI_HOST_BYTES], int *out_port) {
     const char *colon = strrchr(address, ':');
     size_t length = colon ? (size_t)(colon - address) : 0;
@@ -40,7 +40,7 @@ static rp_status begin_dial(const char *address, unsigned attempt, int *out_fd, 
 
 const rpi_call_kind rpi_tcp_connecting = {.dial = begin_dial};
 
-/* Whoever hangs up before it has answered may have had too many callers. */
+/* A peer that closes before it has answered may have had too many callers. */
 static rp_status dial_in_turn(const rpi_hello *self, int peer, const rpi_addresses *addresses,
                               const char *shown, int64_t deadline_ns, rpi_look *look,
                               rpi_channel *channel) {
@@ -54,7 +54,7 @@ static rp_status dial_in_turn(const rpi_hello *self, int peer, const rpi_address
     return status;
 }
 
-/* What listens at one of several addresses may be another host's, as those of bridges are. */
+/* At one of several addresses another host may listen, as at those of bridges. */
 static rp_status dial_one(const rpi_hello *self, int peer, rpi_addresses *addresses,
                           const char *shown, int64_t deadline_ns, rpi_look *look,
                           rpi_channel *channel) {
@@ -100,7 +100,7 @@ static rp_status watch_stream(const rpi_tcp_endpoint *endpoint, rpi_tcp_stream *
     return RP_OK;
 }
 
-/* Takes over the connections, also when it fails. */
+/* Takes over the connections, also if it fails. */
 static rp_status open_link(const rpi_tcp_endpoint *endpoint, rpi_tcp_link *link,
                            const rpi_channel *channels) {
     int count = endpoint->hello.streams;
@@ -171,7 +171,7 @@ rp_status rpi_tcp_call(rpi_endpoint *base, int peer, const char *address) {
     return rpi_connector_request(((rpi_tcp_endpoint *)base)->connector, peer, address);
 }
 
-/* What stands is the link's from here on. */
+/* A finished connection belongs to the link from here on. */
 static rp_status take_call(rpi_tcp_endpoint *endpoint, rpi_call *call) {
     rpi_channel channels[RPI_STREAMS_MAX];
     int peer = call->peer;

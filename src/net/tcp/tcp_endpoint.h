@@ -1,5 +1,5 @@
 /* What the files of the TCP transport share: tcp.c, its endpoint and frames, and tcp_connect.c,
- * by which two processes come to a link. */
+ * which makes links. */
 #ifndef RPI_NET_TCP_ENDPOINT_H
 #define RPI_NET_TCP_ENDPOINT_H
 
@@ -17,7 +17,7 @@ typedef struct rpi_tcp_link {
 typedef struct rpi_tcp_endpoint {
     rpi_endpoint base;
     rpi_acceptor acceptor;
-    rpi_connector *connector; /* in its place where links come on need */
+    rpi_connector *connector; /* instead of it if links are made on need */
     rpi_hello hello;
     char host[RPI_HOST_BYTES];
     int port;
@@ -29,7 +29,7 @@ typedef struct rpi_tcp_endpoint {
 
 rp_status rpi_tcp_connect(rpi_endpoint *endpoint, int peer, const char *address,
                           int64_t deadline_ns, rpi_link **out_link);
-/* Of an endpoint whose links come on need. */
+/* For an endpoint whose links are made on need. */
 rp_status rpi_tcp_call(rpi_endpoint *endpoint, int peer, const char *address);
 rp_status rpi_tcp_connected(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
 extern const rpi_call_kind rpi_tcp_connecting;

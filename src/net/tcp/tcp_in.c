@@ -43,7 +43,7 @@ static void fail(rpi_tcp_stream *stream, rp_status status) {
     RPI_ENTER(in_next, stream->in, RPI_TCP_IN_ENDED);
 }
 
-/* Numbers rise on each stream; which of them come is the link's matter. */
+/* Numbers rise on each stream; the link decides which of them comes next. */
 static rp_status read_number(rpi_tcp_stream *stream, const unsigned char *at,
                              uint32_t *out_number) {
     *out_number = 0;
@@ -57,7 +57,7 @@ static rp_status read_number(rpi_tcp_stream *stream, const unsigned char *at,
     return RP_OK;
 }
 
-/* A frame begins in `ahead`: give it a place. False when it cannot come yet, or never. */
+/* A frame begins in `ahead`: give it a place. False if it cannot be taken yet, or ever. */
 static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
     rpi_frame_header header;
     rpi_ring_region frame;
@@ -83,14 +83,15 @@ static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
     return true;
 }
 
-/* Where the next byte of the frame that is coming goes. */
+/* Where the next byte of the incomplete frame goes. */
 static unsigned char *tail(rpi_tcp_stream *stream) {
     const rpi_ring_region *frame =
         rpi_ring_allocator_at(&stream->frames, stream->frames.count - 1);
     return stream->in_bytes + frame->offset + frame->bytes - stream->missing;
 }
 
-/* Deal out what was read ahead; what is left is less than a header, or has no room. */
+/* Divide bytes that were read ahead into frames; the rest is less than a header, or has no
+ * room. */
 static void deal(rpi_tcp_stream *stream) {
     const unsigned char *at = stream->ahead, *end = at + stream->ahead_bytes;
     for (;;) {
@@ -129,7 +130,8 @@ static void end_of_stream(rpi_tcp_stream *stream) {
              RP_FAIL(PEER, "connection closed by peer: rank %d closed the connection", peer));
 }
 
-/* One read: the rest of the frame that is coming straight to its place, and what follows. */
+/* One read: the rest of the incomplete frame directly to its place, and the bytes after it
+ * ahead. */
 void rpi_tcp_stream_receive(rpi_tcp_stream *stream) {
     struct iovec pieces[2] = {
         {stream->missing ? tail(stream) : NULL, stream->missing},
@@ -148,7 +150,7 @@ void rpi_tcp_stream_receive(rpi_tcp_stream *stream) {
         return;
     }
     rpi_link_count_received(stream->link, (size_t)got);
-    /* Less than asked for: drained. TLS may hold back what has no room in one record. */
+    /* Less than asked for: the kernel has no more. TLS may keep the rest of a record. */
     if ((size_t)got < wanted && stream->in == RPI_TCP_IN_READY && !stream->channel.tls)
         RPI_ENTER(in_next, stream->in, RPI_TCP_IN_DRY);
     size_t direct = (size_t)got < stream->missing ? (size_t)got : stream->missing;

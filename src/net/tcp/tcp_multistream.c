@@ -43,9 +43,9 @@ void rpi_tcp_multistream_close_after_fork(rpi_tcp_multistream *multistream) {
 
 /* ---- faults ---- */
 
-/* Another stream has failed: nothing is sent on this one any more. When the peer has closed
- * that one it closes this one, too, behind frames that may be on their way, or does so once it
- * hears that we have. Anything else does not come to the peer's ears: what is here is all. */
+/* Another stream has failed: nothing more is sent on this one. If the peer has closed that
+ * stream it closes this one, too, perhaps after frames that are under way, or when it notices
+ * that we have. Any other failure is unknown to the peer: the bytes that are here are all. */
 static void end_stream(rpi_tcp_stream *stream, bool was_closed) {
     rpi_tcp_stream_mute(stream);
     if (stream->sticky.status != RP_OK) return;
@@ -57,7 +57,7 @@ static void end_stream(rpi_tcp_stream *stream, bool was_closed) {
     rpi_tcp_stream_hang_up(stream);
 }
 
-/* Has a stream failed? The link has, then, and what it failed of is recorded. */
+/* If a stream has failed, so has the link, with the recorded failure of the stream. */
 static rp_status look_for_fault(rpi_tcp_multistream *multistream) {
     int failed = 0;
     if (multistream->sticky.status != RP_OK) return multistream->sticky.status;
@@ -76,12 +76,13 @@ static rp_status look_for_fault(rpi_tcp_multistream *multistream) {
 
 /* ---- out ---- */
 
-/* The one with least to send; of those that have nothing, the one that has sent least. */
+/* The stream with the fewest bytes to send; of those with none, the one that has sent the
+ * fewest. */
 static bool is_before(const rpi_tcp_stream *a, const rpi_tcp_stream *b) {
     return a->queued != b->queued ? a->queued < b->queued : a->posted < b->posted;
 }
 
-/* The stream on which the next frame goes; -1: none has room. */
+/* The stream for the next frame; -1: none has room. */
 static int choose(const rpi_tcp_multistream *multistream, size_t bytes, bool bulk) {
     int best = -1;
     for (int i = 0; i < multistream->count; i++)
@@ -92,7 +93,7 @@ static int choose(const rpi_tcp_multistream *multistream, size_t bytes, bool bul
     return best;
 }
 
-/* The region that is reserved, where it is long enough. */
+/* The reserved region, if it is long enough. */
 static bool reserve_again(rpi_tcp_multistream *multistream, size_t bytes, void **out_region) {
     if (multistream->reserved < 0) return false;
     rpi_tcp_stream *stream = &multistream->streams[multistream->reserved];
@@ -103,7 +104,7 @@ static bool reserve_again(rpi_tcp_multistream *multistream, size_t bytes, void *
     return false;
 }
 
-/* Of numbered frames none passes another. */
+/* Numbered frames do not pass each other. */
 static bool goes_first(const rpi_tcp_multistream *multistream, rpi_traffic traffic) {
     return multistream->count == 1 && traffic == RPI_TRAFFIC_URGENT;
 }
@@ -161,7 +162,7 @@ bool rpi_tcp_multistream_is_delivered(const rpi_tcp_multistream *multistream) {
 
 /* ---- in ---- */
 
-/* The stream with the frame that is next, and complete; -1: it has not come. */
+/* The stream that has the next frame complete; -1: it has not arrived. */
 static int find_next(const rpi_tcp_multistream *multistream) {
     for (int i = 0; i < multistream->count; i++) {
         const rpi_tcp_stream *stream = &multistream->streams[i];
@@ -172,7 +173,8 @@ static int find_next(const rpi_tcp_multistream *multistream) {
     return -1;
 }
 
-/* Numbers rise on each stream: one that has a later frame, or has ended, cannot bring it. */
+/* Numbers rise on each stream: a stream that has a later frame, or has ended, cannot bring it.
+ */
 static bool may_come(const rpi_tcp_multistream *multistream) {
     for (int i = 0; i < multistream->count; i++) {
         const rpi_tcp_stream *stream = &multistream->streams[i];
@@ -221,13 +223,13 @@ void rpi_tcp_multistream_move(rpi_tcp_multistream *multistream) {
     if (multistream->count > 1) (void)look_for_fault(multistream);
 }
 
-/* The kernel has something for a stream, or takes something from it. */
+/* The kernel has bytes of a stream, or takes some. */
 static bool may_move(const rpi_tcp_stream *stream) {
     return rpi_tcp_stream_may_receive(stream) ||
            (stream->sticky.status == RP_OK && rpi_tcp_stream_may_send(stream));
 }
 
-/* Told once, as of a single stream. */
+/* Reported once, as for a single stream. */
 static bool room_has_come(rpi_tcp_multistream *multistream) {
     bool some =
         (multistream->starved && choose(multistream, multistream->starved, false) >= 0) ||

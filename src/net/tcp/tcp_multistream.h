@@ -18,19 +18,20 @@ typedef struct rpi_tcp_multistream {
     rpi_tcp_stream *streams; /* [count] */
     int count;
     size_t frame_bytes;
-    /* Of several streams; of one all of it is that stream's own. */
-    rpi_sticky_error sticky; /* the first stream's that has failed */
-    int reserved, held;      /* whose region is reserved, whose frame is looked at; -1: none */
+    /* Of several streams; with one stream all of it belongs to that. */
+    rpi_sticky_error sticky; /* the first stream that has failed */
+    int reserved, held;      /* the stream whose region is reserved; whose frame is peeked at;
+                              * -1: none */
     size_t starved;          /* bytes for which the last reserve() found no room; 0: none */
     size_t bulk_starved;     /* the same of bulk */
     uint32_t next_out, next_in; /* numbers of frames */
 } rpi_tcp_multistream;
 
-/* Takes over the connections, also when it fails; close() follows in either case. */
+/* Takes over the connections, also if it fails; close() follows in either case. */
 rp_status rpi_tcp_multistream_open(rpi_tcp_multistream *multistream, rpi_link *link,
                                    const rpi_channel *channels, int count, size_t frame_bytes);
 void rpi_tcp_multistream_close(rpi_tcp_multistream *multistream);
-/* In a child that fork() made (transport.h). */
+/* In a child made by fork() (transport.h). */
 void rpi_tcp_multistream_close_after_fork(rpi_tcp_multistream *multistream);
 
 /* As in the contract of a transport (transport.h). */
@@ -41,7 +42,7 @@ rp_status rpi_tcp_multistream_commit(rpi_tcp_multistream *multistream, size_t by
 rp_status rpi_tcp_multistream_peek(rpi_tcp_multistream *multistream, const void **out_frame,
                                    size_t *out_bytes);
 void rpi_tcp_multistream_release(rpi_tcp_multistream *multistream);
-/* Send and receive what the kernel takes and has. */
+/* Send and receive as much as the kernel takes and has. */
 void rpi_tcp_multistream_move(rpi_tcp_multistream *multistream);
 bool rpi_tcp_multistream_is_ready(rpi_tcp_multistream *multistream);
 bool rpi_tcp_multistream_is_flushed(const rpi_tcp_multistream *multistream);

@@ -15,8 +15,8 @@
 
 enum { PIECES = 16 };
 
-/* What the kernel keeps unsent where bulk leaves room for others: enough for it to go on with
- * until this process is woken, and what takes a millisecond at 1 Gbit/s. */
+/* How many unsent bytes the kernel keeps if bulk leaves room for others: enough to send until
+ * this process is woken, and as many as take a millisecond at 1 Gbit/s. */
 enum { UNSENT_BYTES = 128 * 1024 };
 
 static const rpi_states out_next[] = {
@@ -45,7 +45,7 @@ static rpi_tcp_lane *lane_that_goes(rpi_tcp_stream *stream) {
     return is_first ? &stream->first : &stream->others;
 }
 
-/* A frame of this lane has begun to go. */
+/* A frame of this lane is partly sent. */
 static void begin(rpi_tcp_stream *stream, const rpi_tcp_lane *lane) {
     RPI_ENTER(goes_next, stream->goes,
               lane == &stream->first ? RPI_TCP_GOES_FIRST : RPI_TCP_GOES_OTHER);
@@ -58,8 +58,7 @@ typedef struct to_send {
     size_t skip; /* bytes of the next that the kernel has taken */
 } to_send;
 
-/* Frames of one lane, from one index until another. What lies before a frame's number is not
- * sent. */
+/* Frames of one lane, from one index to another. Bytes before a frame's number are not sent. */
 static void add(const rpi_tcp_stream *stream, rpi_tcp_lane *lane, uint32_t from, uint32_t until,
                 to_send *p) {
     size_t lead = room_before(stream) - rpi_tcp_stream_number_bytes(stream);
@@ -72,8 +71,8 @@ static void add(const rpi_tcp_stream *stream, rpi_tcp_lane *lane, uint32_t from,
     }
 }
 
-/* Frames lie aligned, with gaps between them: gathered, so that one call sends many. The one
- * that goes, all that are urgent, the others. */
+/* Frames are aligned, with gaps between them: gathered, so that one call sends many. In this
+ * order: the one that is partly sent, all urgent ones, the others. */
 static void gather(rpi_tcp_stream *stream, to_send *p) {
     rpi_tcp_lane *first = &stream->first, *others = &stream->others;
     uint32_t count = others->queue.count;
@@ -84,7 +83,7 @@ static void gather(rpi_tcp_stream *stream, to_send *p) {
     add(stream, others, begun, count, p);
 }
 
-/* The kernel has taken all of it that was left. */
+/* The kernel has taken the rest of it. */
 static void end(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t left) {
     bool is_first = lane == &stream->first;
     if (!is_first) stream->queued -= stream->sent + left;
@@ -94,7 +93,7 @@ static void end(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t left) {
     rpi_ring_allocator_pop(&lane->queue);
 }
 
-/* The kernel has taken so many more bytes, in that order. */
+/* The kernel has taken this many more bytes, in that order. */
 static void take_sent(rpi_tcp_stream *stream, size_t bytes) {
     size_t lead = room_before(stream) - rpi_tcp_stream_number_bytes(stream);
     rpi_link_count_sent(stream->link, bytes);
@@ -111,7 +110,8 @@ static void take_sent(rpi_tcp_stream *stream, size_t bytes) {
     }
 }
 
-/* The kernel takes no more. TLS has sealed what it was given first, which stays first. */
+/* The kernel takes no more. TLS has encrypted the bytes that it was given first, so they stay
+ * first. */
 static void wait_for_kernel(rpi_tcp_stream *stream) {
     RPI_ENTER(out_next, stream->out, RPI_TCP_OUT_FULL);
     if (stream->channel.tls) begin(stream, lane_that_goes(stream));
@@ -146,7 +146,7 @@ void rpi_tcp_stream_send(rpi_tcp_stream *stream) {
 
 /* ---- what is committed ---- */
 
-/* A region of this lane, behind so much room. */
+/* A region of this lane, after this much room. */
 static rp_status reserve(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t room, size_t bytes,
                          void **out_region) {
     if (bytes == 0 || bytes > stream->frame_bytes)
@@ -168,7 +168,7 @@ rp_status rpi_tcp_stream_reserve(rpi_tcp_stream *stream, size_t bytes, void **ou
     return reserve(stream, &stream->others, room_before(stream), bytes, out_region);
 }
 
-/* Of use alone: what it does not take is no reason to fail. */
+/* Only useful: if it is refused this is no failure. */
 static void keep_short(rpi_tcp_stream *stream) {
     unsigned unsent = UNSENT_BYTES;
     if (stream->is_short) return;
@@ -194,7 +194,7 @@ static rp_status check_post(const rpi_tcp_lane *lane, size_t bytes) {
     return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, lane->reserved.bytes);
 }
 
-/* At once: the wire shall work while the next frame is encoded. */
+/* At once, so that the network works while the next frame is encoded. */
 static rp_status push(rpi_tcp_stream *stream, rpi_tcp_lane *lane, size_t bytes) {
     rpi_ring_allocator_push(&lane->queue, lane->reserved.offset, bytes);
     lane->reserved.bytes = 0;
@@ -250,7 +250,7 @@ static bool has_first_room(rpi_tcp_stream *stream, size_t bytes) {
     return rpi_ring_allocator_fit(&stream->first.queue, bytes, &offset);
 }
 
-/* Told once: who waits for room asks for it again, or does not wait any more. */
+/* Reported once: a caller that waits for room asks for it again, or no longer waits. */
 bool rpi_tcp_stream_room_has_come(rpi_tcp_stream *stream) {
     size_t others = stream->others.starved, first = stream->first.starved;
     bool some = (others && rpi_tcp_stream_has_room(stream, others)) ||

@@ -28,8 +28,8 @@ rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channe
     return rpi_alloc_pages(bytes, "a receive buffer", &stream->in_bytes);
 }
 
-/* Closing with unread bytes would reset the connection, and what the kernel has still to send
- * would be lost. */
+/* Closing with unread bytes would reset the connection, and bytes that the kernel has still to
+ * send would be lost. */
 static void read_away(int fd) {
     char bytes[16 * 1024];
     for (int i = 0; i < READ_AWAY_MAX; i++)
@@ -50,7 +50,7 @@ void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events) {
     if (events & EPOLLIN) rpi_tcp_stream_note_readable(stream);
     if (events & EPOLLOUT) rpi_tcp_stream_note_writable(stream);
     if (!stream->channel.tls) return;
-    /* To go on, TLS may have to hear what it does not ask for, and the other way round. */
+    /* To continue TLS may have to read when it wants to write, and the other way round. */
     if (events & EPOLLOUT) rpi_tcp_stream_note_readable(stream);
     if (events & EPOLLIN) rpi_tcp_stream_note_writable(stream);
 }

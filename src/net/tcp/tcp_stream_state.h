@@ -29,8 +29,8 @@
 
 enum { RPI_TCP_AHEAD_BYTES = 4096 };
 
-/* A numbered frame is reserved behind so much room, whose end its number is: both go out as one
- * piece, and the frame is aligned. */
+/* A numbered frame is reserved after this much room, at whose end its number is: both are sent
+ * as one piece, and the frame is aligned. */
 enum { RPI_TCP_NUMBER_ROOM = RPI_RING_ALIGNMENT, RPI_TCP_NUMBER_BYTES = 8 };
 
 typedef enum rpi_tcp_out {
@@ -42,8 +42,8 @@ typedef enum rpi_tcp_out {
 typedef enum rpi_tcp_in {
     RPI_TCP_IN_DRY,   /* nothing is there until an event says so */
     RPI_TCP_IN_READY, /* the kernel may have something */
-    RPI_TCP_IN_LAST,  /* the peer's end is closed: it is read until the very end */
-    RPI_TCP_IN_ENDED  /* nothing will come any more; the fault says why */
+    RPI_TCP_IN_LAST,  /* the peer's end is closed: it is still read until the end */
+    RPI_TCP_IN_ENDED  /* nothing more will arrive; the sticky error says why */
 } rpi_tcp_in;
 
 typedef enum rpi_tcp_goes {
@@ -52,7 +52,7 @@ typedef enum rpi_tcp_goes {
     RPI_TCP_GOES_OTHER
 } rpi_tcp_goes;
 
-/* Frames that go out in the order in which they were committed. */
+/* Frames that are sent in the order in which they were committed. */
 typedef struct rpi_tcp_lane {
     unsigned char *bytes;
     rpi_ring_allocator queue; /* committed frames, from the one being sent on */
@@ -65,36 +65,37 @@ typedef struct rpi_tcp_stream {
     rpi_channel channel;
     size_t frame_bytes;
     bool numbered;   /* frames are */
-    bool was_closed; /* the fault is that the peer has closed it */
+    bool was_closed; /* the error is that the peer has closed it */
     rpi_sticky_error sticky;
 
     rpi_tcp_out out;
-    rpi_tcp_lane first;      /* urgent frames, which go before all that has not begun to go */
+    rpi_tcp_lane first;      /* urgent frames, which are sent before all that are not partly
+                              * sent */
     rpi_tcp_lane others;     /* all where frames are numbered */
-    rpi_tcp_goes goes;       /* of which lane a frame has begun to go */
-    size_t sent;             /* bytes of it that the kernel has taken; of TLS maybe 0 */
+    rpi_tcp_goes goes;       /* the lane of which a frame is partly sent */
+    size_t sent;             /* bytes of it that the kernel has taken; with TLS perhaps 0 */
     uint64_t posted, queued; /* bytes of all of the others, and of those in the queue */
     size_t bulk_starved;     /* as `starved`, of bulk */
     bool is_short;           /* since the first bulk: the kernel keeps little unsent */
 
     rpi_tcp_in in;
     unsigned char *in_bytes;
-    rpi_ring_allocator frames;          /* that have come, and the one that is coming */
+    rpi_ring_allocator frames;          /* complete frames, and the incomplete one */
     uint32_t numbers[RPI_RING_REGIONS]; /* of these, by their index modulo RPI_RING_REGIONS */
-    uint32_t last_number;               /* of the frame that came last; numbers rise */
+    uint32_t last_number;               /* of the last frame that arrived; numbers rise */
     bool has_number;                    /* one has come */
-    size_t missing; /* bytes of the newest still to come; 0: all frames are complete */
+    size_t missing; /* missing bytes of the newest; 0: all frames are complete */
     bool held;      /* the oldest is looked at */
     bool full;      /* the next frame has no room until one is released */
-    unsigned char ahead[RPI_TCP_AHEAD_BYTES]; /* read beyond the frame that is coming */
+    unsigned char ahead[RPI_TCP_AHEAD_BYTES]; /* bytes read beyond the incomplete frame */
     size_t ahead_bytes;
 } rpi_tcp_stream;
 
-/* Of the number before a frame; 0: it has none. */
+/* Bytes of the number before a frame; 0: it has none. */
 static inline size_t rpi_tcp_stream_number_bytes(const rpi_tcp_stream *stream) {
     return stream->numbered ? RPI_TCP_NUMBER_BYTES : 0;
 }
-/* Something is committed that the kernel has not taken. */
+/* Some committed bytes have not been taken by the kernel. */
 static inline bool rpi_tcp_stream_has_queue(const rpi_tcp_stream *stream) {
     return stream->others.queue.count > 0 || stream->first.queue.count > 0;
 }
@@ -106,11 +107,11 @@ static inline bool rpi_tcp_stream_has_frame(const rpi_tcp_stream *stream) {
 static inline uint32_t rpi_tcp_stream_number(const rpi_tcp_stream *stream) {
     return stream->numbers[stream->frames.first % RPI_RING_REGIONS];
 }
-/* The kernel may have something that there is room for. */
+/* The kernel may have bytes for which there is room. */
 static inline bool rpi_tcp_stream_may_receive(const rpi_tcp_stream *stream) {
     return !stream->full && (stream->in == RPI_TCP_IN_READY || stream->in == RPI_TCP_IN_LAST);
 }
-/* The kernel takes what is committed. */
+/* The kernel takes committed bytes. */
 static inline bool rpi_tcp_stream_may_send(const rpi_tcp_stream *stream) {
     return stream->out == RPI_TCP_OUT_OPEN && rpi_tcp_stream_has_queue(stream);
 }

@@ -27,7 +27,7 @@ ssize_t rpi_channel_send_pieces(rpi_channel *channel, const struct iovec *pieces
     return sendmsg(channel->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Records are short: several, until a piece is not full. */
+/* Records are short: read several, until a piece is not full. */
 static ssize_t receive_by_tls(rpi_tls *tls, const struct iovec *pieces, int count) {
     ssize_t total = 0;
     for (int i = 0; i < count; i++)

@@ -18,23 +18,23 @@ typedef struct rpi_channel {
 } rpi_channel;
 
 /* As sendmsg() and recvmsg() on a non-blocking socket that raises no SIGPIPE: bytes, 0 at the
- * end, or -1 with errno. What EAGAIN left unsent is sent next, or it and more. */
+ * end, or -1 with errno. After EAGAIN the next call sends the same bytes, or these and more. */
 ssize_t rpi_channel_send_pieces(rpi_channel *channel, const struct iovec *pieces, int count);
 ssize_t rpi_channel_receive_pieces(rpi_channel *channel, const struct iovec *pieces, int count);
 ssize_t rpi_channel_send(rpi_channel *channel, const void *data, size_t bytes);
 ssize_t rpi_channel_receive(rpi_channel *channel, void *data, size_t bytes);
-/* What to ask poll() for after an EAGAIN, in place of `events`: TLS may have to hear before it
- * can speak. */
+/* The events of poll() after an EAGAIN, instead of `events`: TLS may have to read before it can
+ * write. */
 short rpi_channel_awaits(const rpi_channel *channel, short events);
-/* All bytes or a failure: RP_PEER when the other end closed or died, RP_TIMEOUT. Messages say
- * only what happened ("closed the connection"); callers say to whom. */
+/* All bytes or a failure: RP_PEER if the other end closed or died, RP_TIMEOUT. Messages only
+ * say what happened ("closed the connection"); callers add to whom. */
 rp_status rpi_channel_write(rpi_channel *channel, const void *data, size_t bytes,
                             int64_t deadline_ns);
 rp_status rpi_channel_read(rpi_channel *channel, void *data, size_t bytes, int64_t deadline_ns);
 /* The same on a connection without TLS. */
 rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns);
 rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns);
-/* Nothing follows; what the other side says can still be read. */
+/* Nothing follows; bytes of the other side can still be read. */
 void rpi_channel_shut(rpi_channel *channel);
 void rpi_channel_close(rpi_channel *channel); /* again is fine */
 

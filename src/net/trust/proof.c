@@ -69,7 +69,7 @@ static rp_status check_step(const unsigned char *bytes, rpi_proof_purpose purpos
     return RP_OK;
 }
 
-/* The proof of one side: over its label and all that was said before. */
+/* The proof of one side: over its label and all messages so far. */
 static rp_status prove(const rpi_secret *secret, const char label[LABEL_BYTES + 1],
                        const unsigned char *call, const unsigned char *answer,
                        size_t answer_bytes, unsigned char mac[RPI_MAC_BYTES]) {
@@ -116,7 +116,7 @@ static rp_status check_answer(const rpi_secret *secret, const rpi_proof_terms *t
     return RP_OK;
 }
 
-/* The caller's first words follow at once: one packet, for which the other side wakes up once.
+/* The caller's next bytes follow at once: one packet, for which the other side wakes up once.
  */
 static rp_status send_before_more(int fd, const unsigned char *bytes, size_t count,
                                   int64_t deadline_ns) {
@@ -146,7 +146,7 @@ rp_status rpi_proof_finish(const rpi_secret *secret, const rpi_proof_terms *term
         verdict = OTHER_TLS;
         status = check_tls(said.tls, theirs.tls);
     }
-    /* So that it can say on its side, too, why this one goes no further. */
+    /* So that it can report on its side, too, why this side stops. */
     memset(out_end, 0, RPI_PROOF_END_BYTES);
     begin(out_end, terms->purpose, END, status == RP_OK ? FINE : verdict);
     RP_TRY(status);
@@ -187,7 +187,7 @@ static rp_status take(rpi_proof *proof, int fd, unsigned char *bytes, size_t wan
             return RP_FAIL(PEER,
                            "connection closed by peer: it left before it had proved anything");
         proof->got += (size_t)got;
-        /* Who says something else is not waited for to say all of it. */
+        /* A caller that sends something else is refused before it has sent all of it. */
         if (proof->got >= 4 && !rpi_proof_is_call(bytes))
             return RP_FAIL(MISMATCH, "it gave no proof of the job's secret: set REDPOLL_SECRET "
                                      "there, too, if it is one of the job's");
@@ -196,7 +196,7 @@ static rp_status take(rpi_proof *proof, int fd, unsigned char *bytes, size_t wan
     return RP_OK;
 }
 
-/* A fresh connection has room for it; a caller that is gone is noticed later. */
+/* A fresh connection has room for it; that a caller has ended is noticed later. */
 static void send_once(int fd, const void *bytes, size_t count) {
     ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)sent;
@@ -255,7 +255,7 @@ void rpi_proof_decline(int fd, rpi_proof_purpose purpose) {
     unsigned char answer[RPI_PROOF_ANSWER_BYTES] = {0}, rest[RPI_PROOF_CALL_BYTES];
     begin(answer, purpose, ANSWER, NO_SECRET);
     send_once(fd, answer, sizeof answer);
-    /* Closing over bytes that nobody read would take the answer back. */
+    /* Closing with unread bytes would discard the answer. */
     ssize_t got = recv(fd, rest, sizeof rest, MSG_DONTWAIT);
     (void)got;
 }

@@ -1,9 +1,9 @@
-/* The job's secret: what tells its ranks from everybody else who reaches their ports.
+/* The job's secret: it distinguishes its ranks from anyone else who can reach their ports.
  *
- * `redpoll run` draws one and hands it to its ranks in their environment; under other launchers
- * REDPOLL_SECRET or REDPOLL_SECRET_FILE holds it. It is never sent, printed or logged: proof.h
- * has how two processes show each other that they have it. docs/security.md says what that
- * keeps out and what it does not. With `tls` it also encrypts what goes over the network. */
+ * `redpoll run` makes one and gives it to its ranks in their environment; under other launchers
+ * REDPOLL_SECRET or REDPOLL_SECRET_FILE has it. It is never sent, printed or logged: proof.h
+ * describes how two processes prove that they have it. docs/security.md says what this prevents
+ * and what not. With `tls` it also encrypts bytes on the network. */
 #ifndef RPI_NET_SECRET_H
 #define RPI_NET_SECRET_H
 
@@ -18,7 +18,7 @@ enum { RPI_SECRET_LETTERS_MIN = 16, RPI_SECRET_LETTERS_MAX = 1024 };
 
 typedef struct rpi_secret {
     bool is_set; /* false: the job is open */
-    bool tls;    /* all that goes by TCP is encrypted (tls.h); never without a secret */
+    bool tls;    /* everything sent by TCP is encrypted (tls.h); never without a secret */
     unsigned char key[RPI_MAC_BYTES];
 } rpi_secret;
 
@@ -26,18 +26,18 @@ typedef struct rpi_secret {
 bool rpi_secret_is_supported(void);
 /* 32 random bytes as hexadecimal letters, NUL-terminated. */
 rp_status rpi_secret_draw(char text[RPI_SECRET_TEXT_BYTES]);
-/* The secret that a text stands for; `name` is for messages. RP_INVALID: it is too short. */
+/* The secret of a text; `name` is for messages. RP_INVALID: it is too short. */
 rp_status rpi_secret_make(const char *name, const char *text, rpi_secret *out_secret);
-/* What REDPOLL_SECRET, or the file named by REDPOLL_SECRET_FILE, says; an unset secret where
- * neither is there. REDPOLL_TLS says whether it is to be used for TLS, too. RP_INVALID: both
- * are there, or others may read the file, or there is none and TLS is asked for. */
+/* The secret in REDPOLL_SECRET, or in the file that REDPOLL_SECRET_FILE names; an unset secret
+ * if neither is set. REDPOLL_TLS says whether it is also used for TLS. RP_INVALID: both are
+ * set, or others may read the file, or TLS is asked for without a secret. */
 rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_secret);
 rp_status rpi_secret_find_own(rpi_secret *out_secret);
 /* Use it for TLS. RP_INVALID: it is unset; RP_UNSUPPORTED: this build has no TLS. */
 rp_status rpi_secret_ask_for_tls(rpi_secret *secret);
-/* The same where this process's REDPOLL_TLS says so. */
+/* The same if this process's REDPOLL_TLS says so. */
 rp_status rpi_secret_obey_environment(rpi_secret *secret);
-/* Nothing of it is left in this copy, which is unset then. */
+/* Erases this copy, which is unset then. */
 void rpi_secret_wipe(rpi_secret *secret);
 /* HMAC-SHA-256 of a text under the secret. */
 rp_status rpi_secret_sign(const rpi_secret *secret, const void *text, size_t bytes,

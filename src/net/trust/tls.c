@@ -16,7 +16,7 @@
 #    include <sys/socket.h>
 #    include <sys/uio.h>
 
-/* A record holds so many bytes at most; AES-GCM may protect 2^24.5 of them by one key (RFC
+/* A record has at most this many bytes; AES-GCM may protect 2^24.5 of them with one key (RFC
  * 8446, 5.5). */
 enum { RECORD_BYTES = 16 * 1024, RECORDS_PER_KEY = 1 << 23, AHEAD_BYTES = 512 };
 
@@ -29,8 +29,8 @@ struct rpi_tls {
     SSL *ssl;
     int fd;
     short awaits;
-    int error;  /* errno of the socket, kept from what OpenSSL does in between */
-    int broken; /* errno of what has ended it: OpenSSL says it once */
+    int error;  /* errno of the socket, kept because OpenSSL may change it in between */
+    int broken; /* errno of the failure that ended it: OpenSSL reports it once */
     bool more, ended;
     unsigned records;
     unsigned char key[RPI_TLS_KEY_BYTES];
@@ -38,7 +38,7 @@ struct rpi_tls {
     size_t ahead_first, ahead_bytes;
 };
 
-/* What all connections have in common; made once, never changed. */
+/* Shared by all connections; made once, never changed. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static BIO_METHOD *socket_method;
 static SSL_CTX *context;
@@ -77,8 +77,8 @@ static int take_ahead(rpi_tls *tls, char *data, int bytes) {
     return (int)taken;
 }
 
-/* OpenSSL asks for the head of a record and then for the rest. A little is read beyond that:
- * the next head, or all of a short record, so that one call does; not much, as it is copied. */
+/* OpenSSL asks for the head of a record and then for the rest. A little more is read: the next
+ * head, or all of a short record, so that one call is enough; not much, as it is copied. */
 static int read_socket(BIO *bio, char *data, int bytes) {
     rpi_tls *tls = BIO_get_data(bio);
     struct iovec pieces[2] = {{data, (size_t)bytes}, {tls->ahead, sizeof tls->ahead}};
@@ -251,14 +251,14 @@ static int errno_of(const rpi_tls *tls, int error) {
     }
 }
 
-/* As errno and -1; what is final stays so. */
+/* As errno and -1; a final failure stays so. */
 static ssize_t fail(rpi_tls *tls, int error) {
     if (error != EAGAIN && error != EINTR) tls->broken = error;
     errno = error;
     return -1;
 }
 
-/* A record each: all but the last may wait in the kernel for the next. */
+/* Each is a record: all except the last may wait in the kernel for the next. */
 ssize_t rpi_tls_send(rpi_tls *tls, const void *data, size_t bytes, bool more) {
     const char *next = data;
     size_t done = 0, part = 0, sent = 0;
@@ -304,7 +304,8 @@ bool rpi_tls_renew_keys(rpi_tls *tls) {
 }
 
 void rpi_tls_send_end(rpi_tls *tls) {
-    /* A second call would wait for the other side's word, and read what comes before it. */
+    /* A second call would wait for bytes of the other side, and read those that come before
+     * them. */
     if (SSL_get_shutdown(tls->ssl) & SSL_SENT_SHUTDOWN) return;
     ERR_clear_error();
     (void)SSL_shutdown(tls->ssl);

@@ -44,8 +44,8 @@ static bool facing_address(const char *host, int port, char *text, size_t bytes)
     return found;
 }
 
-/* Where links listen: the address from which the store's host is reached, or what
- * REDPOLL_SOCKET_IFNAME says. A host's own name often means its loopback: then the first
+/* Where links listen: the address from which the store's host is reached, or that of
+ * REDPOLL_SOCKET_IFNAME. A host's own name often resolves to its loopback: then the first
  * interface that is not. */
 static rp_status choose_bind_host(rpi_join *join) {
     const rpi_world_info *info = &join->info;
@@ -76,9 +76,10 @@ static bool is_own_address(const struct addrinfo *at) {
     return own;
 }
 
-/* Where rank 0's store listens, and is called by rank 0 itself; NULL: on all interfaces. Where
- * the name of its host means one address here, the others use that one. It may mean a loopback
- * or several here and something else to them: then nothing is known. */
+/* Where rank 0's store listens, and where rank 0 itself calls it; NULL: on all interfaces. If
+ * the name of its host resolves to one address here, the others use that one. If it resolves to
+ * a loopback or several addresses here, it may resolve to something else on other hosts, so
+ * nothing is known. */
 static const char *store_address(const rpi_world_info *info, char *text, size_t bytes) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     if (info->one_host) return "127.0.0.1";
@@ -91,9 +92,9 @@ static const char *store_address(const rpi_world_info *info, char *text, size_t 
     return known ? text : NULL;
 }
 
-/* The first that MASTER_ADDR means is of no interface here, or of one that is not left, or it
- * means nothing here: said, since somebody may lead others here all the same (NAT, a Kubernetes
- * Service). */
+/* The first address of MASTER_ADDR belongs to no interface here, or to one that the filter
+ * excludes, or it has none here. This is logged, since others may still be able to reach this
+ * host by it (NAT, a Kubernetes Service). */
 static void name_address(const rpi_world_info *info) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int error = info->one_host ? 0 : getaddrinfo(info->host, NULL, &hints, &list);
@@ -142,7 +143,7 @@ static rp_status serve(rpi_join *join, const char *address, const rpi_secret *se
                                     "port, on all ranks): ");
 }
 
-/* A port that follows from a job's name may be another job's: see whose store this is. */
+/* A port that is derived from a job's name may be another job's: check whose store this is. */
 static rp_status check_owner(rpi_join *join, double timeout_s) {
     const rpi_world_info *info = &join->info;
     rp_store *store = &join->store;
@@ -217,7 +218,7 @@ rp_status rpi_join_open(const rpi_world_info *info, double timeout_s, rpi_join *
     return RP_OK;
 }
 
-/* The server goes last, so that no rank that is still leaving loses its store. */
+/* The server leaves last, so that no rank that is still leaving loses its store. */
 static void take_leave(rpi_join *join) {
     rp_store *store = &join->store;
     int64_t left = 0;

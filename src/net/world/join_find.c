@@ -45,8 +45,8 @@ static rp_status read_master(const rpi_environment *environment, const char *lau
     return rpi_join_read_port(environment, launcher, "MASTER_PORT", info);
 }
 
-/* torchrun's agent serves a store of its own at MASTER_PORT; without one (or with REDPOLL_PORT)
- * rank 0 serves ours. */
+/* torchrun's agent serves its own store at MASTER_PORT; without one (or with REDPOLL_PORT) rank
+ * 0 serves ours. */
 static rp_status find_torchrun(const rpi_environment *environment, rpi_world_info *info) {
     rpi_join_names ours = common_names;
     ours.launcher = "torchrun";
@@ -59,7 +59,7 @@ static rp_status find_torchrun(const rpi_environment *environment, rpi_world_inf
         RP_TRY(rpi_join_read_port(environment, "torchrun", "REDPOLL_PORT", info));
         info->store = RPI_STORE_RANK_0;
     }
-    /* A restarted world may not read the keys of the one that failed. */
+    /* A restarted world must not read the keys of the one that failed. */
     snprintf(info->job, sizeof info->job, "/redpoll/%.90s/%.20s",
              rpi_join_variable(environment, "TORCHELASTIC_RUN_ID"), restart ? restart : "0");
     return RP_OK;
@@ -73,7 +73,7 @@ static rp_status find_by_hand(const rpi_environment *environment, rpi_world_info
     return RP_OK;
 }
 
-/* Of a launcher that tells rank 0 where to serve. */
+/* For a launcher that tells rank 0 where to serve. */
 static rp_status find_master(const rpi_environment *environment, const char *launcher,
                              rpi_world_info *info) {
     rpi_join_names ours = common_names;

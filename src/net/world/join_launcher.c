@@ -1,5 +1,5 @@
-/* Which process started this rank? Where a launcher gives its job no name, its process is what
- * the ranks of a host have in common. */
+/* Which process started this rank? If a launcher gives its job no name, the ranks of a host
+ * have its process in common. */
 #include "net/world/join.h"
 
 #include "base/cpu.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What launchers tell each rank. Hydra below a rank of another Hydra carries that one's
- * variables; its own ranks have other descriptors. */
+/* Variables by which launchers mark each rank. Hydra below a rank of another Hydra has that
+ * one's variables; its own ranks have other descriptors. */
 static const char *const marks[] = {"PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK",
                                     "SLURM_PROCID"};
 enum { MARKS = sizeof marks / sizeof marks[0] };

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ports derived from a job lie below those that the kernel hands out by itself. */
+/* Ports derived from a job are below those that the kernel gives out by itself. */
 enum { FIRST_PORT = 20000, PORTS = 12000 };
 
-/* Step ids from here on are not of srun: batch script, interactive shell, external. */
+/* Step ids from here on do not belong to srun: batch script, interactive shell, external. */
 #define FIRST_SPECIAL_STEP INT64_C(4294967290)
 
 static bool same(const char *a, const char *b) {
@@ -41,9 +41,9 @@ static int port_of_job(const char *job) {
     return FIRST_PORT + (int)(hash % PORTS);
 }
 
-/* Where rank 0 serves the store when the launcher has not said: at MASTER_ADDR, on this host,
- * or on the first of Slurm's hosts (hosts_name: where they are listed); at a port that follows
- * from the job. */
+/* Where rank 0 serves the store if the launcher has not said: at MASTER_ADDR, on this host, or
+ * on the first of Slurm's hosts (hosts_name: the variable that lists them); at a port that
+ * follows from the job. */
 static rp_status meet_at(const rpi_environment *environment, const char *job,
                          const char *hosts_name, rpi_world_info *info) {
     const char *master = rpi_join_variable(environment, "MASTER_ADDR");
@@ -98,14 +98,14 @@ rp_status rpi_join_find_pmi(const rpi_environment *environment, rpi_world_info *
     static const rpi_join_names pmi = {"mpirun (PMI)", "PMI_RANK", "PMI_SIZE",
                                        "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
     RP_TRY(rpi_join_read_ranks(environment, &pmi, info));
-    /* Several may run in one allocation; on one host their processes tell them apart. */
+    /* Several jobs may run in one allocation; on one host their processes distinguish them. */
     return meet_at(environment,
                    info->one_host ? NULL : rpi_join_variable(environment, "SLURM_JOB_ID"),
                    mpirun_hosts, info);
 }
 
 /* With --mpi=pmi2 srun sets PMI_RANK and PMI_SIZE, too. Hydra, which may start its proxies with
- * srun, always says who is on a host. */
+ * srun, always sets the local ranks. */
 bool rpi_join_is_pmi_of_srun(const rpi_environment *environment) {
     return !rpi_join_is_set(environment, "MPI_LOCALRANKID") &&
            same(rpi_join_variable(environment, "PMI_RANK"),
@@ -114,7 +114,7 @@ bool rpi_join_is_pmi_of_srun(const rpi_environment *environment) {
                 rpi_join_variable(environment, "SLURM_NTASKS"));
 }
 
-/* Tasks on node `index` by "2(x3),1"; 0 when it does not say. */
+/* The number of tasks on node `index` in "2(x3),1"; 0 if it has none. */
 static int tasks_on_node(const char *text, int64_t index) {
     while (text && *text) {
         char *end = NULL;

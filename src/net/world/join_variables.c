@@ -14,7 +14,7 @@ const char *rpi_join_variable(const rpi_environment *environment, const char *na
     return text && *text && !rpi_variable_is_of_service(name, text) ? text : NULL;
 }
 
-/* Why one that the environment has does not count. */
+/* Why a variable of the environment does not count. */
 static const char *service_text(const rpi_environment *environment, const char *name,
                                 char *text, size_t bytes) {
     const char *value = environment->get(environment->context, name);

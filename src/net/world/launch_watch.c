@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define ENDED     "redpoll/launch/ended"
-#define ENDS      "redpoll/launch/ends" /* how many there were: the first one is kept */
+#define ENDS      "redpoll/launch/ends" /* the number before: the first report is kept */
 #define CONNECT_S 1.0
 
 enum { TEXT_BYTES = 160 };
@@ -25,7 +25,7 @@ void rpi_launch_watch_open(int rank, int world, const rp_store *launchers, bool 
                            rpi_launch_watch *out_watch) {
     rpi_launch_watch watch = {.launchers = launchers};
     const char *store = getenv("REDPOLL_STORE");
-    /* torchrun within a rank starts others than those whose store this is. */
+    /* torchrun within a rank starts other ranks than those whose store this is. */
     bool is_launched = store && *store && !getenv("TORCHELASTIC_RUN_ID");
     if (world > 1 && is_launched && rpi_world_info_find_own(&watch.info) == RP_OK)
         watch.is_on = watch.info.store == RPI_STORE_CLIENT && watch.info.rank == rank &&

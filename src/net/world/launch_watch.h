@@ -14,21 +14,21 @@ typedef struct rpi_launch_watch {
     rpi_world_info info;
     const rp_store *launchers; /* borrowed; NULL: `own`, opened when it is first needed */
     rp_store own;
-    bool is_on; /* all of the launch's ranks meet, and the store answers */
+    bool is_on; /* all ranks of the launch take part, and the store answers */
 } rpi_launch_watch;
 
 /* ---- the launcher ---- */
 
-/* `rank` has ended; only the first one is kept, of which others may be consequences. */
+/* `rank` has ended; only the first report is kept, since others may be consequences. */
 rp_status rpi_launch_note_end(const rp_store *store, int rank, const char *how);
 
 /* ---- a rank ---- */
 
-/* Of ranks that meet as `rank` of `world`. launchers: the launcher's store where it is open
- * already, borrowed until close; NULL: not. tls: as of rpi_world_info. Opens nothing. */
+/* For ranks that connect as `rank` of `world`. launchers: the launcher's store if it is open
+ * already, borrowed until close; NULL: not. tls: as in rpi_world_info. Opens nothing. */
 void rpi_launch_watch_open(int rank, int world, const rp_store *launchers, bool tls,
                            rpi_launch_watch *out_watch);
-/* RP_PEER names a rank that has ended. RP_OK: none has, or nobody says so. */
+/* RP_PEER names a rank that has ended. RP_OK: none has, or none is reported. */
 rp_status rpi_launch_watch_look(rpi_launch_watch *watch);
 void rpi_launch_watch_close(rpi_launch_watch *watch);
 

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is open for a moment while links are made, and events of the control connection. */
+/* Descriptors that are open for a moment while links are made, and events of the control
+ * connection. */
 enum { OTHER_DESCRIPTORS = 12 };
 
 /* ---- endpoints ---- */
@@ -19,7 +20,7 @@ static rp_status find_transports(rpi_mesh_work *work) {
     return rpi_transport_choose(work->options->transport, &work->asked);
 }
 
-/* What listens on the loopback is not heard on another host. */
+/* A listener on the loopback cannot be reached from another host. */
 static rp_status check_bind_host(const rpi_mesh_work *work, int peer) {
     const rpi_mesh *mesh = work->mesh;
     const char *bind_host = work->options->bind_host;
@@ -34,7 +35,7 @@ static rp_status check_bind_host(const rpi_mesh_work *work, int peer) {
         mesh->rank, bind_host ? bind_host : "127.0.0.1", peer);
 }
 
-/* The first of the catalogue that reaches the peer, or the one that was asked for. */
+/* The first of the catalogue that reaches the peer, or the requested one. */
 static rp_status choose(const rpi_mesh_work *work, int peer, const rpi_transport **out_choice) {
     const rpi_mesh *mesh = work->mesh;
     const rpi_peer_info *self = &mesh->peers[mesh->rank], *other = &mesh->peers[peer];
@@ -54,7 +55,7 @@ static rp_status choose(const rpi_mesh_work *work, int peer, const rpi_transport
     return RP_OK;
 }
 
-/* Links inside a named host are as they are. */
+/* Links inside a named host are not wrapped. */
 static bool is_wrapped(const rpi_mesh_work *work, int peer) {
     const rpi_mesh *mesh = work->mesh;
     bool inside =
@@ -62,7 +63,7 @@ static bool is_wrapped(const rpi_mesh_work *work, int peer) {
     return work->outer && !inside;
 }
 
-/* What others say in the bootstrap is heard by who waits for a link, too. */
+/* Failures in the bootstrap also end a wait for a link. */
 static rp_status look_around(void *context) {
     rpi_mesh_work *work = context;
     rp_status status = rpi_bootstrap_look(&work->bootstrap);
@@ -135,7 +136,7 @@ static rp_status open_endpoints(rpi_mesh_work *work) {
     return RP_OK;
 }
 
-/* Of the links that are sure to come, and of the control connection that comes behind them. */
+/* For links that are certain to be made, and for the control connection that follows. */
 static rp_status check_descriptors(const rpi_mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
     long needed = OTHER_DESCRIPTORS + (mesh->rank == 0 ? mesh->world - 1 : 1);
@@ -149,7 +150,7 @@ static rp_status check_descriptors(const rpi_mesh_work *work) {
     return rpi_descriptors_check(mesh->rank, mesh->world, needed);
 }
 
-/* All of them by one key, so that one page has those of many ranks. */
+/* All of them in one key, so that one page has those of many ranks. */
 static rp_status show_addresses(rpi_mesh_work *work) {
     char text[RPI_BOOTSTRAP_BYTES] = "", address[RPI_BOOTSTRAP_BYTES];
     for (int kind = 0; kind < work->kind_count; kind++) {

@@ -19,8 +19,8 @@ static bool uses_tls(const rpi_mesh_options *options) {
     return options->secret && options->secret->tls;
 }
 
-/* What a rank says of its secret: "none", or something that only who has the same one
- * can compute, so that all ranks know before they dial. */
+/* What a rank publishes about its secret: "none", or a value that only a rank with the same
+ * secret can compute, so that all ranks can compare before they call. */
 static rp_status mark_secret(const rpi_mesh_work *work, int rank,
                              char mark[SECRET_MARK_BYTES]) {
     const rpi_secret *secret = work->options->secret;
@@ -97,7 +97,7 @@ static rp_status check_tls(const rpi_mesh_work *work, int peer, const char *text
         ours ? self : peer, ours ? peer : self);
 }
 
-/* Both ranks say the same about `name`, or both fail. */
+/* If both ranks do not publish the same under `name`, both fail. */
 static rp_status agree(const rpi_mesh_work *work, int peer, const char *text, const char *name,
                        const char *ours, const char *words) {
     char theirs[RPI_BOOTSTRAP_BYTES];
@@ -106,7 +106,8 @@ static rp_status agree(const rpi_mesh_work *work, int peer, const char *text, co
                    words, peer, theirs, work->mesh->rank, ours);
 }
 
-/* As `redpoll run -H` has it: one release on all hosts. Before 0.3 ranks did not say theirs. */
+/* As with `redpoll run -H`: one release on all hosts. Before 0.3 ranks did not publish theirs.
+ */
 static rp_status check_release(const rpi_mesh_work *work, int peer, const char *text) {
     char theirs[64];
     int self = work->mesh->rank;

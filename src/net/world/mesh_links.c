@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* `status` is TIMEOUT, and recorded. The peer may have been held up by another. */
+/* `status` is TIMEOUT, and recorded. The peer may have waited for another. */
 static rp_status blame(rpi_mesh_work *work, int peer, rp_status status) {
     rpi_bootstrap *bootstrap = &work->bootstrap;
     rpi_bootstrap_pair pair;
@@ -64,11 +64,11 @@ static rp_status connect_one(rpi_mesh_work *work, int peer) {
     return status == RP_OK ? RP_OK : cannot_connect(work, peer, status);
 }
 
-/* Ranks that are connected at once, and so many call an acceptor at once: well below
+/* Ranks that are connected at once, and the most that call an acceptor at once: well below
  * RPI_CALLERS. */
 enum { GROUP = 16 };
 
-/* Begin with those of the group that are reached by this kind. */
+/* Begin with those of the group that this kind reaches. */
 static rp_status dial(rpi_mesh_work *work, int kind, const int *group, int count) {
     rpi_endpoint *endpoint = work->mesh->endpoints[kind];
     char texts[GROUP][RPI_BOOTSTRAP_BYTES];
@@ -85,9 +85,9 @@ static rp_status dial(rpi_mesh_work *work, int kind, const int *group, int count
     return status == RP_OK ? RP_OK : cannot_connect(work, failed, status);
 }
 
-/* All of them are lower than this rank, or higher. Who waits for one of them to be reached by
- * one kind answers nobody who calls by another, and a call with a proof waits for its answer:
- * where there are several kinds, pairs connect one by one in the order of their rounds. */
+/* All of them are lower than this rank, or higher. A rank that waits for one of them by one
+ * kind answers nobody who calls by another, and a call with a proof waits for its answer. With
+ * several kinds, pairs therefore connect one by one in the order of their rounds. */
 static rp_status connect_group(rpi_mesh_work *work, const int *group, int count) {
     bool lower = count > 0 && group[0] < work->mesh->rank;
     if (lower && work->kind_count == 1) RP_TRY(dial(work, 0, group, count));
@@ -95,10 +95,11 @@ static rp_status connect_group(rpi_mesh_work *work, const int *group, int count)
     return RP_OK;
 }
 
-/* In round r every rank meets rank ^ r: each pair once, and as all ranks take the rounds in the
- * same order, no cycle of ranks can wait for each other. Rounds r to r + n - 1, where n is a
- * power of two and r a multiple of it, are taken together: in them two blocks of n ranks meet,
- * all of one with all of the other, and those of the higher block all call. */
+/* In round r every rank connects to rank ^ r: each pair once, and as all ranks take the rounds
+ * in the same order, no cycle of ranks can wait for each other. Rounds r to r + n - 1, where n
+ * is a power of two and r a multiple of it, are taken together: in them two blocks of n ranks
+ * connect, every rank of one with every rank of the other, and the ranks of the higher block
+ * all call. */
 rp_status rpi_mesh_connect_all(rpi_mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
     int rounds = 1, together;

@@ -19,12 +19,12 @@ typedef struct rpi_mesh_work {
     const rpi_mesh_options *options;
     rpi_bootstrap bootstrap;
     const rpi_transport *asked; /* by name; NULL: whichever reaches */
-    const rpi_transport *outer; /* wraps the links of a mesh that has a shape; NULL: none */
+    const rpi_transport *outer; /* wraps the links of a mesh with a shape; NULL: none */
     const rpi_transport *kinds[RPI_MESH_KINDS]; /* in use; mesh->endpoints[i] is of kinds[i] */
     bool wrapped[RPI_MESH_KINDS];               /* in `outer` */
     char names[RPI_MESH_KINDS][RPI_MESH_NAME_BYTES]; /* under which their addresses are shown */
     int kind_count;
-    rpi_kept_error told; /* what a look has said while a link was waited for */
+    rpi_kept_error told; /* the status of a check while a link was waited for */
     bool has_told;
 } rpi_mesh_work;
 
@@ -40,14 +40,14 @@ static inline int rpi_mesh_streams(const rpi_mesh_options *options) {
     return options->streams ? options->streams : 1;
 }
 
-/* All ranks say who they are, read the others and compare: hosts are numbered then. */
+/* All ranks publish who they are, read the others and compare; hosts are numbered then. */
 rp_status rpi_mesh_exchange_info(rpi_mesh_work *work);
-/* The value behind "name=" in such a text, up to the end of its line; "" when absent. */
+/* The value after "name=" in such a text, up to the end of its line; "" if absent. */
 const char *rpi_mesh_field(const char *text, const char *name, char *value, size_t bytes);
 
 /* Links to all ranks. */
 rp_status rpi_mesh_connect_all(rpi_mesh_work *work);
-/* Or, where they come on need, of all that a rank shows the one by which it is called. */
+/* Or, if they are made on need, the one of a rank's endpoints by which it is called. */
 rp_status rpi_mesh_keep_addresses(rpi_mesh_work *work);
 
 #endif

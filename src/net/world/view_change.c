@@ -1,4 +1,5 @@
-/* Making the next view: come, look who else has, close it or wait until another has. */
+/* Making the next view: arrive, see which others have, close it or wait until another process
+ * has. */
 #include "net/world/view_world.h"
 
 #include "base/clock.h"
@@ -9,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who closes the view looks so often, more often when something has just changed, and others
- * in a part of silence_s: they are woken. */
+/* The process that closes the view looks this often, and more often when something has just
+ * changed; others in a fraction of silence_s, because they are woken. */
 #define CLOSER_FIRST_S 0.0005
 #define CLOSER_S       0.02
 #define AWAITING_S     0.05
@@ -29,7 +30,7 @@ typedef struct visit {
     uint32_t making; /* that it has come to; 0: none yet */
     rpi_view_change_state state;
     int awaited;      /* rank of the view before */
-    int seen, missed; /* members of the next view, and who was awaited, at the last wait */
+    int seen, missed; /* members of the next view, and the awaited one, at the last wait */
     double pause_s;
 } visit;
 
@@ -49,7 +50,7 @@ static void adopt(rp_world *world) {
     for (int i = 0; i < view->count; i++) view->came += view->members[i].previous < 0;
     pthread_mutex_lock(&world->lock);
     world->says.lost = -1;
-    atomic_store(&world->number, view->number); /* what is lost later is lost in this one */
+    atomic_store(&world->number, view->number); /* ranks lost later are lost in this view */
     pthread_mutex_unlock(&world->lock);
     atomic_store(&world->changing, false);
 }
@@ -77,7 +78,7 @@ static rp_status left_out(rp_world *world) {
                    reason_of(world));
 }
 
-/* RP_PENDING: the newest view is none for this process to return. */
+/* RP_PENDING: the newest view is not one for this process to return. */
 static rp_status take_newest(rp_world *world) {
     const rpi_view_record *newest = &world->newest;
     if (world->state == RPI_WORLD_LEFT_OUT) return left_out(world);
@@ -87,7 +88,7 @@ static rp_status take_newest(rp_world *world) {
         return RP_OK;
     }
     if (world->state == RPI_WORLD_MEMBER) return left_out(world);
-    /* Others took it for dead before it could say a word. */
+    /* Others took it for dead before it could write anything. */
     if (world->id < newest->first) RP_TRY(rpi_world_take_id(world));
     return RP_PENDING;
 }
@@ -114,8 +115,8 @@ static rp_status come(rp_world *world, visit *v) {
     return knocks ? rpi_world_mark(world, "knock", number, 0) : RP_OK;
 }
 
-/* Since the last look. What is longer than the pauses between looks this process was away for,
- * in no call or stopped, and others have not waited for it alone. */
+/* Since the last look. Any time beyond the pauses between looks this process was away, in no
+ * call or stopped, and others have not waited for it alone. */
 static int64_t since_last_look(rp_world *world) {
     rpi_view_waits *waits = &world->waits;
     int64_t now_ns = rpi_now_ns(), most_ns = world->silence_ns / 4;
@@ -150,7 +151,7 @@ static void judge(rp_world *world, visit *v) {
         v->state = rpi_view_change_judge(&change, &world->next, &v->awaited);
 }
 
-/* Its first member closes a view; others would write the same. */
+/* A view's first member closes it; others would write the same. */
 static bool is_closer(const rp_world *world) {
     return world->next.count > 0 && world->next.members[0].id == world->id;
 }
@@ -165,7 +166,7 @@ static rp_status close_view(rp_world *world) {
     return RP_OK;
 }
 
-/* Until the closer looks again: soon, where something has changed. */
+/* The closer's pause until it looks again: short after a change. */
 static double next_pause_s(const rp_world *world, visit *v) {
     bool is_new = v->seen != world->next.count || v->missed != v->awaited;
     v->pause_s = is_new || v->pause_s <= 0   ? CLOSER_FIRST_S
@@ -176,8 +177,8 @@ static double next_pause_s(const rp_world *world, visit *v) {
     return v->pause_s;
 }
 
-/* The closer waits for whoever is missing, all others for the closer. Who was waited for and
- * has come to another view than this wakes nobody again. */
+/* The closer waits for the missing member, all others for the closer. One that was waited for
+ * and has arrived at another view than this wakes nobody again. */
 static rp_status wait_a_while(rp_world *world, visit *v) {
     bool closes = is_closer(world);
     bool awaits =

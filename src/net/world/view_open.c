@@ -1,4 +1,4 @@
-/* Coming to a world, living in it, leaving it. */
+/* Entering a world, living in it, leaving it. */
 #include "net/world/view_world.h"
 
 #include "net/bytes/signal_masked_thread.h"
@@ -104,7 +104,7 @@ static void look_for_knocks(rp_world *world) {
         atomic_store(&world->changing, true);
 }
 
-/* What fails here fails in the calls of the owner, too, where it is told. */
+/* A failure here also fails the calls of the owner, which report it. */
 static void *live(void *context) {
     rp_world *world = context;
     int64_t pause_ns = world->silence_ns / BEATS_OF_SILENCE;
@@ -118,7 +118,7 @@ static void *live(void *context) {
 
 /* ---- open, close ---- */
 
-/* All processes of a world say the same of it: the first one's is what counts. */
+/* All processes of a world must have the same terms: the first one's count. */
 static rp_status agree_on_terms(rp_world *world) {
     char key[RPI_WORLD_KEY_BYTES], own[TERMS_BYTES], all[TERMS_BYTES];
     size_t bytes = 0;

@@ -33,8 +33,9 @@ rp_departure rpi_view_candidate_departure(const rpi_view_candidate *candidate, b
     return candidate->silent_ns >= silence_ns ? RP_MEMBER_SILENT : RP_MEMBER_STAYS;
 }
 
-/* By rank of the view before: whom others have lost. Two that have lost each other do not both
- * go: a lower rank is heard first, and who is lost is not heard. */
+/* By rank of the previous view: which ranks others have lost. Two that have lost each other do
+ * not both go: a lower rank's statement counts first, and that of a lost rank does not count.
+ */
 static void find_lost(const rpi_view_change *m, uint32_t next, bool lost[RP_WORLD_MOST]) {
     const rpi_view_record *before = m->before;
     memset(lost, 0, RP_WORLD_MOST * sizeof *lost);
@@ -75,9 +76,10 @@ static void take_members(const rpi_view_change *m, rpi_view_record *next, int *o
     }
 }
 
-/* One that came with the view before fell silent in it, as who dies on its way does, and has
- * cost the others silence_s. They have a view of their own before they take in anybody: else
- * one that comes and dies again and again is in every view, and no step is ever made. */
+/* A newcomer of the previous view fell silent in it, as one does that dies while links are
+ * made, and has cost the others silence_s. They make a view of their own before they take in
+ * others; otherwise a process that comes and dies again and again would be in every view, and
+ * no step would ever be made. */
 static bool is_for_members(const rpi_view_change *m, const rpi_view_record *next) {
     const rp_member *before = m->before->members;
     if (m->before->count == 0 || before[0].previous < 0 || next->count < m->least) return false;
@@ -88,7 +90,7 @@ static bool is_for_members(const rpi_view_change *m, const rpi_view_record *next
     return false;
 }
 
-/* first: the smallest id of those that go on waiting; all that come later have larger ones. */
+/* first: the smallest id of those that continue to wait; later ones have larger ids. */
 static void take_newcomers(const rpi_view_change *m, rpi_view_record *next) {
     uint32_t later = m->count > 0 ? m->candidates[m->count - 1].id + 1 : 1, waits = 0;
     int most = is_for_members(m, next) ? next->count : m->most;

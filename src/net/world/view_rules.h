@@ -18,12 +18,12 @@
 typedef struct rpi_view_candidate {
     uint32_t id;
     rpi_statement says;
-    int64_t looked_ns; /* when it was looked at, the last time; 0: never */
-    int64_t silent_ns; /* for so long, of what was looked at, it has said nothing */
+    int64_t looked_ns; /* when it was looked at last; 0: never */
+    int64_t silent_ns; /* observed time for which it has been silent */
 } rpi_view_candidate;
 
-/* What it says now. Of the time since the last look `most_ns` count at most: for the rest this
- * process was away itself, and knows nothing. */
+/* Take in its current statement. Of the time since the last look at most `most_ns` counts:
+ * during the rest this process was away itself, and knows nothing. */
 void rpi_view_candidate_note(rpi_view_candidate *candidate, const rpi_statement *says,
                              int64_t now_ns, int64_t most_ns);
 
@@ -33,23 +33,23 @@ typedef struct rpi_view_change {
     int count;
     int least, most;
     int64_t silence_ns;
-    bool late_are_left;  /* for members that live and do not come */
+    bool late_are_left;  /* for members that are alive and not ready */
     bool last_call_over; /* of the first view */
 } rpi_view_change;
 
 typedef enum rpi_view_change_state {
     RPI_VIEW_CHANGE_AWAITS_MEMBERS, /* some that live have not come */
     RPI_VIEW_CHANGE_TOO_FEW,
-    RPI_VIEW_CHANGE_LAST_CALL, /* enough for the first view, which others may still come to */
+    RPI_VIEW_CHANGE_LAST_CALL, /* enough for the first view, which others may still join */
     RPI_VIEW_CHANGE_READY,
 } rpi_view_change_state;
 
-/* next: who would be in it now, and who not any more; with its number. awaited: the first of
- * the members that are waited for, by rank, else -1. */
+/* next: its members if it were closed now, and those that left; with its number. awaited: the
+ * first of the members that are waited for, by rank, else -1. */
 rpi_view_change_state rpi_view_change_judge(const rpi_view_change *change,
                                             rpi_view_record *out_next, int *out_awaited);
-/* Has this member of the view gone, and how? RP_MEMBER_STAYS: it has not. lost: others say
- * that they have lost it. candidate: NULL where it says nothing any more. */
+/* Whether this member of the view has left, and why. RP_MEMBER_STAYS: it has not. lost: others
+ * say that they have lost it. candidate: NULL if it has no statement any more. */
 rp_departure rpi_view_candidate_departure(const rpi_view_candidate *candidate, bool lost,
                                           int64_t silence_ns);
 /* NULL: there is none. */

@@ -46,8 +46,8 @@ rp_status rpi_world_await_mark(rp_world *world, const char *subject, uint32_t nu
 
 /* ---- what this process says ---- */
 
-/* One after the other, so that what was said last is what the store has; and without the lock,
- * which nobody is to wait for until the store answers. */
+/* One after the other, so that the store has the latest statement; and without the lock, for
+ * which no other thread is to wait until the store replies. */
 rp_status rpi_world_say(rp_world *world) {
     char key[RPI_WORLD_KEY_BYTES], text[RPI_STATEMENT_BYTES];
     pthread_mutex_lock(&world->saying);
@@ -131,8 +131,8 @@ static rp_status make_room(rp_world *world, int count) {
     return RP_OK;
 }
 
-/* What one says; whoever sets nonsense there is taken for gone. Pages have also those that are
- * no candidates any more. */
+/* A process's statement; one that makes no sense counts as gone. Pages also have those of
+ * processes that are candidates no longer. */
 static rp_status take_statement(rp_world *world, uint32_t id, const char *value, size_t bytes,
                                 int64_t now_ns, int *count) {
     char text[RPI_STATEMENT_BYTES];
@@ -152,7 +152,7 @@ static rp_status take_statement(rp_world *world, uint32_t id, const char *value,
     return RP_OK;
 }
 
-/* Of the ids from this one on that a page has the last that is a candidate's. */
+/* The last id on a page, from this one on, that is a candidate's. */
 static uint32_t last_of_page(const rpi_view_record *newest, uint32_t at, uint32_t last) {
     uint32_t end = last - at < PAGE_MOST ? last : at + PAGE_MOST - 1, most = at;
     if (end >= newest->first) return end;
@@ -163,7 +163,7 @@ static uint32_t last_of_page(const rpi_view_record *newest, uint32_t at, uint32_
     return most;
 }
 
-/* From this id on, as many as a page has; 1 further where the first of them is not there. */
+/* From this id on, as many as fit on a page; from the next one if the first is absent. */
 static rp_status look_at_page(rp_world *world, uint32_t *at, uint32_t last, int *count) {
     char prefix[RPI_WORLD_KEY_BYTES];
     size_t sizes[PAGE_MOST];

@@ -1,4 +1,4 @@
-/* What a communicator that is made, or has failed, has to do with its view. */
+/* What a communicator does with its view when it is made or has failed. */
 #include "net/world/view_world.h"
 
 static rp_status look_at(const rp_world *world, int rank) {

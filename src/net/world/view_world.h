@@ -20,7 +20,7 @@ typedef enum rpi_world_state {
     RPI_WORLD_LEFT_OUT
 } rpi_world_state;
 
-/* What was waited for before view `making` could be closed, over all calls that have waited. */
+/* What was waited for before view `making` could be closed, over all calls. */
 typedef struct rpi_view_waits {
     uint32_t making;
     int64_t looked_ns; /* the last time */
@@ -29,8 +29,8 @@ typedef struct rpi_view_waits {
 } rpi_view_waits;
 
 struct rp_world {
-    rp_store store;        /* shared with the thread that says that this process lives */
-    struct rpi_join *join; /* rp_world_join(): whose store that is; else NULL */
+    rp_store store;        /* shared with the thread that sends this process's beats */
+    struct rpi_join *join; /* rp_world_join(): the launcher's store; else NULL */
     char name[RPI_WORLD_NAME_MAX + 1];
     int least, most;
     double last_call_s, late_after_s;
@@ -38,15 +38,15 @@ struct rp_world {
     rpi_world_state state;
     atomic_int references; /* its owner, and the contexts of its views' communicators */
 
-    pthread_mutex_t saying; /* [before lock] held until the store has what is said */
+    pthread_mutex_t saying; /* [before lock] held until the store has the statement */
     pthread_mutex_t lock;
     pthread_cond_t woken; /* on CLOCK_MONOTONIC */
     uint32_t id;          /* [lock] */
-    rpi_statement says;   /* [lock] of itself; what was said last is what it is */
+    rpi_statement says;   /* [lock] its own statement, as sent last */
     bool stop;            /* [lock] */
-    pthread_t thread;     /* says it anew several times in silence_ns */
+    pthread_t thread;     /* sends it again several times in silence_ns */
     atomic_uint number;   /* of the view that it holds */
-    atomic_bool changing; /* somebody has knocked for the next one */
+    atomic_bool changing; /* a process has knocked for the next view */
 
     rp_view view;            /* what was returned, over `held` */
     rpi_view_record held;    /* number 0: none so far */
@@ -62,16 +62,16 @@ struct rp_world {
 
 /* ---- view_store.c: what the store has ---- */
 
-/* "NAME/views/SUBJECT", and "/NUMBER", "/ID" where they are not 0. */
+/* "NAME/views/SUBJECT", and "/NUMBER", "/ID" unless they are 0. */
 const char *rpi_world_key(const rp_world *world, const char *subject, uint32_t number,
                           uint32_t id, char key[RPI_WORLD_KEY_BYTES]);
-/* Set or remove that key; what is in it says nothing. */
+/* Set or remove that key; its value does not matter. */
 rp_status rpi_world_mark(rp_world *world, const char *subject, uint32_t number, uint32_t id);
 void rpi_world_unmark(rp_world *world, const char *subject, uint32_t number, uint32_t id);
 /* Until it is there, or for wait_s. RP_OK in both cases. */
 rp_status rpi_world_await_mark(rp_world *world, const char *subject, uint32_t number,
                                uint32_t id, double wait_s);
-/* A number of its own among all that come, and the first statement under it. */
+/* An id of its own among all processes, and its first statement. */
 rp_status rpi_world_take_id(rp_world *world);
 /* Say what it says now. */
 rp_status rpi_world_say(rp_world *world);
@@ -79,8 +79,8 @@ rp_status rpi_world_say(rp_world *world);
 rp_status rpi_world_read(rp_world *world);
 /* All others, and how long each has been silent. */
 rp_status rpi_world_look_around(rp_world *world);
-/* Put `next` in the place of `newest`, which becomes what the store has then: this one, or
- * another that was quicker. */
+/* Put `next` in the place of `newest`, which becomes the view in the store: this one, or that
+ * of another process that was faster. */
 rp_status rpi_world_propose(rp_world *world);
 
 /* ---- view_open.c ---- */
@@ -91,11 +91,11 @@ void rpi_world_release(rp_world *world);
 
 /* ---- view_watch.c ---- */
 
-/* For who waits for members of its view: RP_PEER names one that has gone, or has gone on to the
+/* For a wait for members of its view: RP_PEER names one that has left, or has gone on to the
  * next view; RP_STATE: the world has. By the thread that may call rp_world_next(). */
 rp_status rpi_world_look(rp_world *world);
-/* A communicator of view `number` has lost this rank of it: said when the next is made. Any
- * thread. */
+/* A communicator of view `number` has lost this rank of it: reported when the next view is
+ * made. Any thread. */
 void rpi_world_note_lost(rp_world *world, uint32_t number, int rank);
 
 #endif

@@ -1,4 +1,4 @@
-/* Gather, scatter and all-to-all: a block's length is known to the two ranks that share it, and
+/* Gather, scatter and all-to-all: only the two ranks that share a block know its length, and
  * each part of the schedule is one block (plan.h). */
 #include "comm/calls/posting.h"
 

@@ -2,7 +2,7 @@
 #include "comm/calls/posting.h"
 #include "comm/core/communicator.h"
 
-/* `start` names *request where it goes. */
+/* `start` sets *request. */
 #define BLOCKING(comm, start)                                                                  \
     rp_request *request = NULL;                                                                \
     if (comm) rp_comm_attend(comm);                                                            \

@@ -1,5 +1,5 @@
-/* The public operations on vectors whose length all ranks know: check the arguments and say
- * which elements are whose. */
+/* The public operations on vectors whose length all ranks know: they check the arguments and
+ * say which rank owns which elements. */
 #include "comm/calls/posting.h"
 
 #include "base/status.h"

@@ -11,7 +11,7 @@ static bool keeps_residual(const rpi_extent *extent) {
     return extent->unencoded || rp_codec_is_exact(&extent->codec, extent->dtype);
 }
 
-/* Residuals of zeros, which they are in most steps, spare the copy. */
+/* Residuals are zeros in most steps, which saves the copy. */
 static void drop_zeros(rpi_partition *partition) {
     for (size_t i = 0; i < partition->count; i++) {
         rpi_extent *extent = &partition->extents[i];
@@ -45,7 +45,7 @@ static rp_status reserve_staged(rpi_partition *partition, const rpi_change *c) {
     return bytes ? rpi_alloc(bytes, "changed input", &partition->staged) : RP_OK;
 }
 
-/* The exact codec encodes an element as what it is. */
+/* The exact codec encodes an element as its own bytes. */
 static void pay_out(rpi_extent *extent, void *into) {
     static const rp_codec exact = {0};
     const rp_encode_context context = {.residual = extent->residual};
@@ -54,7 +54,7 @@ static void pay_out(rpi_extent *extent, void *into) {
     extent->residual = NULL;
 }
 
-/* Where it lies when that is the call's to overwrite, else in a copy. */
+/* In place if the call may overwrite that memory, else in a copy. */
 static void change_input(rpi_partition *partition, const rpi_change *c) {
     unsigned char *copy = partition->staged;
     for (size_t i = 0; i < partition->count; i++) {
@@ -71,7 +71,7 @@ static void change_input(rpi_partition *partition, const rpi_change *c) {
     }
 }
 
-/* Once nothing can refuse the call any more, and before anybody reads. */
+/* After everything that can refuse the call, and before any instruction reads. */
 static rp_status post_changed(rp_request *request, const rpi_change *c) {
     RP_TRY(reserve_staged(&request->partition, c));
     RP_TRY(rpi_request_admit(request));
@@ -80,7 +80,7 @@ static rp_status post_changed(rp_request *request, const rpi_change *c) {
     return RP_OK;
 }
 
-/* The same where they lie in memory of a GPU: their copies on the host are changed. */
+/* The same if they are in memory of a GPU: their copies on the host are changed. */
 static rp_status post_changed_there(rp_request *request, const rpi_change *c) {
     rpi_device_change *there = &request->device->change;
     rpi_partition *partition = &request->partition;

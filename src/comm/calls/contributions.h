@@ -1,7 +1,7 @@
-/* Contributions that are not what the caller's memory holds: scaled by RP_PREMUL_SUM; and with
- * what error feedback held back of elements that are not encoded now. That joins them before
- * anybody reads, where all algorithms take it from: some never encode, or take a rank's own
- * values as they are. */
+/* Contributions that differ from the caller's memory: scaled by RP_PREMUL_SUM, or with
+ * residuals of error feedback for elements that are not encoded now. Residuals are added before
+ * any instruction reads, because algorithms differ: some never encode, or use a rank's own
+ * values unencoded. */
 #ifndef RPI_COMM_CONTRIBUTIONS_H
 #define RPI_COMM_CONTRIBUTIONS_H
 
@@ -14,9 +14,9 @@ typedef struct rpi_change {
     double factor;
 } rpi_change;
 
-/* rpi_request_post(), with the input so changed: where it lies when that is the call's to
- * overwrite, else in a copy that the request owns. Of elements in memory of a GPU it is their
- * copies on the host that are changed. */
+/* rpi_request_post(), with the input so changed: in place if the call may overwrite it, else in
+ * a copy that the request owns. For elements in memory of a GPU their copies on the host are
+ * changed. */
 rp_status rpi_contribution_post(rp_request *request, const rpi_change *change);
 
 #endif

@@ -1,5 +1,5 @@
-/* An exchange with neighbours: the public operation. exchange_protocol.c has what ranks say to
- * each other meanwhile. */
+/* An exchange with neighbours: the public operation. exchange_protocol.c has the control frames
+ * between ranks. */
 #include "comm/calls/posting.h"
 #include "comm/core/request.h"
 #include "comm/protocol/operation_kinds.h"

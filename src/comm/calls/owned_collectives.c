@@ -1,5 +1,5 @@
-/* Reduce-scatter and all-gather: each element belongs to one rank, which gets its sum or gives
- * it to all. Who owns which is said by blocks, one a rank, or by a list of segments. */
+/* Reduce-scatter and all-gather: each element has one owner, which gets its sum or sends it to
+ * all. The owners are given by blocks, one for each rank, or by a list of segments. */
 #include "comm/calls/posting.h"
 
 #include "base/status.h"
@@ -16,7 +16,8 @@ static rp_status post(rp_request *request, rpi_collective collective,
 
 /* ---- blocks ---- */
 
-/* Block `rank` of a vector of one block a rank, all of one length; or of a list of blocks. */
+/* Block `rank` of a vector with one block for each rank, all of one length; or of a list of
+ * blocks. */
 typedef struct blocks {
     const void *vector; /* NULL: the list is meant */
     size_t count;
@@ -131,12 +132,12 @@ static rp_status check_segments(const rp_comm *comm, rpi_collective collective,
     return RP_OK;
 }
 
-/* What the owner has besides: in place where there is no such memory. */
+/* The owner's own memory: in place if it has none. */
 static void *own_of(const rp_owned_segment *segment) {
     return segment->own ? segment->own : segment->segment.data;
 }
 
-/* The owner's contribution enters the sum as it is. */
+/* The owner's contribution enters the sum unencoded. */
 static rpi_extent scattered_run(const rp_owned_segment *segment, bool is_owner) {
     rpi_extent extent = rpi_extent_of(&segment->segment, segment->segment.data,
                                       is_owner ? own_of(segment) : NULL);

@@ -1,5 +1,4 @@
-/* Sends and receives: the public operations. pair_protocol.c has how the two find each other.
- */
+/* Sends and receives: the public operations. pair_protocol.c matches them. */
 #include "comm/calls/posting.h"
 #include "comm/core/request.h"
 #include "comm/protocol/operation_kinds.h"

@@ -16,8 +16,8 @@
 #include <limits.h>
 #include <string.h>
 
-/* A copy only where the caller knows another struct than this library does: it lives until the
- * thread's next call, and is of this call alone. */
+/* A copy only if the caller's struct differs from that of this library: it lives until the
+ * thread's next call, and belongs to this call only. */
 rp_status rpi_collective_options_read(const rp_collective_options **in_out_options) {
     static const rpi_sized sized = {.name = "rp_collective_options",
                                     .initializer = "RP_COLLECTIVE_OPTIONS",
@@ -135,7 +135,7 @@ static rp_status check_reduction(const rpi_extent *extent, rp_reduction reduce) 
     return RP_OK;
 }
 
-/* Some algorithms are for exact codecs only: one that was named says so. */
+/* Some algorithms are for exact codecs only: if one was named the error says so. */
 static rp_status check_exactness(const rpi_posting *posting, bool lossy) {
     const rpi_algorithm *algorithm = NULL;
     const char *name = posting->options->algorithm;
@@ -178,8 +178,8 @@ static void add_load(rpi_load *sum, const rpi_extent *extent) {
     if (granule_bytes > sum->granule_bytes) sum->granule_bytes = granule_bytes;
 }
 
-/* Means of algorithms that encode what the owner has keep their own way: its residual is of the
- * mean. Where each part has an owner there is no such encoding. */
+/* Means of algorithms that encode the owner's values have their own way: their residual is that
+ * of the mean. If each part has an owner there is no such encoding. */
 static bool flushes_residual(const rp_request *request, const rpi_posting *posting) {
     const rpi_compiled_schedule *compiled = request->compiled;
     if (posting->layout == RPI_SPLIT_RANKED) return true;
@@ -202,7 +202,9 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
         rpi_extent *extent = &request->partition.extents[i];
         RP_TRY(check_extent(extent, i));
         if (posting->reduces) RP_TRY(check_reduction(extent, request->reduce));
-        if (!extent->in) extent->residual = NULL; /* who gives nothing holds nothing back */
+        if (!extent->in)
+            extent->residual = NULL; /* a rank that contributes nothing has no
+                                      * residual */
         add_load(&load, extent);
     }
     rpi_plan_request plan = {.world = comm->world,

@@ -1,4 +1,4 @@
-/* Posting a collective: a public operation checks what is its own, begins a request, fills in
+/* Posting a collective: a public operation checks its own arguments, begins a request, fills in
  * the extents and posts it; everything that operations have in common is here. */
 #ifndef RPI_COMM_POSTING_H
 #define RPI_COMM_POSTING_H
@@ -14,23 +14,23 @@ typedef struct rpi_posting {
     int root; /* 0 where the collective has none */
 } rpi_posting;
 
-/* *in_out_options: the caller's, or NULL; from here on as this library knows them. */
+/* *in_out_options: the caller's, or NULL; afterwards in the form of this library. */
 rp_status rpi_collective_options_read(const rp_collective_options **in_out_options);
 
-/* Where the elements of the request's extents lie, as options say. */
+/* The memory of the request's extents, by the options. */
 rp_status rpi_find_memory(rp_request *request, const rp_collective_options *options);
 
 /* A request with room for `extents` extents, all zero: the caller fills in
  * request->partition.extents. */
 rp_status rpi_posting_begin(rp_comm *comm, size_t extents, rp_request **out_request);
-/* The run of a segment: read from `in`, written to `out`. */
+/* The extent of a segment: read from `in`, written to `out`. */
 rpi_extent rpi_extent_of(const rp_segment *segment, const void *in, void *out);
 /* Check the extents, find the schedule, cut, scale what RP_PREMUL_SUM scales, number and post.
  * The request is freed on failure. */
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
                           rp_request **out_request);
 
-/* RP_INVALID: no communicator, or nowhere to put the request. First of all checks. */
+/* RP_INVALID: no communicator, or request is NULL. The first of all checks. */
 rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
                          rp_request *const *request,
                          const rp_collective_options **in_out_options);

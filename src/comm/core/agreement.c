@@ -1,4 +1,4 @@
-/* What ranks must agree on, told in words when they do not. */
+/* What ranks must agree on, and the messages for when they do not. */
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 
@@ -28,7 +28,8 @@ static uint32_t sign_codec(uint32_t crc, const rpi_extent *extent) {
     return crc;
 }
 
-/* Which elements these are: two operations of one shape are not one operation. */
+/* The identity of the elements: two operations with the same shape may be different operations.
+ */
 static uint32_t sign_place(uint32_t crc, const rpi_extent *extent) {
     crc = add_number(crc, extent->tensor);
     return add_number(crc, extent->first);
@@ -38,7 +39,7 @@ static bool has_blocks(const rp_request *request) {
     return request->partition.split.layout == RPI_SPLIT_BLOCKS;
 }
 
-/* Of blocks a rank knows only those it sends or receives: their lengths travel in frames. */
+/* A rank knows only the blocks that it sends or receives: their lengths are sent in frames. */
 static uint32_t sign_partition(uint32_t crc, const rp_request *request) {
     const rpi_partition *partition = &request->partition;
     bool blocks = has_blocks(request), owned = partition->split.layout == RPI_SPLIT_RANKED;
@@ -66,9 +67,9 @@ static uint32_t signature(const rp_request *request) {
     return sign_partition(crc, request);
 }
 
-/* What the caller calls an operation, as its frames carry it for messages: bit 31 and the low
- * bits of the key; or, where it has none, those of the step and of the first segment's tensor.
- * The signature is of all their bits. */
+/* The identity of an operation in frames, for messages: bit 31 and the low bits of the key; or,
+ * without a key, those of the step and of the first segment's tensor. The signature is of all
+ * their bits. */
 enum { KEY_BITS = 31, STEP_BITS = 15, TENSOR_BITS = 16 };
 
 static uint32_t low_bits(uint64_t number, int bits) {
@@ -123,7 +124,7 @@ int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *hea
                                       header->part);
 }
 
-/* The extent a block's frame is for; NULL: there is none such. */
+/* The extent of the block for which a frame is; NULL: there is none. */
 static const rpi_extent *block_of(const rp_request *request, const rpi_frame_header *header) {
     int part = rpi_request_recv_part(request, header);
     return part >= 0 && (size_t)part < request->partition.count
@@ -174,7 +175,8 @@ const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t b
     return text;
 }
 
-/* Frames say no more than rpi_posted_text(): what else there is to differ in, as it is here. */
+/* Frames have no more than rpi_posted_text() prints: other possible differences, with the
+ * values of this rank. */
 static const char *rest_text(const rp_request *request, char *text, size_t bytes) {
     const rpi_schedule *schedule = &request->compiled->schedule;
     char root[32] = "", codec[64] = "";
@@ -192,7 +194,7 @@ static const char *rest_text(const rp_request *request, char *text, size_t bytes
     return text;
 }
 
-/* " with key 7", " of step 3, tensor 12": nothing where nothing was given. */
+/* " with key 7", " of step 3, tensor 12": empty if the caller gave neither. */
 static const char *key_text(uint32_t key, char *text, size_t bytes) {
     uint32_t step = low_bits(key >> TENSOR_BITS, STEP_BITS),
              tensor = low_bits(key, TENSOR_BITS);
@@ -204,7 +206,7 @@ static const char *key_text(uint32_t key, char *text, size_t bytes) {
     return text;
 }
 
-/* The same operation, but for what it is called: that is why ranks call it anything. */
+/* The same operation except for its identity, which is why callers may give one. */
 static const char *order_text(const rp_request *request, const rpi_frame_header *header,
                               int rank, const char *posted, char *text, size_t bytes) {
     char theirs[48], ours[48];

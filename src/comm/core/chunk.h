@@ -8,14 +8,14 @@
 
 typedef enum rpi_encoded_state {
     RPI_ENCODED_EMPTY,
-    RPI_ENCODED_FRAME, /* the payload of a frame that still lies in its link */
+    RPI_ENCODED_FRAME, /* the payload of a frame that is still in its link */
     RPI_ENCODED_BUFFER,
-    RPI_ENCODED_VALUES, /* never encoded: readers take the values it would decode to */
+    RPI_ENCODED_VALUES, /* never encoded: readers use the values to which it would decode */
     RPI_ENCODED_SENT,   /* the same, and an ADD has done its SEND already */
-    RPI_ENCODED_PUT, /* the same, and an ADD has put them where the SEND's receiver wants them
-                      */
-    RPI_ENCODED_PINNED,  /* where a GPU writes or reads it (device.h) */
-    RPI_ENCODED_WRITTEN, /* its sender has put the values where they are decoded to */
+    RPI_ENCODED_PUT,    /* the same, and an ADD has written them where the SEND's receiver wants
+                         * them */
+    RPI_ENCODED_PINNED, /* where a GPU writes or reads it (device.h) */
+    RPI_ENCODED_WRITTEN, /* its sender has written the values into the destination */
 } rpi_encoded_state;
 
 /* An encoded slot of one chunk. */
@@ -27,31 +27,31 @@ typedef struct rpi_encoded_slot {
     const unsigned char *data;
     size_t bytes;
     double
-        edge_weight; /* what its sender has it multiplied by; of all but neighbours' frames 1 */
+        edge_weight; /* the weight that its sender gives it; 1 except for neighbours' frames */
 } rpi_encoded_slot;
 
-/* One instance of a schedule. All arrays lie behind it in one stretch of memory. */
+/* One instance of a schedule. All arrays are in one allocation after it. */
 typedef struct rpi_chunk {
     struct rpi_chunk *next;
     struct rp_request *request;
     uint32_t index;
-    int left;               /* instructions to finish */
-    uint16_t *waits;        /* [steps]: predecessors to finish */
-    uint64_t *ready;        /* [words]: instructions that may run */
-    uint64_t *finished;     /* [words] */
-    uint64_t *in_use;       /* [words]: sends whose payload a peer still reads (in_place.c) */
-    uint64_t *writable;     /* [words]: sends whose answer may be written there */
-    uint32_t *frame_number; /* [steps]: the number of their frame in its link */
-    int32_t *received;      /* [world]: frames so far */
-    rpi_frame_list *unexpected; /* [world]: frames whose RECV was not due when they came */
+    int left;           /* instructions to finish */
+    uint16_t *waits;    /* [steps]: predecessors to finish */
+    uint64_t *ready;    /* [words]: instructions that may run */
+    uint64_t *finished; /* [words] */
+    uint64_t *in_use;   /* [words]: sends whose payload a peer is still reading (in_place.c) */
+    uint64_t *writable; /* [words]: sends into whose payload the answer may be written */
+    uint32_t *frame_number;     /* [steps]: the number of their frame in its link */
+    int32_t *received;          /* [world]: frames so far */
+    rpi_frame_list *unexpected; /* [world]: frames that came before their RECV was due */
     rpi_encoded_slot *encoded_slots;
     unsigned char *sums;
     size_t sums_room, sum_stride;       /* bytes of them, and of one accumulator */
     struct rpi_device_chunk *of_device; /* kept for requests of a GPU */
-    struct rpi_device_chunk *device;    /* that, or NULL: elements lie with the host */
+    struct rpi_device_chunk *device;    /* the GPU's part; NULL: elements are on the host */
 } rpi_chunk;
 
-/* A peer still reads the payload of this SEND (run/in_place.h). */
+/* A peer is still reading the payload of this SEND (run/in_place.h). */
 static inline bool rpi_in_place_is_in_use(const rpi_chunk *chunk, int instruction) {
     return chunk->in_use[instruction / 64] >> (instruction % 64) & 1;
 }
@@ -61,7 +61,7 @@ static inline rpi_walk rpi_chunk_walk(const rpi_chunk *chunk, int part, int leve
     return rpi_partition_walk(&chunk->request->partition, chunk->index, part, level);
 }
 
-/* How a slice is encoded and decoded, but for its role and residual. */
+/* How a slice is encoded and decoded, except for its role and residual. */
 static inline rp_encode_context rpi_slice_context(const rp_request *request,
                                                   const rpi_slice *slice) {
     return (rp_encode_context){.seed = request->seed,

@@ -49,11 +49,12 @@
 #include "redpoll/window.h"
 
 enum {
-    RPI_ACTIVE_OPERATIONS = 4, /* collectives that move at once; later ones wait their turn */
+    RPI_ACTIVE_OPERATIONS =
+        4, /* collectives that move at once; later ones wait for their turn */
     RPI_FRAME_PAYLOAD = 2 * RPI_BUCKET_BYTES_MAX, /* longest payload of a frame */
 };
 
-/* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
+/* Sends and receives run a schedule of a world of two: 0 sends, 1 receives. */
 enum { RPI_PAIR_SENDER, RPI_PAIR_RECEIVER };
 enum { RPI_ANYBODY = -1, RPI_NO_PEER = -2 };
 
@@ -62,18 +63,19 @@ enum { RPI_EDGE_WEIGHT_BYTES = 8 };
 
 /* Flow control (flow.c, docs/wire.md). */
 enum {
-    RPI_EAGER_BASE = 16 * 1024,   /* what a link may carry before its receiver has spoken */
-    RPI_EAGER_LINK = 1024 * 1024, /* the most it may carry of what nobody has asked for */
+    RPI_EAGER_BASE =
+        16 * 1024, /* what a link may carry before its receiver has sent a credit */
+    RPI_EAGER_LINK = 1024 * 1024, /* the most unrequested bytes that it may carry */
     RPI_EAGER_PROCESS = 64 << 20, /* beyond the base, for all links of a process */
     RPI_FRAME_COST = 256,         /* of a frame, beside its payload */
 };
 
-/* A request's dealings with one rank: flow.c. */
+/* What a request knows of one rank: flow.c. */
 typedef struct rpi_flow_edge {
     uint32_t cts_chunks; /* chunks that have started there, as far as is known here */
-    uint32_t told;       /* chunks started here that it knows of */
+    uint32_t told;       /* chunks started here, as told to that rank */
     bool asked;          /* it has been asked to tell */
-    bool expected;       /* it knows that its vector is waited for (exchange_protocol.c) */
+    bool expected;       /* it knows that we wait for its vector (exchange_protocol.c) */
     bool asks;           /* it wants to be told */
 } rpi_flow_edge;
 
@@ -84,16 +86,17 @@ typedef enum rpi_request_stage {
     RPI_REQUEST_POSTED,
     RPI_REQUEST_UNBOUND, /* in the queue: a receive from any rank that has no sender yet */
     RPI_REQUEST_QUEUED,
-    RPI_REQUEST_PARKED, /* and nothing but a frame can move it: iterations leave it out */
+    RPI_REQUEST_PARKED, /* and only a frame can move it: iterations skip it */
     RPI_REQUEST_DONE,
 } rpi_request_stage;
 
 struct rp_request {
-    rpi_request_stage stage; /* whose it is: its caller's, then [progress], then its caller's */
-    struct rp_request *next; /* in the inbox, the queue or the pool */
+    rpi_request_stage
+        stage; /* who may change it: its caller, then [progress], then its caller */
+    struct rp_request *next;    /* in the inbox, the queue or the pool */
     struct rp_request *sibling; /* among all of the communicator */
     rp_comm *comm;
-    const rpi_operation_kind *kind; /* set by its caller, before all that follows */
+    const rpi_operation_kind *kind; /* set by its caller, before everything below */
     rpi_collective collective;
     uint64_t sequence;
     rpi_compiled_schedule *compiled;
@@ -104,24 +107,23 @@ struct rp_request {
     int tag;  /* point to point */
     rpi_neighborhood
         neighborhood;            /* of an exchange with neighbours; kept for the next request */
-    rp_completions *completions; /* [lock] whom to tell, and what; NULL: nobody */
+    rp_completions *completions; /* [lock] queue and token for its completion; NULL: none */
     uint64_t token;
-    rpi_frame_header header; /* of its frames, but for chunk, part and round */
+    rpi_frame_header header; /* of its frames, except for chunk, part and round */
     uint32_t next_chunk, chunks_done;
     struct rpi_chunk *chunks; /* in flight, in order [progress] */
     rpi_flow_edge
         *edges; /* [comm's world] of collectives [progress]; kept for the next request */
     rpi_urgency urgency; /* since it was posted */
-    int asking;          /* [progress] ranks that want to be told of started chunks */
-    uint64_t moved;      /* [progress] instructions that were done when it was last looked at */
+    int asking;          /* [progress] ranks that asked for CTS of started chunks */
+    uint64_t moved;      /* [progress] instructions that were done when last examined */
     int64_t moved_ns;    /* since when it has not moved; from its posting on */
     bool has_rts; /* [progress] point to point: the receiver knows, or need not be told */
-    uint64_t
-        awaits_control; /* [progress] nor before comm->control_frames has changed from this */
-    struct rpi_transfer *device;   /* elements lie in memory of a GPU: device.h; else NULL */
+    uint64_t awaits_control; /* [progress] nor before comm->control_frames differs from this */
+    struct rpi_transfer *device;   /* elements are in memory of a GPU: device.h; else NULL */
     struct rpi_transfer *transfer; /* that, kept for the next request; NULL: none so far */
-    atomic_bool enqueued; /* set once: nothing but the GPU's part is left, or it is done */
-    atomic_bool done;     /* the same of RPI_REQUEST_DONE, after status and message */
+    atomic_bool enqueued;          /* set once: only the GPU's part is left, or it is done */
+    atomic_bool done;              /* the same for RPI_REQUEST_DONE, after status and message */
     rp_status status;
     char message[sizeof((rpi_failure *)0)->text];
 };
@@ -130,7 +132,8 @@ struct rp_request {
 typedef enum rpi_comm_making {
     RPI_COMM_UNNUMBERED, /* waits for its number */
     RPI_COMM_NUMBERED,   /* is open under it, perhaps not on all members */
-    RPI_COMM_GIVEN_UP,   /* and a member has left, before all had met as far as is known here */
+    RPI_COMM_GIVEN_UP,   /* and a member has left before all had opened it, as far as is known
+                          * here */
     RPI_COMM_MET,        /* all members have opened it */
 } rpi_comm_making;
 
@@ -144,17 +147,18 @@ typedef enum rpi_comm_health {
 /* Another rank of a communicator. */
 typedef struct rpi_peer {
     rpi_connection *connection; /* whose link leads there */
-    rp_status
-        broken; /* nothing more comes from it, nor is heard there; RP_OK while it is good */
+    rp_status broken; /* nothing more comes from it, and it receives nothing; RP_OK while it is
+                         usable */
     const char *reason; /* why, in words */
     rpi_tags tags;      /* of sends and receives with this rank [lock] */
-    /* Cost of frames that nobody had asked for, since the communicator is there: flow.c. */
-    uint64_t eager_sent, eager_limit;              /* ours: so far, and up to where we may go */
-    uint64_t eager_come, eager_taken, eager_bound; /* its: come, found a place, may come */
-    size_t eager_room;                             /* what may be queued for it as unexpected */
-    uint64_t passed;    /* the round that it is to be told is over; 0: none */
+    /* Bytes of eager frames since the communicator was made: flow.c. */
+    uint64_t eager_sent, eager_limit;              /* ours: sent so far, and the limit */
+    uint64_t eager_come, eager_taken, eager_bound; /* its: arrived, taken by their chunks,
+                                                    * allowed */
+    size_t eager_room;                             /* the room for its unexpected frames */
+    uint64_t passed;    /* the round whose end it is to be told; 0: none */
     uint64_t passable;  /* what its link counted with our last frame that was not urgent */
-    bool asked;         /* whether it is there still: links on need */
+    bool asked;         /* asked whether it is still a member: links on need */
     int control_frames; /* of it that are queued as unexpected, without credit */
 } rpi_peer;
 
@@ -168,9 +172,10 @@ struct rp_comm {
     uint32_t id, epoch; /* numberer and number: context.h */
     _Atomic double timeout_s;
     double warn_after_s;
-    bool strict_timeout;    /* a rank that computes is not left in peace */
-    atomic_bool is_watched; /* its owner judges what nobody waits for in a call: deadline.c */
-    int64_t silence_ns;     /* a rank without a heartbeat for so long is taken for stopped */
+    bool strict_timeout;    /* a rank that computes is late, too */
+    atomic_bool is_watched; /* its owner decides about receives for which no call waits:
+                             * deadline.c */
+    int64_t silence_ns;     /* a rank without a heartbeat for this long counts as stopped */
     rp_priority priority;   /* no default */
     size_t chunk_bytes,
         chunks_in_flight; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
@@ -178,32 +183,32 @@ struct rp_comm {
     const int *host_of;   /* as plan.h has it: these, or NULL */
     bool links_are_hosts; /* links are shaped, and hosts not named: each rank is a host */
     bool is_shaped;
-    bool one_host;            /* all links are memory or loopback, as fast as they are */
-    rpi_control_group *group; /* NULL where the context has no control connection */
+    bool one_host;                    /* all links are memory or loopback, at full speed */
+    rpi_control_group *group;         /* NULL where the context has no control connection */
     const rpi_control_group *made_of; /* its parent's, while it is being made; NULL: none */
     rpi_peer *peers;                  /* [world] [progress] */
     bool has_broken;                  /* [progress] some peer is */
     bool is_open;                     /* part of the context */
     bool is_made;                     /* of another communicator */
-    bool is_revoked;        /* its failure is known here, and perhaps nowhere else yet */
-    rpi_comm_making making; /* [progress] how far */
-    void *identity;         /* name and members, as others compare them; NULL: told to all */
+    bool is_revoked;                  /* its failure is known here, perhaps not elsewhere yet */
+    rpi_comm_making making;           /* [progress] how far */
+    void *identity; /* name and members, for comparison; NULL: all have been told */
     size_t identity_bytes;
-    rpi_rank_set untold; /* [progress] of the numberer: who has not been told yet */
+    rpi_rank_set untold; /* [progress] of the numberer: members that have not been told yet */
     int untold_count;    /* [progress] */
     char transport[64];
 
     rp_comm *next;        /* [progress] in the context's list of all */
-    rp_comm *next_active; /* [progress] and of those that have something to do */
+    rp_comm *next_active; /* [progress] and in that of those that have work */
     bool is_active;       /* [progress] */
     bool was_served;      /* [progress] it had room in a link in this iteration */
-    rp_comm *next_caller; /* [lock] and of those with an inbox */
+    rp_comm *next_caller; /* [lock] and in that of those with an inbox */
     bool is_caller;       /* [lock] */
-    int waiters;          /* [lock] callers who wait for a request */
-    int64_t scan_ns;      /* [progress] when to look for operations that do not move */
+    int waiters;          /* [lock] callers that wait for a request */
+    int64_t scan_ns;      /* [progress] when to examine operations that do not move */
     uint64_t exchanged;   /* [progress] bytes, of any communicator, with ranks of this one */
     int64_t exchanged_ns; /* [progress] when that was last seen to grow */
-    rp_request *waited;   /* [lock] the first of theirs; NULL: it is done */
+    rp_request *waited;   /* [lock] the first of its windows' waits; NULL: none */
     rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the progress owner */
     int in_flight;                  /* [lock] requests posted and not complete */
     rp_request *idle_requests;      /* [lock] */
@@ -215,24 +220,24 @@ struct rp_comm {
     rp_comm_stats stats;                       /* [lock] */
     int64_t busy_since_ns;                     /* [lock] */
     rpi_failure failure;                       /* [lock] status RP_OK while all is well */
-    rpi_failure report;             /* [lock] what this rank has found; RP_OK: nothing */
-    int64_t decision_ns;            /* [lock] when that is the failure, unless one is heard */
+    rpi_failure report;             /* [lock] the failure found by this rank; RP_OK: none */
+    int64_t decision_ns;            /* [lock] when that becomes the failure unless a decision
+                                     * comes */
     _Atomic rpi_comm_health health; /* changed under the lock: failure.c */
 
     rp_request *queue, **queue_end; /* [progress] in posting order */
-    int queued[RPI_URGENCIES];      /* [progress] how many of these are how urgent */
+    int queued[RPI_URGENCIES];      /* [progress] how many of these are of each urgency */
     rpi_index
-        by_number; /* [progress] rp_request: all of the queue but receives without sender */
-    rpi_index
-        unexpected; /* [progress] rpi_unexpected: what came too early, by operation and rank */
+        by_number; /* [progress] rp_request: the whole queue except receives without a sender */
+    rpi_index unexpected; /* [progress] rpi_unexpected: early frames, by operation and rank */
     uint64_t control_frames; /* [progress] RTS and other control frames received, and one */
-    bool credit_due;         /* [progress] some rank is to be told how much more it may send */
+    bool credit_due;         /* [progress] some rank is to be sent a credit */
     bool rejects_due;        /* [progress] some rank is to be told that a round is over */
     rp_window *windows;      /* [progress] in the order of their numbers; changed by posters */
     uint32_t last_window;    /* number of the last that was created */
-    uint64_t lent_frames;    /* [progress] whose payload stayed where it was, */
-    uint64_t written_frames; /* [progress] or was put where the receiver wants it */
-    bool ending;             /* [progress] it has failed, and a GPU is still at it */
+    uint64_t lent_frames;    /* [progress] operations whose payload stayed in place, */
+    uint64_t written_frames; /* [progress] or was written where the receiver wants it */
+    bool ending;             /* [progress] it has failed, and a GPU is still working on it */
     bool windows_due;        /* [progress] a frame of one waits for room in its link */
     int64_t looked_ns;       /* [progress] for neighbours that are late */
     int64_t called_ns;       /* [progress] ranks without links that are waited for */
@@ -241,7 +246,7 @@ struct rp_comm {
     uint64_t seen_sequence;  /* [progress] last collective the progress owner has seen posted */
     uint64_t seen_exchange;  /* [progress] and the last round, as its sequence */
     int64_t encode_ns, decode_ns;        /* [progress] folded into stats */
-    atomic_int_fast64_t progress_ns;     /* [progress] when something last moved; read by all */
+    atomic_int_fast64_t progress_ns;     /* [progress] when something moved last; read by all */
     int64_t warned_ns;                   /* [progress] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
@@ -292,33 +297,33 @@ static inline unsigned long long rpi_number_in_words(const rp_comm *comm, uint64
 
 /* ---- making.c ---- */
 
-/* The next step of its making. [progress], or not open yet. */
+/* The next transition of its making. [progress], or not open yet. */
 void rpi_comm_go_to(rp_comm *comm, rpi_comm_making making);
 
 /* ---- failure.c ---- */
 
-/* Make a failure known to all ranks, and fail everything here with the world's first, once that
- * is known. Does not block. Any thread. */
+/* Report a failure to all ranks, and fail everything here with the world's first, once that is
+ * known. Does not block. Any thread. */
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure);
 /* The first, as far as it is known here; RP_OK: none. Any thread. */
 rpi_failure rpi_comm_failure(const rp_comm *comm);
-/* The same as rpi_comm_fail(), but waits for nobody's decision: this is the failure here. */
+/* The same as rpi_comm_fail(), without waiting for a decision: this is the failure here. */
 void rpi_comm_fail_here(rp_comm *comm, const rpi_failure *failure);
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...)
     RP_PRINTF(4, 5);
-bool rpi_comm_check_control(rp_comm *comm); /* [progress] true: failed, and judged */
-/* Of one that has failed: its `failure` is known, as it is in the end. Any thread. */
+bool rpi_comm_check_control(rp_comm *comm); /* [progress] true: failed, and decided */
+/* For one that has failed: its final `failure` is known. Any thread. */
 bool rpi_comm_is_judged(rp_comm *comm);
-void rpi_comm_await_decision(rp_comm *comm); /* where it has failed: until it is */
+void rpi_comm_await_decision(rp_comm *comm); /* after it has failed: wait until it is */
 
 /* ---- connections.c ---- */
 
-/* Its link has failed, as was recorded. [progress] */
+/* Its link has failed, with the recorded message. [progress] */
 void rpi_peer_break(rp_comm *comm, int peer, rp_status status);
-/* It has destroyed the communicator; frames from before that have come. [progress] */
+/* It has destroyed the communicator, and all its earlier frames have been received. [progress]
+ */
 void rpi_peer_leave(rp_comm *comm, int peer);
-/* The frame in which it said so: perhaps because another has died, which then ends this side,
- * too. */
+/* The frame that says so; it may name a dead member, and then ends this side, too. */
 void rpi_peer_receive_fin(rp_comm *comm, int peer, const rpi_frame_header *header);
 
 #endif

@@ -4,7 +4,7 @@
 
 /* The steps of one part's sum; -1: there is no such step. */
 typedef struct sum {
-    int first, second; /* what is added: one of the two this rank's values, one a frame */
+    int first, second; /* its addend: one of the two is this rank's own values, one a frame */
     int weigh;         /* SUM -> SUM */
     int encode, close; /* SUM -> an encoded slot, and from there or from SUM into OUT */
 } sum;
@@ -37,7 +37,7 @@ static bool begins_sum(const rpi_step *step) {
            !rpi_is_weight(step->weight);
 }
 
-/* One of them is this rank's own: two frames would wait for each other in their links. */
+/* One of them is this rank's own: two frames could wait for each other in their links. */
 static bool goes_with(const rpi_schedule *schedule, const rpi_step *first,
                       const rpi_step *second) {
     if (second->kind != RPI_STEP_ADD || rpi_is_weight(second->weight)) return false;
@@ -60,7 +60,7 @@ static int closing_step(const rpi_schedule *schedule, int part, int from) {
     return found;
 }
 
-/* What follows two additions, when it is what a finished sum ends with. */
+/* The step after two additions, if a finished sum ends with it. */
 static bool find_end(const rpi_schedule *schedule, sum *s) {
     int part = schedule->steps[s->first].part;
     int at = next_touch(schedule, s->second, part);
@@ -85,7 +85,7 @@ static bool is_member(const sum *s, int step) {
            step == s->close;
 }
 
-/* No other step comes behind one of these and before another: they can be one. */
+/* No other step is after one of these and before another, so they can be one. */
 static bool may_merge(const rpi_schedule *schedule, const sum *s, bool *behind) {
     int last = s->close > s->second ? s->close : s->second;
     for (int i = s->first; i <= last; i++) behind[i] = false;
@@ -104,7 +104,7 @@ static bool may_merge(const rpi_schedule *schedule, const sum *s, bool *behind) 
     return true;
 }
 
-/* The one reader that an encoded slot is left with; -1: there are more. */
+/* The only reader left of an encoded slot; -1: there are more. */
 static int only_send(const rpi_compiled_schedule *compiled, int encoded_slot) {
     if (compiled->encoded_slots[encoded_slot - RPI_SLOT_ENCODED].readers != 1) return -1;
     for (int i = 0; i < compiled->schedule.count; i++) {

@@ -12,8 +12,8 @@ static bool overwrites(const rpi_step *step, int slot, int part) {
     return step->part == part && (step->into == RPI_SLOT_SUM) == (slot == RPI_SLOT_SUM);
 }
 
-/* The values an ENCODE reads stay as they are to the end, but for being overwritten with the
- * decoding of this very encoding. */
+/* The values that an ENCODE reads do not change afterwards, except that the decoding of this
+ * very encoding may overwrite them. */
 static bool source_lasts(const rpi_schedule *schedule, int encode) {
     const rpi_step *e = &schedule->steps[encode];
     for (int i = encode + 1; i < schedule->count; i++) {
@@ -82,8 +82,8 @@ static void number_sums(rpi_compiled_schedule *compiled) {
     }
 }
 
-/* The SEND that an ENCODE can be part of: its slot's only reader, with nothing in between that
- * overwrites what is encoded or that orders the two. -1: none. */
+/* The SEND that can include an ENCODE: its slot's only reader, with nothing in between that
+ * overwrites the encoded values or orders the two. -1: none. */
 static int fusable_send(const rpi_compiled_schedule *compiled, int encode) {
     const rpi_schedule *schedule = &compiled->schedule;
     const rpi_step *e = &schedule->steps[encode];
@@ -98,7 +98,7 @@ static int fusable_send(const rpi_compiled_schedule *compiled, int encode) {
     return -1;
 }
 
-/* stands_for[i]: the instruction that took step i over, or i itself. */
+/* stands_for[i]: the instruction that replaces step i, or i itself. */
 static void fuse_sends(rpi_compiled_schedule *compiled, int32_t *stands_for) {
     for (int i = 0; i < compiled->schedule.count; i++) {
         int send = fusable_send(compiled, i);

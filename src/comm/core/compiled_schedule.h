@@ -24,7 +24,7 @@ typedef struct rpi_instruction {
     uint16_t round;
     uint16_t from, into;
     uint16_t first; /* of an ADD that begins a sum: `into` = `first` + `from`; else NO_SLOT */
-    uint16_t waits; /* instructions that must finish first */
+    uint16_t waits; /* instructions that must finish before it */
     int32_t part, peer;
     int32_t send; /* an ADD's: the only SEND of its sum, which it can do itself; -1: none */
     rpi_fraction weight; /* of an ADD or COPY; with `first`: of the sum; zeros: one */
@@ -34,7 +34,7 @@ typedef struct rpi_instruction {
 
 typedef struct rpi_encoded_plan {
     uint16_t readers; /* instructions that read the slot */
-    uint16_t source;  /* values slot that holds the same values to the end, or RPI_NO_SLOT */
+    uint16_t source;  /* slot with the same values to the end, or RPI_NO_SLOT */
     uint8_t role, level;
     bool stays; /* is never encoded: its ENCODE became part of an ADD (compiled_fold.h) */
 } rpi_encoded_plan;
@@ -51,7 +51,7 @@ typedef struct rpi_compiled_schedule {
     int32_t *first_recv;             /* [world + 1] into recvs */
     int32_t *sum_of_part;            /* [parts]: index of the part's accumulator, -1 for none */
     bool plain;                      /* for requests whose bytes are their values */
-    bool device;                     /* for requests whose elements lie in memory of a GPU */
+    bool device;                     /* for requests whose elements are in memory of a GPU */
     bool inside;                     /* some bytes are exact, for this host */
     int sums;                        /* accumulators a chunk needs */
     int sources;                     /* of a neighbourhood (neighborhood.h), and of what form */
@@ -59,21 +59,21 @@ typedef struct rpi_compiled_schedule {
     struct rpi_chunk *idle; /* chunk states to use again */
 } rpi_compiled_schedule;
 
-/* plain: all codecs are exact, and nothing is held back by error feedback. device: elements lie
- * in memory of a GPU, which encodes into pinned memory; no ENCODE is part of a SEND. */
+/* plain: all codecs are exact, and there are no residuals. device: elements are in memory of a
+ * GPU, which encodes into pinned memory; no ENCODE is part of a SEND. */
 rp_status rpi_schedule_compile(const rpi_algorithm *algorithm, const rpi_plan_request *request,
                                bool plain, bool device, rpi_compiled_schedule **out_compiled);
-/* Its idle chunks are the caller's to free first. NULL is fine. */
+/* The caller frees its idle chunks before. NULL is fine. */
 void rpi_compiled_destroy(rpi_compiled_schedule *compiled);
 
-/* Of rpi_schedule_compile(): sums of two that need no accumulator (compiled_fold.c).
+/* For rpi_schedule_compile(): sums of two that need no accumulator (compiled_fold.c).
  *
- * Where a part's sum begins with this rank's own values and one frame, the two steps become one
- * ADD that reads both (rpi_instruction.first). Where that is all of the sum, which is then sent
- * and kept, the ADD also takes over its mean and its way into OUT: `into` is then OUT, and what
- * is sent is read from there; only in requests whose bytes are their values: exact codecs, no
- * error feedback (rpi_compiled_schedule.plain). stands_for[i]: the instruction that took step i
- * over, or i itself. */
+ * If a part's sum begins with this rank's own values and one frame, the two steps become one
+ * ADD that reads both (rpi_instruction.first). If that is the whole sum, which is then sent and
+ * kept, the ADD also takes the mean and writes to OUT: `into` is then OUT, and the SEND reads
+ * from there. This is only for requests whose bytes are their values: exact codecs, no error
+ * feedback (rpi_compiled_schedule.plain). stands_for[i]: the instruction that replaces step i,
+ * or i itself. */
 rp_status rpi_compiled_fold(rpi_compiled_schedule *compiled, int32_t *stands_for);
 
 #endif

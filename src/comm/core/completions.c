@@ -1,7 +1,7 @@
 /* A queue of completed requests.
  *
- * Requests put their tokens from whatever thread completes them, under their communicator's
- * lock; nothing may fail there, so room for a token is made when it is asked for. */
+ * The thread that completes a request puts its token, under the communicator's lock. Nothing
+ * may fail there, so room for a token is allocated when it is requested. */
 #include "comm/core/completions.h"
 
 #include "base/clock.h"
@@ -22,11 +22,11 @@ typedef struct log_line {
     char text[RP_LOG_LINE];
 } log_line;
 
-/* Messages that nobody has taken yet; the oldest is lines[first]. */
+/* Messages that have not been taken yet; the oldest is lines[first]. */
 typedef struct log_lines {
     log_line lines[KEPT_LINES];
     size_t first, count, lost;
-    pid_t process; /* a child of fork() has nobody who takes them */
+    pid_t process; /* in a child of fork() nobody takes them */
 } log_lines;
 
 struct rp_completions {
@@ -159,7 +159,7 @@ void rp_completions_wake(rp_completions *queue) {
 
 static void keep_line(void *context, rp_log_level level, const char *line) {
     rp_completions *queue = context;
-    log_lines *log = queue->log; /* there since before this was the sink */
+    log_lines *log = queue->log; /* waiting since before this was the sink */
     if (getpid() != log->process) {
         rpi_log_print(level, line);
         return;
@@ -190,7 +190,7 @@ rp_status rp_completions_keep_log(rp_completions *queue) {
     return RP_OK;
 }
 
-/* Under the lock, with nothing kept any more: how many were not. */
+/* Under the lock, with none kept any more: the number that was not kept. */
 static rp_status tell_lost(log_lines *log, rp_log_level *level, char *line, size_t bytes) {
     if (!log->lost) return RP_PENDING;
     *level = RP_LOG_WARNING;

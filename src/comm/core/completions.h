@@ -1,4 +1,4 @@
-/* What requests know of a queue of completions. */
+/* The part of a queue of completions that requests use. */
 #ifndef RPI_COMM_COMPLETIONS_H
 #define RPI_COMM_COMPLETIONS_H
 

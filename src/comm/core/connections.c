@@ -1,4 +1,4 @@
-/* The links of a context, which communicators it has, and whose a frame is. */
+/* The links of a context, its communicators, and which of them a frame belongs to. */
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 
@@ -53,7 +53,7 @@ rp_status rpi_connection_send_header(rpi_connection *connection,
     return RP_OK;
 }
 
-/* What the link has no room for yet, later iterations send. */
+/* Frames for which the link has no room yet are sent by later iterations. */
 static void send_fin(rpi_context *context, int rank) {
     for (rpi_fin **at = &context->fins, *fin; (fin = *at) != NULL;) {
         bool untold = fin->untold.bits[rank / 64] >> (rank % 64) & 1;
@@ -121,9 +121,9 @@ static void drop_older(rpi_context *context, const rpi_frame_header *header) {
     rpi_fin_free(older);
 }
 
-/* That this rank has left is told to who asks (late_links.c); only whose death was why is kept,
- * which a communicator has once at most. Without memory for it a rank that waits for this one
- * hears nothing before its timeout. */
+/* A rank that asks is told that this rank has left (late_links.c), so only the death that was
+ * the reason is kept, at most one for each communicator. Without memory for it a rank that
+ * waits for this one notices only by its timeout. */
 void rpi_context_note_fin(rp_comm *comm, const rpi_frame_header *header) {
     rpi_context *context = comm->context;
     rpi_fin *fin = NULL;
@@ -222,8 +222,7 @@ void rpi_peer_receive_fin(rp_comm *comm, int rank, const rpi_frame_header *heade
     bool is_other = lost > 0 && lost <= (uint64_t)comm->world &&
                     lost != (uint64_t)comm->rank + 1 && lost != (uint64_t)rank + 1;
     if (is_other) fail_gone(comm, (int)lost - 1, rank);
-    /* The first such frame of a making counts: what comes behind it finds that it has failed.
-     */
+    /* The first such frame of a making counts: later ones find that it has failed. */
     if (comm->making != RPI_COMM_MET && header->count != RPI_FIN_VOID)
         rpi_comm_go_to(comm, RPI_COMM_GIVEN_UP);
     rpi_peer_leave(comm, rank);

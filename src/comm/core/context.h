@@ -70,29 +70,30 @@ struct rpi_chunk;
 /* Our side of the link to one rank of the context. [progress] */
 typedef struct rpi_connection {
     struct rpi_context *context;
-    rpi_link *link;   /* NULL: of this rank itself, or not connected yet */
+    rpi_link *link;   /* NULL: it is this rank, or not connected yet */
     bool called;      /* the link is on its way, or there */
-    rp_status broken; /* what the link returned when it failed; RP_OK while it is good */
+    rp_status broken; /* the failure of the link; RP_OK while it is usable */
     char reason[200];
     const void *head; /* the frame at the head of the link, checked; NULL: none */
     size_t head_bytes;
-    const void *payload;     /* of it: behind its header, or in a buffer of its sender; NULL:
-                                it was written into one of ours */
-    rpi_frame_header header; /* its header */
-    rp_comm *comm;           /* whose frame it is */
-    int64_t head_ns;         /* when it came to the head, */
-    uint64_t head_iteration; /* and in which iteration */
-    struct rpi_chunk
-        *holder; /* whose encoded slot the head is; NULL: the head waits to be taken */
+    const void *payload;      /* of it: behind its header, or in a buffer of its sender; NULL:
+                                 it was written into one of ours */
+    rpi_frame_header header;  /* its header */
+    rp_comm *comm;            /* whose frame it is */
+    int64_t head_ns;          /* when it came to the head, */
+    uint64_t head_iteration;  /* and in which iteration */
+    struct rpi_chunk *holder; /* the encoded slot whose bytes are the head; NULL: the head waits
+                                 to be taken */
     int held_slot;
     bool full,
         bulk_full; /* reserve() had no room in this iteration, for anything or for bulk */
-    /* The last numbers that it has given: of single communicators, as far as it has told us of
-     * them, and of lists. Of this rank itself: those that it gave. */
+    /* The last numbers that it has used: for single communicators, as far as it has told us,
+     * and for lists. Of this rank itself: those that it gave. */
     uint32_t offered, listed;
 } rpi_connection;
 
-/* A number that a communicator of these members and this name has, which is not open here. */
+/* A number offered for a communicator of these members and this name, which is not open here.
+ */
 typedef struct rpi_offer {
     struct rpi_offer *next;
     uint32_t numberer, number; /* as in a frame's communicator and epoch */
@@ -100,18 +101,18 @@ typedef struct rpi_offer {
     unsigned char identity[];
 } rpi_offer;
 
-/* What frames of the world say instead of a numberer. */
+/* What frames of the world have instead of a numberer. */
 enum { RPI_WORLD_NUMBERER = 0 };
 
-/* A frame of a communicator that is not open here yet: a header alone. */
+/* A frame of a communicator that is not open here yet: only a header. */
 typedef struct rpi_unopened {
     struct rpi_unopened *next;
     int rank; /* of the context */
     rpi_frame_header header;
 } rpi_unopened;
 
-/* That this rank has left a communicator for another's death: for members that have no link
- * from here yet, and hear it first should one come to be. */
+/* That this rank has left a communicator because of another's death: for members that have no
+ * link from here yet, and are told first if one is made. */
 typedef struct rpi_fin {
     struct rpi_fin *next;
     rpi_frame_header header;
@@ -122,10 +123,10 @@ typedef struct rpi_fin {
 /* Who owns progress, one thread at a time: progress_owner.c draws the steps. */
 typedef enum rpi_progress_owner {
     RPI_OWNER_NONE,
-    RPI_OWNER_WAITER, /* a caller, until what it waits for is done */
+    RPI_OWNER_WAITER, /* a caller, until its wait is over */
     RPI_OWNER_LOOK,   /* a caller, for one iteration */
-    RPI_OWNER_THREAD, /* the progress thread, until somebody else wants it */
-    RPI_OWNER_GUEST,  /* who changes what is the owner's: communicators, windows */
+    RPI_OWNER_THREAD, /* the progress thread, until another thread wants it */
+    RPI_OWNER_GUEST,  /* a thread that changes what the owner owns: communicators, windows */
 } rpi_progress_owner;
 
 typedef struct rpi_context {
@@ -133,16 +134,17 @@ typedef struct rpi_context {
     rpi_mesh *mesh;       /* NULL in a world of one */
     rpi_control *control; /* NULL in a world of one */
     rpi_join *join;       /* of rp_comm_join(); else NULL */
-    rp_memory memory;     /* for which chunks are cut; on all ranks alike */
-    rpi_cost_model links; /* what they cost, for the choice of algorithms; on all ranks alike */
-    bool failed;          /* [progress] a communicator has left after a failure */
+    rp_memory memory;     /* chunks are cut for this; on all ranks alike */
+    rpi_cost_model links; /* the costs of links, for the choice of algorithms; on all ranks
+                           * alike */
+    bool failed;          /* [progress] this rank has left a communicator after a failure */
     rpi_connection *connections; /* [world] [progress] */
-    rpi_rank_set polled; /* links that are looked at in every iteration: transport.h, ready() */
-    rpi_rank_set heads;  /* [progress] links with a frame at the head */
-    int queued[RPI_URGENCIES]; /* [progress] operations of all queues, by urgency */
-    bool company;              /* [progress] several communicators move, or did lately */
-    int64_t company_ns;        /* [progress] until then, as far as is known; 0: not */
-    bool any_full;             /* [progress] some connection is */
+    rpi_rank_set polled;         /* links that every iteration examines: transport.h, ready() */
+    rpi_rank_set heads;          /* [progress] links with a frame at the head */
+    int queued[RPI_URGENCIES];   /* [progress] operations of all queues, by urgency */
+    bool company;                /* [progress] several communicators move, or did recently */
+    int64_t company_ns;          /* [progress] until then, as far as is known; 0: not */
+    bool any_full;               /* [progress] some connection is */
     int breaks,
         judged; /* [progress] links that have failed; and when the last iteration began */
     uint64_t iterations; /* [progress] so far */
@@ -152,17 +154,17 @@ typedef struct rpi_context {
     pthread_cond_t work;        /* for the progress thread: progress is its own */
     int wake_fd;                /* wakes a sleeping progress owner */
     rpi_progress_owner owner;   /* [lock] of progress: progress_owner.c */
-    atomic_int yield_requested; /* the progress thread shall release progress */
-    atomic_int acquirers;       /* threads that need it for a moment: waiters give it up, too */
+    atomic_int yield_requested; /* the progress thread is to release progress */
+    atomic_int acquirers;       /* threads that need it for a moment: waiters release it, too */
     atomic_bool asleep;         /* the progress owner sleeps, or is about to */
     atomic_bool posted;         /* `callers` is not empty */
     rp_comm *callers;           /* [lock] with an inbox that the progress owner has not seen */
-    atomic_int windows;         /* that neighbours may write into at any time: always served */
+    atomic_int windows;         /* into which neighbours may write at any time: always served */
     int in_flight;         /* [lock] requests posted and not complete, of all communicators */
     int64_t busy_since_ns; /* [lock] */
 
     rp_comm *comms;                /* [progress] all that are open */
-    rp_comm *active, **active_end; /* [progress] those an iteration looks at */
+    rp_comm *active, **active_end; /* [progress] those that an iteration examines */
     rpi_index open;                /* [progress] rp_comm, by id and epoch */
     rpi_unopened *unopened;        /* [progress] in the order of arrival */
     int unopened_count;            /* [progress] */
@@ -170,62 +172,61 @@ typedef struct rpi_context {
     int offer_count;               /* [progress] */
     size_t offer_bytes;            /* [progress] of identities in these */
     rpi_offer *declined;           /* [progress] given up here before they had a number */
-    int unnumbered;                /* [progress] communicators of ours that wait for a number */
+    int unnumbered;                /* [progress] our communicators that wait for a number */
     uint32_t unnumbered_so_far;    /* [lock] */
-    struct rp_world *view_world;   /* whose view, of this number, the links are of; else NULL */
+    struct rp_world *view_world;   /* the view, by its number, whose members the links join;
+                                    * else NULL */
     uint32_t view;
     uint32_t world_epoch; /* of the communicator that was made with the links */
     bool has_had_world;   /* [progress] it is open, or was */
-    rpi_fin *fins;        /* [progress] what some have still to hear */
-    bool fins_late;       /* [progress] some of it found no room on a link */
+    rpi_fin *fins;        /* [progress] ends that some members are still to be told */
+    bool fins_late;       /* [progress] some of them found no room on a link */
     struct rpi_frame_buffer *buffers[RPI_FRAME_BUFFER_SIZES]; /* [progress] free ones */
     size_t idle_buffer_bytes;                                 /* [progress] in these */
-    unsigned char
-        *scratch; /* [progress] 16-bit copies of accumulators on their way to a codec */
+    unsigned char *scratch; /* [progress] 16-bit copies of accumulators for a codec */
     size_t scratch_room;
     struct rpi_device *devices; /* [lock] GPUs that operations have used; only added to */
     atomic_bool has_devices;    /* there are some */
-    uint64_t moved;             /* [progress] bytes, to see progress by */
+    uint64_t moved;             /* [progress] bytes, to notice progress */
     int64_t owned_ns;           /* [progress] when somebody last made progress */
     int64_t trickled_ns;  /* [progress] when bytes last moved though no frame was complete */
-    int64_t gap_after_ns; /* [progress] idle for so long, ranks say for which frame they wait */
+    int64_t gap_after_ns; /* [progress] idle for this long, ranks report the frame for which
+                           * they wait */
     bool oversubscribed;  /* over RPI_OVERSUBSCRIBED ranks for each core of this host: waits
                              sleep */
-    int oversubscribed_count; /* [progress] waits in a row whose core another program kept */
-    int oversubscribed_waits; /* [progress] so many of the next sleep at once */
+    int oversubscribed_count; /* [progress] waits in a row during which another program kept the
+                               * core */
+    int oversubscribed_waits; /* [progress] so many of the next waits sleep at once */
 
     pthread_t thread;
     bool has_thread;
     bool stop, thread_sleeps; /* [lock] */
-    bool has_new_work;        /* [lock] work, since the progress thread last looked */
+    bool has_new_work;        /* [lock] work since the progress thread last looked */
 } rpi_context;
 
-/* The mesh and the control connection are there: links are the connections', those that stand.
- */
+/* The mesh and the control connection are made: the connections get the links that exist. */
 void rpi_context_connect(rpi_context *context);
-/* The link to this rank, which is another; NULL: there is none yet, and it is called.
- * [progress]
- */
+/* The link to that other rank; NULL: there is none yet, and it is called. [progress] */
 rpi_link *rpi_connection_link(rpi_connection *connection);
-/* Links that have come since; true: there were some. [progress] */
+/* Takes links that were made since; true: there were some. [progress] */
 bool rpi_context_connect_new_links(rpi_context *context);
-/* This rank leaves a communicator: members without a link hear it when they get one. [progress]
- */
+/* This rank leaves a communicator: members without a link are told when they get one.
+ * [progress] */
 void rpi_context_note_fin(rp_comm *comm, const rpi_frame_header *header);
-/* Iterations look at it until it has nothing to do. [progress] */
+/* Iterations examine it until it has no work. [progress] */
 void rpi_context_activate(rp_comm *comm);
-/* The link has failed: all communicators that have the rank know. [progress] */
+/* The link has failed: all communicators that have the rank are told. [progress] */
 void rpi_context_break(rpi_context *context, int rank, rp_status status);
-/* What came from a rank cannot be: its link is of no use any more. [progress] */
+/* A rank has sent something impossible: its link cannot be used any more. [progress] */
 void rpi_context_fail_rank(rpi_context *context, int rank, rp_status status,
                            const char *message);
-/* Send a header alone to the rank, whose link is there. RP_PENDING: it has no room. [progress]
+/* Send only a header to the rank, whose link exists. RP_PENDING: there is no room. [progress]
  */
 rp_status rpi_connection_send_header(rpi_connection *connection,
                                      const rpi_frame_header *header);
-/* The frame at the head is done with. [progress] */
+/* Release the frame at the head. [progress] */
 void rpi_connection_release(rpi_connection *connection);
-/* Its link had no room in this iteration for what its `traffic` says. [progress] */
+/* Its link had no room in this iteration for frames of this `traffic`. [progress] */
 static inline void rpi_connection_note_full(rpi_connection *connection) {
     bool bulk = connection->link->traffic == RPI_TRAFFIC_BULK;
     *(bulk ? &connection->bulk_full : &connection->full) = connection->context->any_full = true;

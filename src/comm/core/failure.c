@@ -24,7 +24,7 @@
 static const rpi_states next[] = {
     [RPI_COMM_WELL] = RPI_STATE(RPI_COMM_FAILED) | RPI_STATE(RPI_COMM_JUDGED),
     [RPI_COMM_FAILED] = RPI_STATE(RPI_COMM_JUDGED),
-    [RPI_COMM_JUDGED] = RPI_STATE(RPI_COMM_JUDGED), /* two threads may hear of it at once */
+    [RPI_COMM_JUDGED] = RPI_STATE(RPI_COMM_JUDGED), /* two threads may learn of it at once */
 };
 
 static void record(rp_comm *comm, const rpi_failure *failure) {
@@ -35,7 +35,7 @@ static void record(rp_comm *comm, const rpi_failure *failure) {
     pthread_mutex_unlock(&comm->context->lock);
 }
 
-/* "tp0: ...": of a communicator that is made of another. */
+/* "tp0: ...": for a communicator that is made from another. */
 static void name_comm(const rp_comm *comm, rpi_failure *failure) {
     char text[sizeof failure->text];
     if (!comm->is_made) return;
@@ -43,7 +43,7 @@ static void name_comm(const rp_comm *comm, rpi_failure *failure) {
     memcpy(failure->text, text, sizeof text);
 }
 
-/* True: this is the first that is found here. */
+/* True: this is the first failure found here. */
 static bool keep_report(rp_comm *comm, const rpi_failure *failure) {
     pthread_mutex_lock(&comm->context->lock);
     bool is_first = comm->report.status == RP_OK && comm->failure.status == RP_OK;
@@ -66,14 +66,14 @@ bool rpi_comm_is_judged(rp_comm *comm) {
     rpi_failure report = comm->report;
     bool is_late = report.status != RP_OK && rpi_now_ns() >= comm->decision_ns;
     pthread_mutex_unlock(&comm->context->lock);
-    /* A bare death has no operation; our report of it has. */
+    /* A death alone names no operation; our report of it does. */
     bool is_same = report.status != RP_OK && is_heard && first.finder < 0;
     if (!is_heard || (is_same && first.rank == report.rank)) first = report;
     if (is_heard || is_late) record(comm, &first);
     return is_heard || is_late;
 }
 
-/* The decision may be another rank's earlier failure, of which ours is a consequence. */
+/* The decision may be an earlier failure of another rank, of which ours is a consequence. */
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
     if (rpi_comm_has_failed(comm) || !keep_report(comm, failure)) return;
     if (!comm->group)

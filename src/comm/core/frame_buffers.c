@@ -5,8 +5,8 @@
 
 #include "base/memory.h"
 
-/* Sizes: 256 bytes and then four an octave, so that no more than a fifth of a buffer is unused.
- * What is free is kept for the next frame, up to a limit: the rest goes back. */
+/* Sizes: 256 bytes, then four sizes for each doubling, so that no more than a fifth of a buffer
+ * is unused. Free buffers are kept for the next frames up to a limit; the rest is freed. */
 enum { SMALLEST = 256, KEPT_BYTES = 4 << 20 };
 
 static size_t bytes_of(int size) {

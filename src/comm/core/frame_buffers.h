@@ -1,5 +1,5 @@
-/* Memory for frames that have left their link: buffers by size class, kept for the next, and
- * lists of them. */
+/* Memory for frames that have left their link: buffers by size class, kept for later frames,
+ * and lists of them. */
 #ifndef RPI_COMM_FRAME_BUFFERS_H
 #define RPI_COMM_FRAME_BUFFERS_H
 
@@ -17,7 +17,7 @@ typedef struct rpi_frame_buffer {
 
 /* Frames in the order in which they came. */
 typedef struct rpi_frame_list {
-    rpi_frame_buffer *first, *last; /* last: of some use while there is a first */
+    rpi_frame_buffer *first, *last; /* last: valid only while there is a first */
 } rpi_frame_list;
 
 /* ---- all of it [progress] ---- */

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Weights nearer to 1 / (sources + 1) than this are meant to be it. */
+/* Weights nearer to 1 / (sources + 1) than this count as equal to it. */
 static const double SAME = 1e-9;
 
 static int by_rank(const void *a, const void *b) {
@@ -69,7 +69,7 @@ static rp_status check_lists(const rp_neighbors *n, int world) {
     return RP_OK;
 }
 
-/* This rank, in between its sources. */
+/* This rank, between its sources by rank. */
 static void insert_self(rpi_neighborhood *neighborhood, rp_neighbor self) {
     int place = neighborhood->sources;
     for (; place > 0 && neighborhood->places[place - 1].rank > self.rank; place--)
@@ -128,11 +128,11 @@ int rpi_neighborhood_destination(const rpi_neighborhood *neighborhood, int rank)
 
 /* ---- its schedule ---- */
 
-/* The round as this rank sees it: its own row and column, and no one else's. */
+/* The round from the view of this rank: only its own row and column. */
 typedef struct view {
     rpi_mixing mixing;
     rpi_edge *edges; /* sources, own, destinations */
-    int *first;      /* three lists of where a place's edges begin */
+    int *first;      /* three lists of the first edge of each place */
 } view;
 
 /* Place `self` has `count` edges, the others none. */
@@ -141,7 +141,7 @@ static int *write_first(int *first, int places, int self, int count) {
     return first + places + 1;
 }
 
-/* What this rank puts on a place: a number of the call, unless all are the same. */
+/* The weight that this rank gives a place: from the call, unless all are the same. */
 static rpi_fraction weight_of(const rpi_neighborhood *neighborhood, int place) {
     if (neighborhood->divides) return (rpi_fraction){1, neighborhood->sources + 1};
     return rpi_weight_of_call(place);

@@ -1,9 +1,9 @@
-/* Who takes part in a neighbour operation of this rank, and with which weight.
+/* The ranks that take part in a neighbour operation of this rank, and their weights.
  *
  * The operation runs a schedule of a small world of its own, whose ranks are places: this
- * rank's sources and itself by rank, since sums are made in that order, and behind them its
+ * rank's sources and itself by rank, since sums are made in that order, and then its
  * destinations. A rank that is both has two places. So one schedule serves all rounds in which
- * this rank has as many neighbours, whoever they are. */
+ * this rank has as many neighbours, whichever they are. */
 #ifndef RPI_COMM_NEIGHBORHOOD_H
 #define RPI_COMM_NEIGHBORHOOD_H
 
@@ -22,8 +22,8 @@ typedef struct rpi_neighborhood {
     size_t room;
 } rpi_neighborhood;
 
-/* RP_INVALID: a rank that is not there, this one, one that is named twice, a weight that is no
- * number. */
+/* RP_INVALID: a rank that does not exist, this rank, a rank that is named twice, a weight that
+ * is not a number. */
 rp_status rpi_neighborhood_make(rpi_neighborhood *neighborhood, int rank, int world,
                                 const rp_neighbors *neighbors);
 void rpi_neighborhood_free(rpi_neighborhood *neighborhood);
@@ -32,7 +32,7 @@ void rpi_neighborhood_free(rpi_neighborhood *neighborhood);
 int rpi_neighborhood_source(const rpi_neighborhood *neighborhood, int rank);
 int rpi_neighborhood_destination(const rpi_neighborhood *neighborhood, int rank);
 
-/* Was this compiled schedule made for neighbourhoods of this form? device: as of
+/* Whether this compiled schedule was made for neighbourhoods of this form. device: as of
  * rpi_schedule_compile(). */
 bool rpi_neighborhood_fits(const rpi_neighborhood *neighborhood, bool device,
                            const rpi_compiled_schedule *compiled);

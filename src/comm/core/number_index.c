@@ -11,7 +11,7 @@ static size_t home_of(const rpi_index *index, uint64_t sequence, int rank) {
     return (size_t)(key >> 32) & (index->room - 1);
 }
 
-/* The key's slot, or the free one where it belongs. */
+/* The key's slot, or the free slot for it. */
 static size_t probe(const rpi_index *index, uint64_t sequence, int rank) {
     size_t at = home_of(index, sequence, rank);
     while (index->slots[at].value &&
@@ -45,7 +45,7 @@ rp_status rpi_index_put(rpi_index *index, uint64_t sequence, int rank, void *val
     return RP_OK;
 }
 
-/* Slots behind a free one must not be cut off from where their search begins. */
+/* Slots after a free one must stay reachable from where their search begins. */
 static void close_gap(rpi_index *index, size_t gap) {
     size_t mask = index->room - 1;
     for (size_t at = (gap + 1) & mask; index->slots[at].value; at = (at + 1) & mask) {

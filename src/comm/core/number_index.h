@@ -1,4 +1,4 @@
-/* What belongs to an operation, by its number and a rank: found without walking. */
+/* What belongs to an operation, by its number and a rank: found without a search of all. */
 #ifndef RPI_COMM_NUMBER_INDEX_H
 #define RPI_COMM_NUMBER_INDEX_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RPI_ALL_RANKS = -1 }; /* in place of a rank, for what is not one rank's */
+enum { RPI_ALL_RANKS = -1 }; /* instead of a rank, for what belongs to no single rank */
 
 typedef struct rpi_index_slot {
     uint64_t sequence;

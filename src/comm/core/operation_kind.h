@@ -36,10 +36,10 @@ enum { RPI_NUMBER_KIND_SHIFT = 62, RPI_NUMBER_KINDS = 4 };
 
 /* What an operation moves, as far as its compiled schedule depends on it. */
 typedef struct rpi_load {
-    bool lossy;   /* some codec is */
-    bool device;  /* elements lie in memory of a GPU */
-    bool plain;   /* bytes are values: nothing is lossy, or held back by error feedback */
-    size_t bytes; /* of all elements */
+    bool lossy;           /* some codec is */
+    bool device;          /* elements are in memory of a GPU */
+    bool plain;           /* bytes are values: nothing is lossy, and there are no residuals */
+    size_t bytes;         /* of all elements */
     size_t granule_bytes; /* of the longest granule, as values */
 } rpi_load;
 
@@ -47,16 +47,17 @@ struct rpi_chunk;
 
 typedef struct rpi_operation_kind {
     const char *noun; /* "operation", before the number in messages; NULL: that says nothing */
-    uint64_t first;   /* what such messages take off the number */
+    uint64_t first;   /* what such messages subtract from the number */
 
-    bool takes_turns;     /* of those in a queue the first few move; else each by itself */
-    bool by_pair;         /* two ranks have a part in it, and number it by themselves */
-    bool needs_cts;       /* frames may leave once its receiver has begun, and are asked for */
+    bool takes_turns;     /* of those in a queue the first few move; else each independently */
+    bool by_pair;         /* two ranks take part, and number it themselves */
+    bool needs_cts;       /* frames may leave after its receiver has started, and CTS are
+                           * requested */
     bool among_neighbors; /* only they have a part in it */
-    bool chooses;         /* it has several algorithms, of which callers may name one */
+    bool chooses;         /* it has several algorithms, and callers may name one */
     size_t ahead_bytes;   /* of each payload, before its encodings: the weight of its edge */
 
-    /* Making one. Its collective, neighborhood or peer, partition and device are there. */
+    /* Makes one. Its collective, neighborhood or peer, partition and device are set. */
     rp_status (*compile)(rp_request *request, const char *algorithm,
                          const rpi_plan_request *plan, const rpi_load *load);
     rp_status (*number)(rp_request *request); /* [lock] sets its `sequence` */
@@ -69,19 +70,21 @@ typedef struct rpi_operation_kind {
 
     /* [progress] from here on, but for `name`. */
     void (*see)(const rp_request *request); /* it enters the queue */
-    bool (*check_over)(rp_comm *comm); /* has; what came for earlier ones is refused; or NULL */
-    void (*announce)(rp_request *request); /* to its receiver, before it moves; or NULL */
-    /* Its other side has not been heard of, and may not be for long; NULL: never. */
+    bool (*check_over)(
+        rp_comm *comm); /* is over; frames of earlier ones are refused; or NULL */
+    void (*announce)(rp_request *request); /* to its receiver before it moves; or NULL */
+    /* Nothing has come from its other side, perhaps not for long; NULL: never. */
     bool (*is_alone)(const rp_request *request);
-    /* Does this rank wait for a vector of that one? Not: made known. NULL: of all. */
+    /* Whether this rank waits for a vector of that one. If not, this is reported. NULL: of all.
+     */
     bool (*expects)(rp_request *request, int rank);
-    /* The frame of a SEND may leave; else RP_PENDING once it has been asked for. */
+    /* The frame of a SEND may leave; else RP_PENDING after a request for it. */
     bool (*has_cts)(const struct rpi_chunk *chunk, const rpi_instruction *instruction);
     rp_status (*await_cts)(rp_request *request, int rank, uint32_t chunk);
 
-    /* Of frames without a request here: is that still to come? */
+    /* For frames without a request here: is that request still to come? */
     bool (*is_future)(const rp_comm *comm, int rank, const rpi_frame_header *header);
-    /* It is over, and wanted nothing more: made known. */
+    /* It is over, and no frame was expected: reported. */
     rp_status (*refuse)(rp_comm *comm, int rank, const rpi_frame_header *header);
 
     /* "all-reduce 5" */

@@ -176,8 +176,7 @@ rp_status rpi_request_post(rp_request *request) {
 void rpi_request_complete(rp_request *request, rp_status status, const char *message) {
     rp_comm *comm = request->comm;
     use_buffers(request, -1);
-    rpi_partition_clear(
-        &request->partition); /* whoever keeps the request keeps no copy of its input */
+    rpi_partition_clear(&request->partition); /* a kept request keeps no copy of its input */
     pthread_mutex_lock(&comm->context->lock);
     request->status = status;
     request->message[0] = '\0';
@@ -224,10 +223,10 @@ rp_status rpi_comm_compiled_schedule(rp_comm *comm, rpi_collective collective, c
     return RP_OK;
 }
 
-/* Where bytes move at the speed of memory, what all ranks have in flight together is to stay in
- * the processor's caches: window * parts * parts * bytes of a part, 2 MiB. Frames of lossy
- * codecs are short enough at the length that parts have for a network, and would be so short
- * that their headers count. */
+/* If bytes move at the speed of memory, the data that all ranks have in flight together is to
+ * stay in the processor's caches: window * parts * parts * bytes of a part, 2 MiB. Frames of
+ * lossy codecs are short enough with parts of the length for a network; with shorter ones their
+ * headers would count. */
 enum { CACHED_BYTES = 512 * 1024, PART_BYTES_MIN = 16 * 1024, PART_BYTES_MAX = 128 * 1024 };
 
 size_t rpi_comm_part_bytes(const rp_comm *comm) {

@@ -1,5 +1,5 @@
-/* A request from its making to its end: numbered, signed, posted, completed, named in messages,
- * and back in the pool. */
+/* A request from its making to its end: it is numbered, signed, posted, completed, named in
+ * messages, and returned to the pool. */
 #ifndef RPI_COMM_REQUEST_H
 #define RPI_COMM_REQUEST_H
 
@@ -15,12 +15,13 @@ static inline int rpi_request_peer(const rp_request *request, int rank) {
     return request->kind->source(request, rank);
 }
 
-/* Does this rank wait for a vector of that one? Not: made known. [progress] */
+/* Whether this rank waits for a vector of that one. If not, this is reported. [progress] */
 static inline bool rpi_request_expects(rp_request *request, int rank) {
     return !request->kind->expects || request->kind->expects(request, rank);
 }
 
-/* Frames of this rank may be of the request, and of no other where two have a part in it. */
+/* Whether frames of this rank may belong to the request, and to no other if two ranks take part
+ * in it. */
 static inline bool rpi_request_concerns(const rp_request *request, int rank) {
     return !request->kind->by_pair || request->peer == rank;
 }
@@ -32,10 +33,10 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);
 rp_status rpi_request_admit(rp_request *request);
 /* The next stage of a request. */
 void rpi_request_go_to(rp_request *request, rpi_request_stage stage);
-/* rpi_progress_once() is to follow: it moves the first bytes and calls the progress thread. */
+/* rpi_progress_once() follows: it moves the first bytes and wakes the progress thread. */
 void rpi_request_enqueue(rp_request *request);
 rp_status rpi_request_post(rp_request *request); /* both */
-/* The progress owner looks at this communicator, posted or not, in its next iteration. */
+/* The progress owner examines this communicator, posted or not, in its next iteration. */
 void rpi_comm_call(rp_comm *comm);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
@@ -51,8 +52,8 @@ size_t rpi_comm_part_bytes(const rp_comm *comm);
 
 /* ---- request_names.c ---- */
 
-/* "rank 1", and in a communicator that is made of another "rank 1 (world 3)", as the first one
- * of its context numbers it. */
+/* "rank 1", and in a communicator that is made from another "rank 1 (world 3)", with its number
+ * in the first one of the context. */
 typedef struct rpi_rank_text {
     char text[48];
 } rpi_rank_text;
@@ -61,15 +62,15 @@ rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank);
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);
 /* "all-reduce 5, round 2 of 4, chunk 3 of 10" [progress] */
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
-/* The failure in words for one request. A process that vanished is known by its name only: what
- * it left undone is added. Returns text. */
+/* The failure as text for one request. If only the death of a process is known, the request's
+ * own operation is added. Returns text. */
 const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
                              size_t bytes);
 /* Bytes of payload of a SEND's or RECV's frame. */
 size_t rpi_instruction_bytes(const rp_request *request, uint32_t chunk,
                              const rpi_instruction *instruction);
-/* A SEND or RECV of this chunk of a block that ended before it: no frame comes or goes, and the
- * instruction has nothing to do when its turn has come. */
+/* A SEND or RECV of this chunk of a block that has ended before: no frame is sent or received,
+ * and the instruction does nothing at its turn. */
 bool rpi_instruction_is_void(const rp_request *request, uint32_t chunk,
                              const rpi_instruction *instruction);
 
@@ -77,11 +78,11 @@ bool rpi_instruction_is_void(const rp_request *request, uint32_t chunk,
 
 void rpi_request_sign(rp_request *request);
 bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header);
-/* Both posted the same but for the length of a block that one sends to the other. */
+/* Whether both posted the same except for the length of a block that one sends to the other. */
 bool rpi_request_is_same(const rp_request *request, const rpi_frame_header *header);
 /* Our number for the part that a frame carries (all-to-all: plan.h). */
 int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *header);
-/* "all-reduce (max) of 1000 f32 with fp32"; what has blocks has no one count. */
+/* "all-reduce (max) of 1000 f32 with fp32"; operations with blocks have no single count. */
 const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t bytes);
 /* "rank 1 posted all-reduce of 1000 f32 with q4:bucket=512, rank 0 ..." */
 const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_header *header,

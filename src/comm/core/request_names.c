@@ -1,4 +1,4 @@
-/* Of requests: names and texts for messages, ranks behind peers, and what a step moves. */
+/* Names and texts of requests for messages, ranks of peers, and the bytes of a step. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
@@ -35,7 +35,7 @@ rpi_rank_text rpi_rank_name(const rp_comm *comm, int rank) {
     return name;
 }
 
-/* Rounds of an all-reduce are its two halves, whatever the algorithm. */
+/* Rounds of an all-reduce are its two halves, with any algorithm. */
 static const char *phase_name(const rp_request *request, int round) {
     if (request->collective != RPI_ALL_REDUCE) return "";
     return 2 * round < request->compiled->schedule.rounds ? " (scatter)" : " (gather)";

@@ -9,7 +9,7 @@ static size_t slot_of(uint32_t key, size_t room) {
     return (size_t)(key * UINT32_C(0x9e3779b1)) & (room - 1);
 }
 
-/* The key's slot, or the free one where it belongs. */
+/* The key's slot, or the free slot for it. */
 static rpi_tag *probe(const rpi_tags *tags, uint32_t key) {
     size_t at = slot_of(key, tags->room);
     while (tags->slots[at].key && tags->slots[at].key != key) at = (at + 1) & (tags->room - 1);

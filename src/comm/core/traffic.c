@@ -10,7 +10,7 @@ rpi_urgency rpi_urgency_of(const rp_request *request) {
                : RPI_NORMAL;
 }
 
-/* Others wait for them, so they are never held back as bulk is. */
+/* Others wait for them, so they are never delayed as bulk. */
 rpi_urgency rpi_urgency_of_control(const rp_comm *comm) {
     return comm->priority == RP_PRIORITY_BULK ? RPI_NORMAL : RPI_URGENT;
 }

@@ -6,13 +6,13 @@
 #include "comm/core/urgency.h"
 #include "redpoll/comm.h"
 
-/* Of an operation whose elements are known. */
+/* For an operation whose elements are known. */
 rpi_urgency rpi_urgency_of(const rp_request *request);
-/* Control frames of a communicator, headers alone, and what its windows send. */
+/* Control frames of a communicator, which are headers only, and frames of its windows. */
 rpi_urgency rpi_urgency_of_control(const rp_comm *comm);
 rpi_urgency rpi_urgency_of_windows(const rp_comm *comm);
-/* The next frame to this rank, whose link stands, leaves as is fit: before reserve().
- * [progress] */
+/* How the next frame to this rank, whose link exists, is to leave: before reserve(). [progress]
+ */
 void rpi_traffic_prepare(rp_comm *comm, int rank, rpi_urgency urgency);
 /* That frame was posted. [progress] */
 void rpi_traffic_posted(rp_comm *comm, int rank);

@@ -14,8 +14,8 @@
 
 typedef enum rpi_urgency { RPI_URGENT, RPI_NORMAL, RPI_BULK, RPI_URGENCIES } rpi_urgency;
 
-/* Bytes of all elements of a short operation, at most: an eighth of a millisecond at 1 Gbit/s,
- * in which bulk notices nothing. */
+/* The most bytes of all elements of a short operation: an eighth of a millisecond at 1 Gbit/s,
+ * which bulk does not notice. */
 enum { RPI_SHORT_BYTES = 16 * 1024 };
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "comm/core/communicator.h"
 
-/* In beats: no operation of the communicator's, which are none meanwhile. */
+/* In beats: not an operation of the communicator, which has none meanwhile. */
 #define WAITING RPI_P2P_SEQUENCE
 
 void rpi_comm_watch(rp_comm *comm) {

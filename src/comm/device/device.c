@@ -102,7 +102,7 @@ static void free_pool(rpi_device *device, int side) {
     give_back(device, side, pool->memory);
 }
 
-/* Of a GPU that cannot be used any more nothing can be given back. */
+/* A GPU that cannot be used any more frees nothing. */
 static void free_device(rpi_device *device) {
     rpi_cuda_before before;
     bool entered = rpi_device_enter(device, &before) == RP_OK;
@@ -116,7 +116,7 @@ static void free_device(rpi_device *device) {
 static pthread_mutex_t lost_lock = PTHREAD_MUTEX_INITIALIZER;
 static rpi_device *all_lost;
 
-/* Giving pinned memory back waits for all that the GPU was given, which may never be done. */
+/* Freeing pinned memory waits for all work of the GPU, which may never end. */
 static void keep_for_good(rpi_device *device) {
     device->context = NULL;
     device->bell = NULL;
@@ -140,8 +140,8 @@ void rpi_devices_free(rpi_context *context) {
 
 /* ---- pinned memory ---- */
 
-/* Powers of two from 4 KiB on. Kept until the context is closed: pinning and giving back may
- * stop the GPU, and what operations in flight need of it has a bound (docs/comm.md). */
+/* Powers of two from 4 KiB on. Kept until the context is closed: pinning and freeing may stop
+ * the GPU, and the need of operations in flight is limited (docs/comm.md). */
 enum { SMALLEST_BITS = 12 };
 
 static int size_of(size_t bytes) {
@@ -164,7 +164,7 @@ void rpi_pinned_fill(rpi_device *device, const size_t bytes[RPI_SIDES]) {
     for (int side = 0; side < RPI_SIDES; side++) fill_pool(device, side, bytes[side]);
 }
 
-/* Some of the pool, where that has room. */
+/* From the pool, if it has room. */
 static void *cut_from_pool(rpi_pinned_pool *pool, size_t bytes) {
     if (!pool->memory || pool->bytes - pool->used < bytes) return NULL;
     pool->used += bytes;

@@ -60,7 +60,7 @@ struct rpi_context;
 struct rpi_chunk;
 struct rp_request;
 
-/* Memory of the host that the GPU reaches; or the GPU's own, for accumulators. */
+/* Memory of the host that the GPU can access; or the GPU's own, for accumulators. */
 typedef struct rpi_pinned {
     struct rpi_pinned *next;
     int size;     /* its class: device.c */
@@ -74,7 +74,7 @@ enum { RPI_SIDE_HOST, RPI_SIDE_GPU, RPI_SIDES };
 /* Kept until the context is closed. [progress] */
 typedef struct rpi_pinned_pool {
     rpi_pinned *unused[RPI_PINNED_SIZES];
-    void *memory; /* had before anything is put into lanes */
+    void *memory; /* made before anything is put into lanes */
     size_t used, bytes;
 } rpi_pinned_pool;
 
@@ -93,9 +93,9 @@ typedef enum rpi_lane_operation {
     RPI_LANE_ADD /* decodings that add */
 } rpi_lane_operation;
 
-/* [progress] What is put into it is done in order; marks are numbered from 1. Calls of one
- * operation that follow each other become one launch (or a few, where they need different
- * kernels), and all marks of an iteration one event: rpi_lanes_seal(). */
+/* [progress] Work in it is done in order; marks are numbered from 1. Consecutive calls of one
+ * operation become one launch (or a few, if they need different kernels), and all marks of an
+ * iteration one event: rpi_lanes_seal(). */
 typedef struct rpi_lane {
     void *stream,
         *bell; /* the second waits for marks of the first and calls the progress owner */
@@ -110,8 +110,7 @@ typedef struct rpi_lane {
 
 enum { RPI_LANE_FROM, RPI_LANE_INTO, RPI_LANES }; /* the device */
 
-/* Wakes the progress owner. It is called from the GPU's driver, perhaps when the context is
- * gone. */
+/* Wakes the progress owner. The GPU's driver calls it, perhaps after the end of the context. */
 typedef struct rpi_bell {
     int fd;
     atomic_int holders;
@@ -131,26 +130,26 @@ typedef struct rpi_device {
     rpi_pinned_pool pools[RPI_SIDES];
 } rpi_device;
 
-/* What the input is changed by before it counts: calls/contributions.c. */
+/* How the input is changed before it is used: calls/contributions.c. */
 typedef struct rpi_device_change {
     bool scales;
     double factor;
-    float **paid; /* [runs] residuals that go out with values as they are; NULL: none does */
+    float **paid; /* [extents] residuals that are sent with exact values; NULL: none is */
 } rpi_device_change;
 
-/* A request's dealings with the GPU; kept for the next request. */
+/* The GPU's part of a request; kept for the next request. */
 typedef struct rpi_transfer {
     rpi_device *device;
-    void *begun; /* recorded in the caller's stream */
-    void *bell;  /* a stream that waits for it, alone, and calls the progress owner */
-    void *tail;  /* behind the last that was put into RPI_LANE_INTO */
-    bool has_begun, is_rung; /* [progress] the stream has come to it; the bell knows */
+    void *begun;             /* recorded in the caller's stream */
+    void *bell;              /* a stream that only waits for it, and calls the progress owner */
+    void *tail;              /* after the last work in RPI_LANE_INTO */
+    bool has_begun, is_rung; /* [progress] the stream has reached it; the bell knows */
     bool is_open, has_tail;
     size_t pool_bytes[RPI_SIDES]; /* that its GPU's pools shall have, where it opens them */
     uint64_t marked[RPI_LANES];   /* [progress] its last mark in each lane */
     rpi_device_change change;
-    int64_t end_ns; /* of an operation that has failed: when to give up; 0: it has not */
-    bool is_lost;   /* given up: what the GPU may still come to is never used again */
+    int64_t end_ns; /* after a failure: when to give up; 0: it has not failed */
+    bool is_lost;   /* given up: memory that the GPU may still access is never used again */
     rpi_pinned *left_behind; /* of that */
     struct rpi_transfer *next_lost;
 } rpi_transfer;
@@ -183,10 +182,11 @@ typedef struct rpi_device_step {
 typedef struct rpi_device_chunk {
     rpi_staged *staged[RPI_STAGED_KINDS]; /* [parts] */
     rpi_device_step *steps;               /* [steps] */
-    rpi_pinned **encoded_slots; /* [encoded_slots] of those that are RPI_ENCODED_PINNED */
-    rpi_pinned **ragged;        /* [encoded_slots] the GPU's copies of them (device_steps.h) */
-    rpi_pinned **sums;          /* [parts] accumulators on the GPU; NULL: the host adds */
-    int decodings;              /* that nothing waits for, and whose turn has not come */
+    rpi_pinned **encoded_slots;           /* [encoded_slots] the memory of those that are
+                                           * RPI_ENCODED_PINNED */
+    rpi_pinned **ragged; /* [encoded_slots] the GPU's copies of them (device_steps.h) */
+    rpi_pinned **sums;   /* [parts] accumulators on the GPU; NULL: the host adds */
+    int decodings;       /* on which nothing depends, and whose turn has not come */
     bool closing;
     uint64_t mark; /* of RPI_LANE_INTO */
 } rpi_device_chunk;
@@ -197,7 +197,7 @@ typedef struct rpi_device_chunk {
 rp_status rpi_device_find(struct rpi_context *context, const rpi_cuda_library *cuda, int number,
                           rpi_device **out_device);
 void rpi_devices_free(struct rpi_context *context); /* waits for no GPU that is lost */
-/* Every call of the table is made between these two, by whichever thread: one that has no GPU
+/* Every call of the table is made between these two, by any thread: a thread without a GPU
  * would open the first one of the host. */
 static inline rp_status rpi_device_enter(const rpi_device *device,
                                          rpi_cuda_before *out_before) {
@@ -214,23 +214,23 @@ void rpi_bell_leave(rpi_bell *bell);
 rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
 /* Of the GPU's memory. */
 rp_status rpi_accumulator_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
-/* For many small ones: where it cannot be had, each is pinned when it is needed. */
+/* For many small ones: if it cannot be allocated, each is pinned when it is needed. */
 void rpi_pinned_fill(rpi_device *device, const size_t bytes[RPI_SIDES]);
 void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned); /* NULL is fine */
 
 /* ---- device_lane.c [progress]: the lanes of a GPU ---- */
 
-/* Something is about to be put into them, of a request that has begun. */
+/* Work is about to be put into them, for a request that has begun. */
 rp_status rpi_transfer_open(rpi_transfer *transfer);
-/* At the lane's end, for sealing to launch. */
+/* At the lane's end; launched by sealing. */
 rp_status rpi_lane_put(rpi_transfer *transfer, int lane, rpi_lane_operation operation,
                        const rpi_device_call *call);
 rp_status rpi_lane_divide(rpi_transfer *transfer, int lane, const rpi_device_call *call);
 rp_status rpi_lane_copy(rpi_transfer *transfer, int lane, void *to, const void *from,
                         size_t bytes);
-/* All that has been put into the lanes is launched, and what marks were promised are there. */
+/* All work in the lanes is launched, and the promised marks are set. */
 rp_status rpi_lanes_seal(rpi_device *device);
-/* Behind what has been put into the lane; comes once that is sealed. */
+/* After the work in the lane; completes after that is sealed. */
 rp_status rpi_lane_mark(rpi_transfer *transfer, int lane, uint64_t *out_mark);
 void *rpi_lane_stream(const rpi_transfer *transfer, int lane);
 bool rpi_lane_has_come(const rpi_transfer *transfer, int lane, uint64_t mark);
@@ -239,24 +239,23 @@ bool rpi_lanes_arm(rpi_device *device);       /* false: the GPU has failed */
 
 /* ---- device_transfer.c: what requests have of them ---- */
 
-/* Posting: the elements and residuals of the request's extents are on one GPU, and what it is
- * to do begins behind what is in `stream` now. Any thread that posts. RP_INVALID: they are not.
+/* Posting: the elements and residuals of the request's extents are on one GPU, and its work
+ * begins after the current work of `stream`. Any thread that posts. RP_INVALID: they are not.
  * RP_UNSUPPORTED: no GPU can be used; the message says why. */
 rp_status rpi_transfer_begin(struct rp_request *request, void *stream);
 void rpi_transfer_free(rpi_transfer *transfer); /* NULL is fine; a lost one is kept for good */
-/* `stream` waits for all that the GPU was given of a request that is `enqueued`. Any thread. */
+/* `stream` waits for all of the GPU's work for a request that is `enqueued`. Any thread. */
 rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream);
-/* What has come since: its beginning, and marks. [progress] */
+/* Notes what has completed since: its beginning, and marks. [progress] */
 rp_status rpi_transfer_look(rpi_transfer *transfer);
-/* Its beginning, or a mark of its own, has not come. [progress] */
+/* Whether its beginning, or a mark of its own, has not completed. [progress] */
 bool rpi_transfer_is_busy(const rpi_transfer *transfer);
-/* Before the progress owner sleeps: the bell rings when the next mark of any request comes.
+/* Before the progress owner sleeps: the bell rings when the next mark of any request completes.
  * [progress] */
 void rpi_devices_arm(struct rpi_context *context);
-/* Of a communicator that has failed: true while the GPU is at what this request gave it.
- * [progress] */
+/* For a communicator that has failed: true while the GPU works on this request. [progress] */
 bool rpi_device_ends(struct rp_request *request);
-/* Nothing but the GPU's part is left: who waits by stream may go on. [progress] */
+/* Only the GPU's part is left: waits by stream return. [progress] */
 void rpi_device_note_enqueued(struct rp_request *request);
 
 /* ---- device_staged.c [progress]: copies on the host ---- */
@@ -268,30 +267,30 @@ void rpi_device_chunk_release(struct rpi_chunk *chunk);
 void rpi_device_encoded_give(struct rpi_chunk *chunk, int encoded_slot);
 /* All instructions are finished: its results are in the GPU's memory. RP_PENDING: not yet. */
 rp_status rpi_device_is_finished(struct rpi_chunk *chunk);
-/* Where the host has a slice's values of IN or OUT. */
+/* The host's copy of a slice's values of IN or OUT. */
 void *rpi_device_values(const struct rpi_chunk *chunk, int slot, int part,
                         const rpi_slice *slice);
 /* And its residual; NULL: it has none. */
 float *rpi_device_residual(const struct rpi_chunk *chunk, int part, const rpi_slice *slice);
-/* Where the GPU has it, of a kind RPI_STAGED_; NULL: nowhere. */
+/* Where it is on the GPU, for a kind RPI_STAGED_; NULL: nowhere. */
 void *rpi_device_place(const struct rpi_chunk *chunk, int kind, const rpi_slice *slice);
 size_t rpi_device_bytes(int kind, const rpi_slice *slice);
 /* A part's copy, of a kind RPI_STAGED_. */
 rpi_staged *rpi_staged_of(const struct rpi_chunk *chunk, int kind, int part);
-/* Memory for a copy; none where there are no elements. */
+/* Memory for a copy; none if there are no elements. */
 rp_status rpi_staged_take(struct rpi_chunk *chunk, int part, rpi_staged *staged);
 /* RP_PENDING: coming. */
 rp_status rpi_device_fetch(struct rpi_chunk *chunk, int kind, int part);
-/* IN as it counts: changed, where the call changes it. */
+/* IN as it is used: changed if the call changes it. */
 rp_status rpi_device_fetch_input(struct rpi_chunk *chunk, int part);
 bool rpi_device_changes(const struct rpi_chunk *chunk, int part);
 
 /* ---- device_instructions.c [progress] ---- */
 
-/* The chunk starts: what the host will add is fetched. */
+/* The chunk starts: values that the host will add are fetched. */
 rp_status rpi_device_chunk_begin(struct rpi_chunk *chunk);
-/* RP_OK with *out_done: the GPU has done the instruction. RP_OK without: what the host reads of
- * it is here. RP_PENDING: neither, yet. */
+/* RP_OK with *out_done: the GPU has done the instruction. RP_OK without: the values that the
+ * host reads for it are here. RP_PENDING: neither yet. */
 rp_status rpi_device_run(struct rpi_chunk *chunk, int instruction, bool *out_done);
 /* The host has done it. */
 void rpi_device_ran(struct rpi_chunk *chunk, const rpi_instruction *instruction);

@@ -1,5 +1,5 @@
-/* The two lanes of a GPU, one each way, and marks in them. All requests share them: nothing is
- * put in that would wait there. */
+/* The two lanes of a GPU, one in each direction, and marks in them. All requests share them, so
+ * no work is put in that would wait there. */
 #include "comm/core/communicator.h"
 #include "comm/device/device.h"
 
@@ -62,15 +62,15 @@ static bool overlap(const void *a, uint64_t bytes, const void *b, uint64_t more)
     return first < other + more && other < first + bytes;
 }
 
-/* Copies of one launch run in any order: an encoding whose last piece is copied as it is must
- * be whole before it is copied itself. */
+/* Copies of one launch run in any order: an encoding whose last piece is copied must be
+ * complete before it is copied itself. */
 static bool copies_what_comes(const rpi_device_call *before, const rpi_device_call *call) {
     return overlap(before->encoded, before->count, call->x, call->count) ||
            overlap(before->encoded, before->count, call->encoded, call->count) ||
            overlap(before->x, before->count, call->encoded, call->count);
 }
 
-/* It would read what another one of its launch writes, or write what that reads. */
+/* It would read what another one of its launch writes, or write what another reads. */
 static bool depends(const rpi_lane *lane, const rpi_device_call *call) {
     for (int i = 0; i < lane->count; i++) {
         if (lane->operation == RPI_LANE_ADD && lane->calls[i].y == call->y) return true;
@@ -97,7 +97,7 @@ rp_status rpi_lane_divide(rpi_transfer *transfer, int index, const rpi_device_ca
     return rpi_cuda_check(cuda, cuda->divide(call, lane->stream), "a mean");
 }
 
-/* Longer copies are a copy engine's, one by one. */
+/* Longer copies are left to a copy engine, one by one. */
 enum { SHORT_BYTES = 64 * 1024 };
 
 rp_status rpi_lane_copy(rpi_transfer *transfer, int index, void *to, const void *from,
@@ -205,8 +205,8 @@ static bool needs_arming(const rpi_lane *lane) {
     return lane->first && lane->rung < lane->first->number;
 }
 
-/* The next mark of the lane calls the progress owner. Where that cannot be asked for, the GPU
- * has failed, and the progress owner's next look says so. */
+/* The next mark of the lane calls the progress owner. If that cannot be requested the GPU has
+ * failed, and the progress owner's next look finds that. */
 static bool arm_lane(const rpi_device *device, rpi_lane *lane) {
     const rpi_mark *mark = lane->first;
     if (!needs_arming(lane)) return true;

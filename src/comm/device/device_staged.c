@@ -1,4 +1,4 @@
-/* Pinned copies of what lies in memory of a GPU, as the host needs them; device.h draws it. */
+/* Pinned copies of memory of a GPU, for the host; device.h draws it. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/device/device.h"
@@ -37,7 +37,7 @@ rp_status rpi_device_chunk_new(const rpi_compiled_schedule *compiled,
     return RP_OK;
 }
 
-/* What the GPU may still come to is not used again. */
+/* Memory that the GPU may still access is not used again. */
 static void give(rpi_transfer *transfer, rpi_pinned *pinned) {
     if (!pinned) return;
     if (!transfer->is_lost) {
@@ -89,7 +89,7 @@ float *rpi_device_residual(const rpi_chunk *chunk, int part, const rpi_slice *sl
     return staged_at(rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part), slice);
 }
 
-/* The residual that goes out with a slice's values as they are; NULL: none does. */
+/* The residual that is sent with a slice's exact values; NULL: none is. */
 static float *paid_with(const rpi_chunk *chunk, const rpi_slice *slice) {
     const rpi_device_change *change = &chunk->request->device->change;
     float *paid =
@@ -97,13 +97,13 @@ static float *paid_with(const rpi_chunk *chunk, const rpi_slice *slice) {
     return paid ? paid + slice->offset : NULL;
 }
 
-/* Also of those that the walk does not show. */
+/* Also for those that the walk does not visit. */
 static float *residual_there(const rpi_chunk *chunk, const rpi_slice *slice) {
     float *paid = paid_with(chunk, slice);
     return paid ? paid : slice->residual;
 }
 
-/* Where they lie on the device; NULL: nowhere. */
+/* Their address on the device; NULL: none. */
 void *rpi_device_place(const rpi_chunk *chunk, int kind, const rpi_slice *slice) {
     if (kind == RPI_STAGED_RESIDUAL) return residual_there(chunk, slice);
     const void *base = kind == RPI_STAGED_IN ? slice->extent->in : slice->extent->out;

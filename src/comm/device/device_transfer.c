@@ -1,4 +1,4 @@
-/* What a request has of a GPU: where it begins, and where it ends. */
+/* The GPU's part of a request: where it begins, and where it ends. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/progress_owner.h"
@@ -14,7 +14,7 @@
 
 /* ---- its beginning, and marks ---- */
 
-/* The caller's stream has come to where he called. */
+/* The caller's stream has reached the point of the call. */
 static rp_status look_at_begun(rpi_transfer *transfer) {
     const rpi_cuda_library *cuda = transfer->device->cuda;
     int done = 0;
@@ -38,7 +38,7 @@ bool rpi_transfer_is_busy(const rpi_transfer *transfer) {
 }
 
 /* Its beginning calls the progress owner. False: the GPU has failed, and the progress owner's
- * next look says so. */
+ * next look finds that. */
 static bool ring_at_begun(rpi_transfer *transfer) {
     rpi_device *device = transfer->device;
     const rpi_cuda_library *cuda = device->cuda;
@@ -67,7 +67,7 @@ void rpi_devices_arm(rpi_context *context) {
     bool armed = true;
     if (!atomic_load(&context->has_devices)) return;
     pthread_mutex_lock(&context->lock);
-    rpi_device *devices = context->devices; /* later ones come in front, and have nothing yet */
+    rpi_device *devices = context->devices; /* later ones are in front, and have nothing yet */
     pthread_mutex_unlock(&context->lock);
     for (rpi_device *device = devices; device; device = device->next)
         armed &= rpi_lanes_arm(device);
@@ -101,7 +101,7 @@ static rp_status check_place(const rpi_cuda_library *cuda, const void *memory, s
                    at, *device);
 }
 
-/* *out_device: RPI_CUDA_HOST where there are no elements. */
+/* *out_device: RPI_CUDA_HOST if there are no elements. */
 static rp_status find_place(const rpi_cuda_library *cuda, const rpi_partition *partition,
                             int *out_device) {
     *out_device = RPI_CUDA_HOST;
@@ -150,7 +150,7 @@ void rpi_transfer_free(rpi_transfer *transfer) {
     rpi_free(transfer);
 }
 
-/* What is put into a stream that is captured is done later, by a graph, without the host. */
+/* A graph does the work of a captured stream later, without the host. */
 static rp_status refuse_captured(const rpi_cuda_library *cuda, void *stream) {
     int captured = 0;
     RP_TRY(rpi_cuda_check(cuda, cuda->is_captured(stream, &captured),
@@ -183,9 +183,8 @@ static rp_status use_device(rpi_transfer *transfer, rpi_device *device, void *st
     return status;
 }
 
-/* Of the parts that operations in flight have at once, most. One of those of a chunk is summed
- * by this rank; where parts are cut for a GPU, it has eight times as many bytes as its encoding
- * by q4, nearly. */
+/* The most parts of operations in flight at once. This rank sums one of those of a chunk; if
+ * parts are cut for a GPU, it has nearly eight times as many bytes as its encoding by q4. */
 static void choose_pools(const rp_comm *comm, size_t bytes[RPI_SIDES]) {
     size_t part = comm->chunk_bytes && comm->chunk_bytes < RPI_PART_BYTES ? comm->chunk_bytes
                                                                           : RPI_PART_BYTES;
@@ -239,7 +238,7 @@ void rpi_device_note_enqueued(rp_request *request) {
     rpi_context *context = request->comm->context;
     if (atomic_load(&request->enqueued) || !is_enqueued(request)) return;
     const rpi_cuda_library *cuda = transfer->device->cuda;
-    /* Where it fails, the next look at the GPU says so. */
+    /* If it fails, the next look at the GPU finds that. */
     if (transfer->is_open)
         transfer->has_tail =
             cuda->event_record(transfer->tail, rpi_lane_stream(transfer, RPI_LANE_INTO)) == 0;
@@ -261,7 +260,7 @@ rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream) {
     return status;
 }
 
-/* Behind everything, also behind what was not marked when something failed. */
+/* After all work, also work that was not marked when something failed. */
 static rp_status mark_ends(rpi_transfer *transfer) {
     uint64_t mark;
     if (!transfer->is_open) return RP_OK; /* it was given nothing */
@@ -269,8 +268,8 @@ static rp_status mark_ends(rpi_transfer *transfer) {
     return rpi_lanes_seal(transfer->device);
 }
 
-/* A GPU that takes no mark has crashed, after which nothing of it goes on; where there was no
- * memory for a mark, nobody knows. */
+/* A GPU that takes no mark has crashed and does nothing more; without memory for a mark, its
+ * state is unknown. */
 static bool is_at_it_here(rpi_transfer *transfer) {
     rp_status marked = RP_OK;
     if (!transfer->end_ns) {

@@ -1,4 +1,4 @@
-/* Encoded slots of a chunk: given back when their last reader has run. */
+/* Encoded slots of a chunk: freed when their last reader has run. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"

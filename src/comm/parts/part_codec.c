@@ -1,4 +1,4 @@
-/* Parts of values to bytes and back, and sums of what came by bytes. */
+/* Parts of values to bytes and back, and sums of received bytes. */
 #include "comm/core/chunk.h"
 #include "comm/parts/parts.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- values to bytes ---- */
 
-/* Accumulators of 16-bit data are rounded to it before they meet the codec. */
+/* Accumulators of 16-bit data are rounded to it before they are encoded. */
 static rp_status encoder_input(rpi_chunk *chunk, int slot, int part, const rpi_slice *slice,
                                const void **out_values) {
     void *values = rpi_slot_values(chunk, slot, part, slice), *narrow = NULL;
@@ -54,8 +54,8 @@ rpi_encoding rpi_encoding_of(const rpi_instruction *instruction) {
                           instruction->level};
 }
 
-/* Readers can take exact values from where they are, when these are of the data's dtype and
- * nothing that error feedback held back goes out with them. */
+/* Readers can use exact values in place if these have the data's dtype and no residual is sent
+ * with them. */
 static bool may_stay_values(const rpi_chunk *chunk, const rpi_instruction *encode, int source) {
     if (source == RPI_NO_SLOT) return false;
     rpi_slice slice;
@@ -75,7 +75,7 @@ bool rpi_instruction_stays_values(const rpi_chunk *chunk, const rpi_instruction 
 
 /* ---- bytes to values ---- */
 
-/* What one slice's bytes are, and where in them it is. */
+/* The bytes of one slice, and their offset. */
 typedef struct arrived {
     const rp_request *request;
     const rpi_slice *slice;
@@ -106,7 +106,7 @@ static rp_status decode_slice(const arrived *from, void *values, rp_dtype dtype)
                                slice->count, &context, values);
 }
 
-/* Bytes of an exact codec are the elements themselves, and lossy ones only add. */
+/* Bytes of an exact codec are the elements themselves; lossy codecs only add. */
 static rp_status combine_slice(const arrived *from, void *values) {
     const rpi_slice *slice = from->slice;
     const rpi_extent *extent = slice->extent;
@@ -185,8 +185,8 @@ size_t rpi_part_fold(rpi_chunk *chunk, const rpi_instruction *instruction,
     return before;
 }
 
-/* Of encodings, which are as long as they say: an ADD to this rank's own values, at once
- * where these are floats. */
+/* For encodings of any length: an ADD to this rank's own values, in one pass if these are
+ * floats. */
 static rp_status add_to_own(const arrived *from, const void *own, void *sum) {
     const rpi_slice *slice = from->slice;
     rp_dtype dtype = slice->extent->dtype;

@@ -45,7 +45,7 @@ void rpi_cts_receive(rp_comm *comm, int rank, const rpi_frame_header *header) {
         rpi_receive_fail_mismatch(request, rank, header);
     else if (request && request->edges[rank].cts_chunks < header->chunk)
         request->edges[rank].cts_chunks = header->chunk;
-    /* Without a request: other frames have said it sooner, and it is over. */
+    /* Without a request: other frames have shown it already, and it is over. */
 }
 
 /* ---- at the receiver ---- */
@@ -56,7 +56,7 @@ void rpi_cts_note_request(rp_request *request, int rank) {
     edge->asks = true;
 }
 
-/* The first CTS at once, later ones some chunks at a time while more is to come. */
+/* The first CTS at once, later ones for several chunks while more are to come. */
 static bool may_wait(const rp_request *request, const rpi_flow_edge *edge, bool moved) {
     uint32_t untold = request->next_chunk - edge->told;
     bool last = request->next_chunk == (uint32_t)request->partition.split.chunks;

@@ -10,8 +10,8 @@
 
 #include <stdio.h>
 
-/* What travels exactly inside a host must fit a frame so, too: granules that are too long for
- * that go between ranks as if each had a host to itself. */
+/* Bytes that are sent exactly inside a host must fit into a frame, too. If granules are too
+ * long for that, ranks send as if each had a host of its own. */
 static rp_status compile(rp_request *request, const char *algorithm,
                          const rpi_plan_request *plan, const rpi_load *load) {
     rp_comm *comm = request->comm;

@@ -1,4 +1,4 @@
-/* Frames that are a header alone. */
+/* Frames that are only a header. */
 #include "comm/protocol/control_frame.h"
 #include "comm/core/communicator.h"
 #include "comm/core/traffic.h"
@@ -21,6 +21,6 @@ rp_status rpi_control_frame_send(rp_comm *comm, int rank, const rpi_frame_header
     } else {
         rpi_connection_note_full(peer->connection);
     }
-    /* A link that has failed may still hold frames: peek() tells when they are read. */
+    /* A link that has failed may still have frames: peek() tells when they are read. */
     return status;
 }

@@ -1,4 +1,4 @@
-/* Frames that are a header alone: control frames between ranks. */
+/* Frames that are only a header: control frames between ranks. */
 #ifndef RPI_COMM_CONTROL_FRAME_H
 #define RPI_COMM_CONTROL_FRAME_H
 

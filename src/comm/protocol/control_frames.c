@@ -5,13 +5,13 @@
 #include "comm/protocol/pair_protocol.h"
 #include "comm/protocol/window_table.h"
 
-/* A PING has no answer while its receiver is here: who leaves sends FIN. */
+/* A PING gets no answer while its receiver is a member: a rank that leaves sends FIN. */
 static void receive_ping(rp_comm *comm, int rank, const rpi_frame_header *header) {
     (void)comm, (void)rank, (void)header;
 }
 
-/* Of one kind: who receives a header alone, or one with a payload behind it. Without either,
- * such frames do not come to a communicator that is open. */
+/* For each kind: the functions that receive a header alone, or one with a payload. Without
+ * either, a communicator that is open never receives such frames. */
 typedef struct control_receiver {
     void (*header)(rp_comm *comm, int rank, const rpi_frame_header *header);
     void (*payload)(rp_comm *comm, int rank, const rpi_frame_header *header,

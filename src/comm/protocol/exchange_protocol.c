@@ -22,7 +22,7 @@
 
 #include <stdio.h>
 
-/* A source that is later than this is told who waits for it. */
+/* A source that is later than this is told which rank waits for it. */
 #define LATE_NS INT64_C(50000000)
 
 /* ---- numbers and schedules ---- */
@@ -154,7 +154,8 @@ static void receive_probe(rp_comm *comm, int rank, const rpi_frame_header *heade
     }
 }
 
-/* What it sent in that round has come before this frame: frames of a link keep their order. */
+/* Its frames of that round have come before this frame, because frames of a link keep their
+ * order. */
 static void receive_reject(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rp_request *request = rpi_request_find(comm, rank, header->sequence);
     if (!request || has_heard(request, rank)) return;
@@ -196,14 +197,14 @@ void rpi_exchanges_send_rejects(rp_comm *comm) {
 
 /* ---- who is late ---- */
 
-/* A source of which nothing has come, and which does not know that it is waited for. */
+/* A source from which nothing has come, and which does not know that we wait for it. */
 static bool is_to_be_told(const rp_request *request, int place) {
     int rank = request->neighborhood.places[place].rank;
     return place != request->neighborhood.self && !request->edges[rank].expected &&
            !has_heard(request, rank);
 }
 
-/* Later ones are told of when they are among the first. */
+/* Later rounds are reported when they are among the first. */
 int64_t rpi_exchanges_next_ns(const rp_comm *comm) {
     int rounds = 0;
     for (const rp_request *request = comm->queue; request && rounds < RPI_EXPECTED_EXCHANGES;

@@ -1,4 +1,4 @@
-/* Which operation a frame belongs to, or is it still to come? */
+/* Which operation does a frame belong to, or is that operation still to come? */
 #include "comm/core/communicator.h"
 #include "comm/protocol/unexpected.h"
 

@@ -38,7 +38,7 @@
 /* The only state of the process: bytes promised beyond RPI_EAGER_BASE, by all communicators. */
 static atomic_size_t promised;
 
-/* A link takes no more than this share of what is left: later ones find something too. */
+/* A link takes no more than this share of the rest, so that later ones find something, too. */
 enum { SHARE = 8 };
 
 void rpi_flow_init(rp_comm *comm) {
@@ -102,7 +102,7 @@ bool rpi_flow_is_deferred(const rpi_chunk *chunk, const rpi_instruction *instruc
 
 /* ---- receiving ---- */
 
-/* Once somebody sends unasked, promise him more. */
+/* After a rank has sent eager frames it is promised more. */
 static void grow_room(rp_comm *comm, rpi_peer *peer) {
     size_t before = atomic_load(&promised);
     while (peer->eager_room < RPI_EAGER_LINK && before < RPI_EAGER_PROCESS) {

@@ -1,4 +1,4 @@
-/* Communicators that wait for a number are opened under those that have been offered. */
+/* Communicators that wait for a number are opened under offered ones. */
 #include "comm/protocol/number_waiting.h"
 #include "comm/protocol/numbering.h"
 #include "comm/protocol/offers.h"
@@ -19,7 +19,7 @@ static void open_under(rp_comm *comm, rpi_offer **at) {
     rpi_context_activate(comm);
 }
 
-/* Once its barrier is in the queue, which is all it has until it is made. The oldest comes last
+/* After its barrier is in the queue, which is all it has until it is made. The oldest is last
  * in the list. */
 static rp_comm *first_waiting(rpi_context *context, rpi_offer ***out_offer) {
     rp_comm *first = NULL;

@@ -4,8 +4,7 @@
 
 #include "comm/core/context.h"
 
-/* They are opened under those that have been offered. True: something has changed. [progress]
- */
+/* They are opened under offered numbers. True: something has changed. [progress] */
 bool rpi_context_number_waiting(rpi_context *context);
 
 #endif

@@ -1,4 +1,4 @@
-/* Numbers of communicators that are being made: given, and told. */
+/* Numbers of communicators that are being made: given, and sent to members. */
 #include "comm/protocol/numbering.h"
 #include "comm/core/request.h"
 #include "comm/protocol/offers.h"
@@ -42,7 +42,7 @@ bool rpi_making_is_void(const rp_comm *comm) {
 
 /* ---- giving ---- */
 
-/* The header of whatever it has posted, which is its first barrier, was made before. */
+/* The header of what it has posted, which is its first barrier, was made before. */
 void rpi_number_take(rp_comm *comm, uint32_t numberer, uint32_t number) {
     comm->id = numberer;
     comm->epoch = number;
@@ -108,7 +108,7 @@ rp_status rpi_number_send_one(rp_comm *comm, int rank) {
     rp_status status = transport->reserve(link, bytes, &region);
     if (status != RP_OK) {
         rpi_connection_note_full(peer->connection);
-        return RP_PENDING; /* of a link that has failed peek() tells */
+        return RP_PENDING; /* peek() tells if a link has failed */
     }
     rpi_frame_header header = {
         .kind = RPI_FRAME_NUMBER, .communicator = comm->id, .epoch = comm->epoch};
@@ -122,9 +122,9 @@ rp_status rpi_number_send_one(rp_comm *comm, int rank) {
     return RP_OK;
 }
 
-/* In the order of numbers on each link: communicators are passed over in the order in which
- * they were numbered as long as they have somebody to tell, and a full link stays full for the
- * rest of an iteration. */
+/* In the order of numbers on each link: communicators are examined in the order in which they
+ * were numbered as long as they have members to tell, and a full link stays full for the rest
+ * of an iteration. */
 void rpi_number_send(rp_comm *comm) {
     for (int rank = rpi_rank_set_next(&comm->untold, 0); rank >= 0;
          rank = rpi_rank_set_next(&comm->untold, rank + 1)) {
@@ -140,9 +140,9 @@ void rpi_number_send(rp_comm *comm) {
 
 /* ---- leaving ---- */
 
-/* It was given up before it had a number: the one that is offered for it, now or later, is
- * answered with that. Without memory for it the others wait for this rank until their timeout.
- */
+/* It was given up before it had a number. A number that is offered for it, now or later, is
+ * answered with that. Without memory for this the others wait for this rank until their
+ * timeout. */
 static void give_up(rp_comm *comm) {
     rpi_context *context = comm->context;
     rpi_offer *declined = NULL, **offer = rpi_offer_for(context, comm);

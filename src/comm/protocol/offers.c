@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Of makings that this rank has not come to, at most; and their names and members. */
+/* The most makings that this rank has not reached; and their names and members. */
 enum { OFFERS_MAX = 16384, OFFERED_BYTES_MAX = 64 << 20 };
 
 rp_status rpi_offer_new(uint32_t numberer, uint32_t number, const void *identity, size_t bytes,
@@ -56,7 +56,7 @@ void rpi_offer_take_back(rpi_context *context, uint32_t numberer, uint32_t numbe
             at = &(*at)->next;
 }
 
-/* What was kept of numbers that will not be told any more: their numberer is past them. */
+/* Drop what was kept of numbers that will not be sent any more: their numberer is past them. */
 static void drop_skipped(rpi_context *context, uint32_t numberer, uint32_t number) {
     for (rpi_unopened **at = &context->unopened; *at;) {
         const rpi_frame_header *header = &(*at)->header;
@@ -83,8 +83,8 @@ static bool is_same(const rpi_offer *a, const rpi_offer *b) {
            memcmp(a->identity, b->identity, a->bytes) == 0;
 }
 
-/* This rank has given up what the offer is for. What comes of it later finds that it is over;
- * where the link has no room now, whoever waits asks again. */
+/* This rank has given up the communicator of the offer. Its later frames are answered that it
+ * is over; if the link has no room now, a rank that waits asks again. */
 void rpi_offer_decline(rpi_context *context, const rpi_offer *offer) {
     rpi_connection *connection = &context->connections[offer->numberer - 1];
     const rpi_frame_header header = {.kind = RPI_FRAME_FIN,
@@ -96,7 +96,7 @@ void rpi_offer_decline(rpi_context *context, const rpi_offer *offer) {
     rpi_offer_take_back(context, header.communicator, header.epoch);
 }
 
-/* The oldest that was given up here is the one that is meant. */
+/* The oldest that was given up here is meant. */
 static bool was_given_up(rpi_context *context, const rpi_offer *offer) {
     rpi_offer **found = NULL;
     for (rpi_offer **at = &context->declined; *at; at = &(*at)->next)

@@ -20,7 +20,7 @@ rpi_offer **rpi_offer_for(rpi_context *context, const rp_comm *comm);
 rp_status rpi_offer_new(uint32_t numberer, uint32_t number, const void *identity, size_t bytes,
                         rpi_offer **out_offer);
 void rpi_offer_remove(rpi_context *context, rpi_offer **at);
-/* This rank has given up what the offer is for: its numberer hears that. */
+/* This rank has given up the communicator of the offer: its numberer is told. */
 void rpi_offer_decline(rpi_context *context, const rpi_offer *offer);
 void rpi_offers_free(rpi_context *context);
 

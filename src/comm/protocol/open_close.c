@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* Barriers of communicators that are being made, at most: headers of 64 bytes. */
+/* The most barriers of communicators that are being made: headers of 64 bytes. */
 enum { UNOPENED_MAX = 16384 };
 
 static uint64_t key_of(uint32_t id, uint32_t epoch) {
@@ -96,8 +96,8 @@ static void deactivate(rp_comm *comm) {
     comm->is_active = false;
 }
 
-/* Windows call the progress owner without an operation in flight, which a destroy would wait
- * for. */
+/* Windows call the progress owner without an operation in flight for which a destroy would
+ * wait. */
 static void drop_progress_call(rp_comm *comm) {
     rpi_context *context = comm->context;
     pthread_mutex_lock(&context->lock);
@@ -129,14 +129,14 @@ bool rpi_context_remove(rp_comm *comm) {
 
 /* ---- frames of no communicator that is open ---- */
 
-/* What may come before its communicator is opened here: its first barrier, and that a rank has
- * left. */
+/* Frames that may come before their communicator is opened here: its first barrier, and that a
+ * rank has left. */
 static bool may_be_unopened(const rpi_frame_header *header) {
     return !header->bytes && header->round & RPI_FRAME_BEFORE_OPEN;
 }
 
-/* It was closed here, or is not for this rank any more: its numberer has told of it, or of one
- * behind it. */
+/* It was closed here, or does not have this rank any more: its numberer has told us of it, or
+ * of a later one. */
 static bool is_over(const rpi_context *context, const rpi_frame_header *header) {
     uint32_t numberer = header->communicator, world = (uint32_t)context->world;
     if (numberer == RPI_WORLD_NUMBERER)
@@ -155,8 +155,8 @@ static bool may_be_offered(const rpi_context *context, const rpi_frame_header *h
            numberer != (uint32_t)context->rank + 1;
 }
 
-/* Who asks for this rank, or sends it what it is to answer, waits for what will not come. As a
- * rule it has been told; not where the link came later. */
+/* A rank that asks for this one, or sends it a frame that needs an answer, waits in vain.
+ * Usually it has been told; not if the link was made later. */
 static void answer_over(rpi_context *context, int rank, const rpi_frame_header *asked) {
     rpi_connection *connection = &context->connections[rank];
     rpi_frame_header header = {.kind = RPI_FRAME_FIN,

@@ -1,4 +1,4 @@
-/* The kinds of operations, and numbers in words. */
+/* The kinds of operations, and numbers as text. */
 #ifndef RPI_COMM_OPERATION_KINDS_H
 #define RPI_COMM_OPERATION_KINDS_H
 
@@ -11,7 +11,7 @@ extern const rpi_operation_kind rpi_operation_pair;
 /* By the top two bits of a number. */
 extern const rpi_operation_kind *const rpi_operation_kinds[RPI_NUMBER_KINDS];
 
-/* "operation 5", for what others say in their heartbeats. */
+/* "operation 5", for what others report in their heartbeats. */
 void rpi_sequence_text(uint64_t sequence, char *text, size_t bytes);
 
 #endif

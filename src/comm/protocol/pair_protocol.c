@@ -1,9 +1,9 @@
-/* Sends and receives: how they are announced, and who is meant by a receive from any rank.
+/* Sends and receives: how they are announced, and which rank a receive from any rank takes.
  *
- * A send and its receive meet by number: each side counts what it posts for a pair, a direction
- * and a tag. A receive from any rank has none until a send is left over for it. So a sender
- * whose receiver has not said that it is ready announces the send with a header alone, which
- * the receiver counts and gives back at once: it stands in nothing's way. */
+ * A send and its receive are matched by number: each side counts its operations for a pair, a
+ * direction and a tag. A receive from any rank has no number until a send is available for it.
+ * So a sender whose receiver has not sent an RTR announces the send with a header, which the
+ * receiver counts and releases at once, so that it blocks nothing. */
 #include "comm/protocol/pair_protocol.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
@@ -20,7 +20,7 @@ static int tag_of(uint64_t sequence) {
     return (int)(sequence >> RPI_P2P_TAG_SHIFT & (RPI_P2P_NUMBERS - 1));
 }
 
-/* Does this rank send what the sequence number counts? */
+/* Whether this rank sends the message with this sequence number. */
 static bool is_ours(const rp_comm *comm, int rank, uint64_t sequence) {
     return ((sequence & RPI_P2P_UPWARD) != 0) == (comm->rank < rank);
 }
@@ -35,7 +35,7 @@ static uint64_t sequence_of(bool upward, int tag, uint32_t number) {
            (uint64_t)tag << RPI_P2P_TAG_SHIFT | number;
 }
 
-/* Of a receive from any rank, the number it has until its sender is known. */
+/* The number of a receive from any rank until its sender is known. */
 static rp_status number(rp_request *request) {
     rp_comm *comm = request->comm;
     if (rpi_request_is_unbound(request)) {
@@ -93,13 +93,13 @@ void rpi_p2p_receive_rts(rp_comm *comm, int rank, const rpi_frame_header *header
 }
 
 static bool is_alone(const rp_request *request) {
-    /* What comes from the other side first: the RTR, or the data. */
+    /* The first frame from the other side: the RTR, or the data. */
     const rpi_chunk *first = request->chunks;
     int other = 1 - request->compiled->schedule.rank;
     return !request->chunks_done && (!first || !first->received[other]);
 }
 
-/* The receiver's RTR is here: it waits for this very send. */
+/* The receiver's RTR has come: it waits for this very send. */
 static bool has_token(const rp_request *request) {
     const rp_comm *comm = request->comm;
     const rpi_connection *connection = comm->peers[request->peer].connection;
@@ -110,7 +110,7 @@ static bool has_token(const rp_request *request) {
            rpi_unexpected_find(comm, request->peer, request->sequence);
 }
 
-/* True: done, or of no use any more. */
+/* True: done, or not needed any more. */
 static bool send_rts(const rp_request *request) {
     if (has_token(request)) return true;
     rpi_frame_header header = request->header;
@@ -120,7 +120,7 @@ static bool send_rts(const rp_request *request) {
 
 /* ---- receives from any rank ---- */
 
-/* Under the lock: whose RTS for the tag has waited longest. */
+/* Under the lock: the rank whose RTS for the tag has waited longest. */
 static int first_sender(const rp_comm *comm, int tag) {
     int first = RPI_ANYBODY;
     uint64_t since = UINT64_MAX;
@@ -142,7 +142,7 @@ bool rpi_p2p_bind(rp_request *request) {
         request->peer = rank;
         (void)number(request); /* the tag is in the table: nothing to allocate */
         request->header.sequence = request->sequence;
-        /* What else it has announced stands behind what others have by now. */
+        /* Its other announcements come after those that other ranks have now. */
         rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->announcements;
     }
     pthread_mutex_unlock(&comm->context->lock);

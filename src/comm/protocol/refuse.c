@@ -9,8 +9,8 @@ rp_status rpi_receive_fail_chunk(rp_comm *comm, int rank, const rpi_frame_header
     return RP_CORRUPT;
 }
 
-/* A frame that nothing here waits for: its operation is over, since it has sent all that it had
- * to and wanted nothing from this rank. */
+/* A frame for which nothing here waits: its operation is over, since it has sent everything and
+ * expected nothing from this rank. */
 rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
                                     const rp_request *request) {
     if (request) return rpi_receive_fail_chunk(comm, rank, header);

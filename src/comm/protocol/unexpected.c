@@ -1,5 +1,5 @@
-/* Frames that nothing here waits for yet: queued as unexpected; and those that disagree
- * (refuse.c: those of what is over). */
+/* Frames for which nothing here waits yet: queued as unexpected; and those that disagree
+ * (refuse.c: those of operations that are over). */
 #include "comm/protocol/unexpected.h"
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"

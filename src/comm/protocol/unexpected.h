@@ -1,24 +1,23 @@
-/* Frames that meet no request that is waiting for them: those that came too early are queued
- * as unexpected, those that cannot be are refused. */
+/* Frames for which no request waits: early ones are queued as unexpected, impossible ones are
+ * refused. */
 #ifndef RPI_COMM_UNEXPECTED_H
 #define RPI_COMM_UNEXPECTED_H
 
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
 
-/* What one rank sent of an operation before it could be taken: the operation is not posted
- * here, or has not begun with that chunk. */
+/* One rank's frames of an operation before they can be taken: the operation is not posted here,
+ * or has not started that chunk. */
 typedef struct rpi_unexpected {
     rpi_frame_list frames;
-    bool asks;       /* it wants to know when chunks have started */
+    bool asks;       /* it asks for CTS of started chunks */
     bool expects;    /* it waits for a vector in that round */
-    bool is_control; /* began with one of these, for which nobody has given credit */
+    bool is_control; /* began with an eager frame without credit */
 } rpi_unexpected;
 
-/* Control frames of operations that are not posted here, of one rank: more than an honest one
- * can say, which has so many operations under way (RPI_ACTIVE_OPERATIONS), or rounds that it
- * says it waits in (RPI_EXPECTED_EXCHANGES). And tags, of which each announced message may have
- * one. */
+/* Control frames of one rank for operations that are not posted here: more than a correct rank
+ * can send, which has so many operations under way (RPI_ACTIVE_OPERATIONS), or probes of so
+ * many rounds (RPI_EXPECTED_EXCHANGES). And tags, since each announced message may have one. */
 enum {
     RPI_EXPECTED_EXCHANGES = 64,
     RPI_UNEXPECTED_CONTROL_MOST = 128,
@@ -27,14 +26,14 @@ enum {
 
 /* ---- unexpected.c [progress] ---- */
 
-/* What is queued as unexpected for an operation that has not begun with it; NULL: nothing. */
+/* The queued frames of an operation that has not started them; NULL: none. */
 rpi_unexpected *rpi_unexpected_find(const rp_comm *comm, int rank, uint64_t sequence);
 rp_status rpi_unexpected_get(rp_comm *comm, int rank, uint64_t sequence,
                              rpi_unexpected **out_unexpected);
-/* The same for a control frame, of which an honest rank has few. A failure is made known. */
+/* The same for a control frame, of which a correct rank has few. A failure is reported. */
 rp_status rpi_unexpected_get_for_control(rp_comm *comm, int rank, uint64_t sequence,
                                          rpi_unexpected **out_unexpected);
-/* It is used up, and no frame is left in it. */
+/* It is used up, with no frame left in it. */
 void rpi_unexpected_drop(rp_comm *comm, int rank, uint64_t sequence,
                          rpi_unexpected *unexpected);
 void rpi_unexpected_clear(rp_comm *comm); /* drop what was queued as unexpected */
@@ -42,9 +41,9 @@ void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_he
 
 /* ---- refuse.c [progress] ---- */
 
-/* A frame of a chunk that is over, of an operation that may not be. Makes it known. */
+/* A frame of a chunk that is over, in an operation that may not be. Reports it. */
 rp_status rpi_receive_fail_chunk(rp_comm *comm, int rank, const rpi_frame_header *header);
-/* A frame of an operation that is over, or of none. Makes it known. */
+/* A frame of an operation that is over, or of none. Reports it. */
 rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
                                     const rp_request *request);
 

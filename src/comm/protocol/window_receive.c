@@ -1,4 +1,5 @@
-/* Windows: frames that have come. All are used up at once: a message has its place. */
+/* Windows: received frames. All are processed at once, because there is room for every message.
+ */
 #include "comm/protocol/window_table.h"
 
 #include "base/clock.h"
@@ -125,7 +126,7 @@ static rp_status receive_lock(rp_window *window, rpi_window_cell *cell) {
     return RP_OK;
 }
 
-/* Under the context's lock. An owner who waits has it before the peer asks again. */
+/* Under the context's lock. An owner that waits gets it before the peer asks again. */
 static rp_status receive_unlock(rp_window *window, rpi_window_cell *cell) {
     if (cell->holder != RPI_CELL_PEER)
         return RP_FAIL(CORRUPT, "a mutex was released that was not held");
@@ -181,7 +182,7 @@ void rpi_windows_receive(rp_comm *comm, int rank, const rpi_frame_header *header
                          const void *payload) {
     rp_window *window = find(comm, header->part);
     if (!window && header->part > 0 && (uint32_t)header->part <= comm->last_window)
-        return; /* it was freed here, and everything that counts had come */
+        return; /* it was freed here, after all frames that matter had come */
     if (!window) {
         rpi_comm_fail_text(comm, RP_MISMATCH, rank,
                            "rank %d sent to window %d, which rank %d has not created", rank,

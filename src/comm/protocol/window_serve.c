@@ -1,5 +1,5 @@
-/* Windows, one iteration of the progress owner: what is to be sent, and what has come and can
- * be applied. */
+/* Windows, in one iteration of the progress owner: frames to be sent, and messages that can be
+ * applied. */
 #include "comm/core/traffic.h"
 #include "comm/protocol/control_frame.h"
 #include "comm/protocol/window_table.h"
@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-/* Slices of one destination in an iteration: others' frames have their turn between. */
+/* Slices of one destination in an iteration, so that others' frames get their turn in between.
+ */
 enum { ITERATION_SLICES = 4 };
 
 /* ---- frames ---- */
@@ -41,7 +42,7 @@ size_t rpi_window_slice(const rp_window *window, uint32_t slice, size_t *out_fir
     return left < window->slice ? left : window->slice;
 }
 
-/* A header alone. False: there is no room now; the next iteration tries again. */
+/* Only a header. False: there is no room now; the next iteration tries again. */
 static bool send_header(rp_window *window, int rank, rpi_window_frame word, uint64_t number,
                         bool mutex) {
     rpi_frame_header header = rpi_window_header(window, word, number);
@@ -59,7 +60,7 @@ static void fail(rp_window *window, rp_status status) {
 
 /* ---- the window's lock, which is only tried ---- */
 
-/* Whoever holds it looks at `missed` when he lets go, and calls. */
+/* The thread that holds it reads `missed` when it releases it, and calls. */
 static bool try_values(rp_window *window) {
     if (pthread_mutex_trylock(&window->lock) == 0) return true;
     atomic_store(&window->missed, true);
@@ -103,7 +104,7 @@ static rp_status send_slice(rp_window *window, rpi_window_out *out) {
     rpi_traffic_prepare(comm, out->rank, rpi_urgency_of_windows(comm));
     if (rpi_connection_was_full(peer->connection)) return RP_PENDING;
     if (transport->reserve(link, RPI_FRAME_HEADER_BYTES + most, &region) != RP_OK) {
-        rpi_connection_note_full(peer->connection); /* of a link that has failed peek() tells */
+        rpi_connection_note_full(peer->connection); /* peek() tells if a link has failed */
         return RP_PENDING;
     }
     unsigned char *payload = (unsigned char *)region + RPI_FRAME_HEADER_BYTES;
@@ -136,7 +137,7 @@ static bool send_slices(rp_window *window, rpi_window_out *out) {
     return sent > 0;
 }
 
-/* Of what was held back for the next accumulate nothing is left behind a put. */
+/* A put drops the residual of earlier accumulates. */
 static void begin_push(rp_window *window, rpi_window_out *out) {
     rpi_window_push push = out->pending;
     out->pending = (rpi_window_push){.values = out->sending.values};
@@ -164,12 +165,12 @@ static bool may_answer(rp_window *window, const rpi_window_out *out) {
     return out->asked && (!out->asked_mutex || rpi_window_is_free_of(window, out->rank));
 }
 
-/* What was pushed comes before the answer to a question that came later; what is pushed
- * afterwards comes behind it. */
+/* Earlier pushes are sent before the answer to a get, later ones after it. */
 static bool begin(rp_window *window, rpi_window_out *out) {
     if (!atomic_load(&out->is_dirty) && !may_answer(window, out)) return false;
     if (!try_values(window)) return false;
-    /* Asked under the lock: who takes the own mutex waits for what is under way in it. */
+    /* Read under the lock: a thread that takes the own mutex waits for messages under way in
+     * it. */
     bool answers = may_answer(window, out) && (out->answers_next || !out->pending.is_there);
     bool pushes = out->pending.is_there && !answers;
     rp_status status = RP_OK;
@@ -235,7 +236,7 @@ bool rpi_window_apply(rp_window *window, rpi_window_in *in) {
         return false;
     }
     int64_t start = rpi_now_ns();
-    if (in->arrival.answers) /* by now got is what it was when it was asked */
+    if (in->arrival.answers) /* the value of got when it was requested */
         in->arrival.lead.puts = (uint32_t)(in->arrival.lead.asked - in->got);
     apply(window, in);
     pthread_mutex_unlock(&window->lock);
@@ -268,7 +269,7 @@ static void ask(rp_window *window, rpi_window_in *in) {
     atomic_store(&window->gets_due, true);
 }
 
-/* One get of a source is under way at a time: its answer brings the next. */
+/* One get of a source is under way at a time: its answer starts the next. */
 static void ask_all(rp_window *window) {
     if (!atomic_exchange(&window->gets_due, false)) return;
     for (int i = 0; i < window->in_count; i++) ask(window, &window->ins[i]);
@@ -283,7 +284,7 @@ static bool serve_in(rp_window *window, rpi_window_in *in) {
 
 /* ---- mutexes ---- */
 
-/* What this rank is to be told next; 0: nothing. Under the context's lock. */
+/* The next control frame for this rank; 0: none. Under the context's lock. */
 static rpi_window_frame next_frame(const rp_window *window, int rank) {
     if (window->claims[rank].unlock_due) return RPI_WINDOW_UNLOCK;
     if (window->claims[rank].state == RPI_CLAIM_WANTED) return RPI_WINDOW_LOCK;
@@ -319,7 +320,7 @@ static void send_control(rp_window *window) {
 
 /* ---- all windows ---- */
 
-/* Who waits for a rank that is gone learns it. */
+/* A caller that waits for a rank that is gone is told. */
 static void note_gone(rp_window *window) {
     rpi_context *context = window->comm->context;
     for (int rank = 0; rank < window->comm->world; rank++) {
@@ -358,7 +359,7 @@ bool rpi_windows_serve(rp_comm *comm) {
     return moved;
 }
 
-/* The communicator goes: nobody serves its windows any more. */
+/* The communicator is destroyed: nobody serves its windows any more. */
 void rpi_windows_close(rp_comm *comm) {
     for (rp_window *window = comm->windows, *next; window; window = next) {
         next = window->next;

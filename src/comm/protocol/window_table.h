@@ -29,13 +29,13 @@
 #include "comm/core/communicator.h"
 #include "redpoll/window.h"
 
-/* What a frame of kind RPI_FRAME_WINDOW says: its `operation`. */
+/* The `operation` of a frame of kind RPI_FRAME_WINDOW. */
 typedef enum rpi_window_frame {
-    RPI_WINDOW_PUSH = 1, /* a slice of what is to happen to a slot */
-    RPI_WINDOW_ANSWER,   /* a slice of the vector that was asked for */
+    RPI_WINDOW_PUSH = 1, /* a slice of a push for a slot */
+    RPI_WINDOW_ANSWER,   /* a slice of a requested vector */
     RPI_WINDOW_TAKEN,    /* the message of that number has been applied */
     RPI_WINDOW_GET,      /* send the vector as it is */
-    RPI_WINDOW_LOCK,     /* the receiver's mutex for the sender is wanted */
+    RPI_WINDOW_LOCK,     /* asks for the receiver's mutex for the sender */
     RPI_WINDOW_LOCKED,   /* it is the sender's of LOCK */
     RPI_WINDOW_UNLOCK,   /* no more */
 } rpi_window_frame;
@@ -43,15 +43,15 @@ typedef enum rpi_window_frame {
 /* In `round`: not while the receiver holds its own mutex for the sender. */
 enum { RPI_WINDOW_MUTEX = 1 };
 
-/* Before the encoding in the first slice of a message. */
+/* Before the encoding of the first slice of a message. */
 typedef struct rpi_window_lead {
-    uint32_t flags, puts; /* RPI_PUSH_...; how many puts it stands for */
+    uint32_t flags, puts; /* RPI_PUSH_...; the number of puts in it */
     double p;
     uint64_t asked; /* of an answer: to all gets up to this one */
 } rpi_window_lead;
 enum { RPI_PUSH_REPLACES = 1, RPI_PUSH_HAS_P = 2, RPI_PUSH_REPLACES_P = 4, RPI_PUSH_FLAGS = 7 };
 
-/* What is to happen to a slot: several pushes in one. */
+/* What a push does to a slot: several pushes combined in one. */
 typedef struct rpi_window_push {
     bool is_there, mutex;
     rpi_window_lead lead;
@@ -72,8 +72,8 @@ typedef struct rpi_window_out {
     uint64_t messages;       /* [progress] begun so far */
     uint64_t asked;          /* [progress] by a get that has no answer yet; 0: none */
     bool asked_mutex;        /* [progress] */
-    bool answers_next;       /* [progress] a push has passed the question: no second one does */
-    float *residual;         /* [progress] of accumulates; NULL where the codec is exact */
+    bool answers_next;       /* [progress] a push has passed the get: no second one does */
+    float *residual; /* [progress] residual of accumulates; NULL if the codec is exact */
 } rpi_window_out;
 
 /* A message that comes. */
@@ -95,8 +95,8 @@ typedef struct rpi_window_in {
     void *staging;              /* [progress] NULL until a message has come */
     rpi_window_arrival arrival; /* [progress] */
     uint64_t taken;             /* [progress] messages applied */
-    bool taken_due;             /* [progress] its sender is to be told */
-    uint64_t asked;             /* [progress] gets that it has been asked for */
+    bool taken_due;             /* [progress] its sender is to be sent "taken" */
+    uint64_t asked;             /* [progress] gets that it has received */
     double asked_weight;        /* [progress] */
 } rpi_window_in;
 
@@ -118,7 +118,7 @@ typedef enum rpi_claim_state {
 /* What this rank has of another's mutex for it. [lock] */
 typedef struct rpi_window_claim {
     rpi_claim_state state;
-    bool abandoned, unlock_due; /* abandoned: nobody waits any more, give it back */
+    bool abandoned, unlock_due; /* abandoned: nobody waits any more, so release it */
 } rpi_window_claim;
 
 struct rp_window {
@@ -145,7 +145,8 @@ struct rp_window {
     rpi_window_claim *claims; /* [world] [lock] */
     atomic_bool control_due;  /* of mutexes */
     atomic_bool gets_due;     /* a source may have to be asked */
-    rp_status *gone;          /* [world] [lock] why a rank answers no more; RP_OK: it does */
+    rp_status *gone;          /* [world] [lock] why a rank does not answer any more; RP_OK: it
+                               * does */
     rp_window_operation *operations; /* [lock] under way, and wanted */
 };
 
@@ -170,19 +171,19 @@ int rpi_window_find_out(const rp_window *window, int rank); /* -1: no destinatio
 rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame word,
                                    uint64_t number);
 rp_encode_context rpi_window_context(const rp_window *window, uint64_t message, size_t first);
-/* Elements of a slice, and where it begins. */
+/* The elements of a slice, and its offset. */
 size_t rpi_window_slice(const rp_window *window, uint32_t slice, size_t *out_first);
-/* A whole message has come: it is applied, or stays where it is for now. True: applied. */
+/* A complete message has come: it is applied, or kept for now. True: applied. */
 bool rpi_window_apply(rp_window *window, rpi_window_in *in);
 /* The owner does not hold its mutex for this rank. */
 bool rpi_window_is_free_of(rp_window *window, int rank);
 
-/* window_receive.c [progress] A frame of a rank's; anything may be in it. RP_CORRUPT,
- * RP_MISMATCH: what cannot come, and the communicator is to fail. */
+/* window_receive.c [progress] A frame from a rank, with any content. RP_CORRUPT, RP_MISMATCH:
+ * impossible, and the communicator is to fail. */
 rp_status rpi_window_receive(rp_window *window, int rank, const rpi_frame_header *header,
                              const void *payload);
 
-/* window_values.c: dtypes of windows; of integers weights are whole numbers, and sums wrap. */
+/* window_values.c: dtypes of windows; weights of integers are whole numbers, and sums wrap. */
 bool rpi_window_takes_dtype(rp_dtype dtype);
 void rpi_window_scale(const void *from, rp_dtype dtype, double weight, size_t count,
                       void *into); /* from may be into */
@@ -192,7 +193,8 @@ void rpi_window_divide(void *values, rp_dtype dtype, int64_t by, size_t count);
 
 /* ---- window_serve.c, window_receive.c [progress] ---- */
 
-bool rpi_windows_serve(rp_comm *comm); /* send and apply what may be; true: something moved */
+bool rpi_windows_serve(
+    rp_comm *comm); /* send and apply what is possible; true: something moved */
 void rpi_windows_receive(rp_comm *comm, int rank, const rpi_frame_header *header,
                          const void *payload);
 void rpi_windows_close(rp_comm *comm); /* it is destroyed: nobody serves them any more */

@@ -1,5 +1,5 @@
-/* `redpoll doctor`, for the files that are one: what is known of hosts and of pairs of them,
- * who finds it out (examine.c, doctor_agent.c), and who says it. */
+/* `redpoll doctor`, shared by its files: the facts about hosts and pairs of them, which
+ * examine.c and doctor_agent.c find out, and others print. */
 #ifndef RPI_CLI_DOCTOR_H
 #define RPI_CLI_DOCTOR_H
 
@@ -20,7 +20,7 @@ typedef struct rpi_doctor_host {
     char failure[1200]; /* empty: it takes part */
     char machine[128];  /* the same for names of one host */
     char version[64], isa[16];
-    bool is_local; /* nobody calls it from another machine */
+    bool is_local; /* no other machine calls it */
     int cores, port;
     int64_t memory_bytes, free_bytes; /* 0: not known */
     double load;
@@ -35,7 +35,7 @@ typedef struct rpi_doctor_end {
     int mtu; /* 0: not known */
 } rpi_doctor_end;
 
-/* From one host to another, which are called in this direction. */
+/* From one host to another, which is called in this direction. */
 typedef struct rpi_doctor_pair {
     bool is_tried, is_reached;           /* connected, proved, and answers */
     char failure[RPI_DOCTOR_TEXT_BYTES]; /* empty: all of it was measured */
@@ -72,25 +72,25 @@ typedef struct rpi_doctor_options {
     rpi_remote_shell shell;
     const char *const *passed; /* NAME=VALUE for the agents, NULL-terminated */
     bool tls;                  /* over TLS */
-    int streams;               /* over so many connections at once, as REDPOLL_STREAMS says */
+    int streams;               /* over this many connections at once, as REDPOLL_STREAMS says */
     int64_t bytes;             /* of rpi_probe_limits, in each direction */
     double time_s;
     double connect_s; /* for each pair, over all addresses */
     double answer_s;  /* for each host's agent */
 } rpi_doctor_options;
 
-/* Ask all hosts, and let each call each other, a host with one at a time. RP_OK also where
+/* Ask all hosts, and let each call each other, each host with one at a time. RP_OK also if
  * hosts or pairs have failed, which the report says; RP_PEER: told to end by *out_signal.
  * Blocks; for the main thread of a process without other threads and children. */
 rp_status rpi_doctor_examine(const rpi_doctor_options *options, rpi_doctor_report *out_report,
                              int *out_signal);
-/* Whom a host measures with in a round, of `count` - 1 or, where they are odd, `count` rounds
- * in which each meets each; itself: nobody. */
+/* The partner of a host in a round. There are `count` - 1 rounds or, if `count` is odd,
+ * `count`, in which all pairs meet; itself: none in this round. */
 int rpi_doctor_partner(int host, int round, int count);
-/* `redpoll doctor --agent`, which is started on each of them; the exit code. */
+/* `redpoll doctor --agent`, which is started on each of the hosts; the exit code. */
 int rpi_doctor_agent_main(void);
 
-/* What is wrong, or odd, with what to do. */
+/* What is wrong or unusual, with what to do. */
 rp_status rpi_doctor_find(rpi_doctor_report *report);
 bool rpi_doctor_is_well(const rpi_doctor_report *report);
 

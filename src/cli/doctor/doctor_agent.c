@@ -1,5 +1,5 @@
-/* `redpoll doctor --agent`: says what its host is, and calls others or is called by them, one
- * at a time, as the launcher says. */
+/* `redpoll doctor --agent`: reports the facts of its host, and calls others or is called by
+ * them, one at a time, as the launcher says. */
 #include "cli/doctor/host_facts.h"
 
 #include "base/append.h"
@@ -19,9 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For the launcher to say what is next: it ends long before, and so does the connection. */
+/* For the launcher's next order. It ends long before that, and so does the connection. */
 #define MEETING_S    3600.0
-/* Seconds for each of several addresses in the first round; only then does any of them get
+/* Seconds for each of several addresses in the first round; only in later rounds do they get
  * more. */
 #define FIRST_DIAL_S 1.0
 
@@ -93,7 +93,7 @@ static void drop(callers *all, int index) {
     }
 }
 
-/* True: this one is who was to call, and its connection is no longer among them. */
+/* True: this is the expected caller, and its connection is no longer among them. */
 static bool admit_caller(const doctor_agent *own, callers *all, int index, int caller,
                          rpi_channel *out_channel) {
     rpi_proof_terms terms = terms_of(own, -1, own->self);
@@ -116,7 +116,8 @@ static bool admit_caller(const doctor_agent *own, callers *all, int index, int c
     return is_caller;
 }
 
-/* Who makes place when there is none: the oldest that has said nothing, if there is one. */
+/* The caller that makes room if there is none: the oldest that has sent nothing, if there is
+ * one. */
 static int oldest_silent(const callers *all) {
     for (int i = 0; i < all->count; i++)
         if (!all->proofs[i].answered && all->proofs[i].got == 0) return i;
@@ -143,7 +144,7 @@ static rp_status wait_for_callers(const doctor_agent *own, callers *all,
     return RP_OK;
 }
 
-/* A caller that cannot prove who it is keeps nobody else out. */
+/* A caller that cannot prove its identity keeps nobody else out. */
 static rp_status await_caller(const doctor_agent *own, callers *all, int caller,
                               int64_t deadline_ns, rpi_channel *out_channel) {
     struct pollfd polls[2 + STRANGERS_MAX];
@@ -164,7 +165,7 @@ static void add_end(rpi_agent_words *words, int fd) {
     rpi_agent_add_number(words, "mtu", end.mtu);
 }
 
-/* How many connections a link has: as many as ranks would make for one. */
+/* The number of connections of a link: as many as ranks would make. */
 static int streams_of(const rpi_agent_frame *frame) {
     int64_t streams = number_of(frame, "streams");
     return streams < 1 ? 1 : streams > RPI_STREAMS_MAX ? RPI_STREAMS_MAX : (int)streams;
@@ -226,7 +227,7 @@ static rp_status dial_one(const doctor_agent *own, const call *c, const char *ad
         status, "what answers at %s:%d does not prove to be that host: ", address, c->port);
 }
 
-/* Dials each address in turn, beginning with that of the stream; false: none is an address of
+/* Calls each address in turn, beginning with that of the stream; false: none is an address of
  * that host. */
 static bool dial_all(const doctor_agent *own, const call *c, int stream, double each_s,
                      int64_t end_ns, rpi_channel *channel, const char **out_address) {
@@ -243,9 +244,9 @@ static bool dial_all(const doctor_agent *own, const call *c, int stream, double 
     return false;
 }
 
-/* The first address that answers and proves to be that host's. Each has a second at first, so
- * that one which leads nowhere costs no more. One that has hung up may have had too many
- * callers. */
+/* The first address that answers and proves to be that host's. Each gets a second at first, so
+ * that an unreachable one costs no more. A host that closes the connection may have had too
+ * many callers. */
 static rp_status dial(const doctor_agent *own, const call *c, int stream, rpi_channel *channel,
                       const char **out_address) {
     int64_t end_ns = rpi_deadline_ns(c->connect_s);
@@ -267,7 +268,7 @@ static void add_result(rpi_agent_words *words, const rpi_probe_result *result) {
     rpi_agent_add_number(words, "resent", result->resent);
 }
 
-/* Notes which way a stream has taken, and which it should have taken. */
+/* Notes which way a stream has taken, and which one it should have taken. */
 static void note_way(const call *c, int stream, int fd, const char *address, char *ways,
                      char *missed) {
     const char *wanted = c->addresses[stream % c->address_count];
@@ -315,9 +316,10 @@ static rp_status probe(doctor_agent *own, const rpi_agent_frame *frame) {
 
 /* ---- the agent ---- */
 
-/* The launcher's end of the connection is gone: nobody wants to know what is being measured. */
+/* The launcher's end of the connection is closed: the result of the measurement is not wanted
+ * any more. */
 static void *leave_with_launcher(void *unused) {
-    struct pollfd end = {.fd = STDIN_FILENO}; /* no events: only that it was hung up */
+    struct pollfd end = {.fd = STDIN_FILENO}; /* no events: only whether it was closed */
     (void)unused;
     while (poll(&end, 1, -1) < 0 && errno == EINTR) {
     }

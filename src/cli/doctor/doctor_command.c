@@ -1,4 +1,5 @@
-/* redpoll doctor [-H HOSTS]: before a job, who reaches whom, by which way, and how fast. */
+/* redpoll doctor [-H HOSTS]: before a job, which hosts reach each other, by which way, and how
+ * fast. */
 #include "cli/commands.h"
 
 #include "base/status.h"
@@ -56,7 +57,7 @@ static rp_status choose(settings *s) {
     return RP_OK;
 }
 
-/* On standard error, for those who wait. */
+/* Progress, on standard error. */
 static void say_how_long(const settings *s) {
     int count = s->list.count, turns = count < 3 ? 2 : 2 * (count - 1 + count % 2);
     double seconds = turns * s->time_s * 1.25;

@@ -1,4 +1,4 @@
-/* A report for people: hosts, two tables of who calls whom, what is odd, and the end of it. */
+/* A report for people: hosts, two tables of pairs, findings, and a summary. */
 #include "cli/doctor/doctor.h"
 
 #include "base/wrap.h"
@@ -25,7 +25,7 @@ static int name_width(const rpi_doctor_report *report) {
 
 /* ---- hosts ---- */
 
-/* The way by which most reach a host: the first that does. NULL: nobody does. */
+/* The way by which most hosts reach a host: the first that does. NULL: none does. */
 static const rpi_doctor_end *way_to(const rpi_doctor_report *report, int host) {
     for (int from = 0; from < report->count; from++) {
         const rpi_doctor_pair *pair = rpi_doctor_pair_at(report, from, host);
@@ -72,7 +72,7 @@ static void print_hosts(const rpi_doctor_report *report) {
     for (int i = 0; i < shown(report); i++) print_host(report, i, width);
 }
 
-/* Pairs that take another way than the one in the table of hosts. */
+/* Pairs that use another way than the one in the table of hosts. */
 static void print_other_ways(const rpi_doctor_report *report) {
     for (int to = 0; to < report->count; to++) {
         const rpi_doctor_end *usual = way_to(report, to);
@@ -85,7 +85,7 @@ static void print_other_ways(const rpi_doctor_report *report) {
     }
 }
 
-/* The interfaces and addresses that links of several connections take. */
+/* The interfaces and addresses that links of several connections use. */
 static void print_ways(const rpi_doctor_report *report) {
     if (report->streams < 2) return;
     printf("\nOver %d connections each (REDPOLL_STREAMS), with these ends:\n", report->streams);

@@ -1,4 +1,4 @@
-/* The launcher's side: an agent on each host says what it is; then hosts call each other in
+/* The launcher's side: an agent on each host reports its facts; then hosts call each other in
  * rounds, as teams of a tournament play, so that none measures with two at a time. In a round
  * each pair is called in one direction and then in the other. */
 #include "cli/doctor/host_facts.h"
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Beyond the time in which something is measured: for buffers to empty, and data that stalls to
- * be told from slow data; then for agents to say so. */
+/* Beyond the time of a measurement: so that buffers can empty and stalled data differ from slow
+ * data; then for the agents' reports. */
 #define STALL_S   4.0
 #define SLACK_S   8.0
 #define LISTEN_S  10.0
 #define DISMISS_S 5.0
-#define LEAVE_S   2.0 /* for remote shells to end behind their agents */
+#define LEAVE_S   2.0 /* for remote shells to end after their agents */
 
 typedef struct examination {
     const rpi_doctor_options *options;
@@ -70,8 +70,8 @@ static bool are_one_machine(const examination *e, int a, int b) {
     return strcmp(e->report.hosts[a].machine, e->report.hosts[b].machine) == 0;
 }
 
-/* As ranks would: the loopback where nobody comes from elsewhere, all interfaces where there
- * are several. */
+/* As ranks would: the loopback if no other host is there, all interfaces if there are several.
+ */
 static const char *listening_address(const rpi_doctor_host *host) {
     bool has_v6 = false;
     if (host->is_local || host->interface_count == 0) return "127.0.0.1";
@@ -116,8 +116,8 @@ static bool has_address(const rpi_doctor_host *host, const char *address) {
     return false;
 }
 
-/* The addresses at which a caller may find another host, without those that the caller has
- * itself: bridges of containers have the same address everywhere. */
+/* The addresses at which a caller may reach another host, without those that the caller has
+ * itself: bridges of containers have the same address on every host. */
 static int add_addresses(const examination *e, int from, int to, rpi_agent_words *words) {
     const rpi_doctor_host *caller = &e->report.hosts[from], *callee = &e->report.hosts[to];
     bool is_same = are_one_machine(e, from, to);
@@ -208,8 +208,8 @@ static void read_pair(examination *e, int from, int to) {
 
 /* ---- rounds ---- */
 
-/* The circle method: one host stays in its place, or nobody does where they are odd, and the
- * others walk round it. */
+/* The circle method: one host stays in its place (none if their number is odd), and the others
+ * move round it. */
 int rpi_doctor_partner(int host, int round, int count) {
     if (count < 2) return host;
     int turns = count % 2 ? count : count - 1;
@@ -218,7 +218,7 @@ int rpi_doctor_partner(int host, int round, int count) {
     return other == host && count % 2 == 0 ? count - 1 : other;
 }
 
-/* Callees whose callers have answered, and given up perhaps, need not wait any more. */
+/* Callees whose callers have answered, perhaps by giving up, need not wait any more. */
 static rp_status dismiss(examination *e) {
     for (int i = 0; i < e->report.count; i++) {
         rpi_remote *remote = &e->launch.remotes[i];
@@ -229,7 +229,7 @@ static rp_status dismiss(examination *e) {
     return wait_for(e, RPI_AGENT_MEASURED, DISMISS_S);
 }
 
-/* The pairs of a round, called by those with the lower number, or by the others. */
+/* The pairs of a round, called by the host with the lower number, or by the other. */
 static rp_status measure_round(examination *e, int round, bool upward) {
     int count = e->report.count;
     for (int from = 0; from < count; from++) {

@@ -1,4 +1,4 @@
-/* What a report means, and what to do about it. Pure. */
+/* The meaning of a report, and what to do about it. Pure. */
 #include "cli/doctor/doctor.h"
 
 #include "base/memory.h"
@@ -102,7 +102,7 @@ static bool is_unreached(const rpi_doctor_pair *pair) {
     return pair->is_tried && !pair->is_reached;
 }
 
-/* No other of the several hosts that were tried reaches it, and it reaches none of them. */
+/* No other of the several tried hosts reaches it, and it reaches none of them. */
 static bool is_cut_off(const rpi_doctor_report *report, int host) {
     int tried = 0;
     for (int i = 0; i < report->count; i++) {
@@ -145,7 +145,7 @@ static int speed_of(const rpi_doctor_host *host, const rpi_doctor_end *end) {
     return 0;
 }
 
-/* The rate that both interfaces promise; 0: it is not known. */
+/* The rate that both interfaces report; 0: unknown. */
 static double promised(const rpi_doctor_report *report, int from, int to) {
     const rpi_doctor_pair *pair = rpi_doctor_pair_at(report, from, to);
     int there = speed_of(&report->hosts[to], &pair->to);
@@ -154,7 +154,7 @@ static double promised(const rpi_doctor_report *report, int from, int to) {
     return (here < there ? here : there) * MBIT;
 }
 
-/* Links as a whole: said once, of the pair that promises most. */
+/* Links as a whole: reported once, for the pair with the highest nominal rate. */
 static rp_status find_less_than_promised(rpi_doctor_report *report, double usual) {
     char carried[RPI_RATE_BYTES], wanted[RPI_RATE_BYTES];
     double most = 0;
@@ -176,7 +176,7 @@ static rp_status find_less_than_promised(rpi_doctor_report *report, double usual
                rpi_doctor_rate_text(most, " ", wanted));
 }
 
-/* The fastest of a host's links, both ways. */
+/* The fastest of a host's links, in both directions. */
 static double best_rate(const rpi_doctor_report *report, int host) {
     double best = 0;
     for (int i = 0; i < report->count; i++) {
@@ -244,8 +244,8 @@ static int compare_rates(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-/* A quarter of all rates is higher: one slow host of three, with four of six links, is then not
- * what is usual. 0: there are no rates. */
+/* A quarter of all rates is higher: with one slow host of three, which has four of six links,
+ * the slow rate is then not the usual one. 0: there are no rates. */
 static rp_status usual_rate(const rpi_doctor_report *report, double *out_rate) {
     size_t pairs = (size_t)report->count * (size_t)report->count, count = 0;
     double *rates = NULL;

@@ -40,7 +40,7 @@ static int mtu_of(const char *interface) {
     return failed ? 0 : request.ifr_mtu;
 }
 
-/* As its driver says; virtual ones say nothing, or -1. */
+/* As its driver reports it; virtual ones report nothing, or -1. */
 static int speed_of(const char *interface) {
     char path[96], text[32] = "";
     snprintf(path, sizeof path, "/sys/class/net/%.*s/speed", IF_NAMESIZE - 1, interface);

@@ -21,7 +21,7 @@ enum { PINGS_MIN = 3, PINGS_MAX = 200 };
 enum { MORE, LAST };    /* the first byte of a piece */
 #define PING_SHARE 0.25 /* of the time */
 
-/* The time of day: only clocks that hosts have in common can be compared. */
+/* The time of day, since only clocks that hosts have in common can be compared. */
 static int64_t clock_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -47,7 +47,7 @@ static void *run_side(void *context) {
     return NULL;
 }
 
-/* The first on this thread. The first failure is that of all. */
+/* The first failure on this thread is that of all. */
 static rp_status run_all(side *sides, int count) {
     pthread_t threads[RPI_STREAMS_MAX];
     int started = 1;
@@ -85,7 +85,7 @@ static rp_status ping(rpi_channel *peer, int64_t deadline_ns, double *out_trip_s
     return RP_OK;
 }
 
-/* The shortest trip tells most about the clocks: least of it is waiting. */
+/* The shortest trip tells most about the clocks, because it waited least. */
 static rp_status measure_latency(rpi_channel *peer, const rpi_probe_limits *limits,
                                  rpi_probe_result *result) {
     double trips_s[PINGS_MAX], shortest_s = 0;
@@ -132,8 +132,8 @@ static rp_status measure_rate(rpi_channel *peer, const rpi_probe_limits *limits,
     unsigned char summary[SUMMARY_BYTES];
     int64_t sent = 0;
     int unsent = UNSENT_BYTES;
-    /* When the time is over, what lies in the buffers of this host has still to be sent; this
-     * keeps it small. */
+    /* At the end of the time the buffers of this host have still to be sent; this keeps them
+     * small. */
     (void)setsockopt(peer->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     RP_TRY(ask(peer, FLOOD, limits->deadline_ns));
     rp_status status = send_pieces(peer, limits, &sent);
@@ -179,8 +179,8 @@ static rp_status answer_ping(rpi_channel *peer, int64_t deadline_ns) {
     return rpi_channel_write(peer, pong, sizeof pong, deadline_ns);
 }
 
-/* The first piece may have waited in buffers on the way: counted are those behind it, where
- * there are any. */
+/* The first piece may have waited in buffers on the way, so later ones are counted, if there
+ * are any. */
 static rp_status answer_flood(rpi_channel *peer, int64_t deadline_ns) {
     static _Thread_local unsigned char piece[PIECE_BYTES];
     unsigned char summary[SUMMARY_BYTES];

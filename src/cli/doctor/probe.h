@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 typedef struct rpi_probe_limits {
-    int64_t bytes;       /* no more than these are sent, but 64 KiB at least, */
+    int64_t bytes;       /* at most these are sent, but at least 64 KiB, */
     double time_s;       /* for no longer than this */
     int64_t deadline_ns; /* of all */
 } rpi_probe_limits;
@@ -22,13 +22,13 @@ typedef struct rpi_probe_limits {
 typedef struct rpi_probe_result {
     double latency_s;        /* half of a round trip; the median */
     double offset_s;         /* by how much the other clock is ahead */
-    int64_t bytes;           /* sent by the flood, and how fast they came in */
+    int64_t bytes;           /* sent by the flood, and the rate at which they arrived */
     double rate;             /* bytes a second */
     int64_t packets, resent; /* of the whole connections, as the kernel counts them */
 } rpi_probe_result;
 
-/* The caller's side, over `count` connections. Where the first half has succeeded and the
- * second has not, `latency_s` is there and `rate` is 0. RP_TIMEOUT, RP_PEER. */
+/* The caller's side, over `count` connections. If the first half has succeeded and the second
+ * has not, `latency_s` is set and `rate` is 0. RP_TIMEOUT, RP_PEER. */
 rp_status rpi_probe_call(rpi_channel *peers, int count, const rpi_probe_limits *limits,
                          rpi_probe_result *out_result);
 /* The other side, until BYE on each. */

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An agent waits so long for the launcher, which gives up long before. */
+/* How long an agent waits for the launcher, which gives up long before. */
 #define MEETING_S    600.0
 /* Seconds for each address of the store in the first round over all of them; later rounds take
  * longer. */

@@ -36,7 +36,7 @@ void rpi_agent_link_close(rpi_agent_link *link) {
     *link = (rpi_agent_link){.in = -1, .out = -1};
 }
 
-/* Room for so many more bytes behind the end, and one for a NUL. */
+/* Room for this many more bytes after the end, and one for a NUL. */
 static rp_status make_room(rpi_agent_buffer *buffer, size_t bytes) {
     if (buffer->begin > 0) {
         memmove(buffer->text, buffer->text + buffer->begin, buffer->end - buffer->begin);
@@ -56,7 +56,7 @@ static void put(rpi_agent_buffer *buffer, const void *text, size_t bytes) {
     buffer->end += bytes;
 }
 
-/* A socket whose other end is gone raises no signal. */
+/* A socket whose other end is closed raises no signal. */
 static ssize_t send_some(int fd, const char *text, size_t bytes) {
     ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);
     return sent < 0 && errno == ENOTSOCK ? write(fd, text, bytes) : sent;
@@ -144,7 +144,7 @@ rp_status rpi_agent_next(rpi_agent_link *link, rpi_agent_frame *out_frame, bool 
     return RP_OK;
 }
 
-/* Where the greeting's line begins; NULL: not here. */
+/* The beginning of the greeting's line; NULL: it is not here. */
 static const char *find_greeting(const char *text, const char *end) {
     size_t length = sizeof greeting - 1;
     for (; end - text >= (ptrdiff_t)length; text++)
@@ -161,7 +161,7 @@ bool rpi_agent_take_greeting(rpi_agent_link *link, int *out_protocol, char *vers
     if (line) line += sizeof greeting - 1;
     if (line) stop = memchr(line, '\n', (size_t)(end - line));
     if (!stop) {
-        /* Keep what may be its beginning. */
+        /* Keep bytes that may be its beginning. */
         if (!line && buffer->end - buffer->begin > PIECE_BYTES)
             buffer->begin = buffer->end - sizeof greeting;
         return false;

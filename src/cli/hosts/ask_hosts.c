@@ -1,5 +1,5 @@
-/* What a launcher does with its hosts whatever they are for: agents are started on all of them
- * at once, and asked in turns, each question with a deadline. */
+/* What a launcher does with its hosts for any purpose: agents are started on all of them at
+ * once, and asked at the same time, each question with a deadline. */
 #include "cli/hosts/host_launch.h"
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a remote shell has printed may arrive a moment after its end. */
+/* The output of a remote shell may arrive a moment after its end. */
 #define LAST_WORDS_S 2.0
 
 void rpi_hosts_fail(rpi_remote *remote, const char *format, ...) {
@@ -38,7 +38,7 @@ static void raise_descriptor_limit(rlim_t wanted) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    /* Where this fails, making a pipe fails later, and says so. */
+    /* If this fails, making a pipe fails later, and reports it. */
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -83,7 +83,7 @@ static _Noreturn void become_shell(const rpi_host_launch *launch, const rpi_remo
     char *const own[] = {(char *)(uintptr_t) "redpoll",
                          (char *)(uintptr_t)launch->options->shell.agent,
                          (char *)(uintptr_t) "--agent", NULL};
-    setpgid(0, 0); /* so that Ctrl-C reaches this process alone, which passes it on */
+    setpgid(0, 0); /* so that Ctrl-C reaches only this process, which passes it on */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
     dup2(pair[1], STDIN_FILENO);
@@ -198,8 +198,8 @@ static void keep_words(rpi_remote *remote, const char *line) {
     fclose(sink);
 }
 
-/* Takes what ssh and the agent print on standard error: it is shown while ranks run, and before
- * that kept for the message about a failure. */
+/* Takes the output of ssh and the agent on standard error: it is shown while ranks run, and
+ * kept before that for the message about a failure. */
 static void take_errors(rpi_remote *remote) {
     char text[4096];
     if (remote->state == RPI_HOST_RUNNING || remote->state == RPI_HOST_OVER) {
@@ -259,8 +259,7 @@ static const char *explain(const rpi_host_launch *launch, const rpi_remote *remo
     return text;
 }
 
-/* An agent that has ended without an answer has failed, once all that it printed has
- * arrived. */
+/* An agent that has ended without an answer has failed, once all its output has arrived. */
 static void note_end(rpi_host_launch *launch, rpi_remote *remote) {
     char text[1100];
     if (!rpi_hosts_is_waited_for(remote) || remote->pid) return;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Step ids from here on are not of srun: batch script, interactive shell, external. */
+/* Step ids from here on do not belong to srun: batch script, interactive shell, external. */
 #define FIRST_SPECIAL_STEP 4294967290.0
 
 static const char *variable(const char *name) {
@@ -17,7 +17,7 @@ static const char *variable(const char *name) {
     return text && *text ? text : NULL;
 }
 
-/* A process that srun started as a rank is not to start ranks on all hosts of the job. */
+/* A process that srun started as a rank must not start ranks on all hosts of the job. */
 static bool is_slurm_rank(void) {
     const char *step = variable("SLURM_STEP_ID");
     return step && rpi_strtod(step, NULL) < FIRST_SPECIAL_STEP;
@@ -63,7 +63,7 @@ rp_status rpi_hosts_choose(const char *command, const char *words, const char *f
 
 /* ---- variables ---- */
 
-/* Is it a variable that the launcher sets for each rank? */
+/* Whether the launcher sets this variable for each rank. */
 static bool is_set_by_launcher(const char *name, size_t length) {
     static const char *const ours[] = {
         "RANK",          "WORLD_SIZE",     "LOCAL_RANK",

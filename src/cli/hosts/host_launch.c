@@ -15,8 +15,8 @@
 
 /* RANKS_MAX is for the world; a host has a lower limit. */
 enum { RANKS_MAX = 16384, CANNOT_START = 1, CANNOT_WRITE = 1 };
-/* An agent ends its ranks by itself. One that has not after this time is dead, or the
- * connection to it is. */
+/* An agent ends its ranks by itself. If it has not after this time, it is dead, or its
+ * connection is. */
 #define LEAVE_S       2.0 /* for remote shells to end after their ranks */
 #define SLACK_S       15.0
 #define SECOND_INT_S  3.0
@@ -51,7 +51,7 @@ void rpi_hosts_tell(rpi_host_launch *launch, rpi_agent_word word, int number) {
             (void)rpi_agent_send(&launch->remotes[i].link, word, number, NULL, 0);
 }
 
-/* Something has failed: the ranks of the other hosts have the time of the grace to end. */
+/* Something has failed: the ranks of the other hosts have the time of --grace to end. */
 static void hurry(rpi_host_launch *launch) {
     rpi_hosts_tell(launch, RPI_AGENT_HURRY, 0);
     limit_end(launch, launch->options->grace_s + SLACK_S);
@@ -85,7 +85,7 @@ bool rpi_hosts_survive(const rpi_host_launch *launch) {
     return launch->options->survives_deaths && !launch->stop_signal && launch->first.rank < 0;
 }
 
-/* Do the other ranks go on without it, or have they ended well, in whatever order they did? */
+/* Whether the other ranks continue without it, or have ended well, in any order. */
 static bool others_do(const rpi_host_launch *launch) {
     return rpi_hosts_survive(launch) && (rpi_hosts_alive(launch) > 0 || launch->has_ended_well);
 }
@@ -130,8 +130,8 @@ static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_en
         return;
     }
     bool is_first = launch->first.rank < 0;
-    /* Where ranks go on without the dead, a death does not explain the failure of another
-     * rank. */
+    /* If ranks continue without the dead, a death does not explain the failure of another rank.
+     */
     if (is_first || !WIFSIGNALED(e->status) || !launch->options->survives_deaths)
         rpi_first_failure_note(&launch->first, e->rank, e->status, e->was_told);
     if (is_first) hurry(launch);
@@ -230,7 +230,7 @@ static bool has_shells(const rpi_host_launch *launch) {
     return false;
 }
 
-/* Tells the agent of the first host that nobody needs the store any more. */
+/* Tells the agent of the first host that the store is not needed any more. */
 static void release(rpi_host_launch *launch) {
     if (launch->has_released || rpi_hosts_alive(launch) > 0) return;
     launch->has_released = true;
@@ -238,7 +238,7 @@ static void release(rpi_host_launch *launch) {
     limit_end(launch, SLACK_S);
 }
 
-/* Hosts are looked at every second. */
+/* Hosts are examined every second. */
 static int64_t wake_ns(const rpi_host_launch *launch) {
     int64_t at_ns = rpi_deadline_ns(RPI_AGENT_BEAT_S);
     int64_t due_ns = rpi_first_failure_due_ns(&launch->first);
@@ -309,7 +309,7 @@ static rp_status prepare(rpi_host_launch *launch) {
     return RP_OK;
 }
 
-/* Has all that ranks have printed been written to where it goes? */
+/* Whether all output of ranks has been written. */
 static bool finish(rpi_host_launch *launch) {
     bool is_whole = true;
     for (int i = 0; i < launch->hosts; i++) rpi_agent_link_close(&launch->remotes[i].link);

@@ -19,7 +19,7 @@ static rp_status add_host(rpi_host_list *list, const char *name, size_t length, 
         if (isspace((unsigned char)name[i]) || iscntrl((unsigned char)name[i]))
             return RP_FAIL(INVALID, "'%.*s' is no host's name: it has a blank in it",
                            (int)length, name);
-    if (name[0] == '-') /* ssh would take it for an option */
+    if (name[0] == '-') /* ssh would read it as an option */
         return RP_FAIL(INVALID, "'%.*s' is no host's name: it begins with '-'", (int)length,
                        name);
     for (int i = 0; i < list->count && !host; i++)
@@ -163,8 +163,8 @@ static rp_status next_tasks(task_counts *counts, int64_t *out_tasks) {
     return RP_OK;
 }
 
-/* One name so far, and what of the list still stands behind it: brackets are opened from left
- * to right, so that several in one name give all their combinations. */
+/* The name so far, and the rest of the list after it: brackets are opened from left to right,
+ * so that several in one name give all their combinations. */
 typedef struct slurm_name {
     char text[RPI_HOST_BYTES];
     size_t length;
@@ -224,7 +224,7 @@ static rp_status add_slurm_names(rpi_host_list *list, slurm_name name, const cha
     return RP_OK;
 }
 
-/* Up to the next comma outside of brackets. */
+/* Up to the next comma outside brackets. */
 static size_t slurm_word(const char *text) {
     size_t length = 0;
     bool inside = false;

@@ -1,4 +1,4 @@
-/* Before the first rank: what all hosts are asked. Those that are not fit are all named. */
+/* Before the first rank: the questions to all hosts. All that cannot take part are named. */
 #include "cli/hosts/host_launch.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
  * several addresses. */
 #define STORE_S 120.0
 
-/* RP_PEER, having named all that are not fit. */
+/* RP_PEER, after naming all that cannot take part. */
 static rp_status check_answers(rpi_host_launch *launch, bool *out_said) {
     int failed = 0;
     *out_said = true;
@@ -50,7 +50,7 @@ static void send_job(rpi_host_launch *launch, rpi_remote *remote) {
     for (int i = 0; options->argv[i]; i++) rpi_agent_add(&words, "argument", options->argv[i]);
     for (int i = 0; options->passed[i]; i++)
         rpi_agent_add(&words, "variable", options->passed[i]);
-    /* The agent reads it when it has begun: what stands before its greeting is its own. */
+    /* The agent reads it after it has begun; output before its greeting is its own. */
     rpi_hosts_ask(remote, rpi_agent_send_words(&remote->link, RPI_AGENT_JOB, &words));
 }
 
@@ -107,12 +107,12 @@ static rp_status reach_store(rpi_host_launch *launch, const rpi_agent_words *add
     return check_answers(launch, out_said);
 }
 
-/* All that is left to say before ranks start. */
+/* The last messages before ranks start. */
 static rp_status go(rpi_host_launch *launch, const char *store, const char *master,
                     bool one_machine) {
     for (int i = 0; i < launch->hosts; i++) {
         rpi_remote *remote = &launch->remotes[i];
-        /* The first host is reached by itself as by the second. */
+        /* The first host reaches itself as the second one does. */
         rpi_agent_frame reached =
             answer_of(&launch->remotes[i == 0 && launch->hosts > 1 ? 1 : i]);
         const char *host = one_machine ? "127.0.0.1" : rpi_agent_value(&reached, "address");

@@ -15,7 +15,7 @@
 enum { KEEPALIVE_MOST_S = 100000000 };
 enum { SSH_FAILED = 255, NOT_EXECUTABLE = 126, NOT_FOUND = 127, MISUSED = 2 };
 
-/* In single quotes, for a shell to read as one word. Returns what is behind it. */
+/* In single quotes, so that a shell reads one word. Returns the position after it. */
 static char *put_quoted(char *to, const char *text) {
     *to++ = '\'';
     for (; *text; text++) {
@@ -31,7 +31,8 @@ static size_t quoted_bytes(const char *text) {
     return 4 * strlen(text) + 3;
 }
 
-/* What the other host's shell is told, which may be any: a plain one then finds the program. */
+/* The command for the other host's shell, which may be any: a plain one then finds the program.
+ */
 static rp_status remote_command(const rpi_remote_shell *shell, char **out_text) {
     static const char before[] = "r=", behind[] = "; test -x \"$r\" || r=redpoll; exec \"$r\" ",
                       last[] = " --agent";
@@ -47,7 +48,7 @@ static rp_status remote_command(const rpi_remote_shell *shell, char **out_text) 
     return status;
 }
 
-/* ssh asks three times, or every second where three do not go in. */
+/* ssh asks three times, or every second if three do not fit. */
 static void put_keepalive(double lost_s, rpi_remote_words *words) {
     double third = floor(lost_s / 3);
     int interval = third < 1 ? 1 : third > KEEPALIVE_MOST_S ? KEEPALIVE_MOST_S : (int)third;
@@ -146,7 +147,7 @@ static const advice ssh_advice[] = {
     {"Network is unreachable", "there is no way to it", "is this host in a network?"},
 };
 
-/* HOST in the text stands for the host's name, SSH for how it is called. */
+/* HOST in the text stands for the host's name, SSH for the command that calls ssh. */
 static void put_advice(const char *todo, const char *ssh, const char *host, char *text,
                        size_t bytes) {
     while (*todo) {

@@ -22,16 +22,16 @@ typedef struct rpi_hosts_options {
     double grace_s;            /* as in rpi_launch_options */
     bool survives_deaths;      /* likewise; also those of a host that is lost */
     int restarts;              /* likewise */
-    double answer_s;           /* for each host to say that it can run the program */
+    double answer_s;           /* for each host to report that it can run the program */
 } rpi_hosts_options;
 
-/* Look at all hosts, at once; when each can run the program and reaches the first one, start
- * the ranks, host by host in order, and wait for all. The exit code is rpi_launch()'s, or 1
- * when a host is not fit or was lost, of which all have been named.
+/* Examine all hosts at once; if each can run the program and reaches the first one, start the
+ * ranks, host by host in order, and wait for all. The exit code is rpi_launch()'s, or 1 if a
+ * host cannot take part or was lost; all such hosts have been named.
  *
  * Blocks; the main thread of a process without other threads and children calls it. When it
- * returns, or this process is killed, no rank is left on any host that can be reached: an
- * agent whose connection ends kills its ranks. */
+ * returns, or this process is killed, no rank is left on any host that can be reached: an agent
+ * whose connection ends kills its ranks. */
 int rpi_launch_on_hosts(const rpi_hosts_options *options);
 
 #endif

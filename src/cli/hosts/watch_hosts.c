@@ -1,13 +1,13 @@
-/* Hosts that say nothing, and ranks that will not end by themselves. */
+/* Hosts that are silent, and ranks that will not end by themselves. */
 #include "cli/hosts/host_launch.h"
 
 #include "base/clock.h"
 
-/* Behind the time for hosts: an agent says every second that it is there. */
+/* Added to the time for hosts: an agent reports every second. */
 #define SILENCE_SLACK_S 5.0
 
-/* A stopped agent, whose kernel and ssh answer for it; or, where the remote shell does not ask
- * whether the other host is there, one that is cut off. */
+/* A stopped agent, whose kernel and ssh answer for it; or, if the remote shell does not check
+ * the other host, one that is cut off. */
 void rpi_hosts_watch_silence(rpi_host_launch *launch) {
     double silence_s = launch->options->shell.lost_s + SILENCE_SLACK_S;
     for (int i = 0; i < launch->hosts; i++) {

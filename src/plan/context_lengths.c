@@ -28,7 +28,7 @@ static void say_length(int64_t pieces, int64_t sequence, char text[96]) {
         rpi_append(text, 96, ", or --cp %lld", (long long)(sequence / PIECES));
 }
 
-/* Where the model is too short for any. */
+/* For a model that is too short for any such sequence. */
 static void say_ranks(int64_t pieces, int64_t positions, char text[96]) {
     long long ranks = positions / PIECES;
     text[0] = '\0';

@@ -24,14 +24,14 @@ typedef struct totals {
     double *verdicts;
 } totals;
 
-/* Takes from one sample's logits, rows of `filled` tokens, the first `tokens` of each row. */
+/* Adds from one sample's logits, rows of `filled` tokens, the first `tokens` of each row. */
 static void cut_rows(const float *logits, int64_t each, int64_t filled, int64_t tokens,
                      float *out) {
     for (int64_t row = 0; row < each / filled; row++)
         memcpy(out + row * tokens, logits + row * filled, (size_t)tokens * sizeof *out);
 }
 
-/* Adds the model's score of samples [first, first + count), without what fills sequences up. */
+/* Adds the model's score of samples [first, first + count), without padding. */
 static rp_status judge(const rpi_trainer *t, const rpi_replica_score *score, int64_t first,
                        int64_t count, double *verdicts) {
     const rpi_source_kind *kind = t->source.kind;
@@ -93,7 +93,7 @@ static void find_share(const rpi_trainer *t, int64_t *out_first, int64_t *out_en
     rpi_train_place_share(&t->place, samples, out_first, out_end);
 }
 
-/* Samples of a run. A model with memories reads a rank's share as one text, in order. */
+/* Samples of one run. A model with memories reads a rank's share as one text, in order. */
 static int64_t samples_of_run(const rpi_trainer *t) {
     return t->network.memory_count ? 1 : t->micro_batch;
 }
@@ -110,7 +110,7 @@ static int64_t runs_of(int64_t samples, int64_t most) {
     return (samples + most - 1) / most;
 }
 
-/* The number of runs of the rank with most, if ranks run together; 0: they do not. */
+/* The number of runs of the rank with the most, if ranks run together; 0: they do not. */
 static int64_t runs_of_most(const rpi_trainer *t, int64_t most) {
     if (!rpi_trainer_passes_values(t)) return 0;
     return runs_of(rpi_train_place_most(&t->place, false, held_out_samples(t)), most);

@@ -47,7 +47,7 @@ static void say_two_replicas(const rpi_idle_layout *l, char text[32]) {
     snprintf(text, 32, "-n %d", 2 * l->replica_ranks);
 }
 
-/* enough: what would meet it, or the function that says it. */
+/* enough: a value that would satisfy it, or the function that prints one. */
 static const struct need_row {
     bool (*is_met)(const rpi_train_options *options, const rpi_idle_layout *layout);
     const char *why, *enough;
@@ -66,7 +66,7 @@ static const struct need_row {
 
 enum { VALUE = 80 };
 
-/* " VALUE" into text, where one was said that is not what happens anyway. */
+/* Appends " VALUE" to text if the option was given a value other than the default behaviour. */
 static bool take(const char *value, char text[VALUE]) {
     if (!value || !*value) return false;
     snprintf(text, VALUE, " %s", value);
@@ -117,7 +117,7 @@ static bool sequence_parallel(const rpi_train_options *o, char text[VALUE]) {
     return o->sequence_parallel;
 }
 
-/* Add a row. Of several needs the first that is not met is told. */
+/* Adds a row. If several needs are not satisfied, the first is reported. */
 static const struct idle_row {
     const char *name;
     bool (*is_said)(const rpi_train_options *options, char text[VALUE]);
@@ -137,7 +137,7 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 /* ---- the notes ---- */
 
-/* NEEDS: it has all that it needs, or was not said. */
+/* NEEDS: everything that it needs is present, or the option was not given. */
 static need_name lacks(const struct idle_row *row, const rpi_train_options *o,
                        const rpi_idle_layout *l, char text[VALUE]) {
     if (!row->is_said(o, text)) return NEEDS;
@@ -146,7 +146,7 @@ static need_name lacks(const struct idle_row *row, const rpi_train_options *o,
     return NEEDS;
 }
 
-/* "--zero 1, --codec q4 and --algorithm sra"; returns how many. */
+/* "--zero 1, --codec q4 and --algorithm sra"; returns their number. */
 static int list(const rpi_train_options *o, const rpi_idle_layout *l, need_name need,
                 char *line, size_t bytes) {
     char text[ROWS][VALUE];

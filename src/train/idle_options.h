@@ -1,23 +1,26 @@
-/* Options that were said and change nothing among the ranks that there are. Scripts carry them
- * over layouts and numbers of ranks, so that they are noted, and not refused.
+/* Options that were given and change nothing with the present ranks. Scripts keep the same
+ * options for several layouts and numbers of ranks, so a note is printed and the options are
+ * not refused.
  *
- * What an option needs is a row in idle_options.c: a new option of ranks has one, too. Values
- * that are what happens anyway (fp32, 1f1b, 0), as nanotron's files hold them, say nothing. */
+ * What an option needs is a row in idle_options.c; every new option about ranks needs one.
+ * Values that mean the default behaviour (fp32, 1f1b, 0), as in nanotron's files, are not
+ * reported. */
 #ifndef RPI_TRAIN_IDLE_OPTIONS_H
 #define RPI_TRAIN_IDLE_OPTIONS_H
 
 #include "train/train.h"
 
-/* Of the ranks what options need. */
+/* The properties of the ranks that options need. */
 typedef struct rpi_idle_layout {
     int stages, tensor_ranks;
     int replica_ranks; /* of one replica */
-    int holders;       /* ranks that hold the same parameters, and sum gradients */
+    int holders;       /* ranks that have the same parameters, and sum gradients */
     bool keeps_copies; /* ranks of each host keep a second copy of parameters */
 } rpi_idle_layout;
 
-/* A line of each need that is not met and that options wait for: "--zero 1 and --codec q4
- * change nothing: no other rank holds these parameters (-n 2)". Pure: alike on all ranks. */
+/* A line for each need that is not satisfied, with the options that need it: "--zero 1 and
+ * --codec q4 change nothing: no other rank holds these parameters (-n 2)". Pure: the same on
+ * all ranks. */
 void rpi_idle_options_tell(const rpi_train_options *options, const rpi_idle_layout *layout,
                            void (*note)(void *context, const char *line), void *context);
 

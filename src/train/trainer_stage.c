@@ -1,5 +1,5 @@
-/* Which stage of a pipeline a rank is: schedule and cut are chosen, by measuring where that is
- * asked for, and all ranks take the same. */
+/* Which stage of a pipeline a rank is. Schedule and cut are chosen, by measuring if that is
+ * asked for, and are the same on all ranks. */
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
@@ -32,15 +32,15 @@ static void close_known(known *k) {
     rpi_free(k->host_of);
 }
 
-/* Slices of layers may cost more on one rank than on the next; all are cut alike. */
+/* Slices of layers may cost more on one rank than on another; all are cut alike. */
 static rp_status agree_on_costs(const rpi_trainer *t, double *costs) {
     if (!rpi_trainer_is_split(t)) return RP_OK;
     size_t nodes = (size_t)rpi_graph_node_count(t->network.graph);
     return rp_broadcast(t->comms.tensor, costs, nodes, RP_F64, NULL);
 }
 
-/* What all ranks of a replica do for a sample; of what each rank that shares layers does by
- * itself, each counts. */
+/* The operations of all ranks of a replica for a sample. Operations that each rank which shares
+ * layers does by itself are counted on each. */
 static void sum_up(rpi_trainer *t, const double *costs) {
     int nodes = rpi_graph_node_count(t->network.graph);
     t->sample_flops = 0;
@@ -72,7 +72,7 @@ static void read_record(const char *folder, char record[RPI_STAGE_RECORD]) {
     rpi_safetensors_close(file);
 }
 
-/* Rank 0's, whatever others see of the folder. */
+/* Rank 0's value, whatever other ranks see of the folder. */
 static rp_status agree_on_record(const rpi_trainer *t, known *k) {
     if (!t->options->resume) return RP_OK;
     if (t->place.rank == 0) read_record(t->options->resume, k->record);
@@ -81,7 +81,7 @@ static rp_status agree_on_record(const rpi_trainer *t, known *k) {
 
 /* ---- measuring ---- */
 
-/* The first micro-batch of the first step, which has none shorter. */
+/* The first micro-batch of the first step, as long as any. */
 static rp_status measure_layers(rpi_trainer *t, known *k) {
     const void *inputs[RPI_NETWORK_INPUTS] = {NULL};
     static const rpi_loss_scales plain = {1, 1, 0};
@@ -118,7 +118,7 @@ static double *number_of(rpi_pipeline_layer *layer, int which) {
     return numbers[which];
 }
 
-/* The least of all ranks, who measured at the same time, as they will compute. */
+/* The least of all ranks, which measure at the same time, as they will compute. */
 static rp_status agree_on_times(const rpi_trainer *t, known *k) {
     size_t count = (size_t)k->layers.count * NUMBERS;
     double *all = NULL;
@@ -134,7 +134,7 @@ static rp_status agree_on_times(const rpi_trainer *t, known *k) {
     return status;
 }
 
-/* Rank 0's replica measures, and is where its hosts are; the others take that over. */
+/* Rank 0's replica measures, and has the hosts that count; the others take its result. */
 static rp_status measure_links(const rpi_trainer *t, known *k) {
     rpi_pipeline_model *m = &k->links;
     int stages = t->place.grid.size[RPI_AXIS_STAGE];
@@ -191,8 +191,8 @@ static rp_status open_chosen(rpi_trainer *t, const rpi_stage_request *request,
     return rpi_stage_open_at(&t->network, &plan, request->stages, stage, &t->stage);
 }
 
-/* By the schedule that keeps least, cut by operations: what does not fit so is refused before
- * layers are run. */
+/* With the schedule that keeps least, cut by operations: what does not fit even so is refused
+ * before layers are run. */
 static rp_status find_room(const rpi_trainer *t, rpi_stage_request *request) {
     rpi_stage_request usual = *request;
     rpi_stage_choice choice = {0};

@@ -1,11 +1,11 @@
-/* What a trainer has where several ranks share each layer of a model: the nodes in which they
- * meet, and the gradients of which each makes a part. */
+/* The parts of a trainer for layers that several ranks share: the nodes in which they exchange
+ * values, and the gradients of which each makes a part. */
 #include "base/append.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "train/trainer.h"
 
-/* Products of bf16 take no more of an activation than travels then. */
+/* With products of bf16, activations have no more bits than those that are sent then. */
 static rp_status codec_of(const rpi_trainer *t, rp_codec *out_codec) {
     const rpi_backend *backend = NULL;
     rp_dtype compute = RP_F32;
@@ -69,7 +69,7 @@ void rpi_trainer_close_sums(rpi_trainer *t) {
     t->tensor_sums = NULL;
 }
 
-/* Behind the network, whose graph names them. */
+/* After the network, whose graph names them. */
 void rpi_trainer_close_split(rpi_trainer *t) {
     rpi_tensor_nodes_destroy(t->tensor_nodes);
     t->tensor_nodes = NULL;

@@ -1,4 +1,4 @@
-/* Parameters that are on other ranks, for whoever wants them between steps. */
+/* Parameters of other ranks, for callers that need them between steps. */
 #include "base/status.h"
 #include "train/parallel/host_group.h"
 #include "train/trainer.h"

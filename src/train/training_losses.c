@@ -1,4 +1,4 @@
-/* Ranks that die, where the others outlive them (rejoin.h). */
+/* Deaths of ranks that the others survive (rejoin.h). */
 #include "train/training.h"
 
 #include "base/append.h"
@@ -22,7 +22,7 @@ void rpi_training_note_loss(rpi_training *r, const rpi_loss *loss, bool first) {
     if (r->hooks->lost) r->hooks->lost(r->hooks->context, loss, first);
 }
 
-/* What rank 0 has written goes on here, from the step behind its last. */
+/* Rank 0's metrics are continued here, from the step after its last. */
 static rp_status take_over_output(rpi_training *r) {
     const rpi_train_options *o = r->options;
     rpi_trainer *t = &r->trainer;
@@ -70,7 +70,7 @@ static rp_status rejoin(rpi_training *r, rpi_loss *out_loss) {
     return RP_OK;
 }
 
-/* Those that are left go on together: behind the step which all have done now. */
+/* The other ranks continue together, after the step that all have completed. */
 static rp_status go_on(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     rpi_loss loss;

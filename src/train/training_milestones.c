@@ -1,4 +1,4 @@
-/* What is told of steps, and what is due after some of them. */
+/* Reports of steps, and what is due after some of them. */
 #include "train/training.h"
 
 #include "base/clock.h"
@@ -35,7 +35,7 @@ rp_status rpi_training_save(rpi_training *r) {
     RP_TRY(rpi_checkpoint_save(t, r->options->out));
     r->saved_step = t->step;
     r->saved_ns = rpi_now_ns();
-    (void)rpi_training_asked(r); /* to save what has just been saved */
+    (void)rpi_training_asked(r); /* so that the same state is not saved again */
     char path[1024];
     if (r->hooks->saved)
         r->hooks->saved(r->hooks->context, t->step,
@@ -43,7 +43,7 @@ rp_status rpi_training_save(rpi_training *r) {
     return RP_OK;
 }
 
-/* The others go on meanwhile, as far as they come without rank 0. */
+/* The others continue meanwhile, as far as they can without rank 0. */
 static rp_status write_sample(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     rpi_text text = {0};
@@ -94,7 +94,7 @@ rp_status rpi_training_take_step(void *context, const rpi_step_metrics *metrics)
     return RP_OK;
 }
 
-/* What ranks told each other is the same on all, so all stop together. */
+/* The exchanged requests are the same on all ranks, so all stop together. */
 static rp_status tell_step(rpi_training *r, const rpi_told_step *told) {
     const rpi_step_metrics *metrics = &told->metrics;
     RP_TRY(rpi_training_take_step(r, metrics));
@@ -110,7 +110,7 @@ rp_status rpi_training_tell_steps(rpi_training *r) {
     return RP_OK;
 }
 
-/* Does something follow that needs all steps before it to be well, and told? */
+/* Does something follow that needs all earlier steps to have succeeded and been reported? */
 static bool is_milestone(const rpi_training *r) {
     const rpi_train_options *o = r->options;
     int64_t step = r->trainer.step;
@@ -149,7 +149,8 @@ static rp_status do_what_is_due(rpi_training *r) {
     return RP_OK;
 }
 
-/* What ranks send for that is not of a step; what the last one left under way is. */
+/* What ranks send for that does not belong to a step; nor do bytes of the last step that are
+ * still under way. */
 rp_status rpi_training_pass_milestone(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     rp_comm_stats since;

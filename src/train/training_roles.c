@@ -79,7 +79,7 @@ static bool goes_on(const rpi_training *r) {
     return r->trainer.step < r->trainer.total_steps && !r->result.stopped;
 }
 
-/* One that comes may die on the way, and come again. */
+/* A rank that comes back may die while it does, and come again. */
 static rp_status await_workers(rpi_training *r) {
     const rpi_train_returns *way = r->options->returns;
     int64_t deadline_ns = rpi_deadline_ns(way ? way->timeout_s : 0);
@@ -90,7 +90,7 @@ static rp_status await_workers(rpi_training *r) {
     return RP_OK;
 }
 
-/* Steps are told where they are counted, on rank 0. */
+/* Steps are reported where they are counted, on rank 0. */
 rp_status rpi_training_span(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     int64_t before = t->step;

@@ -36,8 +36,8 @@ static rp_status load_weights(rpi_training *r) {
     return RP_OK;
 }
 
-/* To nearest, one bit of q sends a bucket's extremes and leaves the rest: the residual never
- * settles. */
+/* With rounding to nearest, one bit of q sends a bucket's extremes and drops the rest: the
+ * residual never settles. */
 static void warn_of_one_bit(const rpi_training *r) {
     const rp_codec *codec = &r->trainer.codec.codec;
     char text[80];
@@ -67,7 +67,7 @@ static void tell_split(const rpi_training *r) {
     r->hooks->note(r->hooks->context, line);
 }
 
-/* Which stage has which layers, and what this rank has of them. */
+/* Which stage has which layers, and which parameters this rank has of them. */
 static void tell_layout(const rpi_training *r) {
     const rpi_trainer *t = &r->trainer;
     char line[160];
@@ -110,7 +110,7 @@ static rp_status open_output(rpi_training *r) {
     return rpi_metrics_header(r->metrics, t);
 }
 
-/* The clock is rank 0's: on others it may say something else. */
+/* The clock is rank 0's: those of other ranks may differ. */
 static int wishes(void *context) {
     rpi_training *r = context;
     double every_s = r->options->checkpoint_time_s;

@@ -1,4 +1,4 @@
-/* What is left of the steps at the end of a run. */
+/* The summary of the steps at the end of a run. */
 #include "train/training.h"
 
 #include "base/median.h"
@@ -41,7 +41,7 @@ static double mean_of(const rpi_training *r, double (*value)(const rpi_step_metr
     return steps ? sum / steps : NAN;
 }
 
-/* The most that this process has held in memory. */
+/* The peak memory of this process. */
 rp_status rpi_training_finish_profile(rpi_training *r) {
     rpi_trainer *t = &r->trainer;
     rpi_profile *profile = &r->result.profile;
@@ -90,7 +90,7 @@ void rpi_training_summarise(rpi_training *r) {
     r->result.wire_bytes_median = median_of(r, wire_bytes);
     r->result.exposed_s_mean = mean_of(r, exposed_s);
     r->result.wire_bytes_mean = mean_of(r, wire_bytes);
-    /* What a profile measures behind the run is not the run's. */
+    /* What a profile measures after the run does not belong to the run. */
     r->result.memory_bytes =
         r->is_profiled ? r->result.profile.memory_bytes : rpi_memory_most_held();
 }

@@ -1,8 +1,8 @@
-/* Servers whose workers have all been lost wait for those that the launcher starts again.
+/* Servers whose workers have all been lost wait for those that the launcher restarts.
  *
- * Rank 0 asks the store a few times a second: whether one asks for its place, and what the
- * launcher says of those that are lost; and tells the other servers each time, so that all know
- * of a server that dies meanwhile, and end alike. */
+ * Rank 0 asks the store a few times a second whether a worker asks for its place, and what the
+ * launcher has reported about the lost ones. It tells the other servers each time, so that all
+ * learn of a server that dies meanwhile, and all end alike. */
 #include "train/training.h"
 
 #include "base/append.h"
@@ -18,7 +18,7 @@ typedef enum wait_word { WAIT, COME, STOP, NOBODY, TOO_LATE } wait_word;
 /* Of a wait, on rank 0. */
 typedef struct watch {
     int64_t deadline_ns; /* of it all */
-    int64_t fates_ns;    /* by when the launcher says what it does */
+    int64_t fates_ns;    /* by when the launcher has said what it does */
     bool is_told;        /* for whom they wait */
 } watch;
 
@@ -27,8 +27,8 @@ bool rpi_training_lacks_workers(const rpi_training *r) {
     return t->place.servers > 0 && t->place.world <= t->place.servers;
 }
 
-/* Workers that are started again, and how many more may be. Each is asked for once, as the
- * launcher may speak meanwhile. */
+/* The workers that are restarted, and how many more may be. Each is asked about once, as the
+ * launcher may report meanwhile. */
 static int find(rpi_training *r, int *out_ranks, int *out_unknown) {
     const rpi_trainer *t = &r->trainer;
     int count = 0;
@@ -61,7 +61,7 @@ static wait_word look(rpi_training *r, watch *w) {
     return again || may_be_said ? WAIT : NOBODY;
 }
 
-/* Why the last one is not there: its line, on rank 0. */
+/* The line on rank 0 that says why the last one is missing. */
 static const char *reason(const rpi_trainer *t) {
     const rpi_losses *losses = &t->losses;
     const char *last = NULL;

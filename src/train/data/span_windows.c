@@ -16,7 +16,7 @@ struct rpi_span_windows {
     const rpi_span_questions *q;
     rpi_span_options options;
     window *windows;
-    int64_t *first; /* of each question, and of the one behind the last */
+    int64_t *first; /* of each question, and the end of the last */
     size_t count, room;
 };
 
@@ -107,7 +107,7 @@ static int64_t first_place(const rpi_span_windows *w, const window *it) {
 static void read_tokens(const rpi_span_windows *w, const window *it, int32_t *tokens) {
     const rpi_span_question *question = &w->q->questions[it->question];
     const rpi_span_context *context = &w->q->contexts[question->context];
-    /* NULL where no question, or no text, has a token. */
+    /* NULL if no question, or no text, has a token. */
     const uint32_t *words = w->q->question_ids.at, *text = w->q->context_ids.at;
     size_t first = context->first + (size_t)it->start, asked_first = question->first;
     int64_t at = 0, asked = question_tokens(question);
@@ -167,7 +167,7 @@ void rpi_span_window_judge(const rpi_span_windows *w, int64_t index, const float
         }
 }
 
-/* From the first byte of one token to the last one of the other. */
+/* From the first byte of one token to the last byte of the other. */
 static rpi_answer text_between(const rpi_span_questions *q, const rpi_span_question *question,
                                const double verdict[RPI_SPAN_VERDICT]) {
     const rpi_span_context *context = &q->contexts[question->context];
@@ -177,7 +177,7 @@ static rpi_answer text_between(const rpi_span_questions *q, const rpi_span_quest
     return (rpi_answer){context->text + from->start, to->start + to->bytes - from->start};
 }
 
-/* The answer that verdicts of all windows of a question come to. */
+/* The answer that results from the scores of all windows of a question. */
 static rpi_answer choose_answer(const rpi_span_questions *q, const rpi_span_question *question,
                                 const double *verdicts, int64_t count, bool may_decline) {
     const double *best = verdicts;
@@ -201,7 +201,7 @@ rp_status rpi_span_windows_score(const rpi_span_windows *w, int64_t first, int64
         int64_t from = w->first[i] - first, to = w->first[i + 1] - first;
         if (from < 0 || to > count) continue;
         rpi_answer_score score;
-        const rpi_answer *answers = /* of no question, where there are none at all */
+        const rpi_answer *answers = /* of no question, if there are none */
             question->answers ? w->q->answers + question->first_answer : NULL;
         rpi_answer said = choose_answer(w->q, question, verdicts + from * RPI_SPAN_VERDICT,
                                         to - from, may_decline);

@@ -77,7 +77,7 @@ typedef struct encoder {
     char layer[LONGEST_NAME]; /* "bert.encoder.layer.3" */
 } encoder;
 
-/* "bert.encoder.layer.3.output.dense"; of the layer at hand. */
+/* "bert.encoder.layer.3.output.dense"; of the current layer. */
 static const char *part_of(const encoder *e, const char *part, char text[2 * LONGEST_NAME]) {
     snprintf(text, 2 * (size_t)LONGEST_NAME, "%s.%s", e->layer, part);
     return text;
@@ -107,7 +107,7 @@ static rpi_value_id drop(const encoder *e, const char *name, rpi_value_id x) {
     return rpi_block_dropout(e->b, name, x, e->o->dropout);
 }
 
-/* x + y, where y is what a block adds. */
+/* x + y, if y is the output of a block. */
 static rpi_value_id add(const encoder *e, const char *part, rpi_value_id x, rpi_value_id y) {
     char name[2 * LONGEST_NAME], text[LONGEST_NAME];
     snprintf(text, sizeof text, "%s.dropout", part);

@@ -32,7 +32,7 @@ static rp_status unconnected(void *context, const rpi_external_io *io) {
                           "not run");
 }
 
-/* Of x the width given; and with the tokens of all ranks. */
+/* x with another width; and the same with the tokens of all ranks. */
 static rpi_shape shape_of(rpi_graph *graph, rpi_value_id x, int64_t ranks, int64_t width) {
     rpi_shape shape = rpi_graph_value(graph, x)->shape;
     if (!rpi_dimension_multiply(shape.size[1], ranks, &shape.size[1]))

@@ -18,12 +18,13 @@
 
 #include "engine/layers.h"
 
-/* Keys and values, each batch x T x `keys`, which are two inputs; or one, batch x T x (queries
- * + 2 keys) in a token, of which queries come first. The node's outputs are the keys and the
- * values of all tokens, behind, where they were beside them, this rank's queries. Or one input
- * alone, batch x T x `keys`, and its output that of all tokens. */
+/* A node that gathers tokens has one of three forms. Two inputs: keys and values, each batch x
+ * T x `keys`; outputs are the keys and the values of all tokens. One input, batch x T x
+ * (queries + 2 keys), in which a token's queries come first; outputs are the keys and the
+ * values of all tokens, and then this rank's queries. One input, batch x T x `keys`; the output
+ * is that of all tokens. */
 typedef struct rpi_context_gather {
-    int64_t queries, keys; /* queries 0: inputs are what is gathered */
+    int64_t queries, keys; /* queries 0: the inputs as a whole are gathered */
     bool is_one;           /* there is one of them */
 } rpi_context_gather;
 
@@ -38,7 +39,7 @@ static inline int rpi_context_inputs(const rpi_context_gather *gather) {
 typedef struct rpi_context_split {
     int ranks, rank; /* 0 or 1 ranks: each has whole sequences */
     /* The functions of one node, and their context, which outlives the graph. NULL: there are
-     * none; the graph may be compiled and counted, and its runs fail. */
+     * none; the graph can be compiled and counted, but its runs fail. */
     rp_status (*describe)(void *nodes, const rpi_context_gather *gather,
                           rpi_external_attributes *out_attributes);
     void *nodes;
@@ -48,20 +49,20 @@ static inline bool rpi_context_is_split(const rpi_context_split *split) {
     return split->ranks > 1;
 }
 
-/* This rank's tokens of a sequence of so many; zeros: all of them. sequence 0: its pieces are
- * full. */
+/* This rank's tokens of a sequence of this length; zeros: all of them. sequence 0: its pieces
+ * are full. */
 rpi_token_pieces rpi_context_pieces(const rpi_context_split *split, int64_t sequence);
 
-/* A node over its one or two inputs; its first output. */
+/* A node with its one or two inputs; returns its first output. */
 rpi_value_id rpi_context_gather_node(rpi_graph *graph, const rpi_context_split *split,
                                      const char *name, const rpi_context_gather *gather,
                                      const rpi_value_id *inputs);
 
-/* What a rank has of so many tokens, with what fills its pieces up: two that are equally long.
- */
+/* The number of tokens that a rank has of so many, padding included: two pieces of equal
+ * length. */
 int64_t rpi_context_own(const rpi_context_split *split, int64_t sequence);
 
-/* Those of them that this rank has without what fills up. */
+/* The number of them that this rank has without padding. */
 int64_t rpi_context_tokens(const rpi_context_split *split, int64_t sequence);
 
 #endif

@@ -1,5 +1,5 @@
-/* Layers that the ranks of a tensor group share (blocks.h); in a model that is whole, layers.
- */
+/* Layers that the ranks of a tensor group share (blocks.h); in an undivided model, ordinary
+ * layers. */
 #include "train/models/blocks.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static bool is_cut_by_inputs(const rpi_builder *builder, const rpi_linear_layer 
            layer->shard.axis == 1;
 }
 
-/* Of a layer that each rank has all of, over a part of the tokens, too. */
+/* Of a layer that every rank has as a whole, also if it has only a part of the tokens. */
 static bool adds(const rpi_builder *builder, const rpi_linear_layer *layer, rpi_value_id x) {
     return layer->adds || rpi_block_is_part(builder, x);
 }
@@ -35,7 +35,7 @@ static rpi_value_id declare_weight(rpi_builder *builder, const char *name,
                                                 .adds = parts_add});
 }
 
-/* What is added to a sum of parts is one rank's to add. */
+/* Only one rank adds what is added to a sum of parts. */
 static rpi_value_id declare_bias(rpi_builder *builder, const char *name,
                                  const rpi_linear_layer *layer, bool parts_add) {
     char text[LONGEST_NAME];
@@ -86,7 +86,7 @@ bool rpi_block_cuts_tokens(const rpi_builder *builder) {
     return rpi_tensor_cuts_tokens(&builder->split);
 }
 
-/* No other axis of tokens is as long: of two ranks and more a part is less than all. */
+/* No other axis of tokens has this length: with two ranks or more a part is less than all. */
 bool rpi_block_is_part(const rpi_builder *builder, rpi_value_id x) {
     if (!rpi_block_cuts_tokens(builder) || x == RPI_NO_VALUE) return false;
     const rpi_shape *shape = &rpi_graph_value(builder->graph, x)->shape;

@@ -25,7 +25,7 @@ static void fill(const rpi_task_input *input, int64_t count, void *to) {
             ((int32_t *)to)[i] = (int32_t)input->fill;
 }
 
-/* Copies this rank's tokens; `to` is filled up before. */
+/* Copies this rank's tokens; `to` is filled with padding before. */
 static void copy_pieces(const rpi_token_pieces *pieces, int64_t sequence, int64_t own,
                         int64_t samples, const int32_t *from, int32_t *to) {
     for (int64_t s = 0; s < samples; s++)

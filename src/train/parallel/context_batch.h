@@ -11,10 +11,11 @@ typedef struct rpi_context_batch {
     size_t room[RPI_TASK_INPUTS];
 } rpi_context_batch;
 
-/* Replaces inputs of tokens by this rank's pieces of them, until the next call. Inputs that all
- * ranks have whole stay. If a length does not divide, both are filled up (rpi_task_input.fill).
- * Keeps of the labels those that count in the pieces; labels of samples are counted by the rank
- * with the first piece alone. shape is that of the whole batch. RP_NOMEM. */
+/* Replaces inputs of tokens by this rank's pieces of them, until the next call. Inputs that
+ * every rank has as a whole stay. If a length does not divide, both pieces are padded
+ * (rpi_task_input.fill). Keeps of the labels those that count in the pieces; labels of samples
+ * are counted only by the rank with the first piece. shape is that of the whole batch.
+ * RP_NOMEM. */
 rp_status rpi_context_batch_cut(rpi_context_batch *memory, const rpi_task *task,
                                 const rpi_data_shape *shape, const rpi_token_pieces *pieces,
                                 rpi_source_batch *batch);

@@ -367,6 +367,7 @@ rp_status rpi_info_model_print(const rpi_info_model *info) {
                                             .micro_batch = info->micro_batch,
                                             .zero = info->zero,
                                             .schedule = info->schedule,
+                                            .cut = info->stage_cut,
                                             .activations_codec = info->activations_codec};
     RP_TRY(read_options(&it));
     rp_status status = rpi_model_account_make(it.model, &it.options, &it.found);

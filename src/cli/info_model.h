@@ -18,6 +18,7 @@ typedef struct rpi_info_model {
     int64_t context_ranks;            /* ranks that share each sequence */
     int64_t stages, micro_batch;      /* of a pipeline; micro_batch 0: the batch */
     const char *schedule;             /* the order of its passes; NULL: 1f1b */
+    const char *stage_cut;            /* layers that stages begin with; NULL: counted */
     bool sequence_parallel;           /* ranks that share layers also share tokens */
     const char *activations_codec;    /* the codec between stages; NULL: exact */
     bool recompute, json;

@@ -7,6 +7,7 @@
 #include "train/parallel/activation_codec.h"
 #include "train/parallel/border_dtypes.h"
 #include "train/parallel/node_costs.h"
+#include "train/parallel/stage_choice.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,14 +37,18 @@ typedef struct work {
     const rpi_account_options *options;
     const rpi_optimizer *optimizer;
     rpi_network network;
-    double *costs;
-    const rpi_pipeline_kind *schedule;
+    double *costs; /* of nodes */
+    rpi_model_layers layers;
+    double *layer_costs;
+    rpi_stage_choice choice;
     rp_codec activations;
 } work;
 
 static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
     rpi_model_stage part = {0};
-    RP_TRY(rpi_stage_open(&w->network, w->costs, w->schedule, s->stages, stage, &part));
+    const rpi_stage_cut_plan plan = {w->choice.schedule, &w->layers, w->choice.first,
+                                     w->choice.costs, w->choice.measure};
+    RP_TRY(rpi_stage_open_at(&w->network, &plan, s->stages, stage, &part));
     const rpi_rank_account_options options = {.network = &w->network,
                                               .stage = &part,
                                               .compute = w->options->compute,
@@ -63,16 +68,39 @@ static rp_status account_for(const work *w, int stage, rpi_info_stages *s) {
     return status;
 }
 
+/* What has to be measured first is not known here. */
+static rp_status cut_model(work *w, const rpi_info_stages *s) {
+    const char *schedule = w->asked->schedule ? w->asked->schedule : "1f1b";
+    const char *cut = w->asked->cut ? w->asked->cut : "counted";
+    const rpi_pipeline_kind *kind = NULL;
+    RP_TRY(rpi_pipeline_kind_find(schedule, &kind));
+    if (rpi_stage_choice_is_open(schedule, cut))
+        return RP_FAIL(
+            INVALID,
+            "--stage-cut %s: only redpoll train measures layers; its note names those "
+            "that stages begin with, which can be said here: --stage-cut h.2,h.5",
+            cut);
+    RP_TRY(rpi_model_layers_find(&w->network, &w->layers));
+    RP_TRY(rpi_model_layers_costs(&w->layers, w->costs, &w->layer_costs));
+    const rpi_stage_request request = {.network = &w->network,
+                                       .layers = &w->layers,
+                                       .costs = w->layer_costs,
+                                       .stages = s->stages,
+                                       .micro_batches = s->micro_batches,
+                                       .schedule = schedule,
+                                       .cut = cut};
+    return rpi_stage_choose(&request, &w->choice);
+}
+
 static rp_status account_for_all(work *w, const char *model, rpi_info_stages *s) {
     static const rpi_loss_options plain;
     const rpi_tensor_split split = {.ranks = w->options->tensor_ranks,
                                     .tokens = w->options->sequence_parallel,
                                     .context = {.ranks = w->options->context_ranks}};
-    const char *name = w->asked->schedule;
-    RP_TRY(rpi_pipeline_kind_find(name ? name : "1f1b", &w->schedule));
     RP_TRY(rpi_activation_codec_parse(w->asked->activations_codec, &w->activations));
     RP_TRY(rpi_network_build_split(model, &w->options->shape, &plain, &split, &w->network));
     RP_TRY(rpi_node_costs(&w->network, &w->costs));
+    RP_TRY(cut_model(w, s));
     RP_TRY(rpi_alloc_array((size_t)s->stages, sizeof *s->each, "stages", &s->each));
     int ranks_of_stage = s->ranks / s->stages;
     for (int stage = 0; stage < s->stages; stage++) {
@@ -92,6 +120,9 @@ rp_status rpi_info_stages_make(const rpi_info_stages_request *asked, const char 
     if (asked->stages <= 1) return RP_OK;
     RP_TRY(take_ranks(asked, &s));
     rp_status status = account_for_all(&w, model, &s);
+    rpi_stage_choice_free(&w.choice);
+    rpi_model_layers_free(&w.layers);
+    rpi_free(w.layer_costs);
     rpi_free(w.costs);
     rpi_network_close(&w.network);
     if (status == RP_OK)

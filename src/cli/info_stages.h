@@ -15,6 +15,7 @@ typedef struct rpi_info_stages_request {
     int64_t batch, micro_batch; /* samples of a replica; micro_batch 0: the batch */
     int64_t zero;
     const char *schedule;          /* NULL: 1f1b */
+    const char *cut;               /* layers that stages begin with, or "counted"; NULL: that */
     const char *activations_codec; /* the codec between stages; NULL: exact */
 } rpi_info_stages_request;
 

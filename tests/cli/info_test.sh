@@ -99,6 +99,9 @@ also '^4 ranks, 2 replicas; 4 micro-batches of 2 in a step$'
 also '^  0 +[0-9]+ +[0-9.e-]+ +2 '
 also '^all 4 ranks: [0-9.]+ MB(, on this host, which has [0-9.]+ MB: they fit)?$'
 shows '"by_stage":' --model $tiny --pp 3 --json
+shows '^1f1b over 2 stages: wte .*to h.0 .*, h.1 to loss' --model $tiny --pp 2 --stage-cut h.1
+refused 2 'stage-cut measured: only redpoll train measures layers' --model $tiny --pp 2 --stage-cut measured
+refused 2 "no stage can begin with 'h.9'" --model $tiny --pp 2 --stage-cut h.9
 refused 2 'pp 2 and 3 ranks: a replica takes 2 of them; -n 2 or -n 4 would fit' --model $tiny --pp 2 -n 3
 # Replicas share what --zero says: of 4 ranks of which two share each layer those are two.
 shows "^  optimizer's state \(adamw, of 2 ranks\) +" --model $tiny --tp 2 -n 4 --zero 1

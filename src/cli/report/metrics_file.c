@@ -99,9 +99,7 @@ static bool is_same_layout(const cJSON *a, const cJSON *b) {
 /* Steps from `first` on are of the layout that begins there, also where the run did steps of
  * this layout again from further back. */
 static void note_layout(rpi_metrics_file *file, const cJSON *header, int64_t first) {
-    if (!is_same_layout(file->header, header))
-        file->layout_from = first;
-    else if (first < file->layout_from)
+    if (!is_same_layout(file->header, header) || first < file->layout_from)
         file->layout_from = first;
 }
 

@@ -152,7 +152,7 @@ static bool is_judged_by_method(rp_comm *comm) {
     return atomic_load(&comm->is_watched) && !has_waiters(comm);
 }
 
-/* A message that was posted ahead, of a rank that computes or waits elsewhere: its other side
+/* A message that was posted ahead, of a rank that computes or waits for others: its other side
  * may well wait for this rank, as a stage does for the one before. */
 static bool is_ahead(rp_comm *comm, const rp_request *request) {
     return request->kind->by_pair && !comm->strict_timeout && !has_waiters(comm);

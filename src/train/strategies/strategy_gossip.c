@@ -128,7 +128,9 @@ typedef struct gossip {
     rp_gossip_info info;
     rp_request *request; /* of the step's exchange; NULL: not posted yet, or over */
     rpi_buckets layouts[2];
-    float *before; /* parameters before the optimizer's step; NULL: the rule takes gradients */
+    /* A parameter before the optimizer's step, as long as the longest; NULL: the rule takes
+     * gradients. */
+    float *before;
     int64_t step;
     rpi_gradients_seen seen; /* of the step */
     int parts;               /* of the global batch: the number of ranks when the run began */
@@ -190,7 +192,7 @@ static rp_status make_gossip(gossip *self) {
 
 static rp_status prepare(gossip *self) {
     const rpi_strategy_setup *s = &self->setup;
-    size_t count = (size_t)rpi_weights_count(s->weights);
+    int64_t longest = 0;
     self->parts = rp_comm_world(s->comm);
     self->goes_on = survives(s->options);
     for (int i = 0; i < 2; i++) /* the second vector has no residual */
@@ -201,7 +203,11 @@ static rp_status prepare(gossip *self) {
         self->layouts[1].segments[i].tensor += (uint32_t)self->layouts[1].segment_count;
     RP_TRY(make_gossip(self));
     if (self->info.exchanged > 1) return RP_OK;
-    return rpi_alloc_array(count, sizeof *self->before, "gossip", &self->before);
+    for (int i = 0; i < rpi_weights_parameter_count(s->weights); i++) {
+        int64_t count = rpi_weights_parameter(s->weights, i)->count;
+        if (count > longest) longest = count;
+    }
+    return rpi_alloc_array((size_t)longest, sizeof *self->before, "gossip", &self->before);
 }
 
 static rp_status open_gossip(const rpi_strategy_setup *setup, void **out_self) {
@@ -248,16 +254,24 @@ static void scale_gradients(const gossip *self, int64_t count) {
     for (int64_t i = 0; i < count; i++) gradients[i] *= (float)self->parts;
 }
 
-/* Puts the optimizer's step in the place of the gradient; x does not change. */
-static void take_step(const gossip *self, int64_t count) {
+/* Puts the optimizer's step in the place of a parameter's gradient; x does not change. */
+static void take_step_of(const gossip *self, const rpi_weight *w) {
     const rpi_strategy_setup *s = &self->setup;
-    float *x = rpi_weights_values(s->weights), *step = rpi_weights_gradients(s->weights);
-    memcpy(self->before, x, (size_t)count * sizeof *x);
-    s->update(s->context, 0, count);
-    for (int64_t i = 0; i < count; i++) {
+    float *x = rpi_weights_values(s->weights) + w->first;
+    float *step = rpi_weights_gradients(s->weights) + w->first;
+    memcpy(self->before, x, (size_t)w->count * sizeof *x);
+    s->update(s->context, w->first, w->count);
+    for (int64_t i = 0; i < w->count; i++) {
         step[i] = self->before[i] - x[i];
         x[i] = self->before[i];
     }
+}
+
+/* Parameter by parameter, of which most are still in a cache when their step is taken back. */
+static void take_step(const gossip *self) {
+    const rpi_weights *weights = self->setup.weights;
+    for (int i = 0; i < rpi_weights_parameter_count(weights); i++)
+        take_step_of(self, rpi_weights_parameter(weights, i));
 }
 
 static rp_status wait_for_neighbours(gossip *self, int64_t *in_out_exposed_ns) {
@@ -269,14 +283,14 @@ static rp_status wait_for_neighbours(gossip *self, int64_t *in_out_exposed_ns) {
 
 /* Exchanges with neighbours; RP_PEER: one of them has died, and this rank has completed the
  * step alone. */
-static rp_status exchange(gossip *self, int64_t count, int64_t *in_out_exposed_ns) {
+static rp_status exchange(gossip *self, int64_t *in_out_exposed_ns) {
     const rpi_strategy_setup *s = &self->setup;
     double rate = self->before ? 1 : s->rate(s->context);
     rp_status status = kept_failure(self);
     if (self->request) /* the exchange reads x, which the optimizer writes */
         status = wait_for_neighbours(self, in_out_exposed_ns);
     if (status != RP_OK && !is_outlived(self, status)) return status;
-    if (self->before) take_step(self, count);
+    if (self->before) take_step(self);
     if (!self->info.early) {
         status = rp_gossip_post(self->gossip, self->step, rate, &self->request);
         if (status == RP_OK) status = wait_for_neighbours(self, in_out_exposed_ns);
@@ -304,7 +318,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     if (self->is_alone)
         s->update(s->context, 0, count);
     else
-        status = exchange(self, count, out_exposed_ns);
+        status = exchange(self, out_exposed_ns);
     rpi_weights_changed(s->weights, 0, count);
     return status;
 }

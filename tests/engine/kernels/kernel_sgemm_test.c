@@ -59,7 +59,8 @@ static void product_matches(const char *what, const rpi_kernel_sgemm *it) {
     kernel_buffers_free();
 }
 
-static void products_match(void) {
+static void products_match_with(bool narrow_l1) {
+    rpi_sgemm_set_l1(narrow_l1);
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
     for (int i = 0; i < SHAPES; i++) {
         char name[32];
@@ -69,10 +70,18 @@ static void products_match(void) {
     }
 }
 
+static void products_match(void) {
+    const bool narrow = rpi_sgemm_l1_is_narrow();
+    products_match_with(!narrow);
+    products_match_with(narrow);
+}
+
 /* Rows 4 KB apart, or a multiple, which all want the same places of an L1 cache. */
 static void rows_of_4_kb_match(void) {
     enum { M = 45, N = 70, STRIDE = 1024 };
     static const int64_t depths[] = {16, 300, 1024};
+    const bool narrow = rpi_sgemm_l1_is_narrow();
+    rpi_sgemm_set_l1(true);
     for (int i = 0; i < 3; i++) {
         const int64_t stride = STRIDE * (i + 1);
         const rpi_kernel_sgemm it = {
@@ -87,6 +96,7 @@ static void rows_of_4_kb_match(void) {
             .workspace = workspace()};
         product_matches("rows of 4 KB", &it);
     }
+    rpi_sgemm_set_l1(narrow);
 }
 
 /* An element's bits depend on its row and column alone, not on what else is in c. */

@@ -10,6 +10,7 @@
 #include "engine/backends/cpu/kernels/kernel.h"
 #include "engine/backends/cpu/kernels/kernel_cut.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* All is f32. c: m x n. a: m x k, or where it is transposed k x m rows; b: k x n, or n x k
@@ -40,6 +41,12 @@ enum {
     RPI_SGEMM_COLS = 32,   /* and columns of b */
     RPI_SGEMM_PACKED = RPI_SGEMM_A + RPI_SGEMM_COLS * RPI_SGEMM_DEPTH
 };
+
+/* Is the L1 cache of 32 KB, of 8 ways, or smaller? Then lines that want the same places are few
+ * at a time. It decides in which order factors are packed: the bits are the same. */
+bool rpi_sgemm_l1_is_narrow(void);
+/* Says it, instead of the processor: for tests. */
+void rpi_sgemm_set_l1(bool narrow);
 
 /* c is cut into parts, one for each thread. */
 typedef struct rpi_sgemm_work {

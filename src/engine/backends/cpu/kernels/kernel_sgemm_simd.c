@@ -116,11 +116,10 @@ typedef struct factor {
     bool k_is_row; /* k says which row of memory it is, else which column */
 } factor;
 
-/* Rows so far apart want the same places of an L1 cache of 64 lines in each way, which has
- * fewer ways than a panel has rows. */
+/* Do rows so far apart want the same places of the L1 cache, and drive each other out? */
 static bool shares_places(int64_t stride) {
     enum { PERIOD = 4096 / sizeof(float) };
-    return stride % PERIOD == 0;
+    return stride % PERIOD == 0 && rpi_sgemm_l1_is_narrow();
 }
 
 /* k runs along memory: the first `live` of `rows` rows of it, at most 16, are as many of
@@ -145,12 +144,12 @@ SIMD void pack_along(const float *x, int64_t stride, int64_t rows, int64_t k_cou
 /* Each k is a row of memory, of which every panel gets its columns: of some panels at a time,
  * because they lie so that all want the same places of the L1 cache. */
 SIMD void pack_across(const float *x, int64_t stride, int64_t count, int64_t k_count,
-                      float *packed, const int width) {
-    enum { AHEAD = 24, LINE = 64 / sizeof(float) };
+                      float *packed, const int width, int64_t ahead) {
+    enum { LINE = 64 / sizeof(float) };
     for (int64_t k = 0; k < k_count; k++, x += stride, packed += width) {
         float *to = packed;
-        for (int64_t i = 0; k + AHEAD < k_count && i < count; i += LINE)
-            __builtin_prefetch(x + AHEAD * stride + i);
+        for (int64_t i = 0; k + ahead < k_count && i < count; i += LINE)
+            __builtin_prefetch(x + ahead * stride + i);
         for (int64_t i = 0; i < count; i += width, to += k_count * width)
             for (int v = 0; v < width; v += RPI_LANES) {
                 const int64_t live = least(count - i - v, width - v);
@@ -163,10 +162,12 @@ SIMD void pack_across(const float *x, int64_t stride, int64_t count, int64_t k_c
 /* [first, first + count) across and [k, k + k_count), in panels of `width`. */
 SIMD void pack(const factor *it, int64_t first, int64_t count, int64_t k, int64_t k_count,
                float *packed, const int width) {
-    enum { GROUP = 48 };
-    for (int64_t i = 0; it->k_is_row && i < count; i += GROUP)
-        pack_across(it->data + k * it->stride + first + i, it->stride, least(count - i, GROUP),
-                    k_count, packed + i * k_count, width);
+    enum { NARROW = 48, WIDE = 384, NARROW_AHEAD = 24, WIDE_AHEAD = 6 };
+    const bool narrow = rpi_sgemm_l1_is_narrow();
+    const int64_t group = narrow ? NARROW : WIDE, ahead = narrow ? NARROW_AHEAD : WIDE_AHEAD;
+    for (int64_t i = 0; it->k_is_row && i < count; i += group)
+        pack_across(it->data + k * it->stride + first + i, it->stride, least(count - i, group),
+                    k_count, packed + i * k_count, width, ahead);
     if (it->k_is_row) return;
     for (int64_t p = 0; p < count; p += width)
         for (int v = 0; v < width; v += RPI_LANES) {

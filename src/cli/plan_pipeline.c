@@ -25,38 +25,41 @@ typedef struct settings {
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
     {"schedule", "s", NULL, RPI_OPTION_TEXT, FIELD(schedule), "auto", 0, 0, "NAME",
-     "a row of the table that is printed; auto: the quickest", NULL},
+     "a schedule of the printed table; auto: the fastest", NULL},
     {"stages", NULL, NULL, RPI_OPTION_COUNT, FIELD(stages), "4", 1, RPI_PIPELINE_STAGES, "N",
-     "of the pipeline, a rank each", NULL},
+     "stages of the pipeline, one rank each", NULL},
     {"micro-batches", "m", NULL, RPI_OPTION_COUNT, FIELD(micro_batches), "8", 1,
-     RPI_PIPELINE_MICRO_BATCHES, "N", "of a step", NULL},
+     RPI_PIPELINE_MICRO_BATCHES, "N", "micro-batches of a step", NULL},
     {"chunks", NULL, NULL, RPI_OPTION_COUNT, FIELD(chunks), NULL, 1, RPI_PIPELINE_CHUNKS, "N",
-     "that a stage has in interleaved; 2 when absent", NULL},
+     "chunks of a stage with interleaved; 2 when absent", NULL},
     {"forward", NULL, NULL, RPI_OPTION_TEXT, FIELD(forward), NULL, 0, 0, "TIME[,TIME...]",
-     "that a stage takes for a micro-batch: one for all, or one for each; 10ms when absent",
+     "forward pass of a micro-batch on a stage: one time for all stages, or one for each; "
+     "10ms when absent",
      rpi_times_check},
     {"backward", NULL, NULL, RPI_OPTION_TEXT, FIELD(backward), NULL, 0, 0, "TIME[,TIME...]",
-     "the same, of a whole backward pass; twice the forward one when absent", rpi_times_check},
+     "the same for a whole backward pass; twice the forward pass when absent", rpi_times_check},
     {"weights", NULL, NULL, RPI_OPTION_TEXT, FIELD(weights), NULL, 0, 0, "TIME[,TIME...]",
-     "of that, for gradients of weights; half of it when absent", rpi_times_check},
+     "the part of the backward pass for gradients of weights; half of it when absent",
+     rpi_times_check},
     {"layers", NULL, NULL, RPI_OPTION_TEXT, FIELD(layers), NULL, 0, 0, "LAYER[,LAYER...]",
-     "in place of these, of each layer; cut into stages by what they take", rpi_layers_check},
-    RPI_ROW_LINK(FIELD(link), NULL, NULL, "of each host, each way; costs nothing when absent"),
+     "times of layers instead, which are cut into stages by these times", rpi_layers_check},
+    RPI_ROW_LINK(FIELD(link), NULL, NULL,
+                 "of each host, each way; when absent links take no time"),
     {"activations", NULL, NULL, RPI_OPTION_BYTES, FIELD(activations), "4MiB", 0, 1e15, "BYTES",
-     "of a micro-batch that go from stage to stage, and of their gradient back", NULL},
+     "sent from stage to stage for a micro-batch, and as many for their gradients", NULL},
     {"hosts", NULL, NULL, RPI_OPTION_COUNT, FIELD(hosts), NULL, 1, RPI_PIPELINE_STAGES, "N",
-     "that the stages are on, evenly; each is on its own when absent", NULL},
+     "hosts with equally many stages; when absent each stage has a host", NULL},
     RPI_ROW_LOCAL(FIELD(local), "5GB,2us", "between stages of one host"),
     {"kept", NULL, NULL, RPI_OPTION_TEXT, FIELD(kept), NULL, 0, 0, "BYTES[,BYTES]",
-     "of a micro-batch on a stage (with --layers of a layer), from its forward pass on; of "
-     "these, what only weights need",
+     "that a stage (with --layers a layer) keeps of a micro-batch from its forward pass on; "
+     "then those of them that only gradients of weights need",
      rpi_byte_pair_check},
     {"memory", NULL, NULL, RPI_OPTION_BYTES, FIELD(memory), NULL, 1, 1e18, "BYTES",
-     "of a stage for what it keeps: auto leaves out what needs more", NULL},
+     "for what a stage keeps: auto leaves out schedules that need more", NULL},
     {"width", NULL, NULL, RPI_OPTION_COUNT, FIELD(width), NULL, 16, RPI_PICTURE_COLUMNS,
-     "COLUMNS", "of the picture, at most; 120 when absent", NULL},
+     "COLUMNS", "width of the picture, at most; 120 when absent", NULL},
     {"svg", NULL, NULL, RPI_OPTION_TEXT, FIELD(svg), NULL, 0, 0, "FILE",
-     "the picture as a file, too", NULL},
+     "also writes the picture to this file", NULL},
     RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
     {0},
 };
@@ -68,10 +71,9 @@ static rp_status stage_times(const char *option, const char *text, int64_t stage
     int count = 0;
     RP_TRY(rpi_times_parse(text, RPI_PIPELINE_STAGES, out, &count));
     if (count != 1 && count != stages)
-        return RP_FAIL(INVALID,
-                       "--%s has %d times, and there %s %lld stage%s; say one, or %lld", option,
-                       count, stages == 1 ? "is" : "are", (long long)stages,
-                       stages == 1 ? "" : "s", (long long)stages);
+        return RP_FAIL(INVALID, "--%s has %d times for %lld stage%s; give one time, or %lld",
+                       option, count, (long long)stages, stages == 1 ? "" : "s",
+                       (long long)stages);
     for (int64_t s = count; s < stages; s++) out[s] = out[0];
     return RP_OK;
 }
@@ -88,8 +90,8 @@ static rp_status read_stage_times(settings *s) {
         if (s->weights_s[i] > whole_s)
             return RP_FAIL(
                 INVALID,
-                "--weights are %.4g s of stage %lld, whose whole backward pass takes "
-                "%.4g s: say --backward, too, of which they are a part",
+                "--weights takes %.4g s on stage %lld, whose whole backward pass takes "
+                "%.4g s: give --backward, too, which includes --weights",
                 s->weights_s[i], (long long)i, whole_s);
         s->inputs_s[i] = whole_s - s->weights_s[i];
     }
@@ -116,8 +118,8 @@ static rp_status read_layers(settings *s) {
     if (s->forward || s->backward || s->weights)
         return RP_FAIL(
             INVALID,
-            "--layers say what each layer takes, and --%s what a stage does; say one "
-            "of them",
+            "--layers gives times of layers, and --%s times of stages; give only one of "
+            "them",
             s->forward    ? "forward"
             : s->backward ? "backward"
                           : "weights");
@@ -126,13 +128,13 @@ static rp_status read_layers(settings *s) {
 
 static rp_status check_said(const settings *s) {
     if (s->hosts > s->stages)
-        return RP_FAIL(INVALID, "--hosts %lld is more than the %lld stages; say --stages, too",
+        return RP_FAIL(INVALID, "--hosts %lld is more than the %lld stages; give --stages, too",
                        (long long)s->hosts, (long long)s->stages);
     if (s->memory > 0 && !s->kept)
-        return RP_FAIL(INVALID, "--memory for what? --kept 100MB says what a stage keeps of a "
+        return RP_FAIL(INVALID, "--memory needs --kept 100MB, what a stage keeps of a "
                                 "micro-batch");
     if (s->hosts > 0 && !s->link)
-        return RP_FAIL(INVALID, "--hosts that are joined by what? --link 1Gbit,5ms");
+        return RP_FAIL(INVALID, "--hosts needs the link between them: --link 1Gbit,5ms");
     return RP_OK;
 }
 
@@ -192,7 +194,8 @@ static rp_status fail_best(const rpi_pipeline_plan *p) {
             (!least || p->rows[i].kept_bytes < least->kept_bytes))
             least = &p->rows[i];
     if (!least)
-        return RP_FAIL(INVALID, "%d layer%s cannot be cut into %lld stages; 1 to %d would do",
+        return RP_FAIL(INVALID,
+                       "%d layer%s cannot be cut into %lld stages; 1 to %d are possible",
                        p->request.layer_count, p->request.layer_count == 1 ? "" : "s",
                        (long long)p->request.stages, p->request.layer_count);
     return RP_FAIL(INVALID,
@@ -212,8 +215,8 @@ static rp_status choose(const settings *s, rpi_pipeline_plan *p) {
     }
     if (s->chunks == 1 && !kind)
         return RP_FAIL(INVALID,
-                       "--chunks 1 is what all schedules but interleaved and zb-v have; "
-                       "leave it out");
+                       "all schedules except interleaved and zb-v have one chunk; leave "
+                       "--chunks out");
     if (s->chunks == 1) p->request.chunks = 0;
     RP_TRY(rpi_pipeline_choose(&p->request, p->rows, &p->row_count, &p->best));
     p->chosen = p->best;
@@ -251,22 +254,19 @@ static int run(int argc, char **argv) {
 
 const rpi_command rpi_command_plan_pipeline = {
     .name = "plan pipeline",
-    .summary = "a step of a pipeline as a picture, and the quickest schedule for a link",
-    .about = "Prints who does what when in a step of a pipeline, for how long each stage is "
-             "idle and "
-             "why, what it keeps in memory, and the same of every schedule, so that the "
-             "quickest one "
-             "for this link is seen. Prices come from a simulation of all passes and messages: "
-             "what a "
-             "stage sends leaves beside its passes, one message at a time each way. "
+    .summary = "a step of a pipeline as a picture, and the fastest schedule for a link",
+    .about = "Prints the passes of each stage in a step of a pipeline, how long each stage is "
+             "idle and why, and what it keeps in memory. A table compares all schedules and "
+             "shows the fastest for this link. Times come from a simulation of all passes and "
+             "messages: a stage sends while it computes, one message at a time each way. "
              "docs/parallel.md says how to choose.",
     .notes =
         "In the picture F is a forward pass, D a whole backward pass, B its half for inputs, "
-        "which other stages wait for, W that for weights; the number is the micro-batch, and a "
-        "letter behind it the chunk. TIME needs its unit: 10ms. A LAYER is "
-        "[N*][NAME[:TIE]=]FORWARD[/BACKWARD[/WEIGHTS]]: N layers alike, what each takes of a "
-        "micro-batch, the last two as --backward and --weights; layers of one TIE share a "
-        "table.",
+        "for which other stages wait, and W its half for weights. The number is the "
+        "micro-batch, and a letter after it the chunk. TIME needs its unit: 10ms. A LAYER is "
+        "[N*][NAME[:TIE]=]FORWARD[/BACKWARD[/WEIGHTS]]: N equal layers and the times of each "
+        "for a micro-batch, the last two as --backward and --weights; layers of one TIE share "
+        "a table.",
     .examples = "  redpoll plan pipeline --stages 4 --micro-batches 8 --link 1Gbit,5ms\n"
                 "  redpoll plan pipeline --schedule zb-h1 --stages 4 --micro-batches 8 \\\n"
                 "      --forward 10ms --backward 20ms --weights 10ms --svg step.svg\n"

@@ -43,11 +43,11 @@ static void print_link(const rpi_pipeline_plan *p) {
     const rpi_pipeline_model *m = &p->shown.model;
     char bytes[RPI_QUANTITY_TEXT], time[RPI_TIME_BYTES];
     if (!p->link) {
-        printf("links cost nothing; --link 1Gbit,5ms would say what they do\n");
+        printf("links take no time; --link 1Gbit,5ms shows what they cost\n");
         return;
     }
     double hop_s = m->latency_s + (m->bytes_per_s > 0 ? m->border_bytes / m->bytes_per_s : 0);
-    printf("link %s: %s from stage to stage take %s", p->link,
+    printf("link %s: a message of %s from stage to stage takes %s", p->link,
            rpi_quantity_text(RPI_BYTES, m->border_bytes, bytes), rpi_time_text(hop_s, time));
     if (p->hosts)
         printf("; %lld host%s, inside %s", (long long)p->hosts, p->hosts == 1 ? "" : "s",
@@ -84,7 +84,7 @@ static void print_cut(const rpi_pipeline_plan *p) {
     const rpi_pipeline_trial *t = &p->shown;
     char text[PART_BYTES], time[RPI_TIME_BYTES];
     if (!p->request.layers) return;
-    printf("\n  %-6s  %-6s  %-36s  %s\n", "part", "stage", "layers", "there and back");
+    printf("\n  %-6s  %-6s  %-36s  %14s\n", "part", "stage", "layers", "both passes");
     for (int part = 0; part < t->cut.parts; part++) {
         double takes_s =
             t->model.forward_s[part] + t->model.inputs_s[part] + t->model.weights_s[part];
@@ -113,10 +113,10 @@ static void print_room(const rpi_pipeline_plan *p) {
     const rpi_pipeline_row *row = chosen_of(p);
     int room = rpi_pipeline_room(row->kind, &row->shape);
     if (room > 1)
-        printf(
-            "  up to %d messages of a link are under way at once; of %d micro-batches it would "
-            "be one\n",
-            room, (row->shape.micro_batches / row->shape.stages + 1) * row->shape.stages);
+        printf("  up to %d messages of a link are under way at once; with %d micro-batches "
+               "only one "
+               "would be\n",
+               room, (row->shape.micro_batches / row->shape.stages + 1) * row->shape.stages);
 }
 
 static void print_stages(const rpi_pipeline_plan *p) {
@@ -163,8 +163,8 @@ static void print_rows(const rpi_pipeline_plan *p) {
     if (p->has_kept) printf("  %10s", "memory");
     printf("  %8s\n", "messages");
     for (int i = 0; i < p->row_count; i++) print_row(p, i);
-    printf("* shown above; by links: so much shorter would the step be without them;\n"
-           "  kept: micro-batches, of each chunk, on the stage that keeps most\n");
+    printf("* shown above; by links: time that links add to the step;\n"
+           "  kept: micro-batches, counted for each chunk, on the stage that keeps most\n");
 }
 
 static void print_best(const rpi_pipeline_plan *p) {
@@ -184,12 +184,11 @@ static void print_best(const rpi_pipeline_plan *p) {
 rp_status rpi_pipeline_plan_print(const rpi_pipeline_plan *p, int columns) {
     const rpi_pipeline_row *row = chosen_of(p);
     char time[RPI_TIME_BYTES];
-    printf(
-        "%s over %lld stage%s, %lld micro-batch%s: a step of %s, in which stages are idle for "
-        "%.2f %%\n",
-        row->kind->name, (long long)p->request.stages, p->request.stages == 1 ? "" : "s",
-        (long long)p->request.micro_batches, p->request.micro_batches == 1 ? "" : "es",
-        rpi_time_text(row->time_s, time), 100 * row->bubble);
+    printf("%s over %lld stage%s, %lld micro-batch%s: a step takes %s, and stages are idle for "
+           "%.2f %% of it\n",
+           row->kind->name, (long long)p->request.stages, p->request.stages == 1 ? "" : "s",
+           (long long)p->request.micro_batches, p->request.micro_batches == 1 ? "" : "es",
+           rpi_time_text(row->time_s, time), 100 * row->bubble);
     print_times(p);
     print_link(p);
     print_picture(p, columns);

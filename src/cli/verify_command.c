@@ -21,21 +21,21 @@
 #define FIELD(name) offsetof(rpi_verify_settings, name)
 static const rpi_option options[] = {
     {"steps", NULL, NULL, RPI_OPTION_COUNT, FIELD(steps), "3", 1, 1000, "N",
-     "that are trained and compared", NULL},
+     "steps to train and compare", NULL},
     {"tolerance", NULL, NULL, RPI_OPTION_REAL, FIELD(tolerance), NULL, 0, 1e30, "X",
-     "how far anything may be off, relative to the largest number of its kind; when absent "
-     "what the layout promises: 0 where it is bit-equal",
+     "the largest difference that is allowed, relative to the largest number of its kind; "
+     "when absent what the layout promises: 0 if it is bit-equal",
      NULL},
     {"against", NULL, NULL, RPI_OPTION_LIST, FIELD(against), NULL, 0, 0, "OPTION",
-     "that the one rank is trained with, as --against=--dtype=fp32, to see what it changes; "
-     "each time one more",
+     "an option only for the one rank, as --against=--dtype=fp32, to see what it changes; may "
+     "be repeated",
      NULL},
     {"out", NULL, NULL, RPI_OPTION_TEXT, FIELD(out), NULL, 0, 0, "FOLDER",
-     "where both runs stay, as layout and one-rank; a temporary folder, which goes, when "
-     "absent",
+     "keeps both runs there, as layout and one-rank; when absent they are in a temporary "
+     "folder, which is removed",
      NULL},
     {"json", NULL, NULL, RPI_OPTION_FLAG, FIELD(json), NULL, 0, 0, NULL,
-     "as one JSON object (docs/json.md)", NULL},
+     "print one JSON object (docs/json.md)", NULL},
     {0},
 };
 
@@ -80,7 +80,7 @@ static rp_status check_start(const rpi_train_settings *s) {
     if (s->train.resume)
         return RP_FAIL(INVALID, "--resume: verify begins with the first step; leave it out");
     if (s->world.ranks) return RP_OK;
-    return RP_FAIL(INVALID, "how many ranks has the layout? -n N says so");
+    return RP_FAIL(INVALID, "-n N is missing: the number of ranks of the layout");
 }
 
 /* Refuses settings with which the two runs are meant to be different trainings. */
@@ -93,18 +93,19 @@ static rp_status check_method(const rpi_train_settings *s) {
     if (strategy->replicas_differ || strategy->run)
         return RP_FAIL(INVALID,
                        "--strategy %s is another method than the training of one rank: its "
-                       "ranks have parameters, or roles, of their own; all-reduce is compared",
+                       "ranks have parameters, or roles, of their own; verify compares "
+                       "all-reduce",
                        strategy->name);
     if (split.kind != RPI_SPLIT_IID && s->world.ranks > 1)
         return RP_FAIL(INVALID,
                        "--split %s gives ranks samples of their own, which one rank does not "
-                       "see in these batches; iid is compared",
+                       "see in the same batches; verify compares iid",
                        o->split);
     rpi_grid model;
     RP_TRY(rpi_train_grid(o, &model));
     if (o->mixup > 0 && s->world.ranks > rpi_grid_world(&model))
-        return RP_FAIL(INVALID, "--mixup blends pictures of a replica's part of a step, and "
-                                "one rank has other parts; leave it out");
+        return RP_FAIL(INVALID, "--mixup blends the pictures of a replica's part of a step, "
+                                "and one rank has other parts; leave it out");
     return RP_OK;
 }
 
@@ -277,17 +278,14 @@ const rpi_command rpi_command_verify = {
     .summary = "this layout of a training against one rank",
     .words = "-n N [OPTIONS]",
     .about = "Trains a few steps over ranks, as redpoll train does with the same options or "
-             "the same "
-             "--config, and the same steps on one rank, with the same samples in the same "
-             "micro-batches. Then it compares losses and gradient norms of every step, and "
-             "parameters "
-             "and the optimizer's state after it (or, with --checkpoint-every, after some), "
-             "says how "
-             "far they are apart, and which tensor is the first that differs, where.",
-    .notes = "Most layouts are bit-equal to one rank, and nothing less is then accepted. Where "
-             "sums meet in another order, or gradients travel by a lossy codec, it says so and "
-             "what it allows. Exit code 0: within bounds; 1: beyond, or a run failed; 2: wrong "
-             "use.",
+             "the same --config, and the same steps on one rank, with the same samples in the "
+             "same micro-batches. Then it compares losses and gradient norms of every step, "
+             "and parameters and the optimizer's state after it (or, with --checkpoint-every, "
+             "after some). It prints the differences, and the first tensor that differs.",
+    .notes = "Most layouts are bit-equal to one rank, and then no difference is allowed. If "
+             "sums are in another order, or gradients are sent by a lossy codec, it prints the "
+             "reason and the bound. Exit code 0: within bounds; 1: beyond, or a run failed; 2: "
+             "wrong use.",
     .examples =
         "  redpoll verify --model gpt2:layers=4,hidden=128 --data tokens:data/kjv \\\n"
         "      --optimizer adamw --tp 2 --pp 2 -n 4 --micro-batch-size 4\n"

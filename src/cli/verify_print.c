@@ -73,7 +73,7 @@ static void print_table(const rpi_verify_result *r) {
                (long long)row->compared, (long long)row->differing, row->largest, row->relative,
                bound_text(row->bound, bound), verdict(row));
     }
-    printf("  compared: numbers and tensors of %lld step%s; relative to the largest there\n",
+    printf("  compared: numbers and tensors of %lld step%s; relative: to the largest of them\n",
            (long long)r->steps, plural(r->steps));
 }
 
@@ -137,15 +137,15 @@ static void print_verdict(const rpi_verify_result *r) {
     char bound[16], line[512];
     if (f->step)
         snprintf(line, sizeof line,
-                 "this layout is NOT the training of one rank: %s of step %lld off by %.2e of "
-                 "the largest%s%s, of which %s is allowed",
+                 "this layout is NOT the training of one rank: the %s of step %lld differs by "
+                 "%.2e of the largest%s%s, and %s is allowed",
                  rpi_verify_kind_name(f->kind), (long long)f->step, f->relative,
                  f->is_of_tensor ? " of " : "", f->is_of_tensor ? f->tensor.name : "",
                  bound_text(f->bound, bound));
     else if (r->first.step && promises_nothing(r))
         snprintf(line, sizeof line,
-                 "this layout is as far from the training of one rank as the table says, and "
-                 "promises no bound; --tolerance X sets one");
+                 "this layout differs from the training of one rank as the table shows; it "
+                 "promises no bound, and --tolerance X sets one");
     else
         snprintf(line, sizeof line, "this layout is the training of one rank, %s",
                  r->first.step ? "within its bounds" : "bit for bit");
@@ -174,7 +174,7 @@ void rpi_verify_print(const rpi_verify_job *job, const rpi_verify_result *r) {
         print_finding(job, "the first tensor that differs", &r->first_tensor);
     if (r->beyond.step && !is_same(&r->beyond, &r->first) &&
         !is_same(&r->beyond, &r->first_tensor))
-        print_finding(job, "the first that is beyond its bound", &r->beyond);
+        print_finding(job, "the first value that exceeds its bound", &r->beyond);
     print_verdict(r);
 }
 

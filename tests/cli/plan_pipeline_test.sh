@@ -35,8 +35,8 @@ shows '^\* zb-v .* 103\.5 ms' -s zb-v --forward 4ms --backward 8ms --weights 3ms
 
 # ---- what is printed ----
 
-shows '^1f1b over 4 stages, 8 micro-batches: a step of 330\.0 ms, in which stages are idle for 27\.27 %' -s 1f1b
-also '^links cost nothing; --link 1Gbit,5ms would say'
+shows '^1f1b over 4 stages, 8 micro-batches: a step takes 330\.0 ms, and stages are idle for 27\.27 % of it' -s 1f1b
+also '^links take no time; --link 1Gbit,5ms shows what they cost$'
 also '^  0     F0 F1 F2 F3                   D0--- F4 D1--- F5 D2--- F6 D3--- F7 D4---    D5---    D6---    D7---$'
 also '^  3              F0 D0--- F1 D1--- .* F7 D7---$'
 also '^  a column is 3\.333 ms'
@@ -46,13 +46,13 @@ also '^best without a link: zb-v, a step of 255\.0 ms, 1\.29 times as fast as 1f
 grep -qE 'memory|messages of' out && complain "unasked: $(cat out)"
 shows '^zb-h1 over 4 stages' --schedule zb-h1 --stages 4 --micro-batches 8 --link 1Gbit,5ms \
     --forward 10ms --backward 20ms --weights 10ms --activations 4MiB
-also '^link 1Gbit,5ms: 4\.19 MB from stage to stage take 38\.55 ms$'
+also '^link 1Gbit,5ms: a message of 4\.19 MB from stage to stage takes 38\.55 ms$'
 also '^best for this link: zb-h2, '
 shows '^\* zb-h2 ' --link 1Gbit,5ms # auto: what is best is what is shown
 also '^best for this link: zb-h2, a step of 764\.0 ms$'
 shows '^link 1Gbit,5ms: .*; 2 hosts, inside 5GB,2us' --link 1Gbit,5ms --hosts 2
 shows '^\* interleaved +3 ' -s interleaved --chunks 3
-shows '^  up to 3 messages of a link are under way at once; of 8 micro-batches it would be one$' -s interleaved -m 6
+shows '^  up to 3 messages of a link are under way at once; with 8 micro-batches only one would be$' -s interleaved -m 6
 shows '^\* zb-v .* 8 +400 MB +96$' -s zb-v --kept 100MB
 shows '^  afab .* 8 +800 MB +48  too much memory$' --kept 100MB --memory 500MB
 also '^\* zb-v '
@@ -140,24 +140,24 @@ refused "unknown schedule 'gpipe'; there are afab" -s gpipe
 refused 'zb-v has 2 chunks a stage, not 3; interleaved takes more' -s zb-v --chunks 3
 refused '1f1b has 1 chunk a stage, not 2' -s 1f1b --chunks 2
 refused '1 chunk a stage in interleaved; 2 to 64 are allowed' -s interleaved --chunks 1
-refused 'chunks 1 is what all schedules but interleaved and zb-v have' --chunks 1
+refused 'all schedules except interleaved and zb-v have one chunk; leave --chunks out' --chunks 1
 refused "stages: '0' is out of range" --stages 0
 refused "micro-batches: '0' is out of range" --micro-batches 0
 refused 'at most 1365 micro-batches' --stages 1024 --micro-batches 65536 -s zb-h1
-refused 'forward has 3 times, and there are 4 stages; say one, or 4' --forward 1ms,2ms,3ms
-refused 'backward has 2 times, and there is 1 stage; say one, or 1' --stages 1 --backward 1ms,2ms
+refused 'forward has 3 times for 4 stages; give one time, or 4' --forward 1ms,2ms,3ms
+refused 'backward has 2 times for 1 stage; give one time, or 1' --stages 1 --backward 1ms,2ms
 refused "'10' has no unit" --forward 10
 refused "'-1ms' is not a duration" --forward=-1ms
 refused "'' is not a duration" --forward 1ms,,2ms
-refused 'weights are 0.03 s of stage 0, whose whole backward pass takes 0.02 s' --weights 30ms
+refused 'weights takes 0.03 s on stage 0, whose whole backward pass takes 0.02 s' --weights 30ms
 refused 'hosts 5 is more than the 4 stages' --hosts 5 --link 1Gbit,5ms
-refused 'hosts that are joined by what\? --link' --hosts 2
-refused 'memory for what\? --kept 100MB' --memory 1GB
+refused 'hosts needs the link between them: --link' --hosts 2
+refused 'memory needs --kept 100MB' --memory 1GB
 refused 'no schedule fits into --memory, 100 MB; 1f1b keeps the least, 400 MB: take more stages' --kept 100MB --memory 100MB
 refused 'weights need no more than what is kept' --kept 1MB,2MB
 refused "'1MB,2MB,3MB' is more than what is kept" --kept 1MB,2MB,3MB
-refused 'layers say what each layer takes, and --forward what a stage does' --layers '8*1ms' --forward 1ms
-refused '3 layers cannot be cut into 4 stages; 1 to 3 would do' --layers '3*1ms'
+refused 'layers gives times of layers, and --forward times of stages' --layers '8*1ms' --forward 1ms
+refused '3 layers cannot be cut into 4 stages; 1 to 3 are possible' --layers '3*1ms'
 refused '9 layers cannot be cut into 12 parts; 1 to 9 would do' --layers '9*1ms' -s interleaved --chunks 3
 refused "'block=2': '2' has no unit" --layers block=2
 refused "'8\*=1ms': a layer without a name" --layers '8*=1ms'

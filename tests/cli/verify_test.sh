@@ -40,13 +40,13 @@ llama="--model llama:$sizes,kv-heads=1 $text"
 expects 0 "$equal" $llama -n 1 --steps 2
 expects 0 "$equal" $llama -n 4 --zero 1 --clip 1 --steps 2
 expects 0 "$equal" $llama -n 4 --zero 3 --clip 1 --steps 2
-expects 0 'summed over the replicas by themselves' $llama -n 2 --zero 2 --micro-batch-size 4 --steps 2
+expects 0 'each micro-batch are summed over the replicas, and then' $llama -n 2 --zero 2 --micro-batch-size 4 --steps 2
 expects 0 "$equal" $llama --pp 2 -n 2 --micro-batch-size 4
 expects 0 "$equal" $llama --pp 3 -n 3 --micro-batch-size 4 --schedule zb-h1 --recompute
 expects 0 'each replica adds up the gradients of its own micro-batches first' $llama --pp 2 -n 4 --micro-batch-size 4
-expects 0 'a table is at both ends of the model' --model gpt2:$sizes $text --pp 2 -n 2 --micro-batch-size 8
-expects 0 'a parameter is read at several places' --model gpt2:$sizes $text -n 2
-expects 0 'the all-reduce that was named adds up in another order' $llama -n 4 --algorithm ring --steps 2
+expects 0 'a table is used at both ends of the model' --model gpt2:$sizes $text --pp 2 -n 2 --micro-batch-size 8
+expects 0 'a parameter is used at several places' --model gpt2:$sizes $text -n 2
+expects 0 'the named all-reduce does not add up in the order of ranks' $llama -n 4 --algorithm ring --steps 2
 expects 0 'ranks that share a layer add up' $llama --tp 2 -n 2 --clip 1 --micro-batch-size 4
 expects 0 '^layout: 4 ranks: 2 replicas of 2 ranks that share each layer' --model gpt2:$sizes,dropout=0.1 $text --tp 2 -n 4 --zero 1 --steps 2
 expects 0 "$within" --model bert:layers=4,hidden=32,heads=2,vocabulary=261,positions=16 --data masked:text --seq-length 16 --global-batch-size 16 --tp 2 --pp 2 -n 4 --micro-batch-size 4 --steps 2
@@ -56,12 +56,12 @@ expects 0 'running statistics .* none  differs' --model resnet20:width=2 $pictur
 expects 0 'promises no bound' --model mlp:hidden=32 $pictures -n 2 --codec q4
 expects 0 "$within" --model mlp:hidden=32 $pictures -n 2 --codec q8 --tolerance 0.5
 # The data end with 6 pictures, of which replicas have three each.
-expects 0 'which is short, in other parts' --model mlp:hidden=32 --data synthetic --train-images 22 \
+expects 0 'is short, and replicas divide it into other parts' --model mlp:hidden=32 --data synthetic --train-images 22 \
     --test-images 8 --global-batch-size 16 -n 2 --steps 3
 
 # ---- spoiled on purpose ----
 
-expects 1 "$spoiled: loss of step 1 off by" $llama -n 2 --against=--seed=2
+expects 1 "$spoiled: the loss of step 1 differs by" $llama -n 2 --against=--seed=2
 # Weight decay leaves biases and scales alone on one rank: the first of them is named.
 expects 1 'first tensor that differs: model.layers.0.input_layernorm.weight after step 1: element [0-9]+ is [-0-9.e]+, and .* \(on rank 0, stage 0\)' \
     $llama --pp 2 -n 2 --micro-batch-size 8 --against=--decay=weights
@@ -69,7 +69,7 @@ expects 1 "first tensor that differs: model.embed_tokens.weight after step 1: .*
     --against=--lr-warmup-steps=3
 expects 1 "$spoiled" --model mlp:hidden=32 $pictures -n 2 --codec q2 --steps 2 --tolerance 1e-6
 expects 1 "$spoiled" $llama --pp 2 -n 4 --micro-batch-size 4 --tolerance 0
-expects 1 "$spoiled: optimizer's state of step 1" $llama --pp 2 -n 4 --micro-batch-size 4 --against=--beta1=0.8
+expects 1 "$spoiled: the optimizer's state of step 1" $llama --pp 2 -n 4 --micro-batch-size 4 --against=--beta1=0.8
 
 # ---- a file, folders, programs ----
 
@@ -116,8 +116,8 @@ refused() {
         complain "$*: ends with $code and '$(cat err)', not '$pattern'"
     fi
 }
-refused 'how many ranks has the layout\? -n N' $llama
-refused 'strategy gossip is another method .* all-reduce is compared' $llama -n 2 --strategy gossip:topology=ring
+refused '-n N is missing: the number of ranks' $llama
+refused 'strategy gossip is another method .* verify compares all-reduce' $llama -n 2 --strategy gossip:topology=ring
 refused 'strategy local-sgd is another method' $llama -n 2 --strategy local-sgd
 refused 'leave it out' $llama -n 2 --resume kept/layout
 refused 'split by-label gives ranks samples of their own' --model mlp $pictures -n 2 --split by-label

@@ -111,51 +111,50 @@ static bool has_replicas(const rpi_verify_layout *l) {
 }
 
 static const rpi_verify_reason reasons[] = {
-    {"tie",
-     "a table is at both ends of the model: its gradients from there and here are added last",
+    {"tie", "a table is used at both ends of the model: its two gradients are added last",
      is_tied, OTHER_ORDER},
     {"tensor",
-     "ranks that share a layer add up its inputs' parts, and what each token loses, rank by "
-     "rank",
+     "ranks that share a layer add up their parts of its inputs' gradients and of each "
+     "token's loss, rank by rank",
      shares_layers, OTHER_ORDER},
     {"context",
-     "ranks that share a sequence add up what its tokens say of parameters, and of keys and "
-     "values, rank by rank",
+     "ranks that share a sequence add up their tokens' gradients of parameters, and of keys "
+     "and values, rank by rank",
      shares_sequences, OTHER_ORDER},
     {"kernels",
-     "some kernels add to the gradients of the micro-batches before while they sum up; "
-     "replicas "
-     "round theirs first",
+     "some kernels add to the gradients of earlier micro-batches while they sum; replicas "
+     "round their own gradients first",
      has_replicas, OTHER_ORDER},
     {"shared",
-     "a parameter is read at several places: one rank adds up its gradients place by place, "
-     "replicas first their own",
+     "a parameter is used at several places: one rank adds up its gradients place by place, "
+     "replicas add up their own first",
      shares_in_replicas, OTHER_ORDER},
     {"order", "each replica adds up the gradients of its own micro-batches first",
      adds_in_replicas, OTHER_ORDER},
     {"runs",
-     "gradients of each micro-batch are summed over the replicas by themselves, and owners add "
-     "up the sums",
+     "the gradients of each micro-batch are summed over the replicas, and then owners add up "
+     "these sums",
      adds_run_by_run, OTHER_ORDER},
-    {"algorithm", "the all-reduce that was named adds up in another order than that of ranks",
-     adds_elsewhere, OTHER_ORDER},
-    {"short batch", "replicas share the last batch of the data, which is short, in other parts",
+    {"algorithm", "the named all-reduce does not add up in the order of ranks", adds_elsewhere,
+     OTHER_ORDER},
+    {"short batch",
+     "the last batch of the data is short, and replicas divide it into other parts",
      cuts_short_batches, OTHER_ORDER},
-    {"bf16", "products of bf16 have 8 bits: where sums meet in another order they show",
-     is_bf16, ROUNDED},
-    {"codec", "gradients travel by a lossy codec: only --tolerance says how far is too far",
-     is_lossy, NOTHING_PROMISED},
-    {"weights codec",
-     "parameters travel by a lossy codec: only --tolerance says how far is too far",
+    {"bf16", "products of bf16 have 8 bits, so the order of sums changes results", is_bf16,
+     ROUNDED},
+    {"codec", "gradients are sent by a lossy codec: only --tolerance sets a bound", is_lossy,
+     NOTHING_PROMISED},
+    {"weights codec", "parameters are sent by a lossy codec: only --tolerance sets a bound",
      has_lossy_weights, NOTHING_PROMISED},
-    {"bf16 activations", "activations and their gradients have 8 bits where ranks hand them on",
+    {"bf16 activations",
+     "activations and their gradients have 8 bits when they are sent between ranks",
      hands_on_bf16, ROUNDED},
     {"activations codec",
-     "activations travel by a lossy codec: only --tolerance says how far is too far",
-     hands_on_less, NOTHING_PROMISED},
+     "activations are sent by a lossy codec: only --tolerance sets a bound", hands_on_less,
+     NOTHING_PROMISED},
     {"statistics",
-     "running statistics of batches are the mean of the replicas' own, one rank's go on from "
-     "each micro-batch to the next",
+     "running statistics of batches are the mean of the replicas' own; on one rank they "
+     "continue from each micro-batch to the next",
      has_replicas,
      {{0, 0, 0, 0, INFINITY}}},
 };

@@ -4,7 +4,7 @@
 
 #include "cli/report/chart_figure.h"
 
-/* Units that the drawing takes, below `top`. */
+/* The height of the drawing, below `top`. */
 int rpi_chart_height(const rpi_figure *figure);
 /* The marks themselves, without the <svg> around them; `id` makes names in the page unique. */
 void rpi_chart_draw(FILE *stream, const rpi_figure *figure, const char *id);

@@ -31,8 +31,8 @@ static void widen(rpi_range *range, double value) {
     range->high = fmax(range->high, value);
 }
 
-/* The edge of a band, but for a fiftieth of its points: a stray step must not flatten a curve.
- */
+/* The edge of a band, except for a fiftieth of its points, so that a stray step does not
+ * flatten a curve. */
 static double trimmed(const rpi_series *series, bool upper) {
     double outermost[MOST_TRIMMED + 1];
     int kept = 0, room = series->count / 50 + 1;
@@ -83,7 +83,7 @@ static double value_at(const rpi_series *series, double x) {
     return NAN;
 }
 
-/* Every x there is, ascending, while they are few; else 0. */
+/* All x of the series, ascending, if they are few; else 0. */
 static int distinct(const rpi_figure *figure, double columns[MOST_COLUMNS]) {
     int count = 0;
     for (int s = 0; s < figure->series_count; s++)

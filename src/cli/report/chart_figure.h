@@ -1,5 +1,5 @@
-/* What a chart shows: series of points, or rows of bars, and what both kinds of charts say of
- * them. Colours, dashes and type come from the style sheet (stylesheet.h) by class. */
+/* The content of a chart: series of points, or rows of bars, and the texts that both kinds of
+ * charts have. Colours, dashes and fonts come from the style sheet (stylesheet.h) by class. */
 #ifndef RPI_CLI_REPORT_CHART_FIGURE_H
 #define RPI_CLI_REPORT_CHART_FIGURE_H
 
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Styles are numbered without end: colours repeat, then dashes tell them apart. */
+/* There is no last style: colours repeat, and dashes distinguish them. */
 enum { RPI_COLOURS = 7, RPI_DASHES = 8, RPI_CHART_WIDTH = 640 };
 
 typedef struct rpi_point {
@@ -18,7 +18,7 @@ typedef struct rpi_point {
 
 typedef struct rpi_series {
     const char *label;
-    int style;     /* negative: a thin grey line to compare with */
+    int style;     /* negative: a thin grey line for comparison */
     bool marked;   /* a dot at each point */
     bool has_band; /* the faint band from low to high */
     rpi_point *points;
@@ -44,7 +44,7 @@ typedef struct rpi_chart_row {
     const char *label, *value; /* left and right above the bars */
     rpi_bar bars[RPI_ROW_BARS];
     int bar_count;
-    const rpi_bar *spans; /* more of them, of an arena, behind those */
+    const rpi_bar *spans; /* more of them, of an arena, after those */
     int span_count;
 } rpi_chart_row;
 
@@ -77,10 +77,10 @@ const char *rpi_style_class(int style, char text[32]);
 
 /* The scale of one axis over all series; ends at round numbers when `rounds`. */
 rpi_scale rpi_series_scale(const rpi_figure *figure, bool of_x, double from, double to);
-/* The table beside a chart of lines: a row for each series, a column for each x, at the ticks
- * where there are many. */
+/* The table below a chart of lines: a row for each series, a column for each x, or for the
+ * ticks if there are many. */
 rp_status rpi_series_table(rpi_arena *arena, const char *corner, rpi_figure *figure);
-/* "q4: 2.42 to 0.451; fp32: ...", for those who do not see the figure. */
+/* "q4: 2.42 to 0.451; fp32: ...", for readers who do not see the figure. */
 rp_status rpi_series_summary(rpi_arena *arena, rpi_figure *figure);
 
 /* "time (min)", and that a scale is logarithmic; class "" begins at x, "end" ends there. */

@@ -1,4 +1,4 @@
-/* One table of all runs, by the same columns as HTML, Markdown and CSV. */
+/* One table of all runs, with the same columns in HTML, Markdown and CSV. */
 #ifndef RPI_CLI_REPORT_COMPARISON_H
 #define RPI_CLI_REPORT_COMPARISON_H
 

@@ -25,7 +25,7 @@ static bool is_number(const char *text) {
     return *at == '\0';
 }
 
-/* Blanks in front do not keep every spreadsheet from it. */
+/* With blanks in front, some spreadsheets still execute it. */
 static bool is_formula(const char *text) {
     const char *at = text + strspn(text, " ");
     return (*at && strchr("=+-@\t\r\n", *at)) && !is_number(at);

@@ -17,7 +17,7 @@ struct rpi_csv_tables {
 };
 
 static const struct {
-    const char *name, *heading; /* heading NULL: by the columns of others */
+    const char *name, *heading; /* heading NULL: with the columns of others */
 } tables_of[TABLES] = {
     [STEPS] = {"steps.csv", NULL},
     [EVALUATIONS] = {"evaluations.csv",

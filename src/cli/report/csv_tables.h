@@ -1,4 +1,4 @@
-/* Tidy tables: one row an observation, a column `run` first (RFC 4180). */
+/* Tidy tables: one row for each observation, a column `run` first (RFC 4180). */
 #ifndef RPI_CLI_REPORT_CSV_TABLES_H
 #define RPI_CLI_REPORT_CSV_TABLES_H
 
@@ -12,7 +12,7 @@ typedef struct rpi_csv_tables rpi_csv_tables;
 rp_status rpi_csv_open(const char *path, rpi_csv_tables **out_tables);
 /* Every step and evaluation of one run; its benchmark rows. */
 void rpi_csv_add(rpi_csv_tables *tables, const char *label, const rpi_metrics_file *file);
-/* What is known once all are read, and put the files in place: all of them, or none when one
+/* The tables that need all runs; then puts the files in place: all of them, or none if one
  * cannot be written. Frees the tables either way. */
 rp_status rpi_csv_commit(rpi_csv_tables *tables, const rpi_report *report);
 void rpi_csv_discard(rpi_csv_tables *tables); /* NULL is fine */

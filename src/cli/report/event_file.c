@@ -38,7 +38,7 @@ static void put_text(buffer *b, int field, const char *text) {
     put_bytes(b, text, strlen(text));
 }
 
-/* Least byte first, whatever this machine does. */
+/* Least significant byte first on every machine. */
 static void put_little(unsigned char *to, uint64_t bits, int bytes) {
     for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(bits >> (8 * i));
 }
@@ -61,8 +61,8 @@ static void put_float(buffer *b, int field, float value) {
     put_fixed(b, field, bits, 4);
 }
 
-/* The checksum of a checksum would be weak; TFRecord therefore rotates it and adds a constant.
- */
+/* The checksum of data that contains a checksum would be weak, so TFRecord rotates it and adds
+ * a constant. */
 static uint32_t masked_crc(const void *bytes, size_t count) {
     uint32_t crc = rpi_crc32c(0, bytes, count);
     return ((crc >> 15) | (crc << 17)) + UINT32_C(0xa282ead8);

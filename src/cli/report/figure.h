@@ -8,8 +8,8 @@
 
 typedef struct rpi_figure_kind {
     const char *name; /* of its file in --svg */
-    /* All of a figure's texts and arrays are of the report's arena. A figure without rows and
-     * series is left out: these runs have nothing to show in it. */
+    /* All of a figure's texts and arrays belong to the report's arena. A figure without rows
+     * and series is left out, because the runs have no data for it. */
     rp_status (*build)(const rpi_report *report, rpi_figure *figure);
 } rpi_figure_kind;
 
@@ -31,7 +31,7 @@ extern const rpi_figure_kind rpi_figure_bench_time;
 extern const rpi_figure_kind rpi_figure_bench_bandwidth;
 extern const rpi_figure_kind rpi_figure_codecs;
 
-/* All figures that this report has; the array is of its arena. */
+/* All figures of this report; the array belongs to its arena. */
 rp_status rpi_figures_build(const rpi_report *report, rpi_figure **out_figures, int *out_count);
 
 /* As a file of its own, with title, legend, caption and both palettes; `subtitle` may be NULL.
@@ -39,7 +39,7 @@ rp_status rpi_figures_build(const rpi_report *report, rpi_figure **out_figures, 
 void rpi_figure_write_file(FILE *stream, const rpi_figure *figure, const char *subtitle);
 /* As a numbered <figure> of a page, with its caption and its table. */
 void rpi_figure_write_page(FILE *stream, const rpi_figure *figure, int number);
-/* The sample of a line or a box that legends show. */
+/* The sample of a line or a box in legends. */
 void rpi_figure_key(FILE *stream, const char *class, bool is_line);
 
 #endif

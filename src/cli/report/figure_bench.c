@@ -1,4 +1,4 @@
-/* What `redpoll bench --json` measured and `redpoll plan --json` predicted, against size. */
+/* Results of `redpoll bench --json` and predictions of `redpoll plan --json`, against size. */
 #include "cli/report/figure.h"
 
 #include "base/status.h"
@@ -35,7 +35,8 @@ static rpi_point bandwidth_point(const rpi_report_bench_row *row) {
     return (rpi_point){row->bytes, row->bytes / row->time_s, NAN, NAN};
 }
 
-/* A file with one series is called by its own name, others add what tells series apart. */
+/* A file with one series gives it its own name; otherwise what distinguishes the series is
+ * added. */
 static rp_status name_series(rpi_arena *arena, const rpi_report_bench *bench,
                              const rpi_report_bench_row *row, int kinds,
                              const char **out_label) {

@@ -1,4 +1,4 @@
-/* What `redpoll bench codec --json` measured: bytes of elements a second on one core. */
+/* Results of `redpoll bench codec --json`: bytes of elements a second on one core. */
 #include "cli/report/figure.h"
 
 #include "base/status.h"

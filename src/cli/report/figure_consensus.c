@@ -1,5 +1,5 @@
-/* How far apart ranks are that have parameters of their own (gossip, local SGD), wherever a run
- * was evaluated: against steps, against time, and against what was sent. */
+/* The distance between ranks that have parameters of their own (gossip, local SGD), at each
+ * evaluation: against steps, against time, and against sent bytes. */
 #include "cli/report/figure.h"
 
 #include "base/status.h"
@@ -33,7 +33,7 @@ static rp_status make_series(rpi_arena *arena, const rpi_report_run *run, abscis
     return RP_OK;
 }
 
-/* Distances go down by powers of ten; one that is 0 has no place on such a scale. */
+/* Distances fall by powers of ten; 0 has no place on such a scale. */
 static bool wants_log(const rpi_figure *figure) {
     double low = INFINITY, high = 0;
     for (int s = 0; s < figure->series_count; s++)

@@ -1,4 +1,4 @@
-/* What evaluations on the held-out samples gave, wherever a run was evaluated. */
+/* The results of evaluations on the held-out samples. */
 #include "cli/report/figure.h"
 
 #include "base/status.h"
@@ -29,7 +29,7 @@ static rp_status make_series(rpi_arena *arena, const rpi_report_run *run, metric
     return RP_OK;
 }
 
-/* figure: with title, caption and y set; they stay when no run has the metric. */
+/* figure: with title, caption and y set; they stay if no run has the metric. */
 static rp_status build(const rpi_report *report, metric value, rpi_figure *figure) {
     RP_TRY(rpi_arena_array(report->arena, (size_t)report->run_count, sizeof *figure->series,
                            &figure->series));

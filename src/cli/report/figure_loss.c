@@ -1,4 +1,4 @@
-/* Loss against steps, against time, and against what was sent. */
+/* Loss against steps, against time, and against sent bytes. */
 #include "cli/report/figure.h"
 
 #include "base/status.h"
@@ -36,7 +36,7 @@ static rp_status make_series(rpi_arena *arena, const rpi_report_run *run, abscis
     return RP_OK;
 }
 
-/* Losses that span a decade are read off a logarithmic scale, if they are all positive. */
+/* Losses that span a decade get a logarithmic scale, if they are all positive. */
 static bool wants_log(const rpi_report *report) {
     double low = INFINITY, high = 0;
     for (int r = 0; r < report->run_count; r++)
@@ -49,7 +49,7 @@ static bool wants_log(const rpi_report *report) {
     return low > 0 && high >= 10 * low;
 }
 
-/* How many steps each mean holds, said once where it is the same for all. */
+/* How many steps each mean has, printed once if it is the same for all. */
 static rp_status smoothing(const rpi_report *report, bool has_bands, const char **out_text) {
     long long least = INT64_MAX, most = 0;
     bool envelopes = false;

@@ -1,4 +1,4 @@
-/* Throughput against ranks, beside what it would be if ranks cost nothing. */
+/* Throughput against ranks, beside the ideal without any cost of ranks. */
 #include "cli/report/figure.h"
 
 #include "base/status.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs that differ in nothing but their ranks. A run alone has neither codec nor link: it is
+/* Runs that differ only in their ranks. A run of one rank has neither codec nor link, and is
  * the first point of every series of its model. */
 static bool belongs(const rpi_report_run *run, const rpi_report_run *leader) {
     if (strcmp(run->model, leader->model) != 0 || strcmp(run->data, leader->data) != 0 ||
@@ -27,7 +27,7 @@ static int by_ranks(const void *a, const void *b) {
     return p->x != q->x ? (p->x > q->x) - (p->x < q->x) : (p->y > q->y) - (p->y < q->y);
 }
 
-/* The median of several runs with as many ranks. */
+/* The median of several runs with equally many ranks. */
 static void merge_alike(rpi_series *series) {
     int kept = 0;
     for (int i = 0; i < series->count;) {
@@ -70,7 +70,8 @@ static rp_status make_series(const rpi_report *report, const rpi_report_run *lea
                             leader->codec, leader->link[0] ? ", " : "", leader->link);
 }
 
-/* As many times the first point as there are ranks; one line for all that begin alike. */
+/* The first point times the ratio of ranks; one line for all series with the same first point.
+ */
 static rp_status add_ideal(rpi_arena *arena, const rpi_series *measured, int first,
                            rpi_figure *figure) {
     const rpi_point *start = &measured->points[0],

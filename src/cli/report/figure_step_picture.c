@@ -1,5 +1,5 @@
-/* A step of ranks that hold a model together, as they recorded it: a row for each, its passes
- * as blocks, what it waited for, and nothing where it was idle. */
+/* A step of ranks that share a model, as they recorded it: a row for each, with its passes as
+ * blocks, and its waits; gaps are idle time. */
 #include "cli/report/figure.h"
 
 #include "base/append.h"

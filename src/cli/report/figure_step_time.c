@@ -1,5 +1,5 @@
-/* Where the time of a step goes: above what the training thread did or waited for, below the
- * communication that ran beneath it. */
+/* The parts of a step's time: the upper bar is the training thread's computation and waits, the
+ * lower bar the communication at the same time. */
 #include "cli/report/figure.h"
 
 #include "base/status.h"
@@ -22,7 +22,7 @@ static const rpi_key keys[] = {
     {"of it, encoding and decoding", "codec"},
 };
 
-/* A part that is nothing gets no bar. */
+/* A part of 0 gets no bar. */
 static rp_status add_bar(rpi_arena *arena, const char *name, const char *class, double from,
                          double length, double top, double height, rpi_chart_row *row) {
     char text[RPI_QUANTITY_TEXT];

@@ -26,7 +26,7 @@ static rp_status make_row(rpi_arena *arena, const rpi_report_run *run, rpi_chart
                             run->unit);
 }
 
-/* "images/s", or both where runs of both kinds stand together. */
+/* "images/s", or both if there are runs of both kinds. */
 static const char *axis_title(const rpi_report *report) {
     bool images = false, tokens = false;
     for (int r = 0; r < report->run_count; r++) {

@@ -6,14 +6,15 @@
 #include <string.h>
 
 enum {
-    MARGIN = 16,      /* around a figure that stands alone */
+    MARGIN = 16,      /* around a figure in a file of its own */
     LETTER = 7,       /* width of one, about, at 12 px */
     SAMPLE = 34,      /* of a legend, with its gap */
     LEGEND_LINE = 20, /* height */
     LONGEST_LABEL = 48,
-    SHORT_LABEL = 36, /* where there are many: two stand side by side */
-    MOST_OPEN = 16,   /* entries of a legend on the page; more are folded, the table has them */
-    CAPTION_LINE = 15,     /* height */
+    SHORT_LABEL = 36,  /* if there are many: two are side by side */
+    MOST_OPEN = 16,    /* entries of a legend on the page; further ones are folded, and are in
+                        * the table */
+    CAPTION_LINE = 15, /* height */
     CAPTION_LETTERS = 106, /* of a line */
 };
 
@@ -48,8 +49,8 @@ static const char *entry_of(const rpi_figure *figure, int index, char class[32],
     return rpi_markup_cut(figure->series[index].label, limit, label, bytes);
 }
 
-/* Entries flow from left to right like words; returns the height. Without a stream, only that.
- */
+/* Entries are placed from left to right like words; returns the height. Without a stream it
+ * only computes that. */
 static int flow_legend(FILE *stream, const rpi_figure *figure) {
     legend l = legend_of(figure);
     int x = 0, y = 0;
@@ -94,7 +95,7 @@ static size_t line_bytes(const char *text) {
     return kept ? kept : strlen(text);
 }
 
-/* Without a stream only the height is told. */
+/* Without a stream only the height is computed. */
 static int flow_caption(FILE *stream, const char *text, int x, int y) {
     int height = 0;
     while (*text) {

@@ -34,8 +34,8 @@ bool rpi_report_has_layouts(const rpi_report *report) {
     return false;
 }
 
-/* The run of the same model with fewest ranks: as much as a rank does there, each would do in
- * an ideal run. The quickest of those. */
+/* The run of the same model with the fewest ranks: in an ideal run each rank does as much as
+ * one of its ranks. Of several, the fastest. */
 static const rpi_report_run *reference_of(const rpi_report *report, const rpi_report_run *run) {
     const rpi_report_run *best = run;
     for (int r = 0; r < report->run_count; r++) {
@@ -50,8 +50,8 @@ static const rpi_report_run *reference_of(const rpi_report *report, const rpi_re
     return best;
 }
 
-/* The `at`-th of the runs by ranks, as they were given where they have as many; NULL: no more.
- */
+/* The `at`-th of the runs by number of ranks, in the given order if the numbers are equal;
+ * NULL: no more. */
 static const rpi_report_run *run_at(const rpi_report *report, int at) {
     for (int r = 0; r < report->run_count; r++) {
         const rpi_report_run *run = &report->runs[r];
@@ -93,7 +93,7 @@ static void fill(const rpi_report *report, const rpi_report_run *run, cells *row
              100 * run->rate.p50 / ideal);
 }
 
-/* "tokens/s a rank": of what the first of them counts. */
+/* "tokens/s a rank": in the unit of the first run. */
 static void head(const rpi_report *report, cells *row) {
     const rpi_report_run *first = run_at(report, 0);
     const char *unit = first ? first->unit : "images";

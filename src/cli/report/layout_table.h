@@ -1,4 +1,4 @@
-/* Runs over more and more ranks: what each rank makes of its time, beside the ideal. */
+/* Runs over more and more ranks: the throughput of each rank, beside the ideal. */
 #ifndef RPI_CLI_REPORT_LAYOUT_TABLE_H
 #define RPI_CLI_REPORT_LAYOUT_TABLE_H
 
@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Are there two runs whose operations are known, of other numbers of ranks or layouts? */
+/* Whether there are two runs with known operations and different numbers of ranks or layouts.
+ */
 bool rpi_report_has_layouts(const rpi_report *report);
 /* As a part of a page, in Markdown, and for a terminal; nothing without such runs. */
 void rpi_layout_table_html(FILE *stream, const rpi_report *report);

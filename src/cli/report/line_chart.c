@@ -1,4 +1,4 @@
-/* Lines over two scales: a faint band of what was measured, the line, dots where asked. */
+/* Lines over two scales: a faint band of measured values, the line, and dots if asked for. */
 #include "cli/report/chart_kinds.h"
 
 #include "cli/report/markup.h"
@@ -70,7 +70,7 @@ static bool has_band_at(const plane *p, const rpi_point *point) {
            isfinite(rpi_scale_at(&p->y, point->high));
 }
 
-/* Forth along the upper edge and back along the lower one. */
+/* Along the upper edge and back along the lower one. */
 static void draw_band_piece(FILE *stream, const plane *p, const rpi_point *points, int count) {
     for (int i = 0; i < count; i++)
         fprintf(stream, "%c%.1f %.1f", i ? 'L' : 'M', rpi_scale_at(&p->x, points[i].x),
@@ -97,7 +97,7 @@ static void draw_band(FILE *stream, const plane *p, const rpi_series *series) {
     fprintf(stream, "\"/>");
 }
 
-/* A line of one point is none: it gets a dot, as all points do where they are few. */
+/* A line of one point is not visible: it gets a dot, as all points do if they are few. */
 static void draw_dots(FILE *stream, const plane *p, const rpi_series *series) {
     for (int i = 0; i < series->count; i++) {
         const rpi_point *point = &series->points[i];
@@ -127,7 +127,7 @@ void rpi_line_chart_draw(FILE *stream, const rpi_figure *figure, const char *id)
             "<clipPath id=\"%s-frame\"><rect x=\"%d\" y=\"%d\" width=\"%d\" "
             "height=\"%d\"/></clipPath>\n<g clip-path=\"url(#%s-frame)\">\n",
             id, LEFT - 4, TOP - 4, RPI_CHART_WIDTH - RIGHT - LEFT + 8, PLOT_HEIGHT + 8, id);
-    /* The first series is drawn last: it lies on top. */
+    /* The first series is drawn last, so that it is on top. */
     for (int i = figure->series_count - 1; i >= 0; i--)
         draw_series(stream, &p, &figure->series[i]);
     fprintf(stream, "</g>\n");

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes of the well-formed UTF-8 sequence at `text`, 0 where there is none; Unicode 15, table
- * 3-7: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
+/* Bytes of the well-formed UTF-8 sequence at `text`, 0 if there is none; Unicode 15, table 3-7:
+ * no overlong forms, no surrogates, nothing beyond U+10FFFF. */
 static int sequence_bytes(const unsigned char *text) {
     unsigned char lead = text[0];
     if (lead < 0x80) return 1;
@@ -19,7 +19,8 @@ static int sequence_bytes(const unsigned char *text) {
     return length;
 }
 
-/* XML 1.0 has no control characters but these three, and not the two last of the plane. */
+/* XML 1.0 allows no control characters except these three, and not the last two of the plane.
+ */
 static bool is_allowed(const unsigned char *text, int length) {
     if (length == 1)
         return (text[0] >= 0x20 && text[0] != 0x7f) || text[0] == '\t' || text[0] == '\n';
@@ -59,7 +60,7 @@ int rpi_markup_length(const char *text) {
     return length;
 }
 
-/* Where character `index` begins; the end of the text when it has no so many. */
+/* Where character `index` begins; the end of the text if it has fewer. */
 static size_t offset_of(const char *text, int index) {
     size_t at = 0;
     for (int seen = 0; text[at]; at++)
@@ -73,7 +74,7 @@ const char *rpi_markup_cut(const char *text, int limit, char *out, size_t bytes)
     const char *rest = text + offset_of(text, length - (limit - 1 - front));
     if (length <= limit && strlen(text) < bytes)
         snprintf(out, bytes, "%s", text);
-    else if (length <= limit) /* hardly text: more continuation bytes than characters */
+    else if (length <= limit) /* probably not text: more continuation bytes than characters */
         snprintf(out, bytes, "…");
     else
         snprintf(out, bytes, "%.*s…%s", (int)kept, text, rest);

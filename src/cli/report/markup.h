@@ -6,17 +6,17 @@
 
 #include <stdio.h>
 
-/* Text of others as text and nothing else, in elements and in quoted attributes: markup is
- * escaped, and what XML may not hold (control characters, broken UTF-8) becomes U+FFFD. */
+/* Foreign text as plain text, in elements and in quoted attributes: markup is escaped, and
+ * characters that XML does not allow (control characters, broken UTF-8) become U+FFFD. */
 void rpi_markup_text(FILE *stream, const char *text);
 
-/* What a user reads as this many characters; continuation bytes of UTF-8 do not count. */
+/* The number of characters that a reader sees; continuation bytes of UTF-8 do not count. */
 int rpi_markup_length(const char *text);
 
-/* At most `limit` characters, with an ellipsis for what is left out of the middle: the ends of
- * names tell them apart. Written to `out`, which is returned. */
+/* At most `limit` characters, with an ellipsis in the middle, because the ends of names
+ * distinguish them. Written to `out`, which is returned. */
 const char *rpi_markup_cut(const char *text, int limit, char *out, size_t bytes);
-/* A cell of Markdown: what would end it, or begin markup, is escaped. */
+/* A cell of Markdown: characters that would end it, or begin markup, are escaped. */
 void rpi_markdown_text(FILE *stream, const char *text);
 
 #endif

@@ -32,7 +32,7 @@ typedef struct reader {
     rpi_arena *arena;
     const char *name;
     long line;
-    long torn_line; /* one that was no JSON; forgiven when a start follows. 0: none */
+    long torn_line; /* one that was not JSON; accepted if a start follows. 0: none */
 } reader;
 
 static double number_of(const cJSON *object, const char *key) {
@@ -69,7 +69,7 @@ static rp_status step_number(const reader *r, const cJSON *object, const char *k
     return RP_OK;
 }
 
-/* Whatever stands from `step` on was done by a run that did not come further. */
+/* Rows from `step` on belong to a run that ended before it could save them. */
 static void forget_from(rpi_metrics_file *file, int64_t step) {
     size_t before = file->step_count;
     while (file->step_count > 0 && file->steps[file->step_count - 1].step >= step)
@@ -113,7 +113,7 @@ static rp_status take_header(reader *r, cJSON *object) {
         file->resumed[file->resumed_count++] = first >= 1 ? (int64_t)first : 0;
         if (first >= 1 && first <= LAST_STEP) note_layout(file, object, (int64_t)first);
     } else if (first > 1 && first <= LAST_STEP) {
-        /* Resumed from another folder: the steps before are there. */
+        /* Resumed from another folder, which has the earlier steps. */
         RP_TRY(reserve(0, &file->resumed_room, sizeof *file->resumed, &file->resumed));
         file->resumed[file->resumed_count++] = (int64_t)first;
     }
@@ -222,7 +222,7 @@ static rp_status take_bench(reader *r, cJSON *object) {
     return RP_OK;
 }
 
-/* What an object is, by the key that only it has. */
+/* The kind of an object, by the key that only it has. */
 static const struct {
     const char *key;
     rp_status (*take)(reader *r, cJSON *object);
@@ -238,7 +238,7 @@ static const struct {
     {"encode_bytes_s", take_bench},
 };
 
-/* Objects of kinds that this version does not know are passed over. */
+/* Objects of kinds that this version does not know are ignored. */
 static rp_status take(reader *r, cJSON *object) {
     if (r->torn_line && has(object, "redpoll")) {
         r->file->torn_lines++;
@@ -252,7 +252,7 @@ static rp_status take(reader *r, cJSON *object) {
     return RP_OK;
 }
 
-/* Other programs write NaN and Infinity, which JSON has not: null says the same. */
+/* Other programs write NaN and Infinity, which JSON does not have: replaced by null. */
 static void mend_numbers(char *line) {
     static const char *const words[] = {"-Infinity", "Infinity", "NaN", "-inf", "inf", "nan"};
     bool quoted = false;
@@ -266,7 +266,8 @@ static void mend_numbers(char *line) {
             size_t length = strlen(words[i]);
             if (strncmp(at, words[i], length) != 0) continue;
             memset(at, ' ', length);
-            /* A word of three letters has no room for null: a number that reads as none. */
+            /* A word of three letters has no room for null: replaced by a number that reads as
+             * none. */
             memcpy(at, length >= 4 ? "null" : "{} ", length >= 4 ? 4 : 3);
             break;
         }
@@ -284,7 +285,8 @@ static cJSON *parse(const char *line, size_t bytes) {
     return NULL;
 }
 
-/* A run that died in mid-line and was resumed: the header may stand behind the torn words. */
+/* A run that died in the middle of a line and was resumed: the header may follow the incomplete
+ * line. */
 static cJSON *parse_behind_torn(reader *r, const char *line, size_t bytes) {
     const char *start = bytes > 1 ? strstr(line + 1, "{\"redpoll\":") : NULL;
     cJSON *object = start ? parse(start, bytes - (size_t)(start - line)) : NULL;

@@ -1,8 +1,8 @@
-/* Reading what `redpoll train` and `redpoll bench --json` write (docs/json.md).
+/* Reads the output of `redpoll train` and `redpoll bench --json` (docs/json.md).
  *
- * A metrics.jsonl may hold several headers (a resumed run appends), steps that come again after
- * one, a torn line where the writer died, and a last line that is being written right now. What
- * comes out is one row a step, in order: the later of two takes the place of the earlier. */
+ * A metrics.jsonl may have several headers (a resumed run appends), steps that are repeated
+ * after one, an incomplete line if the writer died, and a last line that is being written now.
+ * The result is one row for each step, in order; of repeated steps the last counts. */
 #ifndef RPI_CLI_REPORT_METRICS_FILE_H
 #define RPI_CLI_REPORT_METRICS_FILE_H
 
@@ -65,20 +65,20 @@ typedef struct rpi_metrics_file {
     size_t resumed_count, resumed_room;
     int64_t layout_from; /* first step in the layout of the last start; 0: there was no other */
 
-    const char *unit;       /* "images" or "tokens" */
-    int64_t replaced_steps; /* that a resumed run did again */
-    int64_t torn_lines;     /* left by a death in mid-line */
-    bool last_line_torn;    /* being written, or the same */
-    bool closed;            /* the last start has its closing object */
-    bool stopped;           /* which says that it was told to end */
-    double memory_bytes;    /* which says what rank 0 held at most; NaN: it does not */
-    const rpi_report_picture *picture; /* of its last step, of the arena; NULL: there is none */
+    const char *unit;                  /* "images" or "tokens" */
+    int64_t replaced_steps;            /* that a resumed run did again */
+    int64_t torn_lines;                /* left by a death in mid-line */
+    bool last_line_torn;               /* being written, or the same */
+    bool closed;                       /* the last start has its closing object */
+    bool stopped;                      /* which says that a signal ended it */
+    double memory_bytes;               /* with the peak memory of rank 0; NaN: it has none */
+    const rpi_report_picture *picture; /* of its last step, in the arena; NULL: there is none */
     const char *error;                 /* of the arena; NULL: did not fail */
     int64_t failed_step;
 } rpi_metrics_file;
 
-/* Read a whole file. `name` is for messages. RP_IO: cannot be read, RP_CORRUPT: FILE:LINE is no
- * JSON, or nothing of ours. What failed needs no closing. */
+/* Read a whole file. `name` is for messages. RP_IO: cannot be read, RP_CORRUPT: FILE:LINE is
+ * not JSON, or not of these programs. After a failure nothing needs closing. */
 rp_status rpi_metrics_file_read(FILE *stream, const char *name, rpi_arena *arena,
                                 rpi_metrics_file *out_file);
 void rpi_metrics_file_close(rpi_metrics_file *file);

@@ -1,5 +1,5 @@
-/* Several files that appear together, each whole or not at all: all are written aside before
- * the first is put in place. */
+/* Several files that appear together, each complete or not at all: all are written under other
+ * names before the first is put in place. */
 #ifndef RPI_CLI_REPORT_OUTPUT_FILE_H
 #define RPI_CLI_REPORT_OUTPUT_FILE_H
 
@@ -15,11 +15,11 @@ typedef struct rpi_output_file {
 
 /* Begin a file; a device or a pipe is written directly. RP_IO names the path. */
 rp_status rpi_output_open(const char *path, rpi_output_file *out_file);
-/* All is written: RP_IO when not every byte got through. The path is still as it was. */
+/* Everything is written: RP_IO if not every byte was. The path is still unchanged. */
 rp_status rpi_output_finish(rpi_output_file *file);
 /* Finish, and put the file in place; closed either way. */
 rp_status rpi_output_commit(rpi_output_file *file);
-/* Leave nothing behind; what is not open is fine. */
+/* Leave nothing behind; closed files are fine. */
 void rpi_output_discard(rpi_output_file *file);
 
 #endif

@@ -33,7 +33,7 @@ static void write_head(FILE *stream, const rpi_report *report) {
     fprintf(stream, "</style>\n</head>\n<body>\n<main>\n");
 }
 
-/* The text that all runs share, or NULL. */
+/* The text that is the same in all runs, or NULL. */
 static const char *shared(const rpi_report *report, size_t offset) {
     const char *first = NULL;
     for (int r = 0; r < report->run_count; r++) {
@@ -104,7 +104,7 @@ static void write_figures(FILE *stream, const rpi_figure *figures, int count) {
     fprintf(stream, "</div>\n</section>\n");
 }
 
-/* Is this the first run that has this note? */
+/* Whether this is the first run with this note. */
 static bool is_new(const rpi_report *report, int run, const char *note) {
     for (int r = 0; r < run; r++)
         for (int i = 0; i < report->runs[r].note_count; i++)
@@ -118,7 +118,7 @@ static bool has_note(const rpi_report_run *run, const char *note) {
     return false;
 }
 
-/* A note once, with all runs that it is about. */
+/* A note once, with all runs that have it. */
 static void write_note(FILE *stream, const rpi_report *report, int first, const char *note) {
     int count = 0;
     for (int r = first; r < report->run_count; r++) count += has_note(&report->runs[r], note);

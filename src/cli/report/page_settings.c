@@ -1,4 +1,5 @@
-/* Settings on the page: first what differs between the runs, then all that each was given. */
+/* Settings on the page: first those that differ between the runs, then all given ones of each.
+ */
 #include "cli/report/markup.h"
 #include "cli/report/page.h"
 
@@ -17,7 +18,7 @@ static bool same(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Every name that some run has, in the order in which they come up. */
+/* The name of every setting of some run, in the order in which they occur. */
 static rp_status collect_names(const rpi_report *report, const char ***out_names,
                                int *out_count) {
     size_t room = 0;
@@ -76,7 +77,7 @@ static void write_differences(FILE *stream, const rpi_report *report, const char
     fprintf(stream, "</tbody></table></div>\n");
 }
 
-/* Those that are alike in all runs, once. */
+/* Those that are the same in all runs, once. */
 static void write_shared(FILE *stream, const rpi_report *report, const char **names,
                          int count) {
     fprintf(stream, "<details><summary>%s</summary>\n<div class=\"scroll\"><table><tbody>\n",

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ascending; a minute is told from three on: 150 s says more than 2.5 min. */
+/* Ascending; minutes are used from three on, because 150 s says more than 2.5 min. */
 static const rpi_quantity_unit numbers[] = {{"", 1, 0}, {0}};
 static const rpi_quantity_unit wholes[] = {{"", 1, 0}, {"k", 1e3, 1e4}, {"M", 1e6, 1e6}, {0}};
 static const rpi_quantity_unit seconds[] = {
@@ -41,7 +41,7 @@ static const rpi_quantity_unit *base_of(const rpi_quantity_unit *unit) {
 const rpi_quantity_unit *rpi_unit_for(rpi_quantity quantity, double value) {
     const rpi_quantity_unit *unit = units[quantity];
     if (!isfinite(value) || value == 0) return base_of(unit);
-    /* A hair of tolerance: 0.3 / 0.1 is a little below 3. */
+    /* A small tolerance: 0.3 / 0.1 is a little below 3. */
     double size = fabs(value) * (1 + 1e-9);
     while (unit[1].name && size >= unit[1].least) unit++;
     return unit;
@@ -61,7 +61,7 @@ static void shorten_exponent(char *text) {
     memmove(end, e, strlen(e) + 1);
 }
 
-/* What has no digits; NULL for a number. */
+/* The text of a value without digits; NULL for a number. */
 static const char *word_for(double value) {
     if (isnan(value)) return "–";
     if (isinf(value)) return value < 0 ? "−∞" : "∞";

@@ -1,4 +1,4 @@
-/* Numbers for people: a few digits, and a unit that suits their size. Pure. */
+/* Numbers for people: a few digits, and a unit that fits their size. Pure. */
 #ifndef RPI_CLI_REPORT_QUANTITY_H
 #define RPI_CLI_REPORT_QUANTITY_H
 
@@ -21,7 +21,7 @@ typedef struct rpi_quantity_unit {
 
 enum { RPI_QUANTITY_TEXT = 40 };
 
-/* The largest unit that suits a value of this size; not finite or 0: the base unit. */
+/* The largest unit that fits a value of this size; not finite or 0: the base unit. */
 const rpi_quantity_unit *rpi_unit_for(rpi_quantity quantity, double value);
 /* 0.4512, 92.4, 1e36; an en dash for NaN. `digits` are significant ones. */
 const char *rpi_number_text(double value, int digits, char text[RPI_QUANTITY_TEXT]);

@@ -75,7 +75,7 @@ typedef struct job {
     int figure_count;
 } job;
 
-/* Told of each file while all of its steps are in memory. */
+/* Called for each file while all of its steps are in memory. */
 static rp_status take_file(void *context, int index, const char *label,
                            const rpi_metrics_file *file) {
     job *j = context;
@@ -124,7 +124,7 @@ static rp_status write_csv(job *j) {
     return tables ? rpi_csv_commit(tables, &j->report) : RP_OK;
 }
 
-/* What was made, in a line; beside a table on standard output it goes to standard error. */
+/* One line about each output; with a table on standard output it goes to standard error. */
 static void tell(const job *j) {
     const settings *s = j->settings;
     FILE *stream = s->markdown || s->json ? stderr : stdout;

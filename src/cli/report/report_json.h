@@ -1,4 +1,4 @@
-/* What `redpoll report --json` says to programs (docs/json.md). */
+/* The output of `redpoll report --json` (docs/json.md). */
 #ifndef RPI_CLI_REPORT_JSON_H
 #define RPI_CLI_REPORT_JSON_H
 

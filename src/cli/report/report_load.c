@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum {
-    MOST_POINTS = 400, /* of one curve: about what a figure's width can show */
+    MOST_POINTS = 400, /* of one curve: about as many as a figure's width can show */
     LEAST_POINTS = 100,
     ALL_POINTS = 8000, /* of one figure's curves together */
     MOST_BENCH_ROWS = 10000,
@@ -39,7 +39,7 @@ static rp_status base_label(const char *path, rpi_arena *arena, const char **out
     return status;
 }
 
-/* LABEL=PATH, unless there is a file of that whole name. */
+/* LABEL=PATH, unless there is a file with that whole name. */
 static rp_status name_input(const char *word, rpi_arena *arena, rpi_report_input *input,
                             bool *out_labelled) {
     const char *equals = strchr(word, '=');
@@ -50,7 +50,7 @@ static rp_status name_input(const char *word, rpi_arena *arena, rpi_report_input
     return rpi_arena_printf(arena, &input->label, "%.*s", (int)(equals - word), word);
 }
 
-/* What identifies the file that a path stands for: a folder stands for its metrics. */
+/* What identifies the file of a path: a folder stands for its metrics. */
 static bool identify(const char *path, struct stat *facts) {
     char file[4096];
     if (stat(path, facts) != 0) return false;
@@ -77,7 +77,7 @@ static rp_status check_twice(const rpi_report_inputs *inputs, const bool *labell
     return RP_OK;
 }
 
-/* Runs of the same name in different folders go by the paths that the user wrote. */
+/* Runs of the same name in different folders get the paths that the user gave. */
 static rp_status tell_apart(const rpi_report_inputs *inputs, const bool *labelled,
                             rpi_arena *arena) {
     bool *twice = NULL;
@@ -149,7 +149,7 @@ static rp_status load_one(const rpi_report_inputs *inputs, int index, rpi_report
     return status;
 }
 
-/* "fp32, q4 and q8", or how many they are where that would be long. */
+/* "fp32, q4 and q8", or their number if that would be long. */
 static rp_status choose_title(const rpi_report_inputs *inputs, rpi_report *report) {
     enum { LONGEST_TITLE = 90 };
     size_t length = 0;

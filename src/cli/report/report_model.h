@@ -1,5 +1,5 @@
-/* What a report is made of: its runs and benchmark rows, small however long the runs were. All
- * texts and arrays are of one arena. */
+/* The content of a report: its runs and benchmark rows, small however long the runs were. All
+ * texts and arrays are in one arena. */
 #ifndef RPI_CLI_REPORT_MODEL_H
 #define RPI_CLI_REPORT_MODEL_H
 
@@ -8,12 +8,12 @@
 
 /* A few steps of a run as one point of a curve. */
 typedef struct rpi_curve_point {
-    double step, seconds, bytes; /* at its last step; sums since the first step known */
+    double step, seconds, bytes; /* at its last step; sums since the first known step */
     double smooth;               /* mean loss around it; NaN: none is a number */
     double low, high;            /* of the losses themselves */
 } rpi_curve_point;
 
-/* An evaluation, and what had been spent on it since the first step known. */
+/* An evaluation, and the time and bytes up to it since the first known step. */
 typedef struct rpi_run_evaluation {
     rpi_evaluation_row row;
     double seconds, bytes;
@@ -24,12 +24,11 @@ typedef struct rpi_spread {
     double p10, p25, p50, p75, p90;
 } rpi_spread;
 
-/* Where the time of a step goes: means over the middle half of the steps, by their time (or
- * over all, where most send nothing), so that the parts add up and a stray step counts for
- * nothing. */
+/* The parts of a step's time: means over the middle half of the steps, by their time (or over
+ * all, if most send nothing), so that the parts add up and outliers have no effect. */
 typedef struct rpi_step_parts {
     double step_s, compute_s, network_s, skew_s; /* of the training thread */
-    double comm_s, codec_s; /* of the communication beneath; NaN: unknown */
+    double comm_s, codec_s; /* of the communication meanwhile; NaN: unknown */
 } rpi_step_parts;
 
 typedef struct rpi_setting {
@@ -62,10 +61,10 @@ typedef struct rpi_report_run {
     rpi_spread rate;
     double step_bytes;                 /* mean: local SGD sends nothing in most steps */
     double step_units;                 /* images or tokens of a step, mean */
-    double memory_bytes;               /* the most that rank 0 held; NaN: not known */
+    double memory_bytes;               /* peak memory of rank 0; NaN: not known */
     double unit_flops;                 /* operations of an image, or a token; NaN: not known */
     const rpi_report_picture *picture; /* of its last step; NULL: there is none */
-    const rpi_run_forecast *forecast;  /* NULL: nobody asked for one, or there can be none: */
+    const rpi_run_forecast *forecast;  /* NULL: none was requested, or there can be none: */
     const char *no_forecast;           /* why; NULL: nobody asked */
     rpi_step_parts parts;
     rpi_setting *settings;

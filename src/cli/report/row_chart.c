@@ -1,4 +1,4 @@
-/* Rows of bars over one scale, each below its label, so that long labels have room. */
+/* Rows of bars over one scale, each below its label, so that there is room for long labels. */
 #include "cli/report/chart_kinds.h"
 #include "cli/report/markup.h"
 

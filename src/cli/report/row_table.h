@@ -1,4 +1,4 @@
-/* The table beside a chart of rows. */
+/* The table below a chart of rows. */
 #ifndef RPI_CLI_REPORT_ROW_TABLE_H
 #define RPI_CLI_REPORT_ROW_TABLE_H
 

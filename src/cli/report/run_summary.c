@@ -39,13 +39,13 @@ static rpi_spread spread_of(const rpi_metrics_file *file, rpi_step_value which,
     return rpi_spread_of(scratch, file->step_count);
 }
 
-/* About a twentieth of the run, odd; too few steps are left as they are. */
+/* About a twentieth of the run, odd; too few steps are not smoothed. */
 static int64_t window_of(size_t steps) {
     return steps < 10 ? 1 : 2 * (int64_t)((steps + 39) / 40) + 1;
 }
 
-/* Mean loss of the steps within half a window; NaN where none is a number, and at a last step
- * whose own loss is none: that run did not end well. */
+/* Mean loss of the steps within half a window; NaN if none is a number, and at a last step
+ * whose own loss is none, because that run did not end well. */
 static double mean_loss(const rpi_metrics_file *file, size_t at, int64_t window) {
     size_t half = (size_t)window / 2, last = file->step_count - 1;
     size_t from = at > half ? at - half : 0, to = at + half < last ? at + half : last;
@@ -64,8 +64,8 @@ static double mean_loss(const rpi_metrics_file *file, size_t at, int64_t window)
 static void draw_point(const rpi_metrics_file *file, size_t from, size_t to, int64_t window,
                        rpi_curve_point *point) {
     point->step = (double)file->steps[to - 1].step;
-    /* One step is smoothed around itself, many around their middle; the last point always
-     * around the last step, which is what the run came to. */
+    /* One step is smoothed around itself, several around their middle; the last point always
+     * around the last step, which is the run's result. */
     size_t middle = to == file->step_count ? to - 1 : from + (to - from - 1) / 2;
     point->smooth = mean_loss(file, middle, window);
     point->low = point->high = NAN;
@@ -76,7 +76,7 @@ static void draw_point(const rpi_metrics_file *file, size_t from, size_t to, int
     }
 }
 
-/* What a step took, added where it is known. */
+/* Adds the values of a step, if they are known. */
 static void spend(const double *values, double *seconds, double *bytes) {
     if (isfinite(values[RPI_STEP_S])) *seconds += values[RPI_STEP_S];
     if (isfinite(values[RPI_STEP_WIRE_BYTES])) *bytes += values[RPI_STEP_WIRE_BYTES];
@@ -129,7 +129,7 @@ static double mean_units(const rpi_metrics_file *file) {
     return share_sum(sum, count);
 }
 
-/* The sums of values that are there, of the steps that took so long. */
+/* The sums of the known values of steps with times in this range. */
 static void sum_parts(const rpi_metrics_file *file, const rpi_spread *step_s,
                       rpi_report_run *run) {
     double sums[RPI_STEP_VALUES] = {0}, counts[RPI_STEP_VALUES] = {0};
@@ -184,8 +184,8 @@ static rp_status measure(const rpi_metrics_file *whole, rpi_report_run *run) {
     run->unit_flops = number_of(file->header, "sample_flops") *
                       number_of(file->header, "global_batch_size") / run->step_units;
     run->picture = file->picture;
-    /* The middle half by time, without strays; but where most steps exchange nothing, those
-     * that do are the slow ones. */
+    /* The middle half by time, without outliers; but if most steps exchange nothing, those that
+     * do are the slow ones. */
     rpi_spread step_s = spread_of(file, RPI_STEP_S, scratch);
     double median = spread_of(file, RPI_STEP_WIRE_BYTES, scratch).p50;
     if (median < .5 * run->step_bytes) step_s = (rpi_spread){.p25 = -INFINITY, .p75 = INFINITY};
@@ -240,7 +240,7 @@ static rp_status setting_text(rpi_arena *arena, const cJSON *item, const char **
     return rpi_arena_copy(arena, value, out_value);
 }
 
-/* The facts of the header first, then the options as they were given. */
+/* The facts of the header first, then the given options. */
 static rp_status copy_settings(const rpi_metrics_file *file, rpi_arena *arena,
                                rpi_report_run *run) {
     const cJSON *options = cJSON_GetObjectItemCaseSensitive(file->header, "options");
@@ -279,7 +279,7 @@ static rp_status copy_header(const rpi_metrics_file *file, rpi_arena *arena,
     return copy_settings(file, arena, run);
 }
 
-/* One note; the format is the note's. */
+/* One note, with a format. */
 #define NOTE(...)                                                                              \
     do {                                                                                       \
         if (run->note_count < LONGEST_NOTES)                                                   \

@@ -76,7 +76,7 @@ static const char *amount(int item, double value, char text[RPI_QUANTITY_TEXT]) 
     return rpi_number_text(value, 4, text);
 }
 
-/* Of what was measured: how far the forecast is above it. */
+/* How far the forecast is above the measurement. */
 static double error_of(const rpi_report_run *run, int item) {
     double measured = rpi_run_measured(run, item);
     return measured > 0 ? run->forecast->values[item] / measured - 1 : NAN;
@@ -99,7 +99,7 @@ static void fill(const rpi_report_run *run, int item, cells *out) {
 
 /* ---- for people ---- */
 
-/* What printf pads to counts bytes; letters beyond ASCII have more than one. */
+/* printf pads by bytes; letters beyond ASCII have several. */
 static void pad(FILE *stream, const char *text, int width, bool to_right) {
     int letters = 0;
     for (const char *at = text; *at; at++) letters += ((unsigned char)*at & 0xc0) != 0x80;

@@ -1,4 +1,5 @@
-/* Predicted beside measured: what a machine's file makes of a run, and what it took. */
+/* Predicted beside measured: the forecast of a run by a machine's file, and the run's own
+ * values. */
 #ifndef RPI_CLI_REPORT_RUN_TABLE_H
 #define RPI_CLI_REPORT_RUN_TABLE_H
 
@@ -9,13 +10,13 @@
 /* The machine that a run was started with, in its folder. */
 #define RPI_RUN_MACHINE "machine.json"
 
-/* Sets the forecast of a run, or why there is none: by the file `machine`, or where that is
- * NULL by what is in the run's folder; neither where there is nothing, nor of files without a
- * header. RP_CORRUPT, RP_NOT_FOUND, RP_IO: of `machine`. */
+/* Sets the forecast of a run, or why there is none: by the file `machine`, or if that is NULL
+ * by the one in the run's folder; neither if there is none, and not for files without a header.
+ * RP_CORRUPT, RP_NOT_FOUND, RP_IO: of `machine`. */
 rp_status rpi_report_predict(const rpi_metrics_file *file, const char *machine,
                              rpi_arena *arena, rpi_report_run *run);
 
-/* The same item as it was measured; NaN: it was not. */
+/* The measured value of the same item; NaN: it was not measured. */
 double rpi_run_measured(const rpi_report_run *run, int item);
 
 bool rpi_report_has_forecasts(const rpi_report *report);

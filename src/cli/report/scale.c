@@ -18,7 +18,7 @@ static void add_tick(rpi_scale *scale, double value, const char *text) {
     snprintf(tick->text, sizeof tick->text, "%s", text);
 }
 
-/* As many digits as tell ticks apart, whatever their size. */
+/* As many digits as distinguish ticks, whatever their size. */
 static void linear_text(double value, double step, const char *suffix,
                         char text[RPI_QUANTITY_TEXT]) {
     int decimals = (int)ceil(-log10(step) - 1e-9);
@@ -77,7 +77,7 @@ static void log_text(rpi_quantity quantity, double value, char text[RPI_QUANTITY
              unit->name);
 }
 
-/* The i-th number of the row 1 2 5 10 20 50 ..., 0 being 1. */
+/* The i-th number of the sequence 1 2 5 10 20 50 ..., 0 being 1. */
 static double round_at(int i) {
     static const double mantissas[] = {1, 2, 5};
     int decade = (int)floor(i / 3.0);
@@ -92,7 +92,7 @@ static void log_ticks(rpi_scale *scale, const rpi_range *range) {
         scale->low = round_at(first);
         scale->high = round_at(last);
     }
-    /* Full decades only, or every n-th of them, where the row would be too dense. */
+    /* Full decades only, or every n-th of them, if the sequence would be too dense. */
     int stride = 1;
     while ((last - first) / stride > range->wanted + 1) stride = stride == 1 ? 3 : stride + 3;
     scale->unit = "";

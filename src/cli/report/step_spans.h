@@ -7,7 +7,7 @@
 #include <cjson/cJSON.h>
 #include <stdint.h>
 
-/* Passes, and then what ranks waited for. */
+/* Passes, and then waits of ranks. */
 typedef enum rpi_span_kind {
     RPI_SPAN_FORWARD,
     RPI_SPAN_BACKWARD,
@@ -42,7 +42,7 @@ typedef struct rpi_report_picture {
     int row_count;
 } rpi_report_picture;
 
-/* What is no rank, or no span, is passed over. All of it is of the arena. */
+/* Entries that are not ranks or spans are ignored. All of it is in the arena. */
 rp_status rpi_report_picture_read(const cJSON *object, rpi_arena *arena,
                                   const rpi_report_picture **out_picture);
 

@@ -1,8 +1,8 @@
 #include "cli/report/stylesheet.h"
 
-/* Seven colours that stay apart under all three colour deficiencies (Machado, Oliveira and
- * Fernandes 2009: no pair of either palette is closer than 14 in CIE Lab), and at least 3 : 1
- * against the paper. */
+/* Seven colours that can be distinguished with all three colour deficiencies (Machado, Oliveira
+ * and Fernandes 2009: no pair of either palette is closer than 14 in CIE Lab), and have at
+ * least 3 : 1 against the paper. */
 #define LIGHT                                                                                  \
     "--paper:#fff;--ink:#1c1f23;--soft:#5c636b;--line:#9aa1a9;--grid:#e4e7ea;--wash:#f6f7f8;"  \
     "--k0:#0072b2;--k1:#d55e00;--k2:#009e73;--k3:#5a1846;--k4:#9060fc;--k5:#303c0c;"           \

@@ -24,8 +24,8 @@ static const char *const tags[RPI_STEP_VALUES] = {
     [RPI_STEP_WIRE_BYTES] = "network/wire_bytes",
 };
 
-/* A label as the name of a folder: letters of any language stay, what a path or a shell would
- * take as something else does not. */
+/* A label as the name of a folder: letters of any language stay, characters with a meaning in
+ * paths or shells are replaced. */
 static void folder_name(const char *label, char name[LONGEST_NAME]) {
     int length = 0;
     for (; *label && length < LONGEST_NAME - 1; label++) {
@@ -38,7 +38,7 @@ static void folder_name(const char *label, char name[LONGEST_NAME]) {
     name[length] = '\0';
 }
 
-/* A loss that is no number is worth seeing; other values are then unknown. */
+/* A loss that is not a number is kept; other such values are unknown. */
 static void write_step(FILE *stream, double wall_time, const rpi_step_row *row,
                        const char *unit) {
     rpi_scalar scalars[RPI_STEP_VALUES];
@@ -60,7 +60,7 @@ static void write_evaluation(FILE *stream, double wall_time, const rpi_evaluatio
     rpi_event_scalars(stream, wall_time, row->step, scalars, isnan(row->perplexity) ? 2 : 3);
 }
 
-/* Times are those of the last start and what its steps took since; evaluations come right after
+/* Times are those of the last start plus the steps' times since; evaluations come right after
  * their step. */
 static void write_events(FILE *stream, double start, const rpi_metrics_file *file) {
     size_t evaluation = 0;

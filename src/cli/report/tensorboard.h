@@ -6,8 +6,8 @@
 #include "cli/report/metrics_file.h"
 #include "cli/report/output_file.h"
 
-/* Write one run aside, in a folder of its own below `folder`; the caller commits or discards.
- */
+/* Write one run into a folder of its own below `folder`, under another name; the caller commits
+ * or discards it. */
 rp_status rpi_tensorboard_write(const char *folder, const char *label,
                                 const rpi_metrics_file *file, rpi_output_file *out_file);
 

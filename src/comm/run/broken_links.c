@@ -1,4 +1,4 @@
-/* Does a broken link matter? Only to those that need something from it. */
+/* Does a broken link matter? Only to operations that need something from it. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
@@ -7,11 +7,12 @@
 #include "comm/run/executor.h"
 #include "comm/run/in_place.h"
 
-/* A closed link is no failure for who needs nothing from it: a peer may be done earlier. */
+/* A closed link is no failure for an operation that needs nothing from it, because a peer may
+ * finish earlier. */
 typedef struct need {
     bool sends;     /* something is still to be sent to the rank */
-    int64_t frames; /* still to come from it; those queued as unexpected have come */
-    uint64_t bytes; /* of payload in these, but for those of chunks that have not started */
+    int64_t frames; /* still to come from it; frames queued as unexpected have come */
+    uint64_t bytes; /* payload bytes in these, except for chunks that have not started */
 } need;
 
 static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
@@ -52,7 +53,7 @@ static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
     }
 }
 
-/* In words only: it looks at every chunk. */
+/* Only for messages: it examines every chunk. */
 static uint64_t bytes_of_later_chunks(const rp_request *request, int peer) {
     const rpi_compiled_schedule *compiled = request->compiled;
     uint64_t bytes = 0;
@@ -91,7 +92,7 @@ static need need_of(const rp_request *request, int rank) {
     need n = {0};
     if (!rpi_comm_is_numbered(request->comm) && rank == 0) n.frames++; /* it gives the number */
     if (request->stage == RPI_REQUEST_UNBOUND) {
-        n.frames = is_alone(request->comm); /* one who may still send is enough */
+        n.frames = is_alone(request->comm); /* one rank that may still send is enough */
         return n;
     }
     if (!rpi_request_concerns(request, rank)) return n;

@@ -1,4 +1,4 @@
-/* Chunks: taken from the pool of their schedule, begun with, and given back. */
+/* Chunks: taken from the pool of their schedule, started, and returned. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
@@ -39,7 +39,7 @@ static rp_status new_chunk(const rpi_compiled_schedule *compiled, rpi_chunk **ou
     return RP_OK;
 }
 
-/* Bytes of an accumulator of the chunk that is next: of the longest. */
+/* Bytes of an accumulator of the next chunk: of its longest part. */
 static size_t sum_stride(const rp_request *request) {
     const rpi_compiled_schedule *compiled = request->compiled;
     size_t most = 0;

@@ -1,4 +1,4 @@
-/* What follows when a step of a chunk has finished: others become ready. */
+/* When a step of a chunk has finished, others become ready. */
 #include "comm/run/chunk_steps.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
@@ -11,7 +11,7 @@ static void clear_bit(uint64_t *set, int bit) {
     set[bit / 64] &= ~(UINT64_C(1) << bit % 64);
 }
 
-/* Those that come behind an instruction, SENDs or the others, wait for it no more. */
+/* The instructions that depend on one, SENDs or the others, wait for it no longer. */
 static void go_on(rpi_chunk *chunk, int index, bool sends) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     const rpi_instruction *instruction = &compiled->instruction[index];
@@ -22,7 +22,7 @@ static void go_on(rpi_chunk *chunk, int index, bool sends) {
     }
 }
 
-/* A SEND writes nothing: one that follows another does so for the order of their link. */
+/* A SEND writes nothing: one that follows another does so only for the order of their link. */
 void rpi_chunk_let_sends_follow(rpi_chunk *chunk, int index) {
     go_on(chunk, index, true);
 }

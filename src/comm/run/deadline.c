@@ -1,17 +1,17 @@
 /* Lack of progress: named after warn_after_s, failed after timeout_s.
  *
- * What the other ranks' heartbeats say decides. A rank without heartbeats is stopped. One that
- * beats outside of any operation computes or saves, and is left in peace as long as it beats.
- * One that waits in another communicator, and does nothing else, is the matter of rank 0
- * (net/control/control_waits.c), which follows such waits and ends those that come back to
- * themselves. When all beat and wait here, nothing will ever move. Most of them then wait for a
+ * The decision is by the other ranks' heartbeats. A rank without heartbeats is stopped. One
+ * that beats outside of any operation computes or saves, and may do so as long as it beats. One
+ * that waits in another communicator, and does nothing else, is left to rank 0
+ * (net/control/control_waits.c), which follows such waits and ends those that return to their
+ * beginning. If all beat and wait here, nothing will ever move. Most of them then wait for a
  * consequence: the one that waits in the earliest step has lost a frame, and all name it and
- * who owes that.
+ * the rank that has to send it.
  *
- * Where a rank serves others it expects their messages all the time, and waits for none in
- * particular: whose turn it is only the owner of the communicator knows (is_watched). Of such
- * receives nothing is said here, unless the other side is stopped. The same holds for sends and
- * receives that no caller waits for. */
+ * A rank that serves others expects their messages all the time, and waits for none in
+ * particular; only the owner of the communicator knows whose turn it is (is_watched). Such
+ * receives are not reported here, unless the other side is stopped. The same holds for sends and
+ * receives for which no caller waits. */
 #include "base/c_locale.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
@@ -26,15 +26,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* Ranks behind us know better what is missing: they get a moment to say it first. */
+/* Ranks that are behind us know better what is missing: they get a moment to report it first.
+ */
 #define GRACE_NS (RPI_SECOND_NS / 2)
 
 static int64_t span_ns(double seconds) {
     return seconds > 0 && seconds < 1e9 ? (int64_t)(seconds * 1e9) : RPI_NEVER_NS / 4;
 }
 
-/* Idle for so long, a rank says for which frame: early enough for heartbeats to reach
- * everybody, by way of rank 0, before the first of them speaks. */
+/* A rank that has been idle for this long reports the frame for which it waits: early enough
+ * for heartbeats to reach all, through rank 0, before the first of them fails. */
 static int64_t gap_after_ns(const rp_comm *comm) {
     int64_t warn = span_ns(comm->warn_after_s), end = span_ns(comm->timeout_s);
     int64_t own = (warn < end ? warn : end) / 4;
@@ -45,15 +46,15 @@ void rpi_deadline_note_open(rp_comm *comm) {
     comm->context->gap_after_ns = gap_after_ns(comm);
 }
 
-/* An operation whose GPU has not come to what it was given; NULL: there is none. */
+/* An operation of which the GPU has not done the work it was given; NULL: there is none. */
 static const rp_request *with_late_device(const rp_comm *comm) {
     for (const rp_request *request = comm->queue; request; request = request->next)
         if (request->device && rpi_transfer_is_busy(request->device)) return request;
     return NULL;
 }
 
-/* Nobody else knows of a GPU that does not move: its rank speaks before those that wait for
- * it. */
+/* No other rank knows of a GPU that does not move, so its rank reports before those that wait
+ * for it. */
 static int64_t device_end_ns(const rp_comm *comm) {
     int64_t end = span_ns(comm->timeout_s);
     return comm->progress_ns + end - (end / 4 < GRACE_NS ? end / 4 : GRACE_NS);
@@ -72,12 +73,13 @@ int64_t rpi_deadline_next_ns(const rp_comm *comm) {
     if (comm->scan_ns > now && comm->scan_ns < next) next = comm->scan_ns;
     if (with_late_device(comm) && device_end_ns(comm) < next) next = device_end_ns(comm);
     if (expect < next) next = expect > now ? expect : now + 1;
-    /* Past the end a rank that computes is looked at again and again. */
+    /* Past the end a rank that computes is examined again and again. */
     return next > now ? next : now + RPI_SECOND_NS / 4;
 }
 
-/* A process that was away is forgiven for as long as it was, but for a part of the timeout: who
- * looks now and then, and never finds anything, has waited, too. */
+/* A process that was stopped gets as much time as it was stopped for, except for a part of the
+ * timeout, since a caller that looks from time to time, and never finds anything, has waited,
+ * too. */
 void rpi_deadline_forgive(rp_comm *comm, int64_t since_ns, int64_t until_ns) {
     int64_t progress_ns = comm->progress_ns, part_ns = span_ns(comm->timeout_s) / 4;
     if (since_ns < progress_ns) since_ns = progress_ns;
@@ -105,7 +107,7 @@ static int64_t look_at(rp_request *request, int64_t now_ns) {
     return request->moved_ns;
 }
 
-/* What others are to hear of: what a caller waits for, or the operation whose turn it is. */
+/* What other ranks are told: what a caller waits for, or the operation whose turn it is. */
 static rp_request *foremost(rp_comm *comm) {
     pthread_mutex_lock(&comm->context->lock);
     rp_request *waited = comm->waited;
@@ -147,7 +149,7 @@ static bool has_waiters(rp_comm *comm) {
     return waits;
 }
 
-/* A receive that is waited for in a call is judged here, whoever owns the communicator. */
+/* A receive for which a call waits is decided here, whoever owns the communicator. */
 static bool is_judged_by_method(rp_comm *comm) {
     return atomic_load(&comm->is_watched) && !has_waiters(comm);
 }
@@ -158,12 +160,12 @@ static bool is_ahead(rp_comm *comm, const rp_request *request) {
     return request->kind->by_pair && !comm->strict_timeout && !has_waiters(comm);
 }
 
-/* Until rank 0 has heard that we have waited for too long, and has told: two beats. */
+/* Until rank 0 knows that we have waited for too long, and has told others: two beats. */
 static int64_t decision_ns(const rp_comm *comm) {
     return comm->silence_ns / 2 + GRACE_NS / 2;
 }
 
-/* How a wait of `idle_ns` ends, if it has to; is_warning: it is told, too. */
+/* How a wait of `idle_ns` ends, if it must; is_warning: it is also reported. */
 static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_warning) {
     char why[240], text[160];
     rpi_diagnosis s = rpi_diagnosis_make(comm, of, rpi_now_ns() - idle_ns);
@@ -186,7 +188,7 @@ static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_
 
 /* ---- operations that do not move though their communicator does ---- */
 
-/* Links to ranks of other communicators say nothing of this one's frames. */
+/* Links to ranks of other communicators carry no frames of this one. */
 static void look_at_links(rp_comm *comm, int64_t now_ns) {
     uint64_t exchanged = 0;
     for (int rank = 0; rank < comm->world; rank++) {
@@ -198,7 +200,7 @@ static void look_at_links(rp_comm *comm, int64_t now_ns) {
     comm->exchanged = exchanged;
 }
 
-/* A frame may be on its way that takes longer than the timeout, and be this one's. */
+/* A frame under way may take longer than the timeout, and belong to this one. */
 static bool may_trickle(const rp_comm *comm, const rp_request *request, int64_t now_ns) {
     int64_t since_ns = now_ns - span_ns(comm->timeout_s);
     if (comm->context->trickled_ns <= since_ns || comm->exchanged_ns <= since_ns) return false;
@@ -208,7 +210,7 @@ static bool may_trickle(const rp_comm *comm, const rp_request *request, int64_t 
     return false;
 }
 
-/* Collectives behind the first one wait for it, as they should: that one speaks for them. */
+/* Later collectives wait for the first one, as they should: only the first is reported. */
 static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
     int64_t end = span_ns(comm->timeout_s);
     bool is_first = true;
@@ -223,8 +225,8 @@ static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
     return stuck;
 }
 
-/* Where others move, whoever beats lives and does something: only with strict_timeout it has to
- * come. */
+/* If others move, a rank that beats is alive and does something: only with strict_timeout this
+ * operation must move. */
 void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
     int64_t part = span_ns(comm->timeout_s) / 8;
     bool is_soon = now_ns < comm->scan_ns && comm->scan_ns - now_ns <= part;

@@ -1,4 +1,4 @@
-/* What each step does where elements lie in memory of a GPU; device.h draws it. */
+/* What each step does if elements are in memory of a GPU; device.h has a picture. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
@@ -16,7 +16,7 @@
 
 /* ---- what the host needs ---- */
 
-/* The slot of values that an instruction reads in place of an encoded slot that has none. */
+/* The slot of values that an instruction reads instead of an encoded slot that has none. */
 static int values_read(const rpi_chunk *chunk, int slot) {
     if (slot < RPI_SLOT_ENCODED || slot == RPI_NO_SLOT) return slot;
     int encoded_slot = slot - RPI_SLOT_ENCODED;
@@ -37,13 +37,13 @@ static bool encodes(const rpi_instruction *instruction) {
     return instruction->kind == RPI_STEP_ENCODE || instruction->encodes;
 }
 
-/* Its values stay where they are: nothing is read now. */
+/* Its values stay in place: nothing is read now. */
 static bool is_put_off(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     return instruction->kind == RPI_STEP_ENCODE &&
            rpi_instruction_stays_values(chunk, instruction);
 }
 
-/* Decodings of a chunk that nothing waits for are launched together, when the last is there:
+/* Decodings of a chunk on which nothing depends are launched together, when the last can be:
  * the chunk is not over before. */
 static bool may_hold(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     return instruction->kind == RPI_STEP_DECODE && instruction->into == RPI_SLOT_OUT &&
@@ -51,7 +51,7 @@ static bool may_hold(const rpi_chunk *chunk, const rpi_instruction *instruction)
            !rpi_instruction_is_void(chunk->request, chunk->index, instruction);
 }
 
-/* RP_PENDING: something is coming. */
+/* RP_PENDING: a copy is under way. */
 static rp_status gather(rpi_chunk *chunk, const rpi_instruction *instruction) {
     if (instruction->kind == RPI_STEP_FENCE || instruction->kind == RPI_STEP_RECV) return RP_OK;
     if (is_put_off(chunk, instruction)) return RP_OK;
@@ -106,7 +106,7 @@ static rp_status encode_slice(rpi_chunk *chunk, const rpi_instruction *instructi
     return rpi_lane_put(transfer, RPI_LANE_FROM, RPI_LANE_ENCODE, &call);
 }
 
-/* A pinned copy is newer than what the kernel would go on with. */
+/* A pinned copy is newer than the memory that the kernel would use. */
 static bool has_staged_residual(const rpi_chunk *chunk, int part) {
     return rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part)->state != RPI_STAGED_NOT;
 }
@@ -181,7 +181,7 @@ static bool takes_decode(const rpi_chunk *chunk, const rpi_instruction *instruct
            rpi_device_knows_part(chunk, instruction);
 }
 
-/* It writes the whole part: what the host has written there before is nothing now. */
+/* It writes the whole part, so values that the host has written there are obsolete. */
 static void take_from_host(rpi_chunk *chunk, int part) {
     rpi_staged *out = rpi_staged_of(chunk, RPI_STAGED_OUT, part);
     out->dirty = false;
@@ -267,7 +267,7 @@ static rp_status begin_alone(rpi_chunk *chunk, const rpi_instruction *instructio
     return gather(chunk, instruction);
 }
 
-/* It follows in RPI_LANE_FROM, and waits for this one alone. */
+/* It follows in RPI_LANE_FROM, and waits only for this one. */
 static bool follows(const rpi_chunk *chunk, const rpi_instruction *instruction, int next) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     const rpi_instruction *it = &compiled->instruction[next];
@@ -280,8 +280,8 @@ static bool follows(const rpi_chunk *chunk, const rpi_instruction *instruction, 
            rpi_device_sums_take(chunk, it);
 }
 
-/* What stands behind an addition in its lane is put there at once: the lane keeps the order,
- * and nobody has to see that the one is done to begin the other. */
+/* Work that follows an addition in its lane is put there at once: the lane keeps the order, and
+ * nothing has to wait for the addition's end. */
 static rp_status go_ahead(rpi_chunk *chunk, const rpi_instruction *instruction) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     bool on_device;
@@ -317,7 +317,7 @@ rp_status rpi_device_run(rpi_chunk *chunk, int index, bool *out_done) {
     return rpi_lane_has_come(transfer, step->lane, step->mark) ? RP_OK : RP_PENDING;
 }
 
-/* Inputs that sums will need on the host come while frames do. */
+/* Inputs that sums will need on the host are copied while frames are under way. */
 rp_status rpi_device_chunk_begin(rpi_chunk *chunk) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     RP_TRY(rpi_device_sums_open(chunk));

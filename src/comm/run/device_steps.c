@@ -35,7 +35,7 @@ static void say_once(const rpi_slice *slice) {
             rp_codec_text(slice->codec, text, sizeof text));
 }
 
-/* Kernels, or a copy where elements travel as they are. */
+/* Kernels, or a copy if elements are sent as they are. */
 bool rpi_device_knows_slice(const rpi_slice *slice, const rp_encode_context *context,
                             rpi_device_call *call, bool *out_copies) {
     *out_copies = rp_codec_is_exact(slice->codec, slice->extent->dtype) && !context->residual;
@@ -96,7 +96,7 @@ rp_status rpi_device_pin_slot(rpi_chunk *chunk, const rpi_instruction *instructi
     return RP_OK;
 }
 
-/* A piece of the part would not begin as kernels want it. */
+/* A piece of the part would begin at an address that kernels cannot use well. */
 static bool is_ragged(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     rpi_device_call call;
     rpi_slice slice;
@@ -112,7 +112,7 @@ static bool is_ragged(const rpi_chunk *chunk, const rpi_instruction *instruction
     return false;
 }
 
-/* Where the GPU has no memory for a copy, kernels take the slot as it is. */
+/* If the GPU has no memory for a copy, kernels use the slot itself. */
 rp_status rpi_device_begin_slot(rpi_chunk *chunk, const rpi_instruction *instruction, int slot,
                                 int lane, unsigned char **out_bytes) {
     int index = slot - RPI_SLOT_ENCODED;

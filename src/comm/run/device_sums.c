@@ -21,7 +21,7 @@ static bool divides(const rpi_instruction *instruction) {
     return instruction->weight.times == 1 && instruction->weight.over > 0;
 }
 
-/* Floats, some of which are encoded: all exact ones may travel without being encoded. */
+/* Floats, some of which are encoded: if all are exact they may be sent unencoded. */
 static bool has_kernels(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     bool is_lossy = false;
     rpi_slice slice;
@@ -61,7 +61,7 @@ static bool can_add(const rpi_chunk *chunk, int part) {
     return true;
 }
 
-/* Where the GPU has no memory for it, the host adds. */
+/* If the GPU has no memory for it, the host adds. */
 rp_status rpi_device_sums_open(rpi_chunk *chunk) {
     rpi_transfer *transfer = chunk->request->device;
     for (int part = 0; part < chunk->request->compiled->schedule.parts; part++) {
@@ -114,7 +114,7 @@ static bool begin_sums(const rpi_chunk *chunk, const rpi_instruction *instructio
     return true;
 }
 
-/* What one launch does to sums: several instructions that follow each other. */
+/* The part of sums in one launch: several instructions that follow each other. */
 typedef struct addition {
     const rpi_instruction *instruction;
     const rpi_instruction *own_behind; /* an ADD of this rank's values; NULL: none */
@@ -142,7 +142,7 @@ static rp_status decode_slice(rpi_chunk *chunk, const rpi_slice *slice, const ad
     return rpi_lane_put(transfer, RPI_LANE_FROM, adds ? RPI_LANE_ADD : RPI_LANE_DECODE, &call);
 }
 
-/* Values of this rank, which lie as an exact encoding does. */
+/* Values of this rank, in the form of an exact encoding. */
 static rp_status add_own(rpi_chunk *chunk, const rpi_slice *slice, const addition *a, void *own,
                          void *sum) {
     static const rp_codec exact = {0};
@@ -153,7 +153,7 @@ static rp_status add_own(rpi_chunk *chunk, const rpi_slice *slice, const additio
     return decode_slice(chunk, &of_own, &it, NULL, sum);
 }
 
-/* ADD: the own values first where the sum begins, as the host has it. */
+/* ADD: the own values first if the sum begins, as on the host. */
 static rp_status put_slice(rpi_chunk *chunk, const rpi_slice *slice, const addition *a) {
     const rpi_instruction *instruction = a->instruction;
     rpi_transfer *transfer = chunk->request->device;
@@ -195,8 +195,8 @@ static rp_status put(rpi_chunk *chunk, addition a) {
 
 typedef bool is_what(const rpi_chunk *chunk, const rpi_instruction *instruction);
 
-/* Of those behind an instruction, on the same sum, one that waits for nothing else; any: or for
- * more. NULL: there is none. */
+/* Of the instructions after one, on the same sum, one that waits for nothing else; any: or also
+ * for more. NULL: there is none. */
 static const rpi_instruction *
 find_behind(const rpi_chunk *chunk, const rpi_instruction *instruction, is_what *is, bool any) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
@@ -210,7 +210,7 @@ find_behind(const rpi_chunk *chunk, const rpi_instruction *instruction, is_what 
     return NULL;
 }
 
-/* Dividing by a power of two is multiplying by another one, in every bit. */
+/* Dividing by a power of two gives the same bits as multiplying by its inverse. */
 static bool is_exact_mean(const rpi_chunk *chunk, const rpi_instruction *instruction) {
     (void)chunk;
     return instruction->kind == RPI_STEP_COPY && instruction->from == RPI_SLOT_SUM &&
@@ -229,8 +229,8 @@ static bool adds_encoding(const rpi_chunk *chunk, const rpi_instruction *instruc
            instruction->first == RPI_NO_SLOT && begin_sums(chunk, instruction);
 }
 
-/* A sum that begins with the own values is begun by what is added to them: they need no copy.
- * Nobody writes to them before the sum is sent, which is later. */
+/* A sum that begins with the own values is begun by the first addition: they need no copy,
+ * because nobody writes to them before the sum is sent, which is later. */
 static bool leave_to_addition(rpi_chunk *chunk, const rpi_instruction *instruction) {
     if (instruction->kind != RPI_STEP_COPY || instruction->from != RPI_SLOT_IN ||
         instruction->into != RPI_SLOT_SUM || rpi_is_weight(instruction->weight))
@@ -267,7 +267,8 @@ rp_status rpi_device_sums_begin(rpi_chunk *chunk, const rpi_instruction *instruc
     if (a.mean) rpi_device_step_of(chunk, a.mean)->begun = true;
     if (slot != RPI_NO_SLOT || instruction->into != RPI_SLOT_SUM)
         return rpi_device_begun(chunk, instruction, RPI_LANE_FROM);
-    /* Nothing is given back, and whatever reads the sum is put behind it: no mark is needed. */
+    /* Nothing is freed, and all that reads the sum comes after it in the lane, so no mark is
+     * needed. */
     rpi_device_step_of(chunk, instruction)->begun = true;
     return RP_OK;
 }

@@ -1,4 +1,4 @@
-/* Why nothing moves: what the other ranks' heartbeats say, and how that is told. */
+/* Why nothing moves, by the other ranks' heartbeats, and the messages for it. */
 #include "comm/run/diagnosis.h"
 #include "comm/core/chunk.h"
 #include "comm/core/request.h"
@@ -31,7 +31,7 @@ static rank_state state_of(const rpi_diagnosis *s, const rp_comm *comm,
     return beat->sequence == s->of->sequence ? RANK_WAITS : RANK_IN_OTHER;
 }
 
-/* Has a frame to wait for this rank to come? */
+/* Whether a frame waits for this rank to come. */
 static bool is_deferred_for(const rpi_chunk *chunk, int peer) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     for (int i = 0; i < compiled->schedule.count; i++)
@@ -41,7 +41,7 @@ static bool is_deferred_for(const rpi_chunk *chunk, int peer) {
     return false;
 }
 
-/* Does the oldest operation still wait for a frame from this rank? */
+/* Whether the oldest operation still waits for a frame from this rank. */
 static bool is_late(const rp_request *request, int rank) {
     const rpi_compiled_schedule *compiled = request->compiled;
     if (request->stage == RPI_REQUEST_UNBOUND) return true;
@@ -58,7 +58,7 @@ static bool is_late(const rp_request *request, int rank) {
 }
 
 /* The earliest frame that could be taken now and has not come: of data, or the control frame
- * that lets ours leave. */
+ * after which ours may leave. */
 rpi_control_gap rpi_request_gap(const rp_request *request) {
     rpi_control_gap first = {.from = -1};
     if (request->stage == RPI_REQUEST_UNBOUND) return first;
@@ -85,13 +85,13 @@ static void note_rank(int *slot, int rank) {
     if (*slot < 0) *slot = rank;
 }
 
-/* Collectives come one after the other, and so do rounds; nothing else is before or after. */
+/* Collectives are ordered, and so are rounds; nothing else is before or after. */
 static bool is_comparable(const rp_comm *comm, uint64_t a, uint64_t b) {
     const rpi_operation_kind *kind = rpi_operation_kind_of(comm, a);
     return a == b || (!kind->by_pair && kind == rpi_operation_kind_of(comm, b));
 }
 
-/* Of ranks that wait in another operation, one that owes us a frame says most. */
+/* Of ranks that wait in another operation, one that has to send us a frame says most. */
 static void note_in_other(rpi_diagnosis *s, const rp_request *oldest, int rank,
                           uint64_t sequence) {
     bool late = is_late(oldest, rank);
@@ -103,7 +103,7 @@ static void note_in_other(rpi_diagnosis *s, const rp_request *oldest, int rank,
     s->other_sequence = sequence;
 }
 
-/* Heartbeats are missing, more than two: what the last one said may hold no more. */
+/* More than two heartbeats are missing: the last one may not be true any more. */
 static void note_quiet(rpi_diagnosis *s, const rp_comm *comm, int rank,
                        const rpi_control_beat *beat) {
     int64_t silence_ns = silence_of(s, beat);
@@ -112,8 +112,8 @@ static void note_quiet(rpi_diagnosis *s, const rp_comm *comm, int rank,
     s->quiet_s = rpi_seconds(silence_ns);
 }
 
-/* One that is behind all others and does not say what it waits for leaves nothing to be said.
- */
+/* If a rank is behind all others and does not report for what it waits, there is no more to
+ * say. */
 static void note_wait(rpi_diagnosis *s, const rp_request *oldest, int rank, uint64_t sequence,
                       rpi_control_gap gap) {
     rpi_earliest_wait *first = &s->first;
@@ -154,8 +154,8 @@ static bool may_delay(const rp_comm *comm, const rp_request *oldest, int rank) {
     return !comm->peers[rank].broken; /* else it has left, and nothing is missing from it */
 }
 
-/* Of a round, neighbours that owe us something are named before those whom they may wait for.
- */
+/* In a round, neighbours that have to send us something are named before those for which they
+ * may wait. */
 rpi_diagnosis rpi_diagnosis_make(rp_comm *comm, const rp_request *oldest, int64_t since_ns) {
     rpi_diagnosis s = {.of = oldest,
                        .since_ns = since_ns,
@@ -177,7 +177,7 @@ rpi_diagnosis rpi_diagnosis_make(rp_comm *comm, const rp_request *oldest, int64_
     return s;
 }
 
-/* Where ranks name different roots each may wait for the other, and no frame tells. */
+/* If ranks name different roots each may wait for the other, and no frame shows it. */
 static const char *root_text(const rp_request *request, char *text, size_t bytes) {
     text[0] = '\0';
     if (rpi_collective_has_root(request->collective))
@@ -202,7 +202,7 @@ static void pair_text(const rp_comm *comm, const rpi_diagnosis *s, char *text, s
              root_text(s->of, root, sizeof root));
 }
 
-/* Heartbeats come by way of one rank, which may be no member. */
+/* Heartbeats come through one rank, which may not be a member. */
 static void silent_text(const rp_comm *comm, const rpi_diagnosis *s, char *text, size_t bytes) {
     char by[48];
     int member = comm->place_of[s->silent_by];
@@ -221,7 +221,7 @@ static void crossed_text(const rp_comm *comm, int rank, char *text, size_t bytes
              is_known ? name : "", is_known ? "'" : "");
 }
 
-/* "rank 2 has not come (no heartbeat for 1.1 s)": whom to look at first, and why. */
+/* "rank 2 has not come (no heartbeat for 1.1 s)": which rank to look at first, and why. */
 int rpi_diagnosis_text(rp_comm *comm, const rpi_diagnosis *s, char *text, size_t bytes) {
     char theirs[64], ours[64], root[64];
     rpi_sequence_text(s->other_sequence, theirs, sizeof theirs);

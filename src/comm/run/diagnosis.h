@@ -4,7 +4,7 @@
 
 #include "comm/core/communicator.h"
 
-/* Who waits in the earliest step of all, and for whom. */
+/* The rank that waits in the earliest step of all, and the rank for which it waits. */
 typedef struct rpi_earliest_wait {
     int waiter; /* -1: nobody is known to */
     uint64_t sequence;
@@ -17,18 +17,18 @@ typedef struct rpi_diagnosis {
     int silent, quiet, in_other, crossed, computing, late; /* first such rank; -1: none */
     bool other_is_late;
     bool behind;   /* a rank waits in an earlier operation than ours */
-    bool is_mixed; /* somebody waits in what cannot be before or after our operation */
+    bool is_mixed; /* a rank waits in an operation that cannot be before or after ours */
     uint64_t other_sequence;
     double silent_s, quiet_s;
-    int silent_by; /* whose heartbeats the silent one's come by, of the context */
+    int silent_by; /* the rank through which the silent one's heartbeats come, in the context */
     rpi_earliest_wait first;
 } rpi_diagnosis;
 
 rpi_diagnosis rpi_diagnosis_make(rp_comm *comm, const rp_request *of, int64_t since_ns);
-/* "rank 2 has not come (no heartbeat for 1.1 s)": whom to look at first, and why. */
+/* "rank 2 has not come (no heartbeat for 1.1 s)": which rank to look at first, and why. */
 int rpi_diagnosis_text(rp_comm *comm, const rpi_diagnosis *diagnosis, char *text, size_t bytes);
 /* The earliest frame that could be taken now and has not come: of data, or the control frame
- * that lets ours leave. */
+ * after which ours may leave. */
 rpi_control_gap rpi_request_gap(const rp_request *request);
 
 #endif

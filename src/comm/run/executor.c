@@ -1,6 +1,6 @@
-/* The executor: one iteration takes what has come, runs what may run and sends what there is
- * room for. Urgent operations go first (urgency.h), of these the older, and earlier chunks.
- * What one of them does in its turn is operation_run.c's. */
+/* The executor: one iteration takes frames that have come, runs instructions that may run and
+ * sends frames for which there is room. Urgent operations go first (urgency.h), of these the
+ * older ones, and earlier chunks first. operation_run.c handles one operation in its turn. */
 #include "comm/run/executor.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
@@ -18,11 +18,11 @@
 
 #include "base/clock.h"
 
-/* Instructions of a communicator that an iteration runs before it looks at the links again; of
- * others while something is urgent. */
+/* The instructions of a communicator that an iteration runs before it examines the links again;
+ * of others while something is urgent. */
 enum { ITERATION_INSTRUCTIONS = 8, BESIDE_URGENT_INSTRUCTIONS = 2 };
 
-/* While several communicators have moved so lately, they count as moving together. */
+/* While several communicators have moved this recently, they count as moving together. */
 #define COMPANY_NS (RPI_SECOND_NS / 10)
 
 static void count_queued(rp_comm *comm, const rp_request *request, int change) {
@@ -37,7 +37,7 @@ static void remove_from_queue(rp_comm *comm, rp_request **at) {
     count_queued(comm, request, -1);
 }
 
-/* What urgent operations have to send and to take shall not wait for long. */
+/* Frames of urgent operations must not wait for long. */
 static int iteration_instructions(const rpi_context *context, rpi_urgency urgency) {
     bool beside = urgency != RPI_URGENT && context->queued[RPI_URGENT] > 0;
     return beside ? BESIDE_URGENT_INSTRUCTIONS : ITERATION_INSTRUCTIONS;
@@ -69,7 +69,7 @@ static bool run_queue(rp_comm *comm, rpi_urgency urgency) {
     return moved;
 }
 
-/* Under the lock: what one communicator's callers have posted. */
+/* Under the lock: the requests that one communicator's callers have posted. */
 static rp_request *empty_inbox(rp_comm *comm) {
     rp_request *first = comm->inbox;
     *comm->queue_end = first;
@@ -143,7 +143,7 @@ static bool receive_ready(rpi_context *context) {
     return moved;
 }
 
-/* The GPU reads none of these: what comes behind them is others'. */
+/* The GPU reads none of these: later work is that of others. */
 static void let_frames_go(rp_request *request) {
     for (rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next) {
         rpi_in_place_revoke(chunk); /* some may be read in place from there */
@@ -197,8 +197,8 @@ static bool run_operations(rpi_context *context) {
     return moved;
 }
 
-/* What else there is to do for one communicator. What moves for windows is no progress of the
- * operations that wait. */
+/* The other work for one communicator. Bytes of windows are no progress of the operations that
+ * wait. */
 static bool iterate_over(rp_comm *comm) {
     bool served = false;
     if (comm->untold_count && !rpi_comm_has_failed(comm)) rpi_number_send(comm);
@@ -227,8 +227,8 @@ static void note_company(rpi_context *context) {
     context->company = now < context->company_ns;
 }
 
-/* The first takes what room there is in a link: who has had some comes behind those who have
- * not. */
+/* The first takes the room in a link, so a communicator that has had some comes after those
+ * that have not. */
 static void take_turns(rpi_context *context) {
     rp_comm *served = NULL, **served_end = &served, **at = &context->active;
     for (rp_comm *comm; (comm = *at) != NULL;) {

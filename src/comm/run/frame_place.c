@@ -17,8 +17,8 @@ static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
     return NULL;
 }
 
-/* Only what nobody has asked for may come before its chunk has started, as far as credit goes;
- * and RTRs of a send that is here. */
+/* Only eager frames within the credit may come before their chunk has started; and RTRs of a
+ * send that is posted here. */
 static rp_status check_unopened(rp_comm *comm, int rank, const rpi_frame_header *header,
                                 const rp_request *request) {
     if (header->kind == RPI_FRAME_EAGER || (request && !request->kind->needs_cts))
@@ -31,7 +31,7 @@ static rp_status check_unopened(rp_comm *comm, int rank, const rpi_frame_header 
     return RP_CORRUPT;
 }
 
-/* Where a frame goes. RP_PENDING: nowhere yet. A failure has been made known. */
+/* Where a frame goes. RP_PENDING: nowhere yet. A failure has been reported. */
 rp_status rpi_frame_find_chunk(rp_comm *comm, int rank, const rpi_frame_header *header,
                                rpi_chunk **out_chunk) {
     rp_request *request = rpi_request_find(comm, rank, header->sequence);
@@ -69,7 +69,8 @@ double rpi_frame_edge_weight(const rp_request *request, const void *payload) {
     return edge_weight;
 }
 
-/* Encodings of any length are read when they are due; of all others the length says it. */
+/* Encodings of any length are checked when they are due; for all others the length is enough.
+ */
 static rp_status check_part(const rpi_chunk *chunk, const rpi_instruction *instruction,
                             const void *payload, size_t bytes) {
     const rp_request *request = chunk->request;
@@ -84,8 +85,8 @@ static rp_status check_part(const rpi_chunk *chunk, const rpi_instruction *instr
                                     bytes - ahead);
 }
 
-/* The RECV that the next frame of this chunk from this rank belongs to; RP_PENDING: it is not
- * due. payload NULL: it was written into what was sent from here. */
+/* The RECV for the next frame of this chunk from this rank; RP_PENDING: it is not due. payload
+ * NULL: it was written over a payload of this rank. */
 rp_status rpi_frame_find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *header,
                               const void *payload, size_t bytes, int *out_instruction) {
     const rp_request *request = chunk->request;
@@ -108,7 +109,7 @@ rp_status rpi_frame_find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header
     return RP_OK;
 }
 
-/* Make the bytes the RECV's encoded slot; the slot is the caller's to point at them. */
+/* Makes the bytes the RECV's encoded slot; the caller points the slot at them. */
 rpi_encoded_slot *rpi_frame_finish_recv(rpi_chunk *chunk, int rank, int index) {
     const rpi_instruction *instruction = &chunk->request->compiled->instruction[index];
     chunk->received[rpi_request_peer(chunk->request, rank)]++;

@@ -1,4 +1,4 @@
-/* A part into a frame, and onto its link. */
+/* Writes a part into a frame, and the frame onto its link. */
 #include "comm/core/chunk.h"
 #include "comm/core/request.h"
 #include "comm/core/traffic.h"
@@ -13,7 +13,7 @@
 
 /* ---- sending ---- */
 
-/* Of an edge between neighbours, whose weight goes ahead of the vector. */
+/* Of an edge between neighbours, whose weight precedes the vector. */
 static size_t put_edge_weight(const rpi_chunk *chunk, const rpi_instruction *instruction,
                               void *payload) {
     const rp_request *request = chunk->request;

@@ -34,10 +34,10 @@
 
 #include <string.h>
 
-/* A copy of a shorter one is sooner done than such a frame is completed. */
+/* Copying a shorter payload is faster than completing such a frame. */
 enum { IN_PLACE_LEAST = 16 * 1024 };
 
-/* The slot of values that a SEND's payload is, or is encoded from; NO_SLOT: none. */
+/* The slot of values that is a SEND's payload, or from which it is encoded; NO_SLOT: none. */
 static int source_of(const rpi_chunk *chunk, const rpi_instruction *send) {
     if (send->encodes) return send->from;
     if (send->from < RPI_SLOT_ENCODED) return RPI_NO_SLOT;
@@ -47,7 +47,7 @@ static int source_of(const rpi_chunk *chunk, const rpi_instruction *send) {
                : RPI_NO_SLOT;
 }
 
-/* Exact values in one stretch of memory; NULL: they are not. */
+/* Exact values in contiguous memory; NULL: they are not. */
 static const unsigned char *one_slice(const rpi_chunk *chunk, const rpi_instruction *send,
                                       int slot) {
     const unsigned char *first = NULL, *end = NULL;
@@ -72,9 +72,9 @@ static rpi_link *link_of(const rpi_chunk *chunk, const rpi_instruction *send) {
     return rpi_peer_link(&request->comm->peers[rpi_request_rank(request, send->peer)]);
 }
 
-/* This rank has still to put the sum of the part over what it would let be read in place, and
- * that waits for its completion, as the receiver's does for its own (oneshot of two): a copy
- * is sooner made. */
+/* This rank has still to write the sum of the part over the payload, and waits for the
+ * payload's completion, as the receiver does for its own (oneshot of two): copying is faster.
+ */
 static bool is_summed_here(const rpi_chunk *chunk, const rpi_instruction *send) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     for (int i = 0; i < compiled->schedule.count; i++) {
@@ -103,9 +103,9 @@ const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_instruction *
 
 /* ---- answers that are written where the question lay ---- */
 
-/* Values that are sent from where a frame of the same peer is decoded to, and nowhere else: its
- * RECV; NULL: it is not so. Of worlds of two, where a sum comes back from whom a part went to.
- */
+/* The RECV whose frame is decoded, only, into the values that are sent to the same peer; NULL:
+ * there is none. In worlds of two, where the sum of a part returns from the rank to which the
+ * part was sent. */
 static const rpi_instruction *answer_of(const rpi_chunk *chunk, const rpi_instruction *send) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     const rpi_instruction *recv = NULL;
@@ -141,8 +141,8 @@ static bool is_writable(const rpi_chunk *chunk, const rpi_instruction *send) {
     return answer_of(chunk, send) && is_in_place(chunk, send);
 }
 
-/* Its payload lies in a buffer that peers may have mapped; whether this one still lives, and
- * could read it, is another question. */
+/* Its payload is in a buffer that peers may have mapped; whether this peer is alive and can
+ * read it is another check. */
 static bool is_buffers(const rpi_chunk *chunk, const rpi_instruction *send) {
     const unsigned char *payload = one_slice(chunk, send, source_of(chunk, send));
     rpi_buffer_place place;
@@ -151,7 +151,7 @@ static bool is_buffers(const rpi_chunk *chunk, const rpi_instruction *send) {
                             &place);
 }
 
-/* The SEND whose answer it is has completed, and its place is still the buffer's. */
+/* The SEND that it answers has completed, and its memory is still in the buffer. */
 bool rpi_in_place_may_be_written(const rpi_chunk *chunk, const rpi_instruction *recv) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     for (int i = 0; i < compiled->schedule.count; i++) {
@@ -212,7 +212,7 @@ bool rpi_in_place_is_completed(const rpi_chunk *chunk, int index) {
     return link->endpoint->transport->zero_copy->is_completed(link, chunk->frame_number[index]);
 }
 
-/* A peer that writes there may be stopped, and go on one day: nobody waits for it. */
+/* A peer that writes there may be stopped, and continue later: nobody waits for it. */
 static void take_away(const rpi_chunk *chunk, const rpi_instruction *send) {
     size_t bytes = rpi_instruction_bytes(chunk->request, chunk->index, send);
     const unsigned char *payload = one_slice(chunk, send, source_of(chunk, send));

@@ -1,5 +1,5 @@
-/* What each step does to memory. Local steps run inline here, a part at a time; they are
- * posted and finished like sends, so that a GPU can take them (device.h). */
+/* What each step does to memory. Local steps run inline here, a part at a time; they are begun
+ * and finished like sends, so that a GPU can do them (device.h). */
 #include "comm/core/chunk.h"
 #include "comm/core/frame_buffers.h"
 #include "comm/core/request.h"
@@ -63,7 +63,7 @@ static bool is_sent(const rpi_chunk *chunk, const rpi_instruction *instruction) 
            chunk->encoded_slots[instruction->from - RPI_SLOT_ENCODED].state == RPI_ENCODED_SENT;
 }
 
-/* Nothing but this sum is missing to send it. */
+/* Only this sum is missing to send it. */
 static bool sends_next(const rpi_chunk *chunk, const rpi_instruction *fold) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     int edges = 0;
@@ -72,14 +72,14 @@ static bool sends_next(const rpi_chunk *chunk, const rpi_instruction *fold) {
     return edges > 0 && chunk->waits[fold->send] == edges;
 }
 
-/* Its receiver will read it where the sum is put. */
+/* Its receiver will read it where the sum is written. */
 static bool stays_in_place(const rpi_chunk *chunk, const rpi_instruction *send) {
     size_t bytes = rpi_instruction_bytes(chunk->request, chunk->index, send);
     return rpi_in_place_payload(chunk, send, bytes) != NULL;
 }
 
-/* Written back to where the other's part of it came from, if that is where its receiver wants
- * it. Else, where the link has room, into its frame while it is in the cache. */
+/* Written over the other's part of it, if its receiver wants it there. Otherwise, if the link
+ * has room, into its frame while it is in the cache. */
 static rp_status run_fold(rpi_chunk *chunk, const rpi_instruction *fold) {
     if (!chunk->request->compiled->plain) return rpi_part_fold_encodings(chunk, fold);
     const rpi_instruction *send =
@@ -130,15 +130,16 @@ static void read_encoded(rpi_chunk *chunk, int slot) {
         rpi_encoded_slot_read(chunk, slot - RPI_SLOT_ENCODED);
 }
 
-/* What was read while its sender revoked it is not what was sent: the step stays, and does not
- * run again, since the payload does not come to stand again. It ends with the failure. */
+/* Values that were read while their sender revoked them must not be used: the step stays, and
+ * does not run again, since the payload does not become valid again. It ends with the failure.
+ */
 static rp_status run_here(rpi_chunk *chunk, const rpi_instruction *instruction) {
     if (!rpi_in_place_is_valid(chunk, instruction)) return RP_PENDING;
     RP_TRY(run(chunk, instruction));
     return rpi_in_place_is_valid(chunk, instruction) ? RP_OK : RP_PENDING;
 }
 
-/* Where elements lie in memory of a GPU: there, or here on copies of them. */
+/* If elements are in memory of a GPU: there, or here on copies of them. */
 static rp_status run_with_device(rpi_chunk *chunk, int index) {
     const rpi_instruction *instruction = instruction_of(chunk, index);
     bool done = false;

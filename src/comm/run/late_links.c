@@ -1,10 +1,10 @@
-/* Links that come on need are called by who has something to send. That is enough as long as
- * all goes well. A rank that has left never sends, though, and whoever waits for a frame of it
- * would hear of that by nobody, since the control connection tells of deaths and not of
- * leaving. So who waits in vain for a moment calls, too, and then either hears that nobody
- * listens there, or has the link, on which it asks once whether the other side is there still:
- * who has left the communicator says so, and nobody need remember to whom he has not said it.
- */
+/* With links on need, a rank that has a frame to send calls. That is enough as long as nothing
+ * fails. But a rank that has left never sends, and a rank that waits for a frame of it would
+ * not learn that, since the control connection reports deaths and not leaving. So a rank that
+ * has waited in vain for a moment calls, too. It then learns that nobody listens there, or gets
+ * the link, on which it asks once whether the other side is still a member: a rank that has
+ * left the communicator answers that it has, and nobody need remember which ranks have been
+ * told. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
@@ -13,10 +13,10 @@
 
 #include "base/clock.h"
 
-/* Longer than a link takes to come, so that as a rule one side calls. */
+/* Longer than it takes to make a link, so that usually one side calls. */
 #define LATE_NS (RPI_SECOND_NS / 20)
 
-/* A rank that is waited for: a link to it, and by that the question. */
+/* A rank for which this one waits: make a link to it, and ask on that. */
 static void call(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     const rpi_frame_header header = {

@@ -1,4 +1,4 @@
-/* Frames at the heads of links that block them, copied out: the heads that nobody can take yet,
+/* Frames at the heads of links that block them are copied out: those that cannot be taken yet,
  * and those whose readers wait for something else. */
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
@@ -30,8 +30,8 @@ static rp_status copy_head(const rpi_connection *connection, rpi_frame_buffer **
     return RP_OK;
 }
 
-/* Out of the link, to where its RECV or its chunk will look for it. RP_PENDING: it was
- * revoked, and stays where it is until its operation fails here, too. */
+/* Out of the link, to where its RECV or its chunk will find it. RP_PENDING: it was revoked, and
+ * stays until its operation fails here, too. */
 static rp_status move_head(rpi_connection *connection, int rank) {
     rp_comm *comm = connection->comm;
     rpi_frame_buffer *buffer = NULL;
@@ -83,9 +83,9 @@ bool rpi_unexpected_queue(rpi_context *context) {
     return moved;
 }
 
-/* Of one communicator alone there is nobody behind who does not wait for the same; and what is
- * read soon is not worth a copy. What has its reader, which only waits for its turn,
- * has some iterations for that. */
+/* If there is only one communicator, all frames behind it wait for the same; and a frame that
+ * is read soon is not worth a copy. A frame whose reader only waits for its turn is left for
+ * some iterations. */
 #define HEAD_WAITS_NS INT64_C(100000)
 enum { HELD_ITERATIONS = 4 };
 

@@ -1,5 +1,5 @@
-/* One operation in its turn: chunks begin, what is ready in them runs, those that are done go;
- * and which frames are its own. */
+/* One operation in its turn: chunks start, ready instructions run, finished chunks are
+ * returned; and which frames belong to it. */
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-/* What this rank could not do. A GPU's errors do not say whose GPU it is. */
+/* A failure of this rank itself. Errors of a GPU do not name its rank. */
 static void fail_own(const rp_request *request, rp_status status) {
     rp_comm *comm = request->comm;
     char text[160], place[192] = "";
@@ -30,9 +30,9 @@ static bool waits_for_frame(const rpi_chunk *chunk, const rpi_instruction *instr
            !rpi_instruction_is_void(chunk->request, chunk->index, instruction);
 }
 
-/* Run what is ready, in the order of the schedule. RECVs become ready here too, but frames
- * finish them: those that were queued as unexpected here, others in receive.c. Returns
- * instructions run. */
+/* Run ready instructions, in the order of the schedule. RECVs become ready here, too, but
+ * frames finish them: queued ones here, others in receive.c. Returns the number of instructions
+ * run. */
 static int run_chunk(rpi_chunk *chunk, int most) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     int ran = 0;
@@ -72,7 +72,7 @@ static bool may_start(const rp_request *request) {
            request->next_chunk - request->chunks->index < request->comm->chunks_in_flight;
 }
 
-/* Its results are where they belong. A failure is made known. */
+/* Its results are complete. A failure is reported. */
 static bool is_finished(rpi_chunk *chunk) {
     if (chunk->left) return false;
     if (!chunk->device) return true;
@@ -98,7 +98,7 @@ static bool retire_chunks(rp_request *request) {
     return moved;
 }
 
-/* What the GPU has done since. False: it has failed, which is made known. */
+/* What the GPU has done since. False: it has failed, which is reported. */
 static bool look_at_device(rp_request *request) {
     rp_status status = rpi_transfer_look(request->device);
     if (status != RP_OK) fail_own(request, status);
@@ -126,8 +126,8 @@ static bool advance_here(rp_request *request, int *budget) {
     return retire_chunks(request) || moved;
 }
 
-/* What the iteration has given the GPU is launched, of an operation that has failed, too: its
- * end is behind that. */
+/* The GPU's work of the iteration is launched, also for an operation that has failed: its end
+ * comes after that. */
 static void seal(rp_request *request) {
     const rp_comm *comm = request->comm;
     rp_status status = rpi_lanes_seal(request->device->device);
@@ -135,7 +135,7 @@ static void seal(rp_request *request) {
     if (!rpi_comm_has_failed(comm)) rpi_device_note_enqueued(request);
 }
 
-/* All that an iteration does with a GPU is done with this thread's being that one. */
+/* During an iteration with a GPU that GPU is this thread's. */
 static bool advance(rp_request *request, int *budget) {
     const rpi_device *device = request->device ? request->device->device : NULL;
     rpi_cuda_before before;
@@ -155,8 +155,8 @@ static bool is_alone(const rp_request *request) {
     return request->kind->is_alone && request->kind->is_alone(request);
 }
 
-/* Somebody will go on to make progress for another operation, but for sends and receives whose
- * other side is not there perhaps much later. */
+/* Some thread will continue to make progress for another operation, except for sends and
+ * receives whose other side may come much later. */
 static bool others_move(const rpi_context *context, const rp_request *request) {
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
         for (const rp_request *other = comm->queue; other; other = other->next)
@@ -164,8 +164,8 @@ static bool others_move(const rpi_context *context, const rp_request *request) {
     return false;
 }
 
-/* The last operation that moves also waits for its bytes to leave this process: nobody may be
- * making progress afterwards. */
+/* The last operation that moves also waits for its bytes to leave this process, because perhaps
+ * no thread makes progress afterwards. */
 bool rpi_request_is_over(const rp_request *request) {
     const rpi_context *context = request->comm->context;
     if (request->chunks_done < (uint32_t)request->partition.split.chunks) return false;
@@ -198,7 +198,7 @@ void rpi_request_leave(const rp_request *request) {
     rpi_index_remove(&request->comm->by_number, request->sequence, rank_of_number(request));
 }
 
-/* Sends and receives may be posted by the thousand, long before their other sides. */
+/* Thousands of sends and receives may be posted long before their other sides. */
 static bool only_frames_move(const rp_request *request) {
     const rpi_compiled_schedule *compiled = request->compiled;
     if (!request->chunks || may_start(request)) return false;
@@ -211,8 +211,8 @@ static bool only_frames_move(const rp_request *request) {
     return true;
 }
 
-/* What has its number is announced; a receive from any rank looks for its sender first. False:
- * it has none yet. */
+/* A request with a number is announced; a receive from any rank looks for its sender first.
+ * False: it has none yet. */
 static bool prepare(rp_request *request) {
     if (request->stage == RPI_REQUEST_UNBOUND) {
         if (!rpi_p2p_bind(request)) return false;

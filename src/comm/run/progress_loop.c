@@ -1,14 +1,14 @@
-/* Who makes progress, and how it sleeps.
+/* Which thread makes progress, and how it sleeps.
  *
  * Progress has one owner, under the lock. A waiter acquires it when it is free, iterates until
  * its own request is done and hands it on; other waiters sleep on the condition meanwhile. The
- * progress thread (progress_thread.c) owns progress only while nobody waits: a waiter asks
+ * progress thread (progress_thread.c) owns progress only while no caller waits: a waiter asks
  * for it and gets it after at most one iteration. No wake-up is lost: `asleep` is set before
  * the last look at the inbox and at `yield_requested`, and both are set before `asleep` is
  * read.
  *
- * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
- * posts, moves and completes itself never wakes the thread. */
+ * Waiters and the progress thread sleep on conditions of their own, so the posting, moving and
+ * completing of a blocking operation never wakes the thread. */
 #include "comm/run/progress_loop.h"
 #include "comm/core/communicator.h"
 #include "comm/core/progress_owner.h"
@@ -25,19 +25,19 @@
 #include <poll.h>
 #include <sched.h>
 
-/* How long a waiter polls before it sleeps. It yields between looks, so that a rank with work
- * on the same core has the core: waking a sleeper costs more than many such turns. The progress
- * thread never polls: it runs beside the caller's computation. */
+/* How long a waiter polls before it sleeps. It yields between looks, so that another rank with
+ * work on the same core can run: waking a sleeper costs more than many such turns. The progress
+ * thread never polls, because it runs beside the caller's computation. */
 #define SPIN_NS           INT64_C(50000)
-/* Whoever kept the core for so long after a yield computes, and does not wait as we do: beside
- * that a sleeper comes to its turn sooner than one who yields. So the next waits sleep at once:
- * two, and twice as many each time in a row, up to 256. */
+/* A program that has kept the core for so long after a yield computes, and does not wait as we
+ * do. Beside it a sleeper runs sooner than a thread that yields. So the next waits sleep at
+ * once: two, and twice as many each time in a row, up to 256. */
 #define OVERSUBSCRIBED_NS INT64_C(1000000)
 enum { OVERSUBSCRIBED_MOST = 8 };
-/* How often one looks whether a GPU is done with what has failed: its call may never come. */
+/* How often to check whether a GPU has finished failed work, since its call may never come. */
 #define ENDING_NS INT64_C(20000000)
-/* Where ranks are oversubscribed (context.h) nobody polls: those that he waits for have their
- * turns first, and together they take longer than a wake-up. */
+/* If ranks are oversubscribed (context.h) no thread polls: the ranks for which it waits run
+ * first, and together they take longer than a wake-up. */
 
 /* ---- sleeping ---- */
 
@@ -85,7 +85,7 @@ static void poll_until(sleeper *s) {
                 NULL); /* EINTR: look again, then sleep again */
 }
 
-/* Of what is in flight: when to look again where nothing has come. */
+/* For operations in flight: when to look again if nothing has come. */
 static int64_t next_deadline_ns(const rpi_context *context) {
     int64_t next_ns = RPI_NEVER_NS;
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active) {
@@ -97,8 +97,8 @@ static int64_t next_deadline_ns(const rpi_context *context) {
     return next_ns;
 }
 
-/* And an iteration is to see to it; a GPU that is still at it calls. Links may break when they
- * are called, also by check_deadlines(). */
+/* And an iteration must handle it; a GPU that still works calls. Links may break when they are
+ * called, also by check_deadlines(). */
 static bool has_failed(const rpi_context *context) {
     if (context->breaks != context->judged) return true;
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
@@ -106,8 +106,8 @@ static bool has_failed(const rpi_context *context) {
     return false;
 }
 
-/* While nobody made progress, nothing could move: that was no lack of progress. Since then, or
- * since something moved in any communicator, the process may have been stopped. */
+/* While no thread made progress nothing could move, which was no lack of progress. Since then,
+ * or since something moved in any communicator, the process may have been stopped. */
 static void forgive_absence(rpi_context *context, int64_t since_ns) {
     int64_t now = rpi_now_ns();
     context->owned_ns = now;
@@ -119,7 +119,8 @@ static void forgive_absence(rpi_context *context, int64_t since_ns) {
 }
 
 static void sleep_until_ready(rpi_context *context, bool for_nobody, int64_t deadline_ns) {
-    atomic_store(&context->asleep, true); /* first: who changes a timeout looks at it next */
+    atomic_store(&context->asleep, true); /* first: a caller that changes a timeout looks at it
+                                           * next */
     sleeper s = {.wake_at_ns = next_deadline_ns(context)};
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
     arm(context, &s);
@@ -138,9 +139,9 @@ static void sleep_until_ready(rpi_context *context, bool for_nobody, int64_t dea
 
 /* ---- progress ---- */
 
-/* Bytes that moved are progress too, though no frame is complete yet: where only one
- * communicator waits for some, they are its own; unless they are of its windows. is_still: no
- * frame was complete since. */
+/* Bytes that moved are progress, too, even if no frame is complete yet. If only one
+ * communicator waits for frames they belong to it, unless they are of its windows. is_still: no
+ * frame was completed since. */
 static void account(rpi_context *context, bool is_still) {
     uint64_t moved = 0;
     for (int i = 0; context->mesh && context->mesh->endpoints[i]; i++)
@@ -188,7 +189,7 @@ static void yield(rpi_context *context, int64_t now) {
 static bool check_control(rpi_context *context) {
     bool failed = false;
     if (context->control)
-        rpi_control_clear_fd(context->control); /* first: what comes now is looked at */
+        rpi_control_clear_fd(context->control); /* first: frames that come now are seen */
     for (rp_comm *comm = context->active; comm; comm = comm->next_active)
         if (!comm->ending) failed |= rpi_comm_check_control(comm);
     return failed;
@@ -199,13 +200,14 @@ static void check_deadlines(rpi_context *context) {
         rpi_deadline_check(comm);
 }
 
-/* Whoever is always busy, or leaves before it would sleep, looks when it ends. */
+/* A thread that is always busy, or leaves before it would sleep, checks when it ends. */
 static void check_operations(rpi_context *context) {
     for (rp_comm *comm = context->active; comm; comm = comm->next_active)
         rpi_deadline_check_operations(comm, context->owned_ns);
 }
 
-/* until NULL: the progress thread, until there is nothing to do or somebody else wants to. */
+/* until NULL: the progress thread, until there is no work or another thread wants to own
+ * progress. */
 static void make_progress(rpi_context *context, const atomic_bool *until, int64_t deadline_ns) {
     int64_t idle_since = 0, spin_ns = shall_poll(context, !until) ? SPIN_NS : 0;
     bool is_still = false; /* since bytes were last counted */
@@ -242,16 +244,15 @@ void rpi_progress_unattended(rpi_context *context) {
     rpi_progress_release_locked(context);
 }
 
-/* What make_progress() does before it sleeps: whoever only looks, again and again, never
- * sleeps, and a frame that cannot be taken must not stay in front of those that he waits for.
- */
+/* What make_progress() does before it sleeps. A thread that only polls never sleeps, and a
+ * frame that cannot be taken must not block those for which it waits. */
 static void look_further(rp_comm *comm) {
     if (rpi_now_ns() - comm->progress_ns < SPIN_NS || !rpi_unexpected_queue(comm->context))
         check_deadlines(comm->context);
 }
 
-/* Who looks again and again leaves the core to who can move something: the thread that makes
- * progress now, or on a host with more ranks than cores another rank. */
+/* A polling thread leaves the core to a thread that can move something: the current progress
+ * owner, or on a host with more ranks than cores another rank. */
 void rpi_progress_once(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     rpi_context *context = comm->context;
@@ -264,7 +265,7 @@ void rpi_progress_once(rp_comm *comm) {
     }
     forgive_absence(context, context->owned_ns);
     (void)check_control(context);
-    (void)rpi_comm_check_control(comm); /* it may have had nothing to do so far */
+    (void)rpi_comm_check_control(comm); /* it may have had no work so far */
     bool has_moved = rpi_progress_iterate(context),
          yields = context->oversubscribed && !has_moved;
     if (!has_moved) look_further(comm);
@@ -274,7 +275,7 @@ void rpi_progress_once(rp_comm *comm) {
     if (yields) sched_yield();
 }
 
-/* What our heartbeats say; called under the lock. */
+/* The content of our heartbeats; called under the lock. */
 static void note_wait(rp_comm *comm, rp_request *request, int64_t deadline_ns) {
     comm->waited = request;
     if (!comm->group) return;
@@ -300,8 +301,8 @@ static void sleep_for_change(rpi_context *context, int64_t deadline_ns) {
     pthread_cond_timedwait(&context->changed, &context->lock, &at);
 }
 
-/* Under the lock, which it releases meanwhile; the caller counted as wanting to own progress,
- * and does. */
+/* Under the lock, which it releases meanwhile; the caller has asked to own progress, and does.
+ */
 static void progress_for(rpi_context *context, const atomic_bool *until, int64_t deadline_ns) {
     atomic_fetch_sub(&context->yield_requested, 1);
     pthread_mutex_unlock(&context->lock);

@@ -1,5 +1,5 @@
-/* Who makes progress, and sleeping: a caller who waits, and the progress thread when nobody
- * does. */
+/* Which thread makes progress, and sleeping: a caller that waits, and the progress thread if
+ * none does. */
 #ifndef RPI_COMM_PROGRESS_LOOP_H
 #define RPI_COMM_PROGRESS_LOOP_H
 
@@ -14,8 +14,8 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns);
 bool rpi_wait_until_enqueued(rp_request *request, int64_t deadline_ns);
 void rpi_progress_once(
     rp_comm *comm); /* an iteration, when progress has no owner; never blocks */
-/* Under the lock, which it releases meanwhile, when nobody makes progress: until there is
- * nothing more to do, or somebody wants to own progress. */
+/* Under the lock, which it releases meanwhile, when no thread makes progress: until there is no
+ * work left, or another thread wants to own progress. */
 void rpi_progress_unattended(rpi_context *context);
 
 /* ---- progress_thread.c ---- */

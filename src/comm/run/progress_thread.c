@@ -1,14 +1,14 @@
 /* The progress thread: makes progress while callers compute.
  *
- * Most operations are waited for soon after they were posted, and then a thread that was woken
- * for each would only be in the waiter's way: two wake-ups and a change of hands cost more than
- * a short transfer. So posting wakes it only from its sleep. Awake, it looks by itself every
- * GRACE_NS and acquires progress when something has been in flight for so long and nobody has
- * made progress; after some looks at nothing it sleeps again. What can be sent when an
- * operation is posted, its poster has sent.
+ * Most operations are waited for soon after they were posted, and waking a thread for each
+ * would only hinder the waiter: two wake-ups and a change of the owner cost more than a short
+ * transfer. So posting wakes it only from its sleep. When awake it checks every GRACE_NS and
+ * acquires progress if something has been in flight for this long and no thread has made
+ * progress; after some checks without work it sleeps again. Frames that can be sent when an
+ * operation is posted are sent by the posting thread.
  *
- * Where there are windows progress is its own whenever nobody else wants it: neighbours write
- * into them at any time. It sleeps in it until something comes. */
+ * If there are windows it owns progress whenever no other thread wants it, because neighbours
+ * may write into them at any time. It sleeps as the owner until something comes. */
 #include "comm/core/communicator.h"
 #include "comm/core/progress_owner.h"
 #include "comm/run/progress_loop.h"
@@ -64,8 +64,8 @@ static void look_after(rpi_context *context) {
 static void *progress_main(void *argument) {
     rpi_context *context = argument;
     rpi_fpenv_default();
-    /* Beside busy compute threads it must not wait for its turn; without the right to ask for
-     * that it runs as it is. */
+    /* Beside busy compute threads it must not wait for its turn; without the right to a higher
+     * priority it runs as it is. */
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     pthread_mutex_lock(&context->lock);
@@ -80,7 +80,8 @@ static void *progress_main(void *argument) {
 
 rp_status rpi_progress_thread_start(rpi_context *context) {
     int error = 0;
-    pthread_mutex_lock(&context->lock); /* others may make communicators, or post, just now */
+    pthread_mutex_lock(&context->lock); /* others may make communicators, or post, at this
+                                         * moment */
     if (!context->has_thread)
         error = pthread_create(&context->thread, NULL, progress_main, context);
     if (!error) context->has_thread = true;

@@ -47,7 +47,7 @@ static const void *payload_of(rpi_link *link, const void *frame) {
     return in_buffer ? in_buffer : (const unsigned char *)frame + RPI_FRAME_HEADER_BYTES;
 }
 
-/* Whose frame it is; RP_PENDING: nobody's, and it is done with. */
+/* Whose frame it is; RP_PENDING: nobody's, and it is released. */
 static rp_status find_comm(rpi_context *context, int rank, const rpi_frame_header *header,
                            size_t bytes, rp_comm **out_comm) {
     if (bytes > RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD)
@@ -74,7 +74,7 @@ static rp_status fail_rank(rpi_context *context, int rank, rp_status status,
     return status;
 }
 
-/* Says something, and is no part of an operation's data. */
+/* A control frame, which is no part of an operation's data. */
 static bool is_control(const rpi_frame_header *header) {
     return !rpi_frame_rules[header->kind].has_elements;
 }
@@ -84,7 +84,7 @@ static void put_head(rpi_connection *connection, int rank, const void *frame) {
     rpi_rank_set_put(&connection->context->heads, rank);
 }
 
-/* Look at the head of the link, once. RP_PENDING: there is none. */
+/* Check the head of the link, once. RP_PENDING: there is none. */
 static rp_status open_head(rpi_context *context, int rank) {
     rpi_connection *connection = &context->connections[rank];
     const rpi_transport *transport = connection->link->endpoint->transport;
@@ -147,7 +147,7 @@ static bool place_head(rpi_connection *connection, int rank) {
     rpi_chunk *chunk = NULL;
     int index = -1;
     if (rpi_frame_find_chunk(comm, rank, &connection->header, &chunk) != RP_OK) return false;
-    /* Earlier frames of the chunk that lie in the unexpected queue come first. */
+    /* Earlier frames of the chunk in the unexpected queue come first. */
     if (chunk->unexpected[rpi_request_peer(chunk->request, rank)].first) return false;
     const void *payload = connection->payload;
     if (rpi_frame_find_recv(chunk, rank, &connection->header, payload, bytes, &index) != RP_OK)

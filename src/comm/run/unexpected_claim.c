@@ -1,6 +1,6 @@
-/* Frames that were queued as unexpected, when what they came for is here: a request is compared
- * with those that came before it was posted, a chunk that starts makes those of its own its
- * own, and its RECVs take them in order. */
+/* Frames that were queued as unexpected are claimed: a request is compared with those that came
+ * before it was posted, a chunk that starts takes over its own, and its RECVs take them in
+ * order. */
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 #include "comm/protocol/clear_to_send.h"
@@ -43,7 +43,7 @@ static void drop_empty(rp_comm *comm, int rank, uint64_t sequence, rpi_unexpecte
     if (!unexpected->frames.first) rpi_unexpected_drop(comm, rank, sequence, unexpected);
 }
 
-/* Frames of one chunk stand together as a rule, those of earlier chunks first. */
+/* Frames of one chunk are usually together, those of earlier chunks first. */
 static void adopt_from(rpi_chunk *chunk, int rank) {
     rp_comm *comm = chunk->request->comm;
     uint64_t sequence = chunk->request->sequence;

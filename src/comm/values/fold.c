@@ -6,20 +6,20 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Five of them fit the first cache. */
+/* Five of them fit into the first cache. */
 enum { TILE_BYTES = 4 * 1024 };
 
 static bool is_aligned(const rpi_fold *fold) {
     return (uintptr_t)fold->into % rp_dtype_bytes(fold->into_dtype) == 0;
 }
 
-/* The reduction writes where the result goes when that has the accumulators' dtype, lies as
- * they must and is not what is still to be read. */
+/* The reduction writes directly into the result if that has the accumulators' dtype, is aligned
+ * and is not still to be read. */
 static bool adds_in_place(const rpi_fold *fold, rp_dtype wide) {
     return fold->into_dtype == wide && fold->into != fold->second && is_aligned(fold);
 }
 
-/* A sum to where its result goes, at any address. */
+/* A sum to its result, at any address. */
 static void put(const rpi_fold *fold, const void *sum, rp_dtype wide, size_t count,
                 void *into) {
     _Alignas(64) unsigned char narrow[TILE_BYTES];
@@ -31,8 +31,8 @@ static void put(const rpi_fold *fold, const void *sum, rp_dtype wide, size_t cou
     memcpy(into, narrow, count * rp_dtype_bytes(fold->into_dtype));
 }
 
-/* What the result is multiplied by; 0: it takes more than that. Inverses of powers of two give
- * the very bits of the division. */
+/* The factor of the result; 0: one factor is not enough. Inverses of powers of two give the
+ * same bits as the division. */
 static double factor_of(const rpi_fold *fold) {
     int over = fold->weight.over;
     if (!over) return 1;

@@ -1,8 +1,8 @@
-/* One reading of memory for the sum of two: into = (first op second), times a weight.
+/* Reads memory once for the sum of two: into = (first op second), times a weight.
  *
- * Memory is the limit where ranks share it. A copy into an accumulator, an addition and a copy
- * out of it go over it three times; a tile that stays in the first cache goes over it once. The
- * bits are those of the three. */
+ * Memory is the limit if ranks share it. A copy into an accumulator, an addition and a copy out
+ * of it read it three times; a tile that stays in the first cache is read once. The bits are
+ * those of the three. */
 #ifndef RPI_COMM_FOLD_H
 #define RPI_COMM_FOLD_H
 
@@ -16,8 +16,8 @@ typedef struct rpi_fold {
     rp_dtype dtype; /* of both inputs, which may lie at any address */
     const void *first, *second;
     rpi_fraction weight; /* of the result: times / over; zeros: one */
-    rp_dtype into_dtype; /* dtype, or what it is summed in (values.h) */
-    void *into;          /* may be either input; overlaps none otherwise */
+    rp_dtype into_dtype; /* dtype, or that in which it is summed (values.h) */
+    void *into;          /* may be either input; otherwise overlaps none */
     void *also;          /* a copy of the result, at any address; may be an input; NULL: none */
     bool
         is_long; /* the operation moves more than a cache holds; the bits do not depend on it */

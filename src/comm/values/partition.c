@@ -20,7 +20,7 @@ rp_status rpi_partition_reserve(rpi_partition *partition, size_t count) {
     return RP_OK;
 }
 
-/* Returns what all extents encode to, at most. */
+/* Returns the most bytes of all extents when encoded. */
 static size_t describe_extents(rpi_partition *partition) {
     size_t encoded = 0;
     partition->varies = false;
@@ -47,7 +47,7 @@ static bool is_in_order(const rpi_partition *partition) {
     return true;
 }
 
-/* places: room for the place of each part's first run, zeros. */
+/* places: room for the place of each part's first extent, zeros. */
 static void place_runs(rpi_partition *partition, int parts, const rpi_extent *from,
                        size_t *places) {
     size_t before = 0;
@@ -90,7 +90,7 @@ static size_t most_of(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* In a frame: at most, with lengths, or as it is. */
+/* In a frame: at most, with lengths, or as they are. */
 static size_t largest_part(const rpi_partition *partition) {
     size_t largest = rpi_split_largest(&partition->split);
     if (!partition->inside && !partition->varies) return largest;
@@ -121,7 +121,7 @@ rp_status rpi_partition_make(rpi_partition *partition, rpi_split_layout layout, 
                               &partition->split));
         size_t largest = largest_part(partition);
         if (largest <= limit_bytes) return RP_OK;
-        /* Halving cannot help any more once a part is about a granule long. */
+        /* Halving has no effect once a part is about a granule long. */
         if ((size_t)chunks > 2 * (partition->bytes / limit_bytes + 1) * 64)
             return RP_FAIL(UNSUPPORTED,
                            "a part of %zu bytes does not fit a frame (%zu): "

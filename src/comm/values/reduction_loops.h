@@ -1,5 +1,5 @@
 /* The loops of reductions, compiled once for each instruction set: by reductions.c for any
- * processor, by reductions_avx2.c with AVX2. Plain C that the compiler vectorises; the two give
+ * processor, by reductions_avx2.c with AVX2. Plain C that the compiler vectorises; both give
  * the same bits, since no loop adds in another order. */
 #include "comm/values/reduction_kernels.h"
 
@@ -40,7 +40,7 @@ ORDER_LOOPS(u32, uint32_t)
 ORDER_LOOPS(i64, int64_t)
 ORDER_LOOPS(u64, uint64_t)
 
-/* Products wrap, so they are of unsigned numbers, and no narrower than those of `unsigned`. */
+/* Products wrap, so they are unsigned, and not narrower than `unsigned`. */
 LOOP(product_u8, uint8_t, 1u * a * b)
 LOOP(product_u16, uint16_t, 1u * a * b)
 LOOP(product_u32, uint32_t, (a * b))
@@ -64,15 +64,15 @@ LOOP(band, uint8_t, (a & b))
 LOOP(bor, uint8_t, (a | b))
 LOOP(bxor, uint8_t, (a ^ b))
 
-/* Some lines at a time, read before any of them is written: outputs may be inputs, and a
- * processor takes a store for one of what is read next where the two lie alike in their pages,
- * as vectors and frames do. At any address.
+/* Some lines at a time are read before any of them is written, because outputs may be inputs,
+ * and because a processor delays reads at addresses that agree with an earlier store in the
+ * lower bits, as those of vectors and frames do. At any address.
  *
- * RPI_ADD_TWO_FETCHES: lines ahead are asked for, the result's for writing.
- * RPI_ADD_TWO_FETCHES_ALSO: those of `also`, the frame that carries it, too. Where its reader
+ * RPI_ADD_TWO_FETCHES: lines ahead are prefetched, the result's for writing.
+ * RPI_ADD_TWO_FETCHES_ALSO: those of `also`, the frame with the result, too. If its reader
  * still has them in its cache that takes up to twice as long, as they are taken from it early;
- * where all that moves is more than a cache holds, nobody has them, and it takes 4 to 8 % less
- * (2 to 64 MiB). */
+ * if more data moves than a cache holds, no core has them, and it takes 4 to 8 % less (2 to 64
+ * MiB). */
 enum { ADD_TWO_LANES = 8, ADD_TWO_AHEAD = 64 };
 #define ADD_TWO_LOOP(name, type)                                                               \
     typedef type name##_lane __attribute__((vector_size(32), aligned(1), may_alias));          \

@@ -43,7 +43,7 @@ static bool is_power_of_two(int number) {
     return (number & (number - 1)) == 0;
 }
 
-/* Multiplying by the inverse of a power of two gives the very bits of the division. */
+/* Multiplying by the inverse of a power of two gives the same bits as the division. */
 static void divide_f32(float *x, size_t count, int by) {
     float divisor = (float)by, inverse = 1 / divisor;
     if (is_power_of_two(by))

@@ -16,7 +16,7 @@ void rpi_values_convert(const void *from, rp_dtype from_dtype, void *into, rp_dt
 /* True division by a whole number, in the precision of the accumulator; f32, f64 and complex.
  */
 void rpi_values_divide(void *values, rp_dtype dtype, size_t count, int by);
-/* Times `times`, and then divided by `over`, each rounded; zeros: as it is. */
+/* Times `times`, and then divided by `over`, each rounded; zeros: unchanged. */
 void rpi_values_weigh(void *values, rp_dtype dtype, int times, int over, size_t count);
 /* into = from * factor, in f64 and rounded once to the dtype, which is of floats or complex
  * numbers; from may be into. */

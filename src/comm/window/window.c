@@ -32,8 +32,8 @@ static rp_status check_ranks(const rp_comm *comm, const int *ranks, size_t count
     return RP_OK;
 }
 
-/* A codec that cannot encode one element of zero, with error feedback where that is needed,
- * cannot at all. */
+/* A codec that cannot encode one element of zero, with error feedback if that is needed, cannot
+ * be used at all. */
 static rp_status check_codec(const rp_window_setup *setup) {
     unsigned char zero[16] = {0}, *encoding = NULL;
     float residual = 0;
@@ -171,7 +171,7 @@ static rp_status fill(rp_window *window, const rp_window_setup *setup) {
     return make_outs(window, setup);
 }
 
-/* A frame has whole granules; where a bucket alone is longer it has one. */
+/* A frame has whole granules; if a bucket alone is longer it has one. */
 static void partition(rp_window *window) {
     size_t granule = rp_codec_granule(&window->codec);
     size_t bytes = rp_codec_encoded_bytes(&window->codec, window->dtype, granule);
@@ -208,7 +208,7 @@ static rp_status make(rp_comm *comm, const rp_window_setup *given, rp_window_set
 
 /* ---- what ranks must agree on ---- */
 
-/* What every rank says of itself; behind it a byte for each rank of the world. */
+/* The record of each rank about itself; after it a byte for each rank of the world. */
 typedef struct description {
     int32_t refused; /* a status */
     uint32_t dtype;
@@ -346,7 +346,7 @@ static void unlink_window(rp_window *window) {
     rpi_progress_release(comm->context);
 }
 
-/* Who comes out of the barrier knows that all take what is pushed. */
+/* When a rank leaves the barrier, all accept pushes. */
 static rp_status create(rp_comm *comm, const rp_window_setup *given, rp_window_setup *setup,
                         rp_window **out_window) {
     rp_window *window = NULL;

@@ -1,4 +1,5 @@
-/* Windows: what their owner calls. Nothing here waits, but for the own mutexes of an update. */
+/* Windows: the calls of their owner. Nothing here waits, except for the own mutexes in an
+ * update. */
 #include "comm/window/window_calls.h"
 
 #include "base/fpenv.h"
@@ -89,7 +90,7 @@ static rp_status check_there(const rp_window *window, int rank) {
 
 /* ---- operations ---- */
 
-/* Nothing to put it into: nobody asks. */
+/* Nobody to send it to. */
 static rp_status new_operation(rp_window *window, const edges *to, bool gets,
                                rp_window_operation **wanted, rp_window_operation **out) {
     *out = NULL;
@@ -134,7 +135,7 @@ static rp_status end_call(rp_window *window, rp_status status, edges *named,
 
 /* ---- put and accumulate ---- */
 
-/* Memory first: nothing of a push is done where some of it cannot be. */
+/* Memory first: nothing of a push is done if some of its memory cannot be allocated. */
 static rp_status reserve(rp_window *window, const edges *to) {
     for (size_t i = 0; i < to->count; i++) {
         rpi_window_out *out = &window->outs[to->list[i].edge];
@@ -146,7 +147,7 @@ static rp_status reserve(rp_window *window, const edges *to) {
     return RP_OK;
 }
 
-/* Behind what is pending, so that both are applied in their order. */
+/* After the pending one, so that both are applied in order. */
 static void merge(rp_window *window, rpi_window_out *out, const void *data, double weight,
                   bool replaces, bool mutex) {
     rpi_window_push *push = &out->pending;

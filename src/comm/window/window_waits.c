@@ -1,4 +1,4 @@
-/* Windows: waiting for what others do. Every wait has a deadline, and says for whom it was. */
+/* Windows: waits for other ranks. Every wait has a deadline, and its error names the ranks. */
 #include "base/c_locale.h"
 #include "comm/window/window_calls.h"
 
@@ -7,23 +7,24 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* A waiter looks so often whether somebody has died: nothing of his own may tell. */
+/* How often a waiter checks whether a rank has died, since none of its own frames may show it.
+ */
 #define LOOK_NS (RPI_SECOND_NS / 20)
 
-/* What earlier slices of this thread's next wait have taken. */
+/* The time that earlier slices of this thread's next wait have taken. */
 static _Thread_local double waited_before_s;
 
 void rp_window_waited(double waited_s) {
     waited_before_s = waited_s > 0 ? waited_s : 0;
 }
 
-/* The wait that it was said of is over. */
+/* The wait to which it belonged is over. */
 static rp_status over(rp_status status) {
     waited_before_s = 0;
     return status;
 }
 
-/* What is waited for: of which ranks something is missing. */
+/* What is waited for: the ranks of which something is missing. */
 typedef struct waiting {
     rp_window *window;
     const char *what;                                       /* in messages: "put ..." */
@@ -53,7 +54,7 @@ static void rank_text(const rp_comm *comm, int rank, char *text, size_t bytes) {
         snprintf(text, bytes, "rank %d", rank);
 }
 
-/* missing: one that was when the time was over; it may have come since. */
+/* missing: a rank that was missing at the deadline; it may have come since. */
 static rp_status fail_late(const waiting *w, int missing, double waited_s) {
     rp_comm *comm = w->window->comm;
     char names[400] = "";
@@ -86,7 +87,7 @@ static void sleep_until(rpi_context *context, int64_t deadline_ns) {
     pthread_cond_timedwait(&context->changed, &context->lock, &at);
 }
 
-/* Under the context's lock, which it releases meanwhile. RP_PENDING: go on. */
+/* Under the context's lock, which it releases meanwhile. RP_PENDING: continue. */
 static rp_status look(const waiting *w, int *out_missing) {
     *out_missing = first_missing(w);
     if (*out_missing < 0) return RP_OK;
@@ -178,7 +179,7 @@ rp_status rp_window_test(rp_window_operation *operation) {
     return status;
 }
 
-/* Of all that was posted when the wait began. */
+/* Everything that was posted when the wait began. */
 rp_status rp_window_flush(rp_window *window, double timeout_s) {
     RPI_FPENV_SCOPE;
     RP_TRY(rpi_window_check(window));
@@ -274,7 +275,7 @@ static rp_status lock_one(rp_window *window, int rank, bool own, double timeout_
                        window->name, window->comm->rank, own ? "for" : "at", rank);
     if (!own) rpi_window_call(window);
     status = wait_for(&w, timeout_s);
-    if (status == RP_OK && own) { /* what the progress owner began before this ends first */
+    if (status == RP_OK && own) { /* work that the progress owner began before ends first */
         rpi_window_lock_values(window);
         rpi_window_unlock_values(window);
     }
@@ -286,7 +287,8 @@ static rp_status lock_one(rp_window *window, int rank, bool own, double timeout_
     return status;
 }
 
-/* One after the other by rank, in which order all ranks take them: nobody waits in a circle. */
+/* One after the other in the order of ranks, as on all ranks, so that no ranks wait in a
+ * circle. */
 static rp_status lock_all(rp_window *window, const int *ranks, size_t count, bool own,
                           double timeout_s) {
     for (size_t i = 0; i < count; i++) {
@@ -301,7 +303,7 @@ static rp_status lock_all(rp_window *window, const int *ranks, size_t count, boo
     return RP_OK;
 }
 
-/* Rising, without doubles; ranks NULL: the destinations, or the sources. */
+/* Rising, without duplicates; ranks NULL: the destinations, or the sources. */
 static rp_status sort_ranks(const rp_window *window, const int *ranks, size_t count,
                             bool sources, int **out_ranks, size_t *out_count) {
     int world = window->comm->world;

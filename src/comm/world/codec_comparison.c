@@ -13,10 +13,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Lengths that are tried, and how often each way. */
+/* The lengths that are tried, and how often with each codec. */
 enum { SHORTEST = 16 * 1024, GROWTH = 4, LONGEST = 4 * 1024 * 1024, FEWEST = 3, MOST = 16 };
-#define TRIAL_S       0.2 /* for one length, both ways together */
-#define LONG_ENOUGH_S 0.1 /* beyond it time goes with the length */
+#define TRIAL_S       0.2 /* for one length, both codecs together */
+#define LONG_ENOUGH_S 0.1 /* beyond it time is proportional to the length */
 
 enum { EXACT, LOSSY, WAYS };
 
@@ -27,7 +27,7 @@ typedef struct trial {
     rp_collective_options options;
 } trial;
 
-/* Of all ranks the largest, on all of them. */
+/* The largest value of all ranks, on all of them. */
 static rp_status agree(rp_comm *comm, double values[WAYS]) {
     rp_segment both = {.data = values, .count = WAYS, .dtype = RP_F64};
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_MAX);
@@ -54,7 +54,7 @@ static int repeats_of(const double seconds[WAYS]) {
     return fit < FEWEST ? FEWEST : fit < MOST ? (int)fit : MOST;
 }
 
-/* One turn to warm up, which also says how many there are to be; then the least of them. */
+/* One turn to warm up, which also determines their number; then the least of them. */
 static rp_status time_length(trial *t, size_t count, double least[WAYS]) {
     double seconds[WAYS];
     RP_TRY(time_once(t, count, seconds));
@@ -72,7 +72,7 @@ static size_t longer(size_t count, size_t most) {
     return count * GROWTH < most ? count * GROWTH : most;
 }
 
-/* What is exact itself differs from exact by noise alone. */
+/* An exact codec differs from another exact one only by noise. */
 static bool gains(const trial *t, const double seconds[WAYS]) {
     return !rp_codec_is_exact(&t->codec[LOSSY], RP_F32) &&
            seconds[LOSSY] < seconds[EXACT] * (1 - RP_COMPARISON_GAIN);
@@ -105,7 +105,7 @@ static rp_status allocate(trial *t, size_t most, bool feedback) {
     return RP_OK;
 }
 
-/* Before anybody waits for data of somebody who has none. */
+/* Before any rank waits for data of a rank that has none. */
 static rp_status prepare(trial *t, size_t most, bool feedback) {
     double failed[WAYS] = {0};
     rp_status status = allocate(t, most, feedback);

@@ -1,4 +1,4 @@
-/* What a communicator may be asked for, checked alike in every world. */
+/* The options of a communicator, checked in the same way in every world. */
 #include "comm/core/communicator.h"
 #include "comm/world/create.h"
 

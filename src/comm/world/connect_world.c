@@ -1,5 +1,5 @@
-/* How the ranks of a world come together: links, what they cost, then the control connection,
- * which is open only when all have come that far. */
+/* How the ranks of a world connect: links, their costs, then the control connection, which is
+ * open only when all have come this far. */
 #include "comm/protocol/operation_kinds.h"
 #include "comm/world/create.h"
 #include "comm/world/link_costs.h"
@@ -20,14 +20,14 @@ typedef struct link_settings {
     int streams;
 } link_settings;
 
-/* Members of a view may end in peace; of others' ends their launcher knows. */
+/* Members of a view may end normally; the launcher reports the ends of others. */
 static rp_status look_for_ends(void *context) {
     rpi_meeting_place *place = context;
     if (place->world) return rpi_world_look(place->world);
     return rpi_launch_watch_look(&place->watch);
 }
 
-/* Behind the links: who has died since may have been replaced. */
+/* After the links: a rank that has died since may have been replaced. */
 static rp_status look_for_losses(void *context) {
     rpi_meeting_place *place = context;
     RP_TRY(look_for_ends(place));
@@ -67,8 +67,8 @@ static double beat_seconds(const rp_comm *comm) {
     return least / 4 < 0.5 ? least / 4 : 0.5;
 }
 
-/* Once a process, by the rank that the others come to. Ranks that are threads have no door, and
- * what listens on the loopback is not heard outside of this host. */
+/* Once in a process, by the rank to which the others connect. Ranks that are threads do not
+ * listen, and a listener on the loopback is not visible from other hosts. */
 static void say_whether_open(const rpi_mesh *mesh, const char *bind_host,
                              const rpi_secret *secret) {
     static atomic_flag said = ATOMIC_FLAG_INIT;

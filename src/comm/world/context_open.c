@@ -1,4 +1,4 @@
-/* Contexts: made, closed, and forgotten by children that fork() made. */
+/* Contexts: made, closed, and forgotten by children made by fork(). */
 #include "comm/core/communicator.h"
 #include "comm/core/frame_buffers.h"
 #include "comm/device/device.h"

@@ -76,8 +76,8 @@ static void name_transport(rp_comm *comm) {
     }
 }
 
-/* By the hosts of the context, which is numbered anew for the members. Ranks whose own links
- * are shaped are hosts of their own, wherever they are. */
+/* By the hosts of the context, which are numbered again for the members. A rank whose own links
+ * are shaped is a host of its own, wherever it is. */
 static rp_status know_hosts(rp_comm *comm) {
     const rpi_mesh *mesh = comm->context->mesh;
     int hosts = 0, here = 0;
@@ -93,7 +93,7 @@ static rp_status know_hosts(rp_comm *comm) {
     return RP_OK;
 }
 
-/* All ranks know the same hosts and the same constants, and so choose alike. */
+/* All ranks know the same hosts and the same constants, and so make the same choice. */
 static rp_status make_choices(rp_comm *comm) {
     rpi_plan_request request = {.world = comm->world, .host_of = comm->host_of};
     rpi_world_shape shape;
@@ -284,7 +284,7 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     return status;
 }
 
-/* For functions that return no status: the message is recorded all the same. */
+/* For functions that return no status: the message is recorded anyway. */
 static bool is_there(const rp_comm *comm) {
     if (!comm) (void)RP_FAIL(INVALID, "comm is NULL");
     return comm != NULL;

@@ -1,4 +1,4 @@
-/* The making and ending of communicators and of the context that they share. */
+/* Making and ending communicators and the context that they share. */
 #ifndef RPI_COMM_CREATE_H
 #define RPI_COMM_CREATE_H
 
@@ -7,18 +7,18 @@
 
 #define RPI_COMM_NAME "world" /* where options name none */
 
-/* What the first communicator of a context is made over. */
+/* What the first communicator of a context needs. */
 typedef struct rpi_meeting_place {
     const rp_store *store;
-    const rp_store *launchers; /* the same store, where it is the launcher's; else NULL */
-    rp_world *world;           /* of views, whose members meet; else NULL */
+    const rp_store *launchers; /* the same store, if it is the launcher's; else NULL */
+    rp_world *world;           /* of views, whose members connect; else NULL */
     char prefix[256];          /* of keys */
     rpi_launch_watch watch;
 } rpi_meeting_place;
 
 /* ---- context_open.c ---- */
 
-/* A context of no links yet; rpi_context_close() takes it as it is. */
+/* A context without links yet; rpi_context_close() takes it. */
 rp_status rpi_context_new(int rank, int world, rpi_context **out_context);
 /* Says goodbye; no communicator is left. NULL is fine. */
 void rpi_context_close(rpi_context *context);
@@ -30,32 +30,32 @@ void rpi_context_close_after_fork(rpi_context *context); /* in a forked child: t
 rp_status rpi_comm_new(rpi_context *context, int rank, int world, const int *members,
                        rp_comm **out_comm);
 rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options);
-/* It has its name and id, and the context its links: frames come from here on. */
+/* It has its name and id, and the context its links: frames arrive from now on. */
 rp_status rpi_comm_begin(rp_comm *comm);
 void rpi_comm_free(rp_comm *comm); /* no part of a context any more; NULL is fine */
 
-/* What the public calls that make the first communicator of a context have in common. */
+/* Shared by the public calls that make the first communicator of a context. */
 rp_status rpi_comm_make(const rpi_meeting_place *place, int rank, int world,
                         const rp_comm_options *options, rp_comm **out_comm);
 
 /* ---- destroy.c ---- */
 
-/* Of a communicator that has failed by a death: all members hear by their links who is dead, as
- * the control connection tells it while rank 0 lives. [progress] */
+/* For a communicator that has failed by a death: all members learn on their links which rank is
+ * dead, as the control connection says while rank 0 is alive. [progress] */
 void rpi_comm_send_death(rp_comm *comm);
 
 /* ---- connect_world.c ---- */
 
-#define RPI_CONNECT_S 60.0 /* for all ranks to come, where options say no other time */
+#define RPI_CONNECT_S 60.0 /* for all ranks to connect, if options have no other time */
 
 /* Of options: seconds, or 0 for the fallback. */
 static inline double rpi_time_or(double value, double fallback) {
     return value > 0 ? value : fallback;
 }
 
-/* Under which the ranks of a communicator find each other in a store. */
+/* The name under which the ranks of a communicator find each other in a store. */
 void rpi_meeting_name(const char *name, uint32_t epoch, char *text, size_t bytes);
-/* All ranks have come, with the same options; the communicator has its name and epoch. */
+/* All ranks have connected, with the same options; the communicator has its name and epoch. */
 rp_status rpi_comm_connect_world(rp_comm *comm, rpi_meeting_place *place,
                                  const rp_comm_options *options);
 
@@ -66,14 +66,14 @@ void rpi_comm_end_requests(rp_comm *comm);
 
 /* ---- comm_options.c ---- */
 
-/* given: the caller's, or NULL for defaults; *out_own: as this library knows them. */
+/* given: the caller's, or NULL for defaults; *out_own: in the form of this library. */
 rp_status rpi_comm_options_read(const rp_comm_options *given, rp_comm_options *out_own);
 rp_status rpi_comm_options_check(const rp_comm_options *options, int world);
 
 /* ---- groups.c ---- */
 
-/* As rp_comm_group(); *out_lost: which of the ranks has died, where that is why it failed, else
- * as it was. */
+/* As rp_comm_group(); *out_lost: which of the ranks has died, if that is why it failed, else
+ * unchanged. */
 rp_status rpi_group_try(rp_comm *parent, const int *ranks, int count,
                         const rp_comm_options *options, rp_comm **out_comm, int *out_lost);
 

@@ -1,4 +1,4 @@
-/* A communicator of a view: its members, under its ranks, with its number as epoch. */
+/* A communicator of a view: its members, with their ranks, and its number as epoch. */
 #include "comm/core/communicator.h"
 #include "comm/world/create.h"
 

@@ -1,4 +1,4 @@
-/* How a communicator ends: what was posted leaves, and members hear that this rank has. */
+/* How a communicator ends: posted bytes leave, and members learn that this rank has left. */
 #include "comm/core/communicator.h"
 #include "comm/core/progress_owner.h"
 #include "comm/core/request.h"
@@ -15,7 +15,7 @@
 /* How long destroy waits for posted bytes to leave, at most. */
 #define LINGER_S 5.0
 
-/* Everything posted has left this process, and where it is the `last` word also this host. */
+/* Everything posted has left this process, and with `last` also this host. */
 static bool is_delivered(const rpi_context *context, bool last) {
     for (int i = 0; context->mesh->endpoints[i]; i++) {
         rpi_endpoint *endpoint = context->mesh->endpoints[i];
@@ -28,7 +28,7 @@ static bool is_delivered(const rpi_context *context, bool last) {
     return true;
 }
 
-/* One more than the rank whose death failed the communicator; 0: nobody's did. */
+/* One more than the rank whose death failed the communicator; 0: no death did. */
 static uint64_t whose_death(const rp_comm *comm) {
     rpi_failure failure = rpi_comm_failure(comm);
     bool is_death = failure.status == RP_PEER && failure.rank >= 0 &&
@@ -50,9 +50,8 @@ static void note_fin(rp_comm *comm) {
     if (rpi_comm_is_numbered(comm)) rpi_context_note_fin(comm, &header);
 }
 
-/* Members that live on with the context hear that nothing more comes from here, and where a
- * death is why, whose; those whose link is full do when there is room, as long as that is
- * waited for.
+/* Members that continue in the context learn that nothing more comes from here and, if a death
+ * is the reason, whose; those whose link is full when there is room, as long as destroy waits.
  */
 static bool send_fin(rp_comm *comm, int *next) {
     rpi_frame_header header = fin_header(comm);
@@ -85,8 +84,9 @@ void rpi_comm_send_death(rp_comm *comm) {
     }
 }
 
-/* Peers may still need the last frames we posted. Closing the last one's links says that it is
- * left, but not that another rank has died, which rank 0 would tell, if it were not stopped. */
+/* Peers may still need the last frames that we posted. Closing the links of the last
+ * communicator shows that this rank has left, but not that another rank has died. Rank 0 would
+ * report that, unless it is stopped. */
 static void linger(rp_comm *comm, bool last) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
     bool failed = rpi_comm_has_failed(comm);
@@ -111,7 +111,7 @@ static void cancel_all(rp_comm *comm) {
     rpi_comm_end_requests(comm);
 }
 
-/* Who is lost is in no further view. */
+/* A lost rank is in no later view. */
 static void tell_world(const rp_comm *comm) {
     const rpi_context *context = comm->context;
     uint64_t dead = whose_death(comm);
@@ -124,7 +124,7 @@ void rp_comm_destroy(rp_comm *comm) {
     if (!comm) return;
     rpi_context *context = comm->context;
     rpi_failure decision;
-    /* The others hear of why before they hear that this rank has left. */
+    /* The others learn the reason before they learn that this rank has left. */
     if (comm->is_revoked && comm->group)
         (void)rpi_control_wait_failed(comm->group, rpi_deadline_ns(RPI_CONTROL_DECISION_S),
                                       &decision);

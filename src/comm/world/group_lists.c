@@ -1,6 +1,6 @@
-/* Many communicators made of another at once: their numbers come from one exchange among the
- * parent's ranks, and a second one, which is their barrier, tells whether all have opened them.
- */
+/* Many communicators made from another at once: their numbers come from one exchange among the
+ * parent's ranks. A second exchange, which is their barrier, shows whether all have opened
+ * them. */
 #include "comm/core/progress_owner.h"
 #include "comm/protocol/numbering.h"
 #include "comm/run/progress_loop.h"
@@ -17,7 +17,7 @@
 
 enum { GROUPS_MAX = 1 << 20, WORDS = 200 };
 
-/* What each rank says of its call. */
+/* The record of each rank about its call. */
 typedef struct word {
     int32_t status;
     uint32_t first;  /* of rank 0: the number of the list's first communicator */
@@ -62,7 +62,7 @@ static rp_status check_list(const call *c) {
     return RP_OK;
 }
 
-/* FNV-1a: it tells lists apart, and is no part of what communicators are known by. */
+/* FNV-1a: it distinguishes lists, and is not part of a communicator's identity. */
 static uint64_t add_bytes(uint64_t digest, const void *data, size_t bytes) {
     const unsigned char *byte = data;
     for (size_t i = 0; i < bytes; i++) digest = (digest ^ byte[i]) * UINT64_C(0x100000001b3);
@@ -97,7 +97,7 @@ static void take_numbers(const call *c, word *mine) {
     put_status(mine, status);
 }
 
-/* All ranks hear the same words, and so come to the same end. */
+/* All ranks have the same records, and so come to the same result. */
 static rp_status exchange(call *c, const word *mine) {
     RP_TRY(rp_all_gather(c->parent, mine, c->words, sizeof *mine, RP_U8, NULL, NULL));
     for (int rank = 0; rank < c->parent->world; rank++) {

@@ -1,4 +1,4 @@
-/* Communicators made of another one: some of its ranks, over its links. */
+/* Communicators made from another one: some of its ranks, over its links. */
 #include "comm/world/groups.h"
 #include "comm/core/communicator.h"
 #include "comm/core/progress_owner.h"
@@ -73,8 +73,8 @@ static void inherit(rp_comm *comm, const rp_comm *parent, const rp_comm_options 
     if (!options->chunks_in_flight) comm->chunks_in_flight = parent->chunks_in_flight;
 }
 
-/* Until there is a number that members agree on: deaths of members are heard, and nobody else
- * has this scope. */
+/* Until members have agreed on a number: deaths of members are reported, and no other group has
+ * this scope. */
 static uint64_t own_scope(rpi_context *context) {
     pthread_mutex_lock(&context->lock);
     uint32_t so_far = context->unnumbered_so_far++;
@@ -91,7 +91,7 @@ static rp_status open_group(rp_comm *comm) {
     return rpi_comm_begin(comm);
 }
 
-/* Who comes out of the barrier knows that all members have opened the communicator. */
+/* When a rank leaves the barrier, all members have opened the communicator. */
 static rp_status meet(rp_comm *comm, const rp_comm_options *options) {
     double timeout_s = comm->timeout_s;
     bool strict = comm->strict_timeout;
@@ -125,7 +125,7 @@ void rpi_group_undo(rp_comm *comm) {
 typedef struct selection {
     const int *ranks;
     int count, place;
-    int *lost; /* gets which of them has died, where that is why; NULL: nobody asks */
+    int *lost; /* receives the rank that has died, if that is why; NULL: not needed */
 } selection;
 
 static void tell_lost(rp_comm *comm, const selection *of) {
@@ -220,7 +220,7 @@ static int by_key(const void *a, const void *b) {
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Ranks of one color, in the order of their keys. */
+/* The ranks of one color, in the order of their keys. */
 static int collect(const rp_comm *parent, choice *choices, int color, int *ranks,
                    int *out_place) {
     int count = 0;

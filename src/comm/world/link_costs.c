@@ -56,7 +56,7 @@ const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_
     return text;
 }
 
-/* "2 0 1Gbit,50us/5GB,2us": rank 0's cores and memory, and what it was told of links. */
+/* "2 0 1Gbit,50us/5GB,2us": rank 0's cores and memory, and the links that it was given. */
 static rp_status put_model(const rp_store *store, const char *key, const char *text,
                            rp_memory memory, rpi_cost_model *out_model) {
     char words[AGREED_BYTES];
@@ -70,7 +70,7 @@ static rp_status put_model(const rp_store *store, const char *key, const char *t
     return RP_OK;
 }
 
-/* Behind a number and the blank that follows it; NULL: there is none from 0 to `most`. */
+/* After a number and the blank that follows it; NULL: there is none from 0 to `most`. */
 static const char *take_number(const char *text, long most, long *out_number) {
     char *end = NULL;
     if (!text) return NULL;

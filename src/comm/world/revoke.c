@@ -1,5 +1,5 @@
-/* A communicator is ended by one rank, for a reason of its own: at once here, and soon on the
- * others. */
+/* One rank ends a communicator for a reason of its own: at once here, and soon on the others.
+ */
 #include "comm/core/communicator.h"
 #include "comm/core/progress_owner.h"
 #include "comm/run/executor.h"

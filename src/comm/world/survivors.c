@@ -1,7 +1,7 @@
-/* A communicator of those that are left when ranks have died. Each knows of the first death by
- * the failure of the old one, also where rank 0 is gone, through which failures are made known:
- * who comes here tells all others by their links. Of more each learns when those do not come to
- * the new one, which is then tried without them. */
+/* A communicator of the ranks that are left after deaths. Each knows of the first death by the
+ * failure of the old communicator, also if rank 0 is dead, through which failures are reported:
+ * a rank that comes here tells all others on their links. It learns of further deaths when
+ * those ranks do not come to the new one, which is then tried without them. */
 #include "comm/core/communicator.h"
 #include "comm/world/create.h"
 
@@ -15,7 +15,8 @@ typedef struct attempt {
     int count;
 } attempt;
 
-/* The failure that ended it, if that was a death; else why there is nothing to go on from. */
+/* The failure that ended it, if that was a death; else why there is nothing from which to
+ * continue. */
 static rp_status find_first(rp_comm *comm, attempt *a) {
     rpi_failure failure = rpi_comm_failure(comm);
     if (failure.status == RP_OK)

@@ -9,10 +9,25 @@
 
 enum { RPI_BLOCK = 256 }; /* threads */
 
+#ifndef RPI_BLOCKS_MOST /* a test has few, which go on with what is left */
+#    define RPI_BLOCKS_MOST (1u << 30)
+#endif
+
 /* Blocks for so many groups of threads; kernels go on with those that are left. */
 static inline unsigned rpi_blocks_for(uint64_t groups, unsigned groups_a_block) {
     uint64_t blocks = (groups + groups_a_block - 1) / groups_a_block;
-    return (unsigned)(blocks < (1u << 30) ? blocks : 1u << 30);
+    return (unsigned)(blocks < RPI_BLOCKS_MOST ? blocks : RPI_BLOCKS_MOST);
+}
+
+template <typename... OF>
+static inline cudaError_t rpi_launch(void (*kernel)(OF...), unsigned blocks, unsigned threads,
+                                     cudaStream_t stream, const OF &...of) {
+#ifdef __CUDACC__
+    kernel<<<blocks, threads, 0, stream>>>(of...);
+    return cudaGetLastError();
+#else /* a test has threads of its own */
+    return fibers_launch(kernel, blocks, threads, stream, of...);
+#endif
 }
 
 typedef void (*rpi_cuda_kernel)(rpi_device_call);
@@ -23,8 +38,7 @@ static inline cudaError_t rpi_kernel_launch(rpi_cuda_kernel kernel, unsigned blo
     cudaFuncAttributes attributes;
     (void)cudaGetLastError(); /* of what came before, and was told */
     if (!call->count) return cudaFuncGetAttributes(&attributes, (const void *)kernel);
-    kernel<<<blocks, RPI_BLOCK, 0, stream>>>(*call);
-    return cudaGetLastError();
+    return rpi_launch(kernel, blocks, RPI_BLOCK, stream, *call);
 }
 
 /* ---- launches of lists ---- */
@@ -37,7 +51,6 @@ struct rpi_list_place {
     unsigned block, blocks;
 };
 
-#ifdef __CUDACC__
 static __device__ inline rpi_list_place rpi_place_in(const rpi_device_list &list) {
     rpi_list_place place;
     int k = 0;
@@ -47,7 +60,6 @@ static __device__ inline rpi_list_place rpi_place_in(const rpi_device_list &list
     place.blocks = list.begins[k + 1] - list.begins[k];
     return place;
 }
-#endif
 
 /* groups: of threads that a call takes, so many a block. */
 static inline cudaError_t rpi_list_launch(rpi_list_kernel kernel, rpi_device_list *list,
@@ -59,11 +71,10 @@ static inline cudaError_t rpi_list_launch(rpi_list_kernel kernel, rpi_device_lis
     list->begins[0] = 0;
     for (int i = 0; i < list->count; i++) {
         unsigned blocks = rpi_blocks_for(groups(&list->call[i]), groups_a_block);
-        unsigned most = (1u << 30) / (unsigned)list->count;
+        unsigned most = (RPI_BLOCKS_MOST - 1) / (unsigned)list->count + 1;
         list->begins[i + 1] = list->begins[i] + (blocks < most ? blocks : most);
     }
-    kernel<<<list->begins[list->count], RPI_BLOCK, 0, stream>>>(*list);
-    return cudaGetLastError();
+    return rpi_launch(kernel, list->begins[list->count], RPI_BLOCK, stream, *list);
 }
 
 /* What `of` says for elements of this type, which it is given as a constant. */

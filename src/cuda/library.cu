@@ -2,7 +2,7 @@
  * statically and looks for a driver when it is first asked something. */
 #include "cuda/cuda_library.h"
 
-#include "cuda/group.h"
+#include "cuda/calls.h"
 #include "cuda/kernels.h"
 #include "cuda/place.h"
 
@@ -45,106 +45,16 @@ static const char *error_text(int error) {
 }
 
 static int scratch_bytes(const rpi_device_call *call, size_t *out) {
-    *out = rpi_slots_scratch(call);
+    *out = rpi_calls_scratch(call);
     return cudaSuccess;
 }
 
-static int encode_list(rpi_device_list *list, cudaStream_t on) {
-    switch (list->call[0].kind) {
-    case RPI_DEVICE_COPY: return rpi_copy_launch(list, 0, on);
-    case RPI_DEVICE_CONVERT: return rpi_convert_launch_encode(list, on);
-    case RPI_DEVICE_QUANT: return rpi_quant_launch_encode(list, on);
-    case RPI_DEVICE_RANDK: return rpi_randk_launch_encode(list, on);
-    case RPI_DEVICE_SIGN: return rpi_sign_launch_encode(list, on);
-    case RPI_DEVICE_TOPK: return rpi_topk_launch_encode(&list->call[0], on);
-    case RPI_DEVICE_VARIED: return rpi_varied_launch_encode(&list->call[0], on);
-    default: return cudaErrorInvalidValue;
-    }
-}
-
-static int decode_list(rpi_device_list *list, int adds, cudaStream_t on) {
-    switch (list->call[0].kind) {
-    case RPI_DEVICE_COPY: return rpi_copy_launch(list, 1, on);
-    case RPI_DEVICE_CONVERT: return rpi_convert_launch_decode(list, adds, on);
-    case RPI_DEVICE_QUANT: return rpi_quant_launch_decode(list, adds, on);
-    case RPI_DEVICE_RANDK: return rpi_randk_launch_decode(list, adds, on);
-    case RPI_DEVICE_SIGN: return rpi_sign_launch_decode(list, adds, on);
-    case RPI_DEVICE_TOPK: return rpi_topk_launch_decode(&list->call[0], adds, on);
-    case RPI_DEVICE_VARIED: return rpi_varied_launch_decode(&list->call[0], adds, on);
-    default: return cudaErrorInvalidValue;
-    }
-}
-
-static int encode_all(const rpi_device_call *calls, int count, void *stream) {
-    uint64_t taken = 0;
-    rpi_device_list list;
-    int error = count > RPI_LIST_MOST ? cudaErrorInvalidValue : cudaSuccess;
-    while (!error && rpi_device_list_take(calls, count, &taken, &list))
-        error = encode_list(&list, (cudaStream_t)stream);
-    return error;
-}
-
-static int decode_all(const rpi_device_call *calls, int count, int adds, void *stream) {
-    uint64_t taken = 0;
-    rpi_device_list list;
-    int error = count > RPI_LIST_MOST ? cudaErrorInvalidValue : cudaSuccess;
-    while (!error && rpi_device_list_take(calls, count, &taken, &list))
-        error = decode_list(&list, adds, (cudaStream_t)stream);
-    return error;
-}
-
 static int encode(const rpi_device_call *call, void *stream) {
-    return encode_all(call, 1, stream);
+    return rpi_calls_encode(call, 1, stream);
 }
 
 static int decode(const rpi_device_call *call, int adds, void *stream) {
-    return decode_all(call, 1, adds, stream);
-}
-
-static int divide(const rpi_device_call *call, void *stream) {
-    return rpi_convert_launch_divide(call, (cudaStream_t)stream);
-}
-
-/* ---- kernels are loaded ---- */
-
-static int load_call(const rpi_device_call *call) {
-    int error = encode(call, NULL);
-    for (int adds = 0; adds < 2 && !error; adds++) error = decode(call, adds, NULL);
-    return error;
-}
-
-/* By the options that choose a kernel: what buckets are held in, with and without a residual,
- * whether they lie well. */
-static int load_kind(int kind, int type) {
-    static const uint64_t buckets[] = {512, 1024, RPI_LARGE_BUCKET, 2 * RPI_LARGE_BUCKET};
-    static const int bits[] = {4, 0};
-    alignas(16) static float residual; /* it lies well */
-    int error = 0;
-    for (int choice = 0; choice < 192 && !error; choice++) {
-        rpi_device_call call = {};
-        call.kind = kind;
-        call.type = type;
-        call.bucket = buckets[choice % 4];
-        call.residual = choice / 4 % 2 ? &residual : NULL;
-        call.stochastic = choice / 8 % 2;
-        call.bits = bits[choice / 16 % 2];
-        call.wire_type = choice / 32 % 3;
-        call.encoded = choice / 96 ? (uint8_t *)1 : NULL;
-        error = load_call(&call);
-    }
-    return error;
-}
-
-static int load() {
-    static const int kinds[] = {RPI_DEVICE_COPY, RPI_DEVICE_CONVERT, RPI_DEVICE_QUANT,
-                                RPI_DEVICE_RANDK, RPI_DEVICE_SIGN};
-    static const int types[] = {RPI_DEVICE_F32, RPI_DEVICE_F16, RPI_DEVICE_BF16};
-    const rpi_device_call none = {};
-    int error = divide(&none, NULL);
-    for (int kind : kinds)
-        for (int type : types)
-            if (!error) error = load_kind(kind, type);
-    return error;
+    return rpi_calls_decode(call, 1, adds, stream);
 }
 
 /* ---- memory, events and streams ---- */
@@ -323,9 +233,9 @@ rpi_cuda_library_table(void) {
                                            scratch_bytes,
                                            encode,
                                            decode,
-                                           encode_all,
-                                           decode_all,
-                                           divide,
+                                           rpi_calls_encode,
+                                           rpi_calls_decode,
+                                           rpi_calls_divide,
                                            allocate,
                                            release,
                                            pin,
@@ -337,7 +247,7 @@ rpi_cuda_library_table(void) {
                                            event_record,
                                            event_seconds,
                                            capability,
-                                           load,
+                                           rpi_calls_load,
                                            device_set,
                                            enter,
                                            leave,

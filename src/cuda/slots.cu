@@ -37,9 +37,8 @@ uint64_t rpi_slots_scratch(const rpi_device_call *call) {
 }
 
 cudaError_t rpi_slots_gather(const rpi_device_call *call, uint64_t most, cudaStream_t stream) {
-    sum_lengths<<<1, SUMMING, 0, stream>>>(*call);
-    cudaError_t error = cudaGetLastError();
-    if (error != cudaSuccess) return error;
-    gather<<<rpi_blocks_for(rpi_device_buckets(call), 1), RPI_BLOCK, 0, stream>>>(*call, most);
-    return cudaGetLastError();
+    unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), 1);
+    cudaError_t error = rpi_launch(sum_lengths, 1, SUMMING, stream, *call);
+    return error == cudaSuccess ? rpi_launch(gather, blocks, RPI_BLOCK, stream, *call, most)
+                                : error;
 }

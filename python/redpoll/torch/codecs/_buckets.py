@@ -28,8 +28,11 @@ def held_count(parameter: torch.Tensor) -> int:
 
 
 def in_reals(flat: torch.Tensor) -> torch.Tensor:
-    """A flat buffer's own memory, complex elements as pairs of real numbers."""
-    return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
+    """A flat buffer's own memory, complex elements as pairs of real numbers: PyTorch 2.9 has
+    buckets of complex elements. A sparse one is returned as it is."""
+    if not flat.is_complex() or flat.layout is not torch.strided:
+        return flat
+    return torch.view_as_real(flat).view(-1)
 
 
 def check_holds(buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> None:
@@ -53,7 +56,7 @@ def gradients_of(bucket: Any) -> list[torch.Tensor]:
     """The gradients in a dist.GradBucket, one a parameter, each a flat view of its buffer: what
     `parameters()` has in the order of their memory, complex ones as pairs of real numbers.
     RuntimeError: the bucket holds something else."""
-    buffer, parameters = bucket.buffer(), bucket.parameters()
+    buffer, parameters = in_reals(bucket.buffer()), bucket.parameters()
     check_holds(buffer, parameters)
     return list(buffer.view(-1).split([held_count(parameter) for parameter in parameters]))
 

@@ -13,7 +13,14 @@ import torch
 from ... import _abi
 from ..c10d import statistics
 from ..codecs._adaptive import BitChooser, CodecTrial
-from ..codecs._buckets import check_dtype, check_holds, held_count, held_dtype, tensor_id
+from ..codecs._buckets import (
+    check_dtype,
+    check_holds,
+    held_count,
+    held_dtype,
+    in_reals,
+    tensor_id,
+)
 from ..codecs._rules import Rules
 from ..comm import _cuda
 from ..comm._backward import raise_at_end
@@ -158,7 +165,8 @@ class BucketReducer:
     def reduce_bucket(self, bucket: Any) -> torch.futures.Future:
         """Post the average of a DDP GradBucket; the future's value is its buffer. Does not
         block. The last bucket of a backward pass ends the step."""
-        buffer = bucket.buffer()
+        held = bucket.buffer()
+        buffer = in_reals(held)
         names = [self._name_of(parameter) for parameter in bucket.parameters()]
         check_holds(buffer, [self.parameters[name] for name in names])
         is_first, is_last = self._place_in_step(names)
@@ -174,7 +182,7 @@ class BucketReducer:
             self._check_frozen()
         elif bucket.is_last():
             self._refuse_missing()
-        return future
+        return future if buffer is held else _then_holds(future, held)
 
     def _cut(self, names: list[str], buffer: torch.Tensor) -> list[torch.Tensor]:
         """Each parameter's gradient, flat; a sparse one as it is."""
@@ -476,3 +484,13 @@ def _are_zero(tensors: list[torch.Tensor]) -> list[bool]:
     if not tensors or not _cuda.seam.holds(tensors[0]):
         return [_is_zero(tensor) for tensor in tensors]
     return [not found for found in torch.stack([one.any() for one in tensors]).tolist()]
+
+
+def _then_holds(future: torch.futures.Future, held: torch.Tensor) -> torch.futures.Future:
+    """When the future is done, `held`, whose memory it has filled, as DDP gave it."""
+
+    def finish(done: torch.futures.Future) -> torch.Tensor:
+        done.value()  # raises what went wrong
+        return held
+
+    return future.then(finish)

@@ -10,8 +10,8 @@
  *
  * A rank that serves others expects their messages all the time, and waits for none in
  * particular; only the owner of the communicator knows whose turn it is (is_watched). Such
- * receives are not reported here, unless the other side is stopped. The same holds for sends and
- * receives for which no caller waits. */
+ * receives are not reported here, unless the other side is stopped. The same holds for sends
+ * and receives for which no caller waits. */
 #include "base/c_locale.h"
 #include "comm/core/chunk.h"
 #include "comm/core/communicator.h"

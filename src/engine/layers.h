@@ -182,11 +182,11 @@ rpi_value_id rpi_cached_self_attention(rpi_graph *graph, const char *name, rpi_v
 /* The tokens of a memory, batch x M x W, then those of the input, batch x T x W: batch x length
  * x W. length is M + T, a number, or a dimension with a name of its own that the program binds
  * to that. */
-typedef struct rpi_join_tokens_attributes {
+typedef struct rpi_concat_tokens_attributes {
     int64_t length;
-} rpi_join_tokens_attributes;
-rpi_value_id rpi_join_tokens(rpi_graph *graph, const char *name, rpi_value_id memory,
-                             rpi_value_id input, int64_t length);
+} rpi_concat_tokens_attributes;
+rpi_value_id rpi_concat_tokens(rpi_graph *graph, const char *name, rpi_value_id memory,
+                               rpi_value_id input, int64_t length);
 
 /* A row for each distance from 0 on, as wide as tokens (batch x T x W, whose elements are not
  * read): rows x W, W / 2 sines of distance 10000^(-2c / W), then their cosines. Distances

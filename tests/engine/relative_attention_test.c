@@ -29,7 +29,7 @@ static void build(net *n) {
     rpi_value_id m = rpi_graph_input(g, "m", RP_F32, SHAPE(BATCH, memory, 3 * WIDTH));
     rpi_value_id x = rpi_graph_input(g, "x", RP_F32, SHAPE(BATCH, length, 3 * WIDTH));
     rpi_value_id remembered = rpi_graph_input(g, "remembered", RP_I32, (rpi_shape){0});
-    x = rpi_join_tokens(g, "join", m, x, all);
+    x = rpi_concat_tokens(g, "join", m, x, all);
     rpi_value_id wide =
         rpi_sinusoids(g, "sinusoids", x, (rpi_sinusoids_attributes){.rows = all});
     rpi_value_id distances =

@@ -4,7 +4,7 @@
 #include "engine/layers.h"
 #include "engine/op.h"
 
-extern const rpi_op rpi_op_join_tokens, rpi_op_sinusoids, rpi_op_relative_attention;
+extern const rpi_op rpi_op_concat_tokens, rpi_op_sinusoids, rpi_op_relative_attention;
 
 enum { WIDEST_HEAD = 256 }; /* what kernels hold of a query */
 
@@ -20,7 +20,7 @@ static rp_status check_tokens(const rpi_shape *shape, const char *what) {
                    rpi_op_shape_text(shape, text, sizeof text));
 }
 
-/* ---- join_tokens ---- */
+/* ---- concat_tokens ---- */
 
 static rp_status check_length(int64_t length, const rpi_shape *inputs) {
     int64_t memory = inputs[0].size[1], tokens = inputs[1].size[1];
@@ -30,9 +30,9 @@ static rp_status check_length(int64_t length, const rpi_shape *inputs) {
                    (long long)tokens, (long long)memory, (long long)length);
 }
 
-static rp_status infer_join(const void *attributes, int input_count, const rpi_shape *inputs,
-                            rpi_shape *outputs) {
-    const rpi_join_tokens_attributes *join = attributes;
+static rp_status infer_concat(const void *attributes, int input_count, const rpi_shape *inputs,
+                              rpi_shape *outputs) {
+    const rpi_concat_tokens_attributes *concat = attributes;
     char a[96], b[96];
     (void)input_count;
     RP_TRY(check_tokens(&inputs[0], "memory"));
@@ -42,14 +42,14 @@ static rp_status infer_join(const void *attributes, int input_count, const rpi_s
                        rpi_op_shape_text(&inputs[0], a, sizeof a),
                        rpi_op_shape_text(&inputs[1], b, sizeof b));
     outputs[0] = inputs[1];
-    outputs[0].size[1] = join->length;
-    return check_length(join->length, inputs);
+    outputs[0].size[1] = concat->length;
+    return check_length(concat->length, inputs);
 }
 
 /* A named length is bound to what its name says: the kernel compares it. */
-static const rpi_join_tokens_attributes seven = {.length = 7}, sixty = {.length = 60};
+static const rpi_concat_tokens_attributes seven = {.length = 7}, sixty = {.length = 60};
 
-static const rpi_op_example join_examples[] = {
+static const rpi_op_example concat_examples[] = {
     {.name = "behind a longer memory",
      .attributes = &seven,
      .input_count = 2,
@@ -60,25 +60,25 @@ static const rpi_op_example join_examples[] = {
      .inputs = {{3, {1, 20, 37}}, {3, {1, 40, 37}}}},
 };
 
-const rpi_op rpi_op_join_tokens = {
-    .name = "join_tokens",
+const rpi_op rpi_op_concat_tokens = {
+    .name = "concat_tokens",
     .summary = "the tokens of a memory, then those of the input",
-    .attribute_bytes = sizeof(rpi_join_tokens_attributes),
+    .attribute_bytes = sizeof(rpi_concat_tokens_attributes),
     .input_count = 2,
     .output_count = 1,
     .inputs = {{.name = "memory", .dtype = RP_F32, .has_gradient = true},
                {.name = "input", .dtype = RP_F32, .has_gradient = true}},
     .outputs = {{"output", RP_F32}},
-    .infer = infer_join,
+    .infer = infer_concat,
     .gradient_from = RPI_GRADIENT_WRITTEN,
-    .examples = join_examples,
-    .example_count = sizeof join_examples / sizeof join_examples[0],
+    .examples = concat_examples,
+    .example_count = sizeof concat_examples / sizeof concat_examples[0],
 };
 
-rpi_value_id rpi_join_tokens(rpi_graph *graph, const char *name, rpi_value_id memory,
-                             rpi_value_id input, int64_t length) {
-    rpi_join_tokens_attributes attributes = {.length = length};
-    return rpi_graph_add(graph, name, &rpi_op_join_tokens, &attributes, 2,
+rpi_value_id rpi_concat_tokens(rpi_graph *graph, const char *name, rpi_value_id memory,
+                               rpi_value_id input, int64_t length) {
+    rpi_concat_tokens_attributes attributes = {.length = length};
+    return rpi_graph_add(graph, name, &rpi_op_concat_tokens, &attributes, 2,
                          (rpi_value_id[]){memory, input});
 }
 

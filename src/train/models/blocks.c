@@ -302,8 +302,8 @@ rpi_value_id rpi_block_with_memory(rpi_builder *builder, const char *name, rpi_v
     }
     builder->memories[builder->memory_count] = memory;
     builder->remembers[builder->memory_count++] = x;
-    return rpi_join_tokens(graph, join(text, name, "join"), memory, x,
-                           rpi_graph_dimension(graph, "context"));
+    return rpi_concat_tokens(graph, join(text, name, "join"), memory, x,
+                             rpi_graph_dimension(graph, "context"));
 }
 
 rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions) {

@@ -8,10 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-extern const rpi_op rpi_op_join_tokens, rpi_op_sinusoids, rpi_op_relative_attention;
-extern const rpi_cpu_op rpi_cpu_join_tokens, rpi_cpu_sinusoids, rpi_cpu_relative_attention;
+extern const rpi_op rpi_op_concat_tokens, rpi_op_sinusoids, rpi_op_relative_attention;
+extern const rpi_cpu_op rpi_cpu_concat_tokens, rpi_cpu_sinusoids, rpi_cpu_relative_attention;
 
-/* ---- join_tokens ---- */
+/* ---- concat_tokens ---- */
 
 /* Copy `count` tokens of each sequence between places `length` tokens apart. */
 static void copy_tokens(const float *from, int64_t from_length, float *to, int64_t to_length,
@@ -22,7 +22,7 @@ static void copy_tokens(const float *from, int64_t from_length, float *to, int64
 }
 
 /* Lengths that the graph could only name are known here. */
-static rp_status check_join(const rpi_unit *unit, void **out_prepared) {
+static rp_status check_concat(const rpi_unit *unit, void **out_prepared) {
     int64_t memory = unit->inputs[0].shape.size[1], tokens = unit->inputs[1].shape.size[1];
     int64_t length = unit->outputs[0].shape.size[1];
     *out_prepared = NULL;
@@ -31,7 +31,7 @@ static rp_status check_join(const rpi_unit *unit, void **out_prepared) {
                    (long long)tokens, (long long)memory, (long long)length);
 }
 
-static rp_status join(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+static rp_status concat(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     const int64_t *size = kernel->unit.outputs[0].shape.size;
     int64_t memory = kernel->unit.inputs[0].shape.size[1], tokens = size[1] - memory;
     float *to = io->outputs[0];
@@ -41,7 +41,7 @@ static rp_status join(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
-static rp_status join_backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+static rp_status concat_backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     const int64_t *size = kernel->unit.outputs[0].shape.size;
     int64_t memory = kernel->unit.inputs[0].shape.size[1], tokens = size[1] - memory;
     const float *from = io->grad_outputs[0];
@@ -53,10 +53,10 @@ static rp_status join_backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io
     return RP_OK;
 }
 
-const rpi_cpu_op rpi_cpu_join_tokens = {.op = &rpi_op_join_tokens,
-                                        .forward = join,
-                                        .backward = join_backward,
-                                        .prepare = check_join};
+const rpi_cpu_op rpi_cpu_concat_tokens = {.op = &rpi_op_concat_tokens,
+                                          .forward = concat,
+                                          .backward = concat_backward,
+                                          .prepare = check_concat};
 
 /* ---- sinusoids ---- */
 

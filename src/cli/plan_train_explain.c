@@ -74,7 +74,8 @@ static void explain_step(const rpi_step_terms *x, const rpi_forecast *f, bool me
     term("codec", x->codec_s,
          measured ? "of that: as measured"
                   : "of that: reading and writing at the memory's rate");
-    term("hidden", x->hidden_s, "that a backward pass may hide: overlap of it");
+    term("hidden", x->hidden_s,
+         "that a backward pass may hide: overlap of it, from the first full bucket on");
     term(
         "optimizer", f->seconds[RPI_TIME_OPTIMIZER],
         measured

@@ -63,8 +63,9 @@ static double core_s(const rpi_forecast_job *j, const rpi_group *g, double eleme
     return r->sums.count ? bytes / rpi_rate_at(&r->sums, &bucket) : 0;
 }
 
-/* The last bucket's sum begins when the backward pass has ended. */
-static double last_bucket(const rpi_forecast_job *j, double bytes) {
+/* The share of a bucket. The first one is summed when the backward pass has filled it, the last
+ * one when the pass has ended (Li et al. 2020, arXiv:2006.15704). */
+static double bucket_share(const rpi_forecast_job *j, double bytes) {
     double bucket = rpi_forecast_fact(j, RPI_FACT_BUCKET);
     return bucket > 0 ? fmin(1, bucket / bytes) : 0;
 }
@@ -88,10 +89,10 @@ double rpi_gradients_exposed_s(const rpi_forecast_job *j) {
         link_s += x->codec_s;
     }
     x->data_s = link_s + busy_s;
-    x->hidden_s =
-        m * rpi_forecast_fact(j, RPI_FACT_OVERLAP) * (double)x->layers * x->backward_s;
-    double least_s = link_s * last_bucket(j, x->data_bytes);
-    return busy_s + fmax(least_s, link_s - x->hidden_s);
+    double share = bucket_share(j, x->data_bytes);
+    x->hidden_s = m * rpi_forecast_fact(j, RPI_FACT_OVERLAP) * (double)x->layers *
+                  x->backward_s * (1 - share);
+    return busy_s + fmax(link_s * share, link_s - x->hidden_s);
 }
 
 double rpi_gradients_looked_at_s(const rpi_forecast_job *j) {

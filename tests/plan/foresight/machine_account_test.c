@@ -118,7 +118,7 @@ static void each_gradient_is_looked_at(void) {
 }
 
 /* Inside a host cores are the link: nothing hides what they sum. Over a link all but the last
- * bucket may be hidden, but not what they encode. */
+ * bucket may be hidden from the first full one on, but not what they encode. */
 static void what_keeps_cores_busy_is_not_hidden(void) {
     measured *m = measure(2);
     rpi_training_layout l = small();
@@ -136,6 +136,13 @@ static void what_keeps_cores_busy_is_not_hidden(void) {
     f = forecast_of(&l, &m->machine);
     double last_s = bucket / bytes / RPI_MACHINE_LINK_SHARE;
     CHECK_NEAR(f.seconds[RPI_TIME_DATA] - sum_s, last_s, .01 * last_s);
+    m->machine.link_bytes_s = bytes * 1e-3; /* a thousand seconds: more than that */
+    f = forecast_of(&l, &m->machine);
+    double hidden_s = (double)f.terms.layers * f.terms.backward_s * (1 - bucket / bytes);
+    CHECK_NEAR(f.terms.hidden_s / hidden_s, 1, 1e-9);
+    double exposed_s = 1e3 / RPI_MACHINE_LINK_SHARE - hidden_s;
+    CHECK_NEAR(f.seconds[RPI_TIME_DATA] - sum_s, exposed_s, 1e-6 * exposed_s);
+    m->machine.link_bytes_s = bytes;
     m->machine.codec_bytes = .5;
     m->machine.codec_s = rpi_machine_account_codec_s(&m->account, "q4:bucket=512");
     CHECK_NEAR(m->machine.codec_s * 1e9, 1, 1e-9);

@@ -106,9 +106,9 @@ static const struct {
     int world, first;
     const char *words[6];
 } crossings[] = {
-    {"crossed", 2, 0, {"timed out", "'world'", "'pair'", "rank 0 waits in"}},
-    {"strictly_crossed", 2, 0, {"timed out", "'world'", "'pair'", "rank 0 waits in"}},
-    {"crossed_in_making", 2, 0, {"timed out", "'world'", "'pair'", "rank 0 waits in"}},
+    {"crossed", 2, 0, {"timed out", "'world'", "'pair'", "which waits in"}},
+    {"strictly_crossed", 2, 0, {"timed out", "'world'", "'pair'", "which waits in"}},
+    {"crossed_in_making", 2, 0, {"timed out", "'world'", "'pair'", "which waits in"}},
     {"crossed_by_three", 4, 1, {"timed out", "'tp'", "'dp'", "'pp'"}},
 };
 enum { CROSSINGS = sizeof crossings / sizeof crossings[0] };

@@ -99,8 +99,10 @@ fi
 
 # ---- the files that the documentation shows ----
 
-awk '/^    # graph.txt/ { on = 1 } /^or a matrix/ { on = 0 } on' "$guide" >graph.txt
-awk '/^or a matrix/ { on = 1 } /^`#` begins/ { on = 0 } on && /^    /' "$guide" >matrix.txt
+# The indented lines from the one that begins with $1 on.
+example() { awk -v first="    $1" 'index($0, first) == 1 { on = 1 } on && !/^    / { exit } on' "$guide"; }
+example '# graph.txt' >graph.txt
+example matrix >matrix.txt
 shows 'symmetric: averages' -t file:graph.txt -n 4
 also '0-1 1-2 0-3 2-3|0-1 0-3 1-2 2-3'
 shows '1>0 2>1 0>2|0>2 1>0 2>1' -t file:matrix.txt -n 3

@@ -1053,7 +1053,7 @@ def test_runs_that_cannot_be_predicted(tmp: Path) -> None:
         ({"model": "gpt3"}, "gpt3"),
         ({"global_batch_size": "many"}, "or batch"),
         ({"options": {"codec": "q99"}}, "q99"),
-        ({"options": {"link": "0,1us"}}, "'0' is not the rate of a link"),
+        ({"options": {"link": "0,1us"}}, "a link of 0 carries nothing"),
         ({"options": {"seq-length": 4096}}, "positions"),
         ({"options": {"strategy": "async-local-sgd"}}, "async-local-sgd"),
         ({"options": {"tp": 3}}, "2 ranks are not 3 x 1"),

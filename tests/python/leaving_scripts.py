@@ -25,6 +25,12 @@ side, other = dist.new_group(timeout=limit), dist.new_group(timeout=limit)
 for group in (dist.group.WORLD, side, other):
     group.set_timeout(timedelta(seconds=2))  # so long does nobody wait for a rank that has left
 kept = []
+
+def send_soon(number):
+    # To this process, unless it has ended by then: its peer may have left before.
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
 """
 
 # What is in flight. Operations of one group are posted in one order on all ranks: what threads
@@ -158,8 +164,9 @@ for one in kept:
         pass
 leaver.join()
 """,
+    # No daemon: one that comes back from C++ while the interpreter ends may end the process.
     "a thread destroys, the script ends": """
-threading.Thread(target=dist.destroy_process_group, daemon=True).start()
+threading.Thread(target=dist.destroy_process_group).start()
 """,
     "destroy and begin again": """
 dist.destroy_process_group()
@@ -174,18 +181,18 @@ def stop(*_):
     sys.exit(3)
 
 signal.signal(signal.SIGTERM, stop)
-threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+send_soon(signal.SIGTERM)
 {wait}
 time.sleep(5)
 """,
     "a signal handler exits": """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+send_soon(signal.SIGTERM)
 {wait}
 time.sleep(5)
 """,
     "interrupt": """
-threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+send_soon(signal.SIGINT)
 {wait}
 time.sleep(5)
 """,

@@ -122,6 +122,14 @@ static bool shares_places(int64_t stride) {
     return stride % PERIOD == 0 && rpi_sgemm_l1_is_narrow();
 }
 
+/* In the L2 cache, or the L1. */
+SIMD void ask_for(const float *x, const bool in_l2) {
+    if (in_l2)
+        __builtin_prefetch(x, 0, 2);
+    else
+        __builtin_prefetch(x);
+}
+
 /* k runs along memory: the first `live` of `rows` rows of it, at most 16, are as many of
  * `width` columns. Rows that follow are asked for meanwhile. */
 SIMD void pack_along(const float *x, int64_t stride, int64_t rows, int64_t k_count,
@@ -135,8 +143,7 @@ SIMD void pack_along(const float *x, int64_t stride, int64_t rows, int64_t k_cou
             turn_lines(x + k, stride, columns, live);
         else
             turn(x + k, stride, columns);
-        for (int64_t i = 0; i < more; i++)
-            __builtin_prefetch(x + (live + i) * stride + k, 0, shares ? 2 : 3);
+        for (int64_t i = 0; i < more; i++) ask_for(x + (live + i) * stride + k, shares);
         for (int i = 0; i < left; i++) vf_store_n(panel + (k + i) * width, columns[i], live);
     }
 }

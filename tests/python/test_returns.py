@@ -107,6 +107,13 @@ def waits():
     return opt._growth.requests.store.add("requests", 0) > 0
 
 
+def all_have_asked():
+    "Has every worker asked for its place? One alone would end the run before another is back."
+    store = opt._growth.requests.store
+    asked = {store.get(f"request/{n + 1}").split()[0] for n in range(store.add("requests", 0))}
+    return len(asked) == dist.get_world_size() - servers
+
+
 def check():
     values = torch.cat([each.detach().flatten() for each in model[0].parameters()])
     assert (values == values[0]).all(), values
@@ -125,6 +132,8 @@ if way != "any":
             if dies(epoch, number):
                 die()
             while way in ("span", "other") and epoch == 1 and number == 3 and not waits():
+                time.sleep(0.01)
+            while way == "all" and opt.is_worker and epoch == 1 and number >= 3 and not all_have_asked():
                 time.sleep(0.01)
             step()
             time.sleep(0.05 if epoch == 1 and number < 20 else 0)

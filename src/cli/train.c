@@ -44,6 +44,15 @@ static void print_changes(const rpi_train_settings *s, const rpi_train_hooks *ho
     }
 }
 
+static void note_idle_link(const rpi_train_settings *s, const rpi_world *world,
+                           const rpi_train_hooks *hooks) {
+    char line[160];
+    if (!s->world.link || world->ranks > 1) return;
+    snprintf(line, sizeof line, "--link %s changes nothing: one rank sends nothing (-n 2)",
+             s->world.link);
+    hooks->note(hooks->context, line);
+}
+
 /* A warning does not stand behind the bar. */
 static void log_line(void *context, rp_log_level level, const char *line) {
     rpi_progress_end(context);
@@ -61,6 +70,7 @@ static rp_status train(rpi_train_settings *s, rpi_world *world, bool *out_stoppe
     progress.is_silent = world->rank > 0;
     rpi_train_hooks hooks = rpi_progress_hooks(&progress);
     print_changes(s, &hooks);
+    note_idle_link(s, world, &hooks);
     if (s->machine && !progress.is_silent) {
         progress.begun = rpi_train_forecast_print;
         progress.begun_context = s;

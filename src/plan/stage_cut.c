@@ -76,7 +76,7 @@ static rp_status check(const rpi_stage_layer *layers, int count, int parts) {
         return RP_FAIL(INVALID, "%d layers to cut; 1 to %d are allowed", count,
                        RPI_STAGE_LAYERS);
     if (parts < 1 || parts > count)
-        return RP_FAIL(INVALID, "%d layer%s cannot be cut into %d parts; 1 to %d would do",
+        return RP_FAIL(INVALID, "%d layer%s cannot be cut into %d parts; 1 to %d are possible",
                        count, count == 1 ? "" : "s", parts, count);
     for (int i = 0; i < count; i++)
         if (!(layers[i].cost >= 0) || !isfinite(layers[i].cost))

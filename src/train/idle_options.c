@@ -10,7 +10,7 @@
 
 /* ---- what options need ---- */
 
-typedef enum need_name { LOSSY, HOLDERS, STAGES, TENSOR_RANKS, HOSTS, NEEDS } need_name;
+typedef enum need_name { LOSSY, HOLDERS, STAGES, TENSOR_RANKS, HOSTS, SUMS, NEEDS } need_name;
 
 static bool is_lossy(const char *text) {
     rp_adaptive_codec codec;
@@ -43,6 +43,11 @@ static bool has_hosts(const rpi_train_options *o, const rpi_idle_layout *l) {
     return l->keeps_copies;
 }
 
+static bool has_sums(const rpi_train_options *o, const rpi_idle_layout *l) {
+    (void)o;
+    return l->all_reduces;
+}
+
 static void say_two_replicas(const rpi_idle_layout *l, char text[32]) {
     snprintf(text, 32, "-n %d", 2 * l->replica_ranks);
 }
@@ -60,6 +65,7 @@ static const struct need_row {
     [TENSOR_RANKS] = {has_tensor_ranks, "no ranks share a layer", "--tp 2", NULL},
     [HOSTS] = {has_hosts, "it takes several hosts with several ranks of one layout each", NULL,
                NULL},
+    [SUMS] = {has_sums, "the strategy makes no all-reduce", "--strategy all-reduce", NULL},
 };
 
 /* ---- the options ---- */
@@ -127,7 +133,7 @@ static const struct idle_row {
     {"host-shards", host_shards, {HOLDERS, HOSTS}},
     {"codec", codec, {HOLDERS, HOLDERS}},
     {"weights-codec", weights_codec, {HOLDERS, HOLDERS}},
-    {"algorithm", algorithm, {HOLDERS, HOLDERS}},
+    {"algorithm", algorithm, {HOLDERS, SUMS}},
     {"warmup-exact", warmup_exact, {HOLDERS, LOSSY}},
     {"schedule", schedule, {STAGES, STAGES}},
     {"stage-cut", stage_cut, {STAGES, STAGES}},

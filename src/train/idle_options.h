@@ -16,6 +16,7 @@ typedef struct rpi_idle_layout {
     int replica_ranks; /* of one replica */
     int holders;       /* ranks that have the same parameters, and sum gradients */
     bool keeps_copies; /* ranks of each host keep a second copy of parameters */
+    bool all_reduces;  /* the strategy does, with --algorithm */
 } rpi_idle_layout;
 
 /* A line for each need that is not satisfied, with the options that need it: "--zero 1 and

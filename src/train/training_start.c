@@ -93,7 +93,8 @@ static void tell_idle_options(const rpi_training *r) {
                                     .tensor_ranks = model.size[RPI_AXIS_TENSOR],
                                     .replica_ranks = rpi_grid_world(&model),
                                     .holders = t->place.holders,
-                                    .keeps_copies = t->comms.hosts != NULL};
+                                    .keeps_copies = t->comms.hosts != NULL,
+                                    .all_reduces = t->strategy->all_reduces};
     if (r->hooks->note)
         rpi_idle_options_tell(r->options, &layout, r->hooks->note, r->hooks->context);
 }

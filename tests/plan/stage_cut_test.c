@@ -136,7 +136,7 @@ static void what_cannot_be_is_refused(void) {
     rpi_stage_layer layers[] = {{"a", 1, NULL}, {"b", -1, NULL}, {"c", 1, NULL}};
     int first[8];
     CHECK_FAILS(rpi_stage_cut(layers, 3, 4, first), INVALID,
-                "3 layers cannot be cut into 4 parts; 1 to 3 would do");
+                "3 layers cannot be cut into 4 parts; 1 to 3 are possible");
     CHECK_FAILS(rpi_stage_cut(layers, 1, 2, first), INVALID, "1 layer cannot");
     CHECK_FAILS(rpi_stage_cut(layers, 3, 0, first), INVALID, "into 0 parts");
     CHECK_FAILS(rpi_stage_cut(layers, 0, 1, first), INVALID, "0 layers to cut");

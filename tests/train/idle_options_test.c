@@ -14,19 +14,21 @@ typedef struct idle_test_row {
 } idle_test_row;
 
 #define ONE                                                                                    \
-    { 1, 1, 1, 1, false }
+    { 1, 1, 1, 1, false, true }
 #define REPLICAS                                                                               \
-    { 1, 1, 1, 2, false }
+    { 1, 1, 1, 2, false, true }
 #define TENSOR                                                                                 \
-    { 1, 2, 2, 1, false }
+    { 1, 2, 2, 1, false, true }
 #define STAGED                                                                                 \
-    { 2, 1, 2, 1, false }
+    { 2, 1, 2, 1, false, true }
 #define CONTEXT                                                                                \
-    { 1, 1, 2, 2, false }
+    { 1, 1, 2, 2, false, true }
 #define GRID                                                                                   \
-    { 2, 2, 4, 2, false }
+    { 2, 2, 4, 2, false, true }
 #define TWO_HOSTS                                                                              \
-    { 1, 1, 1, 4, true }
+    { 1, 1, 1, 4, true, true }
+#define NEIGHBOURS                                                                             \
+    { 1, 1, 1, 2, false, false }
 
 static const idle_test_row tests[] = {
     {{0}, ONE, ""},
@@ -72,6 +74,14 @@ static const idle_test_row tests[] = {
     {{.codec = "fp32", .warmup_exact = 5},
      REPLICAS,
      "--warmup-exact 5 changes nothing: gradients travel exact (--codec q4)\n"},
+    {{.algorithm = "ring"},
+     NEIGHBOURS,
+     "--algorithm ring changes nothing: the strategy makes no all-reduce (--strategy "
+     "all-reduce)\n"},
+    {{.codec = "q4"}, NEIGHBOURS, ""},
+    {{.algorithm = "ring"},
+     {1, 1, 1, 1, false, false},
+     "--algorithm ring changes nothing: no other rank holds the same parameters (-n 2)\n"},
     /* What is of axes. */
     {{.schedule = "zb-h1"},
      REPLICAS,

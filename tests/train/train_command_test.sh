@@ -53,8 +53,9 @@ train alone -n 1 --steps 8 --resume three
 says out 'found by'
 model=
 
-# Who gives no rate has the optimizer's.
-train adam -n 1 --steps 1 --optimizer adamw
+# Who gives no rate has the optimizer's. A link of a rank that has nobody to send to is noted.
+train adam -n 1 --steps 1 --optimizer adamw --link 1Gbit,1ms
+says out '--link 1Gbit,1ms changes nothing: one rank sends nothing \(-n 2\)'
 says adam/settings.json '"lr":0.001[,}]'
 printf 'tokens: {val_check_interval: -1}\noptimizer: {optimizer_factory: {name: adamW}}\n' >nanotron.yaml
 train adamW -n 1 --steps 1 --config nanotron.yaml

@@ -195,7 +195,8 @@ static rp_status set_up(rpi_tls *tls, bool is_caller) {
     SSL_set_bio(tls->ssl, bio, bio);
     SSL_set_app_data(tls->ssl, tls);
     if (is_caller) {
-        SSL_set_verify(tls->ssl, SSL_VERIFY_PEER, NULL); /* no certificate would do */
+        SSL_set_verify(tls->ssl, SSL_VERIFY_PEER,
+                       NULL); /* no certificate is accepted in place of the key */
         SSL_set_connect_state(tls->ssl);
     } else {
         SSL_set_accept_state(tls->ssl);

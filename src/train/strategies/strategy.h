@@ -138,6 +138,7 @@ typedef struct rpi_strategy {
     int most_ranks;        /* 0: no limit */
     bool replicas_differ;  /* between steps, on purpose, so that they are not compared */
     bool shares_optimizer; /* its ranks may own a part each (setup.ownership) */
+    bool all_reduces;      /* sums by rp_all_reduce, with the setup's algorithm */
     bool sends_gradients;  /* from their place: other ranks may read them there */
     /* The options that may follow its name and a colon, read into a struct of its own (see
      * rpi_strategy_read): rows of RPI_STRATEGY_OPTION, which help and documents show. NULL:

@@ -360,6 +360,7 @@ const rpi_strategy rpi_strategy_all_reduce = {
     .name = "all-reduce",
     .summary = "every rank sums all gradients; communication under the backward pass",
     .shares_optimizer = true,
+    .all_reduces = true,
     .sends_gradients = true,
     .open = open_all_reduce,
     .close = close_all_reduce,

@@ -398,6 +398,7 @@ const rpi_strategy rpi_strategy_local_sgd = {
     .name = "local-sgd",
     .summary = "many steps of each rank by itself between two exchanges: DiLoCo and its kin",
     .replicas_differ = true,
+    .all_reduces = true,
     .options = rpi_local_sgd_option_rows,
     .check = check,
     .survives = survives,

@@ -39,6 +39,8 @@ static rp_status check_range(const rpi_option *option, double value, const char 
     if ((option->min == 0 && option->max == 0) ||
         (value >= option->min && value <= option->max))
         return RP_OK;
+    if (option->max >= 1e18 && value > option->max)
+        return RP_FAIL(INVALID, "'%s' is too large; at most %g", text, option->max);
     if (option->max >= 1e18)
         return RP_FAIL(INVALID, "'%s' is too small; at least %g", text, option->min);
     return RP_FAIL(INVALID, "'%s' is %s; %.15g to %.15g are allowed", text,

@@ -1,6 +1,5 @@
 /* `redpoll verify`: this layout against one rank. */
 #include "cli/verify_command.h"
-#include "base/append.h"
 #include "base/folder.h"
 #include "base/status.h"
 #include "cli/commands.h"
@@ -196,42 +195,14 @@ static int failed(rp_status status) {
                                 : rpi_command_failed(status);
 }
 
-static void print(const rpi_verify_job *job, const rpi_verify_result *result) {
-    if (job->asked->json)
-        rpi_verify_print_json(job, result);
-    else
-        rpi_verify_print(job, result);
-}
-
-static int compare(const rpi_verify_job *job) {
-    rpi_verify_result result;
-    rp_status status = rpi_verify_compare(job, &result);
-    if (status != RP_OK) return rpi_command_failed(status);
-    print(job, &result);
-    if (job->asked->out && !job->asked->json) printf("both runs are in %s\n", job->folder);
-    return result.beyond.step ? RPI_EXIT_FAILED : RPI_EXIT_DONE;
-}
-
-/* A run that failed leaves nothing to compare, but may say itself that it is not the training
- * of one rank. */
-static void print_unequal(const rpi_verify_job *job) {
-    rpi_verify_result result = {.layout = job->layout};
-    char logs[RPI_VERIFY_LOGS];
-    rpi_verify_logs(job->other, logs);
-    if (rpi_verify_find_unequal(logs, job->train.world.ranks, result.unequal,
-                                sizeof result.unequal))
-        print(job, &result);
-}
-
 static int run_job(rpi_verify_job *job) {
     enum { KILLED = 128 }; /* codes from here on: by a signal */
     rp_status status = check(job);
     if (status == RP_OK) status = make_folder(job);
     if (status != RP_OK) return failed(status);
-    int code = rpi_verify_train(job);
-    bool keeps_logs = code != 0 && code < KILLED; /* whoever was told to end wants nothing */
-    if (code == RPI_EXIT_FAILED) print_unequal(job);
-    if (code == 0) code = compare(job);
+    bool run_failed = false;
+    int code = rpi_verify_train_and_compare(job, &run_failed);
+    bool keeps_logs = run_failed && code < KILLED; /* whoever was told to end wants nothing */
     drop_folder(job, keeps_logs);
     return code;
 }

@@ -1,6 +1,6 @@
 /* `redpoll verify`, between its files: verify_command.c reads what was asked for,
- * verify_runs.c trains, verify_compare.c compares, verify_unequal.c reads why a layout ended,
- * verify_print.c says what came out. */
+ * verify_runs.c trains, verify_compare.c compares, verify_endings.c reads why a run ended
+ * early, verify_print.c says what came out. */
 #ifndef RPI_CLI_VERIFY_COMMAND_H
 #define RPI_CLI_VERIFY_COMMAND_H
 
@@ -51,9 +51,11 @@ typedef struct rpi_verify_job {
  * place of the layout. */
 void rpi_verify_layout_words(const rpi_verify_job *job, rpi_verify_words *words);
 void rpi_verify_one_words(const rpi_verify_job *job, rpi_verify_words *words);
-/* Both, one after the other; what ranks print goes to files in the job's folder. The exit code
- * of the one that failed, which has been said; else 0. */
-int rpi_verify_train(const rpi_verify_job *job);
+/* Trains both, one after the other, compares them and prints what came out; what ranks print
+ * goes to files in the job's folder. Where the layout diverges one rank is trained as well, and
+ * the steps before are compared if it diverges at the same step. The command's exit code, the
+ * reason of which has been said; out_run_failed: what ranks have printed is worth keeping. */
+int rpi_verify_train_and_compare(const rpi_verify_job *job, bool *out_run_failed);
 /* The folder with what the ranks of a run have printed. */
 void rpi_verify_logs(const char *run, char path[RPI_VERIFY_LOGS]);
 
@@ -82,15 +84,24 @@ typedef struct rpi_verify_result {
     /* "copies are not equal after step 1: ...": the layout's run has ended so, and there was
      * nothing to compare; else "" */
     char unequal[RPI_VERIFY_UNEQUAL];
+    /* Both runs have diverged at the step behind the last that was compared: what the layout's
+     * said of it; else "" */
+    char divergence[RPI_VERIFY_UNEQUAL];
 } rpi_verify_result;
 
-rp_status rpi_verify_compare(const rpi_verify_job *job, rpi_verify_result *out_result);
+/* Compares the first `steps` steps, which both runs have made; 0: none. */
+rp_status rpi_verify_compare(const rpi_verify_job *job, int64_t steps,
+                             rpi_verify_result *out_result);
 
-/* ---- verify_unequal.c ---- */
+/* ---- verify_endings.c ---- */
 
 /* Has a rank of the run whose output is in the folder `logs` ended because its copies differ
  * from those of others? Then what it says of that, cut to `bytes`. */
 bool rpi_verify_find_unequal(const char *logs, int64_t ranks, char *out, size_t bytes);
+
+/* The step in which that run diverged, as one of its ranks has said, and what it said, cut to
+ * `bytes`; 0: none has. */
+int64_t rpi_verify_find_divergence(const char *logs, int64_t ranks, char *out, size_t bytes);
 
 /* ---- verify_print.c ---- */
 

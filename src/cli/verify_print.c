@@ -159,10 +159,24 @@ static void print_unequal(const rpi_verify_result *r) {
     rpi_print_wrapped(stdout, line, 0, 2);
 }
 
+/* Not a verdict of its own: the step itself cannot be compared. */
+static void print_divergence(const rpi_verify_result *r) {
+    char line[RPI_VERIFY_UNEQUAL + 128];
+    snprintf(line, sizeof line,
+             "%sboth runs end at the same step: %s; choose options with which one rank trains",
+             r->steps ? "" : "nothing was compared: ", r->divergence);
+    rpi_print_wrapped(stdout, line, 0, 2);
+}
+
 void rpi_verify_print(const rpi_verify_job *job, const rpi_verify_result *r) {
     print_layout(job);
     if (r->unequal[0]) {
         print_unequal(r);
+        return;
+    }
+    if (!r->steps) {
+        putchar('\n');
+        print_divergence(r);
         return;
     }
     print_table(r);
@@ -176,6 +190,7 @@ void rpi_verify_print(const rpi_verify_job *job, const rpi_verify_result *r) {
         !is_same(&r->beyond, &r->first_tensor))
         print_finding(job, "the first value that exceeds its bound", &r->beyond);
     print_verdict(r);
+    if (r->divergence[0]) print_divergence(r);
 }
 
 /* ---- for programs ---- */
@@ -227,9 +242,10 @@ void rpi_verify_print_json(const rpi_verify_job *job, const rpi_verify_result *r
     cJSON_AddNumberToObject(object, "tensor_ranks", job->layout.tensor_ranks);
     cJSON_AddNumberToObject(object, "context_ranks", job->layout.context_ranks);
     cJSON_AddNumberToObject(object, "steps", (double)r->steps);
-    cJSON_AddBoolToObject(object, "bit_equal", !r->first.step && !r->unequal[0]);
-    cJSON_AddBoolToObject(object, "within", !r->beyond.step && !r->unequal[0]);
+    cJSON_AddBoolToObject(object, "bit_equal", r->steps && !r->first.step && !r->unequal[0]);
+    cJSON_AddBoolToObject(object, "within", r->steps && !r->beyond.step && !r->unequal[0]);
     if (r->unequal[0]) cJSON_AddStringToObject(object, "unequal", r->unequal);
+    if (r->divergence[0]) cJSON_AddStringToObject(object, "divergence", r->divergence);
     add_rows(object, r);
     cJSON *reasons = cJSON_AddArrayToObject(object, "reasons");
     const rpi_verify_reason *reason;

@@ -1,5 +1,6 @@
-/* The two runs of `redpoll verify`: processes of `redpoll train`, as a user would start them.
- */
+/* The two runs of `redpoll verify`: processes of `redpoll train`, as a user would start them;
+ * and what is said of how they ended. */
+#include "base/append.h"
 #include "base/folder.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -130,24 +131,109 @@ void rpi_verify_logs(const char *run, char path[RPI_VERIFY_LOGS]) {
     snprintf(path, RPI_VERIFY_LOGS, "%s-logs", run);
 }
 
-static int train(const rpi_verify_job *job, const char *run, int64_t ranks,
+static int train(const rpi_verify_job *job, const char *log, int64_t ranks,
                  void (*say)(const rpi_verify_job *, rpi_verify_words *)) {
     enum { OWN_WORDS = 64 };
     rpi_verify_words words = {0};
-    char log[RPI_VERIFY_LOGS];
     int most = job->user.count + OWN_WORDS + RPI_OPTION_LIST_MAX;
     rp_status status = rpi_verify_words_open(most, &words);
     if (status != RP_OK) return rpi_command_failed(status);
     rpi_verify_words_add(&words, "redpoll");
     for (int i = 0; i < job->user.count; i++) rpi_verify_words_add(&words, job->user.argv[i]);
     say(job, &words);
-    rpi_verify_logs(run, log);
     int code = launch(&words, ranks, log);
     rpi_verify_words_close(&words);
     return code;
 }
 
-int rpi_verify_train(const rpi_verify_job *job) {
-    int code = train(job, job->other, job->train.world.ranks, rpi_verify_layout_words);
-    return code ? code : train(job, job->one, 1, rpi_verify_one_words);
+/* How a run ended. */
+typedef struct verify_ending {
+    int code;                            /* its exit code */
+    int64_t diverged_at;                 /* the step of which it said so; 0: it did not */
+    char divergence[RPI_VERIFY_UNEQUAL]; /* "training has diverged at step 2: the loss ..." */
+} verify_ending;
+
+static void take_ending(const char *log, int64_t ranks, int code, verify_ending *out) {
+    *out = (verify_ending){.code = code};
+    if (code == RPI_EXIT_FAILED)
+        out->diverged_at =
+            rpi_verify_find_divergence(log, ranks, out->divergence, sizeof out->divergence);
+}
+
+static void train_layout(const rpi_verify_job *job, verify_ending *out_ending) {
+    int64_t ranks = job->train.world.ranks;
+    char log[RPI_VERIFY_LOGS];
+    rpi_verify_logs(job->other, log);
+    take_ending(log, ranks, train(job, log, ranks, rpi_verify_layout_words), out_ending);
+}
+
+static void train_one(const rpi_verify_job *job, verify_ending *out_ending) {
+    char log[RPI_VERIFY_LOGS];
+    rpi_verify_logs(job->one, log);
+    take_ending(log, 1, train(job, log, 1, rpi_verify_one_words), out_ending);
+}
+
+/* ---- what came of them ---- */
+
+static void print(const rpi_verify_job *job, const rpi_verify_result *result) {
+    if (job->asked->json)
+        rpi_verify_print_json(job, result);
+    else
+        rpi_verify_print(job, result);
+}
+
+/* Both runs have made `steps` steps; divergence: what they said when the next one failed. */
+static int compare(const rpi_verify_job *job, int64_t steps, const char *divergence) {
+    rpi_verify_result result;
+    rp_status status = rpi_verify_compare(job, steps, &result);
+    if (status != RP_OK) return rpi_command_failed(status);
+    snprintf(result.divergence, sizeof result.divergence, "%s", divergence);
+    print(job, &result);
+    if (job->asked->out && !job->asked->json) printf("both runs are in %s\n", job->folder);
+    return result.beyond.step || divergence[0] ? RPI_EXIT_FAILED : RPI_EXIT_DONE;
+}
+
+/* A run that failed leaves nothing to compare, but may say itself that it is not the training
+ * of one rank. */
+static void print_unequal(const rpi_verify_job *job) {
+    rpi_verify_result result = {.layout = job->layout};
+    char logs[RPI_VERIFY_LOGS];
+    rpi_verify_logs(job->other, logs);
+    if (rpi_verify_find_unequal(logs, job->train.world.ranks, result.unequal,
+                                sizeof result.unequal))
+        print(job, &result);
+}
+
+/* "training has diverged at step 2: ..., and that of one rank has not" */
+static int tell_divergence(const rpi_verify_job *job, const verify_ending *layout,
+                           const verify_ending *one) {
+    rpi_verify_result result = {.layout = job->layout};
+    if (layout->diverged_at == one->diverged_at)
+        return compare(job, layout->diverged_at - 1, layout->divergence);
+    if (!layout->diverged_at)
+        rpi_append(result.unequal, sizeof result.unequal,
+                   "it has not diverged, and on one rank %s", one->divergence);
+    else if (!one->diverged_at)
+        rpi_append(result.unequal, sizeof result.unequal,
+                   "its %s, and that of one rank has not diverged", layout->divergence);
+    else
+        rpi_append(result.unequal, sizeof result.unequal,
+                   "its %s, and that of one rank at step %lld", layout->divergence,
+                   (long long)one->diverged_at);
+    print(job, &result);
+    return RPI_EXIT_FAILED;
+}
+
+/* One rank is trained, too, where the layout has diverged: it may be the rate. */
+int rpi_verify_train_and_compare(const rpi_verify_job *job, bool *out_run_failed) {
+    verify_ending layout = {0}, one = {0};
+    train_layout(job, &layout);
+    *out_run_failed = layout.code != 0;
+    if (layout.code == RPI_EXIT_FAILED && !layout.diverged_at) print_unequal(job);
+    if (layout.code && !layout.diverged_at) return layout.code;
+    train_one(job, &one);
+    *out_run_failed = layout.code || one.code;
+    if (one.code && !one.diverged_at) return one.code;
+    if (layout.code || one.code) return tell_divergence(job, &layout, &one);
+    return compare(job, job->asked->steps, "");
 }

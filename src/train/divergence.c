@@ -251,6 +251,6 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
     snprintf(who, sizeof who, "on %s", rpi_train_place_text(&t->place, rank, place));
     if (alike == t->place.world && t->place.world > 1)
         snprintf(who, sizeof who, "on every rank");
-    return RP_FAIL(CORRUPT, "training has diverged at step %lld: %s %s; %s", (long long)step,
-                   where, who, advice);
+    return RP_FAIL(CORRUPT, RPI_DIVERGED "%lld: %s %s; %s", (long long)step, where, who,
+                   advice);
 }

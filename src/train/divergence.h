@@ -18,6 +18,10 @@ void rpi_divergence_watch(rpi_trainer *trainer, int64_t first, int64_t count);
 rp_status rpi_divergence_trace(rpi_trainer *trainer, rpi_instance *instance,
                                const rpi_run_options *run, double loss);
 
+/* What the message of a training that has diverged begins with, before the step; a `;` stands
+ * between what has happened and what to do. `redpoll verify` reads it. */
+#define RPI_DIVERGED "training has diverged at step "
+
 /* RP_CORRUPT on all ranks alike if a rank has a fault: the message says where it began and what
  * to do. It is then collective. faults: of all ranks in this step, `stride` doubles apart;
  * updates: the updates that parameters had had when they were checked. */

@@ -89,6 +89,18 @@ static void mistakes_are_named_with_advice(void) {
                 "run.trace: 'maybe'");
 }
 
+/* A limit that stands for none is named where it is met. */
+static void numbers_beyond_a_limit_are_told_which(void) {
+    static const rpi_option rate[] = {
+        {"rate", NULL, NULL, RPI_OPTION_REAL, 0, "1", 0, 1e30, "R", "rate", NULL}, {0}};
+    double value = 0;
+    CHECK_OK(rpi_options_set_name(rate, "rate", "1e30", &value));
+    CHECK_FAILS(rpi_options_set_name(rate, "rate", "2e30", &value), INVALID,
+                "'2e30' is too large; at most 1e+30");
+    CHECK_FAILS(rpi_options_set_name(rate, "rate", "-1", &value), INVALID,
+                "'-1' is too small; at least 0");
+}
+
 static void help_stops_the_parsing(void) {
     settings s;
     bool help = false;
@@ -174,6 +186,7 @@ static void lists_grow_each_time(void) {
 CASES({"defaults are parsed", defaults_are_parsed},
       {"the command line wins in every spelling", the_command_line_wins_in_every_spelling},
       {"mistakes are named with advice", mistakes_are_named_with_advice},
+      {"numbers beyond a limit are told which", numbers_beyond_a_limit_are_told_which},
       {"help stops the parsing", help_stops_the_parsing},
       {"another program's words are left alone", another_programs_words_are_left_alone},
       {"the environment is read", the_environment_is_read},

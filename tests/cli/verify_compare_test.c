@@ -5,6 +5,7 @@
 #include "harness/check.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/safetensors.h"
+#include "train/divergence.h"
 #include "train/replicas.h"
 
 #include <stdio.h>
@@ -133,7 +134,7 @@ static void look(const fault_row *row, const double small[STEPS], int index) {
     snprintf(job.other, sizeof job.other, "%s/other-%d", check_folder(), index);
     if (index == 0) write_run(job.one, row, small, 0);
     write_run(job.other, row, small, 1);
-    REQUIRE_OK(rpi_verify_compare(&job, &result));
+    REQUIRE_OK(rpi_verify_compare(&job, STEPS, &result));
     CHECK_MSG(result.beyond.step == row->beyond_step, "row %d: beyond after step %lld", index,
               (long long)result.beyond.step);
     CHECK_MSG(result.beyond.kind == row->kind, "row %d: %s is beyond", index,
@@ -189,6 +190,20 @@ static void copies_that_differ_are_found_in_logs(void) {
     }
 }
 
+static void divergence_is_found_in_logs(void) {
+    char found[RPI_VERIFY_UNEQUAL] = "", few[10] = "";
+    print_log(0, "redpoll: rank 1 gave up\n");
+    print_log(1, "step 1/9\n[1] redpoll: rank 1, stage 1: " RPI_DIVERGED
+                 "12: the loss is not finite, on every rank; try less\n");
+    CHECK_EQ(rpi_verify_find_divergence(check_folder(), 1, found, sizeof found), 0);
+    CHECK(found[0] == '\0');
+    CHECK_EQ(rpi_verify_find_divergence(check_folder(), 2, found, sizeof found), 12);
+    CHECK(strcmp(found, RPI_DIVERGED "12: the loss is not finite, on every rank") == 0);
+    CHECK_EQ(rpi_verify_find_divergence(check_folder(), 2, few, sizeof few), 12);
+    CHECK(strcmp(few, "training ") == 0);
+}
+
 CASES({"what is beyond its bound is found", what_is_beyond_its_bound_is_found},
       {"small tensors have a bound of their own", small_tensors_have_a_bound_of_their_own},
-      {"copies that differ are found in logs", copies_that_differ_are_found_in_logs})
+      {"copies that differ are found in logs", copies_that_differ_are_found_in_logs},
+      {"divergence is found in logs", divergence_is_found_in_logs})

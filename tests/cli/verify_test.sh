@@ -87,13 +87,24 @@ done
 if [ ! -e elsewhere ]; then pass; else complain 'the folder of the file was written to'; fi
 expects 0 '"bit_equal":true,"within":true' --config small.yaml --steps 1 --json
 expects 1 '"first_tensor":.*"name":"[a-z0-9.]*".*"rank":[01]' --config small.yaml --steps 1 --json --against=--seed=5
-# A run that fails is named; what its ranks have printed stays.
-timeout 240 "$redpoll" verify $llama -n 2 --lr 1e30 --optimizer sgd --steps 4 >out 2>err
-code=$?
-if [ $code -eq 1 ] && grep -q 'diverged' err && [ "$(cd temporary/* && echo *)" = layout-logs ]; then pass; else
-    complain "a run that diverges: ends with $code, leaves $(ls temporary/*): $(cat out err)"
-fi
-rm -rf temporary/*
+# Runs that diverge are compared up to there, if they do at the same step; what their ranks have
+# printed stays. diverges PATTERN WORDS...
+diverges() {
+    pattern=$1
+    shift
+    timeout 240 "$redpoll" verify $llama -n 2 --optimizer sgd --steps 4 "$@" >out 2>err
+    code=$?
+    tr -s '\n ' ' ' <out >lines
+    if [ $code -eq 1 ] && grep -qE -e "$pattern" lines && grep -q 'diverged' err && [ "$(cd temporary/* && echo *)" = 'layout-logs one-rank-logs' ]; then pass; else
+        complain "runs that diverge, $*: ends with $code, leaves $(ls temporary/*): $(cat out err)"
+    fi
+    rm -rf temporary/*
+}
+diverges 'parameters [1-9].* tensors of 1 step;.*is the training of one rank, bit for bit both runs end at the same step: training has diverged at step 2: ' --lr 1e30
+diverges 'nothing was compared: both runs end at the same step: training has diverged at step 1: ' --lr 1e30 --weight-decay 1e12
+diverges "${spoiled#^}: its training has diverged at step 2: .*, and that of one rank has not diverged" --lr 1e30 --against=--lr=.01
+diverges "${spoiled#^}: it has not diverged, and on one rank training has diverged at step 2: " --lr .01 --against=--lr=1e30
+diverges "${spoiled#^}: its training has diverged at step 2: .*, and that of one rank at step 1" --lr 1e30 --against=--weight-decay=1e12
 
 # ---- refused by the ranks: the reason is shown whichever of them ends first ----
 

@@ -91,7 +91,7 @@ install: build
 	cmake --install $(RELEASE) --prefix $(PREFIX)
 
 format:
-	git ls-files '*.[ch]' | xargs clang-format -i
+	git ls-files '*.[ch]' '*.cu' '*.cuh' '*.cpp' | xargs clang-format -i
 
 clean:
 	rm -rf build

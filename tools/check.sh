@@ -35,7 +35,7 @@ skip() { # name, why
 }
 
 formatted() {
-    git ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
+    git ls-files '*.[ch]' '*.cu' '*.cuh' '*.cpp' | xargs clang-format --dry-run -Werror
 }
 
 shell_scripts() { # the file names that some list with ls are of their own making

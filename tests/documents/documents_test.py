@@ -1,12 +1,12 @@
 """Runs the commands of a document, in short forms.
 
-usage: documents_test.py REDPOLL ROOT DOCUMENT
+usage: documents_test.py REDPOLL ROOT PREPARED DOCUMENT
 
 A command is an indented line that begins with the name of a program, up to the comment behind
-it. Each is run, in the document's order and in one folder that prepare.sh fills, and has to
-end with exit code 0. Trainings get --steps 1, benchmarks --iters 1; what else a command
-needs, or why it cannot run here, is a row in commands.list. A row that no command of any
-document begins with is refused, so that the list stays true.
+it. Each is run, in the document's order and in a copy of the folder that prepare.sh has
+filled, and has to end with exit code 0. Trainings get --steps 1, benchmarks --iters 1; what
+else a command needs, or why it cannot run here, is a row in commands.list. A row that no
+command of any document begins with is refused, so that the list stays true.
 
 What stands inside of sentences is not run, but read: `redpoll train --steps` has to be an
 option of that command, and `bench/run.sh` a file.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -121,8 +122,13 @@ def as_run(command: str, row: Row | None) -> str:
 class Reading:
     """One document, and what is wrong with it."""
 
-    def __init__(self, redpoll: Path, root: Path, document: str) -> None:
-        self.redpoll, self.root, self.document = redpoll, root, document
+    def __init__(self, redpoll: Path, root: Path, prepared: Path, document: str) -> None:
+        self.redpoll, self.root, self.prepared, self.document = (
+            redpoll,
+            root,
+            prepared,
+            document,
+        )
         self.text = (root / document).read_text()
         self.passed, self.failed, self.excused = 0, 0, 0
 
@@ -132,8 +138,7 @@ class Reading:
 
     def run_commands(self, rows: list[Row]) -> None:
         with tempfile.TemporaryDirectory(prefix="redpoll-documents-") as folder:
-            prepare = self.root / "tests/documents/prepare.sh"
-            subprocess.run(["sh", prepare, self.redpoll, self.root], cwd=folder, check=True)
+            shutil.copytree(self.prepared, folder, symlinks=True, dirs_exist_ok=True)
             environment = {
                 **os.environ,
                 "PATH": f"{folder}/programs:{os.environ['PATH']}",
@@ -245,13 +250,10 @@ def unused(rows: list[Row], root: Path) -> list[Row]:
 
 
 def main() -> int:
-    redpoll, root, document = (
-        Path(sys.argv[1]).resolve(),
-        Path(sys.argv[2]).resolve(),
-        sys.argv[3],
-    )
+    redpoll, root, prepared = (Path(word).resolve() for word in sys.argv[1:4])
+    document = sys.argv[4]
     rows = rows_of(root / "tests/documents/commands.list")
-    reading = Reading(redpoll, root, document)
+    reading = Reading(redpoll, root, prepared, document)
     for row in unused(rows, root):
         reading.complain(
             0,

@@ -1,9 +1,12 @@
 #!/bin/sh
 # Fills the folder in which documented commands are run with what they name: texts, pictures, questions, small
-# models in the place of large ones, runs. usage: prepare.sh REDPOLL ROOT, in an empty folder
+# models in the place of large ones, runs. What is in the folder goes. usage: prepare.sh REDPOLL ROOT FOLDER
 set -eu
 redpoll=$1
 root=$2
+rm -rf "$3"
+mkdir -p "$3"
+cd "$3"
 
 for name in bench tools examples tests docs python; do ln -s "$root/$name" $name; done
 mkdir programs corpus models data build

@@ -7,6 +7,7 @@
 #include "cli/machine_file.h"
 #include "net/shaped/link_shape.h"
 #include "redpoll/codec.h"
+#include "train/models/blocks.h"
 #include "train/models/model.h"
 #include "train/parallel/activation_codec.h"
 
@@ -48,12 +49,7 @@ static rp_status read_model(const rpi_plan_training *said, rpi_training_layout *
     choice.model->transformer(choice.options, &l->model);
     int64_t positions = rpi_model_number(&choice, "positions");
     l->sequence = said->sequence ? said->sequence : positions;
-    if (l->sequence > positions) /* which redpoll train refuses, too */
-        return RP_FAIL(INVALID,
-                       "sequences of %lld tokens, and the model has %lld positions: use "
-                       "--seq-length %lld or less, or positions=%lld",
-                       (long long)l->sequence, (long long)positions, (long long)positions,
-                       (long long)l->sequence);
+    RP_TRY(rpi_check_positions(l->sequence, positions));
     return rpi_transformer_check(&l->model);
 }
 

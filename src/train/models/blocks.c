@@ -306,13 +306,17 @@ rpi_value_id rpi_block_with_memory(rpi_builder *builder, const char *name, rpi_v
                              rpi_graph_dimension(graph, "context"));
 }
 
+rp_status rpi_check_positions(int64_t sequence, int64_t positions) {
+    if (sequence <= positions) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "sequences of %lld tokens, and the model has %lld positions: use "
+                   "--seq-length %lld or less, or positions=%lld",
+                   (long long)sequence, (long long)positions, (long long)positions,
+                   (long long)sequence);
+}
+
 rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions) {
-    if (shape->sequence > positions)
-        return RP_FAIL(INVALID,
-                       "sequences of %d tokens, and the model has %lld positions: use "
-                       "--seq-length %lld or less, or positions=%d",
-                       shape->sequence, (long long)positions, (long long)positions,
-                       shape->sequence);
+    RP_TRY(rpi_check_positions(shape->sequence, positions));
     if (shape->vocabulary > vocabulary)
         return RP_FAIL(INVALID,
                        "the data have a vocabulary of %d tokens, the model one of %lld: make "

@@ -184,6 +184,8 @@ rpi_value_id rpi_block_with_memory(rpi_builder *builder, const char *name, rpi_v
 /* How many of the memory's tokens are there: an i32 scalar, one for the whole graph. */
 rpi_value_id rpi_block_remembered(rpi_builder *builder);
 
+/* RP_INVALID: sequences are longer than the positions of a model; says what to do. */
+rp_status rpi_check_positions(int64_t sequence, int64_t positions);
 /* Does a model of so many tokens and positions take the data? RP_INVALID says what to do. */
 rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions);
 

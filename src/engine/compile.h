@@ -1,6 +1,8 @@
 /* Declarations that the stages of the compiler share: cut_units.c cuts the graph into units,
- * emit.c appends steps over places, emit_external.c those of external nodes, compile.c derives
- * the passes, resolve.c turns places into addresses (code.h). Private to these files. */
+ * compile_passes.c derives the passes from them with compile_unit.c, compile_kernel.c and
+ * compile_again.c, emit.c appends steps over places, emit_external.c those of external nodes,
+ * compile_finals.c notes when gradients are complete, and resolve.c turns places into addresses
+ * (code.h). compile.c calls them in turn. Private to these files. */
 #ifndef RPI_ENGINE_COMPILE_H
 #define RPI_ENGINE_COMPILE_H
 
@@ -92,9 +94,6 @@ typedef struct rpi_compiler {
     int reuse_count, reuse_room;
 } rpi_compiler;
 
-/* The mask of inputs whose gradients a unit's kernel writes: of parameters, or the others. */
-uint32_t rpi_written(const rpi_compiled_unit *unit, bool weights);
-
 /* Does the compiler itself run units of this op? */
 bool rpi_is_external(const rpi_op *op);
 
@@ -104,6 +103,37 @@ rp_status rpi_compile_units(rpi_compiler *compiler);
 /* Note which units options.recompute names. */
 rp_status rpi_find_segments(rpi_compiler *compiler);
 rp_status rpi_split_unit(rpi_compiler *compiler, int index);
+
+/* compile_kernel.c: plans the kernel of a unit whose inputs have their layouts. RP_UNSUPPORTED:
+ * the backend has none. */
+rp_status rpi_compile_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit);
+/* The mask of inputs whose gradients a unit's kernel writes: of parameters, or the others. */
+uint32_t rpi_written(const rpi_compiled_unit *unit, bool weights);
+
+/* compile_unit.c: the steps of one unit; failures name it. */
+/* Forward. A fused unit for which there is no kernel is split into those of its nodes. */
+rp_status rpi_emit_unit(rpi_compiler *compiler, int index);
+/* Forward once more, in the backward pass. */
+rp_status rpi_emit_unit_again(rpi_compiler *compiler, rpi_compiled_unit *unit);
+/* Backward: all of it, or, where the kernel has two calls, the gradients of activations. */
+rp_status rpi_emit_unit_backward(rpi_compiler *compiler, rpi_compiled_unit *unit);
+/* Does its backward have a second call, and is it wanted? */
+bool rpi_has_second_half(const rpi_compiled_unit *unit);
+/* The second call: the gradients of parameters. */
+rp_status rpi_emit_unit_weights(rpi_compiler *compiler, rpi_compiled_unit *unit);
+
+/* compile_again.c: recomputation, before the backward of the units that read it. */
+/* All of a segment of options.recompute that backward reads, once; -1: none.
+ * repeated: by segment. */
+rp_status rpi_repeat_segment(rpi_compiler *compiler, int segment, bool *repeated);
+/* What external nodes have not kept, for this unit and for a few of the next ones. */
+rp_status rpi_repeat_ahead(rpi_compiler *compiler, int index);
+
+/* compile_passes.c: all steps, over units that are cut and leaves that have their places. */
+rp_status rpi_compile_passes(rpi_compiler *compiler);
+
+/* compile_finals.c: program->finals and program->unreached. */
+rp_status rpi_compile_finals(rpi_compiler *compiler);
 
 /* emit.c: steps over places. */
 rp_status rpi_emit_buffer(rpi_compiler *compiler, size_t bytes, rpi_layout layout,

@@ -3,13 +3,12 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/checkpoint_origin.h"
 #include "train/checkpoint/network_piece.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/safetensors.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -134,128 +133,6 @@ static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
     return RP_OK;
 }
 
-/* What the metadata says about the run that saved the checkpoint. */
-typedef struct origin {
-    int64_t step, world, seed, batch;
-    int64_t stages, tensor_ranks; /* the ranks that held one model together */
-    int servers;                  /* its ranks that only served */
-    int64_t parts; /* parts of the batch: more than learning ranks, if some had died */
-    bool feedback;
-    /* its ranks had parameters or optimizers of their own (in a world of one: something that
-     * the model file does not have) */
-    bool apart;
-    bool met;   /* they had optimizers of their own */
-    bool alike; /* it had this run's strategy, with the same options */
-} origin;
-
-/* ---- error feedback of another layout ---- */
-
-/* The residual of one old rank for one tensor, on its way into this rank's sums. */
-typedef struct owed {
-    float *part, *whole; /* as that rank had it, and in the whole tensor */
-    double *sums;        /* over old ranks, of this rank's part of the tensor */
-} owed;
-
-static int64_t largest_tensor(const rpi_network *network) {
-    int64_t most = 0;
-    for (int i = 0; i < network->parameter_count; i++) {
-        int64_t count = rpi_shape_count(&network->parameters[i].shape);
-        if (count > most) most = count;
-    }
-    return most;
-}
-
-static rp_status add_own_run(void *context, const rpi_parameter *parameter,
-                             const rpi_shard_run *run) {
-    const owed *o = context;
-    (void)parameter;
-    for (int64_t e = 0; e < run->count; e++)
-        o->sums[run->local + e] += (double)o->whole[run->whole + e];
-    return RP_OK;
-}
-
-/* If several tensor ranks had the same elements, the first one's residual counts. */
-static rp_status put_in_whole(const rpi_shard_record *record, int ranks, int rank,
-                              const owed *o) {
-    const rpi_grid grid = {{ranks, 1, 1, 1}};
-    rpi_shard_cursor cursor;
-    int64_t count = 1;
-    for (int d = 0; d < record->dims; d++) count *= record->shape[d];
-    memset(o->whole, 0, (size_t)count * sizeof *o->whole);
-    RP_TRY(rpi_shard_begin(record, &grid, rank, RPI_REPLICAS_COPY, &cursor));
-    for (rpi_shard_run run; rpi_shard_next(&cursor, &run);)
-        if (run.holder == 0)
-            memcpy(o->whole + run.whole, o->part + run.local,
-                   (size_t)run.count * sizeof *o->whole);
-    return RP_OK;
-}
-
-static rp_status add_tensor(const rpi_trainer *t, int index, const rpi_safetensors *file,
-                            const char *name, int ranks, int rank, owed *o) {
-    rpi_shard_record record = rpi_parameter_record(&t->network.parameters[index]);
-    rpi_shape shape = {.dims = record.dims};
-    RP_TRY(rpi_shard_check(&record, ranks));
-    rpi_shard_shape(&record, ranks, rank, shape.size);
-    RP_TRY(rpi_safetensors_read_finite(file, name, &shape, o->part));
-    RP_TRY(put_in_whole(&record, ranks, rank, o));
-    return rpi_network_runs(&t->network, index, add_own_run, o);
-}
-
-/* Adds an old rank's residual to the sums. Tensors may be missing: another stage had them, or
- * that run sent them exactly. */
-static rp_status add_residual(const rpi_trainer *t, const rpi_safetensors *file,
-                              const origin *from, int rank, owed *o, double *sums) {
-    bool has_parts = from->stages > 1 || from->tensor_ranks > 1 || rpi_trainer_has_part(t);
-    int ranks = (int)from->tensor_ranks;
-    for (int i = 0; i < t->network.parameter_count; i++) {
-        const rpi_parameter *parameter = &t->network.parameters[i];
-        if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
-        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        char name[RPI_CHECKPOINT_NAME];
-        rpi_checkpoint_entry_name("residual", parameter->name, name);
-        if (!weight || (has_parts && !rpi_safetensors_find(file, name))) continue;
-        o->sums = sums + weight->first;
-        RP_TRY(add_tensor(t, i, file, name, ranks, rank % ranks, o));
-    }
-    return RP_OK;
-}
-
-/* Sums the residuals of all old ranks, in double, and takes this rank's part. */
-static rp_status gather_residuals(rpi_trainer *t, const rpi_safetensors *model,
-                                  const char *folder, const origin *from, owed *o,
-                                  double *sums) {
-    for (int rank = 0; rank < from->world; rank++) {
-        rpi_safetensors *file = NULL;
-        RP_TRY(
-            rpi_checkpoint_open_rank(model, folder, rank, (int)from->world, from->step, &file));
-        rp_status status = add_residual(t, file, from, rank, o, sums);
-        rpi_safetensors_close(file);
-        RP_TRY(status);
-    }
-    int64_t count = rpi_weights_count(t->weights);
-    for (int64_t e = 0; e < count; e++)
-        t->residual[e] = t->place.works ? (float)(sums[e] / t->place.workers) : 0;
-    return RP_OK;
-}
-
-/* With another number of ranks, each takes an equal part of the sum of all residuals. */
-static rp_status share_residuals(rpi_trainer *t, const rpi_safetensors *model,
-                                 const char *folder, const origin *from) {
-    size_t count = (size_t)rpi_weights_count(t->weights);
-    size_t most = (size_t)largest_tensor(&t->network);
-    owed o = {0};
-    double *sums = NULL;
-    rp_status status = rpi_alloc_array(most, sizeof *o.part, "error feedback", &o.part);
-    if (status == RP_OK)
-        status = rpi_alloc_array(most, sizeof *o.whole, "error feedback", &o.whole);
-    if (status == RP_OK) status = rpi_alloc_array(count, sizeof *sums, "error feedback", &sums);
-    if (status == RP_OK) status = gather_residuals(t, model, folder, from, &o, sums);
-    rpi_free(o.part);
-    rpi_free(o.whole);
-    rpi_free(sums);
-    return status;
-}
-
 static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
@@ -267,11 +144,6 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
                                            t->residual + weight->first));
     }
     return RP_OK;
-}
-
-/* Does each rank go on with its own parameters, as if the run had never stopped? */
-static bool goes_on_apart(const rpi_trainer *t, const origin *o) {
-    return o->apart && o->alike && o->world == t->place.world && t->strategy->replicas_differ;
 }
 
 static rp_status read_own_vectors(rpi_trainer *t, const rpi_safetensors *file) {
@@ -306,12 +178,6 @@ static rp_status read_apart(rpi_trainer *t, const rpi_safetensors *file, const c
     return RP_OK;
 }
 
-/* Are the memories still valid? With another batch, rows are other rows. */
-static bool remembers(const rpi_trainer *t, const origin *o) {
-    return t->network.memory_count && o->world == t->place.world &&
-           o->parts == t->place.workers && o->batch == t->global_batch;
-}
-
 static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
     int64_t remembered = 0;
     RP_TRY(rpi_checkpoint_number(file, path, "remembered", 0, t->memories.length, &remembered));
@@ -325,21 +191,16 @@ static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, cons
     return RP_OK;
 }
 
-static bool is_same_layout(const rpi_trainer *t, const origin *o) {
-    return o->world == t->place.world && o->servers == t->place.servers &&
-           o->stages == t->place.grid.size[RPI_AXIS_STAGE] &&
-           o->tensor_ranks == t->place.grid.size[RPI_AXIS_TENSOR];
-}
-
 static rp_status read_rank(rpi_trainer *t, const rpi_safetensors *model, const char *folder,
-                           const origin *o) {
+                           const rpi_checkpoint_origin *o) {
     bool feedback = o->feedback;
     int64_t world = o->world, step = o->step;
-    bool goes_on = goes_on_apart(t, o);
+    bool goes_on = rpi_checkpoint_goes_on_apart(t, o);
     if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on, goes_on)) return RP_OK;
-    if (!is_same_layout(t, o))
-        return t->residual && feedback && !o->apart ? share_residuals(t, model, folder, o)
-                                                    : RP_OK;
+    if (!rpi_checkpoint_is_same_layout(t, o))
+        return t->residual && feedback && !o->apart
+                   ? rpi_checkpoint_share_residuals(t, model, folder, o)
+                   : RP_OK;
     rpi_safetensors *file = NULL;
     RP_TRY(rpi_checkpoint_open_rank(model, folder, t->place.rank, t->place.world, step, &file));
     rp_status status = read_own_states(t, file);
@@ -347,83 +208,10 @@ static rp_status read_rank(rpi_trainer *t, const rpi_safetensors *model, const c
     bool fits = o->apart == goes_on;
     if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
     if (status == RP_OK && goes_on) status = read_apart(t, file, folder);
-    if (status == RP_OK && remembers(t, o)) status = read_memories(t, file, folder);
+    if (status == RP_OK && rpi_checkpoint_remembers(t, o))
+        status = read_memories(t, file, folder);
     rpi_safetensors_close(file);
     return status;
-}
-
-static void add_note(char *note, size_t bytes, const char *format, ...) RP_PRINTF(3, 4);
-static void add_note(char *note, size_t bytes, const char *format, ...) {
-    size_t used = strlen(note);
-    if (used && used < bytes) used += (size_t)snprintf(note + used, bytes - used, "; ");
-    if (used >= bytes) return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(note + used, bytes - used, format, arguments);
-    va_end(arguments);
-}
-
-static rp_status read_origin(const rpi_safetensors *file, const char *path, const char *now,
-                             origin *o) {
-    RP_TRY(rpi_checkpoint_number(file, path, "step", 0, INT64_MAX, &o->step));
-    RP_TRY(rpi_checkpoint_number(file, path, "world", 1, 1 << 20, &o->world));
-    RP_TRY(rpi_checkpoint_number(file, path, "seed", INT64_MIN, INT64_MAX, &o->seed));
-    RP_TRY(rpi_checkpoint_number(file, path, "global_batch_size", 1, INT64_MAX, &o->batch));
-    const char *kept = rpi_safetensors_metadata(file, "error_feedback");
-    o->feedback = kept && strcmp(kept, "on") == 0;
-    const char *name = rpi_safetensors_metadata(file, "strategy");
-    const char *alone = rpi_safetensors_metadata(file, "strategy_state");
-    const rpi_strategy *strategy = NULL;
-    o->apart = name && rpi_strategy_find(name, &strategy) == RP_OK &&
-               strategy->replicas_differ &&
-               (o->world > 1 || (alone && strcmp(alone, "on") == 0));
-    o->met = o->apart && strategy->run;
-    if (strategy && strategy->servers)
-        o->servers = strategy->servers(rpi_strategy_options(name));
-    o->stages = 1;
-    if (rpi_safetensors_metadata(file, "stages"))
-        RP_TRY(rpi_checkpoint_number(file, path, "stages", 1, o->world, &o->stages));
-    o->tensor_ranks = 1;
-    if (rpi_safetensors_metadata(file, "tensor_ranks"))
-        RP_TRY(
-            rpi_checkpoint_number(file, path, "tensor_ranks", 1, o->world, &o->tensor_ranks));
-    o->parts = (o->world - o->servers) / o->stages / o->tensor_ranks;
-    if (rpi_safetensors_metadata(file, "batch_parts"))
-        RP_TRY(rpi_checkpoint_number(file, path, "batch_parts", 1, 1 << 20, &o->parts));
-    o->alike = name && rpi_strategy_alike(name, now);
-    return RP_OK;
-}
-
-/* Notes what the user may not expect: another order of images, or another number of ranks. */
-static void note_changes(const rpi_trainer *t, const origin *o, char *note, size_t bytes) {
-    if (o->world != t->place.world)
-        add_note(note, bytes, "saved by %lld ranks, continued by %d", (long long)o->world,
-                 t->place.world);
-    if (o->stages != t->place.grid.size[RPI_AXIS_STAGE])
-        add_note(note, bytes, "saved by %lld stage%s, continued by %d", (long long)o->stages,
-                 o->stages == 1 ? "" : "s", t->place.grid.size[RPI_AXIS_STAGE]);
-    if (o->tensor_ranks != t->place.grid.size[RPI_AXIS_TENSOR])
-        add_note(note, bytes, "layers were shared by %lld rank%s, now by %d",
-                 (long long)o->tensor_ranks, o->tensor_ranks == 1 ? "" : "s",
-                 t->place.grid.size[RPI_AXIS_TENSOR]);
-    if (o->seed != t->options->seed)
-        add_note(note, bytes, "the seed was %lld, now %lld", (long long)o->seed,
-                 (long long)t->options->seed);
-    if (o->batch != t->global_batch)
-        add_note(note, bytes, "the global batch was %lld, now %lld", (long long)o->batch,
-                 (long long)t->global_batch);
-    if (o->apart && o->world == 1 && !goes_on_apart(t, o))
-        add_note(note, bytes, "this run begins without its strategy's state");
-    else if (o->apart && !goes_on_apart(t, o))
-        add_note(note, bytes,
-                 "its ranks had %s of their own; this run begins from %s, "
-                 "without the strategy's state",
-                 o->met ? "optimizers" : "parameters",
-                 o->met ? "the first worker's" : "their mean");
-    if (t->network.memory_count && !remembers(t, o))
-        add_note(note, bytes, "its rows were others, and remember nothing now");
-    if (o->feedback && !t->residual)
-        add_note(note, bytes, "its error feedback has no use here and is dropped");
 }
 
 /* Reads the chosen bits, which stay valid as without the interruption. */
@@ -454,12 +242,12 @@ static rp_status read_lossy_from(rpi_trainer *t, const rpi_safetensors *file, co
 }
 
 static rp_status load(rpi_trainer *t, const char *folder, const char *path,
-                      const rpi_safetensors *file, origin *out_origin) {
+                      const rpi_safetensors *file, rpi_checkpoint_origin *out_origin) {
     char shape[64];
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
     RP_TRY(check_model(file, path, t->network.text, shape));
     RP_TRY(check_optimizer(file, path, t->optimizer.kind->name));
-    RP_TRY(read_origin(file, path, t->options->strategy, out_origin));
+    RP_TRY(rpi_checkpoint_origin_read(file, path, t->options->strategy, out_origin));
     RP_TRY(read_model(t, file, folder));
     RP_TRY(read_levels(t, file, path));
     RP_TRY(read_lossy_from(t, file, path, out_origin->world));
@@ -478,7 +266,7 @@ static void path_of(const char *folder, int64_t which, char path[RPI_CHECKPOINT_
 
 /* An earlier attempt may have changed something. */
 static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
-                         origin *out_origin) {
+                         rpi_checkpoint_origin *out_origin) {
     char path[RPI_CHECKPOINT_PATH];
     rpi_safetensors *file = NULL;
     if (t->residual)
@@ -526,8 +314,9 @@ static rp_status agree(const rpi_trainer *t, rp_status own) {
     return status;
 }
 
-static rp_status load_newest_sound(rpi_trainer *t, const char *folder, origin *out_origin,
-                                   int64_t *out_which, char *note, size_t note_bytes) {
+static rp_status load_newest_sound(rpi_trainer *t, const char *folder,
+                                   rpi_checkpoint_origin *out_origin, int64_t *out_which,
+                                   char *note, size_t note_bytes) {
     int64_t earlier[RPI_CHECKPOINT_MOST_KEPT], which = NEWEST;
     int count = rpi_checkpoint_earlier(folder, earlier, RPI_CHECKPOINT_MOST_KEPT), next = 0;
     rpi_kept_error first = {0};
@@ -541,8 +330,8 @@ static rp_status load_newest_sound(rpi_trainer *t, const char *folder, origin *o
         if (next == 0) rpi_error_keep(&first);
         which = next < count ? earlier[next] : NONE_LEFT;
         if (which != NONE_LEFT)
-            add_note(note, note_bytes, "%s; going on from the one of step %lld",
-                     rp_last_error()->message, (long long)which);
+            rpi_checkpoint_add_note(note, note_bytes, "%s; going on from the one of step %lld",
+                                    rp_last_error()->message, (long long)which);
         next++;
     }
     rpi_error_put_back(&first);
@@ -551,11 +340,11 @@ static rp_status load_newest_sound(rpi_trainer *t, const char *folder, origin *o
 
 rp_status rpi_checkpoint_load(rpi_trainer *t, const char *folder, char *note,
                               size_t note_bytes) {
-    origin saved = {0};
+    rpi_checkpoint_origin saved = {0};
     int64_t which = NEWEST;
     note[0] = '\0';
     RP_TRY(load_newest_sound(t, folder, &saved, &which, note, note_bytes));
-    note_changes(t, &saved, note, note_bytes);
+    rpi_checkpoint_note_changes(t, &saved, note, note_bytes);
     t->step = t->good_step = saved.step;
     snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
     t->newest_is_good = which == NEWEST && rpi_run_folder_continues(t->options);

@@ -56,7 +56,7 @@ static void reduce(rp_comm *comm, job *j, bool shared, float *result) {
     int rank = rp_comm_rank(comm);
     float *data = take(shared) + AHEAD;
     if (j->shared) get_to_know(comm, data);
-    uint64_t in_use = comm->lent_frames, written = comm->written_frames;
+    uint64_t in_use = comm->in_place_frames, written = comm->written_frames;
     world_fill(check_seed(), rank, data, COUNT);
     rp_segment segments[2] = {
         {.data = data, .count = j->partition ? j->partition : COUNT, .dtype = RP_F32},
@@ -67,7 +67,7 @@ static void reduce(rp_comm *comm, job *j, bool shared, float *result) {
     memcpy(result, data, COUNT * sizeof(float));
     give(data - AHEAD);
     pthread_mutex_lock(&lock);
-    j->in_use += comm->lent_frames - in_use;
+    j->in_use += comm->in_place_frames - in_use;
     j->written += comm->written_frames - written;
     pthread_mutex_unlock(&lock);
 }
@@ -175,7 +175,7 @@ static void give_up(rp_comm *comm, int rank, int world, void *context) {
     int changed = 0;
     for (int i = 0; rank == 0 && i < COUNT; i++) changed += data[i] != -1e9F;
     CHECK_EQ(changed, 0);
-    if (rank == 0) it->in_use += comm->lent_frames;
+    if (rank == 0) it->in_use += comm->in_place_frames;
     CHECK_OK(rp_buffer_free(data));
 }
 

@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
                                   .most = RP_WORLD_MOST,
                                   .silence_ns = 1,
                                   .late_are_left = bytes % 2};
-        (void)rpi_view_change_judge(&change, &next, &awaited);
+        (void)rpi_view_change_decide(&change, &next, &awaited);
         if (next.count > 0 && next.number > 0) {
             (void)rpi_view_record_write(&next, written);
             if (rpi_view_record_read(written, &again) != RP_OK) abort();

@@ -93,7 +93,7 @@ static bare_coordinator *make_follower(void) {
     bare_coordinator *coordinator = bare_coordinator_make(WORLD);
     coordinator->control.rank = SELF;
     coordinator->control.role = RPI_CONTROL_FOLLOWS;
-    coordinator->control.phase = RPI_CONTROL_MEETING;
+    coordinator->control.phase = RPI_CONTROL_OPENING;
     rpi_scope_join(&coordinator->control, 1, SELF, 2, "other");
     return coordinator;
 }

@@ -161,7 +161,7 @@ static void known_answers(void) {
                                   .silence_ns = SILENCE,
                                   .late_are_left = row->late,
                                   .last_call_over = row->called};
-        rpi_view_change_state state = rpi_view_change_judge(&change, &next, &awaited);
+        rpi_view_change_state state = rpi_view_change_decide(&change, &next, &awaited);
         CHECK_MSG(state == row->state, "%s: state %d", row->about, (int)state);
         CHECK_MSG(strcmp(members_text(), row->members) == 0, "%s: members %s", row->about,
                   members_text());
@@ -296,7 +296,7 @@ static void decide(process *p) {
                                   !world.is_quiet && rpi_rng_below(&world.rng, 20) == 0,
                               .last_call_over = true};
     p->has_seen = false;
-    bool ready = rpi_view_change_judge(&change, &next, &awaited) == RPI_VIEW_CHANGE_READY;
+    bool ready = rpi_view_change_decide(&change, &next, &awaited) == RPI_VIEW_CHANGE_READY;
     bool closes = ready && next.count > 0 && next.members[0].id == p->id;
     if (!closes || !is_same(&p->saw, &world.record) || next.number >= VIEWS) return;
     check_closed(&world.record, &next);

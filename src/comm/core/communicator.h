@@ -140,8 +140,8 @@ typedef enum rpi_comm_making {
 /* failure.c draws the steps. */
 typedef enum rpi_comm_health {
     RPI_COMM_WELL,
-    RPI_COMM_FAILED, /* nothing moves any more */
-    RPI_COMM_JUDGED, /* and `failure` is known */
+    RPI_COMM_FAILED,  /* nothing moves any more */
+    RPI_COMM_DECIDED, /* and `failure` is known */
 } rpi_comm_health;
 
 /* Another rank of a communicator. */
@@ -156,10 +156,10 @@ typedef struct rpi_peer {
     uint64_t eager_come, eager_taken, eager_bound; /* its: arrived, taken by their chunks,
                                                     * allowed */
     size_t eager_room;                             /* the room for its unexpected frames */
-    uint64_t passed;    /* the round whose end it is to be told; 0: none */
-    uint64_t passable;  /* what its link counted with our last frame that was not urgent */
-    bool asked;         /* asked whether it is still a member: links on need */
-    int control_frames; /* of it that are queued as unexpected, without credit */
+    uint64_t reject_due; /* the round whose end it is to be told; 0: none */
+    uint64_t passable;   /* what its link counted with our last frame that was not urgent */
+    bool asked;          /* asked whether it is still a member: links on need */
+    int control_frames;  /* of it that are queued as unexpected, without credit */
 } rpi_peer;
 
 struct rp_comm {
@@ -202,8 +202,8 @@ struct rp_comm {
     rp_comm *next_active; /* [progress] and in that of those that have work */
     bool is_active;       /* [progress] */
     bool was_served;      /* [progress] it had room in a link in this iteration */
-    rp_comm *next_caller; /* [lock] and in that of those with an inbox */
-    bool is_caller;       /* [lock] */
+    rp_comm *next_inbox;  /* [lock] and in that of those with something in their inbox */
+    bool has_inbox;       /* [lock] it is in that list */
     int waiters;          /* [lock] callers that wait for a request */
     int64_t scan_ns;      /* [progress] when to examine operations that do not move */
     uint64_t exchanged;   /* [progress] bytes, of any communicator, with ranks of this one */
@@ -230,21 +230,21 @@ struct rp_comm {
     rpi_index
         by_number; /* [progress] rp_request: the whole queue except receives without a sender */
     rpi_index unexpected; /* [progress] rpi_unexpected: early frames, by operation and rank */
-    uint64_t control_frames; /* [progress] RTS and other control frames received, and one */
-    bool credit_due;         /* [progress] some rank is to be sent a credit */
-    bool rejects_due;        /* [progress] some rank is to be told that a round is over */
-    rp_window *windows;      /* [progress] in the order of their numbers; changed by posters */
-    uint32_t last_window;    /* number of the last that was created */
-    uint64_t lent_frames;    /* [progress] operations whose payload stayed in place, */
-    uint64_t written_frames; /* [progress] or was written where the receiver wants it */
-    bool ending;             /* [progress] it has failed, and a GPU is still working on it */
-    bool windows_due;        /* [progress] a frame of one waits for room in its link */
-    int64_t looked_ns;       /* [progress] for neighbours that are late */
-    int64_t called_ns;       /* [progress] ranks without links that are waited for */
-    bool calls_on;           /* [progress] some of them have no link yet */
-    uint64_t announcements;  /* [lock] heard so far */
-    uint64_t seen_sequence;  /* [progress] last collective the progress owner has seen posted */
-    uint64_t seen_exchange;  /* [progress] and the last round, as its sequence */
+    uint64_t control_frames;  /* [progress] RTS and other control frames received, and one */
+    bool credit_due;          /* [progress] some rank is to be sent a credit */
+    bool rejects_due;         /* [progress] some rank is to be told that a round is over */
+    rp_window *windows;       /* [progress] in the order of their numbers; changed by posters */
+    uint32_t last_window;     /* number of the last that was created */
+    uint64_t in_place_frames; /* [progress] operations whose payload stayed in place, */
+    uint64_t written_frames;  /* [progress] or was written where the receiver wants it */
+    bool ending;              /* [progress] it has failed, and a GPU is still working on it */
+    bool windows_due;         /* [progress] a frame of one waits for room in its link */
+    int64_t looked_ns;        /* [progress] for neighbours that are late */
+    int64_t called_ns;        /* [progress] ranks without links that are waited for */
+    bool calls_on;            /* [progress] some of them have no link yet */
+    uint64_t rts_frames;      /* [lock] received so far */
+    uint64_t seen_sequence; /* [progress] last collective the progress owner has seen posted */
+    uint64_t seen_exchange; /* [progress] and the last round, as its sequence */
     int64_t encode_ns, decode_ns;        /* [progress] folded into stats */
     atomic_int_fast64_t progress_ns;     /* [progress] when something moved last; read by all */
     int64_t warned_ns;                   /* [progress] */
@@ -313,7 +313,7 @@ void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *f
     RP_PRINTF(4, 5);
 bool rpi_comm_check_control(rp_comm *comm); /* [progress] true: failed, and decided */
 /* For one that has failed: its final `failure` is known. Any thread. */
-bool rpi_comm_is_judged(rp_comm *comm);
+bool rpi_comm_is_decided(rp_comm *comm);
 void rpi_comm_await_decision(rp_comm *comm); /* after it has failed: wait until it is */
 
 /* ---- connections.c ---- */

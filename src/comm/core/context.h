@@ -146,7 +146,7 @@ typedef struct rpi_context {
     int64_t company_ns;          /* [progress] until then, as far as is known; 0: not */
     bool any_full;               /* [progress] some connection is */
     int breaks,
-        judged; /* [progress] links that have failed; and when the last iteration began */
+        breaks_seen; /* [progress] links that have failed; and when the last iteration began */
     uint64_t iterations; /* [progress] so far */
 
     pthread_mutex_t lock;
@@ -157,9 +157,10 @@ typedef struct rpi_context {
     atomic_int yield_requested; /* the progress thread is to release progress */
     atomic_int acquirers;       /* threads that need it for a moment: waiters release it, too */
     atomic_bool asleep;         /* the progress owner sleeps, or is about to */
-    atomic_bool posted;         /* `callers` is not empty */
-    rp_comm *callers;           /* [lock] with an inbox that the progress owner has not seen */
-    atomic_int windows;         /* into which neighbours may write at any time: always served */
+    atomic_bool posted;         /* `inboxes` is not empty */
+    rp_comm
+        *inboxes; /* [lock] communicators in whose inbox the progress owner has not looked */
+    atomic_int windows;    /* into which neighbours may write at any time: always served */
     int in_flight;         /* [lock] requests posted and not complete, of all communicators */
     int64_t busy_since_ns; /* [lock] */
 

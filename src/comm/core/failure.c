@@ -3,7 +3,7 @@
  *      WELL --- rpi_comm_fail() ---> FAILED: nothing moves; what is in flight waits for
  *        |                             |  the decision, RPI_CONTROL_DECISION_S at most
  *        | another rank's is heard,    v
- *        | or rpi_comm_fail_here()   JUDGED: `failure` is known, everything completes with it;
+ *        | or rpi_comm_fail_here()   DECIDED: `failure` is known, everything completes with it;
  *        '---------------------------> it stays the first, whatever else is heard
  *
  * Who finds a failure waits for nobody: he may own progress, and have been called by what
@@ -22,15 +22,15 @@
 #include <string.h>
 
 static const rpi_states next[] = {
-    [RPI_COMM_WELL] = RPI_STATE(RPI_COMM_FAILED) | RPI_STATE(RPI_COMM_JUDGED),
-    [RPI_COMM_FAILED] = RPI_STATE(RPI_COMM_JUDGED),
-    [RPI_COMM_JUDGED] = RPI_STATE(RPI_COMM_JUDGED), /* two threads may learn of it at once */
+    [RPI_COMM_WELL] = RPI_STATE(RPI_COMM_FAILED) | RPI_STATE(RPI_COMM_DECIDED),
+    [RPI_COMM_FAILED] = RPI_STATE(RPI_COMM_DECIDED),
+    [RPI_COMM_DECIDED] = RPI_STATE(RPI_COMM_DECIDED), /* two threads may learn of it at once */
 };
 
 static void record(rp_comm *comm, const rpi_failure *failure) {
     pthread_mutex_lock(&comm->context->lock);
     if (comm->failure.status == RP_OK) comm->failure = *failure;
-    RPI_ENTER(next, comm->health, RPI_COMM_JUDGED);
+    RPI_ENTER(next, comm->health, RPI_COMM_DECIDED);
     pthread_cond_broadcast(&comm->context->changed);
     pthread_mutex_unlock(&comm->context->lock);
 }
@@ -57,9 +57,9 @@ static bool keep_report(rp_comm *comm, const rpi_failure *failure) {
     return is_first;
 }
 
-bool rpi_comm_is_judged(rp_comm *comm) {
+bool rpi_comm_is_decided(rp_comm *comm) {
     rpi_failure first;
-    if (atomic_load(&comm->health) == RPI_COMM_JUDGED) return true;
+    if (atomic_load(&comm->health) == RPI_COMM_DECIDED) return true;
     bool is_heard = comm->group && rpi_control_failed(comm->group, &first);
     if (!is_heard && !rpi_comm_has_failed(comm)) return false;
     pthread_mutex_lock(&comm->context->lock);
@@ -84,9 +84,9 @@ void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
 
 void rpi_comm_await_decision(rp_comm *comm) {
     rpi_failure first;
-    if (!rpi_comm_has_failed(comm) || rpi_comm_is_judged(comm)) return;
+    if (!rpi_comm_has_failed(comm) || rpi_comm_is_decided(comm)) return;
     (void)rpi_control_wait_failed(comm->group, comm->decision_ns, &first);
-    (void)rpi_comm_is_judged(comm);
+    (void)rpi_comm_is_decided(comm);
 }
 
 void rpi_comm_fail_here(rp_comm *comm, const rpi_failure *failure) {
@@ -139,5 +139,5 @@ rp_status rp_comm_status(const rp_comm *comm) {
 }
 
 bool rpi_comm_check_control(rp_comm *comm) {
-    return rpi_comm_is_judged(comm);
+    return rpi_comm_is_decided(comm);
 }

@@ -72,7 +72,8 @@ typedef struct rpi_operation_kind {
     void (*see)(const rp_request *request); /* it enters the queue */
     bool (*check_over)(
         rp_comm *comm); /* is over; frames of earlier ones are refused; or NULL */
-    void (*announce)(rp_request *request); /* to its receiver before it moves; or NULL */
+    /* Before it moves its receiver is sent an RTS, if that needs one; or NULL. */
+    void (*send_rts)(rp_request *request);
     /* Nothing has come from its other side, perhaps not for long; NULL: never. */
     bool (*is_alone)(const rp_request *request);
     /* Whether this rank waits for a vector of that one. If not, this is reported. NULL: of all.

@@ -101,18 +101,18 @@ static rp_status admit(rp_request *request, rpi_failure *out_failure) {
 }
 
 /* Under the lock. */
-static void be_caller(rp_comm *comm) {
-    if (!comm->is_caller) {
-        comm->is_caller = true;
-        comm->next_caller = comm->context->callers;
-        comm->context->callers = comm;
+static void enter_inboxes(rp_comm *comm) {
+    if (!comm->has_inbox) {
+        comm->has_inbox = true;
+        comm->next_inbox = comm->context->inboxes;
+        comm->context->inboxes = comm;
     }
     atomic_store(&comm->context->posted, true);
 }
 
-void rpi_comm_call(rp_comm *comm) {
+void rpi_comm_request_progress(rp_comm *comm) {
     pthread_mutex_lock(&comm->context->lock);
-    be_caller(comm);
+    enter_inboxes(comm);
     pthread_mutex_unlock(&comm->context->lock);
     rpi_progress_wake(comm->context);
 }
@@ -123,7 +123,7 @@ static void put_into_inbox(rp_request *request) {
     rpi_request_go_to(request, RPI_REQUEST_POSTED);
     *comm->inbox_end = request;
     comm->inbox_end = &request->next;
-    be_caller(comm);
+    enter_inboxes(comm);
 }
 
 /* Buffers are not freed while an operation in flight uses them. */

@@ -37,7 +37,7 @@ void rpi_request_go_to(rp_request *request, rpi_request_stage stage);
 void rpi_request_enqueue(rp_request *request);
 rp_status rpi_request_post(rp_request *request); /* both */
 /* The progress owner examines this communicator, posted or not, in its next iteration. */
-void rpi_comm_call(rp_comm *comm);
+void rpi_comm_request_progress(rp_comm *comm);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
 rp_status rpi_comm_compiled_schedule(rp_comm *comm, rpi_collective collective,

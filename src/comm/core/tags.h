@@ -13,7 +13,8 @@ typedef struct rpi_tag {
     uint32_t sent;     /* to the other rank */
     uint32_t received; /* receives that were posted for it, or have been assigned to it */
     uint32_t has_rts;  /* its last send that we heard of */
-    uint64_t since; /* when the first of those without a receive was announced, in RTS frames */
+    uint64_t since; /* number of the RTS frame (all tags) by which the first without a receive
+                       came */
 } rpi_tag;
 
 /* Zeros are an empty table. */

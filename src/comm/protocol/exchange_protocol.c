@@ -148,8 +148,8 @@ static void receive_probe(rp_comm *comm, int rank, const rpi_frame_header *heade
         rpi_unexpected *unexpected = NULL;
         if (rpi_unexpected_get_for_control(comm, rank, header->sequence, &unexpected) == RP_OK)
             unexpected->expects = true;
-    } else if (!comm->peers[rank].passed) {
-        comm->peers[rank].passed = header->sequence;
+    } else if (!comm->peers[rank].reject_due) {
+        comm->peers[rank].reject_due = header->sequence;
         comm->rejects_due = true;
     }
 }
@@ -186,10 +186,10 @@ void rpi_exchanges_send_rejects(rp_comm *comm) {
     comm->rejects_due = false;
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_peer *peer = &comm->peers[rank];
-        if (!peer->passed || !rpi_peer_link(peer) || peer->broken) continue;
-        header.sequence = peer->passed;
+        if (!peer->reject_due || !rpi_peer_link(peer) || peer->broken) continue;
+        header.sequence = peer->reject_due;
         if (rpi_control_frame_send(comm, rank, &header) == RP_OK)
-            peer->passed = 0;
+            peer->reject_due = 0;
         else
             comm->rejects_due = true;
     }

@@ -96,22 +96,22 @@ static void deactivate(rp_comm *comm) {
     comm->is_active = false;
 }
 
-/* Windows call the progress owner without an operation in flight for which a destroy would
+/* A window may ask for progress while no operation is in flight for which a destroy would
  * wait. */
-static void drop_progress_call(rp_comm *comm) {
+static void leave_inboxes(rp_comm *comm) {
     rpi_context *context = comm->context;
     pthread_mutex_lock(&context->lock);
-    rp_comm **at = &context->callers;
-    while (*at && *at != comm) at = &(*at)->next_caller;
-    if (*at) *at = comm->next_caller;
-    comm->is_caller = false;
-    if (!context->callers) atomic_store(&context->posted, false);
+    rp_comm **at = &context->inboxes;
+    while (*at && *at != comm) at = &(*at)->next_inbox;
+    if (*at) *at = comm->next_inbox;
+    comm->has_inbox = false;
+    if (!context->inboxes) atomic_store(&context->posted, false);
     pthread_mutex_unlock(&context->lock);
 }
 
 bool rpi_context_remove(rp_comm *comm) {
     rpi_context *context = comm->context;
-    drop_progress_call(comm);
+    leave_inboxes(comm);
     rp_comm **at = &context->comms;
     while (*at && *at != comm) at = &(*at)->next;
     if (*at) *at = comm->next;

@@ -1,8 +1,8 @@
-/* Sends and receives: how they are announced, and which rank a receive from any rank takes.
+/* Sends and receives: how an RTS precedes a send, and which rank a receive from any rank takes.
  *
  * A send and its receive are matched by number: each side counts its operations for a pair, a
  * direction and a tag. A receive from any rank has no number until a send is available for it.
- * So a sender whose receiver has not sent an RTR announces the send with a header, which the
+ * So a sender whose receiver has not sent an RTR sends an RTS first, a header alone, which the
  * receiver counts and releases at once, so that it blocks nothing. */
 #include "comm/protocol/pair_protocol.h"
 #include "comm/core/chunk.h"
@@ -53,15 +53,15 @@ static rp_status number(rp_request *request) {
 
 /* ---- RTS frames ---- */
 
-/* The sender has announced the message that this receive is for. */
+/* The RTS of the message that this receive is for has come. */
 static bool has_rts(const rp_request *request) {
     rp_comm *comm = request->comm;
     pthread_mutex_lock(&comm->context->lock);
     const rpi_tag *tag = rpi_tags_find(&comm->peers[request->peer].tags, request->tag);
     uint32_t number = (uint32_t)(request->sequence % RPI_P2P_NUMBERS);
-    bool is_announced = tag && !rpi_tag_is_new(tag, number);
+    bool has_come = tag && !rpi_tag_is_new(tag, number);
     pthread_mutex_unlock(&comm->context->lock);
-    return is_announced;
+    return has_come;
 }
 
 void rpi_p2p_receive_rts(rp_comm *comm, int rank, const rpi_frame_header *header) {
@@ -82,9 +82,9 @@ void rpi_p2p_receive_rts(rp_comm *comm, int rank, const rpi_frame_header *header
                                              "%d tags",
                                              rank, RPI_TAGS_MOST)
                                    : rpi_tags_get(tags, tag_of(sequence), &tag);
-    comm->announcements++;
+    comm->rts_frames++;
     if (status == RP_OK && rpi_tag_is_new(tag, number)) {
-        if (!rpi_tag_waits(tag)) tag->since = comm->announcements;
+        if (!rpi_tag_waits(tag)) tag->since = comm->rts_frames;
         tag->has_rts = number;
     }
     pthread_mutex_unlock(&comm->context->lock);
@@ -100,7 +100,7 @@ static bool is_alone(const rp_request *request) {
 }
 
 /* The receiver's RTR has come: it waits for this very send. */
-static bool has_token(const rp_request *request) {
+static bool has_rtr(const rp_request *request) {
     const rp_comm *comm = request->comm;
     const rpi_connection *connection = comm->peers[request->peer].connection;
     bool waits = connection->head && !connection->holder && connection->comm == comm;
@@ -111,8 +111,8 @@ static bool has_token(const rp_request *request) {
 }
 
 /* True: done, or not needed any more. */
-static bool send_rts(const rp_request *request) {
-    if (has_token(request)) return true;
+static bool rts_is_sent(const rp_request *request) {
+    if (has_rtr(request)) return true;
     rpi_frame_header header = request->header;
     header.kind = RPI_FRAME_RTS;
     return rpi_control_frame_send(request->comm, request->peer, &header) == RP_OK;
@@ -142,8 +142,8 @@ bool rpi_p2p_bind(rp_request *request) {
         request->peer = rank;
         (void)number(request); /* the tag is in the table: nothing to allocate */
         request->header.sequence = request->sequence;
-        /* Its other announcements come after those that other ranks have now. */
-        rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->announcements;
+        /* Its other RTS frames count as later than those that other ranks have sent so far. */
+        rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->rts_frames;
     }
     pthread_mutex_unlock(&comm->context->lock);
     return rank != RPI_ANYBODY;
@@ -171,9 +171,9 @@ static void see(const rp_request *request) {
     (void)request; /* numbers of pairs are compared with tags */
 }
 
-/* A receive needs no announcement: its RTR is one. */
-static void announce(rp_request *request) {
-    if (!request->has_rts) request->has_rts = !rpi_p2p_is_send(request) || send_rts(request);
+/* A receive needs no RTS: it sends an RTR. */
+static void send_rts(rp_request *request) {
+    if (!request->has_rts) request->has_rts = !rpi_p2p_is_send(request) || rts_is_sent(request);
 }
 
 /* Data answers an RTR. */
@@ -207,7 +207,7 @@ const rpi_operation_kind rpi_operation_pair = {
     .source = other_side,
     .destination = other_side,
     .see = see,
-    .announce = announce,
+    .send_rts = send_rts,
     .is_alone = is_alone,
     .has_cts = has_cts,
     .await_cts = await_rts,

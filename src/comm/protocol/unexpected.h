@@ -17,7 +17,8 @@ typedef struct rpi_unexpected {
 
 /* Control frames of one rank for operations that are not posted here: more than a correct rank
  * can send, which has so many operations under way (RPI_ACTIVE_OPERATIONS), or probes of so
- * many rounds (RPI_EXPECTED_EXCHANGES). And tags, since each announced message may have one. */
+ * many rounds (RPI_EXPECTED_EXCHANGES). And tags, since each message of which an RTS has come
+ * may have one. */
 enum {
     RPI_EXPECTED_EXCHANGES = 64,
     RPI_UNEXPECTED_CONTROL_MOST = 128,

@@ -150,7 +150,7 @@ static bool has_waiters(rp_comm *comm) {
 }
 
 /* A receive for which a call waits is decided here, whoever owns the communicator. */
-static bool is_judged_by_method(rp_comm *comm) {
+static bool is_decided_by_method(rp_comm *comm) {
     return atomic_load(&comm->is_watched) && !has_waiters(comm);
 }
 
@@ -166,12 +166,12 @@ static int64_t decision_ns(const rp_comm *comm) {
 }
 
 /* How a wait of `idle_ns` ends, if it must; is_warning: it is also reported. */
-static void judge(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_warning) {
+static void decide(rp_comm *comm, const rp_request *of, int64_t idle_ns, bool is_warning) {
     char why[240], text[160];
     rpi_diagnosis s = rpi_diagnosis_make(comm, of, rpi_now_ns() - idle_ns);
     int rank = rpi_diagnosis_text(comm, &s, why, sizeof why);
     rpi_request_text(of, text, sizeof text);
-    if (s.silent < 0 && (is_judged_by_method(comm) || is_ahead(comm, of))) return;
+    if (s.silent < 0 && (is_decided_by_method(comm) || is_ahead(comm, of))) return;
     if (is_warning)
         rpi_log(RP_LOG_WARNING, "%s%s%s: no progress for %.1f s in %s: %s",
                 comm->is_made ? comm->name : "", comm->is_made ? ": " : "",
@@ -237,7 +237,7 @@ void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
     if (!stuck || atomic_load(&comm->is_watched)) return;
     rpi_diagnosis s = rpi_diagnosis_make(comm, stuck, stuck->moved_ns);
     if (comm->strict_timeout || s.silent >= 0)
-        judge(comm, stuck, now_ns - stuck->moved_ns, false);
+        decide(comm, stuck, now_ns - stuck->moved_ns, false);
 }
 
 void rpi_deadline_check(rp_comm *comm) {
@@ -251,7 +251,7 @@ void rpi_deadline_check(rp_comm *comm) {
     bool warn = idle >= span_ns(comm->warn_after_s) && comm->warned_ns < comm->progress_ns;
     if (warn) comm->warned_ns = rpi_now_ns();
     if (over || warn)
-        judge(comm, comm->queue, idle, warn);
+        decide(comm, comm->queue, idle, warn);
     else
         rpi_deadline_check_operations(comm, comm->progress_ns + idle);
 }

@@ -76,18 +76,18 @@ static rp_request *empty_inbox(rp_comm *comm) {
     if (first) comm->queue_end = comm->inbox_end;
     comm->inbox = NULL;
     comm->inbox_end = &comm->inbox;
-    comm->is_caller = false;
+    comm->has_inbox = false;
     return first;
 }
 
-static rp_comm *take_caller(rpi_context *context, rp_request **out_first) {
+static rp_comm *take_inbox(rpi_context *context, rp_request **out_first) {
     pthread_mutex_lock(&context->lock);
-    rp_comm *comm = context->callers;
+    rp_comm *comm = context->inboxes;
     if (comm) {
-        context->callers = comm->next_caller;
+        context->inboxes = comm->next_inbox;
         *out_first = empty_inbox(comm);
     }
-    if (!context->callers) atomic_store(&context->posted, false);
+    if (!context->inboxes) atomic_store(&context->posted, false);
     pthread_mutex_unlock(&context->lock);
     return comm;
 }
@@ -96,7 +96,7 @@ static bool take_posted(rpi_context *context) {
     bool moved = false;
     while (atomic_load(&context->posted)) {
         rp_request *first = NULL;
-        rp_comm *comm = take_caller(context, &first);
+        rp_comm *comm = take_inbox(context, &first);
         if (!comm) break;
         for (rp_request *request = first; request; request = request->next) {
             count_queued(comm, request, 1);
@@ -206,7 +206,7 @@ static bool iterate_over(rp_comm *comm) {
     if (comm->rejects_due && !rpi_comm_has_failed(comm)) rpi_exchanges_send_rejects(comm);
     if (comm->windows) served = rpi_windows_serve(comm);
     if (!rpi_comm_has_failed(comm)) rpi_comm_check_links(comm);
-    if (rpi_comm_has_failed(comm) && rpi_comm_is_judged(comm)) fail_queue(comm);
+    if (rpi_comm_has_failed(comm) && rpi_comm_is_decided(comm)) fail_queue(comm);
     return served;
 }
 
@@ -253,7 +253,7 @@ bool rpi_progress_iterate(rpi_context *context) {
     moved |= rpi_context_connect_new_links(context);
     moved |= receive_ready(context);
     if (context->unnumbered) moved |= rpi_context_number_waiting(context);
-    context->judged = context->breaks;
+    context->breaks_seen = context->breaks;
     note_company(context);
     moved |= run_operations(context);
     for (rp_comm **at = &context->active; *at;) {

@@ -91,14 +91,14 @@ static bool is_summed_here(const rpi_chunk *chunk, const rpi_instruction *send) 
 const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_instruction *send,
                                  size_t bytes) {
     rpi_link *link = link_of(chunk, send);
-    const rpi_zero_copy *sharing = link ? link->endpoint->transport->zero_copy : NULL;
+    const rpi_zero_copy *zero_copy = link ? link->endpoint->transport->zero_copy : NULL;
     int slot = source_of(chunk, send);
-    if (!sharing || bytes < IN_PLACE_LEAST) return NULL;
+    if (!zero_copy || bytes < IN_PLACE_LEAST) return NULL;
     if (slot != RPI_SLOT_IN && slot != RPI_SLOT_OUT) return NULL;
     if (chunk->request->kind->ahead_bytes) return NULL; /* has a weight */
     if (is_summed_here(chunk, send)) return NULL;
     const unsigned char *payload = one_slice(chunk, send, slot);
-    return payload && sharing->reaches(link, payload, bytes) ? payload : NULL;
+    return payload && zero_copy->reaches(link, payload, bytes) ? payload : NULL;
 }
 
 /* ---- answers that are written where the question lay ---- */
@@ -176,8 +176,8 @@ void *rpi_in_place_begin_write(const rpi_chunk *chunk, const rpi_instruction *fo
     rpi_link *link = link_of_frame(chunk, fold->from);
     if (!link) link = link_of_frame(chunk, fold->first);
     if (!link || link != link_of(chunk, send)) return NULL;
-    const rpi_zero_copy *sharing = link->endpoint->transport->zero_copy;
-    return sharing ? sharing->begin_write(link) : NULL;
+    const rpi_zero_copy *zero_copy = link->endpoint->transport->zero_copy;
+    return zero_copy ? zero_copy->begin_write(link) : NULL;
 }
 
 void rpi_in_place_end_write(const rpi_chunk *chunk, const rpi_instruction *send) {
@@ -196,7 +196,7 @@ rp_status rpi_in_place_commit(rpi_chunk *chunk, const rpi_instruction *send,
                                                         &chunk->frame_number[index]));
     chunk->in_use[index / 64] |= UINT64_C(1) << index % 64;
     if (writable) chunk->writable[index / 64] |= UINT64_C(1) << index % 64;
-    chunk->request->comm->lent_frames++;
+    chunk->request->comm->in_place_frames++;
     rpi_chunk_let_sends_follow(chunk, index);
     return RP_OK;
 }
@@ -238,8 +238,8 @@ static bool slot_is_valid(const rpi_chunk *chunk, int slot) {
     const rpi_encoded_slot *encoded_slot = &chunk->encoded_slots[slot - RPI_SLOT_ENCODED];
     if (encoded_slot->state != RPI_ENCODED_FRAME) return true;
     rpi_link *link = rpi_peer_link(&chunk->request->comm->peers[encoded_slot->peer]);
-    const rpi_zero_copy *sharing = link->endpoint->transport->zero_copy;
-    return !sharing || sharing->is_valid(link);
+    const rpi_zero_copy *zero_copy = link->endpoint->transport->zero_copy;
+    return !zero_copy || zero_copy->is_valid(link);
 }
 
 bool rpi_in_place_is_valid(const rpi_chunk *chunk, const rpi_instruction *instruction) {

@@ -14,8 +14,8 @@
 #include <string.h>
 
 static bool head_is_valid(const rpi_connection *connection) {
-    const rpi_zero_copy *sharing = connection->link->endpoint->transport->zero_copy;
-    return !sharing || sharing->is_valid(connection->link);
+    const rpi_zero_copy *zero_copy = connection->link->endpoint->transport->zero_copy;
+    return !zero_copy || zero_copy->is_valid(connection->link);
 }
 
 static rp_status copy_head(const rpi_connection *connection, rpi_frame_buffer **out_buffer) {

@@ -45,10 +45,10 @@ static int run_chunk(rpi_chunk *chunk, int most) {
                 ran += rpi_receive_unexpected(chunk, index);
                 continue;
             }
-            bool was_lent = rpi_in_place_is_in_use(chunk, index);
+            bool was_in_use = rpi_in_place_is_in_use(chunk, index);
             rp_status status = rpi_instruction_run(chunk, index);
             if (status == RP_PENDING) {
-                ran += !was_lent && rpi_in_place_is_in_use(chunk, index);
+                ran += !was_in_use && rpi_in_place_is_in_use(chunk, index);
                 continue;
             }
             if (status != RP_OK) {
@@ -211,7 +211,7 @@ static bool only_frames_move(const rp_request *request) {
     return true;
 }
 
-/* A request with a number is announced; a receive from any rank looks for its sender first.
+/* A send with a number sends an RTS; a receive from any rank looks for its sender first.
  * False: it has none yet. */
 static bool prepare(rp_request *request) {
     if (request->stage == RPI_REQUEST_UNBOUND) {
@@ -219,7 +219,7 @@ static bool prepare(rp_request *request) {
         rpi_request_go_to(request, RPI_REQUEST_QUEUED);
         return rpi_request_enter(request);
     }
-    if (request->kind->announce) request->kind->announce(request);
+    if (request->kind->send_rts) request->kind->send_rts(request);
     return true;
 }
 

@@ -100,9 +100,9 @@ static int64_t next_deadline_ns(const rpi_context *context) {
 /* And an iteration must handle it; a GPU that still works calls. Links may break when they are
  * called, also by check_deadlines(). */
 static bool has_failed(const rpi_context *context) {
-    if (context->breaks != context->judged) return true;
+    if (context->breaks != context->breaks_seen) return true;
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
-        if (atomic_load(&comm->health) == RPI_COMM_JUDGED && !comm->ending) return true;
+        if (atomic_load(&comm->health) == RPI_COMM_DECIDED && !comm->ending) return true;
     return false;
 }
 
@@ -142,7 +142,7 @@ static void sleep_until_ready(rpi_context *context, bool for_nobody, int64_t dea
 /* Bytes that moved are progress, too, even if no frame is complete yet. If only one
  * communicator waits for frames they belong to it, unless they are of its windows. is_still: no
  * frame was completed since. */
-static void account(rpi_context *context, bool is_still) {
+static void note_bytes(rpi_context *context, bool is_still) {
     uint64_t moved = 0;
     for (int i = 0; context->mesh && context->mesh->endpoints[i]; i++)
         moved += context->mesh->endpoints[i]->bytes_moved;
@@ -226,13 +226,13 @@ static void make_progress(rpi_context *context, const atomic_bool *until, int64_
             continue;
         }
         if (check_control(context) || rpi_unexpected_queue(context)) continue;
-        account(context, is_still);
+        note_bytes(context, is_still);
         is_still = true;
         check_deadlines(context);
         if (!has_failed(context)) sleep_until_ready(context, !until, deadline_ns);
     }
     if (spin_ns > 0 && context->oversubscribed_waits == 0) context->oversubscribed_count = 0;
-    account(context, false);
+    note_bytes(context, false);
     check_operations(context);
 }
 
@@ -269,7 +269,7 @@ void rpi_progress_once(rp_comm *comm) {
     bool has_moved = rpi_progress_iterate(context),
          yields = context->oversubscribed && !has_moved;
     if (!has_moved) look_further(comm);
-    account(context, false);
+    note_bytes(context, false);
     check_operations(context);
     rpi_progress_release(context);
     if (yields) sched_yield();

@@ -2,7 +2,7 @@
  *
  * Most operations are waited for soon after they were posted, and waking a thread for each
  * would only hinder the waiter: two wake-ups and a change of the owner cost more than a short
- * transfer. So posting wakes it only from its sleep. When awake it checks every GRACE_NS and
+ * transfer. So posting wakes it only from its sleep. When awake it checks every LOOK_NS and
  * acquires progress if something has been in flight for this long and no thread has made
  * progress; after some checks without work it sleeps again. Frames that can be sent when an
  * operation is posted are sent by the posting thread.
@@ -24,14 +24,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GRACE_NS       INT64_C(100000)
+#define LOOK_NS        INT64_C(100000)
 #define TIMER_SLACK_NS 1000UL
 enum { LOOKS = 10, NICE = -10 };
 
 static bool is_left_alone(const rpi_context *context) {
     int64_t since = context->busy_since_ns;
     if (context->owned_ns > since) since = context->owned_ns;
-    return rpi_now_ns() - since >= GRACE_NS;
+    return rpi_now_ns() - since >= LOOK_NS;
 }
 
 /* Under the lock. */
@@ -44,7 +44,7 @@ static void sleep_for_work(rpi_context *context) {
 
 /* Under the lock. */
 static void sleep_a_while(rpi_context *context) {
-    int64_t at_ns = rpi_now_ns() + GRACE_NS;
+    int64_t at_ns = rpi_now_ns() + LOOK_NS;
     struct timespec at = {.tv_sec = at_ns / RPI_SECOND_NS, .tv_nsec = at_ns % RPI_SECOND_NS};
     pthread_cond_timedwait(&context->work, &context->lock, &at);
 }

@@ -41,9 +41,9 @@
 #include <stdio.h>
 
 static const void *payload_of(rpi_link *link, const void *frame) {
-    const rpi_zero_copy *sharing = link->endpoint->transport->zero_copy;
-    if (sharing && sharing->is_written(link)) return NULL;
-    const void *in_buffer = sharing ? sharing->payload(link) : NULL;
+    const rpi_zero_copy *zero_copy = link->endpoint->transport->zero_copy;
+    if (zero_copy && zero_copy->is_written(link)) return NULL;
+    const void *in_buffer = zero_copy ? zero_copy->payload(link) : NULL;
     return in_buffer ? in_buffer : (const unsigned char *)frame + RPI_FRAME_HEADER_BYTES;
 }
 

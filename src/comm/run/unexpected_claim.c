@@ -44,7 +44,7 @@ static void drop_empty(rp_comm *comm, int rank, uint64_t sequence, rpi_unexpecte
 }
 
 /* Frames of one chunk are usually together, those of earlier chunks first. */
-static void adopt_from(rpi_chunk *chunk, int rank) {
+static void claim_from(rpi_chunk *chunk, int rank) {
     rp_comm *comm = chunk->request->comm;
     uint64_t sequence = chunk->request->sequence;
     rpi_unexpected *unexpected = rpi_unexpected_find(comm, rank, sequence);
@@ -64,7 +64,7 @@ static void adopt_from(rpi_chunk *chunk, int rank) {
 void rpi_receive_claim(rpi_chunk *chunk) {
     const rpi_index *unexpected = &chunk->request->comm->unexpected;
     for (int rank = 0; unexpected->count && rank < chunk->request->comm->world; rank++)
-        if (rpi_request_concerns(chunk->request, rank)) adopt_from(chunk, rank);
+        if (rpi_request_concerns(chunk->request, rank)) claim_from(chunk, rank);
 }
 
 static bool compare_with(rp_request *request, int rank) {

@@ -16,7 +16,7 @@ void rpi_window_unlock_values(rp_window *window) {
 
 void rpi_window_call(rp_window *window) {
     if (!window->comm) return;
-    rpi_comm_call(window->comm);
+    rpi_comm_request_progress(window->comm);
     rpi_progress_once(window->comm);
 }
 

@@ -22,14 +22,14 @@ typedef struct link_settings {
 
 /* Members of a view may end normally; the launcher reports the ends of others. */
 static rp_status look_for_ends(void *context) {
-    rpi_meeting_place *place = context;
+    rpi_bootstrap_place *place = context;
     if (place->world) return rpi_world_look(place->world);
     return rpi_launch_watch_look(&place->watch);
 }
 
 /* After the links: a rank that has died since may have been replaced. */
 static rp_status look_for_losses(void *context) {
-    rpi_meeting_place *place = context;
+    rpi_bootstrap_place *place = context;
     RP_TRY(look_for_ends(place));
     int rank = rpi_bootstrap_replaced(place->store, place->prefix);
     if (rank < 0) return RP_OK;
@@ -39,7 +39,7 @@ static rp_status look_for_losses(void *context) {
                    rank);
 }
 
-static rp_status connect_mesh(rp_comm *comm, rpi_meeting_place *place,
+static rp_status connect_mesh(rp_comm *comm, rpi_bootstrap_place *place,
                               const rp_comm_options *options, const rpi_secret *secret,
                               const link_settings *links) {
     rpi_mesh_options mesh = {.prefix = place->prefix,
@@ -86,7 +86,7 @@ static void say_whether_open(const rpi_mesh *mesh, const char *bind_host,
 }
 
 /* Before the control connection, which is open only when all ranks have come that far. */
-static rp_status agree_on_links(rp_comm *comm, rpi_meeting_place *place, const char *key,
+static rp_status agree_on_links(rp_comm *comm, rpi_bootstrap_place *place, const char *key,
                                 double timeout_s) {
     rpi_context *context = comm->context;
     rpi_look look = {.ask = look_for_losses, .context = place};
@@ -101,11 +101,11 @@ static rp_status find_link_settings(link_settings *out_settings) {
     return rpi_streams_find(&out_settings->streams);
 }
 
-void rpi_meeting_name(const char *name, uint32_t epoch, char *text, size_t bytes) {
+void rpi_bootstrap_name(const char *name, uint32_t epoch, char *text, size_t bytes) {
     snprintf(text, bytes, "%s/%u", name, epoch);
 }
 
-static rp_status open_control(rp_comm *comm, rpi_meeting_place *place,
+static rp_status open_control(rp_comm *comm, rpi_bootstrap_place *place,
                               const rp_comm_options *options, const rpi_secret *secret,
                               double connect_s) {
     rpi_context *context = comm->context;
@@ -124,7 +124,7 @@ static rp_status open_control(rp_comm *comm, rpi_meeting_place *place,
     return RP_OK;
 }
 
-static rp_status connect_by(rp_comm *comm, rpi_meeting_place *place,
+static rp_status connect_by(rp_comm *comm, rpi_bootstrap_place *place,
                             const rp_comm_options *options, const rpi_secret *secret,
                             const link_settings *how) {
     char links_key[300];
@@ -139,11 +139,11 @@ static rp_status connect_by(rp_comm *comm, rpi_meeting_place *place,
     return comm->rank ? RP_OK : store->ops->remove(store->context, links_key);
 }
 
-static rp_status connect_with(rp_comm *comm, rpi_meeting_place *place,
+static rp_status connect_with(rp_comm *comm, rpi_bootstrap_place *place,
                               const rp_comm_options *options, rpi_secret *secret) {
     rpi_cost_model links;
     link_settings how = {.when = RPI_MESH_AUTO};
-    rpi_meeting_name(comm->name, comm->epoch, place->prefix, sizeof place->prefix);
+    rpi_bootstrap_name(comm->name, comm->epoch, place->prefix, sizeof place->prefix);
     rp_status status = rpi_comm_options_check(options, comm->world);
     if (status == RP_OK) status = rpi_secret_find_own(secret);
     if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(secret);
@@ -161,7 +161,7 @@ static rp_status connect_with(rp_comm *comm, rpi_meeting_place *place,
     return status;
 }
 
-rp_status rpi_comm_connect_world(rp_comm *comm, rpi_meeting_place *place,
+rp_status rpi_comm_connect_world(rp_comm *comm, rpi_bootstrap_place *place,
                                  const rp_comm_options *options) {
     rpi_secret secret = {0};
     rp_status status = connect_with(comm, place, options, &secret);

@@ -150,7 +150,7 @@ rp_status rpi_comm_begin(rp_comm *comm) {
 }
 
 /* The first communicator of a context. */
-static rp_status open_comm(rp_comm *comm, rpi_meeting_place *place,
+static rp_status open_comm(rp_comm *comm, rpi_bootstrap_place *place,
                            const rp_comm_options *options) {
     RP_TRY(rpi_comm_set_options(comm, options));
     comm->id = RPI_WORLD_NUMBERER;
@@ -208,7 +208,7 @@ void rpi_comm_free(rp_comm *comm) {
     rpi_free(comm);
 }
 
-static rp_status create(rpi_context *context, rpi_meeting_place *place,
+static rp_status create(rpi_context *context, rpi_bootstrap_place *place,
                         const rp_comm_options *options, rp_comm **out_comm) {
     rp_comm *comm = NULL;
     RP_TRY(rpi_comm_new(context, context->rank, context->world, NULL, &comm));
@@ -223,10 +223,10 @@ static rp_status create(rpi_context *context, rpi_meeting_place *place,
     return status;
 }
 
-rp_status rpi_comm_make(const rpi_meeting_place *given, int rank, int world,
+rp_status rpi_comm_make(const rpi_bootstrap_place *given, int rank, int world,
                         const rp_comm_options *options, rp_comm **out_comm) {
     rp_comm_options own;
-    rpi_meeting_place place = *given;
+    rpi_bootstrap_place place = *given;
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     RP_TRY(check_place(place.store, rank, world));
     RP_TRY(rpi_comm_options_read(options, &own));
@@ -242,7 +242,8 @@ rp_status rpi_comm_make(const rpi_meeting_place *given, int rank, int world,
 rp_status rp_comm_create(const rp_store *store, int rank, int world,
                          const rp_comm_options *options, rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
-    return rpi_comm_make(&(rpi_meeting_place){.store = store}, rank, world, options, out_comm);
+    return rpi_comm_make(&(rpi_bootstrap_place){.store = store}, rank, world, options,
+                         out_comm);
 }
 
 rp_status rp_comm_replace(const rp_store *store, int rank, int world,
@@ -257,7 +258,7 @@ rp_status rp_comm_replace(const rp_store *store, int rank, int world,
     if (world == 1) return RP_OK;
     const char *name = own.name ? own.name : RPI_COMM_NAME;
     RP_TRY(rpi_bootstrap_check_name(name));
-    rpi_meeting_name(name, own.epoch, prefix, sizeof prefix);
+    rpi_bootstrap_name(name, own.epoch, prefix, sizeof prefix);
     RP_TRY(rpi_bootstrap_replace(store, rank, world, prefix, &has_met));
     *out_has_met = has_met;
     return RP_OK;
@@ -274,7 +275,7 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     info.tls = own.tls;
     RP_TRY(rpi_join_open(&info, rpi_time_or(own.connect_timeout_s, RPI_CONNECT_S), &join));
     if (!own.bind_host) own.bind_host = join->bind_host;
-    rpi_meeting_place place = {.store = info.world > 1 ? &join->store : NULL};
+    rpi_bootstrap_place place = {.store = info.world > 1 ? &join->store : NULL};
     if (info.store == RPI_STORE_CLIENT) place.launchers = place.store;
     rp_status status = rpi_comm_make(&place, info.rank, info.world, &own, out_comm);
     if (status != RP_OK)

@@ -8,13 +8,13 @@
 #define RPI_COMM_NAME "world" /* where options name none */
 
 /* What the first communicator of a context needs. */
-typedef struct rpi_meeting_place {
+typedef struct rpi_bootstrap_place {
     const rp_store *store;
     const rp_store *launchers; /* the same store, if it is the launcher's; else NULL */
     rp_world *world;           /* of views, whose members connect; else NULL */
     char prefix[256];          /* of keys */
     rpi_launch_watch watch;
-} rpi_meeting_place;
+} rpi_bootstrap_place;
 
 /* ---- context_open.c ---- */
 
@@ -35,7 +35,7 @@ rp_status rpi_comm_begin(rp_comm *comm);
 void rpi_comm_free(rp_comm *comm); /* no part of a context any more; NULL is fine */
 
 /* Shared by the public calls that make the first communicator of a context. */
-rp_status rpi_comm_make(const rpi_meeting_place *place, int rank, int world,
+rp_status rpi_comm_make(const rpi_bootstrap_place *place, int rank, int world,
                         const rp_comm_options *options, rp_comm **out_comm);
 
 /* ---- destroy.c ---- */
@@ -54,9 +54,9 @@ static inline double rpi_time_or(double value, double fallback) {
 }
 
 /* The name under which the ranks of a communicator find each other in a store. */
-void rpi_meeting_name(const char *name, uint32_t epoch, char *text, size_t bytes);
+void rpi_bootstrap_name(const char *name, uint32_t epoch, char *text, size_t bytes);
 /* All ranks have connected, with the same options; the communicator has its name and epoch. */
-rp_status rpi_comm_connect_world(rp_comm *comm, rpi_meeting_place *place,
+rp_status rpi_comm_connect_world(rp_comm *comm, rpi_bootstrap_place *place,
                                  const rp_comm_options *options);
 
 /* ---- revoke.c ---- */

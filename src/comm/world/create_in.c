@@ -33,7 +33,7 @@ rp_status rp_comm_create_in(rp_world *world, const rp_comm_options *options,
                        "and the option stays 0",
                        own.epoch);
     const rp_view *view = &world->view;
-    rpi_meeting_place place = {.store = &world->store, .world = world};
+    rpi_bootstrap_place place = {.store = &world->store, .world = world};
     own.epoch = view->number;
     if (!own.name) own.name = world->name;
     if (!own.bind_host && world->join) own.bind_host = world->join->bind_host;

@@ -74,7 +74,7 @@ static void take_welcome(rpi_control *control, rpi_control_connection *connectio
     (void)connection, (void)record;
     rpi_control_receive_coordinator(control, true);
     pthread_mutex_lock(&control->lock);
-    if (control->phase == RPI_CONTROL_MEETING)
+    if (control->phase == RPI_CONTROL_OPENING)
         rpi_control_enter_phase(control, RPI_CONTROL_OPEN);
     pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);

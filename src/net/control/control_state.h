@@ -1,7 +1,7 @@
 /* What the callers' side of the control connection (control_open.c, control_groups.c) and its
  * thread (control_thread.c) share.
  *
- *     the connection   MEETING -- everybody has come --> OPEN -- close() --> CLOSING
+ *     the connection   OPENING -- everybody has come --> OPEN -- close() --> CLOSING
  *                         '------ close() ---> GIVEN_UP
  *
  *     its thread       GATHERS -- OPEN: says welcome --> SERVES
@@ -34,7 +34,7 @@ enum {
 };
 
 typedef enum rpi_control_phase {
-    RPI_CONTROL_MEETING, /* rank 0 waits for the others, and they wait for its welcome */
+    RPI_CONTROL_OPENING, /* rank 0 waits for the others, and they wait for its welcome */
     RPI_CONTROL_OPEN,
     RPI_CONTROL_CLOSING,
     RPI_CONTROL_GIVEN_UP, /* closed before all had connected */

@@ -104,8 +104,8 @@ static bool has_hung_up(int fd) {
 }
 
 /* What is wrong with the rank in a hello of `fd` that fits otherwise. */
-static rpi_hello_verdict judge_rank(const rpi_acceptor *acceptor, int fd,
-                                    const rpi_frame_header *hello) {
+static rpi_hello_decision decide_on_rank(const rpi_acceptor *acceptor, int fd,
+                                         const rpi_frame_header *hello) {
     const rpi_acceptor_callbacks *host = &acceptor->host;
     int own = acceptor->self.rank, rank = hello->part, stream = (int)hello->communicator;
     if (rank < 0 || rank >= acceptor->self.world || rank == own) return RPI_HELLO_WRONG_RANK;
@@ -134,21 +134,21 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
         dismiss(acceptor, i);
         return RP_OK;
     }
-    rpi_hello_verdict verdict = rpi_hello_judge(self, &hello);
-    if (verdict == RPI_HELLO_WELCOME)
-        verdict = judge_rank(acceptor, caller->channel.fd, &hello);
-    if (verdict == RPI_HELLO_UNANSWERED) {
+    rpi_hello_decision decision = rpi_hello_decide(self, &hello);
+    if (decision == RPI_HELLO_WELCOME)
+        decision = decide_on_rank(acceptor, caller->channel.fd, &hello);
+    if (decision == RPI_HELLO_UNANSWERED) {
         dismiss(acceptor, i);
         return RP_OK;
     }
     int stream = (int)hello.communicator;
     rpi_hello reply = rpi_hello_on(self, stream);
-    rpi_hello_answer(&caller->channel, &reply, hello.part, verdict);
-    if (verdict != RPI_HELLO_WELCOME) {
+    rpi_hello_answer(&caller->channel, &reply, hello.part, decision);
+    if (decision != RPI_HELLO_WELCOME) {
         dismiss(acceptor, i);
         /* The caller wants another rank: it came by an address that is not the only one of that
          * rank. */
-        bool is_ours = verdict != RPI_HELLO_WRONG_SESSION && verdict != RPI_HELLO_CROSSED &&
+        bool is_ours = decision != RPI_HELLO_WRONG_SESSION && decision != RPI_HELLO_CROSSED &&
                        hello.chunk == (uint32_t)self->rank;
         return is_ours ? rpi_hello_mismatch(self, &hello) : RP_OK;
     }

@@ -27,7 +27,7 @@ rpi_hello rpi_hello_of(const rpi_endpoint_options *options) {
 
 /* A stranger learns nothing: only a welcome has the session. */
 static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_hello *self,
-                        int peer, rpi_hello_verdict answer) {
+                        int peer, rpi_hello_decision answer) {
     rpi_frame_header header = {.kind = RPI_FRAME_HELLO,
                                .sequence = answer == RPI_HELLO_WELCOME ? self->session : 0,
                                .chunk = (uint32_t)peer,
@@ -40,7 +40,7 @@ static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_h
     rpi_frame_seal(bytes, &header, 0, false);
 }
 
-rpi_hello_verdict rpi_hello_judge(const rpi_hello *self, const rpi_frame_header *hello) {
+rpi_hello_decision rpi_hello_decide(const rpi_hello *self, const rpi_frame_header *hello) {
     if (hello->sequence != self->session) return RPI_HELLO_WRONG_SESSION;
     if (hello->count != (uint64_t)self->world) return RPI_HELLO_WRONG_WORLD;
     if (hello->bucket != self->frame_bytes) return RPI_HELLO_WRONG_SIZE;
@@ -129,16 +129,16 @@ rp_status rpi_hello_check(const unsigned char *bytes, const rpi_hello *self, int
     if (answer.operation != RPI_HELLO_WELCOME)
         return RP_FAIL(MISMATCH, "the other side refused: %s",
                        answer.operation < REFUSALS ? refusals[answer.operation] : "unknown");
-    if (rpi_hello_judge(self, &answer) != RPI_HELLO_WELCOME || answer.part != peer ||
+    if (rpi_hello_decide(self, &answer) != RPI_HELLO_WELCOME || answer.part != peer ||
         answer.communicator != (uint32_t)self->stream)
         return rpi_hello_mismatch(self, &answer);
     return RP_OK;
 }
 
 void rpi_hello_answer(rpi_channel *channel, const rpi_hello *self, int peer,
-                      rpi_hello_verdict verdict) {
+                      rpi_hello_decision decision) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
-    write_hello(bytes, self, peer, verdict);
+    write_hello(bytes, self, peer, decision);
     /* A fresh connection has room for it; that a caller has ended is noticed later. */
     ssize_t sent = rpi_channel_send(channel, bytes, sizeof bytes);
     (void)sent;

@@ -47,7 +47,7 @@ rpi_proof_terms rpi_hello_terms(const rpi_hello *self, int caller, int callee);
 /* ---- the answer (acceptor.h) ---- */
 
 /* The reason for refusing a caller, in the answer's `operation`. */
-typedef enum rpi_hello_verdict {
+typedef enum rpi_hello_decision {
     RPI_HELLO_WELCOME,
     RPI_HELLO_WRONG_SESSION,
     RPI_HELLO_WRONG_WORLD,
@@ -59,15 +59,15 @@ typedef enum rpi_hello_verdict {
     RPI_HELLO_WRONG_STREAMS,
     RPI_HELLO_UNANSWERED /* never sent: the connection is closed without an answer, and the
                           * caller calls again */
-} rpi_hello_verdict;
+} rpi_hello_decision;
 
 /* What is wrong with a received hello; its rank is checked by a caller that knows which ranks
  * have connected. */
-rpi_hello_verdict rpi_hello_judge(const rpi_hello *self, const rpi_frame_header *hello);
+rpi_hello_decision rpi_hello_decide(const rpi_hello *self, const rpi_frame_header *hello);
 /* As RP_MISMATCH, naming what differs from this side. */
 rp_status rpi_hello_mismatch(const rpi_hello *self, const rpi_frame_header *hello);
 /* Does not wait: that a caller has ended is noticed later. */
 void rpi_hello_answer(rpi_channel *channel, const rpi_hello *self, int peer,
-                      rpi_hello_verdict verdict);
+                      rpi_hello_decision decision);
 
 #endif

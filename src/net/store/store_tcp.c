@@ -85,7 +85,7 @@ static rp_status exchange(tcp_store *store, rpi_store_header *request, const cha
 }
 
 /* The server's refusal, with its message. */
-static rp_status verdict(const tcp_store *store, const rpi_store_header *reply) {
+static rp_status status_of(const tcp_store *store, const rpi_store_header *reply) {
     if (reply->status == RP_OK) return RP_OK;
     rp_status status = reply->status < 0 ? (rp_status)reply->status : RP_CORRUPT;
     return rpi_fail(status, __FILE__, __LINE__, "%.*s", (int)reply->value_bytes,
@@ -99,7 +99,7 @@ static rp_status tcp_set(void *context, const char *key, const void *value, size
     rpi_store_header request = {.operation = RPI_STORE_SET, .value_bytes = (uint32_t)bytes};
     rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, value, 0, &reply));
-    return verdict(context, &reply);
+    return status_of(context, &reply);
 }
 
 static rp_status tcp_get(void *context, const char *key, double timeout_s, void *value,
@@ -113,7 +113,7 @@ static rp_status tcp_get(void *context, const char *key, double timeout_s, void 
                                 .number = forever ? -1 : (int64_t)(timeout_s * 1e3 + 0.999)};
     rpi_store_header reply = {0};
     RP_TRY(exchange(store, &request, key, NULL, forever ? -1 : timeout_s, &reply));
-    RP_TRY(verdict(store, &reply));
+    RP_TRY(status_of(store, &reply));
     *bytes = reply.value_bytes;
     if (value)
         memcpy(value, store->buffer,
@@ -136,7 +136,7 @@ static rp_status tcp_get_page(void *context, const char *prefix, int first, int 
     rpi_put_u32(which, (uint32_t)first);
     rpi_put_u32(which + 4, (uint32_t)count);
     RP_TRY(exchange(store, &request, prefix, which, forever ? -1 : timeout_s, &reply));
-    RP_TRY(verdict(store, &reply));
+    RP_TRY(status_of(store, &reply));
     rp_status status = rpi_store_page_read(store->buffer, reply.value_bytes, reply.number,
                                            count, values, capacity, sizes, got);
     return status == RP_OK ? RP_OK
@@ -149,7 +149,7 @@ static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t
     rpi_store_header request = {.operation = RPI_STORE_ADD, .number = amount};
     rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
-    RP_TRY(verdict(context, &reply));
+    RP_TRY(status_of(context, &reply));
     *result = reply.number;
     return RP_OK;
 }
@@ -172,7 +172,7 @@ static rp_status tcp_compare_set(void *context, const char *key, const void *exp
     rpi_store_header reply = {0};
     rp_status status = exchange(store, &request, key, both, 0, &reply);
     rpi_free(both);
-    if (status == RP_OK) status = verdict(store, &reply);
+    if (status == RP_OK) status = status_of(store, &reply);
     if (status != RP_OK) return status;
     *bytes = reply.value_bytes;
     if (value) memcpy(value, store->buffer, *bytes < capacity ? *bytes : capacity);
@@ -184,7 +184,7 @@ static rp_status tcp_remove(void *context, const char *key) {
     rpi_store_header request = {.operation = RPI_STORE_REMOVE};
     rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
-    return verdict(context, &reply);
+    return status_of(context, &reply);
 }
 
 static void tcp_close(void *context) {
@@ -207,7 +207,7 @@ static rp_status prove_it_is_a_store(tcp_store *store, int64_t deadline_ns) {
     rpi_store_header request = {.operation = RPI_STORE_REMOVE}, reply = {0};
     rp_status status = exchange_by(store, &request, HELLO_KEY, NULL, deadline_ns, &reply);
     if (status == RP_OK && reply.status != RP_OK) {
-        status = verdict(store, &reply);
+        status = status_of(store, &reply);
         return rpi_fail_context(status,
                                 "the store at %s turned this process away: ", store->place);
     }

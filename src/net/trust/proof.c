@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Offsets in a call, and in the same bytes of an answer. */
-enum { VERSION = 4, PURPOSE, STEP, VERDICT, CALLER, CALLEE = 12, SESSION = 16 };
+enum { VERSION = 4, PURPOSE, STEP, DECISION, CALLER, CALLEE = 12, SESSION = 16 };
 enum { WORLD = 24, FLAGS = 28, WITH_TLS = 1 };
 enum { NONCE = 32, NONCE_BYTES = RPI_PROOF_CALL_BYTES - NONCE };
 enum { CALL = 1, ANSWER, END };                   /* steps */
@@ -25,12 +25,12 @@ static const char answer_label[LABEL_BYTES + 1] = "redpoll: answer:";
 static const char end_label[LABEL_BYTES + 1] = "redpoll: caller:";
 static const char tls_label[LABEL_BYTES + 1] = "redpoll: tlskey:";
 
-static void begin(unsigned char *bytes, rpi_proof_purpose purpose, int step, int verdict) {
+static void begin(unsigned char *bytes, rpi_proof_purpose purpose, int step, int decision) {
     rpi_put_u32(bytes, RPI_PROOF_MAGIC);
     bytes[VERSION] = RPI_PROOF_VERSION;
     bytes[PURPOSE] = (unsigned char)purpose;
     bytes[STEP] = (unsigned char)step;
-    bytes[VERDICT] = (unsigned char)verdict;
+    bytes[DECISION] = (unsigned char)decision;
 }
 
 static rp_status write_terms(unsigned char bytes[RPI_PROOF_CALL_BYTES], int step,
@@ -102,7 +102,7 @@ static rp_status check_answer(const rpi_secret *secret, const rpi_proof_terms *t
                               const unsigned char *call, const unsigned char *answer) {
     unsigned char mac[RPI_MAC_BYTES];
     RP_TRY(check_step(answer, terms->purpose, ANSWER));
-    if (answer[VERDICT] == NO_SECRET)
+    if (answer[DECISION] == NO_SECRET)
         return RP_FAIL(MISMATCH,
                        "the other side has no secret, and this process has one "
                        "(REDPOLL_SECRET): set it on all ranks of the job, or on none");
@@ -139,16 +139,16 @@ rp_status rpi_proof_finish(const rpi_secret *secret, const rpi_proof_terms *term
                            unsigned char out_end[RPI_PROOF_END_BYTES], unsigned char *tls_key) {
     rpi_proof_terms said = *terms, theirs;
     said.tls = secret->tls;
-    int verdict = WRONG_PROOF;
+    int decision = WRONG_PROOF;
     rp_status status = check_answer(secret, &said, call, answer);
     if (status == RP_OK) {
         read_terms(answer, &theirs);
-        verdict = OTHER_TLS;
+        decision = OTHER_TLS;
         status = check_tls(said.tls, theirs.tls);
     }
     /* So that it can report on its side, too, why this side stops. */
     memset(out_end, 0, RPI_PROOF_END_BYTES);
-    begin(out_end, terms->purpose, END, status == RP_OK ? FINE : verdict);
+    begin(out_end, terms->purpose, END, status == RP_OK ? FINE : decision);
     RP_TRY(status);
     RP_TRY(prove(secret, end_label, call, answer, RPI_PROOF_ANSWER_BYTES, out_end + 8));
     return said.tls ? prove(secret, tls_label, call, answer, RPI_PROOF_ANSWER_BYTES, tls_key)
@@ -224,9 +224,9 @@ static rp_status check_end(rpi_proof *proof, const rpi_secret *secret,
     rpi_proof_terms said;
     read_terms(proof->answer, &said);
     RP_TRY(check_step(proof->end, self->purpose, END));
-    if (proof->end[VERDICT] == OTHER_TLS) RP_TRY(check_tls(said.tls, proof->claim.tls));
+    if (proof->end[DECISION] == OTHER_TLS) RP_TRY(check_tls(said.tls, proof->claim.tls));
     RP_TRY(prove(secret, end_label, proof->call, proof->answer, sizeof proof->answer, mac));
-    if (proof->end[VERDICT] != FINE || !rpi_macs_are_equal(mac, proof->end + 8))
+    if (proof->end[DECISION] != FINE || !rpi_macs_are_equal(mac, proof->end + 8))
         return RP_FAIL(MISMATCH, "it has another secret than this job (REDPOLL_SECRET)");
     RP_TRY(check_tls(said.tls, proof->claim.tls));
     proof->tls = said.tls;

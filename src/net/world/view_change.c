@@ -132,14 +132,14 @@ static bool is_over(int64_t *waited_ns, int64_t since_ns, bool runs, double afte
     return runs && rpi_seconds(*waited_ns) >= after_s;
 }
 
-static void judge(rp_world *world, visit *v) {
+static void decide(rp_world *world, visit *v) {
     rpi_view_change change = {.before = &world->newest,
                               .candidates = world->candidates,
                               .count = world->candidate_count,
                               .least = world->least,
                               .most = world->most,
                               .silence_ns = world->silence_ns};
-    v->state = rpi_view_change_judge(&change, &world->next, &v->awaited);
+    v->state = rpi_view_change_decide(&change, &world->next, &v->awaited);
     int64_t since_ns = since_last_look(world);
     bool members_here = world->next.count > 0 && world->next.members[0].previous >= 0;
     bool is_last_call = v->state == RPI_VIEW_CHANGE_LAST_CALL;
@@ -148,7 +148,7 @@ static void judge(rp_world *world, visit *v) {
     change.last_call_over =
         is_over(&world->waits.call_ns, since_ns, is_last_call, world->last_call_s);
     if (change.late_are_left || change.last_call_over)
-        v->state = rpi_view_change_judge(&change, &world->next, &v->awaited);
+        v->state = rpi_view_change_decide(&change, &world->next, &v->awaited);
 }
 
 /* A view's first member closes it; others would write the same. */
@@ -245,7 +245,7 @@ static rp_status take_part(rp_world *world, visit *v) {
     if (taken != RP_PENDING) return taken;
     RP_TRY(come(world, v));
     RP_TRY(rpi_world_look_around(world));
-    judge(world, v);
+    decide(world, v);
     if (v->state == RPI_VIEW_CHANGE_READY && is_closer(world)) {
         RP_TRY(close_view(world));
         taken = take_newest(world);

@@ -110,8 +110,8 @@ static void take_newcomers(const rpi_view_change *m, rpi_view_record *next) {
     next->first = waits ? waits : later > m->before->first ? later : m->before->first;
 }
 
-rpi_view_change_state rpi_view_change_judge(const rpi_view_change *change,
-                                            rpi_view_record *out_next, int *out_awaited) {
+rpi_view_change_state rpi_view_change_decide(const rpi_view_change *change,
+                                             rpi_view_record *out_next, int *out_awaited) {
     out_next->number = change->before->number + 1;
     out_next->count = out_next->left_count = 0;
     *out_awaited = -1;

@@ -46,8 +46,8 @@ typedef enum rpi_view_change_state {
 
 /* next: its members if it were closed now, and those that left; with its number. awaited: the
  * first of the members that are waited for, by rank, else -1. */
-rpi_view_change_state rpi_view_change_judge(const rpi_view_change *change,
-                                            rpi_view_record *out_next, int *out_awaited);
+rpi_view_change_state rpi_view_change_decide(const rpi_view_change *change,
+                                             rpi_view_record *out_next, int *out_awaited);
 /* Whether this member of the view has left, and why. RP_MEMBER_STAYS: it has not. lost: others
  * say that they have lost it. candidate: NULL if it has no statement any more. */
 rp_departure rpi_view_candidate_departure(const rpi_view_candidate *candidate, bool lost,

@@ -599,9 +599,24 @@ RP_API rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype
 RP_API rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
                          int tag);
 
-/** Between the two the caller posts and then waits itself: the progress thread is left asleep,
- *  as by the blocking forms, and only who waits or tests makes progress. Each attend needs its
- * leave. They nest; any thread. */
+/** For a caller that posts an operation and waits for it at once, on a communicator that has a
+ *  progress thread (options, progress_thread) for others. The thread would wake up at the post
+ *  though the caller is about to move the bytes itself. Between rp_comm_attend() and
+ *  rp_comm_leave() it stays asleep:
+ *
+ *      rp_comm_attend(comm);
+ *      status = rp_all_reduce_start(comm, segments, count, options, &request);
+ *      if (status == RP_OK) status = rp_request_wait(&request);
+ *      rp_comm_leave(comm);
+ *
+ *  The blocking forms do that by themselves. Meanwhile only threads that wait or test make
+ *  progress: operations and windows of this communicator, of its groups and of the one that it
+ *  was made of stand still while no thread does. So do not compute between the two. After the
+ *  last rp_comm_leave() the thread goes on with what is not complete.
+ *  Each rp_comm_attend() needs one rp_comm_leave(), also after a failure; pairs may be nested,
+ *  and pairs of several threads may overlap. Local; neither waits for other ranks. Without a
+ *  progress thread they change nothing. comm NULL: nothing is done, and rp_last_error() says
+ * so. This is not how a rank leaves a communicator: that is rp_comm_destroy(). */
 RP_API void rp_comm_attend(rp_comm *comm);
 RP_API void rp_comm_leave(rp_comm *comm);
 

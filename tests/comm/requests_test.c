@@ -4,6 +4,7 @@
 #include "comm/core/request.h"
 #include "comm/thread_world.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/rng.h"
 
@@ -271,6 +272,40 @@ static void what_is_done_has_left(void) {
     world_run(2, &tcp, leave_with_receives, NULL);
 }
 
+/* ---- who makes progress ---- */
+
+static bool is_done_by(rp_request *request, int64_t deadline_ns) {
+    while (!atomic_load(&request->done) && rpi_now_ns() < deadline_ns) pause_ms(1);
+    return atomic_load(&request->done);
+}
+
+/* Rank 0 has posted and waits for nothing: its progress thread ends the sum, but not before
+ * both calls of rp_comm_attend() have been taken back. */
+static void attend_and_leave(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    static int32_t data[2][COUNT];
+    rp_request *request = NULL;
+    if (rank == 1) world_meet(); /* rank 0 has posted */
+    for (int i = 0; i < 2 && rank == 0; i++) rp_comm_attend(comm);
+    start(comm, 5, data[rank], COUNT, &request);
+    if (rank == 0) {
+        world_meet();
+        CHECK(!is_done_by(request, rpi_now_ns() + 30 * (RPI_SECOND_NS / 1000)));
+        rp_comm_leave(comm);
+        CHECK(!is_done_by(request, rpi_now_ns() + 30 * (RPI_SECOND_NS / 1000)));
+        rp_comm_leave(comm);
+        CHECK(is_done_by(request, rpi_now_ns() + 20 * RPI_SECOND_NS));
+    }
+    CHECK_OK(rp_request_wait(&request));
+    check_sum(5, data[rank], COUNT, world);
+}
+
+static void who_attends_keeps_the_thread_asleep(void) {
+    rp_comm_options options =
+        RP_COMM_OPTIONS(.transport = "inproc", .progress_thread = 1, .timeout_s = 30);
+    world_run(2, &options, attend_and_leave, NULL);
+}
+
 /* ---- misuse ---- */
 
 /* A rank that only looks, and never sleeps, must not be stopped by what it cannot take yet:
@@ -433,10 +468,12 @@ CASES({"descriptor 0 serves like any", descriptor_0_serves_like_any},
       {"errors say how far it came", errors_say_how_far_it_came},
       {"who waits beside a driver is woken", who_waits_beside_a_driver_is_woken},
       {"requests can be tested", requests_can_be_tested},
-      {"looking sets aside what is in the way", looking_sets_unexpected_what_is_in_the_way},
+      {"looking sets unexpected what is in the way",
+       looking_sets_unexpected_what_is_in_the_way},
       {"a progress thread moves bytes while nobody waits",
        a_progress_thread_moves_bytes_while_nobody_waits},
       {"what is done has left", what_is_done_has_left},
+      {"who attends keeps the thread asleep", who_attends_keeps_the_thread_asleep},
       {"misuse is refused before anything is sent", misuse_is_refused_before_anything_is_sent},
       {"what is refused leaves its data alone", what_is_refused_leaves_its_data_alone},
       {"every allocation may fail in a world of one",

@@ -2,6 +2,7 @@
 #ifndef RPI_BASE_CLOCK_H
 #define RPI_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #define RPI_SECOND_NS INT64_C(1000000000)
@@ -13,5 +14,7 @@ int64_t rpi_now_ns(void);
 int64_t rpi_deadline_ns(double timeout_s);
 double rpi_seconds(int64_t duration_ns);
 void rpi_sleep_until_ns(int64_t time_ns);
+/* Timed waits for the condition end by this clock. */
+void rpi_condition_init(pthread_cond_t *condition);
 
 #endif

@@ -44,12 +44,8 @@ rp_status rp_completions_create(rp_completions **out_completions) {
     if (!out_completions)
         return RP_FAIL(INVALID, "there is nowhere to put the queue of completions");
     RP_TRY(rpi_alloc(sizeof *queue, "a queue of completions", &queue));
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes); /* none of these fails on Linux */
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&queue->lock, NULL);
-    pthread_cond_init(&queue->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rpi_condition_init(&queue->changed);
     *out_completions = queue;
     return RP_OK;
 }

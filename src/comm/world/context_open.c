@@ -20,12 +20,8 @@
 
 static void initialise_locks(rpi_context *context) {
     pthread_mutex_init(&context->lock, NULL); /* neither fails on Linux */
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&context->changed, &attributes);
-    pthread_cond_init(&context->work, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rpi_condition_init(&context->changed);
+    rpi_condition_init(&context->work);
 }
 
 static rp_status open_context(rpi_context *context) {

@@ -89,6 +89,13 @@ void rpi_control_decide(rpi_control *control, const rpi_failure *failure) {
     pthread_mutex_unlock(&control->lock);
 }
 
+void rpi_control_decide_unwelcome(rpi_control *control, const char *reason) {
+    rpi_failure failure = {
+        .status = RP_PEER, .rank = RPI_CONTROL_COORDINATOR, .finder = control->rank};
+    snprintf(failure.text, sizeof failure.text, "connection closed by peer: %s", reason);
+    rpi_control_decide(control, &failure);
+}
+
 static bool is_suspected(const rpi_control *control, int rank) {
     return rank >= 0 && rank < control->world && control->suspect_ns[rank] != RPI_NEVER_NS;
 }

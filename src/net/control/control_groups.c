@@ -50,18 +50,16 @@ void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
                                          * failure */
 }
 
+static int by_rank(const void *a, const void *b) {
+    const rpi_place_of_rank *x = a, *y = b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
 int rpi_control_member(const rpi_control_group *group, int rank) {
-    int low = 0, high = group->count;
+    const rpi_place_of_rank key = {.rank = rank}, *found;
     if (!group->ranks) return rank;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (group->sorted[middle].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool found = low < group->count && group->sorted[low].rank == rank;
-    return found ? group->sorted[low].place : -1;
+    found = bsearch(&key, group->sorted, (size_t)group->count, sizeof key, by_rank);
+    return found ? found->place : -1;
 }
 
 rpi_control_group *rpi_control_find_group(rpi_control *control, uint64_t scope) {
@@ -151,11 +149,6 @@ static void receive_the_past(rpi_control_group *group) {
         rpi_control_describe_death(group, group->ranks[i], &death);
         rpi_control_keep(group, &death);
     }
-}
-
-static int by_rank(const void *a, const void *b) {
-    const rpi_place_of_rank *x = a, *y = b;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
 static rp_status make_members(rpi_control_group *group, const int *ranks) {

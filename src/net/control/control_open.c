@@ -58,12 +58,8 @@ static rp_status allocate(rpi_control *control) {
 }
 
 static void initialise_locks(rpi_control *control) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&control->lock, NULL);
-    pthread_cond_init(&control->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rpi_condition_init(&control->changed);
 }
 
 static rp_status start_thread(rpi_control *control) {

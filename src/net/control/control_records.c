@@ -93,12 +93,8 @@ static void take_goodbye(rpi_control *control, rpi_control_connection *connectio
     rpi_control_drop_connection(control, connection);
     rpi_control_arbitrate_overdue(control);
     if (!rpi_control_is_welcome(control))
-        rpi_control_decide(control,
-                           &(rpi_failure){.status = RP_PEER,
-                                          .rank = RPI_CONTROL_COORDINATOR,
-                                          .finder = control->rank,
-                                          .text = "connection closed by peer: rank 0 gave up "
-                                                  "before all control connections were open"});
+        rpi_control_decide_unwelcome(control, "rank 0 gave up before all control connections "
+                                              "were open");
 }
 
 static void take_join(rpi_control *control, rpi_control_connection *connection,

@@ -204,6 +204,8 @@ rp_status rpi_control_make_beats(rpi_control_group *group);
 void rpi_control_arbitrate(rpi_control *control, const rpi_failure *failure);
 /* The next failure in order: it becomes known here, and on rank 0 is sent to all. */
 void rpi_control_decide(rpi_control *control, const rpi_failure *failure);
+/* The coordinator has closed the connection before its welcome. */
+void rpi_control_decide_unwelcome(rpi_control *control, const char *reason);
 /* A rank's connection has ended without goodbye: it counts as dead after the suspicion delay.
  */
 void rpi_control_suspect(rpi_control *control, int rank);

@@ -55,12 +55,8 @@ static void lose_connection(rpi_control *control, rpi_control_connection *connec
     if (is_up) rpi_control_lose_coordinator(control);
     if (rank < 0 || expected || is_unheard) return;
     if (is_up && !rpi_control_is_welcome(control))
-        rpi_control_decide(control,
-                           &(rpi_failure){.status = RP_PEER,
-                                          .rank = RPI_CONTROL_COORDINATOR,
-                                          .finder = control->rank,
-                                          .text = "connection closed by peer: rank 0 ended, or "
-                                                  "refused this rank's control connection"});
+        rpi_control_decide_unwelcome(control, "rank 0 ended, or refused this rank's control "
+                                              "connection");
     else
         rpi_control_suspect(control, rank);
 }

@@ -162,12 +162,8 @@ rp_status rp_store_open_local(rp_store *store) {
         rpi_free(fresh);
         return status;
     }
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&fresh->lock, NULL);
-    pthread_cond_init(&fresh->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rpi_condition_init(&fresh->changed);
     *store = (rp_store){.ops = &local_ops, .context = fresh};
     return RP_OK;
 }

@@ -157,22 +157,22 @@ static void tcp_disarm(rpi_endpoint *base) {
     (void)base; /* the epoll descriptor stays readable by itself */
 }
 
-static rp_status tcp_flushed(rpi_endpoint *base) {
+/* RP_PENDING: of some link it is not. */
+static rp_status of_all_links(const rpi_endpoint *base,
+                              bool (*is)(const rpi_tcp_multistream *multistream)) {
     const rpi_tcp_endpoint *endpoint = (const rpi_tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer] &&
-            !rpi_tcp_multistream_is_flushed(&endpoint->links[peer]->multistream))
+        if (endpoint->links[peer] && !is(&endpoint->links[peer]->multistream))
             return RP_PENDING;
     return RP_OK;
 }
 
+static rp_status tcp_flushed(rpi_endpoint *base) {
+    return of_all_links(base, rpi_tcp_multistream_is_flushed);
+}
+
 static rp_status tcp_delivered(rpi_endpoint *base) {
-    const rpi_tcp_endpoint *endpoint = (const rpi_tcp_endpoint *)base;
-    for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer] &&
-            !rpi_tcp_multistream_is_delivered(&endpoint->links[peer]->multistream))
-            return RP_PENDING;
-    return RP_OK;
+    return of_all_links(base, rpi_tcp_multistream_is_delivered);
 }
 
 static void tcp_describe(rpi_link *link, char *text, size_t bytes) {

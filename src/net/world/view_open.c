@@ -149,13 +149,9 @@ static void set_options(rp_world *world, const rp_world_options *options) {
 }
 
 static void initialise(rp_world *world) {
-    pthread_condattr_t attributes;
     pthread_mutex_init(&world->saying, NULL);
     pthread_mutex_init(&world->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&world->woken, &attributes);
-    pthread_condattr_destroy(&attributes);
+    rpi_condition_init(&world->woken);
     atomic_store(&world->references, 1);
 }
 

@@ -68,15 +68,10 @@ static void *work(void *context) {
 /* ---- start and stop ---- */
 
 /* Waits are measured by the clock that nobody sets. */
-static rp_status prepare_locks(rpi_batch_ring *r) {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->ready, &monotonic);
+static void prepare_locks(rpi_batch_ring *r) {
+    rpi_condition_init(&r->ready);
     pthread_cond_init(&r->freed, NULL);
     pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_destroy(&monotonic);
-    return RP_OK;
 }
 
 static rp_status prepare(rpi_batch_ring *r, int threads) {
@@ -102,8 +97,8 @@ rp_status rpi_batch_ring_start(const rpi_batch_source *source, int64_t first_ste
     r->source = *source;
     r->count = ahead + 1;
     r->next_given = r->next_taken = first_step;
-    rp_status status = prepare_locks(r);
-    if (status == RP_OK) status = prepare(r, threads);
+    prepare_locks(r);
+    rp_status status = prepare(r, threads);
     if (status == RP_OK)
         *out_ring = r;
     else

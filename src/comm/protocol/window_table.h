@@ -1,8 +1,8 @@
 /* Windows: slots that neighbours write into, served by whoever makes progress.
  *
- *   window.c         create, free
+ *   window.c         create, free; window_agreement.c: what all ranks must agree on
  *   window_calls.c   what the owner calls: put, accumulate, get, update
- *   window_waits.c   waiting for operations, mutexes
+ *   window_waits.c   waiting for operations; window_mutexes.c: mutexes
  *   window_serve.c   [progress] one iteration: what is to be sent
  *   window_receive.c [progress] what has come
  *   window_values.c  loops over elements

@@ -1,5 +1,5 @@
-/* What the callers' side of the control connection (control_open.c, control_groups.c) and its
- * thread (control_thread.c) share.
+/* What the calls of the control connection (control_open.c, control_groups.c, control_notes.c)
+ * and its thread (control_thread.c) share.
  *
  *     the connection   OPENING -- everybody has come --> OPEN -- close() --> CLOSING
  *                         '------ close() ---> GIVEN_UP
@@ -191,6 +191,8 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                                 rpi_failure *out_failure);
 /* The place of a rank in the group; -1: it is no member. */
 int rpi_control_member(const rpi_control_group *group, int rank);
+/* And the rank at a place; -1: it has no such place. */
+int rpi_control_rank(const rpi_control_group *group, int member);
 /* Under the lock: the kept failure of a group that is not open here; NULL: none. */
 const rpi_failure *rpi_control_early_of(const rpi_control *control, uint64_t scope);
 /* Under the lock. NULL: no group of this scope is open here. */

@@ -218,8 +218,8 @@ static rp_status find(const inproc_endpoint *self, int peer, const char *address
 
 /* The pipe to a peer: the one that it left here, or a new one that is left at its endpoint.
  * [registry_lock] */
-static rp_status meet(inproc_endpoint *self, int peer, const char *address,
-                      inproc_pipe **out_pipe) {
+static rp_status join_pipe(inproc_endpoint *self, int peer, const char *address,
+                           inproc_pipe **out_pipe) {
     if (self->offers[peer]) {
         *out_pipe = self->offers[peer];
         self->offers[peer] = NULL;
@@ -245,7 +245,7 @@ static rp_status inproc_connect(rpi_endpoint *base, int peer, const char *addres
     inproc_link *link = NULL;
     RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
     pthread_mutex_lock(&registry_lock);
-    rp_status status = meet(endpoint, peer, address, &link->pipe);
+    rp_status status = join_pipe(endpoint, peer, address, &link->pipe);
     pthread_mutex_unlock(&registry_lock);
     if (status != RP_OK) {
         rpi_free(link);

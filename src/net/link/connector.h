@@ -1,6 +1,6 @@
 /* Links that are connected when they are first needed, by whichever side needs it first.
  *
- * A thread of the endpoint's own meets callers and calls peers, so that a connection is made
+ * A thread of the endpoint's own accepts callers and calls peers, so that a connection is made
  * while the rank computes, too, and nothing else waits for it. What is made is handed to
  * whoever makes progress: rpi_connector_connected().
  *

@@ -126,8 +126,8 @@ static rp_status connect_lower(const rpi_shm_endpoint *endpoint, rpi_shm_link *l
     }
 }
 
-static rp_status connect_either(rpi_shm_endpoint *endpoint, rpi_shm_link *link,
-                                const char *address, int64_t deadline_ns) {
+static rp_status connect_to(rpi_shm_endpoint *endpoint, rpi_shm_link *link, const char *address,
+                            int64_t deadline_ns) {
     int peer = link->base.peer;
     rpi_channel channel;
     if (peer < endpoint->base.rank) return connect_lower(endpoint, link, address, deadline_ns);
@@ -236,7 +236,7 @@ rp_status rpi_shm_connect(rpi_endpoint *base, int peer, const char *address,
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     rpi_shm_link *link = NULL;
     RP_TRY(take_link(endpoint, peer, &link));
-    rp_status status = connect_either(endpoint, link, address, deadline_ns);
+    rp_status status = connect_to(endpoint, link, address, deadline_ns);
     if (status == RP_OK) status = join(endpoint, link);
     if (status != RP_OK) {
         rpi_shm_link_close(link);

@@ -239,10 +239,29 @@ static void a_hello_is_as_it_was_proved(void) {
     }
 }
 
+/* The last letter's place is that of the NUL. */
+static void a_text_is_shorter_than_its_place(void) {
+    for (int letters = RPI_CONTROL_TEXT_BYTES - 1; letters <= RPI_CONTROL_TEXT_BYTES;
+         letters++) {
+        bare_coordinator *coordinator = bare_coordinator_make(WORLD);
+        rpi_control_record record = {.kind = RPI_CONTROL_FAILURE,
+                                     .text_bytes = (uint16_t)letters};
+        rpi_control_record heard = {.kind = 0};
+        memset(record.text, 'x', sizeof record.text);
+        CHECK_OK(rpi_control_connection_send(&coordinator->far[TALKER], &record));
+        rp_status status =
+            rpi_control_connection_receive(&coordinator->connections[TALKER], &heard);
+        CHECK_EQ(status, letters < RPI_CONTROL_TEXT_BYTES ? RP_OK : RP_CORRUPT);
+        if (status == RP_OK) CHECK_EQ(strlen(heard.text), (size_t)letters);
+        bare_coordinator_free(coordinator);
+    }
+}
+
 CASES({"kinds_are_heard_from_whom_they_may_come", kinds_are_heard_from_whom_they_may_come},
       {"failures_are_judged_by_the_coordinator", failures_are_judged_by_the_coordinator},
       {"hellos_that_do_not_fit_are_hung_up_on", hellos_that_do_not_fit_are_hung_up_on},
       {"failures_are_what_they_can_be", failures_are_what_they_can_be},
       {"groups_have_a_scope_and_members_of_the_world",
        groups_have_a_scope_and_members_of_the_world},
-      {"a_hello_is_as_it_was_proved", a_hello_is_as_it_was_proved})
+      {"a_hello_is_as_it_was_proved", a_hello_is_as_it_was_proved},
+      {"a_text_is_shorter_than_its_place", a_text_is_shorter_than_its_place})

@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -572,6 +573,30 @@ static void running_out_of_memory_leaves_nothing(void) {
     }
 }
 
+/* With one more each time, until there are all that are needed. */
+static void running_out_of_descriptors_leaves_nothing(void) {
+    const rpi_transport *transport;
+    struct rlimit before;
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
+        int open = check_descriptors();
+        rp_status status = RP_IO;
+        for (rlim_t room = 0; status != RP_OK && room < 100; room++) {
+            struct rlimit few = before;
+            rpi_endpoint *endpoint = NULL;
+            link_pair pair;
+            link_pair_options(&pair, transport, FRAME_BYTES);
+            few.rlim_cur = room;
+            REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+            status = transport->open(&pair.options[0], &endpoint);
+            REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+            if (status == RP_OK) transport->close(endpoint);
+            CHECK_EQ(check_descriptors(), open);
+        }
+        CHECK_MSG(status == RP_OK, "%s: %s", transport->name, rp_last_error()->message);
+    }
+}
+
 static void the_catalogue_finds_names(void) {
     const rpi_transport *transport = NULL;
     for (int i = 0; rpi_transport_at(i); i++) {
@@ -623,5 +648,6 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"a_child_forgets_what_closing_would_close", a_child_forgets_what_closing_would_close},
       {"strangers_are_refused", strangers_are_refused},
       {"running_out_of_memory_leaves_nothing", running_out_of_memory_leaves_nothing},
+      {"running_out_of_descriptors_leaves_nothing", running_out_of_descriptors_leaves_nothing},
       {"the_catalogue_finds_names", the_catalogue_finds_names},
       {"a_choice_is_of_what_stands_alone", a_choice_is_of_what_stands_alone})

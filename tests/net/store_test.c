@@ -481,6 +481,9 @@ static void nobody_there(void) {
     CHECK_FAILS(rp_store_connect(NULL, port, 0.1, &store), TIMEOUT, place);
     CHECK_FAILS(rp_store_connect(NULL, port, 0.1, &store), TIMEOUT, "reach the store: ");
     CHECK_FAILS(rp_store_connect(NULL, 0, 0.1, &store), INVALID, "port 0");
+    CHECK_FAILS(rp_store_connect(NULL, 65536, 0.1, &store), INVALID, "port 65536");
+    for (int allowed = 1; allowed <= 65535; allowed += 65534)
+        CHECK(rp_store_connect(NULL, allowed, 0, &store) != RP_INVALID);
     CHECK_FAILS(rp_store_connect("no.such.host.invalid", 1, 0.1, &store), IO, "no.such.host");
     CHECK(!store.ops);
     rp_store_close(&store);

@@ -12,9 +12,11 @@
 #include "net/trust/handshake.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -525,6 +527,75 @@ static void without_it_the_reason_is_said(void) {
     CHECK(!rpi_tls_version());
 }
 
+/* ---- what is left of a key ---- */
+
+enum { STACK_BYTES = 1 << 20, MASK = 0x5a };
+
+/* The kernel reads it, as a sanitizer does not want the memory of frames to be read. */
+static bool has_copy(const unsigned char *stack, const unsigned char masked[RPI_MAC_BYTES]) {
+    static unsigned char bytes[STACK_BYTES];
+    bool found = false;
+    int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    CHECK_EQ(pread(memory, bytes, STACK_BYTES, (off_t)(uintptr_t)stack), STACK_BYTES);
+    close(memory);
+    for (size_t i = 0; i + RPI_MAC_BYTES <= STACK_BYTES && !found; i++) {
+        int same = 0;
+        while (same < RPI_MAC_BYTES && bytes[i + same] == (masked[same] ^ MASK)) same++;
+        found = same == RPI_MAC_BYTES;
+    }
+    return found;
+}
+
+/* The answerer's side as far as the proof; then it hangs up. */
+static void learn_key(int fd, unsigned char masked[RPI_MAC_BYTES]) {
+    rpi_secret secret = ours(true);
+    rpi_proof_terms self = {.purpose = RPI_PROOF_LINK, .world = 2};
+    rpi_proof proof = {0};
+    rp_status status;
+    int64_t deadline_ns = rpi_deadline_ns(10);
+    while ((status = rpi_proof_receive(&proof, fd, &secret, &self)) == RP_PENDING &&
+           rpi_now_ns() < deadline_ns)
+        (void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 100);
+    CHECK_OK(status);
+    CHECK(proof.tls);
+    for (int i = 0; i < RPI_MAC_BYTES; i++) masked[i] = proof.tls_key[i] ^ MASK;
+    shutdown(fd, SHUT_RDWR);
+}
+
+/* Where the end of the thread writes over nothing. */
+static void *call_deep_down(void *argument) {
+    static const rpi_proof_terms link = {.purpose = RPI_PROOF_LINK, .caller = 1, .world = 2};
+    volatile unsigned char above[STACK_BYTES / 4];
+    end *e = argument;
+    above[0] = 1;
+    e->status = rpi_channel_call(&e->channel, &e->secret, &link, rpi_deadline_ns(10));
+    above[STACK_BYTES / 4 - 1] = above[0];
+    return NULL;
+}
+
+static void no_key_is_left_on_a_stack(void) {
+    int pair[2];
+    unsigned char masked[RPI_MAC_BYTES];
+    pthread_attr_t attributes;
+    if (has_no_tls()) return;
+    void *stack =
+        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(stack != MAP_FAILED);
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
+    end e = {.channel = {.fd = pair[0]}, .secret = ours(true)};
+    pthread_attr_init(&attributes);
+    CHECK_EQ(pthread_attr_setstack(&attributes, stack, STACK_BYTES), 0);
+    CHECK_EQ(pthread_create(&e.thread, &attributes, call_deep_down, &e), 0);
+    learn_key(pair[1], masked);
+    pthread_join(e.thread, NULL);
+    CHECK_EQ(e.status, RP_PEER);
+    CHECK(!has_copy(stack, masked));
+    pthread_attr_destroy(&attributes);
+    munmap(stack, STACK_BYTES);
+    rpi_channel_close(&e.channel);
+    close(pair[1]);
+}
+
 CASES({"bytes_come_as_they_were_sent", bytes_come_as_they_were_sent},
       {"keys_are_renewed_on_the_way", keys_are_renewed_on_the_way},
       {"half_of_it_can_be_shut", half_of_it_can_be_shut},
@@ -540,4 +611,5 @@ CASES({"bytes_come_as_they_were_sent", bytes_come_as_they_were_sent},
       {"a_pair_that_does_not_agree_does_not_connect",
        a_pair_that_does_not_agree_does_not_connect},
       {"it_needs_a_secret", it_needs_a_secret},
+      {"no_key_is_left_on_a_stack", no_key_is_left_on_a_stack},
       {"without_it_the_reason_is_said", without_it_the_reason_is_said})

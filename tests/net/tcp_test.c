@@ -522,16 +522,41 @@ static void a_bundle_lends_the_same_region_again(void) {
     leave_twice(&it);
 }
 
-/* Two streams over socket pairs, whose far ends are the test's. */
-static void open_bundle(rpi_tcp_multistream *multistream, rpi_link *link, int far[STREAMS]) {
-    rpi_channel channels[STREAMS];
+/* Socket pairs, whose far ends are the test's. */
+static void pair_up(rpi_channel channels[STREAMS], int far[STREAMS]) {
     for (int i = 0; i < STREAMS; i++) {
         int pair[2] = {-1, -1};
         CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
         channels[i] = (rpi_channel){.fd = pair[0]};
         far[i] = pair[1];
     }
+}
+
+/* Two streams over them. */
+static void open_bundle(rpi_tcp_multistream *multistream, rpi_link *link, int far[STREAMS]) {
+    rpi_channel channels[STREAMS];
+    pair_up(channels, far);
     CHECK_OK(rpi_tcp_multistream_open(multistream, link, channels, STREAMS, FRAME_BYTES));
+}
+
+/* Wherever memory runs out, the connections were given away, and are closed. */
+static void a_bundle_without_memory_closes_its_connections(void) {
+    int before = check_descriptors();
+    rp_status status = RP_NOMEM;
+    for (long n = 1; status == RP_NOMEM && n < 20; n++) {
+        rpi_link link = {.peer = 1};
+        rpi_tcp_multistream multistream;
+        rpi_channel channels[STREAMS];
+        int far[STREAMS];
+        pair_up(channels, far);
+        rpi_memory_fail_after(n);
+        status = rpi_tcp_multistream_open(&multistream, &link, channels, STREAMS, FRAME_BYTES);
+        rpi_memory_fail_after(0);
+        rpi_tcp_multistream_close(&multistream);
+        for (int i = 0; i < STREAMS; i++) close(far[i]);
+        CHECK_EQ(check_descriptors(), before);
+    }
+    CHECK_OK(status);
 }
 
 /* Nothing is sent on a link that has failed, though some of its streams have not. */
@@ -757,6 +782,8 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"streams_share_what_is_posted", streams_share_what_is_posted},
       {"a_bundle_lends_no_more_than_a_frame", a_bundle_lends_no_more_than_a_frame},
       {"a_bundle_lends_the_same_region_again", a_bundle_lends_the_same_region_again},
+      {"a_bundle_without_memory_closes_its_connections",
+       a_bundle_without_memory_closes_its_connections},
       {"a_stream_is_muted_by_the_end_of_another", a_stream_is_muted_by_the_end_of_another},
       {"an_urgent_frame_waits_for_the_one_that_goes",
        an_urgent_frame_waits_for_the_one_that_goes},

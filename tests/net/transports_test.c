@@ -573,6 +573,30 @@ static void running_out_of_memory_leaves_nothing(void) {
     }
 }
 
+/* Where a connection is made without the other side's help. A rank that lacked memory may try
+ * again. */
+static void connecting_without_memory_leaves_nothing(void) {
+    rp_status status = RP_NOMEM;
+    for (long n = 1; status == RP_NOMEM && n < 20; n++) {
+        link_pair pair;
+        rpi_link *link = NULL;
+        char address[64];
+        link_pair_options(&pair, &rpi_transport_inproc, FRAME_BYTES);
+        for (int rank = 0; rank < 2; rank++)
+            REQUIRE_OK(pair.transport->open(&pair.options[rank], &pair.endpoints[rank]));
+        REQUIRE_OK(pair.transport->address(pair.endpoints[1], address, sizeof address));
+        rpi_memory_fail_after(n);
+        status = pair.transport->connect(pair.endpoints[0], 1, address, RPI_NEVER_NS, &link);
+        rpi_memory_fail_after(0);
+        CHECK(status == RP_OK || !link);
+        if (status == RP_NOMEM)
+            CHECK_OK(
+                pair.transport->connect(pair.endpoints[0], 1, address, RPI_NEVER_NS, &link));
+        link_pair_close(&pair);
+    }
+    CHECK_OK(status);
+}
+
 /* With one more each time, until there are all that are needed. */
 static void running_out_of_descriptors_leaves_nothing(void) {
     const rpi_transport *transport;
@@ -648,6 +672,7 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"a_child_forgets_what_closing_would_close", a_child_forgets_what_closing_would_close},
       {"strangers_are_refused", strangers_are_refused},
       {"running_out_of_memory_leaves_nothing", running_out_of_memory_leaves_nothing},
+      {"connecting_without_memory_leaves_nothing", connecting_without_memory_leaves_nothing},
       {"running_out_of_descriptors_leaves_nothing", running_out_of_descriptors_leaves_nothing},
       {"the_catalogue_finds_names", the_catalogue_finds_names},
       {"a_choice_is_of_what_stands_alone", a_choice_is_of_what_stands_alone})

@@ -1,4 +1,5 @@
 /* Failures of groups of a control connection: whom they reach, and which is kept. */
+#include "bare_coordinator.h"
 #include "control_parties.h"
 #include "net/control/control.h"
 
@@ -144,6 +145,52 @@ static void the_first_failure_is_the_first(void) {
         }
 }
 
+/* How long a rank has been silent, as this one (rank 2) sees it that has heard itself at 100.
+ */
+typedef struct silence {
+    int served_by, of;
+    int64_t heard_ns, served_ns, served_heard_ns, opened_ns, silent_ns;
+    int by; /* who is said to have heard nothing */
+} silence;
+
+static const silence silences[] = {
+    {0, 3, 40, 10, 90, 0, 50, 0},                      /* by rank 0's clock */
+    {0, 0, 40, 10, 90, 0, 60, 2},                      /* rank 0 itself, by our own */
+    {0, 3, 95, 10, 90, 0, 0, 0},                       /* it was heard later */
+    {0, 3, 40, 10, 90, 70, 20, 0},                     /* nobody is silent before all began */
+    {2, 3, 40, 10, 90, 0, 60, 2},                      /* this rank is the coordinator */
+    {1, 3, 5, 30, 90, 0, 60, 1},                       /* a new coordinator knows of nothing */
+    {1, 1, 5, 30, 90, 0, 70, 2},                       /* that was before, of itself neither */
+    {1, 0, 5, 30, 90, 0, 85, 1},                       /* but who was before it is silent */
+    {RPI_COORDINATOR_SOUGHT, 1, 40, 10, 90, 0, 60, 2}, /* it was lost as coordinator */
+    {RPI_COORDINATOR_SOUGHT, 3, 40, 10, 90, 0, 0, 2},  /* and nobody tells of others */
+};
+
+static void silence_is_counted_by_whose_beats_tell_of_it(void) {
+    for (size_t i = 0; i < sizeof silences / sizeof silences[0]; i++) {
+        const silence *row = &silences[i];
+        bare_coordinator *coordinator = bare_coordinator_make(WORLD);
+        rpi_control *control = &coordinator->control;
+        rpi_control_beat beat;
+        control->rank = 2;
+        control->lost_coordinator = 1;
+        control->served_by = row->served_by;
+        control->served_ns = row->served_ns;
+        control->served_heard_ns = row->served_heard_ns;
+        control->opened_ns = row->opened_ns;
+        control->heard_ns[2] = 100;
+        control->heard_ns[row->of] = row->heard_ns;
+        rpi_control_beat_of(&control->everybody, row->of, &beat);
+        CHECK_MSG(beat.silent_ns == row->silent_ns, "row %zu: %lld ns", i,
+                  (long long)beat.silent_ns);
+        CHECK_MSG(beat.by == row->by, "row %zu: by %d", i, beat.by);
+        CHECK_EQ(beat.heard_ns, row->heard_ns);
+        bare_coordinator_free(coordinator);
+    }
+}
+
 CASES({"failures_are_by_group", failures_are_by_group},
       {"a_death_fails_the_groups_that_have_it", a_death_fails_the_groups_that_have_it},
-      {"the_first_failure_is_the_first", the_first_failure_is_the_first})
+      {"the_first_failure_is_the_first", the_first_failure_is_the_first},
+      {"silence_is_counted_by_whose_beats_tell_of_it",
+       silence_is_counted_by_whose_beats_tell_of_it})

@@ -390,6 +390,22 @@ static void interfaces_match_as_nccl_has_them(void) {
     CHECK(count >= 1 && strcmp(list[0].address, "127.0.0.1") == 0);
 }
 
+/* Between which interfaces and addresses a connection goes, for people. */
+static void a_way_is_named_by_both_its_ends(void) {
+    int listener = -1, port = 0, fd = -1;
+    char text[100] = "by ", begun[100] = "";
+    REQUIRE_OK(rpi_stream_listen("127.0.0.1", 0, &listener, &port));
+    CHECK_OK(rpi_stream_dial("127.0.0.1", port, rpi_deadline_ns(10), &fd));
+    rpi_append_way(fd, text, sizeof text);
+    CHECK_MSG(!strcmp(text, "by lo 127.0.0.1 - 127.0.0.1"), "'%s'", text);
+    rpi_append_way(listener, begun, sizeof begun); /* nobody is at its other end */
+    CHECK_MSG(!strcmp(begun, "lo 127.0.0.1"), "'%s'", begun);
+    close(fd);
+    close(listener);
+    rpi_append_way(-1, begun, sizeof begun);
+    CHECK(!strcmp(begun, "lo 127.0.0.1"));
+}
+
 /* ---- what every descriptor promises ---- */
 
 static void check_promises(int fd, const char *what) {
@@ -609,6 +625,7 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"ports_come_from_the_range", ports_come_from_the_range},
       {"trials_of_a_port_do_not_take_it", trials_of_a_port_do_not_take_it},
       {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them},
+      {"a_way_is_named_by_both_its_ends", a_way_is_named_by_both_its_ends},
       {"descriptors_neither_block_nor_go_to_children",
        descriptors_neither_block_nor_go_to_children},
       {"descriptor_0_serves_like_any", descriptor_0_serves_like_any},

@@ -158,9 +158,8 @@ typedef struct rpi_context {
     atomic_int acquirers;       /* threads that need it for a moment: waiters release it, too */
     atomic_bool asleep;         /* the progress owner sleeps, or is about to */
     atomic_bool posted;         /* `inboxes` is not empty */
-    rp_comm
-        *inboxes; /* [lock] communicators in whose inbox the progress owner has not looked */
-    atomic_int windows;    /* into which neighbours may write at any time: always served */
+    rp_comm *inboxes;           /* [lock] communicators whose inbox nobody has looked into */
+    atomic_int windows;         /* into which neighbours may write at any time: always served */
     int in_flight;         /* [lock] requests posted and not complete, of all communicators */
     int64_t busy_since_ns; /* [lock] */
 

@@ -46,7 +46,7 @@ static rp_status reserve_staged(rpi_partition *partition, const rpi_change *c) {
 }
 
 /* The exact codec encodes an element as its own bytes. */
-static void pay_out(rpi_extent *extent, void *into) {
+static void flush(rpi_extent *extent, void *into) {
     static const rp_codec exact = {0};
     const rp_encode_context context = {.residual = extent->residual};
     (void)rp_codec_encode(&exact, extent->dtype, extent->in, extent->count, &context, into,
@@ -66,12 +66,13 @@ static void change_input(rpi_partition *partition, const rpi_change *c) {
             rpi_values_scale(extent->in, extent->dtype, c->factor, extent->count, into);
             extent->in = into;
         }
-        if (c->flushes_residual && keeps_residual(extent)) pay_out(extent, into);
+        if (c->flushes_residual && keeps_residual(extent)) flush(extent, into);
         extent->in = into;
     }
 }
 
-/* After everything that can refuse the call, and before any instruction reads. */
+/* This comes after every check that can refuse the call, and before any instruction reads the
+ * input. */
 static rp_status post_changed(rp_request *request, const rpi_change *c) {
     RP_TRY(reserve_staged(&request->partition, c));
     RP_TRY(rpi_request_admit(request));
@@ -80,7 +81,7 @@ static rp_status post_changed(rp_request *request, const rpi_change *c) {
     return RP_OK;
 }
 
-/* The same if they are in memory of a GPU: their copies on the host are changed. */
+/* The same for elements in memory of a GPU: their copies on the host are changed. */
 static rp_status post_changed_there(rp_request *request, const rpi_change *c) {
     rpi_device_change *there = &request->device->change;
     rpi_partition *partition = &request->partition;

@@ -14,9 +14,9 @@ typedef struct rpi_change {
     double factor;
 } rpi_change;
 
-/* rpi_request_post(), with the input so changed: in place if the call may overwrite it, else in
- * a copy that the request owns. For elements in memory of a GPU their copies on the host are
- * changed. */
+/* Changes the input so, then posts the request as rpi_request_post() does. The input is changed
+ * in place if the call may overwrite it, else in a copy that the request owns. Of elements in
+ * memory of a GPU the copies on the host are changed. */
 rp_status rpi_contribution_post(rp_request *request, const rpi_change *change);
 
 #endif

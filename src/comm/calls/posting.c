@@ -16,8 +16,8 @@
 #include <limits.h>
 #include <string.h>
 
-/* A copy only if the caller's struct differs from that of this library: it lives until the
- * thread's next call, and belongs to this call only. */
+/* Copies the caller's struct only if that differs from the struct of this library. The copy
+ * lives until the thread's next call, and belongs to this call only. */
 rp_status rpi_collective_options_read(const rp_collective_options **in_out_options) {
     static const rpi_sized sized = {.name = "rp_collective_options",
                                     .initializer = "RP_COLLECTIVE_OPTIONS",
@@ -178,8 +178,9 @@ static void add_load(rpi_load *sum, const rpi_extent *extent) {
     if (granule_bytes > sum->granule_bytes) sum->granule_bytes = granule_bytes;
 }
 
-/* Means of algorithms that encode the owner's values have their own way: their residual is that
- * of the mean. If each part has an owner there is no such encoding. */
+/* Whether the residual is added to the input before anything is encoded. It is not for means by
+ * algorithms that encode the owner's values, because those keep the residual of the mean. Where
+ * each part has an owner nothing encodes the owner's values. */
 static bool flushes_residual(const rp_request *request, const rpi_posting *posting) {
     const rpi_compiled_schedule *compiled = request->compiled;
     if (posting->layout == RPI_SPLIT_RANKED) return true;

@@ -25,8 +25,8 @@ rp_status rpi_find_memory(rp_request *request, const rp_collective_options *opti
 rp_status rpi_posting_begin(rp_comm *comm, size_t extents, rp_request **out_request);
 /* The extent of a segment: read from `in`, written to `out`. */
 rpi_extent rpi_extent_of(const rp_segment *segment, const void *in, void *out);
-/* Check the extents, find the schedule, cut, scale what RP_PREMUL_SUM scales, number and post.
- * The request is freed on failure. */
+/* Checks the extents, finds the schedule, makes the partition, scales what RP_PREMUL_SUM
+ * scales, numbers the request and posts it. On failure the request is freed. */
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
                           rp_request **out_request);
 

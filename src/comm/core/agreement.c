@@ -175,8 +175,8 @@ const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t b
     return text;
 }
 
-/* Frames have no more than rpi_posted_text() prints: other possible differences, with the
- * values of this rank. */
+/* rpi_posted_text() prints all that frames say. These are the other possible differences, with
+ * the values of this rank. */
 static const char *rest_text(const rp_request *request, char *text, size_t bytes) {
     const rpi_schedule *schedule = &request->compiled->schedule;
     char root[32] = "", codec[64] = "";

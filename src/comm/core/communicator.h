@@ -58,7 +58,8 @@ enum {
 enum { RPI_PAIR_SENDER, RPI_PAIR_RECEIVER };
 enum { RPI_ANYBODY = -1, RPI_NO_PEER = -2 };
 
-/* Before the payload of a neighbour's frame: the weight that its sender gives it. */
+/* This many bytes stand before the payload of a neighbour's frame: the weight that its sender
+ * gives it. */
 enum { RPI_EDGE_WEIGHT_BYTES = 8 };
 
 /* Flow control (flow.c, docs/wire.md). */
@@ -302,17 +303,18 @@ void rpi_comm_go_to(rp_comm *comm, rpi_comm_making making);
 
 /* ---- failure.c ---- */
 
-/* Report a failure to all ranks, and fail everything here with the world's first, once that is
- * known. Does not block. Any thread. */
+/* Reports a failure to all ranks. Everything here fails with the world's first failure, as soon
+ * as it is known which one that is. Does not block. Any thread. */
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure);
 /* The first, as far as it is known here; RP_OK: none. Any thread. */
 rpi_failure rpi_comm_failure(const rp_comm *comm);
-/* The same as rpi_comm_fail(), without waiting for a decision: this is the failure here. */
+/* Reports it, too, but does not wait for the decision: everything here fails with this failure.
+ */
 void rpi_comm_fail_here(rp_comm *comm, const rpi_failure *failure);
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...)
     RP_PRINTF(4, 5);
 bool rpi_comm_check_control(rp_comm *comm); /* [progress] true: failed, and decided */
-/* For one that has failed: its final `failure` is known. Any thread. */
+/* Whether the final `failure` of a communicator that has failed is known. Any thread. */
 bool rpi_comm_is_decided(rp_comm *comm);
 void rpi_comm_await_decision(rp_comm *comm); /* after it has failed: wait until it is */
 
@@ -323,7 +325,7 @@ void rpi_peer_break(rp_comm *comm, int peer, rp_status status);
 /* It has destroyed the communicator, and all its earlier frames have been received. [progress]
  */
 void rpi_peer_leave(rp_comm *comm, int peer);
-/* The frame that says so; it may name a dead member, and then ends this side, too. */
+/* The frame that says so. If it names a dead member the communicator ends on this side, too. */
 void rpi_peer_receive_fin(rp_comm *comm, int peer, const rpi_frame_header *header);
 
 #endif

@@ -37,7 +37,8 @@ static bool begins_sum(const rpi_step *step) {
            !rpi_is_weight(step->weight);
 }
 
-/* One of them is this rank's own: two frames could wait for each other in their links. */
+/* One of the two is this rank's own, since two frames could wait for each other in their links.
+ */
 static bool goes_with(const rpi_schedule *schedule, const rpi_step *first,
                       const rpi_step *second) {
     if (second->kind != RPI_STEP_ADD || rpi_is_weight(second->weight)) return false;

@@ -87,8 +87,8 @@ typedef struct rpi_connection {
     int held_slot;
     bool full,
         bulk_full; /* reserve() had no room in this iteration, for anything or for bulk */
-    /* The last numbers that it has used: for single communicators, as far as it has told us,
-     * and for lists. Of this rank itself: those that it gave. */
+    /* The last number that this rank has used for a single communicator, as far as it has told
+     * us, and the last for a list. In the own rank's connection: the numbers that it gave. */
     uint32_t offered, listed;
 } rpi_connection;
 
@@ -111,8 +111,8 @@ typedef struct rpi_unopened {
     rpi_frame_header header;
 } rpi_unopened;
 
-/* That this rank has left a communicator because of another's death: for members that have no
- * link from here yet, and are told first if one is made. */
+/* Says that this rank has left a communicator because another rank has died. It is kept for
+ * members to which there is no link yet; they are told first if one is made. */
 typedef struct rpi_fin {
     struct rpi_fin *next;
     rpi_frame_header header;

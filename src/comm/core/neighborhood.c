@@ -141,7 +141,8 @@ static int *write_first(int *first, int places, int self, int count) {
     return first + places + 1;
 }
 
-/* The weight that this rank gives a place: from the call, unless all are the same. */
+/* The weight that this rank gives a place: the call's weight for it, unless all places have the
+ * same. */
 static rpi_fraction weight_of(const rpi_neighborhood *neighborhood, int place) {
     if (neighborhood->divides) return (rpi_fraction){1, neighborhood->sources + 1};
     return rpi_weight_of_call(place);

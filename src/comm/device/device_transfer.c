@@ -183,8 +183,9 @@ static rp_status use_device(rpi_transfer *transfer, rpi_device *device, void *st
     return status;
 }
 
-/* The most parts of operations in flight at once. This rank sums one of those of a chunk; if
- * parts are cut for a GPU, it has nearly eight times as many bytes as its encoding by q4. */
+/* Memory for the most parts of operations that are in flight at once. Of the parts of a chunk
+ * this rank sums one. If parts have the length that suits a GPU, the sum of one has nearly
+ * eight times as many bytes as its encoding by q4. */
 static void choose_pools(const rp_comm *comm, size_t bytes[RPI_SIDES]) {
     size_t part = comm->chunk_bytes && comm->chunk_bytes < RPI_PART_BYTES ? comm->chunk_bytes
                                                                           : RPI_PART_BYTES;

@@ -1,5 +1,6 @@
-/* Whether chunks have started at their receivers: requested, told, and noted (flow.c has the
- * picture). For kinds that need it (rpi_operation_kind.needs_cts). [progress] */
+/* How senders learn that chunks have started at their receivers: they request a CTS, receivers
+ * send it, senders note it (flow.c has the picture). For kinds that need it
+ * (rpi_operation_kind.needs_cts). [progress] */
 #ifndef RPI_COMM_CLEAR_TO_SEND_H
 #define RPI_COMM_CLEAR_TO_SEND_H
 

@@ -10,8 +10,8 @@
 bool rpi_exchange_sends(rp_request *request, int rank);
 /* RPI_FRAME_PROBE and RPI_FRAME_REJECT. [progress] */
 void rpi_exchange_receive(rp_comm *comm, int rank, const rpi_frame_header *header);
-/* Nothing has moved for `idle_ns`: sources that are late are told which rank waits. [progress]
- */
+/* Call this when nothing has moved for `idle_ns`: it tells late sources that this rank waits
+ * for them. [progress] */
 void rpi_exchanges_probe(rp_comm *comm, int64_t idle_ns);
 int64_t rpi_exchanges_next_ns(const rp_comm *comm); /* when to look again */
 void rpi_exchanges_send_rejects(rp_comm *comm);     /* [progress] */

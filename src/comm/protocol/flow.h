@@ -7,8 +7,8 @@
 void rpi_flow_init(rp_comm *comm);
 void rpi_flow_close(rp_comm *comm);
 size_t rpi_flow_promised(void); /* by this process, beyond the base */
-/* Whether the frame of a SEND may leave, and as which kind. RP_PENDING: not yet; its receiver
- * has been asked. */
+/* Whether the frame of a SEND may leave, and as which kind. RP_PENDING: it may not yet, and its
+ * receiver has been asked for a CTS. */
 rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,
                          uint8_t *out_kind);
 void rpi_flow_sent(const rpi_chunk *chunk, const rpi_instruction *instruction, size_t bytes,

@@ -126,7 +126,8 @@ static rp_status receive_lock(rp_window *window, rpi_window_cell *cell) {
     return RP_OK;
 }
 
-/* Under the context's lock. An owner that waits gets it before the peer asks again. */
+/* Under the context's lock. An owner that waits for the mutex gets it before the peer that
+ * releases it can ask again. */
 static rp_status receive_unlock(rp_window *window, rpi_window_cell *cell) {
     if (cell->holder != RPI_CELL_PEER)
         return RP_FAIL(CORRUPT, "a mutex was released that was not held");

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* Slices of one destination in an iteration, so that others' frames get their turn in between.
- */
+/* How many slices an iteration sends to one destination, so that other frames get their turn in
+ * between. */
 enum { ITERATION_SLICES = 4 };
 
 /* ---- frames ---- */

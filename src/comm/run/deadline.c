@@ -154,8 +154,8 @@ static bool is_decided_by_method(rp_comm *comm) {
     return atomic_load(&comm->is_watched) && !has_waiters(comm);
 }
 
-/* A message that was posted ahead, of a rank that computes or waits for others: its other side
- * may well wait for this rank, as a stage does for the one before. */
+/* A message that was posted ahead, and whose other side computes or waits for others. That rank
+ * may well wait for this one first, as a stage of a pipeline does for the stage before it. */
 static bool is_ahead(rp_comm *comm, const rp_request *request) {
     return request->kind->by_pair && !comm->strict_timeout && !has_waiters(comm);
 }
@@ -225,8 +225,8 @@ static rp_request *find_stuck(rp_comm *comm, int64_t now_ns, int64_t *next_ns) {
     return stuck;
 }
 
-/* If others move, a rank that beats is alive and does something: only with strict_timeout this
- * operation must move. */
+/* Other operations move. A rank that beats is then alive and does something, so this operation
+ * must move only with strict_timeout. */
 void rpi_deadline_check_operations(rp_comm *comm, int64_t now_ns) {
     int64_t part = span_ns(comm->timeout_s) / 8;
     bool is_soon = now_ns < comm->scan_ns && comm->scan_ns - now_ns <= part;

@@ -195,8 +195,8 @@ static rp_status put(rpi_chunk *chunk, addition a) {
 
 typedef bool is_what(const rpi_chunk *chunk, const rpi_instruction *instruction);
 
-/* Of the instructions after one, on the same sum, one that waits for nothing else; any: or also
- * for more. NULL: there is none. */
+/* An instruction on the same sum that follows this one, and waits for no other; any: it may
+ * wait for others, too. NULL: there is none. */
 static const rpi_instruction *
 find_behind(const rpi_chunk *chunk, const rpi_instruction *instruction, is_what *is, bool any) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;

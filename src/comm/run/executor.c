@@ -18,8 +18,9 @@
 
 #include "base/clock.h"
 
-/* The instructions of a communicator that an iteration runs before it examines the links again;
- * of others while something is urgent. */
+/* How many instructions of a communicator an iteration runs before it examines the links again;
+ * the second number is for communicators with nothing urgent while another has something
+ * urgent. */
 enum { ITERATION_INSTRUCTIONS = 8, BESIDE_URGENT_INSTRUCTIONS = 2 };
 
 /* While several communicators have moved this recently, they count as moving together. */
@@ -227,8 +228,8 @@ static void note_company(rpi_context *context) {
     context->company = now < context->company_ns;
 }
 
-/* The first takes the room in a link, so a communicator that has had some comes after those
- * that have not. */
+/* Whichever communicator is served first takes the room in a link. So one that has had some
+ * goes behind those that have not. */
 static void take_turns(rpi_context *context) {
     rp_comm *served = NULL, **served_end = &served, **at = &context->active;
     for (rp_comm *comm; (comm = *at) != NULL;) {

@@ -72,9 +72,9 @@ static rpi_link *link_of(const rpi_chunk *chunk, const rpi_instruction *send) {
     return rpi_peer_link(&request->comm->peers[rpi_request_rank(request, send->peer)]);
 }
 
-/* This rank has still to write the sum of the part over the payload, and waits for the
- * payload's completion, as the receiver does for its own (oneshot of two): copying is faster.
- */
+/* This rank will write the sum of the part over the payload, for which it would have to wait
+ * until the receiver has read that; the receiver would wait in the same way (oneshot of two
+ * ranks). Copying is faster. */
 static bool is_summed_here(const rpi_chunk *chunk, const rpi_instruction *send) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     for (int i = 0; i < compiled->schedule.count; i++) {
@@ -103,9 +103,9 @@ const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_instruction *
 
 /* ---- answers that are written where the question lay ---- */
 
-/* The RECV whose frame is decoded, only, into the values that are sent to the same peer; NULL:
- * there is none. In worlds of two, where the sum of a part returns from the rank to which the
- * part was sent. */
+/* The RECV of the answer to this SEND: its frame does nothing but overwrite the values that
+ * were sent, and comes from the rank that received them. That is so in worlds of two, where the
+ * sum of a part returns from the rank to which the part was sent. NULL: there is none. */
 static const rpi_instruction *answer_of(const rpi_chunk *chunk, const rpi_instruction *send) {
     const rpi_compiled_schedule *compiled = chunk->request->compiled;
     const rpi_instruction *recv = NULL;
@@ -141,8 +141,8 @@ static bool is_writable(const rpi_chunk *chunk, const rpi_instruction *send) {
     return answer_of(chunk, send) && is_in_place(chunk, send);
 }
 
-/* Its payload is in a buffer that peers may have mapped; whether this peer is alive and can
- * read it is another check. */
+/* Whether its payload lies in a buffer that peers may have mapped. Whether this peer lives and
+ * can read it is another check. */
 static bool is_buffers(const rpi_chunk *chunk, const rpi_instruction *send) {
     const unsigned char *payload = one_slice(chunk, send, source_of(chunk, send));
     rpi_buffer_place place;

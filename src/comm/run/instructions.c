@@ -78,8 +78,9 @@ static bool stays_in_place(const rpi_chunk *chunk, const rpi_instruction *send) 
     return rpi_in_place_payload(chunk, send, bytes) != NULL;
 }
 
-/* Written over the other's part of it, if its receiver wants it there. Otherwise, if the link
- * has room, into its frame while it is in the cache. */
+/* The sum of two is written over the values of the other rank, if those lie in its buffer and
+ * it wants the sum there. Otherwise, if the link has room, the sum is also written into its
+ * frame while it is in the cache. */
 static rp_status run_fold(rpi_chunk *chunk, const rpi_instruction *fold) {
     if (!chunk->request->compiled->plain) return rpi_part_fold_encodings(chunk, fold);
     const rpi_instruction *send =

@@ -30,8 +30,8 @@ static rp_status copy_head(const rpi_connection *connection, rpi_frame_buffer **
     return RP_OK;
 }
 
-/* Out of the link, to where its RECV or its chunk will find it. RP_PENDING: it was revoked, and
- * stays until its operation fails here, too. */
+/* Copies the frame out of the link to where its RECV or its chunk will find it. RP_PENDING: its
+ * sender has revoked it, and it stays until its operation fails here, too. */
 static rp_status move_head(rpi_connection *connection, int rank) {
     rp_comm *comm = connection->comm;
     rpi_frame_buffer *buffer = NULL;

@@ -97,8 +97,9 @@ static int64_t next_deadline_ns(const rpi_context *context) {
     return next_ns;
 }
 
-/* And an iteration must handle it; a GPU that still works calls. Links may break when they are
- * called, also by check_deadlines(). */
+/* Whether an iteration must handle a failure. It need not while a GPU still works for the
+ * communicator, because that rings when it is done. Links may also break while the others are
+ * examined, also in check_deadlines(). */
 static bool has_failed(const rpi_context *context) {
     if (context->breaks != context->breaks_seen) return true;
     for (const rp_comm *comm = context->active; comm; comm = comm->next_active)
@@ -106,8 +107,9 @@ static bool has_failed(const rpi_context *context) {
     return false;
 }
 
-/* While no thread made progress nothing could move, which was no lack of progress. Since then,
- * or since something moved in any communicator, the process may have been stopped. */
+/* While no thread made progress nothing could move, and that was no lack of progress. Nor is
+ * the time for which the process was stopped since then, or since something moved in any
+ * communicator. */
 static void forgive_absence(rpi_context *context, int64_t since_ns) {
     int64_t now = rpi_now_ns();
     context->owned_ns = now;

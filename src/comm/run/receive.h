@@ -14,8 +14,9 @@ bool rpi_unexpected_queue(rpi_context *context); /* copy frames that block links
                                                   * sleeping */
 /* The same of what has blocked its link for a while, while other operations move. */
 void rpi_unexpected_queue_overdue(rpi_context *context);
-/* For a chunk in which nothing runs: the other side may wait for the release of a payload, and
- * this one for its own. */
+/* Call this for a chunk in which nothing runs: it copies payloads that are read in place,
+ * because the other side may wait for their release while this side waits for that of its own.
+ */
 void rpi_receive_unblock(rpi_chunk *chunk);
 
 /* ---- unexpected_claim.c ---- */

@@ -51,8 +51,8 @@ static void note_fin(rp_comm *comm) {
 }
 
 /* Members that continue in the context learn that nothing more comes from here and, if a death
- * is the reason, whose; those whose link is full when there is room, as long as destroy waits.
- */
+ * is the reason, whose death it is. Those whose link is full learn it when there is room, as
+ * long as destroy waits. */
 static bool send_fin(rp_comm *comm, int *next) {
     rpi_frame_header header = fin_header(comm);
     for (; rpi_comm_is_numbered(comm) && *next < comm->world; ++*next) {

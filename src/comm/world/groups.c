@@ -73,8 +73,8 @@ static void inherit(rp_comm *comm, const rp_comm *parent, const rp_comm_options 
     if (!options->chunks_in_flight) comm->chunks_in_flight = parent->chunks_in_flight;
 }
 
-/* Until members have agreed on a number: deaths of members are reported, and no other group has
- * this scope. */
+/* The scope of a communicator until its members have agreed on a number. Deaths of members are
+ * reported in it, and no other group has it. */
 static uint64_t own_scope(rpi_context *context) {
     pthread_mutex_lock(&context->lock);
     uint32_t so_far = context->unnumbered_so_far++;

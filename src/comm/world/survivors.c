@@ -15,8 +15,8 @@ typedef struct attempt {
     int count;
 } attempt;
 
-/* The failure that ended it, if that was a death; else why there is nothing from which to
- * continue. */
+/* Finds the rank whose death has ended the communicator. RP_STATE: no death has, or this rank
+ * is the one that the others have lost; the message says so. */
 static rp_status find_first(rp_comm *comm, attempt *a) {
     rpi_failure failure = rpi_comm_failure(comm);
     if (failure.status == RP_OK)

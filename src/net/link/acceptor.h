@@ -23,8 +23,9 @@ typedef struct rpi_caller {
 /* Decides about callers at any time (connector.h), instead of a thread that waits for one. */
 typedef struct rpi_acceptor_callbacks {
     void *context;
-    /* A rank that fits calls: how to answer. Anything but RP_OK refuses it; RP_PENDING because
-     * this rank is calling it, and its own call is the one that counts. */
+    /* A rank that fits has called: the status says how to answer. RP_OK welcomes it. Anything
+     * else refuses it, RP_PENDING because this rank is calling that rank, and its own call is
+     * the one that counts. */
     rp_status (*admit)(void *context, int rank, int stream);
     /* It was welcomed: the connection now belongs to the host. */
     void (*take)(void *context, int rank, int stream, rpi_channel channel);

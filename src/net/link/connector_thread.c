@@ -154,10 +154,10 @@ rp_status rpi_connector_admit(void *context, int rank, int stream) {
     return RP_FAIL(STATE, "there is a link to rank %d, or was", rank);
 }
 
-/* There is no memory to answer a call, so it is closed: a failure for the other side. It is one
- * for this side, too, which has `kept` of the link so far. NULL: nothing is under way here; if
- * this rank has requested the link, or does so later, it learns of the failure from the other
- * side. */
+/* There is no memory to answer a call, so its connection is closed, which the other side sees
+ * as a failure of the link. If calls of that link are under way here the link fails here, too;
+ * `kept` is the first of them. NULL: there are none. If this rank has requested the link, or
+ * does so later, it learns of the failure from the other side. */
 static void lose(rpi_connector *connector, int rank, rpi_call *kept, rp_status status) {
     if (kept) {
         give_up(connector, kept, status);

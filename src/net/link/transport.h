@@ -87,8 +87,8 @@ typedef struct rpi_link {
      * the number of these, beginning with the oldest, that have left; progress() updates it. 0
      * in all other kinds. */
     uint64_t passable, settled;
-    uint64_t behind; /* set with `traffic`: how many of these are seen before an urgent frame.
-                        Which have not left hold up those behind it */
+    uint64_t behind; /* set with `traffic`: this many passable frames, up to the last of its
+                        communicator, are received before an urgent one */
 } rpi_link;
 
 /* For kinds. */

@@ -5,10 +5,10 @@
 enum { FRAMES = 4, AREA_BYTES_MIN = 256 * 1024 };
 enum { BULK_FRAMES = 2, LONG_FRAME_BYTES = 4096 };
 
-#define LAP_BIT       (UINT64_C(1) << 63)
-#define WITHDRAWN_BIT (UINT64_C(1) << 62)
-#define PLACE_BIT     (UINT64_C(1) << 61)
-#define OFFSET_MASK   ((UINT64_C(1) << 29) - 1)
+#define LAP_BIT     (UINT64_C(1) << 63)
+#define REVOKED_BIT (UINT64_C(1) << 62)
+#define PLACE_BIT   (UINT64_C(1) << 61)
+#define OFFSET_MASK ((UINT64_C(1) << 29) - 1)
 
 static size_t area_bytes(size_t frame_bytes) {
     size_t bytes = FRAMES * rpi_ring_round(frame_bytes);
@@ -139,11 +139,12 @@ static void fence(void) {
 #endif
 }
 
-/* Ordered before everything that the caller writes afterwards, as stands() is after everything
- * that the other side has read: if it sees something new it also sees this. */
+/* The bit is set before everything that the caller writes afterwards, and the other side looks
+ * at it (is_valid()) after everything that it has read. So if the other side has read something
+ * new it also sees the bit. */
 rp_status rpi_ring_pair_revoke(rpi_ring_pair *pair, uint32_t number) {
     if (rpi_ring_pair_is_completed(pair, number) == RP_OK) return RP_OK;
-    atomic_fetch_or(&pair->mine->posted[number % RPI_RING_REGIONS], WITHDRAWN_BIT);
+    atomic_fetch_or(&pair->mine->posted[number % RPI_RING_REGIONS], REVOKED_BIT);
     fence();
     return rpi_ring_pair_is_writing_to(pair, number) ? RP_PENDING : RP_OK;
 }
@@ -169,7 +170,7 @@ void rpi_ring_pair_end_write(rpi_ring_pair *pair) {
 bool rpi_ring_pair_is_valid(const rpi_ring_pair *pair) {
     fence();
     uint64_t word = atomic_load(&pair->theirs->posted[pair->next % RPI_RING_REGIONS]);
-    return !(word & WITHDRAWN_BIT);
+    return !(word & REVOKED_BIT);
 }
 
 void rpi_ring_pair_take_places(rpi_ring_pair *pair) {

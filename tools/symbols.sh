@@ -2,7 +2,7 @@
 # The dependency law once more, by what object files use of each other: a function is called across
 # the folders of a room only where layers.txt allows an include, whichever header declares it, and
 # no files use each other in a circle, in rooms with such folders and in those that are said to be
-# free of circles, but for rooms whose calls layers.txt says may.
+# free of circles, but for rooms whose calls layers.txt says may. Prints which folders call which.
 # usage: tools/symbols.sh BUILD_FOLDER [SOURCE_FOLDER]
 set -eu
 build=$(cd "$1" && pwd)
@@ -48,14 +48,18 @@ for room in $(echo "$rooms" | tr ' ' '\n' | sort -u); do
                 if (!(used[i] in home)) continue
                 if (user[i] != home[used[i]]) print "USES", user[i], home[used[i]]
                 from = place(user[i]); to = place(home[used[i]])
+                if (from != to) print "ARROW", from, to
                 if (from != to && !((from, to) in allowed))
                     printf "%s/%s may not use %s() of %s/%s\n", from, user[i], used[i], to, home[used[i]]
             }
         }')
-    breaches=$(echo "$found" | grep -v '^USES ' || true)
+    breaches=$(echo "$found" | grep -v '^\(USES\|ARROW\) ' || true)
     circle=$(echo "$found" | sed -n 's/^USES //p' | tsort 2>&1 >/dev/null || true)
     [ -n "$circle" ] && breaches="$breaches
 a circle of files in src/$room: $(echo "$circle" | sed 's/^tsort: //' | tr '\n' ' ')"
+    # The folders that each folder calls, as a picture of the room.
+    echo "$found" | sed -n 's/^ARROW //p' | sort -u |
+        awk '$1 != last { printf "%s%s ->", (NR > 1 ? "\n" : ""), $1; last = $1 } { printf " %s", $2 } END { if (NR) print "" }'
     [ -z "$breaches" ] && continue
     echo "$breaches"
     status=1

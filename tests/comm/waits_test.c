@@ -3,6 +3,7 @@
 #include "redpoll/comm.h"
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "harness/ranks.h"
 
 #include <pthread.h>
@@ -12,16 +13,19 @@
 
 static rp_store store;
 
-static rp_comm *open_world(double timeout_s, int strict) {
-    rp_comm_options options =
-        RP_COMM_OPTIONS(.transport = ranks_argument()[0] ? ranks_argument() : NULL,
-                        .connect_timeout_s = 30, .warn_after_s = timeout_s / 2,
-                        .timeout_s = timeout_s, .strict_timeout = strict);
+static rp_comm *open_world_by(const char *transport, double timeout_s, int strict) {
+    rp_comm_options options = RP_COMM_OPTIONS(.transport = transport, .connect_timeout_s = 30,
+                                              .warn_after_s = timeout_s / 2,
+                                              .timeout_s = timeout_s, .strict_timeout = strict);
     rp_comm *comm = NULL;
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     return comm;
+}
+
+static rp_comm *open_world(double timeout_s, int strict) {
+    return open_world_by(ranks_argument()[0] ? ranks_argument() : NULL, timeout_s, strict);
 }
 
 /* NULL where this rank is no member. */
@@ -123,6 +127,98 @@ static void crossed_waits_are_failed_with_all_names(void) {
         for (int rank = crossings[i].first; rank < crossings[i].world; rank++)
             for (int word = 0; crossings[i].words[word]; word++)
                 ranks_check_exit(worlds[i], rank, 1, crossings[i].words[word]);
+        ranks_free(worlds[i]);
+    }
+}
+
+/* ---- random ones ---- */
+
+enum { RANKS = 7, RING = 3, RANDOM_WORLDS = 4, NAME_BYTES = 24 };
+
+/* Whom each rank waits for; NOBODY: it goes on. Every path leads into a ring. */
+enum { NOBODY = -1 };
+typedef struct waits {
+    int world, ring, waits_for[RANKS];
+    bool in_ring[RANKS], by_barrier[RANKS];
+} waits;
+
+static waits make_waits(uint64_t seed) {
+    rpi_rng rng = rpi_rng_make(seed, RPI_RNG_TEST, 31);
+    waits w = {.world = 2 + (int)rpi_rng_below(&rng, RANKS - 1)};
+    int most = w.world < RING ? w.world : RING;
+    w.ring = 2 + (int)rpi_rng_below(&rng, (uint32_t)most - 1);
+    uint32_t order[RANKS];
+    for (int i = 0; i < w.world; i++) order[i] = (uint32_t)i;
+    rpi_rng_shuffle(&rng, order, w.world);
+    for (int i = 0; i < w.world; i++) {
+        uint32_t behind =
+            i < w.ring ? order[(i + 1) % w.ring] : order[rpi_rng_below(&rng, (uint32_t)w.ring)];
+        bool has_wait = i < w.ring || rpi_rng_below(&rng, 2);
+        w.waits_for[order[i]] = has_wait ? (int)behind : NOBODY;
+        w.in_ring[order[i]] = i < w.ring;
+        w.by_barrier[order[i]] = rpi_rng_below(&rng, 2);
+    }
+    return w;
+}
+
+/* "wait of 3", which has two members: its rank and the one that it waits for. */
+static void name_wait(int rank, char name[NAME_BYTES]) {
+    snprintf(name, NAME_BYTES, "wait of %d", rank);
+}
+
+/* In the group of its own wait, to which the other member does not come. */
+static rp_status wait_as(const waits *w, int rank, rp_comm *group) {
+    float data = 0;
+    if (w->by_barrier[rank]) return rp_barrier(group);
+    return rp_recv(group, &data, 1, RP_F32, 1, 5);
+}
+
+static void randomly_crossed(void) {
+    waits w = make_waits(strtoull(ranks_argument(), NULL, 10));
+    int rank = ranks_rank();
+    rp_comm *world = open_world_by(NULL, 1.5, 0), *groups[RANKS] = {0};
+    for (int i = 0; i < w.world; i++) {
+        char name[NAME_BYTES];
+        name_wait(i, name);
+        if (w.waits_for[i] != NOBODY) groups[i] = group_of(world, name, i, w.waits_for[i]);
+    }
+    CHECK_OK(rp_barrier(world));
+    rp_status status = w.waits_for[rank] == NOBODY ? RP_OK : wait_as(&w, rank, groups[rank]);
+    if (status != RP_OK) fprintf(stderr, "%s\n", rp_last_error()->message);
+    for (int i = 0; i < w.world; i++) rp_comm_destroy(groups[i]);
+    end_with(RP_OK, world, NULL);
+    if (status != RP_OK) exit(1);
+}
+
+/* One in the ring names all of it. One that waits for these may also see that they, which have
+ * failed, are gone. */
+static void check_random(const waits *w, ranks *world) {
+    for (int rank = 0; rank < w->world; rank++) {
+        char name[NAME_BYTES];
+        bool goes_on = w->waits_for[rank] == NOBODY;
+        name_wait(rank, name);
+        ranks_check_exit(world, rank, !goes_on, goes_on ? NULL : name);
+        if (w->in_ring[rank]) ranks_check_exit(world, rank, 1, "timed out");
+        for (int other = 0; other < w->world && w->in_ring[rank]; other++) {
+            name_wait(other, name);
+            if (w->in_ring[other]) ranks_check_exit(world, rank, 1, name);
+        }
+    }
+}
+
+static void random_waits_in_a_ring_are_failed(void) {
+    uint64_t seed = check_seed();
+    ranks *worlds[RANDOM_WORLDS];
+    for (uint64_t i = 0; i < RANDOM_WORLDS; i++) {
+        char argument[24];
+        snprintf(argument, sizeof argument, "%llu", (unsigned long long)(seed + i));
+        worlds[i] = ranks_start("randomly_crossed", make_waits(seed + i).world,
+                                &(ranks_options){.argument = argument});
+    }
+    for (uint64_t i = 0; i < RANDOM_WORLDS; i++) {
+        waits w = make_waits(seed + i);
+        CHECK(ranks_finish(worlds[i], 60));
+        check_random(&w, worlds[i]);
         ranks_free(worlds[i]);
     }
 }
@@ -307,6 +403,7 @@ static const ranks_function functions[] = {
     {"strictly_crossed", strictly_crossed},
     {"crossed_in_making", crossed_in_making},
     {"crossed_by_three", crossed_by_three},
+    {"randomly_crossed", randomly_crossed},
     {"behind_a_thinker", behind_a_thinker},
     {"posted_before", posted_before},
     {"received_ahead_of_a_wait", received_ahead_of_a_wait},
@@ -316,6 +413,7 @@ static const ranks_function functions[] = {
     {"without_the_first", without_the_first}};
 static const check_case cases[] = {
     {"crossed waits are failed with all names", crossed_waits_are_failed_with_all_names},
+    {"random waits in a ring are failed", random_waits_in_a_ring_are_failed},
     {"who waits for one that computes is left in peace",
      who_waits_for_one_that_computes_is_left_in_peace},
     {"groups do not fail for ranks that they lack",

@@ -129,7 +129,7 @@ void rpi_context_note_fin(rp_comm *comm, const rpi_frame_header *header) {
     rpi_fin *fin = NULL;
     if (!context->mesh->on_need || !header->sequence) return;
     drop_older(context, header);
-    if (rpi_alloc(sizeof *fin, "a word", &fin) != RP_OK) return;
+    if (rpi_alloc(sizeof *fin, "a FIN frame", &fin) != RP_OK) return;
     fin->header = *header;
     if (rpi_rank_set_make(context->world, &fin->untold) != RP_OK) {
         rpi_fin_free(fin);

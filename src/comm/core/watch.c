@@ -25,11 +25,10 @@ bool rpi_comm_has_beats(const rp_comm *comm) {
     return comm->group != NULL;
 }
 
-void rpi_comm_set_status(rp_comm *comm, const rpi_comm_status *word) {
+void rpi_comm_set_status(rp_comm *comm, const rpi_comm_status *own) {
     if (!comm->group) return;
-    rpi_control_note(comm->group, word->waits ? WAITING : 0);
-    rpi_control_note_gap(comm->group,
-                         (rpi_control_gap){.from = word->from, .step = word->step});
+    rpi_control_note(comm->group, own->waits ? WAITING : 0);
+    rpi_control_note_gap(comm->group, (rpi_control_gap){.from = own->from, .step = own->step});
 }
 
 void rpi_comm_get_status(const rp_comm *comm, int rank, rpi_comm_status *out_word) {

@@ -29,7 +29,7 @@ typedef struct rpi_comm_status {
 bool rpi_comm_has_beats(const rp_comm *comm);
 /* Report it in this rank's heartbeats while no operation of the communicator runs; heard_ns is
  * ignored. Does nothing without heartbeats. */
-void rpi_comm_set_status(rp_comm *comm, const rpi_comm_status *word);
+void rpi_comm_set_status(rp_comm *comm, const rpi_comm_status *own);
 /* The last report of a rank; needs heartbeats. */
 void rpi_comm_get_status(const rp_comm *comm, int rank, rpi_comm_status *out_word);
 

@@ -149,11 +149,11 @@ static rp_status receive_locked(rp_window *window, rpi_window_claim *claim) {
     return RP_OK;
 }
 
-static rp_status receive_mutex(rp_window *window, int rank, rpi_window_frame word) {
+static rp_status receive_mutex(rp_window *window, int rank, rpi_window_frame frame) {
     rpi_context *context = window->comm->context;
     pthread_mutex_lock(&context->lock);
-    rp_status status = word == RPI_WINDOW_LOCK ? receive_lock(window, &window->cells[rank])
-                       : word == RPI_WINDOW_UNLOCK
+    rp_status status = frame == RPI_WINDOW_LOCK ? receive_lock(window, &window->cells[rank])
+                       : frame == RPI_WINDOW_UNLOCK
                            ? receive_unlock(window, &window->cells[rank])
                            : receive_locked(window, &window->claims[rank]);
     pthread_mutex_unlock(&context->lock);
@@ -168,14 +168,16 @@ rp_status rpi_window_receive(rp_window *window, int rank, const rpi_frame_header
         return RP_FAIL(MISMATCH, "it has another window of that number");
     if (header->operation == RPI_WINDOW_PUSH || header->operation == RPI_WINDOW_ANSWER)
         return receive_slice(window, rank, header, payload);
-    if (header->bytes) return RP_FAIL(CORRUPT, "a word with a payload");
+    if (header->bytes) return RP_FAIL(CORRUPT, "a control frame of a window with a payload");
     switch (header->operation) {
     case RPI_WINDOW_TAKEN: return receive_taken(window, rank, header);
     case RPI_WINDOW_GET: return receive_get(window, rank, header);
     case RPI_WINDOW_LOCK:
     case RPI_WINDOW_LOCKED:
     case RPI_WINDOW_UNLOCK: return receive_mutex(window, rank, header->operation);
-    default: return RP_FAIL(CORRUPT, "a word %d, which there is not", header->operation);
+    default:
+        return RP_FAIL(CORRUPT, "a frame of a window with operation %d, which there is not",
+                       header->operation);
     }
 }
 

@@ -16,7 +16,7 @@ enum { ITERATION_SLICES = 4 };
 
 /* ---- frames ---- */
 
-rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame word,
+rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame frame,
                                    uint64_t number) {
     return (rpi_frame_header){.kind = RPI_FRAME_WINDOW,
                               .communicator = window->comm->id,
@@ -25,7 +25,7 @@ rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame wor
                               .part = (int32_t)window->number,
                               .count = window->count,
                               .signature = window->signature,
-                              .operation = (uint8_t)word,
+                              .operation = (uint8_t)frame,
                               .dtype = (uint8_t)window->dtype,
                               .codec = rpi_codec_kind_of(&window->codec)->wire_id,
                               .bits = window->codec.bits,
@@ -43,9 +43,9 @@ size_t rpi_window_slice(const rp_window *window, uint32_t slice, size_t *out_fir
 }
 
 /* Only a header. False: there is no room now; the next iteration tries again. */
-static bool send_header(rp_window *window, int rank, rpi_window_frame word, uint64_t number,
+static bool send_header(rp_window *window, int rank, rpi_window_frame frame, uint64_t number,
                         bool mutex) {
-    rpi_frame_header header = rpi_window_header(window, word, number);
+    rpi_frame_header header = rpi_window_header(window, frame, number);
     header.round = mutex ? RPI_WINDOW_MUTEX : 0;
     if (window->comm->peers[rank].broken) return true; /* nobody hears it */
     if (rpi_control_frame_send(window->comm, rank, &header) == RP_OK) return true;
@@ -292,10 +292,10 @@ static rpi_window_frame next_frame(const rp_window *window, int rank) {
 }
 
 /* Under the context's lock. */
-static void note_told(rp_window *window, int rank, rpi_window_frame word) {
-    if (word == RPI_WINDOW_UNLOCK) window->claims[rank].unlock_due = false;
-    if (word == RPI_WINDOW_LOCK) window->claims[rank].state = RPI_CLAIM_ASKED;
-    if (word == RPI_WINDOW_LOCKED) window->cells[rank].told_due = false;
+static void note_told(rp_window *window, int rank, rpi_window_frame frame) {
+    if (frame == RPI_WINDOW_UNLOCK) window->claims[rank].unlock_due = false;
+    if (frame == RPI_WINDOW_LOCK) window->claims[rank].state = RPI_CLAIM_ASKED;
+    if (frame == RPI_WINDOW_LOCKED) window->cells[rank].told_due = false;
 }
 
 static void send_control(rp_window *window) {
@@ -304,15 +304,15 @@ static void send_control(rp_window *window) {
     for (int rank = 0; rank < window->comm->world; rank++) {
         for (;;) {
             pthread_mutex_lock(lock);
-            rpi_window_frame word = next_frame(window, rank);
+            rpi_window_frame frame = next_frame(window, rank);
             pthread_mutex_unlock(lock);
-            if (!word) break;
-            if (!send_header(window, rank, word, 0, false)) {
+            if (!frame) break;
+            if (!send_header(window, rank, frame, 0, false)) {
                 atomic_store(&window->control_due, true);
                 break;
             }
             pthread_mutex_lock(lock);
-            note_told(window, rank, word);
+            note_told(window, rank, frame);
             pthread_mutex_unlock(lock);
         }
     }

@@ -168,7 +168,7 @@ int rpi_window_find_in(const rp_window *window, int rank);  /* -1: no source */
 int rpi_window_find_out(const rp_window *window, int rank); /* -1: no destination */
 
 /* window_serve.c [progress] */
-rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame word,
+rpi_frame_header rpi_window_header(const rp_window *window, rpi_window_frame frame,
                                    uint64_t number);
 rp_encode_context rpi_window_context(const rp_window *window, uint64_t message, size_t first);
 /* The elements of a slice, and its offset. */

@@ -15,22 +15,22 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GROUPS_MAX = 1 << 20, WORDS = 200 };
+enum { GROUPS_MAX = 1 << 20, TEXT_BYTES = 200 };
 
 /* The record of each rank about its call. */
-typedef struct word {
+typedef struct record {
     int32_t status;
     uint32_t first;  /* of rank 0: the number of the list's first communicator */
     uint64_t digest; /* of the list: it must be the same on all ranks */
-    char text[WORDS];
-} word;
+    char text[TEXT_BYTES];
+} record;
 
 typedef struct call {
     rp_comm *parent;
     const rp_group *groups;
     size_t count;
     rp_comm **comms; /* [count] */
-    word *words;     /* [parent's world] */
+    record *records; /* [parent's world] */
 } call;
 
 static rp_status read_options(const call *c, size_t i, char name[RPI_BOOTSTRAP_NAME_MAX],
@@ -83,12 +83,12 @@ static uint64_t digest_of(const call *c) {
     return digest;
 }
 
-static void put_status(word *mine, rp_status status) {
+static void put_status(record *mine, rp_status status) {
     mine->status = status;
-    if (status != RP_OK) snprintf(mine->text, WORDS, "%s", rp_last_error()->message);
+    if (status != RP_OK) snprintf(mine->text, TEXT_BYTES, "%s", rp_last_error()->message);
 }
 
-static void take_numbers(const call *c, word *mine) {
+static void take_numbers(const call *c, record *mine) {
     rpi_context *context = c->parent->context;
     if (c->parent->rank || !c->count || mine->status != RP_OK) return;
     rpi_progress_acquire(context);
@@ -98,11 +98,11 @@ static void take_numbers(const call *c, word *mine) {
 }
 
 /* All ranks have the same records, and so come to the same result. */
-static rp_status exchange(call *c, const word *mine) {
-    RP_TRY(rp_all_gather(c->parent, mine, c->words, sizeof *mine, RP_U8, NULL, NULL));
+static rp_status exchange(call *c, const record *mine) {
+    RP_TRY(rp_all_gather(c->parent, mine, c->records, sizeof *mine, RP_U8, NULL, NULL));
     for (int rank = 0; rank < c->parent->world; rank++) {
-        word *said = &c->words[rank];
-        said->text[WORDS - 1] = '\0';
+        record *said = &c->records[rank];
+        said->text[TEXT_BYTES - 1] = '\0';
         if (said->status >= 0) continue;
         if (rank == c->parent->rank)
             return rpi_fail(said->status, __FILE__, __LINE__, "%s", said->text);
@@ -113,7 +113,7 @@ static rp_status exchange(call *c, const word *mine) {
 
 static rp_status compare(const call *c) {
     for (int rank = 1; rank < c->parent->world; rank++)
-        if (c->words[rank].digest != c->words[0].digest)
+        if (c->records[rank].digest != c->records[0].digest)
             return RP_FAIL(MISMATCH,
                            "rank %d has another list of groups than rank 0: names, ranks and "
                            "their order must be the same on all ranks",
@@ -147,7 +147,7 @@ static rp_status open_one(call *c, size_t i, uint32_t number) {
 
 static rp_status open_all(call *c) {
     rpi_context *context = c->parent->context;
-    uint32_t first = c->words[0].first;
+    uint32_t first = c->records[0].first;
     rpi_progress_acquire(context);
     rpi_context_receive_list(context, c->parent->members[0], first, c->count);
     rpi_progress_release(context);
@@ -163,7 +163,7 @@ static void undo_all(call *c) {
 }
 
 static rp_status make_all(call *c) {
-    word mine = {0};
+    record mine = {0};
     put_status(&mine, check_list(c));
     if (mine.status == RP_OK) mine.digest = digest_of(c);
     take_numbers(c, &mine);
@@ -184,14 +184,14 @@ rp_status rp_comm_groups(rp_comm *parent, const rp_group *groups, size_t count,
     size_t room = count > GROUPS_MAX || !groups ? 1 : count + 1;
     rp_status status = rpi_alloc_array(room, sizeof *c.comms, "a list of groups", &c.comms);
     if (status == RP_OK)
-        status = rpi_alloc_array((size_t)parent->world, sizeof *c.words, "a list of groups",
-                                 &c.words);
+        status = rpi_alloc_array((size_t)parent->world, sizeof *c.records, "a list of groups",
+                                 &c.records);
     if (status == RP_OK) {
         status = make_all(&c);
         if (status != RP_OK) status = rpi_fail_context(status, "making a list of groups: ");
     }
     for (size_t i = 0; status == RP_OK && i < count; i++) out_comms[i] = c.comms[i];
     rpi_free(c.comms);
-    rpi_free(c.words);
+    rpi_free(c.records);
     return status;
 }

@@ -194,6 +194,7 @@ static void what_is_no_address_is_not_called(void) {
                                            {"65536 127.0.0.1", "is no address"},
                                            {"4001", "is no address"},
                                            {"4001x127.0.0.1", "is no address"},
+                                           {"1 localhost", "cannot find host 'localhost'"},
                                            {"1 127.0.0.1", "nobody answers there"},
                                            {"65535 127.0.0.1", "nobody answers there"}};
     enum { LAST = RPI_CONTROL_SUCCESSORS };
@@ -212,6 +213,21 @@ static void what_is_no_address_is_not_called(void) {
         CHECK_EQ(control.elect_ns, RPI_NEVER_NS);
         CHECK_EQ(control.role, RPI_CONTROL_ALONE);
         CHECK_EQ(up.fd, -1);
+    }
+}
+
+/* Names are resolved before the work begins: whoever calls a successor sends the heartbeats of
+ * its process, and must not wait for a name server. */
+static void successors_publish_numbers(void) {
+    static const char *const hosts[] = {"localhost", "127.0.0.1,localhost"};
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        static rpi_control control;
+        control = (rpi_control){.rank = 1, .world = 3, .listener = -1};
+        rpi_control_listen(&control, hosts[i]);
+        const char *at = control.addresses[1];
+        CHECK_MSG(*at && !at[strspn(at, "0123456789abcdef .:,")], "'%s'", at);
+        CHECK_MSG(strstr(at, "127.0.0.1"), "'%s'", at);
+        close(control.listener);
     }
 }
 
@@ -349,6 +365,7 @@ CASES({"others_beat_on_without_rank_0", others_beat_on_without_rank_0},
       {"successors_are_the_first_behind_rank_0", successors_are_the_first_behind_rank_0},
       {"successors_hear_of_each_other", successors_hear_of_each_other},
       {"what_is_no_address_is_not_called", what_is_no_address_is_not_called},
+      {"successors_publish_numbers", successors_publish_numbers},
       {"any_listener_makes_a_coordinator", any_listener_makes_a_coordinator},
       {"a_coordinator_that_is_stopped_is_succeeded",
        a_coordinator_that_is_stopped_is_succeeded},

@@ -45,6 +45,7 @@ bool rpi_control_is_successor(int rank, int world) {
 
 void rpi_control_listen(rpi_control *control, const char *bind_host) {
     int port = 0;
+    char numbers[RPI_CONTROL_ADDRESS_BYTES - 22];
     if (!rpi_control_is_successor(control->rank, control->world)) return;
     if (rpi_stream_listen(bind_host, 0, &control->listener, &port) != RP_OK) {
         rpi_log(RP_LOG_INFO, "rank %d cannot take rank 0's place, should it leave: %s",
@@ -52,8 +53,9 @@ void rpi_control_listen(rpi_control *control, const char *bind_host) {
         control->listener = -1;
         return;
     }
-    snprintf(control->addresses[control->rank], RPI_CONTROL_ADDRESS_BYTES, "%d %.250s", port,
-             bind_host ? bind_host : "127.0.0.1");
+    rpi_host_to_numbers(bind_host, numbers, sizeof numbers);
+    snprintf(control->addresses[control->rank], RPI_CONTROL_ADDRESS_BYTES, "%d %s", port,
+             numbers);
 }
 
 void rpi_control_note_address(rpi_control *control, int rank, const char *text) {
@@ -75,13 +77,15 @@ void rpi_control_send_addresses(const rpi_control *control,
 
 /* ---- calling one ---- */
 
+/* Only by numbers (rpi_control_listen()): this thread beats, and must not wait for a name
+ * server. */
 static rp_status dial(const char *address, int *out_fd) {
     rpi_addresses addresses;
     char *host = NULL;
     long port = strtol(address, &host, 10);
     if (*host != ' ' || port < 1 || port > 65535)
         return RP_FAIL(CORRUPT, "'%.40s' is no address of a control connection", address);
-    RP_TRY(rpi_addresses_find(host + 1, (int)port, 0, &addresses));
+    RP_TRY(rpi_addresses_find(host + 1, (int)port, AI_NUMERICHOST, &addresses));
     int fd = -1;
     for (const struct addrinfo *at = addresses.first; at && fd < 0; at = at->ai_next)
         fd = rpi_stream_dial_once(at, rpi_now_ns() + SHARE_NS);

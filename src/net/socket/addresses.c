@@ -96,6 +96,29 @@ rp_status rpi_addresses_find(const char *host, int port, int flags, rpi_addresse
     return status == RP_OK ? RP_FAIL(INVALID, "'%s' is no host", host) : status;
 }
 
+/* False: there is no room for all. */
+static bool put_numbers(const rpi_addresses *addresses, char *text, size_t bytes) {
+    size_t used = 0;
+    for (const struct addrinfo *at = addresses->first; at; at = at->ai_next) {
+        char one[NI_MAXHOST];
+        if (getnameinfo(at->ai_addr, at->ai_addrlen, one, sizeof one, NULL, 0,
+                        NI_NUMERICHOST) != 0)
+            return false;
+        int length = snprintf(text + used, bytes - used, "%s%s", used ? "," : "", one);
+        if (length < 0 || (size_t)length >= bytes - used) return false;
+        used += (size_t)length;
+    }
+    return true;
+}
+
+void rpi_host_to_numbers(const char *host, char *text, size_t bytes) {
+    rpi_addresses addresses;
+    bool found = rpi_addresses_find(host, 0, 0, &addresses) == RP_OK;
+    if (!found || !put_numbers(&addresses, text, bytes))
+        snprintf(text, bytes, "%s", host ? host : "127.0.0.1");
+    rpi_addresses_free(&addresses);
+}
+
 void rpi_addresses_turn(rpi_addresses *addresses, unsigned n) {
     int count = addresses->count, first = (int)(n % (unsigned)count);
     for (int i = 0; i < count; i++)

@@ -8,6 +8,7 @@
 
 #include <netdb.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { RPI_HOST_BYTES = 256, RPI_ADDRESSES_MAX = 32 };
 
@@ -28,6 +29,9 @@ rp_status rpi_host_check(const char *host);
 /* All addresses of all names; `flags` are AI_*. RP_IO names the first that resolves to nothing,
  * if all do. Do not copy. */
 rp_status rpi_addresses_find(const char *host, int port, int flags, rpi_addresses *out);
+/* The numeric addresses of all names, as a list again; a name that resolves to nothing is left
+ * out, and `host` itself stays if all do or `text` has no room. May wait for a name server. */
+void rpi_host_to_numbers(const char *host, char *text, size_t bytes);
 /* Rotate the list so that it begins with the n-th address, modulo their number. */
 void rpi_addresses_turn(rpi_addresses *addresses, unsigned n);
 void rpi_addresses_free(rpi_addresses *addresses);

@@ -1,4 +1,4 @@
-/* Other processes, as /proc shows them. */
+/* Other processes, as /proc shows them, and what our own may do. */
 #ifndef HARNESS_PROCESS_H
 #define HARNESS_PROCESS_H
 
@@ -17,5 +17,9 @@ bool process_look_at(pid_t pid, process_look *out);
  */
 bool process_runs(pid_t pid);
 bool process_look_runs(const process_look *look);
+
+/* From now on the kernel answers this system call of our own process with `error`, as it does
+ * in containers with an old seccomp profile: for children of a test. False: it cannot. */
+bool process_forbid(unsigned call, unsigned error);
 
 #endif

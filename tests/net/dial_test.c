@@ -2,6 +2,7 @@
  * is neither made nor refused. */
 #include "base/clock.h"
 #include "harness/check.h"
+#include "harness/process.h"
 #include "link_pair.h"
 #include "net/socket/addresses.h"
 #include "net/socket/interfaces.h"
@@ -12,8 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,7 +23,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -458,24 +456,12 @@ static void descriptors_neither_block_nor_go_to_children(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
-/* From now on the kernel answers this call of the process with `error`, as it does in
- * containers with an old seccomp profile. */
-static bool forbid(unsigned call, unsigned error) {
-    struct sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    struct sock_fprog program = {.len = sizeof rules / sizeof rules[0], .filter = rules};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 enum { CANNOT_FORBID = 77 };
 
 /* In a child: 0 where the caller is taken with all that is promised. */
 static int accept_without_accept4(int listener, unsigned error) {
-    if (!forbid(SYS_accept4, error) || accept4(listener, NULL, NULL, SOCK_NONBLOCK) >= 0)
+    if (!process_forbid(SYS_accept4, error) ||
+        accept4(listener, NULL, NULL, SOCK_NONBLOCK) >= 0)
         return CANNOT_FORBID;
     int fd = rpi_stream_accept(listener), one = 0;
     socklen_t length = sizeof one;

@@ -2,6 +2,7 @@
 #include "net/store/bootstrap.h"
 
 #include "harness/check.h"
+#include "net/store/bootstrap_keys.h"
 
 #include <pthread.h>
 
@@ -66,6 +67,27 @@ static void a_circle_has_an_end(void) {
     guest guests[WORLD];
     hold((int[WORLD]){1, 2, 0, -1}, guests);
     for (int i = 0; i < 3; i++) CHECK(guests[i].pair.late >= 0 && guests[i].pair.late < 3);
+}
+
+/* What rank 1 may have noted, and who is late then. */
+static const struct {
+    const char *note;
+    int late;
+} notes[] = {{"3 why", 3}, {"4 why", 1}, {"-1 why", 1}, {"3why", 1}};
+
+static void a_note_that_makes_no_sense_ends_a_chain(void) {
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
+        rp_store store = {0};
+        rpi_bootstrap bootstrap;
+        rpi_bootstrap_pair pair;
+        REQUIRE_OK(rp_store_open_local(&store));
+        CHECK_OK(rpi_bootstrap_arrive(&bootstrap, &store, 0, WORLD, "meeting", 20));
+        CHECK_OK(rpi_bootstrap_set(&bootstrap, "waits", 1, notes[i].note));
+        rpi_bootstrap_find_pair(&bootstrap, 1, "because", &pair);
+        CHECK_MSG(pair.late == notes[i].late, "'%s': rank %d", notes[i].note, pair.late);
+        CHECK(!pair.mutual);
+        rp_store_close(&store);
+    }
 }
 
 /* Info of another program: as long as there is room for, without the end of a text. */
@@ -284,4 +306,5 @@ CASES({"who replaces a rank learns how far it was", who_replaces_a_rank_learns_h
       {"info_that_is_too_long_is_refused", info_that_is_too_long_is_refused},
       {"the_end_of_a_chain_is_late", the_end_of_a_chain_is_late},
       {"a_pair_is_found_by_all", a_pair_is_found_by_all},
+      {"a_note_that_makes_no_sense_ends_a_chain", a_note_that_makes_no_sense_ends_a_chain},
       {"a_circle_has_an_end", a_circle_has_an_end})

@@ -9,6 +9,7 @@
 #include "net/bytes/frame.h"
 #include "net/link/acceptor.h"
 #include "net/socket/stream.h"
+#include "net/tcp/tcp_endpoint.h"
 #include "net/tcp/tcp_multistream.h"
 #include "net/tcp/tcp_out.h"
 
@@ -522,6 +523,25 @@ static void a_bundle_lends_the_same_region_again(void) {
     leave_twice(&it);
 }
 
+/* A host that cannot be looked up is another error than text that is no address. */
+static void addresses_have_bounds(void) {
+    char host[RPI_HOST_BYTES + 1], address[sizeof host + 16];
+    static const char *const others[] = {"tcp",         "tcp:",    "tcp::80",
+                                         "shm:host:80", "host:80", ""};
+    int fd = -1, ways = 0;
+    for (size_t letters = RPI_HOST_BYTES - 1; letters <= RPI_HOST_BYTES; letters++) {
+        memset(host, 'x', letters);
+        host[letters] = '\0';
+        snprintf(address, sizeof address, "tcp:%s:80", host);
+        rp_status status = rpi_tcp_connecting.dial(address, 0, &fd, &ways);
+        CHECK(status < 0 && (status == RP_INVALID) == (letters == RPI_HOST_BYTES));
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        CHECK_FAILS(rpi_tcp_connecting.dial(others[i], 0, &fd, &ways), INVALID,
+                    "is no address of a tcp endpoint");
+    CHECK_EQ(fd, -1);
+}
+
 /* Socket pairs, whose far ends are the test's. */
 static void pair_up(rpi_channel channels[STREAMS], int far[STREAMS]) {
     for (int i = 0; i < STREAMS; i++) {
@@ -782,6 +802,7 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"streams_share_what_is_posted", streams_share_what_is_posted},
       {"a_bundle_lends_no_more_than_a_frame", a_bundle_lends_no_more_than_a_frame},
       {"a_bundle_lends_the_same_region_again", a_bundle_lends_the_same_region_again},
+      {"addresses_have_bounds", addresses_have_bounds},
       {"a_bundle_without_memory_closes_its_connections",
        a_bundle_without_memory_closes_its_connections},
       {"a_stream_is_muted_by_the_end_of_another", a_stream_is_muted_by_the_end_of_another},

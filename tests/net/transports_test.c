@@ -264,6 +264,22 @@ static void an_end_is_news_once(void) {
     each(an_end);
 }
 
+/* Both have come by the time that the first is taken. */
+static void second_frame(link_pair *pair) {
+    for (uint64_t i = 0; i < 2; i++) REQUIRE_OK(link_send_wait(pair->links[0], i, SHORT_BYTES));
+    CHECK_OK(link_receive_wait(pair->links[1], 0, SHORT_BYTES));
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(pair->transport->progress(pair->endpoints[0]));
+        CHECK_OK(pair->transport->progress(pair->endpoints[1]));
+    }
+    CHECK(link_wait(pair->endpoints[1]));
+    CHECK_OK(link_receive_wait(pair->links[1], 1, SHORT_BYTES));
+}
+
+static void nobody_sleeps_on_a_frame_that_is_there(void) {
+    each(second_frame);
+}
+
 static void mistakes(link_pair *pair) {
     void *region, *again;
     CHECK_FAILS(pair->transport->reserve(pair->links[0], FRAME_BYTES + 1, &region), INVALID,
@@ -660,6 +676,7 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"a_closed_peer_is_drained_then_named", a_closed_peer_is_drained_then_named},
       {"a_sleeper_learns_of_a_close", a_sleeper_learns_of_a_close},
       {"an_end_is_news_once", an_end_is_news_once},
+      {"nobody_sleeps_on_a_frame_that_is_there", nobody_sleeps_on_a_frame_that_is_there},
       {"refuses_wrong_calls", refuses_wrong_calls},
       {"bulk_leaves_room_for_others", bulk_leaves_room_for_others},
       {"refuses_wrong_options", refuses_wrong_options},

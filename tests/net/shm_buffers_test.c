@@ -8,6 +8,7 @@
 #include "net/bytes/frame.h"
 #include "net/memory/buffers.h"
 #include "net/shm/shm_buffers.h"
+#include "net/shm/shm_endpoint.h"
 #include "net/socket/pass_fd.h"
 
 #include <fcntl.h>
@@ -372,6 +373,27 @@ static void places_are_checked(void) {
     }
 }
 
+/* It says that it has read more frames than there are. Whoever waits for a payload asks for
+ * that, and is told by the link. */
+static void frames_that_were_never_posted_do_not_come_back(void) {
+    link_pair pair;
+    const void *frame = NULL;
+    size_t got = 0;
+    uint32_t number = 0;
+    unsigned char *buffer = make_buffer();
+    open_pair(&pair, true, true);
+    REQUIRE(reach(&pair, buffer, BYTES));
+    REQUIRE_OK(commit(&pair, buffer, BYTES, &number));
+    atomic_store(&((rpi_shm_link *)pair.links[1])->pair.mine->released, 77);
+    CHECK(!zero_copy->is_completed(pair.links[0], number));
+    CHECK(link_wait(pair.endpoints[0]));
+    for (int i = 0; i < 2; i++)
+        CHECK_FAILS(shm->peek(pair.links[0], &frame, &got), CORRUPT,
+                    "gave back 77 frames of 1");
+    link_pair_close(&pair);
+    CHECK_OK(rp_buffer_free(buffer));
+}
+
 /* One end of a socket hears what the other says. */
 typedef struct heard {
     int sockets[2];
@@ -612,6 +634,8 @@ CASES({"payloads_are_read_where_they_lie", payloads_are_read_where_they_lie},
       {"more_than_are_mapped_are_copied", more_than_are_mapped_are_copied},
       {"offers_wait_for_room", offers_wait_for_room},
       {"places_are_checked", places_are_checked},
+      {"frames_that_were_never_posted_do_not_come_back",
+       frames_that_were_never_posted_do_not_come_back},
       {"only_sealed_memory_is_mapped", only_sealed_memory_is_mapped},
       {"notes_that_are_none_are_an_error", notes_that_are_none_are_an_error},
       {"buffers_are_freed_once_and_when_idle", buffers_are_freed_once_and_when_idle},

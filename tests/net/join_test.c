@@ -3,6 +3,7 @@
 #include "net/socket/stream.h"
 #include "net/world/join.h"
 #include "redpoll/place.h"
+#include "redpoll/view.h"
 
 #include "base/clock.h"
 #include "harness/check.h"
@@ -632,6 +633,23 @@ static void several_hosts_need_an_outer_address(void) {
     rp_store_server_stop(server);
 }
 
+/* A world of views, where there is none to join. */
+static void views_need_a_store_that_outlives_its_ranks(void) {
+    static const double wrong[] = {-1, -1e-9, NAN};
+    rp_world *world = NULL;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        CHECK_FAILS(rp_world_join(NULL, wrong[i], &world), INVALID, "timeout_s is");
+    CHECK_FAILS(rp_world_join(NULL, 0, NULL), INVALID, "nowhere to put");
+    for (int timeout_s = 0; timeout_s < 2; timeout_s++)
+        CHECK_FAILS(rp_world_join(NULL, timeout_s, &world), UNSUPPORTED, "no launcher");
+    static const setting ours[] = {RANKS("0", "2"), MASTER};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        setenv(ours[i].name, ours[i].value, 1);
+    CHECK_FAILS(rp_world_join(NULL, 0, &world), UNSUPPORTED, "rank 0 would serve the store");
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) unsetenv(ours[i].name);
+    CHECK(!world);
+}
+
 CASES({"launchers_are_understood", launchers_are_understood},
       {"a_store_of_rank_0_is_where_it_is_told", a_store_of_rank_0_is_where_it_is_told},
       {"half_set_variables_are_named", half_set_variables_are_named},
@@ -640,6 +658,8 @@ CASES({"launchers_are_understood", launchers_are_understood},
       {"the_launcher_is_the_parent", the_launcher_is_the_parent},
       {"ranks_out_of_sight_of_their_launcher_need_a_port",
        ranks_out_of_sight_of_their_launcher_need_a_port},
+      {"views_need_a_store_that_outlives_its_ranks",
+       views_need_a_store_that_outlives_its_ranks},
       {"rank_0_serves", rank_0_serves},
       {"a_world_of_one_opens_nothing", a_world_of_one_opens_nothing},
       {"a_store_with_another_secret_may_be_another_jobs",

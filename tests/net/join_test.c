@@ -650,6 +650,29 @@ static void views_need_a_store_that_outlives_its_ranks(void) {
     CHECK(!world);
 }
 
+/* At the store of a launcher, which is left again where the world cannot be opened. */
+static void who_opens_no_world_leaves_its_store(void) {
+    rp_store_server *server = NULL;
+    rp_world *world = NULL;
+    rp_world_options options = RP_WORLD_OPTIONS();
+    char place[32];
+    int port = 0, before = check_descriptors();
+    REQUIRE_OK(rp_store_serve("127.0.0.1", 0, &server, &port));
+    snprintf(place, sizeof place, "127.0.0.1:%d", port);
+    const setting ours[] = {RANKS("0", "2"), {"REDPOLL_STORE", place}};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        setenv(ours[i].name, ours[i].value, 1);
+    options.least = -1;
+    CHECK_FAILS(rp_world_join(&options, 20, &world), INVALID, "least");
+    CHECK(!world);
+    options.least = 1;
+    CHECK_OK(rp_world_join(&options, 20, &world));
+    rp_world_close(world);
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) unsetenv(ours[i].name);
+    rp_store_server_stop(server);
+    CHECK_EQ(check_descriptors(), before);
+}
+
 CASES({"launchers_are_understood", launchers_are_understood},
       {"a_store_of_rank_0_is_where_it_is_told", a_store_of_rank_0_is_where_it_is_told},
       {"half_set_variables_are_named", half_set_variables_are_named},
@@ -660,6 +683,7 @@ CASES({"launchers_are_understood", launchers_are_understood},
        ranks_out_of_sight_of_their_launcher_need_a_port},
       {"views_need_a_store_that_outlives_its_ranks",
        views_need_a_store_that_outlives_its_ranks},
+      {"who_opens_no_world_leaves_its_store", who_opens_no_world_leaves_its_store},
       {"rank_0_serves", rank_0_serves},
       {"a_world_of_one_opens_nothing", a_world_of_one_opens_nothing},
       {"a_store_with_another_secret_may_be_another_jobs",

@@ -404,6 +404,19 @@ static void a_way_is_named_by_both_its_ends(void) {
     CHECK(!strcmp(begun, "lo 127.0.0.1"));
 }
 
+/* However long nobody has said anything: only what was sent and not acknowledged counts. */
+static void silence_is_no_loss(void) {
+    int listener = -1, port = 0, fd = -1;
+    REQUIRE_OK(rpi_stream_listen("127.0.0.1", 0, &listener, &port));
+    REQUIRE_OK(rpi_stream_dial("127.0.0.1", port, rpi_deadline_ns(10), &fd));
+    CHECK(!rpi_stream_is_unanswered(fd, 0));
+    CHECK_EQ(write(fd, "x", 1), 1); /* the kernel of the other side acknowledges it */
+    CHECK(!rpi_stream_is_unanswered(fd, 0));
+    CHECK(!rpi_stream_is_unanswered(-1, 0));
+    close(fd);
+    close(listener);
+}
+
 /* ---- what every descriptor promises ---- */
 
 static void check_promises(int fd, const char *what) {
@@ -611,6 +624,7 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"ports_come_from_the_range", ports_come_from_the_range},
       {"trials_of_a_port_do_not_take_it", trials_of_a_port_do_not_take_it},
       {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them},
+      {"silence_is_no_loss", silence_is_no_loss},
       {"a_way_is_named_by_both_its_ends", a_way_is_named_by_both_its_ends},
       {"descriptors_neither_block_nor_go_to_children",
        descriptors_neither_block_nor_go_to_children},

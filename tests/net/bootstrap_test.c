@@ -220,6 +220,20 @@ static void a_failure_is_of_one_meeting(void) {
     rp_store_close(&store);
 }
 
+/* Who cannot meet says so to those who wait for it, and keeps its own reason. */
+static void who_declines_is_named(void) {
+    rp_store store = {0};
+    rpi_bootstrap meeting;
+    REQUIRE_OK(rp_store_open_local(&store));
+    rp_status why = RP_FAIL(IO, "no network");
+    CHECK_FAILS(rpi_bootstrap_decline(&store, 1, 2, "meeting", 20, why), IO, "no network");
+    CHECK_FAILS(rpi_bootstrap_arrive(&meeting, &store, 0, 2, "meeting", 20), IO,
+                "rank 1 gave up connecting: no network");
+    rp_store_close(&store);
+    why = RP_FAIL(IO, "no network");
+    CHECK_FAILS(rpi_bootstrap_decline(&store, 1, 2, "", 20, why), IO, "no network");
+}
+
 static void two_of_one_rank_are_named(void) {
     rp_store store = {0};
     rpi_bootstrap meetings[3];
@@ -299,6 +313,7 @@ static void names_have_bounds(void) {
 
 CASES({"who replaces a rank learns how far it was", who_replaces_a_rank_learns_how_far_it_was},
       {"a failure is of one meeting", a_failure_is_of_one_meeting},
+      {"who declines is named", who_declines_is_named},
       {"two of one rank are named", two_of_one_rank_are_named},
       {"who comes between is in the next", who_comes_between_is_in_the_next},
       {"names have bounds", names_have_bounds},

@@ -476,6 +476,7 @@ static int accept_without_accept4(int listener, unsigned error) {
     if (!process_forbid(SYS_accept4, error) ||
         accept4(listener, NULL, NULL, SOCK_NONBLOCK) >= 0)
         return CANNOT_FORBID;
+    if (error == EPERM) close(STDIN_FILENO); /* descriptor 0 serves like any */
     int fd = rpi_stream_accept(listener), one = 0;
     socklen_t length = sizeof one;
     if (fd < 0) return error == EPERM || error == ENOSYS ? 1 : 0;

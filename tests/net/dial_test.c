@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -362,6 +363,19 @@ static void trials_of_a_port_do_not_take_it(void) {
     close(held);
 }
 
+/* The addresses of lo: 127.0.0.1, and ::1 where IPv6 is on. */
+static int loopbacks(void) {
+    struct ifaddrs *all = NULL;
+    int count = 0;
+    CHECK(getifaddrs(&all) == 0);
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+        int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+        count += !strcmp(at->ifa_name, "lo") && (family == AF_INET || family == AF_INET6);
+    }
+    freeifaddrs(all);
+    return count;
+}
+
 static void interfaces_match_as_nccl_has_them(void) {
     static const struct {
         const char *filter, *name;
@@ -386,6 +400,8 @@ static void interfaces_match_as_nccl_has_them(void) {
     CHECK_FAILS(rpi_interfaces_list("=nosuch0", list, &count), INVALID, "there are: ");
     REQUIRE_OK(rpi_interfaces_list("=lo", list, &count));
     CHECK(count >= 1 && strcmp(list[0].address, "127.0.0.1") == 0);
+    CHECK_EQ(count, loopbacks());
+    if (count > 1) CHECK(strcmp(list[count - 1].address, "::1") == 0);
 }
 
 /* Between which interfaces and addresses a connection goes, for people. */

@@ -103,6 +103,20 @@ static void a_bad_secret_is_refused_with_advice(void) {
     CHECK(!strstr(rp_last_error()->message, "0123456789abcdef"));
 }
 
+/* Only root can give a file away. */
+static void a_secret_of_another_user_is_refused(void) {
+    rpi_secret secret;
+    if (has_no_openssl()) return;
+    const char *path = put("foreign", "0123456789abcdef", 0600);
+    if (geteuid() != 0 || chown(path, 12345, (gid_t)-1) != 0) {
+        check_skip("this user cannot give a file to another one");
+        return;
+    }
+    CHECK_FAILS(find(NULL, path, &secret), INVALID, "belongs to another user");
+    CHECK(chown(path, 0, (gid_t)-1) == 0);
+    CHECK_OK(find(NULL, path, &secret));
+}
+
 /* Add a row: so many letters, in the environment or in a file, and whether they are a secret.
  */
 static const struct {
@@ -412,6 +426,7 @@ static void who_was_hung_up_on_calls_again(void) {
 
 CASES({"who_was_hung_up_on_calls_again", who_was_hung_up_on_calls_again},
       {"a_secret_is_a_text_or_in_a_file", a_secret_is_a_text_or_in_a_file},
+      {"a_secret_of_another_user_is_refused", a_secret_of_another_user_is_refused},
       {"a_bad_secret_is_refused_with_advice", a_bad_secret_is_refused_with_advice},
       {"secrets_have_bounds", secrets_have_bounds},
       {"the_key_is_the_documented_one", the_key_is_the_documented_one},

@@ -602,6 +602,23 @@ static void a_stream_is_muted_by_the_end_of_another(void) {
     }
 }
 
+/* Who holds a frame hears of the end of a connection if it waits for room; who does not looks
+ * again when it has taken the frame. */
+static void an_end_is_news_for_who_waits_for_room(void) {
+    for (int lane = 0; lane < 4; lane++)
+        for (int held = 0; held < 2; held++) {
+            rpi_tcp_stream stream = {.in = RPI_TCP_IN_ENDED, .held = held};
+            stream.sticky.status = RP_PEER;
+            if (lane == 1) stream.others.starved = 1;
+            if (lane == 2) stream.bulk_starved = 1;
+            if (lane == 3) stream.first.starved = 1;
+            CHECK_MSG(rpi_tcp_stream_is_ready(&stream) == (!held || lane > 0),
+                      "lane %d, held %d", lane, held);
+            stream.sticky.told = true;
+            CHECK(!rpi_tcp_stream_is_ready(&stream));
+        }
+}
+
 /* Of a frame that is longer than what the kernel takes nothing is passed by an urgent one. */
 static void an_urgent_frame_waits_for_the_one_that_goes(void) {
     rpi_endpoint endpoint = {.world = 2};
@@ -802,6 +819,7 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"streams_share_what_is_posted", streams_share_what_is_posted},
       {"a_bundle_lends_no_more_than_a_frame", a_bundle_lends_no_more_than_a_frame},
       {"a_bundle_lends_the_same_region_again", a_bundle_lends_the_same_region_again},
+      {"an_end_is_news_for_who_waits_for_room", an_end_is_news_for_who_waits_for_room},
       {"addresses_have_bounds", addresses_have_bounds},
       {"a_bundle_without_memory_closes_its_connections",
        a_bundle_without_memory_closes_its_connections},

@@ -425,9 +425,12 @@ static void refuse_owned_segments(scene *s) {
     REFUSES("nowhere", rp_all_gather_segments_start, s->comm, &good, 1, NULL, NULL);
     REFUSES("segments is NULL", rp_all_gather_segments_start, s->comm, NULL, 1, NULL, out);
     REFUSES("comm is NULL", rp_all_gather_segments, NULL, &good, 1, NULL);
+    char range[64];
     bad.owner = s->world;
-    REFUSES("segment 0 belongs to rank", rp_reduce_scatter_segments, s->comm, &bad, 1, NULL);
-    REFUSES("segment 0 belongs to rank", rp_all_gather_segments, s->comm, &bad, 1, NULL);
+    snprintf(range, sizeof range, "segment 0 belongs to rank %d; there are 0 to %d", s->world,
+             s->world - 1);
+    REFUSES(range, rp_reduce_scatter_segments, s->comm, &bad, 1, NULL);
+    REFUSES(range, rp_all_gather_segments, s->comm, &bad, 1, NULL);
     bad.owner = -1;
     REFUSES("belongs to rank -1; there are 0 to", rp_all_gather_segments, s->comm, &bad, 1,
             NULL);
@@ -748,6 +751,16 @@ static void options_are_checked_alike_in_every_world(void) {
             &comm);
 }
 
+/* A world of one listens nowhere: it only tries the address. */
+static void an_address_that_is_tried_is_given_back(void) {
+    rp_comm_options options = RP_COMM_OPTIONS(.bind_host = "127.0.0.1");
+    int before = check_descriptors();
+    rp_comm *comm = NULL;
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, &options, &comm));
+    rp_comm_destroy(comm);
+    CHECK_EQ(check_descriptors(), before);
+}
+
 static void misuse_alone(rp_comm *comm, int rank, int world, void *context) {
     (void)rank, (void)world, (void)context;
     float x[8] = {0};
@@ -901,6 +914,7 @@ CASES({"sizes of options are checked", sizes_of_options_are_checked},
       {"windows", arguments_of_windows}, {"worlds of views", arguments_of_views},
       {"operations", operations},
       {"options are checked alike in every world", options_are_checked_alike_in_every_world},
+      {"an address that is tried is given back", an_address_that_is_tried_is_given_back},
       {"operations are checked alike in every world",
        operations_are_checked_alike_in_every_world},
       {"every public function is here", every_public_function_is_here})

@@ -86,10 +86,12 @@ static void it_says_what_it_found(void) {
               "%s", text);
 }
 
-/* Where the link sets the time, an eighth of the bytes is faster, and as many are not. */
+/* Where the link sets the time, an eighth of the bytes is faster, and as many or more are not.
+ */
 static void the_link_decides(void) {
     rp_comm_options options = RP_COMM_OPTIONS(.transport = "inproc", .link = "20Mbit,1us");
-    asked shorter = {.codec = "q4", .most = 16384}, same = {.codec = "fp32", .most = 16384};
+    asked shorter = {.codec = "q4", .most = 16384}, same = {.codec = "fp32", .most = 16384},
+          longer = {.codec = "topk:k=1024,bucket=1024,values=fp32", .most = 16384};
     world_run(2, &options, compare, &shorter);
     CHECK_EQ(shorter.found[0].lossy_from, 16384);
     CHECK_MSG(strstr(shorter.text[1], "q4:bucket=512 from 0.0655 MB on, fp32 below: 0.0655 MB"),
@@ -97,6 +99,10 @@ static void the_link_decides(void) {
     world_run(2, &options, compare, &same);
     CHECK_EQ(same.found[0].lossy_from, RP_LOSSY_NEVER);
     CHECK_MSG(strncmp(same.text[0], "fp32: 0.0655 MB take ", 21) == 0, "%s", same.text[0]);
+    world_run(2, &options, compare, &longer); /* all elements, each with its place */
+    CHECK_OK(longer.status[0]);
+    CHECK_EQ(longer.found[0].lossy_from, RP_LOSSY_NEVER);
+    CHECK(longer.found[0].lossy_s > longer.found[0].exact_s);
 }
 
 static void one_rank_has_nothing_to_gain(void) {

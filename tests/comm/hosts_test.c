@@ -48,6 +48,37 @@ static void each_layout(const rp_comm_options *options, world_function function)
     world_hosts(NULL);
 }
 
+/* Hosts are numbered in the order in which ranks name them, and again for a group. */
+static void number_hosts(rp_comm *comm, int rank, int world, void *context) {
+    const int *host_of = context;
+    int members[MOST_RANKS], count = world - 1;
+    rp_comm *group = NULL;
+    bool on_one = true;
+    for (int r = 0; r < world; r++) {
+        CHECK_EQ(comm->hosts[r], host_of[r]);
+        on_one &= host_of[r] == host_of[rank];
+        members[r] = world - 1 - r; /* without rank 0, the last rank first */
+    }
+    CHECK_EQ(comm->one_host, on_one);
+    if (rank == 0 || count < 2) return;
+    REQUIRE_OK(rp_comm_group(comm, members, count,
+                             &(rp_comm_options)RP_COMM_OPTIONS(.name = "others"), &group));
+    CHECK_EQ(group->hosts[0], 0);
+    for (int m = 1; m < count; m++)
+        for (int n = 0; n < m; n++)
+            CHECK_EQ(group->hosts[m] == group->hosts[n],
+                     host_of[members[m]] == host_of[members[n]]);
+    rp_comm_destroy(group);
+}
+
+static void hosts_are_numbered(void) {
+    for (int i = 0; i < LAYOUTS; i++) {
+        world_hosts(layouts[i].host_of);
+        world_run(layouts[i].world, NULL, number_hosts, (void *)(uintptr_t)layouts[i].host_of);
+    }
+    world_hosts(NULL);
+}
+
 static void sum_once(rp_comm *comm, int rank, const char *codec, size_t count, bool mean) {
     rp_segment segment = {.data = results[rank], .count = count, .dtype = RP_F32};
     rp_collective_options options =
@@ -214,7 +245,8 @@ static void misuse_is_refused(void) {
     world_hosts(NULL);
 }
 
-CASES({"every layout, codec and count", every_layout_codec_and_count},
+CASES({"hosts are numbered", hosts_are_numbered},
+      {"every layout, codec and count", every_layout_codec_and_count},
       {"the same in tiny chunks", the_same_in_tiny_chunks},
       {"a lossy codec is exact inside a host", a_lossy_codec_is_exact_inside_a_host},
       {"other reductions and dtypes", other_reductions_and_dtypes},

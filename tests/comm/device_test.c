@@ -402,7 +402,8 @@ static void other_gpus_stay_closed(void) {
     }
 }
 
-/* A GPU's driver may ring for the last time behind the end. */
+/* A GPU's driver may ring for the last time behind the end: it then has a descriptor for a
+ * moment more, which the first count may see, too. */
 static void descriptors_are_given_back(void) {
     const job j = {.algorithm = "ring", .dtype = RP_F32, .counts = {5003, 70}, .there = 31};
     device_begin();
@@ -410,9 +411,9 @@ static void descriptors_are_given_back(void) {
     int before = check_descriptors();
     int64_t deadline_ns = rpi_deadline_ns(20);
     compare(j, 3, 4096);
-    while (check_descriptors() != before && rpi_now_ns() < deadline_ns)
+    while (check_descriptors() > before && rpi_now_ns() < deadline_ns)
         rpi_sleep_until_ns(rpi_now_ns() + 1000000);
-    CHECK_EQ(check_descriptors(), before);
+    CHECK(check_descriptors() <= before);
 }
 
 static void nothing_is_left(void) {

@@ -281,8 +281,16 @@ static void star(rp_comm *comm, int rank, int world, void *context) {
     CHECK_OK(rp_window_flush(window, 20));
     CHECK_OK(rp_barrier(comm));
     CHECK_OK(rp_window_update(window, &collect, NULL));
+    /* On a busy machine one rank may have taken its steps alone: some more, in turns. */
+    for (int step = 0; step < 30; step++) {
+        CHECK_OK(rp_barrier(comm));
+        CHECK_OK(rp_window_accumulate(window, NULL, 1, &send, NULL));
+        CHECK_OK(rp_window_flush(window, 20));
+        CHECK_OK(rp_barrier(comm));
+        CHECK_OK(rp_window_update(window, &collect, NULL));
+    }
     double sums[2] = {x[0], rp_window_p(window)};
-    CHECK_NEAR(sums[0] / sums[1], 2, 1e-3); /* the last rank goes on alone for a while */
+    CHECK_NEAR(sums[0] / sums[1], 2, 1e-6);
     rp_segment segment = {.data = sums, .count = 2, .dtype = RP_F64};
     CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
     CHECK_NEAR(sums[0], 10, 1e-9);

@@ -16,6 +16,7 @@ struct rpi_weights {
     int64_t count, states_count;
     float *values, *gradients, *state_values;
     float **value_at, **gradient_at, **state_at; /* where each lies now */
+    void (*give_values)(void *memory);
     void (*give_gradients)(void *memory);
 };
 
@@ -224,22 +225,27 @@ static rp_status build_table(rpi_weights *weights, const rpi_weights_source *sou
     return index_names(weights);
 }
 
-static rp_status take_own(void *context, size_t bytes, void **out_memory) {
+static rp_status take_own(void *context, size_t bytes, const char *what, void **out_memory) {
     (void)context;
-    return rpi_alloc(bytes, "gradients", out_memory);
+    return rpi_alloc(bytes, what, out_memory);
 }
 
 static void give_own(void *memory) {
     rpi_free(memory);
 }
 
-static const rpi_gradient_memory own_memory = {.take = take_own, .give = give_own};
+const rpi_arena_memory rpi_arena_memory_own = {.take = take_own, .give = give_own};
 
-static rp_status add_gradients(rpi_weights *weights, const rpi_gradient_memory *memory) {
-    void *gradients = NULL; /* as many as there are values: their bytes can be counted */
-    RP_TRY(memory->take(memory->context, (size_t)weights->count * sizeof(float), &gradients));
-    weights->gradients = gradients;
-    weights->give_gradients = memory->give;
+static rp_status add_arena(const rpi_weights *weights, const rpi_arena_memory *memory,
+                           const char *what, float **out_arena,
+                           void (**out_give)(void *memory)) {
+    void *arena = NULL;
+    size_t count = (size_t)weights->count;
+    if (count > SIZE_MAX / sizeof(float))
+        return RP_FAIL(NOMEM, "no memory for %zu elements of %s", count, what);
+    RP_TRY(memory->take(memory->context, count * sizeof(float), what, &arena));
+    *out_arena = arena;
+    *out_give = memory->give;
     return RP_OK;
 }
 
@@ -251,20 +257,25 @@ static void place_all(rpi_weights *weights) {
     for (int i = 0; i < weights->state_count; i++) rpi_weights_place_state(weights, i, NULL);
 }
 
-static rp_status add_values(rpi_weights *weights) {
-    return rpi_alloc_array((size_t)weights->count, sizeof(float), "parameter values",
-                           &weights->values);
+static rp_status add_values(rpi_weights *weights, const rpi_arena_memory *memory) {
+    return add_arena(weights, memory, "parameter values", &weights->values,
+                     &weights->give_values);
+}
+
+static rp_status add_gradients(rpi_weights *weights, const rpi_arena_memory *memory) {
+    return add_arena(weights, memory, "gradients", &weights->gradients,
+                     &weights->give_gradients);
 }
 
 /* What elements a table has. */
 typedef struct extent {
-    bool states, values;
-    const rpi_gradient_memory *gradients; /* NULL: none */
+    bool states;
+    rpi_weights_memory memory;
 } extent;
 
 static rp_status add_elements(rpi_weights *weights, const extent *has) {
-    if (has->values) RP_TRY(add_values(weights));
-    if (has->gradients) RP_TRY(add_gradients(weights, has->gradients));
+    if (has->memory.values) RP_TRY(add_values(weights, has->memory.values));
+    if (has->memory.gradients) RP_TRY(add_gradients(weights, has->memory.gradients));
     if (has->states)
         RP_TRY(rpi_alloc_array((size_t)weights->states_count, sizeof(float), "state values",
                                &weights->state_values));
@@ -286,7 +297,7 @@ static rp_status create(const rpi_weights_source *sources, int count, const exte
     return RP_OK;
 }
 
-static const extent whole = {true, true, &own_memory};
+static const extent whole = {true, {&rpi_arena_memory_own, &rpi_arena_memory_own}};
 
 rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count,
                                     rpi_weights **out_weights) {
@@ -298,11 +309,9 @@ rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
     return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &whole, out_weights);
 }
 
-rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
-                                  const rpi_gradient_memory *memory,
-                                  rpi_weights **out_weights) {
-    const extent all = {true, true, memory};
-    return create(&(rpi_weights_source){.graph = graph, .loss = loss}, 1, &all, out_weights);
+rp_status rpi_weights_create_with(const rpi_weights_source *sources, int count,
+                                  const rpi_weights_memory *memory, rpi_weights **out_weights) {
+    return create(sources, count, &(extent){true, *memory}, out_weights);
 }
 
 rp_status rpi_weights_create_shared_table(const rpi_weights_source *sources, int count,
@@ -317,15 +326,9 @@ rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                            1, out_weights);
 }
 
-rp_status rpi_weights_create_placed(const rpi_weights_source *sources, int count,
-                                    bool has_values, rpi_weights **out_weights) {
-    const extent has = {.states = true, .values = has_values};
-    return create(sources, count, &has, out_weights);
-}
-
 rp_status rpi_weights_open_values(rpi_weights *weights) {
     if (weights->values) return RP_OK;
-    RP_TRY(add_values(weights));
+    RP_TRY(add_values(weights, &rpi_arena_memory_own));
     for (int i = 0; i < weights->parameter_count; i++)
         if (!weights->value_at[i]) rpi_weights_place_values(weights, i, NULL);
     return RP_OK;
@@ -337,7 +340,7 @@ void rpi_weights_close_values(rpi_weights *weights) {
     for (int i = 0; arena && i < weights->parameter_count; i++)
         if (weights->value_at[i] == arena + weights->parameters[i].first)
             weights->value_at[i] = NULL;
-    rpi_free(arena);
+    if (arena) weights->give_values(arena);
 }
 
 void rpi_weights_destroy(rpi_weights *weights) {
@@ -350,7 +353,7 @@ void rpi_weights_destroy(rpi_weights *weights) {
     rpi_free(weights->value_at);
     rpi_free(weights->gradient_at);
     rpi_free(weights->state_at);
-    rpi_free(weights->values);
+    if (weights->give_values) weights->give_values(weights->values);
     if (weights->give_gradients) weights->give_gradients(weights->gradients);
     rpi_free(weights->state_values);
     rpi_free(weights);

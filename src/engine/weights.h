@@ -39,14 +39,21 @@ typedef struct rpi_weights_source {
     const rpi_value_id *given, *seeds;
 } rpi_weights_source;
 
-/* Where gradients lie when they are not in memory of the table's own: whoever makes it may have
- * them where others read them, too. */
-typedef struct rpi_gradient_memory {
+/* Memory of an arena: whoever makes a table may have values or gradients where others read
+ * them, too. */
+typedef struct rpi_arena_memory {
     /* Zeroed, and aligned to RPI_ALIGNMENT. */
-    rp_status (*take)(void *context, size_t bytes, void **out_memory);
+    rp_status (*take)(void *context, size_t bytes, const char *what, void **out_memory);
     void (*give)(void *memory); /* when the table is destroyed; NULL is fine */
     void *context;              /* of take() */
-} rpi_gradient_memory;
+} rpi_arena_memory;
+
+extern const rpi_arena_memory rpi_arena_memory_own; /* the table's */
+
+/* Memory of both arenas. NULL: there is no such arena. */
+typedef struct rpi_weights_memory {
+    const rpi_arena_memory *values, *gradients;
+} rpi_weights_memory;
 
 /* Zeroed arenas for the parameters and states of all graphs; those of one name are one, and
  * later graphs append what is new. The graphs may go before the table does. RP_INVALID names
@@ -56,21 +63,17 @@ rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count
 /* The same of one graph. */
 rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights);
-/* The same, with gradients in such memory. */
-rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
-                                  const rpi_gradient_memory *memory, rpi_weights **out_weights);
-/* The same without elements: for programs that are compiled to be counted, and for those whose
- * parameters are placed by the caller before they run. */
+/* The same, with arenas in such memory: what has no arena lies nowhere until it is placed. */
+rp_status rpi_weights_create_with(const rpi_weights_source *sources, int count,
+                                  const rpi_weights_memory *memory, rpi_weights **out_weights);
+/* The same without elements, of states neither: for programs that are compiled to be counted,
+ * and for those whose parameters are placed by the caller before they run. */
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights);
 rp_status rpi_weights_create_shared_table(const rpi_weights_source *sources, int count,
                                           rpi_weights **out_weights);
 void rpi_weights_destroy(rpi_weights *weights);
 
-/* The same with an arena of states alone, and of values where they are asked for: what has no
- * arena lies nowhere until it is placed. */
-rp_status rpi_weights_create_placed(const rpi_weights_source *sources, int count,
-                                    bool has_values, rpi_weights **out_weights);
 /* An arena of values, zeroed, for as long as all of them are wanted in one, and away with it.
  * Nothing happens where one is there, or none. RP_NOMEM. */
 rp_status rpi_weights_open_values(rpi_weights *weights);

@@ -30,9 +30,10 @@ static rp_status load_data(rpi_trainer *t) {
     return rpi_source_open(&options, &t->source);
 }
 
-static rp_status take_gradients(void *context, size_t bytes, void **out_memory) {
+static rp_status take_travelling(void *context, size_t bytes, const char *what,
+                                 void **out_memory) {
     const rpi_trainer *t = context;
-    return rpi_vector_alloc(t->comm, bytes, "gradients", out_memory);
+    return rpi_vector_alloc(t->comm, bytes, what, out_memory);
 }
 
 /* Gradients that are encoded are read by this rank only. */
@@ -41,19 +42,30 @@ static bool others_read_gradients(const rpi_trainer *t) {
     return t->strategy->sends_gradients && may_be_exact;
 }
 
-static rp_status create_weights(rpi_trainer *t) {
-    if (rpi_trainer_is_staged(t)) return rpi_trainer_open_stage(t);
-    RP_TRY(rpi_trainer_check_memory(t, NULL, NULL));
-    const rpi_gradient_memory travelling = {
-        .take = take_gradients, .give = rpi_vector_free, .context = t};
-    const rpi_network *n = &t->network;
-    if (rpi_trainer_passes_gradients(t))
-        return rpi_weights_create_placed(
-            &(rpi_weights_source){.graph = n->graph, .loss = n->loss}, 1,
-            !rpi_trainer_passes_values(t), &t->weights);
+/* What owners gather at the end of a step. */
+static bool others_read_values(const rpi_trainer *t) {
+    return t->options->zero && t->place.holders > 1 &&
+           rp_codec_is_exact(&t->weights_codec, RP_F32);
+}
+
+static rpi_weights_memory memory_of(const rpi_trainer *t, const rpi_arena_memory *travelling) {
+    rpi_weights_memory memory = {&rpi_arena_memory_own, &rpi_arena_memory_own};
+    if (others_read_values(t)) memory.values = travelling;
     if (others_read_gradients(t) && rpi_train_place_is_alone(&t->place))
-        return rpi_weights_create_with(n->graph, n->loss, &travelling, &t->weights);
-    return rpi_weights_create(n->graph, n->loss, &t->weights);
+        memory.gradients = travelling;
+    if (rpi_trainer_passes_values(t)) memory.values = NULL;
+    if (rpi_trainer_passes_gradients(t)) memory.gradients = NULL;
+    return memory;
+}
+
+static rp_status create_weights(rpi_trainer *t) {
+    const rpi_arena_memory travelling = {
+        .take = take_travelling, .give = rpi_vector_free, .context = t};
+    const rpi_weights_memory memory = memory_of(t, &travelling);
+    if (rpi_trainer_is_staged(t)) return rpi_trainer_open_stage(t, &memory);
+    RP_TRY(rpi_trainer_check_memory(t, NULL, NULL));
+    const rpi_weights_source source = {.graph = t->network.graph, .loss = t->network.loss};
+    return rpi_weights_create_with(&source, 1, &memory, &t->weights);
 }
 
 static rp_status build_network(rpi_trainer *t) {

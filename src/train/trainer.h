@@ -175,9 +175,9 @@ rp_status rpi_trainer_backend(const rpi_trainer *trainer, const rpi_backend **ou
  * how much, and what would fit. */
 rp_status rpi_trainer_check_memory(const rpi_trainer *trainer, const rpi_model_stage *stage,
                                    double *out_room);
-/* Chooses schedule and cut, and opens this rank's stage with its weights. Collective if
- * something is measured (stage_choice.h). */
-rp_status rpi_trainer_open_stage(rpi_trainer *trainer);
+/* Chooses schedule and cut, and opens this rank's stage with its weights in such memory.
+ * Collective if something is measured (stage_choice.h). */
+rp_status rpi_trainer_open_stage(rpi_trainer *trainer, const rpi_weights_memory *memory);
 /* Do ranks keep only the gradients that they own? They then run the model together, as often as
  * the one with most samples does. */
 static inline bool rpi_trainer_passes_gradients(const rpi_trainer *trainer) {

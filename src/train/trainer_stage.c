@@ -243,7 +243,7 @@ static rp_status find_dtypes(rpi_trainer *t) {
                                   t->micro_batch, &t->stage);
 }
 
-rp_status rpi_trainer_open_stage(rpi_trainer *t) {
+rp_status rpi_trainer_open_stage(rpi_trainer *t, const rpi_weights_memory *memory) {
     known k = {0};
     rp_status status = count_layers(t, &k);
     bool open = rpi_stage_choice_is_open(t->options->schedule, t->options->stage_cut);
@@ -254,8 +254,5 @@ rp_status rpi_trainer_open_stage(rpi_trainer *t) {
     RP_TRY(find_dtypes(t));
     t->place.counts = rpi_stage_ends(&t->stage) && t->network.tensor_rank == 0;
     RP_TRY(rpi_trainer_check_memory(t, &t->stage, NULL));
-    rpi_stage_arenas arenas = rpi_trainer_passes_values(t)      ? RPI_STAGE_STATES
-                              : rpi_trainer_passes_gradients(t) ? RPI_STAGE_VALUES
-                                                                : RPI_STAGE_GRADIENTS;
-    return rpi_stage_weights(&t->stage, &t->network, arenas, &t->weights);
+    return rpi_stage_weights(&t->stage, &t->network, memory, &t->weights);
 }

@@ -160,8 +160,8 @@ static void values_come_and_go(void) {
     rpi_weights *weights = NULL;
     float elsewhere[16] = {0};
     REQUIRE_OK(rpi_graph_create(&graph));
-    REQUIRE_OK(rpi_weights_create_placed(
-        &(rpi_weights_source){.graph = graph, .loss = build(graph)}, 1, false, &weights));
+    const rpi_weights_source source = {.graph = graph, .loss = build(graph)};
+    REQUIRE_OK(rpi_weights_create_with(&source, 1, &(rpi_weights_memory){0}, &weights));
     CHECK(!rpi_weights_values(weights) && !rpi_weights_gradients(weights));
     CHECK(rpi_weights_state_at(weights, 1) == rpi_weights_states(weights) + 2);
     for (int time = 0; time < 2; time++) {
@@ -225,7 +225,7 @@ static void failures(void) {
     rpi_weights_destroy(NULL);
 }
 
-/* ---- gradients in memory of others ---- */
+/* ---- arenas in memory of others ---- */
 
 typedef struct lender {
     size_t bytes;
@@ -235,8 +235,9 @@ typedef struct lender {
 
 static int given_back;
 
-static rp_status lend(void *context, size_t bytes, void **out_memory) {
+static rp_status lend(void *context, size_t bytes, const char *what, void **out_memory) {
     lender *l = context;
+    (void)what;
     if (l->refuses) return RP_FAIL(NOMEM, "not today");
     l->bytes = bytes;
     *out_memory = l->memory;
@@ -247,23 +248,32 @@ static void take_back(void *memory) {
     given_back += memory != NULL;
 }
 
-static void gradients_lie_where_they_are_put(void) {
-    rpi_graph *graph = NULL;
+static void check_lent(const rpi_weights_source *source, bool are_values) {
     rpi_weights *weights = NULL;
     lender l = {0};
-    const rpi_gradient_memory memory = {.take = lend, .give = take_back, .context = &l};
-    REQUIRE_OK(rpi_graph_create(&graph));
-    rpi_value_id loss = build(graph);
-    REQUIRE_OK(rpi_weights_create_with(graph, loss, &memory, &weights));
+    const rpi_arena_memory lent = {.take = lend, .give = take_back, .context = &l};
+    const rpi_weights_memory memory = {are_values ? &lent : &rpi_arena_memory_own,
+                                       are_values ? &rpi_arena_memory_own : &lent};
+    given_back = 0;
+    REQUIRE_OK(rpi_weights_create_with(source, 1, &memory, &weights));
     REQUIRE(rpi_weights_count(weights) <= 64);
     CHECK_EQ(l.bytes, (size_t)rpi_weights_count(weights) * sizeof(float));
-    CHECK(rpi_weights_gradients(weights) == l.memory);
+    CHECK((rpi_weights_values(weights) == l.memory) == are_values);
+    CHECK((rpi_weights_gradients(weights) == l.memory) == !are_values);
     CHECK_EQ(given_back, 0);
     rpi_weights_destroy(weights);
     CHECK_EQ(given_back, 1);
     l.refuses = true;
-    CHECK_FAILS(rpi_weights_create_with(graph, loss, &memory, &weights), NOMEM, "not today");
+    CHECK_FAILS(rpi_weights_create_with(source, 1, &memory, &weights), NOMEM, "not today");
     CHECK_EQ(given_back, 1);
+}
+
+static void arenas_lie_where_they_are_put(void) {
+    rpi_graph *graph = NULL;
+    REQUIRE_OK(rpi_graph_create(&graph));
+    const rpi_weights_source source = {.graph = graph, .loss = build(graph)};
+    check_lent(&source, true);
+    check_lent(&source, false);
     rpi_graph_destroy(graph);
 }
 
@@ -291,5 +301,4 @@ static void any_number_of_nodes(void) {
 
 CASES({"order", order}, {"any_number_of_nodes", any_number_of_nodes}, {"versions", versions},
       {"parts", parts}, {"places", places}, {"values come and go", values_come_and_go},
-      {"failures", failures},
-      {"gradients_lie_where_they_are_put", gradients_lie_where_they_are_put})
+      {"failures", failures}, {"arenas_lie_where_they_are_put", arenas_lie_where_they_are_put})

@@ -44,7 +44,7 @@ static void count_elements(const rpi_rank_account_options *o, rpi_rank_account *
 
 /* The table of what this rank holds, without elements. */
 static rp_status open_table(const rpi_rank_account_options *o, rpi_weights **out_weights) {
-    if (o->stage) return rpi_stage_weights(o->stage, o->network, RPI_STAGE_TABLE, out_weights);
+    if (o->stage) return rpi_stage_weights(o->stage, o->network, NULL, out_weights);
     return rpi_weights_create_table(o->network->graph, o->network->loss, out_weights);
 }
 

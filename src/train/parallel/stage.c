@@ -227,7 +227,7 @@ bool rpi_stage_counts(const rpi_model_stage *s, int record) {
 
 /* The gradients of the last chunk are final first, so that they come first in the arena. */
 rp_status rpi_stage_weights(const rpi_model_stage *s, const rpi_network *network,
-                            rpi_stage_arenas arenas, rpi_weights **out_weights) {
+                            const rpi_weights_memory *memory, rpi_weights **out_weights) {
     rpi_weights_source *sources = NULL;
     RP_TRY(rpi_alloc_array((size_t)s->chunks, sizeof *sources, "parts", &sources));
     for (int k = 0; k < s->chunks; k++) {
@@ -240,12 +240,9 @@ rp_status rpi_stage_weights(const rpi_model_stage *s, const rpi_network *network
                                           .seeds = &part->seed,
                                           .seed_count = !is_last};
     }
-    rp_status status = arenas == RPI_STAGE_TABLE
-                           ? rpi_weights_create_shared_table(sources, s->chunks, out_weights)
-                       : arenas == RPI_STAGE_GRADIENTS
-                           ? rpi_weights_create_shared(sources, s->chunks, out_weights)
-                           : rpi_weights_create_placed(sources, s->chunks,
-                                                       arenas == RPI_STAGE_VALUES, out_weights);
+    rp_status status = memory
+                           ? rpi_weights_create_with(sources, s->chunks, memory, out_weights)
+                           : rpi_weights_create_shared_table(sources, s->chunks, out_weights);
     rpi_free(sources);
     return status;
 }

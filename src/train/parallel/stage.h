@@ -89,17 +89,10 @@ bool rpi_stage_holds(const rpi_model_stage *stage, const rpi_network *network, i
 /* Does this stage count the record: is it the first of the stages that hold it? */
 bool rpi_stage_counts(const rpi_model_stage *stage, int record);
 
-/* The kinds of elements for which a stage has an arena. */
-typedef enum rpi_stage_arenas {
-    RPI_STAGE_TABLE,     /* none: elements are only counted */
-    RPI_STAGE_STATES,    /* states; values and gradients are placed when needed */
-    RPI_STAGE_VALUES,    /* states and values; gradients are placed when needed */
-    RPI_STAGE_GRADIENTS, /* states, values and gradients */
-} rpi_stage_arenas;
-
-/* Parameters, gradients and states of this stage only. */
+/* Parameters, gradients and states of this stage only. memory NULL: elements are only counted.
+ */
 rp_status rpi_stage_weights(const rpi_model_stage *stage, const rpi_network *network,
-                            rpi_stage_arenas arenas, rpi_weights **out_weights);
+                            const rpi_weights_memory *memory, rpi_weights **out_weights);
 /* Elements that cross the border after or before a part, in a run of so many samples. */
 int64_t rpi_stage_crossing(const rpi_network *network, rpi_value_id value, int64_t samples);
 

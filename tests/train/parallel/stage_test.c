@@ -80,11 +80,11 @@ static void check_record(const model_row *row, const cut_model *cut, int record,
 static void check_cut(const model_row *row, const char *schedule, int stages) {
     cut_model cut;
     rpi_weights *weights[MOST] = {NULL};
+    const rpi_weights_memory whole = {&rpi_arena_memory_own, &rpi_arena_memory_own};
     int ends = 0;
     CHECK_OK(open_cut(row, schedule, stages, &cut));
     for (int s = 0; s < cut.count; s++) {
-        CHECK_OK(
-            rpi_stage_weights(&cut.stages[s], &cut.network, RPI_STAGE_GRADIENTS, &weights[s]));
+        CHECK_OK(rpi_stage_weights(&cut.stages[s], &cut.network, &whole, &weights[s]));
         ends += rpi_stage_ends(&cut.stages[s]);
         for (int k = 0; k < cut.stages[s].chunks; k++) {
             const rpi_network_part *part = &cut.stages[s].parts[k];

@@ -1,5 +1,5 @@
-/* Gradients that other ranks read in place: the same training, bit for bit, as with gradients
- * that are copied. */
+/* Gradients and parameters that other ranks read in place: the same training, bit for bit, as
+ * with those that are copied. */
 #include "comm/core/communicator.h"
 #include "harness/check.h"
 #include "train_ranks.h"
@@ -43,15 +43,22 @@ static rp_status train_rank(void *context, rp_comm *comm) {
     return RP_OK;
 }
 
-static run train(const char *transport, int world, const char *strategy, const char *codec,
-                 const char *folder) {
+typedef struct training {
+    const char *strategy, *codec, *weights_codec;
+    int world, zero;
+    bool lends, writes; /* frames, if ranks can read in place */
+} training;
+
+static run train(const char *transport, const training *row, const char *folder) {
     run r = {.options = ranks_options()};
-    r.options.strategy = strategy;
-    r.options.codec = codec;
+    r.options.strategy = row->strategy;
+    r.options.codec = row->codec;
+    r.options.weights_codec = row->weights_codec;
+    r.options.zero = row->zero;
     r.options.out = ranks_folder(folder);
     r.options.overwrite = true;
     ranks_over(transport);
-    CHECK_OK(ranks_run(world, train_rank, &r));
+    CHECK_OK(ranks_run(row->world, train_rank, &r));
     ranks_over(NULL);
     return r;
 }
@@ -61,21 +68,22 @@ static const char *model_in(const char *folder) {
 }
 
 static void the_same_training(void) {
-    static const struct {
-        const char *strategy, *codec;
-        int world;
-        bool lends, writes;
-    } runs[] = {{"all-reduce", "fp32", 2, true, true},
-                {"all-reduce", "q4", 2, false, false},
-                {"all-reduce", "fp32", 3, true, false},
-                {"local-sgd:every=2", "fp32", 2, true, true}};
+    static const training runs[] = {
+        {"all-reduce", "fp32", NULL, 2, 0, true, true},
+        {"all-reduce", "q4", NULL, 2, 0, false, false},
+        {"all-reduce", "fp32", NULL, 3, 0, true, false},
+        {"all-reduce", "fp32", "q8", 2, 1, true, false}, /* gradients alone */
+        {"all-reduce", "q4", NULL, 2, 1, true, false},   /* parameters alone */
+        {"all-reduce", "q4", NULL, 3, 2, true, false},
+        {"all-reduce", "q4", "q8", 2, 1, false, false},
+        {"local-sgd:every=2", "fp32", NULL, 2, 0, true, true}};
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        run copied = train("inproc", runs[i].world, runs[i].strategy, runs[i].codec, "copied");
-        run read = train("shm", runs[i].world, runs[i].strategy, runs[i].codec, "read");
+        const training *row = &runs[i];
+        run copied = train("inproc", row, "copied"), read = train("shm", row, "read");
         CHECK_EQ(copied.lent, 0);
-        CHECK_MSG((read.lent > 0) == runs[i].lends && (read.written > 0) == runs[i].writes,
-                  "%s, %s, %d ranks: %llu and %llu frames", runs[i].strategy, runs[i].codec,
-                  runs[i].world, (unsigned long long)read.lent,
+        CHECK_MSG((read.lent > 0) == row->lends && (read.written > 0) == row->writes,
+                  "%s, %s, --zero %d, %d ranks: %llu and %llu frames", row->strategy,
+                  row->codec, row->zero, row->world, (unsigned long long)read.lent,
                   (unsigned long long)read.written);
         CHECK(ranks_same_file(model_in("copied"), model_in("read")));
     }

@@ -36,7 +36,7 @@ static rp_status train_rank(void *context, rp_comm *comm) {
     RP_TRY(status);
     RP_TRY(rp_barrier(comm));
     pthread_mutex_lock(&lock);
-    r->lent += comm->lent_frames;
+    r->lent += comm->in_place_frames;
     r->written += comm->written_frames;
     if (rp_comm_rank(comm) == 0) r->result = result;
     pthread_mutex_unlock(&lock);

@@ -211,8 +211,9 @@ static void random_waits_in_a_ring_are_failed(void) {
     ranks *worlds[RANDOM_WORLDS];
     for (uint64_t i = 0; i < RANDOM_WORLDS; i++) {
         char argument[24];
-        snprintf(argument, sizeof argument, "%llu", (unsigned long long)(seed + i));
-        worlds[i] = ranks_start("randomly_crossed", make_waits(seed + i).world,
+        uint64_t own = seed + i;
+        snprintf(argument, sizeof argument, "%llu", (unsigned long long)own);
+        worlds[i] = ranks_start("randomly_crossed", make_waits(own).world,
                                 &(ranks_options){.argument = argument});
     }
     for (uint64_t i = 0; i < RANDOM_WORLDS; i++) {

@@ -95,7 +95,7 @@ static void ranks_and_peers(void) {
 static void frames_have_receivers(void) {
     for (int kind = -1; kind <= RPI_FRAME_KINDS_END; kind++) {
         const rpi_frame_rule *rule = rpi_frame_rule_of(kind);
-        bool comes = rule && rule->place == RPI_FRAME_TALKING && !rule->has_elements &&
+        bool comes = rule && rule->phase == RPI_FRAME_TALKING && !rule->has_elements &&
                      kind != RPI_FRAME_NUMBER;
         CHECK_MSG(rpi_control_frame_is_received(kind) == comes, "frames of kind %d", kind);
     }

@@ -128,7 +128,7 @@ static void kinds_have_the_names_of_the_document(void) {
 /* Each kind in each state of a link: what a new kind may do is said here, too. */
 typedef struct arrival {
     rpi_frame_kind kind;
-    rpi_frame_place place;
+    rpi_link_phase phase;
     bool empty, full; /* it may come without a payload, and with one */
 } arrival;
 
@@ -153,13 +153,13 @@ enum { ARRIVALS = sizeof arrivals / sizeof arrivals[0] };
 static void kinds_come_where_they_may(void) {
     bool seen[RPI_FRAME_KINDS_END] = {false};
     for (int i = 0; i < ARRIVALS; i++)
-        for (rpi_frame_place place = RPI_FRAME_JOINING; place <= RPI_FRAME_TALKING; place++) {
+        for (rpi_link_phase phase = RPI_FRAME_JOINING; phase <= RPI_FRAME_TALKING; phase++) {
             const arrival *row = &arrivals[i];
             rpi_frame_header header = {.kind = (uint8_t)row->kind};
             seen[row->kind] = true;
-            CHECK_EQ(rpi_frame_may_come(&header, place), row->place == place && row->empty);
+            CHECK_EQ(rpi_frame_may_come(&header, phase), row->phase == phase && row->empty);
             header.bytes = 4;
-            CHECK_EQ(rpi_frame_may_come(&header, place), row->place == place && row->full);
+            CHECK_EQ(rpi_frame_may_come(&header, phase), row->phase == phase && row->full);
         }
     for (int kind = 1; kind < RPI_FRAME_KINDS_END; kind++)
         CHECK_MSG(seen[kind], "kind %d has no row in `arrivals`", kind);

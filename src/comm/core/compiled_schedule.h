@@ -36,7 +36,7 @@ typedef struct rpi_encoded_plan {
     uint16_t readers; /* instructions that read the slot */
     uint16_t source;  /* slot with the same values to the end, or RPI_NO_SLOT */
     uint8_t role, level;
-    bool stays; /* is never encoded: its ENCODE became part of an ADD (compiled_fold.h) */
+    bool stays; /* is never encoded: its ENCODE became part of an ADD (compiled_fold.c) */
 } rpi_encoded_plan;
 
 typedef struct rpi_compiled_schedule {

@@ -8,9 +8,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 enum { CHECKED_BYTES = offsetof(rpi_frame_header, header_crc) };
 
-bool rpi_frame_may_come(const rpi_frame_header *header, rpi_frame_place place) {
+bool rpi_frame_may_come(const rpi_frame_header *header, rpi_link_phase phase) {
     const rpi_frame_rule *rule = rpi_frame_rule_of(header->kind);
-    return rule && rule->place == place && header->bytes >= rule->least_bytes &&
+    return rule && rule->phase == phase && header->bytes >= rule->least_bytes &&
            header->bytes <= rule->most_bytes;
 }
 

@@ -57,7 +57,7 @@ static inline uint16_t rpi_frame_round(unsigned round) {
 
 /* Whether a frame of this kind, with a payload of this length, may come in this state of a
  * link. */
-bool rpi_frame_may_come(const rpi_frame_header *header, rpi_frame_place place);
+bool rpi_frame_may_come(const rpi_frame_header *header, rpi_link_phase phase);
 
 /* Fill in version, payload length and checksums of a frame in a region: the header, directly
  * followed by `payload_bytes` of payload. */

@@ -25,7 +25,7 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_KINDS_END,
 } rpi_frame_kind;
 
-/* In which state of a link a frame may come, and who reads it there:
+/* In which phase of a link a frame may come, and who reads it then:
  *
  *     a connection -- HELLO, each way --> a link -- frames of communicators --> its end
  *                     link/hello.c                  comm/run/receive.c, and of those that
@@ -34,11 +34,11 @@ typedef enum rpi_frame_kind {
  *                                                   link is shaped each comes in one that is
  *                                                   TIMED, which shaped/arrivals.c takes off
  */
-typedef enum rpi_frame_place {
+typedef enum rpi_link_phase {
     RPI_FRAME_JOINING = 1, /* to a connection that is to be a link */
     RPI_FRAME_AROUND,      /* to a shaped link, around another frame */
     RPI_FRAME_TALKING,     /* to a link, of a communicator */
-} rpi_frame_place;
+} rpi_link_phase;
 
 /* Which of the two ranks of an operation sends it. */
 typedef enum rpi_frame_sender {
@@ -50,7 +50,7 @@ typedef enum rpi_frame_sender {
 
 typedef struct rpi_frame_rule {
     const char *name; /* as docs/wire.md has it */
-    rpi_frame_place place;
+    rpi_link_phase phase;
     rpi_frame_sender sender;
     uint32_t least_bytes, most_bytes; /* of payload; the link has a limit of its own */
     bool has_elements;                /* its payload is an operation's data */

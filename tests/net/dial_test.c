@@ -420,6 +420,24 @@ static void a_way_is_named_by_both_its_ends(void) {
     CHECK(!strcmp(begun, "lo 127.0.0.1"));
 }
 
+/* TCP connects a socket to its own port where nobody listens there. */
+static void a_connection_with_oneself_is_none(void) {
+    int listener = -1, port = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+        other = -1;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof own;
+    CHECK(bind(fd, (struct sockaddr *)&own, length) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&own, &length) == 0);
+    REQUIRE(connect(fd, (struct sockaddr *)&own, length) == 0);
+    CHECK_EQ(rpi_stream_dial_error(fd), ECONNREFUSED);
+    close(fd);
+    REQUIRE_OK(rpi_stream_listen("127.0.0.1", 0, &listener, &port));
+    REQUIRE_OK(rpi_stream_dial("127.0.0.1", port, rpi_deadline_ns(10), &other));
+    CHECK_EQ(rpi_stream_dial_error(other), 0);
+    close(other);
+    close(listener);
+}
+
 /* However long nobody has said anything: only what was sent and not acknowledged counts. */
 static void silence_is_no_loss(void) {
     int listener = -1, port = 0, fd = -1;
@@ -641,6 +659,7 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"ports_come_from_the_range", ports_come_from_the_range},
       {"trials_of_a_port_do_not_take_it", trials_of_a_port_do_not_take_it},
       {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them},
+      {"a_connection_with_oneself_is_none", a_connection_with_oneself_is_none},
       {"silence_is_no_loss", silence_is_no_loss},
       {"a_way_is_named_by_both_its_ends", a_way_is_named_by_both_its_ends},
       {"descriptors_neither_block_nor_go_to_children",

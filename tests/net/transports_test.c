@@ -613,6 +613,33 @@ static void connecting_without_memory_leaves_nothing(void) {
     CHECK_OK(status);
 }
 
+/* Who has called is told that nothing comes of it, and others are answered as before. */
+static void an_offer_that_cannot_be_taken_is_closed(void) {
+    link_pair pair;
+    int peer = -1;
+    rpi_link *link = NULL, *called = NULL;
+    const void *frame = NULL;
+    size_t bytes = 0;
+    char address[64];
+    link_pair_options(&pair, &rpi_transport_inproc, FRAME_BYTES);
+    for (int rank = 0; rank < 2; rank++) {
+        pair.options[rank].on_need = true;
+        REQUIRE_OK(pair.transport->open(&pair.options[rank], &pair.endpoints[rank]));
+    }
+    REQUIRE_OK(pair.transport->address(pair.endpoints[1], address, sizeof address));
+    alarm(20); /* ends the test where a call does not return */
+    CHECK_OK(pair.transport->call(pair.endpoints[0], 1, address));
+    REQUIRE_OK(pair.transport->connected(pair.endpoints[0], &peer, &called));
+    rpi_memory_fail_after(1);
+    rp_status status = pair.transport->connected(pair.endpoints[1], &peer, &link);
+    rpi_memory_fail_after(0);
+    CHECK_EQ(status, RP_NOMEM);
+    CHECK_EQ(pair.transport->connected(pair.endpoints[1], &peer, &link), RP_PENDING);
+    CHECK_FAILS(pair.transport->peek(called, &frame, &bytes), PEER, "rank 1 closed its end");
+    link_pair_close(&pair);
+    alarm(0);
+}
+
 /* With one more each time, until there are all that are needed. */
 static void running_out_of_descriptors_leaves_nothing(void) {
     const rpi_transport *transport;
@@ -690,6 +717,7 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"strangers_are_refused", strangers_are_refused},
       {"running_out_of_memory_leaves_nothing", running_out_of_memory_leaves_nothing},
       {"connecting_without_memory_leaves_nothing", connecting_without_memory_leaves_nothing},
+      {"an_offer_that_cannot_be_taken_is_closed", an_offer_that_cannot_be_taken_is_closed},
       {"running_out_of_descriptors_leaves_nothing", running_out_of_descriptors_leaves_nothing},
       {"the_catalogue_finds_names", the_catalogue_finds_names},
       {"a_choice_is_of_what_stands_alone", a_choice_is_of_what_stands_alone})

@@ -209,6 +209,7 @@ static void what_is_urgent_passes_the_queue(void) {
     for (int i = 0; i < 3; i++) rpi_nic_send(&sender, &queue, 0, 2 * PIECE);
     CHECK_EQ(rpi_nic_waiting(&queue, 0), 3);
     CHECK_EQ(rpi_nic_waiting(&queue, 2 * PIECE), 2);
+    CHECK_EQ(rpi_nic_waiting(&queue, 6 * PIECE), 0);
     CHECK_EQ(rpi_nic_send_urgent(&sender, 100, 4000), PIECE);
     CHECK_EQ(rpi_nic_send_urgent(&sender, 200, 4000), PIECE + 4000);
     CHECK_EQ(rpi_nic_send(&sender, &queue, 300, 1000), 6 * PIECE + 8000);

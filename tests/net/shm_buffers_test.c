@@ -384,6 +384,7 @@ static void frames_that_were_never_posted_do_not_come_back(void) {
     open_pair(&pair, true, true);
     REQUIRE(reach(&pair, buffer, BYTES));
     REQUIRE_OK(commit(&pair, buffer, BYTES, &number));
+    CHECK_EQ(shm->peek(pair.links[0], &frame, &got), RP_PENDING);
     atomic_store(&((rpi_shm_link *)pair.links[1])->pair.mine->released, 77);
     CHECK(!zero_copy->is_completed(pair.links[0], number));
     CHECK(link_wait(pair.endpoints[0]));

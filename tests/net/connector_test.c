@@ -566,6 +566,8 @@ static void a_caller_without_memory_is_a_failure(void) {
     CHECK_EQ(call_as(port, 1, &first), RP_OK);
     rpi_call *connected = await_connected(connector);
     REQUIRE(connected && connected->peer == 1 && connected->status == RP_OK);
+    CHECK_EQ(poll(&(struct pollfd){.fd = rpi_connector_fd(connector), .events = POLLIN}, 1, 0),
+             0); /* it is news no longer */
     rpi_call_free(connected);
     CHECK_EQ(call_as(port, 2, &second), RP_OK);
     struct pollfd end = {.fd = second.fd, .events = POLLIN};

@@ -25,7 +25,8 @@ typedef struct party {
     int hosts, links, endpoints;
 } party;
 
-static void look_at(party *self, const rpi_mesh *mesh) {
+static void look_at(party *self, rpi_mesh *mesh) {
+    int later = -1;
     self->links = self->hosts = self->endpoints = 0;
     for (int peer = 0; peer < mesh->world; peer++) {
         self->hosts += mesh->host_of[peer] + 1;
@@ -35,6 +36,7 @@ static void look_at(party *self, const rpi_mesh *mesh) {
     }
     while (mesh->endpoints[self->endpoints]) self->endpoints++;
     CHECK(!mesh->links[mesh->rank]);
+    CHECK_EQ(rpi_mesh_connected(mesh, &later), RP_PENDING); /* all links are made */
     CHECK(mesh->session != 0);
     CHECK_EQ(mesh->peers[0].pid, getpid());
     /* Of two containers, processes with one pid are told apart by a random number. */

@@ -768,6 +768,51 @@ static void torch_is_spoken_to_as_it_expects(void) {
     close(listener);
 }
 
+enum {
+    LONGEST_PREFIX = 191,
+    LONGEST_KEY = RPI_STORE_KEY_BYTES - 1,
+    LONGEST_QUERY = 1 + 3 * 8 + LONGEST_PREFIX + 1 + LONGEST_KEY + 2 * RPI_STORE_VALUE_BYTES
+};
+
+/* Takes a hello, and the longest comparison. */
+static void *serve_the_longest(void *context) {
+    static char query[LONGEST_QUERY];
+    const size_t hello = torch_talk[0].bytes - 1 + LONGEST_PREFIX;
+    int listener = *(int *)context, fd = -1;
+    struct pollfd wait = {.fd = listener, .events = POLLIN};
+    if (poll(&wait, 1, 10000) == 1) fd = rpi_stream_accept(listener);
+    CHECK_OK(rpi_stream_read(fd, query, hello, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_stream_write(fd, "\1", 1, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_stream_read(fd, query, sizeof query, rpi_deadline_ns(10)));
+    CHECK(query[0] == 2 && query[sizeof query - 1] == 'd');
+    CHECK_OK(rpi_stream_write(fd, U64("\x01") "d", 9, rpi_deadline_ns(10)));
+    close(fd);
+    return NULL;
+}
+
+static void the_longest_question_has_room(void) {
+    static char expected[RPI_STORE_VALUE_BYTES], desired[RPI_STORE_VALUE_BYTES];
+    char prefix[LONGEST_PREFIX + 1] = "", key[RPI_STORE_KEY_BYTES] = "", value[4] = "";
+    int listener = -1, port = 0;
+    size_t bytes = 0;
+    pthread_t server;
+    rp_store store = {0};
+    memset(prefix, 'p', LONGEST_PREFIX);
+    memset(key, 'k', LONGEST_KEY);
+    memset(expected, 'e', sizeof expected);
+    memset(desired, 'd', sizeof desired);
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    pthread_create(&server, NULL, serve_the_longest, &listener);
+    CHECK_OK(rpi_store_connect_torch("127.0.0.1", port, prefix, 10, &store));
+    if (store.ops)
+        CHECK_OK(store.ops->compare_set(store.context, key, expected, sizeof expected, desired,
+                                        sizeof desired, value, sizeof value, &bytes));
+    CHECK(bytes == 1 && value[0] == 'd');
+    pthread_join(server, NULL);
+    rp_store_close(&store);
+    close(listener);
+}
+
 /* How long a store that says nothing is waited for, whatever it is asked. */
 static void patience_is_bounded(void) {
     static const double spans[][2] = {{0, 2},   {1.5, 2},    {5, 5},   {9.5, 9.5}, {10, 10},
@@ -882,6 +927,7 @@ CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},
       {"waits_end_when_a_key_comes", waits_end_when_a_key_comes},
       {"waits_end_when_a_page_is_complete", waits_end_when_a_page_is_complete},
       {"many_come_at_once", many_come_at_once},
+      {"the_longest_question_has_room", the_longest_question_has_room},
       {"a_taken_port_is_named", a_taken_port_is_named}, {"nobody_there", nobody_there},
       {"the_server_dies", the_server_dies},
       {"strangers_are_shown_out", strangers_are_shown_out},

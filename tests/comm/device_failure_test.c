@@ -3,7 +3,12 @@
 #include "comm/device_world.h"
 
 #include "base/clock.h"
+#include "base/event.h"
+#include "comm/core/communicator.h"
+#include "comm/core/progress_owner.h"
+#include "comm/device/device.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -265,6 +270,60 @@ static void a_frozen_one_is_left(void) {
     memory_give(&data);
 }
 
+/* Something is put into a lane that the progress owner waits for. */
+static void mark_a_lane(rpi_transfer *transfer) {
+    rpi_cuda_before before;
+    uint64_t mark;
+    REQUIRE_OK(rpi_device_enter(transfer->device, &before));
+    CHECK_OK(rpi_lane_mark(transfer, RPI_LANE_INTO, &mark));
+    CHECK_OK(rpi_lanes_seal(transfer->device));
+    rpi_device_leave(transfer->device, &before);
+}
+
+/* The progress owner, about to sleep, asks the GPU to wake it, which never comes to what it was
+ * given. If the GPU takes no such wish any more, the owner does not sleep. */
+static void sleep_behind_work(rp_comm *comm, memory_piece *data, void *stream, bool crashed) {
+    rpi_context *context = comm->context;
+    rp_segment segment = {.data = data->at, .count = COUNT, .dtype = RP_F32};
+    rp_collective_options call =
+        RP_COLLECTIVE_OPTIONS(.reduce = RP_PREMUL_SUM, .factor = 2, .memory = RP_MEMORY_CUDA,
+                              .stream = stream);
+    rp_request *request = NULL;
+    atomic_store(&control->frozen[0], true);
+    REQUIRE_OK(rp_all_reduce_start(comm, &segment, 1, &call, &request));
+    rpi_progress_acquire(context);
+    mark_a_lane(request->device);
+    rpi_event_clear(context->wake_fd);
+    if (crashed) atomic_store(&control->fails_after[0], 0);
+    atomic_store(&context->asleep, true);
+    CHECK_EQ(rpi_lanes_arm(request->device->device), !crashed);
+    rpi_devices_arm(context);
+    atomic_store(&context->asleep, false);
+    struct pollfd woken = {.fd = context->wake_fd, .events = POLLIN};
+    CHECK_EQ(poll(&woken, 1, 0), crashed);
+    rpi_progress_release(context);
+    atomic_store(&control->frozen[0], false);
+    CHECK_EQ(rp_request_wait(&request), crashed ? RP_IO : RP_OK);
+}
+
+static void nobody_sleeps_behind_a_crash(void) {
+    rp_comm *comm = NULL;
+    begin();
+    device_rank(0);
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, &quick, &comm));
+    void *stream = memory_stream(true);
+    memory_piece data = memory_take(true, COUNT * sizeof(float));
+    memory_set(&data, 0);
+    CHECK_OK(reduce(comm, data.at, NULL, NULL, stream)); /* opens the lanes */
+    sleep_behind_work(comm, &data, stream, false);
+    sleep_behind_work(comm, &data, stream, true);
+    rp_comm_destroy(comm);
+    begin();
+    memory_finish(true, stream);
+    memory_give(&data);
+    device_check_empty();
+}
+
 /* ---- a peer that ends ---- */
 
 static void reduce_until_abort(rp_comm *comm, int rank, int world, void *context) {
@@ -337,5 +396,6 @@ CASES({"turned_off", turned_off}, {"what_is_refused", what_is_refused},
       {"an_old_gpu", an_old_gpu}, {"crashed_kernels", crashed_kernels},
       {"no_memory_to_pin", no_memory_to_pin}, {"a_peer_gives_up", a_peer_gives_up},
       {"ends_in_flight", ends_in_flight},
+      {"nobody_sleeps_behind_a_crash", nobody_sleeps_behind_a_crash},
       {"an_event_that_never_comes", an_event_that_never_comes},
       {"a_frozen_one_is_left", a_frozen_one_is_left})

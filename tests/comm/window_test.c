@@ -3,6 +3,8 @@
 #include "redpoll/window.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "comm/core/communicator.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -662,6 +664,37 @@ static void one_has_left(void) {
     world_run(3, NULL, one_leaves, NULL);
 }
 
+/* ---- memory ---- */
+
+/* What could not be made is served no longer. */
+static rp_status create_short_of_memory(long n, long *out_allocations) {
+    double x[COUNT] = {0};
+    rp_comm *comm = NULL;
+    rp_window *window = NULL;
+    rp_window_setup setup =
+        RP_WINDOW_SETUP(.name = "own", .data = x, .count = COUNT, .dtype = RP_F64);
+    rp_status status = rp_comm_create(NULL, 0, 1, NULL, &comm);
+    if (status != RP_OK) return status;
+    rpi_memory_fail_after(n);
+    status = rp_window_create(comm, &setup, &window);
+    *out_allocations = rpi_memory_fail_after(0);
+    CHECK_EQ(window != NULL, status == RP_OK);
+    CHECK(comm->windows == window);
+    CHECK_EQ(atomic_load(&comm->context->windows), window != NULL);
+    if (window) CHECK_OK(rp_window_free(&window));
+    rp_comm_destroy(comm);
+    return status;
+}
+
+static void creating_may_run_out_of_memory(void) {
+    long allocations = 0, unused;
+    REQUIRE_OK(create_short_of_memory(0, &allocations));
+    CHECK(allocations > 2);
+    for (long n = 1; n <= allocations; n++)
+        CHECK_MSG(create_short_of_memory(n, &unused) == RP_NOMEM, "allocation %ld of %ld", n,
+                  allocations);
+}
+
 CASES({"what is refused", what_is_refused}, {"who is waited for", who_is_waited_for},
       {"whole numbers", whole_numbers}, {"what a put costs", what_a_put_costs},
       {"windows outlive nothing", windows_outlive_nothing}, {"one has left", one_has_left},
@@ -670,4 +703,5 @@ CASES({"what is refused", what_is_refused}, {"who is waited for", who_is_waited_
       {"pushes and gets", pushes_and_gets}, {"pushes merge", pushes_merge},
       {"owners need not call", owners_need_not_call},
       {"owners may be busy", owners_may_be_busy}, {"push-sum", push_sum},
-      {"push-sum on a directed graph", push_sum_on_a_directed_graph}, {"codecs", codecs})
+      {"push-sum on a directed graph", push_sum_on_a_directed_graph}, {"codecs", codecs},
+      {"creating may run out of memory", creating_may_run_out_of_memory})

@@ -68,7 +68,7 @@ class StandIn(_cuda.Seam):
     def stream(self, device: torch.device) -> int:
         return 0
 
-    def follow(self, handle: int, device: torch.device, timeout_s: float) -> int:
+    def follow(self, handle: Any, device: torch.device, timeout_s: float) -> int:
         """What the CPU does next goes on behind the stream."""
         code = super().follow(handle, device, timeout_s)
         if code == _abi.RP_OK:

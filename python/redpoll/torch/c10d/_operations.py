@@ -27,6 +27,7 @@ Tensors = list[torch.Tensor]
 
 _SUM = dist.ReduceOp.SUM
 _SPARSE = torch.sparse_coo
+_Options = dist.AllreduceOptions
 
 
 class Operations:
@@ -49,8 +50,10 @@ class Operations:
         tensors = tensor if tensors is None else tensors
         if isinstance(tensors, torch.Tensor):
             tensors = [tensors]
-        opts = _reduce_options(opts if op is None else op, timeout)
-        if self._only("all_reduce", tensors).layout is _SPARSE:
+        if type(opts) is not _Options or op is not None:
+            opts = _reduce_options(opts if op is None else op, timeout)
+        if len(tensors) != 1 or tensors[0].layout is _SPARSE:
+            self._only("all_reduce", tensors)
             return self.allreduce_sparse(tensors, opts)
         return self._all_reduce(tensors, opts)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
+from ctypes import byref
 from typing import TYPE_CHECKING, Optional
 
 import torch
@@ -75,20 +75,20 @@ def _reduce_one(
 ) -> Work:
     """The common case, without making structures anew."""
     tensor = tensors[0]
+    poster = communicator.poster
     try:
-        pointer = communicator.poster.segments.pop()
+        segment = poster.segments.pop()
     except IndexError:
-        pointer = ctypes.pointer(_abi.rp_segment())
-    segment = pointer.contents
+        segment = _abi.rp_segment()
     segment.data = tensor.data_ptr()
     segment.count = tensor.numel()
     segment.dtype = NUMBER.get(tensor.dtype) or communicator.checks.reduced(
         tensor, "all_reduce"
     )
-    arguments = (pointer, 1, communicator.poster.plain_options(number, 0, factor))
-    lent = Lent(tensors, tensors, None)
-    work = communicator.poster.post(_ALL_REDUCE, arguments, lent, blocking, timeout_s)
-    communicator.poster.segments.append(pointer)
+    arguments = (byref(segment), 1, poster.plain_options(number, 0, factor))
+    lent = tuple.__new__(Lent, (tensors, tensors, None, None))  # in half the time
+    work = poster.post(_ALL_REDUCE, arguments, lent, blocking, timeout_s)
+    poster.segments.append(segment)
     return work
 
 

@@ -140,7 +140,14 @@ class Buffers:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """True when the elements lie in CPU memory, dense and row-major."""
-    return _is_on_host(tensor) and _is_dense(tensor)
+    return (
+        tensor.is_cpu
+        and not _cuda.seam.holds(tensor)
+        and tensor.layout is _STRIDED
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+    )
 
 
 def _is_on_host(tensor: torch.Tensor) -> bool:

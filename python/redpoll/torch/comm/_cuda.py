@@ -47,7 +47,7 @@ class Seam:
         """The cudaStream_t that is current; 0: the default one."""
         return int(torch.cuda.current_stream(device).cuda_stream)
 
-    def follow(self, handle: int, device: torch.device, timeout_s: float) -> int:
+    def follow(self, handle: Any, device: torch.device, timeout_s: float) -> int:
         """The current stream goes on behind the results of the request: a status, PENDING
         while the host has still to wait."""
         stream = self.stream(device) or None

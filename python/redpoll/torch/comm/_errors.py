@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from types import CodeType
 from typing import Optional
 
 import torch
@@ -15,7 +16,9 @@ import redpoll
 from ... import _abi
 from ...errors import Error, status_name
 
-Place = Optional[tuple[str, int]]  # file and line
+Place = Optional[tuple[CodeType, int]]
+"""A function, and the instruction that it was at. Which line that is costs a walk through the
+function's table, so errors alone ask for it."""
 
 _INSIDE = (
     os.path.dirname(torch.__file__) + os.sep,
@@ -64,24 +67,30 @@ class RedpollValueError(RedpollError, ValueError):
         super().__init__(_abi.RP_INVALID, message, **where)  # type: ignore[arg-type]
 
 
-def user_place() -> Place:
+def user_place(own: int = 1) -> Place:
     """The innermost line on this thread's stack that is not PyTorch's or Redpoll's own; None
-    where there is none."""
-    frame = sys._getframe(1)
+    where there is none. own: so many frames, this one among them, are known to be our own:
+    each that is looked at costs an object of the interpreter's."""
+    frame = sys._getframe(own)
     while frame is not None:
-        name = frame.f_code.co_filename
+        code = frame.f_code
+        name = code.co_filename
         inside = _inside.get(name)
         if inside is None:
             inside = _inside[name] = name.startswith(_INSIDE)
         if not inside:
-            return name, frame.f_lineno
+            return code, frame.f_lasti
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
 
 def place_text(place: Place) -> str:
     """ "train.py:41" """
-    return f"{os.path.basename(place[0])}:{place[1]}" if place else "DDP backward"
+    if place is None:
+        return "DDP backward"
+    code, instruction = place
+    lines = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
+    return f"{os.path.basename(code.co_filename)}:{next(lines, None) or code.co_firstlineno}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

@@ -26,7 +26,7 @@ from threading import Event, get_ident
 from typing import Any, Callable
 
 from ._errors import RedpollError
-from ._shared import Shared
+from ._shared import LASTING, Shared
 
 _CANCEL_S = 1.0  # for aborted operations, and for the threads that wait in them
 _SLICE_S = 0.05
@@ -48,12 +48,14 @@ class Life(Shared):
 
     def add(self, request: Any) -> None:
         """From within enter() and leave(); until remove()."""
-        self.keep()
+        self._users.append(LASTING)
         self._requests[request] = None
 
     def remove(self, request: Any) -> None:
         del self._requests[request]
-        self.drop()
+        self._users.remove(LASTING)
+        if self._finished:
+            self._free_if_unused()
 
     def requests(self) -> list[Any]:
         """Those that are not freed, in the order of posting."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import threading
 import weakref
 from collections.abc import Iterator
+from ctypes import byref, c_void_p
 from typing import Any, Callable, NamedTuple, NoReturn, Optional, Protocol
 
 from ... import _abi
@@ -27,6 +27,8 @@ _attend = _abi.rp_comm_attend
 _leave = _abi.rp_comm_leave
 
 
+_tuple = tuple.__new__  # makes a NamedTuple in half the time
+_OWN_FRAMES = 4  # at least, from what asks for the user's line: post() and its inner functions
 _REFUSED = Posted("", 0, 0.0)
 
 
@@ -56,8 +58,8 @@ class Poster:
     transfer. It makes a Request only when it takes long, so that a short one costs little.
 
     life: of the rp_comm. lock: around the library's posting calls. timeout_s: of the group.
-    sequence: of the operation that was posted last. segments: pointers to single ones that no
-    call uses now, so that the common call makes none."""
+    sequence: of the operation that was posted last. segments: single ones that no call
+    uses now, so that the common call makes none."""
 
     def __init__(
         self, owner: weakref.ref[Any], names: Names, life: Life, notifier: Any, timeout_s: float
@@ -90,7 +92,8 @@ class Poster:
     def next_posted(self, name: str, timeout_s: Optional[float]) -> Posted:
         """Of the operation that has just been posted, under the lock of posting."""
         self.sequence += 1
-        return Posted(name, self.sequence, self.timeout_s if timeout_s is None else timeout_s)
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        return _tuple(Posted, (name, self.sequence, limit_s))
 
     def post(
         self,
@@ -129,9 +132,7 @@ class Poster:
                     communicator, operation, arguments, lent, timeout_s
                 )
                 request = self._request(operation.name, handle, lent, timeout_s)
-                work = PendingWork((request,), lent.outputs)
-                work.posted = posted
-                return work
+                return PendingWork((request,), lent.outputs, posted)
             _attend(communicator)
             try:
                 handle, posted = self._start(
@@ -153,12 +154,12 @@ class Poster:
         arguments: tuple[Any, ...],
         lent: Lent,
         timeout_s: Optional[float],
-    ) -> tuple[ctypes.c_void_p, Posted]:
+    ) -> tuple[c_void_p, Posted]:
         name, start = operation
-        out = ctypes.c_void_p()
+        out = c_void_p()
         try:
             with self.lock:
-                code = start(communicator, *arguments, ctypes.byref(out))
+                code = start(communicator, *arguments, byref(out))
                 posted = _REFUSED if code < 0 else self.next_posted(name, timeout_s)
         except BaseException:  # Ctrl-C: what was posted goes on, and keeps its tensors
             if out.value:
@@ -169,7 +170,7 @@ class Poster:
         return out, posted
 
     def _complete(
-        self, name: str, handle: ctypes.c_void_p, lent: Lent, timeout_s: Optional[float]
+        self, name: str, handle: c_void_p, lent: Lent, timeout_s: Optional[float]
     ) -> None:
         """Wait. What takes long, or is interrupted by Ctrl-C, goes on as a Request, which keeps
         its tensors; so does what only a GPU is still at."""
@@ -186,7 +187,7 @@ class Poster:
         if code == _abi.RP_PENDING:
             request.wait()
             return
-        _free(ctypes.byref(handle))
+        _free(byref(handle))
         if code < 0:
             place = user_place()
             self.note_failure(next(self._numbers), name, place, message)
@@ -195,18 +196,14 @@ class Poster:
             lent.finish()
 
     def _request(
-        self, name: str, handle: ctypes.c_void_p, lent: Lent, timeout_s: Optional[float]
+        self, name: str, handle: c_void_p, lent: Lent, timeout_s: Optional[float]
     ) -> Request:
-        number, address = next(self._numbers), handle.value or 0
+        place = user_place(_OWN_FRAMES)
         request = Request(
-            self, self._owner(), address, number, name, user_place(), lent, timeout_s
+            self, self._owner(), handle, next(self._numbers), name, place, lent, timeout_s
         )
         self.life.add(request)
         return request
-
-    def forget_request(self, request: Request) -> None:
-        """Of a request that is freed."""
-        self.life.remove(request)
 
     def cancel(self, address: int) -> None:
         """Abort the rp_comm, which ends every wait in C; from within its life."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
+from ctypes import byref, c_void_p
 from datetime import timedelta
 from threading import get_ident
 from typing import Any, Callable, Optional
@@ -24,7 +24,8 @@ SLICE_S = 0.2
 _wait_for = _abi.rp_request_wait_for
 _free = _abi.rp_request_free
 _source = _abi.rp_request_source
-
+_PENDING = _abi.RP_PENDING
+_MESSAGES = ("send", "recv", "recv_any")
 
 _UNSET = dist.AllreduceOptions().timeout
 
@@ -52,7 +53,7 @@ class Request:
     caller's stream goes on behind; it is done, and lets go of tensors, when that is over, too.
 
     poster: who posted it, until it is freed. communicator: what it holds until then. handle:
-    the rp_request's address; 0 once it is freed. number: in the order of posting. lent:
+    the rp_request; None once it is freed. number: in the order of posting. lent:
     whatever C borrows, until it is done, and what is left to do after success, before anybody
     is told (copies staged results back)."""
 
@@ -85,7 +86,7 @@ class Request:
         self,
         poster: Any,
         communicator: Any,
-        handle: int,
+        handle: Optional[c_void_p],
         number: int,
         operation: str,
         place: Place,
@@ -111,7 +112,7 @@ class Request:
         self._settling = False
         self._failure: Optional[tuple[int, str]] = None
         self._settled: Any = None  # what the future follows
-        self._untold = [None]  # whoever pops it completes that
+        self._untold: list[None] = []  # whoever pops of it completes that
         self._future: Optional[torch.futures.Future] = None
         self._watched = False  # the notifier has it, or had
 
@@ -124,9 +125,11 @@ class Request:
         RedpollError (TIMEOUT) when that is over: the operation goes on, and may be waited for
         again."""
         place = self._on_gpu
-        self._wait(timeout_s, self._look if place is None or place.has_copies else self._follow)
-        if place is not None:
-            place.follow_copies()
+        if place is None:
+            self._wait(timeout_s, self._look)
+            return
+        self._wait(timeout_s, self._look if place.has_copies else self._follow)
+        place.follow_copies()
 
     def wait_for_all(self, timeout_s: Optional[float] = None) -> None:
         """The same, until the GPU's part is over, too."""
@@ -136,12 +139,12 @@ class Request:
         limit = self.timeout_s if timeout_s is None else timeout_s
         deadline = None if limit is None else time.monotonic() + limit
         while not self.done:
-            left = SLICE_S if deadline is None else deadline - time.monotonic()
-            if look(min(max(left, 0.0), SLICE_S)):
+            left = SLICE_S if deadline is None else max(deadline - time.monotonic(), 0.0)
+            if look(left if left < SLICE_S else SLICE_S):
                 break
             if self._settling:
                 self._check_nesting()
-            if left <= 0:
+            if left == 0:
                 raise self._error(
                     _abi.RP_TIMEOUT,
                     f"timed out: not complete after {limit:g} s; it goes on and may be waited "
@@ -166,20 +169,22 @@ class Request:
     def _look(self, timeout_s: float) -> bool:
         """Enter first and look at `done` then: whoever frees looks the other way round."""
         self._lookers.append(get_ident())
-        code, message = _abi.RP_PENDING, ""
+        code, message = _PENDING, ""
         try:
             if not self.done:
                 code = _wait_for(self.handle, timeout_s)
                 if code < 0:
                     message = last_message()
         finally:
-            self._leave(code, message)
+            if code != _PENDING:
+                self._settle_once(code, message)
+            self._leave()
         return self.done
 
     def _follow(self, timeout_s: float) -> bool:
         """True: the current stream goes on behind the results, or they are there, or it has
         failed."""
-        place, code = self._on_gpu, _abi.RP_PENDING
+        place, code = self._on_gpu, _PENDING
         assert place is not None
         self._lookers.append(get_ident())
         try:
@@ -188,21 +193,25 @@ class Request:
                 if code == _abi.RP_OK:
                     self.source = _source(self.handle)
         finally:
-            self._leave(_abi.RP_PENDING, "")
+            self._leave()
         if code < 0:
             return self._look(timeout_s)  # which knows whether the operation is over
         if code == _abi.RP_OK:
             self.watch()  # so that its tensors are let go of when the GPU is through
         return self.done or code == _abi.RP_OK
 
-    def _leave(self, code: int, message: str) -> None:
-        if code != _abi.RP_PENDING and not self.done:
-            with self._lock:
-                if not self.done and not self._settling:
-                    self._settle(code, message)
+    def _leave(self) -> None:
         self._lookers.remove(get_ident())
-        self._free_when_unused()
-        self._tell()
+        if self.done:
+            if not self._lookers:
+                self._free_handle()
+            if self._settled is not None:
+                self._tell()
+
+    def _settle_once(self, code: int, message: str) -> None:
+        with self._lock:
+            if not self.done and not self._settling:
+                self._settle(code, message)
 
     def _check_nesting(self) -> None:
         """RedpollError when it is settled by this very thread, further up its stack."""
@@ -222,8 +231,10 @@ class Request:
             if code < 0:
                 self.poster.note_failure(self.number, self.operation, self.place, message)
             else:
-                self.source = _source(self.handle)
-                code, message = self._finished()
+                if self.operation in _MESSAGES:
+                    self.source = _source(self.handle)
+                if self._finish is not None:
+                    code, message = self._finished(self._finish)
             if code < 0:
                 self._failure = (code, message)
             self._keep = self._finish = None
@@ -233,31 +244,27 @@ class Request:
         finally:
             self._settling = False
 
-    def _finished(self) -> tuple[int, str]:
-        if self._finish is not None:
-            try:
-                with _cuda.on_gpu_of(self.outputs):
-                    self._finish()
-            except Exception as error:
-                return _abi.RP_STATE, f"results could not be copied back: {error}"
+    def _finished(self, finish: Callable[[], None]) -> tuple[int, str]:
+        try:
+            with _cuda.on_gpu_of(self.outputs):
+                finish()
+        except Exception as error:
+            return _abi.RP_STATE, f"results could not be copied back: {error}"
         return _abi.RP_OK, ""
 
-    def _free_when_unused(self) -> None:
-        if not self.done or self._lookers:
-            return
+    def _free_handle(self) -> None:
+        """Once, when it is done and nobody looks at it."""
         with self._lock:
-            handle, self.handle = self.handle, 0
-        if handle:
-            _free(ctypes.byref(ctypes.c_void_p(handle)))
+            handle, self.handle = self.handle, None
+        if handle is not None:
+            _free(byref(handle))
             poster, self.poster = self.poster, None
             held, self._holds = self._holds, None  # until it is forgotten
-            poster.forget_request(self)
+            poster.life.remove(self)
             del held
 
     def _tell(self) -> None:
-        """Complete the future, once it is there and there is something to tell."""
-        if not self.done or self._settled is None:
-            return
+        """Complete the future, once, as there is something to tell."""
         try:
             self._untold.pop()
         except IndexError:
@@ -280,7 +287,7 @@ class Request:
         """In a forked child: the request is the parent's, and nothing may be done with it."""
         self._lock = threading.RLock()
         self._lookers = []
-        self.handle = 0
+        self.handle = None
         self._failure = (_abi.RP_STATE, "it belongs to the process that this one is a fork of")
         self.done = True
 
@@ -292,7 +299,8 @@ class Request:
             if self._future is None:
                 self._future = self._make_future()
             future = self._future
-        self._tell()
+        if self.done:
+            self._tell()
         self.watch()
         return future
 
@@ -313,11 +321,12 @@ class Request:
                 self._watched = True
             self.poster.notifier.watch(self)
         finally:
-            self._leave(_abi.RP_PENDING, "")
+            self._leave()
 
     def _make_future(self) -> torch.futures.Future:
         """What then() gives fails in C++ too; set_exception() is seen by Python's wait() alone,
         and DDP's reducer would take the exception for its tensors."""
+        self._untold.append(None)
         self._settled = _cuda.seam.future(self.outputs)
         return self._settled.then(self._answer)
 

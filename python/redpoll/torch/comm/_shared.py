@@ -8,7 +8,8 @@ from __future__ import annotations
 from threading import get_ident
 from typing import Callable
 
-_LASTING = 0  # a user that is no thread
+LASTING = 0
+"""A user that is no thread: of a subclass, where it comes from within enter() and leave()."""
 
 
 class Shared:
@@ -37,15 +38,6 @@ class Shared:
         if self._finished:
             self._free_if_unused()
 
-    def keep(self) -> None:
-        """A user that is no thread, from within enter() and leave(); until its drop()."""
-        self._users.append(_LASTING)
-
-    def drop(self) -> None:
-        self._users.remove(_LASTING)
-        if self._finished:
-            self._free_if_unused()
-
     def shut(self) -> None:
         """Nobody enters from now on; who is in goes on."""
         self.is_open = False
@@ -58,7 +50,7 @@ class Shared:
 
     def has_others(self) -> bool:
         """Threads apart from this one."""
-        apart = (get_ident(), _LASTING)
+        apart = (get_ident(), LASTING)
         return any(user not in apart for user in list(self._users))
 
     def has_this(self) -> bool:

@@ -140,18 +140,25 @@ class Work(_C10dWork):
 class PendingWork(Work):
     """Complete when all of its requests are."""
 
-    def __init__(self, requests: Sequence[Request], outputs: Sequence[torch.Tensor]) -> None:
-        super().__init__()
+    _taken = False  # somebody waits, or has what he waits for
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        outputs: Sequence[torch.Tensor],
+        posted: Posted = _NOTHING,
+    ) -> None:
+        _C10dWork.__init__(self)  # super() would cost more than the rest
         self._requests = requests
         self._outputs = outputs
-        self._taken = False  # somebody waits, or has what he waits for
+        self.posted = posted
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         self._taken = True
-        limit = seconds(timeout)
+        limit = None if timeout is None else seconds(timeout)
         for request in self._requests:
             request.wait(limit)
-        return super().wait()
+        return True
 
     def is_completed(self) -> bool:
         return all(request.test() for request in self._requests)
@@ -184,7 +191,8 @@ class PendingWork(Work):
     def __del__(self) -> None:
         """May run inside any code, whatever lock that holds: takes none."""
         for request in self._requests:
-            request.abandon()
+            if not request.done:
+                request.abandon()
         if not self._taken:
             self.lighten()  # dropped, and yet to be there: C++ may hold it
             _dropped.append(self)

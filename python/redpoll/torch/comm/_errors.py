@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
 from collections.abc import Sequence
@@ -89,8 +90,11 @@ def place_text(place: Place) -> str:
     if place is None:
         return "DDP backward"
     code, instruction = place
-    lines = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
-    return f"{os.path.basename(code.co_filename)}:{next(lines, None) or code.co_firstlineno}"
+    line = code.co_firstlineno
+    for begin, found in dis.findlinestarts(code):
+        if begin <= instruction:
+            line = found or line
+    return f"{os.path.basename(code.co_filename)}:{line}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

@@ -12,7 +12,9 @@
 #include "net/tcp/tcp_endpoint.h"
 #include "net/tcp/tcp_multistream.h"
 #include "net/tcp/tcp_out.h"
+#include "net/trust/secret.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -798,6 +800,64 @@ static void an_acceptor_without_memory_closes_its_listener(void) {
     rpi_acceptor_close(&acceptor); /* does no harm */
 }
 
+static const rpi_hello called = {
+    .rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES, .streams = 1};
+
+/* A caller of rank 0, which has been let in. */
+static void come_to(rpi_acceptor *acceptor, const rpi_hello *self, int *out_fd) {
+    int listener = -1, port = 0;
+    REQUIRE_OK(rpi_stream_listen("127.0.0.1", 0, &listener, &port));
+    REQUIRE_OK(rpi_acceptor_open(acceptor, self, listener, NULL));
+    REQUIRE_OK(rpi_stream_dial("127.0.0.1", port, rpi_deadline_ns(10), out_fd));
+}
+
+/* What there is to hear within ten seconds. */
+static void attend(rpi_acceptor *acceptor) {
+    struct pollfd fds[RPI_CALLERS + 1];
+    int64_t wake_ns = RPI_NEVER_NS;
+    int count = rpi_acceptor_polls(acceptor, fds, &wake_ns);
+    CHECK(poll(fds, (nfds_t)count, 10000) > 0);
+    CHECK_OK(rpi_acceptor_attend(acceptor, fds, count));
+}
+
+/* It hears why, and its place is free for others at once. */
+static void who_is_refused_is_let_go(void) {
+    rpi_hello other = called;
+    rpi_acceptor acceptor;
+    rpi_channel channel = {.fd = -1};
+    other.rank = 1;
+    other.session = 8;
+    come_to(&acceptor, &called, &channel.fd);
+    attend(&acceptor);
+    CHECK_EQ(acceptor.caller_count, 1);
+    CHECK_OK(rpi_hello_greet(&channel, &other, 0, rpi_deadline_ns(10)));
+    attend(&acceptor);
+    CHECK_EQ(acceptor.caller_count, 0);
+    CHECK_FAILS(rpi_hello_receive(&channel, &other, 0, rpi_deadline_ns(10)), MISMATCH,
+                "refused");
+    rpi_channel_close(&channel);
+    rpi_acceptor_close(&acceptor);
+}
+
+static void who_leaves_before_its_proof_is_let_go(void) {
+    rpi_hello secretive = called;
+    rpi_acceptor acceptor;
+    int fd = -1;
+    if (!rpi_secret_is_supported()) {
+        check_skip("this build has no secrets");
+        return;
+    }
+    CHECK_OK(rpi_secret_make("the test", "the secret of this job", &secretive.secret));
+    come_to(&acceptor, &secretive, &fd);
+    attend(&acceptor);
+    CHECK_EQ(acceptor.caller_count, 1);
+    close(fd);
+    attend(&acceptor);
+    CHECK_EQ(acceptor.caller_count, 0);
+    rpi_acceptor_close(&acceptor);
+    rpi_secret_wipe(&secretive.secret);
+}
+
 /* The last rank expects nobody. */
 static void an_acceptor_of_nobody_closes_its_listener(void) {
     rpi_hello self = {
@@ -820,6 +880,8 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"a_bundle_lends_no_more_than_a_frame", a_bundle_lends_no_more_than_a_frame},
       {"a_bundle_lends_the_same_region_again", a_bundle_lends_the_same_region_again},
       {"an_end_is_news_for_who_waits_for_room", an_end_is_news_for_who_waits_for_room},
+      {"who_is_refused_is_let_go", who_is_refused_is_let_go},
+      {"who_leaves_before_its_proof_is_let_go", who_leaves_before_its_proof_is_let_go},
       {"addresses_have_bounds", addresses_have_bounds},
       {"a_bundle_without_memory_closes_its_connections",
        a_bundle_without_memory_closes_its_connections},

@@ -5,6 +5,7 @@
 #include "comm/core/progress_owner.h"
 #include "comm/protocol/flow.h"
 #include "comm/protocol/unexpected.h"
+#include "comm/run/diagnosis.h"
 #include "comm/thread_world.h"
 
 #include "base/clock.h"
@@ -399,6 +400,34 @@ static void a_long_run_takes_no_more_memory(void) {
     }
 }
 
+/* ---- what is waited for ---- */
+
+/* Rank 0 only sends. What is longer than its credit waits for rank 1, which has not come. */
+static void send_ahead(rp_comm *comm, int rank, int world, void *context) {
+    enum { LONG = 1 << 21 };
+    static float in[LONG], out[LONG];
+    rp_collective_options options = RP_COLLECTIVE_OPTIONS(.root = 1);
+    rp_request *request = NULL;
+    (void)world, (void)context;
+    if (rank == 0) {
+        CHECK_OK(rp_reduce_start(comm, in, out, LONG, RP_F32, &options, &request));
+        CHECK_EQ(rp_request_wait_for(request, 0.1), RP_PENDING);
+        rpi_progress_acquire(comm->context);
+        CHECK_EQ(rpi_request_gap(request).from, 1);
+        rpi_progress_release(comm->context);
+    }
+    world_meet();
+    if (rank == 1) CHECK_OK(rp_reduce_start(comm, in, out, LONG, RP_F32, &options, &request));
+    CHECK_OK(rp_request_wait(&request));
+}
+
+static void who_lacks_credit_waits_for_the_receiver(void) {
+    for (int t = 0; t < TRANSPORTS; t++) {
+        rp_comm_options options = RP_COMM_OPTIONS(.transport = transports[t]);
+        world_run(2, &options, send_ahead, NULL);
+    }
+}
+
 CASES({"what nobody asked for stands in nobody's way",
        what_nobody_asked_for_stands_in_nobodys_way},
       {"small frames ahead stand in nobody's way", small_frames_ahead_stand_in_nobodys_way},
@@ -406,4 +435,5 @@ CASES({"what nobody asked for stands in nobody's way",
       {"what comes early is bounded", what_comes_early_is_bounded},
       {"many communicators share one account", many_communicators_share_one_account},
       {"receives may be posted by the thousand", receives_may_be_posted_by_the_thousand},
-      {"a long run takes no more memory", a_long_run_takes_no_more_memory})
+      {"a long run takes no more memory", a_long_run_takes_no_more_memory},
+      {"who lacks credit waits for the receiver", who_lacks_credit_waits_for_the_receiver})

@@ -385,7 +385,7 @@ static void misuse_is_refused_before_anything_is_sent(void) {
 /* RP_PREMUL_SUM scales in place where the call may overwrite its input: not when the
  * communicator refuses it. */
 static void post_to_a_failed_one(rp_comm *comm, int rank, int world, void *context) {
-    (void)world, (void)context;
+    (void)context;
     rp_collective_options options = RP_COLLECTIVE_OPTIONS(.reduce = RP_PREMUL_SUM, .factor = 2);
     float x[4] = {1, 2, 3, 4};
     rp_segment segment = {.data = x, .count = 4, .dtype = RP_F32};
@@ -395,6 +395,11 @@ static void post_to_a_failed_one(rp_comm *comm, int rank, int world, void *conte
     if (rank == 0) rp_comm_abort(comm, RP_IO, "cannot read weights.bin");
     CHECK_EQ(rp_barrier(comm), RP_IO);
     CHECK_EQ(rp_all_reduce_start(comm, &segment, 1, &options, &request), RP_IO);
+    const rp_request *idle = comm->idle_requests; /* they are taken, and given back */
+    CHECK(idle != NULL);
+    if (world > 1)
+        CHECK_EQ(rp_send_start(comm, x, 4, RP_F32, (rank + 1) % world, 0, &request), RP_IO);
+    CHECK(comm->idle_requests == idle);
     CHECK(request == NULL && x[0] == 1 && x[3] == 4);
 }
 

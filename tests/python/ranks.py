@@ -22,6 +22,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,6 +63,7 @@ _context = None
 _READ_AT_IMPORT = ("TORCH_", "PYTHON", "LD_", "OMP_")
 _MOST_SERVERS = 2  # each is an idle process with PyTorch in it
 _servers: dict[tuple, ScriptServer] = {}
+_preloaded: list[str] = []
 
 
 @dataclass
@@ -226,6 +228,25 @@ def run_script(
     ]
 
 
+def preloaded_python() -> list[str]:
+    """The words before a script's name with which a launcher starts it as `python` would, in a
+    fork of an interpreter that has imported torch, and nothing of ours: the seconds of that are
+    spent once. The program dies with the process that is started, and that ends as it does."""
+    global _preloaded
+    here = Path(__file__).parent
+    if not _preloaded:
+        folder = tempfile.mkdtemp(prefix="redpoll-programs-")
+        _preloaded = [sys.executable, "-S", str(here / "preloaded.py"), f"{folder}/socket"]
+        server = subprocess.Popen(
+            [sys.executable, str(here / "program_server.py"), _preloaded[-1]],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+        )
+        atexit.register(_end_server, server, folder)
+        _wait_for_file(_preloaded[-1], server)
+    return _preloaded
+
+
 def free_port() -> int:
     """A port that nobody listens on now, below those that the system hands out: no other test's
     connection takes it meanwhile."""
@@ -275,6 +296,19 @@ def resident_bytes() -> int:
 
 
 # ---- behind the scenes ----
+
+
+def _wait_for_file(name: str, server: subprocess.Popen, timeout: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not os.path.exists(name):
+        assert server.poll() is None and time.monotonic() < deadline, "no server of programs"
+        time.sleep(0.02)
+
+
+def _end_server(server: subprocess.Popen, folder: str) -> None:
+    server.stdin.close()
+    server.wait(60)
+    shutil.rmtree(folder)
 
 
 def _script_server(at_import: dict[str, str], modules: tuple[str, ...]) -> ScriptServer:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Callable
@@ -23,7 +24,7 @@ import torch.distributed as dist
 from torch import nn
 
 import redpoll
-from ranks import WITHOUT_COMPILER, refusal, run_group, run_ranks, values
+from ranks import WITHOUT_COMPILER, preloaded_python, refusal, run_group, run_ranks, values
 from redpoll.torch import AsyncLocalSGD, ParameterServer, RedpollError, communicator_of
 from redpoll.torch.decentralised.servers._growth import Growth, World
 from redpoll.torch.decentralised.servers._returns import ReturnRequests
@@ -133,8 +134,9 @@ if way != "any":
                 die()
             while way in ("span", "other") and epoch == 1 and number == 3 and not waits():
                 time.sleep(0.01)
-            while way == "all" and opt.is_worker and epoch == 1 and number >= 3 and not all_have_asked():
-                time.sleep(0.01)
+            if way == "all" and opt.is_worker and epoch == 1 and number >= 3:
+                while not all_have_asked():
+                    time.sleep(0.01)
             step()
             time.sleep(0.05 if epoch == 1 and number < 20 else 0)
         check()
@@ -159,9 +161,11 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(world: int, restarts: int, *words: str) -> list[str]:
+def command(world: int, restarts: int, *words: str, python: Sequence[str] = ()) -> list[str]:
+    """python: the words that start it, instead of those of preloaded_python()."""
     launcher = [redpoll_command(), "run", "-n", str(world), "--on-loss", "continue"]
-    return [*launcher, "--restart", str(restarts), sys.executable, "train.py", *words]
+    program = [*(python or preloaded_python()), "train.py", *words]
+    return [*launcher, "--restart", str(restarts), *program]
 
 
 def environment() -> dict[str, str]:
@@ -564,9 +568,10 @@ def test_workers_that_are_killed_at_any_time(place: Path) -> None:
     print(f"REDPOLL_TEST_SEED={seed}")
     draw = random.Random(seed)
     job = f"returns-{os.getpid()}-{seed}"
+    words = ("server", draw.choice(["0", "2", "inf"]), "1", "any")
     with open(place / "out", "w") as out:
         run = subprocess.Popen(
-            command(4, 20, "server", draw.choice(["0", "2", "inf"]), "1", "any"),
+            command(4, 20, *words, python=[sys.executable]),  # deaths in its imports, too
             cwd=place,
             env={**environment(), "REDPOLL_TEST_MARK": job},
             stdout=out,

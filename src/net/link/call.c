@@ -175,8 +175,9 @@ static rp_status receive_up_to(rpi_call *call, size_t bytes) {
     return RP_OK;
 }
 
-static rp_status end_proof(const rpi_call_maker *maker, rpi_call *call) {
-    unsigned char end[RPI_PROOF_END_BYTES], key[RPI_MAC_BYTES];
+static rp_status finish_proof(const rpi_call_maker *maker, rpi_call *call,
+                              unsigned char key[RPI_MAC_BYTES]) {
+    unsigned char end[RPI_PROOF_END_BYTES];
     const rpi_secret *secret = &maker->self->secret;
     rpi_proof_terms terms = terms_of(maker, call);
     rp_status status = receive_up_to(call, RPI_PROOF_ANSWER_BYTES);
@@ -192,7 +193,13 @@ static rp_status end_proof(const rpi_call_maker *maker, rpi_call *call) {
     RP_TRY(send_at_once(call, end, sizeof end));
     if (!secret->tls) return greet(maker, call);
     enter(call, RPI_CALL_ENCRYPTING);
-    status = rpi_tls_open(call->channel.fd, true, key, &call->channel.tls);
+    return rpi_tls_open(call->channel.fd, true, key, &call->channel.tls);
+}
+
+/* The key stays nowhere on the stack, however it ends. */
+static rp_status end_proof(const rpi_call_maker *maker, rpi_call *call) {
+    unsigned char key[RPI_MAC_BYTES];
+    rp_status status = finish_proof(maker, call, key);
     explicit_bzero(key, sizeof key);
     return status;
 }

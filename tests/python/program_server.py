@@ -93,8 +93,9 @@ def main() -> str | None:
     gc.collect()
     gc.freeze()  # what was imported is shared by all programs
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(sys.argv[1])
+        listener.bind(f"{sys.argv[1]}.new")
         listener.listen(64)
+        os.rename(f"{sys.argv[1]}.new", sys.argv[1])  # who finds it can call
         return serve(listener)
 
 

@@ -58,9 +58,24 @@ import redpoll.torch
 kind, staleness, servers, way = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 staleness = int(staleness) if staleness.isdigit() else staleness
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+generation = os.environ.get("REDPOLL_GENERATION", "0")
+
+
+class Wait(logging.Handler):
+    "Makes a file when servers begin to wait for workers, who would often be back before."
+
+    def emit(self, record):
+        if "no worker is left; waiting" in record.getMessage():
+            open("waiting", "w").close()
+
+
+logging.getLogger("redpoll").addHandler(Wait())
+end = time.monotonic() + 60
+while way in ("all", "last") and generation != "0" and not os.path.exists("waiting"):
+    assert time.monotonic() < end, "the servers do not wait"
+    time.sleep(0.02)
 dist.init_process_group("redpoll", timeout=timedelta(seconds=60))
 rank = dist.get_rank()
-generation = os.environ.get("REDPOLL_GENERATION", "0")
 model = nn.Sequential(nn.Linear(40, 3), nn.BatchNorm1d(3))
 model[1].requires_grad_(False)
 nn.init.constant_(model[1].weight, 1 + rank + 10 * int(generation))  # until ranks begin alike

@@ -67,8 +67,8 @@ static size_t bytes_of(const rpi_scaling_world *w) {
     return w->count * sizeof(float);
 }
 
-/* Buckets are summed one after the other while gradients become final. The first one begins when
- * the backward pass has filled it, the last one when all are. */
+/* Buckets are summed one after the other while gradients become final. The first one begins
+ * when the backward pass has filled it, the last one when all are. */
 static rp_status price_all_reduce(const rpi_scaling_world *w, const rpi_strategy *strategy,
                                   const void *options, rpi_scaling_exchange *x) {
     size_t bytes = bytes_of(w), bucket = w->bucket_bytes < bytes ? w->bucket_bytes : bytes;

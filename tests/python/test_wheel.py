@@ -1,5 +1,6 @@
-"""The wheel: built from the source tree and from an sdist, installed, imported elsewhere.
+"""The wheel: built from an sdist of the source tree, installed, imported elsewhere.
 
+What it holds is compiled once, and in the sdist's folder, where no file of the checkout helps.
 Nothing is fetched: scikit-build-core, CMake, Ninja and a C compiler have to be here.
 """
 
@@ -83,17 +84,42 @@ def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(source / "python", copy / "python", symlinks=True, ignore=ignored)
     for name in ("CMakeLists.txt", "LICENSE", "pyproject.toml"):
         shutil.copy(source / name, copy)
-    library = copy / "python" / "redpoll" / "_lib" / "libredpoll.so"
-    library.parent.mkdir()
-    library.write_text("not the library that is built now")
+    leave_a_library(copy)
     return copy
 
 
+def leave_a_library(checkout: Path) -> None:
+    library = checkout / "python" / "redpoll" / "_lib" / "libredpoll.so"
+    library.parent.mkdir()
+    library.write_text("not the library that is built now")
+
+
 @pytest.fixture(scope="module")
-def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an sdist, where it was unpacked."""
+    away = tmp_path_factory.mktemp("sdist")
     before = listing(tree)
-    wheel = build_wheel(tree, tmp_path_factory.mktemp("wheel"), *QUICKLY)
+    hook(f"build_sdist({str(away)!r})", tree)
     assert listing(tree) == before, "building leaves nothing behind"
+    (archive,) = away.glob("*.tar.gz")
+    with tarfile.open(archive) as sdist:
+        sdist.extractall(away / "unpacked")
+    (project,) = (away / "unpacked").iterdir()
+    return project
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The option with which what one build of a project has compiled serves the next."""
+    return f"--config-settings=build-dir={tmp_path_factory.mktemp('objects')}"
+
+
+@pytest.fixture(scope="module")
+def wheel(project: Path, objects: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    leave_a_library(project)
+    before = listing(project)
+    wheel = build_wheel(project, tmp_path_factory.mktemp("wheel"), *QUICKLY, objects)
+    assert listing(project) == before, "building leaves nothing behind"
     return wheel
 
 
@@ -209,15 +235,7 @@ def hook(call: str, folder: Path) -> str:
     return run(sys.executable, "-c", f"{text} print(redpoll_build.{call})", cwd=folder)
 
 
-def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
-    """And by its folder python/, as that of a checkout does."""
-    before = listing(tree)
-    hook(f"build_sdist({str(tmp_path)!r})", tree)
-    assert listing(tree) == before, "building leaves nothing behind"
-    (archive,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(archive) as sdist:
-        sdist.extractall(tmp_path / "away")
-    (project,) = (tmp_path / "away").iterdir()
+def test_sdist_holds_the_sources_and_nothing_else(tree: Path, project: Path) -> None:
     assert (project / "PKG-INFO").is_file()
     for folder in ("cmake", "include", "share", "src"):
         there, wanted = project / folder, tree / folder
@@ -226,11 +244,21 @@ def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
         }
     held = {path.name for path in (project / "python").iterdir()}
     assert not held & {*OTHER_WHEELS, "Dockerfile"} and "redpoll" in held
+
+
+def test_wheel_is_built_by_the_folder_python(
+    project: Path, wheel: Path, objects: str, tmp_path: Path
+) -> None:
+    """As by the root of the checkout; the library alone, as it is asked for."""
     library_alone = "--config-settings=cmake.define.REDPOLL_COMMAND=OFF"
     metadata = hook(f"prepare_metadata_for_build_wheel({str(tmp_path)!r})", project)
     assert metadata.split()[-1].startswith("redpoll-")
-    by_python = build_wheel(project / "python", tmp_path / "wheel", *QUICKLY, library_alone)
+    options = (*QUICKLY, objects, library_alone)
+    by_python = build_wheel(project / "python", tmp_path / "wheel", *options)
     assert by_python.name == wheel.name
+    with zipfile.ZipFile(by_python) as archive:
+        held = {name for name in archive.namelist() if "/_lib/" in name}
+    assert held == {"redpoll/_lib/libredpoll.so"}
 
 
 # ---- where there is no compiler ----

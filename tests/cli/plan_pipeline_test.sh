@@ -158,7 +158,7 @@ refused 'weights need no more than what is kept' --kept 1MB,2MB
 refused "'1MB,2MB,3MB' is more than what is kept" --kept 1MB,2MB,3MB
 refused 'layers gives times of layers, and --forward times of stages' --layers '8*1ms' --forward 1ms
 refused '3 layers cannot be cut into 4 stages; 1 to 3 are possible' --layers '3*1ms'
-refused '9 layers cannot be cut into 12 parts; 1 to 9 would do' --layers '9*1ms' -s interleaved --chunks 3
+refused '9 layers cannot be cut into 12 parts; 1 to 9 are possible' --layers '9*1ms' -s interleaved --chunks 3
 refused "'block=2': '2' has no unit" --layers block=2
 refused "'8\*=1ms': a layer without a name" --layers '8*=1ms'
 refused "'a:=1ms': a layer without a name, or a tie" --layers a:=1ms

@@ -1,6 +1,7 @@
 #!/bin/sh
 # All-reduce on four hosts of 1 Gbit/s each way (network namespaces, tbf) beside plain sockets that
 # move the same bytes in the same pattern without summing, interleaved; prints both and the ratio.
+# PLAIN names the plain program where BUILD has none.
 # usage: bench/all_reduce_netns.sh BUILD [RANKS] [RATE] [REPEATS] [COUNT]
 set -eu
 build=$1 ranks=${2:-4} rate=${3:-1gbit} repeats=${4:-5} count=${5:-25557032}
@@ -14,7 +15,7 @@ if ! netns_possible; then
     exit 77
 fi
 redpoll=$(readlink -f "$build/src/cli/redpoll")
-plain=$(readlink -f "$build/bench/plain_exchange")
+plain=$(readlink -f "${PLAIN:-$build/bench/plain_exchange}")
 folder=$(mktemp -d)
 netns_up "$ranks" "$rate"
 

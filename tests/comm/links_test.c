@@ -207,8 +207,7 @@ static bool hold_still(rp_comm *comm, rp_request *request) {
 }
 
 static bool was_called(const rp_comm *comm, int rank) {
-    const rpi_connection *connection = comm->peers[rank].connection;
-    return connection->called || connection->link;
+    return comm->peers[rank].connection->state != RPI_CONNECTION_NONE;
 }
 
 static void look_for_late_ones(rp_comm *comm, rp_request *request, bool on_need) {

@@ -1,13 +1,31 @@
-/* The links of a context, its communicators, and which of them a frame belongs to. */
+/* The links of a context, its communicators, and which of them a frame belongs to.
+ *
+ *          this rank needs a link            the link is there
+ *     NONE ------------------------> CALLED ---------------------> MADE
+ *      | \__________ the other rank has called _________________/  |
+ *      |                               |                            |
+ *      `--------- a failure -----------+----------------------------'
+ *                                      v
+ *                                   BROKEN     the link stays, where there is one
+ */
 #include "comm/core/communicator.h"
 #include "comm/core/request.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/states.h"
 #include "base/status.h"
 
 #include <string.h>
 #include <unistd.h>
+
+static const rpi_states connection_next[] = {
+    [RPI_CONNECTION_NONE] = RPI_STATE(RPI_CONNECTION_CALLED) | RPI_STATE(RPI_CONNECTION_MADE) |
+                            RPI_STATE(RPI_CONNECTION_BROKEN),
+    [RPI_CONNECTION_CALLED] = RPI_STATE(RPI_CONNECTION_MADE) | RPI_STATE(RPI_CONNECTION_BROKEN),
+    [RPI_CONNECTION_MADE] = RPI_STATE(RPI_CONNECTION_BROKEN),
+    [RPI_CONNECTION_BROKEN] = 0,
+};
 
 static bool is_oversubscribed(const rpi_context *context) {
     const int *host_of = context->mesh->host_of;
@@ -25,8 +43,10 @@ static bool is_polled(const rpi_link *link) {
 
 static void make_connection(rpi_context *context, int rank) {
     rpi_link *link = context->mesh->links[rank];
-    context->connections[rank].link = link;
-    context->connections[rank].called = true;
+    rpi_connection *connection = &context->connections[rank];
+    connection->link = link;
+    if (connection->state != RPI_CONNECTION_BROKEN) /* a link that comes late is closed later */
+        RPI_ENTER(connection_next, connection->state, RPI_CONNECTION_MADE);
     if (is_polled(link)) rpi_rank_set_put(&context->polled, rank);
 }
 
@@ -78,8 +98,7 @@ static void tell_late(rpi_context *context) {
     if (!context->fins_late) return;
     context->fins_late = false;
     for (int rank = 0; rank < context->world; rank++)
-        if (context->connections[rank].link && !context->connections[rank].broken)
-            send_fin(context, rank);
+        if (context->connections[rank].state == RPI_CONNECTION_MADE) send_fin(context, rank);
 }
 
 bool rpi_context_connect_new_links(rpi_context *context) {
@@ -101,8 +120,8 @@ bool rpi_context_connect_new_links(rpi_context *context) {
 
 rpi_link *rpi_connection_link(rpi_connection *connection) {
     rpi_context *context = connection->context;
-    if (connection->link || connection->called) return connection->link;
-    connection->called = true;
+    if (connection->state != RPI_CONNECTION_NONE) return connection->link;
+    RPI_ENTER(connection_next, connection->state, RPI_CONNECTION_CALLED);
     int rank = (int)(connection - context->connections);
     rp_status status = rpi_mesh_call(context->mesh, rank);
     if (status != RP_OK) rpi_context_break(context, rank, status);
@@ -137,7 +156,7 @@ void rpi_context_note_fin(rp_comm *comm, const rpi_frame_header *header) {
     }
     for (int rank = 0; rank < comm->world; rank++) {
         const rpi_connection *connection = comm->peers[rank].connection;
-        if (rank == comm->rank || connection->link || connection->broken) continue;
+        if (rank == comm->rank || connection->state > RPI_CONNECTION_CALLED) continue;
         rpi_rank_set_put(&fin->untold, comm->members[rank]);
         fin->count++;
     }
@@ -161,7 +180,8 @@ void rpi_connection_release(rpi_connection *connection) {
 
 void rpi_context_break(rpi_context *context, int rank, rp_status status) {
     rpi_connection *connection = &context->connections[rank];
-    if (connection->broken) return;
+    if (connection->state == RPI_CONNECTION_BROKEN) return;
+    RPI_ENTER(connection_next, connection->state, RPI_CONNECTION_BROKEN);
     connection->broken = status;
     context->breaks++;
     snprintf(connection->reason, sizeof connection->reason, "%s", rp_last_error()->message);

@@ -67,11 +67,19 @@ enum { RPI_FRAME_BUFFER_SIZES = 45 };
 struct rpi_frame_buffer;
 struct rpi_chunk;
 
+/* The picture is in connections.c. */
+typedef enum rpi_connection_state {
+    RPI_CONNECTION_NONE,   /* nobody has asked for a link yet, or it is this rank itself */
+    RPI_CONNECTION_CALLED, /* the link is on its way */
+    RPI_CONNECTION_MADE,   /* `link` is there */
+    RPI_CONNECTION_BROKEN, /* `broken` says why; `link` is there if it was made before */
+} rpi_connection_state;
+
 /* Our side of the link to one rank of the context. [progress] */
 typedef struct rpi_connection {
     struct rpi_context *context;
-    rpi_link *link;   /* NULL: it is this rank, or not connected yet */
-    bool called;      /* the link is on its way, or there */
+    rpi_connection_state state;
+    rpi_link *link;
     rp_status broken; /* the failure of the link; RP_OK while it is usable */
     char reason[200];
     const void *head; /* the frame at the head of the link, checked; NULL: none */

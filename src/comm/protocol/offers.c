@@ -91,7 +91,7 @@ void rpi_offer_decline(rpi_context *context, const rpi_offer *offer) {
                                      .communicator = offer->numberer,
                                      .epoch = offer->number,
                                      .round = RPI_FRAME_BEFORE_OPEN};
-    if (connection->link && !connection->broken)
+    if (connection->state == RPI_CONNECTION_MADE)
         (void)rpi_connection_send_header(connection, &header);
     rpi_offer_take_back(context, header.communicator, header.epoch);
 }

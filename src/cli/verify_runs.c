@@ -131,8 +131,15 @@ void rpi_verify_logs(const char *run, char path[RPI_VERIFY_LOGS]) {
     snprintf(path, RPI_VERIFY_LOGS, "%s-logs", run);
 }
 
-static int train(const rpi_verify_job *job, const char *log, int64_t ranks,
-                 void (*say)(const rpi_verify_job *, rpi_verify_words *)) {
+/* How a run ended. */
+typedef struct verify_ending {
+    int code;                            /* its exit code */
+    int64_t diverged_at;                 /* the step of which it said so; 0: it did not */
+    char divergence[RPI_VERIFY_UNEQUAL]; /* "training has diverged at step 2: the loss ..." */
+} verify_ending;
+
+static int run_ranks(const rpi_verify_job *job, const char *log, int64_t ranks,
+                     void (*say)(const rpi_verify_job *, rpi_verify_words *)) {
     enum { OWN_WORDS = 64 };
     rpi_verify_words words = {0};
     int most = job->user.count + OWN_WORDS + RPI_OPTION_LIST_MAX;
@@ -146,31 +153,16 @@ static int train(const rpi_verify_job *job, const char *log, int64_t ranks,
     return code;
 }
 
-/* How a run ended. */
-typedef struct verify_ending {
-    int code;                            /* its exit code */
-    int64_t diverged_at;                 /* the step of which it said so; 0: it did not */
-    char divergence[RPI_VERIFY_UNEQUAL]; /* "training has diverged at step 2: the loss ..." */
-} verify_ending;
-
-static void take_ending(const char *log, int64_t ranks, int code, verify_ending *out) {
-    *out = (verify_ending){.code = code};
-    if (code == RPI_EXIT_FAILED)
-        out->diverged_at =
-            rpi_verify_find_divergence(log, ranks, out->divergence, sizeof out->divergence);
-}
-
-static void train_layout(const rpi_verify_job *job, verify_ending *out_ending) {
-    int64_t ranks = job->train.world.ranks;
+static verify_ending train(const rpi_verify_job *job, const char *run, int64_t ranks,
+                           void (*say)(const rpi_verify_job *, rpi_verify_words *)) {
+    verify_ending ending = {0};
     char log[RPI_VERIFY_LOGS];
-    rpi_verify_logs(job->other, log);
-    take_ending(log, ranks, train(job, log, ranks, rpi_verify_layout_words), out_ending);
-}
-
-static void train_one(const rpi_verify_job *job, verify_ending *out_ending) {
-    char log[RPI_VERIFY_LOGS];
-    rpi_verify_logs(job->one, log);
-    take_ending(log, 1, train(job, log, 1, rpi_verify_one_words), out_ending);
+    rpi_verify_logs(run, log);
+    ending.code = run_ranks(job, log, ranks, say);
+    if (ending.code == RPI_EXIT_FAILED)
+        ending.diverged_at =
+            rpi_verify_find_divergence(log, ranks, ending.divergence, sizeof ending.divergence);
+    return ending;
 }
 
 /* ---- what came of them ---- */
@@ -226,13 +218,15 @@ static int tell_divergence(const rpi_verify_job *job, const verify_ending *layou
 
 /* One rank is trained, too, where the layout has diverged: it may be the rate. */
 int rpi_verify_train_and_compare(const rpi_verify_job *job, bool *out_run_failed) {
-    verify_ending layout = {0}, one = {0};
-    train_layout(job, &layout);
+    verify_ending layout =
+        train(job, job->other, job->train.world.ranks, rpi_verify_layout_words);
     *out_run_failed = layout.code != 0;
-    if (layout.code == RPI_EXIT_FAILED && !layout.diverged_at) print_unequal(job);
-    if (layout.code && !layout.diverged_at) return layout.code;
-    train_one(job, &one);
-    *out_run_failed = layout.code || one.code;
+    if (layout.code && !layout.diverged_at) {
+        if (layout.code == RPI_EXIT_FAILED) print_unequal(job);
+        return layout.code;
+    }
+    verify_ending one = train(job, job->one, 1, rpi_verify_one_words);
+    *out_run_failed |= one.code != 0;
     if (one.code && !one.diverged_at) return one.code;
     if (layout.code || one.code) return tell_divergence(job, &layout, &one);
     return compare(job, job->asked->steps, "");

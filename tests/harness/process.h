@@ -22,4 +22,10 @@ bool process_look_runs(const process_look *look);
  * in containers with an old seccomp profile: for children of a test. False: it cannot. */
 bool process_forbid(unsigned call, unsigned error);
 
+/* What `run` returns in a child where it is given `error`; -1: the child did not exit. One that
+ * returns PROCESS_CANNOT_FORBID, as process_forbid() was false, is skipped by name and counts
+ * as 0. */
+enum { PROCESS_CANNOT_FORBID = 77 };
+int process_code_of(int (*run)(unsigned error), unsigned error);
+
 #endif

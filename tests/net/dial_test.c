@@ -503,13 +503,11 @@ static void descriptors_neither_block_nor_go_to_children(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
-enum { CANNOT_FORBID = 77 };
-
 /* In a child: 0 where the caller is taken with all that is promised. */
 static int accept_without_accept4(int listener, unsigned error) {
     if (!process_forbid(SYS_accept4, error) ||
         accept4(listener, NULL, NULL, SOCK_NONBLOCK) >= 0)
-        return CANNOT_FORBID;
+        return PROCESS_CANNOT_FORBID;
     if (error == EPERM) close(STDIN_FILENO); /* descriptor 0 serves like any */
     int fd = rpi_stream_accept(listener), one = 0;
     socklen_t length = sizeof one;
@@ -531,7 +529,7 @@ static void callers_are_taken_in_old_containers(void) {
         REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
         close(fd);
         close(listener);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT_FORBID) {
+        if (WIFEXITED(status) && WEXITSTATUS(status) == PROCESS_CANNOT_FORBID) {
             check_skip("no system call can be forbidden here");
             return;
         }

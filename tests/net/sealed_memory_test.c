@@ -11,10 +11,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 3 * 65536 + 1000, CANNOT_FORBID = 77 };
+enum { BYTES = 3 * 65536 + 1000 };
 
 static bool is_closed_by_exec(int fd) {
     return fcntl(fd, F_GETFD) & FD_CLOEXEC;
@@ -63,16 +62,6 @@ static void what_is_not_sealed_is_refused(void) {
 
 /* ---- where memfd_create() is forbidden ---- */
 
-static int run_in_a_child(int (*run)(unsigned), unsigned error) {
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) _exit(run(error));
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
-    if (WEXITSTATUS(status) == CANNOT_FORBID)
-        check_skip("no system call can be forbidden here");
-    return WEXITSTATUS(status) == CANNOT_FORBID ? 0 : WEXITSTATUS(status);
-}
-
 static bool forbid_memfd(unsigned error) {
     return process_forbid(SYS_memfd_create, error) && memfd_create("test", 0) < 0;
 }
@@ -98,26 +87,27 @@ static int make_a_file(void) {
 
 /* The folder of the session is for where /dev/shm does not serve. */
 static int without_memfd(unsigned error) {
-    if (!forbid_memfd(error)) return CANNOT_FORBID;
+    if (!forbid_memfd(error)) return PROCESS_CANNOT_FORBID;
     setenv("XDG_RUNTIME_DIR", "/tmp", 1);
     return make_a_file();
 }
 
 static void a_file_without_a_name_serves_instead(void) {
-    CHECK_EQ(run_in_a_child(without_memfd, ENOSYS), 0);
-    CHECK_EQ(run_in_a_child(without_memfd, EPERM), 0);
-    CHECK_EQ(run_in_a_child(without_memfd, EACCES), 0);
+    CHECK_EQ(process_code_of(without_memfd, ENOSYS), 0);
+    CHECK_EQ(process_code_of(without_memfd, EPERM), 0);
+    CHECK_EQ(process_code_of(without_memfd, EACCES), 0);
 }
 
 /* Its pages are then written. */
 static int without_fallocate(unsigned error) {
-    if (!forbid_memfd(ENOSYS) || !process_forbid(SYS_fallocate, error)) return CANNOT_FORBID;
+    if (!forbid_memfd(ENOSYS) || !process_forbid(SYS_fallocate, error))
+        return PROCESS_CANNOT_FORBID;
     return make_a_file();
 }
 
 static void its_pages_are_there_at_once(void) {
-    CHECK_EQ(run_in_a_child(without_fallocate, ENOSYS), 0);
-    CHECK_EQ(run_in_a_child(without_fallocate, EPERM), 0);
+    CHECK_EQ(process_code_of(without_fallocate, ENOSYS), 0);
+    CHECK_EQ(process_code_of(without_fallocate, EPERM), 0);
 }
 
 /* 0 where that is an error with these words, and nothing is left open. */
@@ -129,18 +119,20 @@ static int fail_with(rp_status status, const char *words) {
 }
 
 static int without_room(unsigned error) {
-    if (!forbid_memfd(ENOSYS) || !process_forbid(SYS_fallocate, error)) return CANNOT_FORBID;
+    if (!forbid_memfd(ENOSYS) || !process_forbid(SYS_fallocate, error))
+        return PROCESS_CANNOT_FORBID;
     return fail_with(RP_NOMEM,
                      "of shared memory in /dev/shm, where memfd_create() is forbidden");
 }
 
 static int without_descriptors(unsigned error) {
-    return forbid_memfd(error) ? fail_with(RP_IO, "cannot make shared memory") : CANNOT_FORBID;
+    return forbid_memfd(error) ? fail_with(RP_IO, "cannot make shared memory")
+                               : PROCESS_CANNOT_FORBID;
 }
 
 static void what_else_fails_is_an_error(void) {
-    CHECK_EQ(run_in_a_child(without_room, ENOSPC), 0);
-    CHECK_EQ(run_in_a_child(without_descriptors, EMFILE), 0);
+    CHECK_EQ(process_code_of(without_room, ENOSPC), 0);
+    CHECK_EQ(process_code_of(without_descriptors, EMFILE), 0);
 }
 
 /* A process looks once whether it is forbidden: children look for themselves where this one has
